@@ -1,0 +1,14 @@
+//! What every other room stands on: aligned buffers, read-only memory maps, the
+//! thread pool of the forward pass, and a seeded random number generator.
+//!
+//! Invariant: nothing here knows of models, files formats or tokens. `unsafe`
+//! lives in `mem`, `mmap` and `pool`, and nowhere else in this crate.
+
+pub mod mem;
+pub mod mmap;
+pub mod pool;
+pub mod rng;
+
+pub use mem::AlignedVec;
+pub use mmap::Mmap;
+pub use rng::Rng;

@@ -1,0 +1,102 @@
+//! Read-only memory maps of whole files.
+//!
+//! A map is shared (`Arc`) by everything that borrows weights from the file, and
+//! can be told which of its pages are no longer needed, so that packing weights
+//! into memory of our own does not double what the process holds.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A file mapped read-only. Derefs to its bytes.
+#[derive(Debug)]
+pub struct Mmap {
+    path: PathBuf,
+    map: Option<memmap2::Mmap>,
+}
+
+impl Mmap {
+    /// Maps the file at `path`. An empty file gives an empty map.
+    ///
+    /// The file must not be truncated by another process while it is mapped; this
+    /// is the caveat every engine that maps weights shares.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        let map = if metadata.len() == 0 {
+            None
+        } else {
+            // SAFETY: the map is read-only and private to this value; the bytes are only
+            // ever read as plain integers and floats, for which any content is valid.
+            Some(unsafe { memmap2::Mmap::map(&file)? })
+        };
+        Ok(Self { path: path.to_owned(), map })
+    }
+
+    /// The path the map was opened from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks the kernel to start reading `range` (bytes) ahead of its first use. A hint only.
+    pub fn will_need(&self, range: Range<usize>) {
+        self.advise(range, libc::MADV_WILLNEED);
+    }
+
+    /// Tells the kernel that `range` (bytes) will not be read soon. The bytes stay readable;
+    /// touching them again reads the page cache or the disk. A hint only.
+    pub fn not_needed(&self, range: Range<usize>) {
+        self.advise(range, libc::MADV_DONTNEED);
+    }
+
+    fn advise(&self, range: Range<usize>, advice: i32) {
+        const PAGE: usize = 4096;
+        let Some(map) = &self.map else { return };
+        // Whole pages inside the range: neighbours may still be in use.
+        let start = range.start.next_multiple_of(PAGE);
+        let end = range.end.min(map.len()) / PAGE * PAGE;
+        if start >= end {
+            return;
+        }
+        // SAFETY: [start, end) lies inside the mapping, which is file-backed and read-only,
+        // so dropping its pages loses nothing. A failing hint changes nothing.
+        unsafe {
+            libc::madvise(map.as_ptr().add(start) as *mut libc::c_void, end - start, advice);
+        }
+    }
+}
+
+impl std::ops::Deref for Mmap {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_range_reads_the_same_again() {
+        let path = std::env::temp_dir().join(format!("gannet-mmap-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i * 7) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let map = Mmap::open(&path).unwrap();
+        map.will_need(0..map.len());
+        map.not_needed(100..90_000);
+        assert_eq!(&map[..], &bytes[..]);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_an_error_not_a_map() {
+        assert!(Mmap::open(&std::env::temp_dir()).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! The thread pool of the forward pass (being written).

@@ -1,0 +1,93 @@
+//! What a model is, normalised once: no architecture reads a raw JSON key or GGUF field.
+
+/// Everything the forward pass needs to know besides the weights, whichever file format
+/// it was read from. All counts are checked to be positive and consistent when built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// Canonical family name: `llama`, `mistral`, `qwen2`, `qwen3`.
+    pub architecture: String,
+    /// Name for people, from the checkpoint's metadata or its folder.
+    pub name: String,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Transformer layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Values per head; `hidden_size / heads` unless the checkpoint says otherwise.
+    pub head_dim: usize,
+    /// Width of the gated MLP.
+    pub intermediate_size: usize,
+    /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
+    pub vocab_size: usize,
+    /// Longest context the model was trained for, in tokens.
+    pub context_length: usize,
+    /// Epsilon of RMSNorm.
+    pub rms_norm_eps: f32,
+    /// Rotary position embedding.
+    pub rope: RopeConfig,
+    /// Per layer: positions a query sees, itself included, or `None` for all before it.
+    pub windows: Vec<Option<usize>>,
+    /// Token ids that begin and end text, as the checkpoint declares them.
+    pub special: SpecialIds,
+}
+
+/// Rotary position embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeConfig {
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// Leading values of a head that are rotated; even, at most `head_dim`.
+    pub dim: usize,
+    /// Which values form a pair.
+    pub layout: RopeLayout,
+    /// Change of the frequencies for longer contexts.
+    pub scaling: RopeScaling,
+}
+
+/// Which two values of a head are rotated together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeLayout {
+    /// `(i, i + dim/2)`: Hugging Face checkpoints, and GGUF files of most architectures.
+    Halves,
+    /// `(2i, 2i + 1)`: GGUF files of `llama`, whose Q and K rows are permuted to match.
+    Interleaved,
+}
+
+/// Change of the rotary frequencies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// As trained.
+    None,
+    /// All positions divided by `factor`.
+    Linear {
+        /// How much longer the context becomes.
+        factor: f32,
+    },
+    /// Llama 3.1's: long wavelengths divided, short ones kept, a ramp between.
+    Llama3 {
+        /// Divisor of the long wavelengths.
+        factor: f32,
+        /// Wavelengths above `original_context / low_freq_factor` are divided.
+        low_freq_factor: f32,
+        /// Wavelengths below `original_context / high_freq_factor` are kept.
+        high_freq_factor: f32,
+        /// Context before scaling, in tokens.
+        original_context: usize,
+    },
+    /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`.
+    Factors(Vec<f32>),
+}
+
+/// Token ids with a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// Begins a text, where the model wants one.
+    pub bos: Option<u32>,
+    /// Each of these ends a generation (`generation_config.json` may list several).
+    pub eos: Vec<u32>,
+    /// Padding; never generated.
+    pub pad: Option<u32>,
+}

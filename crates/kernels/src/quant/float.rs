@@ -1,0 +1,50 @@
+//! F32, F16 and BF16: plain little-endian floats, blocks of one value.
+
+use super::QuantType;
+use half::{bf16, f16};
+
+/// 32-bit IEEE floats.
+pub static F32: QuantType = QuantType {
+    name: "f32",
+    gguf_id: 0,
+    block_len: 1,
+    block_bytes: 4,
+    dequantize: Some(|src, dst| each(src, dst, f32::from_le_bytes)),
+    quantize: Some(|src, dst| each_back(src, dst, f32::to_le_bytes)),
+};
+
+/// 16-bit IEEE floats.
+pub static F16: QuantType = QuantType {
+    name: "f16",
+    gguf_id: 1,
+    block_len: 1,
+    block_bytes: 2,
+    dequantize: Some(|src, dst| each(src, dst, |b| f16::from_le_bytes(b).to_f32())),
+    quantize: Some(|src, dst| each_back(src, dst, |v| f16::from_f32(v).to_le_bytes())),
+};
+
+/// The upper 16 bits of 32-bit floats.
+pub static BF16: QuantType = QuantType {
+    name: "bf16",
+    gguf_id: 30,
+    block_len: 1,
+    block_bytes: 2,
+    dequantize: Some(|src, dst| each(src, dst, |b| bf16::from_le_bytes(b).to_f32())),
+    quantize: Some(|src, dst| each_back(src, dst, |v| bf16::from_f32(v).to_le_bytes())),
+};
+
+fn each<const N: usize>(src: &[u8], dst: &mut [f32], read: impl Fn([u8; N]) -> f32) {
+    let (values, rest) = src.as_chunks::<N>();
+    assert!(rest.is_empty() && values.len() == dst.len(), "whole blocks only");
+    for (out, &bytes) in dst.iter_mut().zip(values) {
+        *out = read(bytes);
+    }
+}
+
+fn each_back<const N: usize>(src: &[f32], dst: &mut [u8], write: impl Fn(f32) -> [u8; N]) {
+    let (values, rest) = dst.as_chunks_mut::<N>();
+    assert!(rest.is_empty() && values.len() == src.len(), "whole blocks only");
+    for (out, &value) in values.iter_mut().zip(src) {
+        *out = write(value);
+    }
+}
