@@ -1,0 +1,150 @@
+//! The door of the engine: a cloneable handle that submits requests over a bounded channel,
+//! and the stream of events each request gives. The engine thread holds the other end.
+
+use crate::request::{Event, Request};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::mpsc;
+
+/// Events the engine may be ahead of a reader before it lets that sequence wait.
+const EVENT_CAPACITY: usize = 64;
+
+/// What the engine says about the model it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelInfo {
+    /// Name for people and for API clients.
+    pub name: String,
+    /// Family of the model, such as `qwen3`.
+    pub architecture: String,
+    /// Most tokens of prompt and answer together.
+    pub context_length: usize,
+    /// Number of logits.
+    pub vocab_size: usize,
+}
+
+/// Why a request was refused at the door.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The prompt leaves no room for an answer.
+    #[error("prompt has {prompt_tokens} tokens, but the context holds {context_length}")]
+    ContextLength {
+        /// Tokens of the prompt.
+        prompt_tokens: usize,
+        /// Tokens the context holds, answer included.
+        context_length: usize,
+    },
+    /// A field of the request cannot be.
+    #[error("{0}")]
+    Invalid(String),
+    /// Too many requests wait already.
+    #[error("too many requests are waiting ({0})")]
+    QueueFull(usize),
+    /// The engine thread has ended.
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+/// A request on its way to the engine thread.
+#[derive(Debug)]
+pub struct Submission {
+    /// What is asked.
+    pub request: Request,
+    /// Where events go. Closed when the caller lost interest.
+    pub events: mpsc::Sender<Event>,
+    /// When it was submitted.
+    pub submitted: std::time::Instant,
+}
+
+/// Submits requests. Clones share one engine; the engine ends when the last is dropped.
+#[derive(Clone, Debug)]
+pub struct EngineHandle {
+    info: Arc<ModelInfo>,
+    submissions: mpsc::Sender<Submission>,
+    alive: Arc<AtomicBool>,
+}
+
+/// The engine's end of the door.
+#[derive(Debug)]
+pub struct Door {
+    /// Requests in the order they came.
+    pub submissions: mpsc::Receiver<Submission>,
+    alive: Arc<AtomicBool>,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.alive.store(false, Ordering::Release);
+    }
+}
+
+/// The events of one request. Dropping it cancels the request, and only that.
+#[derive(Debug)]
+pub struct Generation {
+    events: mpsc::Receiver<Event>,
+}
+
+/// A handle and the engine's end, with room for `queue` waiting requests.
+pub fn door(info: ModelInfo, queue: usize) -> (EngineHandle, Door) {
+    let (sender, receiver) = mpsc::channel(queue.max(1));
+    let alive = Arc::new(AtomicBool::new(true));
+    let handle =
+        EngineHandle { info: Arc::new(info), submissions: sender, alive: Arc::clone(&alive) };
+    (handle, Door { submissions: receiver, alive })
+}
+
+impl EngineHandle {
+    /// The model this engine runs.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// Whether the engine thread still runs.
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Checks `request` against the model's limits and queues it.
+    pub fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
+        self.check(&request)?;
+        let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
+        let submission = Submission { request, events, submitted: std::time::Instant::now() };
+        match self.submissions.try_send(submission) {
+            Ok(()) => Ok(Generation { events: receiver }),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                Err(SubmitError::QueueFull(self.submissions.max_capacity()))
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(SubmitError::Stopped),
+        }
+    }
+
+    /// Checks `request` without queueing it.
+    pub fn check(&self, request: &Request) -> Result<(), SubmitError> {
+        let context_length = self.info.context_length;
+        let prompt_tokens = request.prompt.len();
+        if prompt_tokens == 0 {
+            return Err(SubmitError::Invalid("the prompt is empty".into()));
+        }
+        if prompt_tokens >= context_length {
+            return Err(SubmitError::ContextLength { prompt_tokens, context_length });
+        }
+        let vocab = self.info.vocab_size;
+        if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
+            return Err(SubmitError::Invalid(format!(
+                "prompt holds token id {id}, but the model has {vocab} tokens"
+            )));
+        }
+        request.sampling.check(vocab).map_err(SubmitError::Invalid)
+    }
+}
+
+impl Generation {
+    /// The next event, or `None` after the last one, or if the engine ended without it.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.events.recv().await
+    }
+
+    /// As `next`, blocking the thread. Not to be called from async code.
+    pub fn next_blocking(&mut self) -> Option<Event> {
+        self.events.blocking_recv()
+    }
+}

@@ -1,0 +1,170 @@
+//! What a caller asks of the engine and what it hears back. Token ids only: text, stop
+//! strings and chat messages are matters of `api`.
+
+/// One sequence to generate.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Prompt ids; must not be empty.
+    pub prompt: Vec<u32>,
+    /// How tokens are chosen.
+    pub sampling: SamplingParams,
+    /// Most tokens to generate; `None` for all that the context has room for.
+    pub max_tokens: Option<usize>,
+    /// Stop ids are not chosen before this many tokens were generated.
+    pub min_tokens: usize,
+    /// Ids that end the generation when chosen. Their token is not reported.
+    pub stop_ids: Vec<u32>,
+    /// Report the log probability of every generated token and of this many best
+    /// alternatives (0 for the chosen token only).
+    pub logprobs: Option<usize>,
+}
+
+/// Choice of the next token. The samplers run in the order of the fields; a field at its
+/// default does nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplingParams {
+    /// Added to the logits of these ids.
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Logits of ids seen in the window are divided (if positive) or multiplied by this. 1 is off.
+    pub repeat_penalty: f32,
+    /// Subtracted once from ids generated in the window. 0 is off.
+    pub presence_penalty: f32,
+    /// Subtracted per occurrence from ids generated in the window. 0 is off.
+    pub frequency_penalty: f32,
+    /// How many of the last tokens the three penalties look at; `None` for all.
+    pub penalty_window: Option<usize>,
+    /// Keep the k most likely. 0 is off.
+    pub top_k: usize,
+    /// Keep the locally typical set of this mass. 1 is off.
+    pub typical_p: f32,
+    /// Keep the smallest set of most likely tokens of at least this mass. 1 is off.
+    pub top_p: f32,
+    /// Drop tokens less likely than this share of the most likely one. 0 is off.
+    pub min_p: f32,
+    /// Divides the logits; 0 takes the most likely token (ties: the lowest id).
+    pub temperature: f32,
+    /// Seed of this request's random numbers; `None` for one from the system.
+    pub seed: Option<u64>,
+}
+
+impl Default for SamplingParams {
+    fn default() -> Self {
+        Self {
+            logit_bias: Vec::new(),
+            repeat_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            penalty_window: None,
+            top_k: 0,
+            typical_p: 1.0,
+            top_p: 1.0,
+            min_p: 0.0,
+            temperature: 0.0,
+            seed: None,
+        }
+    }
+}
+
+/// What happened to a request, in order: any number of `Prefill`, then `Token`s, then exactly
+/// one of `Finished` and `Failed`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// `done` of `total` prompt tokens are computed.
+    Prefill {
+        /// Prompt tokens computed so far.
+        done: usize,
+        /// Prompt tokens in all.
+        total: usize,
+    },
+    /// A generated token.
+    Token {
+        /// Its id.
+        id: u32,
+        /// Present if the request asked for log probabilities.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// The generation ended.
+    Finished(Finished),
+    /// The generation broke; the text says why.
+    Failed(String),
+}
+
+/// How a generation ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// Why.
+    pub reason: FinishReason,
+    /// Tokens computed.
+    pub usage: Usage,
+    /// Time taken.
+    pub timings: Timings,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// This stop id was chosen.
+    Stop(u32),
+    /// `max_tokens` were generated, or the context is full.
+    Length,
+}
+
+/// Token counts of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Generated tokens, the stop id not counted.
+    pub completion_tokens: usize,
+    /// Prompt tokens found in the cache instead of computed.
+    pub cached_tokens: usize,
+}
+
+/// Wall-clock times of one request, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timings {
+    /// Waiting to be admitted.
+    pub queued_s: f64,
+    /// From admission to the first token's logits.
+    pub prefill_s: f64,
+    /// From the first token's logits to the end.
+    pub decode_s: f64,
+}
+
+/// Natural log probabilities, from the unchanged logits of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogprobs {
+    /// Of the chosen token.
+    pub logprob: f32,
+    /// The most likely ids, best first.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl SamplingParams {
+    /// Says which field is out of its range, for a model of `vocab_size` tokens.
+    pub fn check(&self, vocab_size: usize) -> Result<(), String> {
+        let ranges = [
+            ("temperature", self.temperature, 0.0, 100.0),
+            ("top_p", self.top_p, 0.0, 1.0),
+            ("min_p", self.min_p, 0.0, 1.0),
+            ("typical_p", self.typical_p, 0.0, 1.0),
+            ("repeat_penalty", self.repeat_penalty, 0.01, 100.0),
+            ("presence_penalty", self.presence_penalty, -100.0, 100.0),
+            ("frequency_penalty", self.frequency_penalty, -100.0, 100.0),
+        ];
+        for (name, value, low, high) in ranges {
+            if !(low..=high).contains(&value) {
+                return Err(format!("{name} must be between {low} and {high}, not {value}"));
+            }
+        }
+        for &(id, bias) in &self.logit_bias {
+            if id as usize >= vocab_size {
+                return Err(format!("logit_bias names token id {id} of {vocab_size}"));
+            }
+            if bias.is_nan() {
+                return Err(format!("logit_bias of token id {id} is not a number"));
+            }
+        }
+        Ok(())
+    }
+}
