@@ -1,1 +1,27 @@
-//! text
+//! Text: tokenizers, chat templates, incremental decoding, stop strings, reasoning.
+//!
+//! Everything between a message and token ids, and back. Knows nothing of the engine or of HTTP.
+//! All input is hostile: files, templates and texts give errors, never panics, and cost time and
+//! memory in proportion to their size.
+
+mod added;
+mod affixes;
+mod byte_level;
+mod decoder;
+mod error;
+mod pipeline;
+mod raw_json;
+mod spm;
+mod stop;
+mod stream;
+mod think;
+mod tokenizer;
+mod tokenizer_json;
+mod vocab;
+
+pub use error::{Result, TextError};
+pub use stop::{StopStep, StopStrings};
+pub use stream::IncrementalDecoder;
+pub use think::{Part, ThinkSplitter};
+pub use tokenizer::{EncodeOptions, SpecialIds, Tokenizer};
+pub use vocab::TokenKind;

@@ -1,0 +1,207 @@
+//! Finding added tokens in text, before anything else looks at it.
+//!
+//! Matching is leftmost, then longest, with the `lstrip`, `rstrip` and `single_word` rules of
+//! Hugging Face tokenizers. Special tokens match only where they are asked for, and never inside
+//! a range marked as literal, so that a user's text cannot forge them.
+
+use crate::error::{Result, TextError};
+use aho_corasick::{AhoCorasick, MatchKind};
+use std::ops::Range;
+use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
+
+/// A token that is recognised in text as a whole.
+#[derive(Debug, Clone)]
+pub(crate) struct AddedToken {
+    pub id: u32,
+    pub text: String,
+    pub special: bool,
+    pub single_word: bool,
+    pub lstrip: bool,
+    pub rstrip: bool,
+}
+
+/// A stretch of the input: plain text, or one added token.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Piece {
+    pub range: Range<usize>,
+    pub token: Option<u32>,
+}
+
+/// Which special tokens may match.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Specials<'a> {
+    /// None: their text is plain text.
+    Ignore,
+    /// All that do not touch these ranges of the text, which are in order.
+    Outside(&'a [Range<usize>]),
+}
+
+/// A set of added tokens compiled for search.
+#[derive(Debug, Default)]
+pub(crate) struct AddedTokens {
+    tokens: Vec<AddedToken>,
+    all: Automaton,
+    plain: Automaton,
+}
+
+#[derive(Debug, Default)]
+struct Automaton {
+    search: Option<AhoCorasick>,
+    /// Pattern number to index into the tokens.
+    indices: Vec<usize>,
+}
+
+impl AddedTokens {
+    /// Compiles `tokens`; empty texts never match.
+    pub fn new(tokens: Vec<AddedToken>) -> Result<Self> {
+        let all = Automaton::new(&tokens, |t| !t.text.is_empty())?;
+        let plain = Automaton::new(&tokens, |t| !t.text.is_empty() && !t.special)?;
+        Ok(AddedTokens { tokens, all, plain })
+    }
+
+    /// The same tokens, searched for in the form that `normalizer` gives them.
+    pub fn normalized_by(mut self, normalizer: Option<&NormalizerWrapper>) -> Result<Self> {
+        let Some(normalizer) = normalizer else { return Ok(self) };
+        for token in &mut self.tokens {
+            let mut text = NormalizedString::from(token.text.as_str());
+            let done = normalizer.normalize(&mut text);
+            done.map_err(|e| TextError::tokenizer("added_tokens", e.to_string()))?;
+            token.text = text.get().to_owned();
+        }
+        Self::new(self.tokens)
+    }
+
+    /// Cuts `text` into pieces that cover it.
+    pub fn split(&self, text: &str, specials: Specials) -> Vec<Piece> {
+        let (automaton, literals) = match specials {
+            Specials::Ignore => (&self.plain, &[][..]),
+            Specials::Outside(literals) => (&self.all, literals),
+        };
+        let mut pieces = Vec::new();
+        let mut done = 0;
+        for (index, found) in automaton.matches(text) {
+            let token = &self.tokens[index];
+            let forged = token.special && touches(literals, &found);
+            if found.start < done || forged || !word_rule_holds(token, text, &found) {
+                continue;
+            }
+            let range = widen(token, text, found, done);
+            push_text(&mut pieces, done..range.start);
+            done = range.end;
+            pieces.push(Piece { range, token: Some(token.id) });
+        }
+        push_text(&mut pieces, done..text.len());
+        pieces
+    }
+
+    /// Ranges of `text` that would be special tokens.
+    pub fn special_ranges(&self, text: &str) -> Vec<Range<usize>> {
+        let found = self.all.matches(text).filter(|(index, _)| self.tokens[*index].special);
+        found.map(|(_, range)| range).collect()
+    }
+}
+
+impl Automaton {
+    fn new(tokens: &[AddedToken], wanted: impl Fn(&AddedToken) -> bool) -> Result<Self> {
+        let indices: Vec<usize> = (0..tokens.len()).filter(|&i| wanted(&tokens[i])).collect();
+        if indices.is_empty() {
+            return Ok(Automaton { search: None, indices });
+        }
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(indices.iter().map(|&i| &tokens[i].text))
+            .map_err(|e| TextError::tokenizer("added_tokens", e.to_string()))?;
+        Ok(Automaton { search: Some(search), indices })
+    }
+
+    fn matches<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (usize, Range<usize>)> + 'a {
+        let found = self.search.iter().flat_map(move |search| search.find_iter(text));
+        found.map(|m| (self.indices[m.pattern().as_usize()], m.range()))
+    }
+}
+
+fn push_text(pieces: &mut Vec<Piece>, range: Range<usize>) {
+    if !range.is_empty() {
+        pieces.push(Piece { range, token: None });
+    }
+}
+
+fn touches(literals: &[Range<usize>], found: &Range<usize>) -> bool {
+    let first = literals.partition_point(|l| l.end <= found.start);
+    literals.get(first).is_some_and(|l| l.start < found.end)
+}
+
+/// `single_word` tokens match only between characters that are not part of a word.
+fn word_rule_holds(token: &AddedToken, text: &str, found: &Range<usize>) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    !token.single_word
+        || !(text[..found.start].ends_with(is_word) || text[found.end..].starts_with(is_word))
+}
+
+/// Takes in the white space that the token strips, but none that an earlier token took.
+fn widen(token: &AddedToken, text: &str, found: Range<usize>, done: usize) -> Range<usize> {
+    let Range { mut start, mut end } = found;
+    if token.lstrip {
+        start = text[..start].trim_end().len().max(done);
+    }
+    if token.rstrip {
+        end = text.len() - text[end..].trim_start().len();
+    }
+    start..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(id: u32, text: &str, special: bool) -> AddedToken {
+        let text = text.into();
+        AddedToken { id, text, special, single_word: false, lstrip: false, rstrip: false }
+    }
+
+    fn sample() -> AddedTokens {
+        let tokens = vec![
+            token(1, "<s>", true),
+            token(2, "<think>", false),
+            token(3, "<s><s>", true),
+            AddedToken { lstrip: true, rstrip: true, ..token(4, "[M]", true) },
+            AddedToken { single_word: true, ..token(5, "day", false) },
+        ];
+        AddedTokens::new(tokens).unwrap()
+    }
+
+    fn shown(text: &str, specials: Specials) -> Vec<String> {
+        let show = |p: &Piece| match p.token {
+            Some(id) => format!("#{id}"),
+            None => text[p.range.clone()].to_string(),
+        };
+        sample().split(text, specials).iter().map(show).collect()
+    }
+
+    #[test]
+    fn longest_match_wins_at_the_leftmost_place() {
+        assert_eq!(shown("a<s><s><s>b", Specials::Outside(&[])), ["a", "#3", "#1", "b"]);
+    }
+
+    #[test]
+    fn special_tokens_are_text_unless_asked_for() {
+        assert_eq!(shown("<s><think>", Specials::Ignore), ["<s>", "#2"]);
+        assert_eq!(shown("", Specials::Ignore), Vec::<String>::new());
+    }
+
+    #[test]
+    fn special_tokens_in_literal_ranges_are_text() {
+        assert_eq!(shown("<s>-<s>", Specials::Outside(&[4..7])), ["#1", "-<s>"]);
+        assert_eq!(shown("<s>-<s>", Specials::Outside(&[0..1, 2..3])), ["<s>-", "#1"]);
+    }
+
+    #[test]
+    fn strip_rules_take_neighbouring_white_space() {
+        assert_eq!(shown("a \n[M]  [M] b", Specials::Outside(&[])), ["a", "#4", "#4", "b"]);
+    }
+
+    #[test]
+    fn single_words_do_not_match_inside_words() {
+        assert_eq!(shown("monday day", Specials::Ignore), ["monday ", "#5"]);
+    }
+}

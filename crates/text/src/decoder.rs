@@ -1,0 +1,159 @@
+//! From a token's text to its bytes, as the `decoder` of a `tokenizer.json` says.
+//!
+//! Only decoders that work token by token are known, which covers language models: then the text
+//! of a sequence is the concatenation of its tokens' bytes, less the leading space that some
+//! vocabularies add.
+
+use crate::byte_level;
+use crate::error::{Result, TextError};
+use serde_json::Value;
+
+/// How tokens become bytes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Decoder {
+    replace: Vec<(String, String)>,
+    byte_fallback: bool,
+    byte_level: bool,
+    fused: bool,
+    /// Character and largest count of it to drop from the start of a decoded sequence.
+    pub strip_start: Option<(char, usize)>,
+}
+
+impl Decoder {
+    /// Byte-level BPE.
+    pub fn byte_level() -> Self {
+        Decoder { byte_level: true, ..Self::default() }
+    }
+
+    /// SentencePiece: `▁` for a space, `<0x0A>` for bytes.
+    pub fn sentence_piece(strip_leading_space: bool) -> Self {
+        Decoder {
+            replace: vec![("▁".into(), " ".into())],
+            byte_fallback: true,
+            strip_start: strip_leading_space.then_some((' ', 1)),
+            ..Self::default()
+        }
+    }
+
+    /// Reads the `decoder` value of a `tokenizer.json`; null keeps tokens as they are.
+    pub fn from_json(value: &Value) -> Result<Self> {
+        let mut decoder = Decoder::default();
+        decoder.add(value)?;
+        Ok(decoder)
+    }
+
+    fn add(&mut self, value: &Value) -> Result<()> {
+        if value.is_null() {
+            return Ok(());
+        }
+        match value["type"].as_str().unwrap_or("") {
+            "Sequence" => {
+                value["decoders"].as_array().into_iter().flatten().try_for_each(|v| self.add(v))
+            }
+            "ByteLevel" => Ok(self.byte_level = true),
+            "ByteFallback" => Ok(self.byte_fallback = true),
+            "Fuse" => Ok(self.fused = true),
+            "Replace" => self.add_replace(value),
+            "Strip" => self.add_strip(value),
+            "Metaspace" => self.add_metaspace(value),
+            other => Err(unknown("type", other)),
+        }
+    }
+
+    fn add_replace(&mut self, value: &Value) -> Result<()> {
+        let pattern = value["pattern"]["String"].as_str();
+        match (pattern, value["content"].as_str()) {
+            (Some(from), Some(to)) if !from.is_empty() => {
+                self.replace.push((from.into(), to.into()));
+                Ok(())
+            }
+            _ => Err(unknown("replacement", &value.to_string())),
+        }
+    }
+
+    fn add_strip(&mut self, value: &Value) -> Result<()> {
+        let first = value["content"].as_str().and_then(|s| s.chars().next());
+        let (start, stop) = (value["start"].as_u64(), value["stop"].as_u64());
+        match (first, start, stop) {
+            (Some(_), Some(0), Some(0)) => Ok(()),
+            (Some(c), Some(start), Some(0)) if self.fused => {
+                self.strip_start = Some((c, start as usize));
+                Ok(())
+            }
+            _ => Err(unknown("strip rule", &value.to_string())),
+        }
+    }
+
+    fn add_metaspace(&mut self, value: &Value) -> Result<()> {
+        let mark = value["replacement"].as_str().unwrap_or("▁");
+        let never = value["prepend_scheme"] == "never" || value["add_prefix_space"] == false;
+        if mark.is_empty() {
+            return Err(unknown("replacement", mark));
+        }
+        self.replace.push((mark.into(), " ".into()));
+        self.strip_start = (!never).then_some((' ', 1));
+        Ok(())
+    }
+
+    /// The bytes that a token with this text stands for.
+    pub fn bytes(&self, token: &str) -> Vec<u8> {
+        let mut text = token.to_owned();
+        for (from, to) in &self.replace {
+            text = text.replace(from.as_str(), to);
+        }
+        let byte = self.byte_fallback.then(|| byte_token(&text)).flatten();
+        if let Some(byte) = byte {
+            return vec![byte];
+        }
+        let bytes = self.byte_level.then(|| byte_level::decode(&text)).flatten();
+        bytes.unwrap_or_else(|| text.into_bytes())
+    }
+}
+
+fn unknown(what: &str, found: &str) -> TextError {
+    TextError::tokenizer("tokenizer.json", format!("decoder: unknown {what} \"{found}\""))
+}
+
+/// The byte of a token written `<0xHH>`.
+pub(crate) fn byte_token(text: &str) -> Option<u8> {
+    let hex = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    let valid = hex.len() == 2 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+    valid.then(|| u8::from_str_radix(hex, 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(decoder: Value, token: &str, expected: &[u8]) {
+        assert_eq!(Decoder::from_json(&decoder).unwrap().bytes(token), expected, "{token}");
+    }
+
+    #[test]
+    fn tokens_become_bytes() {
+        check(json!(null), "a▁", "a▁".as_bytes());
+        check(json!({"type": "ByteLevel"}), "Ġa", b" a");
+        check(json!({"type": "ByteLevel"}), "<｜a｜>", "<｜a｜>".as_bytes());
+        check(json!({"type": "Metaspace"}), "▁a▁", b" a ");
+        let spm = json!({"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]});
+        check(spm.clone(), "<0xE2>", &[0xe2]);
+        check(spm.clone(), "<0x+2>", b"<0x+2>");
+        assert_eq!(Decoder::from_json(&spm).unwrap().strip_start, Some((' ', 1)));
+    }
+
+    #[test]
+    fn decoders_that_need_the_whole_text_are_refused() {
+        for value in [
+            json!({"type": "WordPiece", "prefix": "##"}),
+            json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}),
+            json!({"type": "Replace", "pattern": {"Regex": "a"}, "content": " "}),
+            json!({}),
+        ] {
+            assert!(Decoder::from_json(&value).is_err(), "{value}");
+        }
+    }
+}

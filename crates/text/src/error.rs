@@ -1,0 +1,65 @@
+//! The one error type of this crate: every message names the file or key, what was expected and
+//! what was found.
+
+use std::path::{Path, PathBuf};
+
+/// Anything that can go wrong between text and token ids.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    /// A file could not be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A tokenizer definition is malformed or uses something this crate does not know.
+    #[error("{file}: {what}")]
+    Tokenizer {
+        /// File or metadata key.
+        file: String,
+        /// What was expected and what was found.
+        what: String,
+    },
+    /// A GGUF vocabulary names a pre-tokenizer this crate does not know.
+    #[error(
+        "tokenizer.ggml.pre: unknown pre-tokenizer type \"{found}\" (known: {known}); \
+         a fallback type can be named explicitly"
+    )]
+    UnknownPre {
+        /// The type in the file.
+        found: String,
+        /// All types that are known.
+        known: String,
+    },
+    /// The text could not be split by the tokenizer's own rules.
+    #[error("cannot tokenize the text: {0}")]
+    Encode(String),
+    /// A chat template does not compile, fails, or exceeds its limits.
+    #[error("chat template: {0}")]
+    Template(String),
+    /// The model has no chat template, or none of the name asked for.
+    #[error("no chat template named \"{wanted}\" (available: {available})")]
+    NoTemplate {
+        /// The name asked for.
+        wanted: String,
+        /// The names that exist.
+        available: String,
+    },
+}
+
+/// `Result` with this crate's error.
+pub type Result<T> = std::result::Result<T, TextError>;
+
+impl TextError {
+    /// A malformed tokenizer definition in `file`.
+    pub(crate) fn tokenizer(file: impl Into<String>, what: impl Into<String>) -> Self {
+        TextError::Tokenizer { file: file.into(), what: what.into() }
+    }
+
+    /// A failed read of `path`.
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        TextError::Io { path: path.to_owned(), source }
+    }
+}

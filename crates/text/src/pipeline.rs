@@ -1,0 +1,92 @@
+//! Text to ids with the parts of a `tokenizer.json`: normalizer, pre-tokenizer and model.
+//!
+//! The added tokens are found first, by [`AddedTokens`]; what lies between goes through the
+//! pipeline in one piece, because some pre-tokenizers treat the start of the text specially.
+
+use crate::added::{AddedTokens, Piece, Specials};
+use crate::error::{Result, TextError};
+use std::ops::Range;
+use tokenizers::normalizer::Range as TextRange;
+use tokenizers::{
+    Model, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential,
+    OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Token,
+};
+
+/// The stages between added tokens and ids.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub normalizer: Option<NormalizerWrapper>,
+    pub pre_tokenizer: Option<PreTokenizerWrapper>,
+    pub model: ModelWrapper,
+    /// Added tokens that are searched for in the text before it is normalized.
+    pub raw_added: AddedTokens,
+    /// Added tokens that are searched for afterwards.
+    pub normalized_added: AddedTokens,
+}
+
+type Part = (NormalizedString, Option<Vec<Token>>);
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+impl Pipeline {
+    /// The ids of `text`, nothing added.
+    pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>> {
+        self.try_encode(text, specials).map_err(|e| TextError::Encode(e.to_string()))
+    }
+
+    fn try_encode(&self, text: &str, specials: Specials) -> std::result::Result<Vec<u32>, Failure> {
+        let mut parts: PreTokenizedString = text.into();
+        parts.split(|_, whole| cut(&whole, &self.raw_added.split(text, specials)))?;
+        parts.split(|_, part| self.normalize(part, specials))?;
+        if let Some(pre_tokenizer) = &self.pre_tokenizer {
+            pre_tokenizer.pre_tokenize(&mut parts)?;
+        }
+        parts.tokenize(|part| self.model.tokenize(part.get()))?;
+        Ok(ids(&parts))
+    }
+
+    fn normalize(
+        &self,
+        mut part: NormalizedString,
+        specials: Specials,
+    ) -> std::result::Result<Vec<Part>, Failure> {
+        if let Some(normalizer) = &self.normalizer {
+            normalizer.normalize(&mut part)?;
+        }
+        let literals = literals_in(&part, specials);
+        let specials = match specials {
+            Specials::Ignore => Specials::Ignore,
+            Specials::Outside(_) => Specials::Outside(&literals),
+        };
+        let pieces = self.normalized_added.split(part.get(), specials);
+        cut(&part, &pieces)
+    }
+}
+
+/// The literal ranges of the whole text as ranges of one normalized part of it.
+fn literals_in(part: &NormalizedString, specials: Specials) -> Vec<Range<usize>> {
+    let Specials::Outside(literals) = specials else { return Vec::new() };
+    let shift = part.offsets_original().0;
+    let local = literals.iter().map(|l| l.start.saturating_sub(shift)..l.end.saturating_sub(shift));
+    local.filter_map(|l| part.convert_offsets(TextRange::Original(l))).collect()
+}
+
+fn cut(part: &NormalizedString, pieces: &[Piece]) -> std::result::Result<Vec<Part>, Failure> {
+    let one = |piece: &Piece| {
+        let slice = part
+            .slice(TextRange::Normalized(piece.range.clone()))
+            .ok_or("a token boundary lies inside a character")?;
+        let len = slice.get().len();
+        let token = piece.token.map(|id| vec![Token::new(id, slice.get().to_owned(), (0, len))]);
+        Ok((slice, token))
+    };
+    pieces.iter().map(one).collect()
+}
+
+fn ids(parts: &PreTokenizedString) -> Vec<u32> {
+    parts
+        .get_splits(OffsetReferential::Normalized, OffsetType::None)
+        .into_iter()
+        .flat_map(|(_, _, tokens)| tokens.iter().flatten())
+        .map(|token| token.id)
+        .collect()
+}

@@ -1,0 +1,190 @@
+//! The tokenizer: text to ids and ids to bytes, whatever file it came from.
+
+use crate::added::Specials;
+use crate::affixes::Affixes;
+use crate::decoder::Decoder;
+use crate::error::{Result, TextError};
+use crate::pipeline::Pipeline;
+use crate::spm::SentencePiece;
+use crate::stream::IncrementalDecoder;
+use crate::tokenizer_json::{self, Loaded};
+use crate::vocab::{TokenKind, Vocab};
+use serde_json::Value;
+use std::ops::Range;
+use std::path::Path;
+
+/// Converts between text and token ids.
+#[derive(Debug)]
+pub struct Tokenizer {
+    pub(crate) vocab: Vocab,
+    pub(crate) engine: Engine,
+    pub(crate) decoder: Decoder,
+    pub(crate) affixes: Affixes,
+    pub(crate) special: SpecialIds,
+}
+
+/// What does the encoding.
+#[derive(Debug)]
+pub(crate) enum Engine {
+    Pipeline(Box<Pipeline>),
+    SentencePiece(Box<SentencePiece>),
+}
+
+/// The tokens with a role.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// Begin of sequence.
+    pub bos: Option<u32>,
+    /// End of sequence.
+    pub eos: Option<u32>,
+    /// Padding.
+    pub pad: Option<u32>,
+    /// Unknown text.
+    pub unk: Option<u32>,
+}
+
+/// How to read special tokens when encoding. The default adds and parses none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EncodeOptions {
+    /// Add what the vocabulary puts around a sequence (usually a begin-of-sequence token).
+    pub add_special: bool,
+    /// Turn the text of a special token, such as `<|im_start|>`, into that token.
+    pub parse_special: bool,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json` and, if there is one, `tokenizer_config.json` in a folder.
+    pub fn from_folder(folder: &Path) -> Result<Self> {
+        let path = folder.join("tokenizer.json");
+        let json = std::fs::read(&path).map_err(|e| TextError::io(&path, e))?;
+        let config = folder.join("tokenizer_config.json");
+        let config = match std::fs::read(&config) {
+            Ok(bytes) => Some(bytes),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => return Err(TextError::io(&config, e)),
+        };
+        Self::from_json_bytes(&json, config.as_deref())
+    }
+
+    /// Reads the bytes of a `tokenizer.json` and of a `tokenizer_config.json`.
+    pub fn from_json_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self> {
+        let Loaded { vocab, pipeline, decoder, affixes } = tokenizer_json::load(tokenizer)?;
+        let config = config.map(parse_config).transpose()?.unwrap_or_default();
+        let special = special_ids(&config, &vocab);
+        let affixes = with_config_bos(affixes, &config, special.bos);
+        let engine = Engine::Pipeline(Box::new(pipeline));
+        Ok(Tokenizer { vocab, engine, decoder, affixes, special })
+    }
+
+    /// The ids of `text`.
+    pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
+        let specials =
+            if options.parse_special { Specials::Outside(&[]) } else { Specials::Ignore };
+        self.encode_with(text, specials, options.add_special)
+    }
+
+    /// The ids of `text` with special tokens parsed, except where they touch one of `literals`
+    /// (byte ranges in order): there the text of a special token stays plain text.
+    pub fn encode_guarded(&self, text: &str, literals: &[Range<usize>]) -> Result<Vec<u32>> {
+        self.encode_with(text, Specials::Outside(literals), false)
+    }
+
+    fn encode_with(&self, text: &str, specials: Specials, affixes: bool) -> Result<Vec<u32>> {
+        let ids = match &self.engine {
+            Engine::Pipeline(pipeline) => pipeline.encode(text, specials)?,
+            Engine::SentencePiece(spm) => spm.encode(text, specials, &self.vocab),
+        };
+        if !affixes {
+            return Ok(ids);
+        }
+        Ok([&self.affixes.prefix[..], &ids, &self.affixes.suffix].concat())
+    }
+
+    /// The text of `ids`; bytes that are not UTF-8 become U+FFFD, unknown ids nothing.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let mut decoder = IncrementalDecoder::new(self, skip_special);
+        let mut text: String = ids.iter().map(|&id| decoder.push(self, id)).collect();
+        text.push_str(&decoder.finish());
+        text
+    }
+
+    /// The bytes that `id` stands for; empty for ids without a token.
+    pub fn token_bytes(&self, id: u32) -> &[u8] {
+        self.vocab.get(id).map_or(&[], |entry| &entry.bytes)
+    }
+
+    /// What kind of token `id` is; `None` for ids without a token.
+    pub fn token_kind(&self, id: u32) -> Option<TokenKind> {
+        self.vocab.get(id).map(|entry| entry.kind)
+    }
+
+    /// Whether `id` is a control token, whose text is not part of an answer.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.token_kind(id) == Some(TokenKind::Special)
+    }
+
+    /// One more than the largest token id. A model's own vocabulary may be larger.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab.size()
+    }
+
+    /// The id of the token with this text, as the vocabulary writes it.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.vocab.id(token)
+    }
+
+    /// The text of a token, as the vocabulary writes it.
+    pub fn id_to_token(&self, id: u32) -> Option<&str> {
+        self.vocab.get(id).map(|entry| &*entry.text)
+    }
+
+    /// The tokens with a role.
+    pub fn special_ids(&self) -> SpecialIds {
+        self.special
+    }
+
+    /// The tokens that `add_special` puts before a text.
+    pub fn prefix_ids(&self) -> &[u32] {
+        &self.affixes.prefix
+    }
+
+    /// Byte ranges of `text` that parsing special tokens would turn into control tokens.
+    pub fn special_ranges(&self, text: &str) -> Vec<Range<usize>> {
+        match &self.engine {
+            Engine::Pipeline(p) => {
+                let mut ranges = p.raw_added.special_ranges(text);
+                ranges.extend(p.normalized_added.special_ranges(text));
+                ranges.sort_by_key(|r| r.start);
+                ranges
+            }
+            Engine::SentencePiece(spm) => spm.added.special_ranges(text),
+        }
+    }
+}
+
+fn parse_config(bytes: &[u8]) -> Result<Value> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| TextError::tokenizer("tokenizer_config.json", format!("not JSON: {e}")))
+}
+
+/// The text of a token in `tokenizer_config.json`: a string, or an object with `content`.
+pub(crate) fn config_token<'a>(config: &'a Value, key: &str) -> Option<&'a str> {
+    config[key].as_str().or_else(|| config[key]["content"].as_str())
+}
+
+fn special_ids(config: &Value, vocab: &Vocab) -> SpecialIds {
+    let id = |key| config_token(config, key).and_then(|text| vocab.id(text));
+    let [bos, eos, pad, unk] = ["bos_token", "eos_token", "pad_token", "unk_token"].map(id);
+    SpecialIds { bos, eos, pad, unk }
+}
+
+/// Llama-style tokenizer classes add the begin-of-sequence token themselves, whatever the
+/// post-processor says.
+fn with_config_bos(mut affixes: Affixes, config: &Value, bos: Option<u32>) -> Affixes {
+    let class = config["tokenizer_class"].as_str().unwrap_or("");
+    let own = matches!(class, "LlamaTokenizer" | "LlamaTokenizerFast" | "CodeLlamaTokenizer");
+    if own && config["add_bos_token"] == true && affixes.prefix.is_empty() {
+        affixes.prefix.extend(bos);
+    }
+    affixes
+}

@@ -1,0 +1,84 @@
+//! `tokenizer.json` tokenizers against ids and decodings made by Hugging Face.
+
+mod common;
+
+use common::{expect_error, json, shared_fixtures};
+use serde_json::Value;
+use std::path::Path;
+use text::{EncodeOptions, Tokenizer};
+
+const PARSE: EncodeOptions = EncodeOptions { add_special: false, parse_special: true };
+const FULL: EncodeOptions = EncodeOptions { add_special: true, parse_special: true };
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+fn check_case(tokenizer: &Tokenizer, case: &Value) {
+    let text = case["text"].as_str().unwrap();
+    let expected = ids(&case["ids"]);
+    assert_eq!(tokenizer.encode(text, PARSE).unwrap(), expected, "{text:?}");
+    let full = ids(&case["ids_with_special"]);
+    assert_eq!(tokenizer.encode(text, FULL).unwrap(), full, "{text:?} with special tokens");
+    assert_eq!(tokenizer.decode(&expected, false), case["decoded"], "decoding of {text:?}");
+    assert_eq!(tokenizer.decode(&expected, true), case["decoded_skip_special"]);
+}
+
+fn check_folder(folder: &Path) {
+    let tokenizer = Tokenizer::from_folder(folder).unwrap();
+    let reference = json(&folder.join("reference.json"));
+    let cases = reference["tokenizer_cases"].as_array().unwrap();
+    assert!(!cases.is_empty());
+    cases.iter().for_each(|case| check_case(&tokenizer, case));
+    for chat in reference["chat"].as_array().into_iter().flatten() {
+        let rendered = chat["rendered"].as_str().unwrap();
+        assert_eq!(tokenizer.encode(rendered, PARSE).unwrap(), ids(&chat["ids"]), "{rendered:?}");
+    }
+    for prompt in reference["prompts"].as_array().into_iter().flatten() {
+        let text = prompt["text"].as_str().unwrap();
+        assert_eq!(tokenizer.encode(text, FULL).unwrap(), ids(&prompt["input_ids"]));
+    }
+}
+
+#[test]
+fn reference_checkpoints_tokenize_as_hugging_face_does() {
+    let Some(fixtures) = shared_fixtures() else { return };
+    let mut folders = 0;
+    for folder in std::fs::read_dir(fixtures.join("models")).unwrap() {
+        check_folder(&folder.unwrap().path());
+        folders += 1;
+    }
+    assert!(folders > 10);
+}
+
+#[test]
+fn byte_level_greedy_texts_decode_as_hugging_face_does() {
+    let Some(fixtures) = shared_fixtures() else { return };
+    for name in ["llama3", "qwen2", "qwen3", "gpt_oss", "deepseek_v3"] {
+        let folder = fixtures.join("models").join(name);
+        let tokenizer = Tokenizer::from_folder(&folder).unwrap();
+        for prompt in json(&folder.join("reference.json"))["prompts"].as_array().unwrap() {
+            let text = tokenizer.decode(&ids(&prompt["greedy_ids"]), false);
+            assert_eq!(text, prompt["greedy_text"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn malformed_tokenizers_are_errors_that_say_what_is_wrong() {
+    let Some(fixtures) = shared_fixtures() else { return };
+    let checkpoints = fixtures.join("malformed/checkpoints");
+    for (name, words) in [
+        ("tokenizer_bad_regex", "pre_tokenizer"),
+        ("tokenizer_duplicate_ids", "share id 2"),
+        ("tokenizer_id_huge", "4000000000"),
+        ("tokenizer_merge_malformed", "is not a pair"),
+        ("tokenizer_merge_unknown_token", "not in the vocabulary"),
+        ("tokenizer_not_json", "not a tokenizer"),
+        ("tokenizer_unknown_model", "Quantum"),
+        ("tokenizer_vocab_is_list", "list"),
+    ] {
+        let result = Tokenizer::from_folder(&checkpoints.join(name));
+        expect_error(name, result.map(|_| ()), words);
+    }
+}
