@@ -5,4 +5,25 @@
 //! are checked before memory is taken, and every error names the file, the field or tensor,
 //! what was expected and what was found.
 
+mod bytes;
+mod checkpoint;
 pub mod config;
+mod error;
+mod files;
+mod generation;
+pub mod gguf;
+mod json;
+mod layout;
+pub mod names;
+pub mod safetensors;
+mod stream;
+mod tensor;
+
+pub use bytes::MappedBytes;
+pub use checkpoint::{Checkpoint, OpenOptions};
+pub use config::ModelConfig;
+pub use error::{Error, Result};
+pub use files::ModelFiles;
+pub use generation::GenerationDefaults;
+pub use stream::TensorStream;
+pub use tensor::TensorView;

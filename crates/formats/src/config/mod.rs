@@ -1,5 +1,21 @@
 //! What a model is, normalised once: no architecture reads a raw JSON key or GGUF field.
 
+mod check;
+mod family;
+pub(crate) mod gguf;
+pub(crate) mod hf;
+mod llama;
+mod mistral;
+mod qwen;
+
+pub(crate) use family::Family;
+pub use family::name_table;
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::gguf::GgufFile;
+
 /// Everything the forward pass needs to know besides the weights, whichever file format
 /// it was read from. All counts are checked to be positive and consistent when built.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +46,8 @@ pub struct ModelConfig {
     pub rope: RopeConfig,
     /// Per layer: positions a query sees, itself included, or `None` for all before it.
     pub windows: Vec<Option<usize>>,
+    /// Whether the embedding is the output head too: there is no `output.weight` then.
+    pub tied_embeddings: bool,
     /// Token ids that begin and end text, as the checkpoint declares them.
     pub special: SpecialIds,
 }
@@ -90,4 +108,21 @@ pub struct SpecialIds {
     pub eos: Vec<u32>,
     /// Padding; never generated.
     pub pad: Option<u32>,
+}
+
+impl ModelConfig {
+    /// Reads the text of a Hugging Face `config.json`; `path` names it in errors. Without
+    /// weights to look at, embeddings are tied only if the text says so.
+    pub fn from_hf_json(text: &str, path: &Path) -> Result<Self> {
+        let folder = path.parent().and_then(Path::file_name);
+        let name = folder.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        hf::read(text, path, &name, true).map(|(config, _)| config)
+    }
+
+    /// Reads the metadata of an open GGUF file, a vocabulary without tensors included.
+    pub fn from_gguf(file: &GgufFile) -> Result<Self> {
+        let stem = file.path().file_stem();
+        let name = stem.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        gguf::read(file, &name).map(|(config, _)| config)
+    }
 }

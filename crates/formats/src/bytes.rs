@@ -1,0 +1,55 @@
+//! Bytes of a mapped file that keep the map alive.
+
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use base::Mmap;
+
+/// A range of a mapped file. Cloning it copies no bytes.
+#[derive(Clone, Debug)]
+pub struct MappedBytes {
+    map: Arc<Mmap>,
+    range: Range<usize>,
+}
+
+impl MappedBytes {
+    /// The bytes `range` of `map`, or `None` if the range is not inside the map.
+    pub fn new(map: Arc<Mmap>, range: Range<usize>) -> Option<Self> {
+        let inside = range.start <= range.end && range.end <= map.len();
+        inside.then_some(Self { map, range })
+    }
+
+    /// The map the bytes lie in.
+    pub fn map(&self) -> &Arc<Mmap> {
+        &self.map
+    }
+
+    /// Where in the file the bytes lie.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.map.path()
+    }
+
+    /// Hints that the bytes will be read soon.
+    pub fn will_need(&self) {
+        self.map.will_need(self.range());
+    }
+
+    /// Hints that the bytes will not be read again soon, so that their pages may go.
+    pub fn not_needed(&self) {
+        self.map.not_needed(self.range());
+    }
+}
+
+impl Deref for MappedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map[self.range.clone()]
+    }
+}

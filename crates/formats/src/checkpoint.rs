@@ -1,0 +1,208 @@
+//! A checkpoint: weights under canonical names and one normalised configuration.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indexmap::IndexMap;
+
+use crate::config::gguf::ROPE_FACTORS;
+use crate::config::{self, Family, ModelConfig};
+use crate::error::{Error, Result};
+use crate::files::ModelFiles;
+use crate::generation::{GENERATION_FILE, GenerationDefaults};
+use crate::gguf::GgufFile;
+use crate::json;
+use crate::tensor::TensorView;
+
+const CONFIG_FILE: &str = "config.json";
+const OUTPUT: &str = "output.weight";
+const MAX_CONFIG_BYTES: u64 = 16 << 20;
+
+/// Choices when opening a checkpoint.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Name for people and clients instead of the checkpoint's own.
+    pub name: Option<String>,
+}
+
+/// An open checkpoint. Weights stay mapped as long as it, or a view taken from it, lives.
+#[derive(Debug)]
+pub struct Checkpoint {
+    files: ModelFiles,
+    config: ModelConfig,
+    generation: GenerationDefaults,
+    family: &'static Family,
+    tensors: IndexMap<String, Tracked>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    view: TensorView,
+    read: AtomicBool,
+}
+
+impl Checkpoint {
+    /// Opens a folder, a `.gguf` file or a `.safetensors` file with its folder.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        Self::from_files(ModelFiles::open(path)?, options)
+    }
+
+    /// Interprets files that are already open.
+    pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
+        let name = name_of(files.path());
+        let (mut config, family) = match files.gguf() {
+            Some(gguf) => config::gguf::read(gguf, &name)?,
+            None => read_config(&files, &name)?,
+        };
+        if files.tensors().is_empty() {
+            return Err(Error::file(files.path(), "expected weights, found no tensors"));
+        }
+        let generation = read_generation(&files)?;
+        if !generation.eos.is_empty() {
+            config.special.eos.clone_from(&generation.eos);
+        }
+        config.name = options.name.clone().unwrap_or(config.name);
+        let tensors = canonical_tensors(&files, &config, family)?;
+        Ok(Self { files, config, generation, family, tensors })
+    }
+
+    /// What was opened: the folder or file.
+    pub fn path(&self) -> &Path {
+        self.files.path()
+    }
+
+    /// The folder of a Hugging Face checkpoint, with tokenizer.json and its like.
+    pub fn folder(&self) -> Option<&Path> {
+        self.files.folder()
+    }
+
+    /// The GGUF file, if the checkpoint is one.
+    pub fn gguf(&self) -> Option<&GgufFile> {
+        self.files.gguf()
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Sampling defaults; empty for GGUF files.
+    pub fn generation_defaults(&self) -> &GenerationDefaults {
+        &self.generation
+    }
+
+    /// The tensor with this canonical name, marked as read.
+    pub fn tensor(&self, name: &str) -> Option<&TensorView> {
+        let tracked = self.tensors.get(name)?;
+        tracked.read.store(true, Ordering::Relaxed);
+        Some(&tracked.view)
+    }
+
+    /// The tensor with this canonical name, which must exist in this shape and in a type that
+    /// can be computed with.
+    pub fn require(&self, name: &str, shape: &[usize]) -> Result<&TensorView> {
+        let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
+        if view.shape != shape {
+            let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
+            return Err(Error::tensor(view.path(), &view.source_name, problem));
+        }
+        if !view.ty.is_supported() {
+            return Err(view.unsupported_type());
+        }
+        Ok(view)
+    }
+
+    /// All tensors in the order of the files, without marking them as read.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorView> {
+        self.tensors.values().map(|tracked| &tracked.view)
+    }
+
+    /// Tensors that nobody asked for yet. After a model is loaded there must be none.
+    pub fn unread(&self) -> impl Iterator<Item = &TensorView> {
+        let unread = self.tensors.values().filter(|t| !t.read.load(Ordering::Relaxed));
+        unread.map(|tracked| &tracked.view)
+    }
+
+    /// An error that names the first tensor nobody asked for, if there is one.
+    pub fn check_all_read(&self) -> Result<()> {
+        let Some(first) = self.unread().next() else { return Ok(()) };
+        let more = match self.unread().count() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        let architecture = &self.config.architecture;
+        let problem = format!("no part of a {architecture} model{more}");
+        Err(Error::tensor(first.path(), &first.source_name, problem))
+    }
+
+    fn missing(&self, name: &str, shape: &[usize]) -> Error {
+        let source = match self.files.gguf() {
+            Some(_) => None,
+            None => self.family.names.source(name),
+        };
+        let source = source.as_deref().unwrap_or(name);
+        Error::tensor(
+            self.path(),
+            source,
+            format!("expected shape {shape:?}, found no such tensor"),
+        )
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    let part = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    part.map_or_else(|| "model".to_owned(), |part| part.to_string_lossy().into_owned())
+}
+
+fn read_config(files: &ModelFiles, name: &str) -> Result<(ModelConfig, &'static Family)> {
+    let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
+    let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
+    let has_output = files.tensors().iter().any(|t| t.source_name == "lm_head.weight");
+    config::hf::read(&text, &path, name, has_output)
+}
+
+fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
+    let path = files.folder().map(|folder| folder.join(GENERATION_FILE));
+    match path.filter(|path| path.exists()) {
+        Some(path) => {
+            GenerationDefaults::from_json(&json::read_text(&path, MAX_CONFIG_BYTES)?, &path)
+        }
+        None => Ok(GenerationDefaults::default()),
+    }
+}
+
+fn canonical_tensors(
+    files: &ModelFiles,
+    config: &ModelConfig,
+    family: &Family,
+) -> Result<IndexMap<String, Tracked>> {
+    let is_gguf = files.gguf().is_some();
+    let mut tensors = IndexMap::new();
+    for view in files.tensors() {
+        let mut view = view.clone();
+        if !is_gguf {
+            if family.names.is_ignored(&view.source_name) {
+                continue;
+            }
+            view.name = family.names.canonical(&view.source_name).unwrap_or(view.name);
+        }
+        // Tied checkpoints may carry a copy of the embedding; the configuration decides.
+        if config.tied_embeddings && view.name == OUTPUT {
+            continue;
+        }
+        // The factors are part of the configuration by now.
+        let read = AtomicBool::new(view.name == ROPE_FACTORS);
+        insert(&mut tensors, Tracked { view, read })?;
+    }
+    Ok(tensors)
+}
+
+fn insert(tensors: &mut IndexMap<String, Tracked>, tracked: Tracked) -> Result<()> {
+    let name = tracked.view.name.clone();
+    if let Some(first) = tensors.get(&name) {
+        let problem = format!("means the same as tensor {}", first.view.source_name);
+        return Err(Error::tensor(tracked.view.path(), &tracked.view.source_name, problem));
+    }
+    tensors.insert(name, tracked);
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! `config.json` of Hugging Face checkpoints, in the published style (`rope_theta`,
+//! `rope_scaling`) and in that of transformers 5 (`rope_parameters`, `layer_types`).
+//!
+//! Absent fields mean what the configuration classes of transformers make of them.
+
+use std::path::Path;
+
+use super::check::{self, FieldNames};
+use super::family::{self, Family};
+use super::{ModelConfig, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
+use crate::error::Result;
+use crate::json::{self, Object};
+
+pub(super) const MAX_LAYERS: usize = 4096;
+pub(super) const MAX_WIDTH: usize = 1 << 24;
+pub(super) const MAX_HEADS: usize = 1 << 16;
+pub(super) const MAX_TOKENS: usize = 1 << 28;
+
+const NAMES: FieldNames = FieldNames {
+    heads: "num_attention_heads",
+    kv_heads: "num_key_value_heads",
+    rope_dim: "partial_rotary_factor",
+    head_dim: "head_dim",
+};
+
+/// Reads the text of a config.json. `name` is for people; `has_output` tells whether the
+/// checkpoint has an output head of its own, for configurations that do not say.
+pub(crate) fn read(
+    text: &str,
+    path: &Path,
+    name: &str,
+    has_output: bool,
+) -> Result<(ModelConfig, &'static Family)> {
+    let map = json::parse_object(text, path)?;
+    let config = Object::new(path, &map);
+    let family = family::of_hf(config)?;
+    let model = build(config, family, name, has_output)?;
+    if let Some((field, problem)) = check::broken(&model, &NAMES) {
+        return Err(config.error(field, problem));
+    }
+    Ok((model, family))
+}
+
+fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Result<ModelConfig> {
+    check_activation(config)?;
+    let layers = positive(config, "num_hidden_layers", MAX_LAYERS)?;
+    let hidden_size = positive(config, "hidden_size", MAX_WIDTH)?;
+    let heads = positive(config, NAMES.heads, MAX_HEADS)?;
+    let head_dim = head_dim(config, family, hidden_size, heads)?;
+    let tied = config.flag("tie_word_embeddings")?;
+    Ok(ModelConfig {
+        architecture: family.name.to_owned(),
+        name: name.to_owned(),
+        hidden_size,
+        layers,
+        heads,
+        kv_heads: opt_positive(config, NAMES.kv_heads, MAX_HEADS)?.unwrap_or(heads),
+        head_dim,
+        intermediate_size: positive(config, "intermediate_size", MAX_WIDTH)?,
+        vocab_size: positive(config, "vocab_size", MAX_TOKENS)?,
+        context_length: positive(config, "max_position_embeddings", MAX_TOKENS)?,
+        rms_norm_eps: eps(config)?,
+        rope: rope(config, head_dim)?,
+        windows: (family.windows)(config, layers)?,
+        tied_embeddings: tied.unwrap_or(!has_output),
+        special: special(config)?,
+    })
+}
+
+fn check_activation(config: Object) -> Result<()> {
+    match config.text("hidden_act")? {
+        None | Some("silu" | "swish") => Ok(()),
+        Some(other) => {
+            let problem = format!("expected silu, found {}", crate::error::shown(other));
+            Err(config.error("hidden_act", problem))
+        }
+    }
+}
+
+fn head_dim(config: Object, family: &Family, hidden: usize, heads: usize) -> Result<usize> {
+    if let Some(dim) = opt_positive(config, NAMES.head_dim, MAX_HEADS)?.or(family.head_dim) {
+        return Ok(dim);
+    }
+    check::even_head_dim(hidden, heads, &NAMES)
+        .map_err(|problem| config.error("hidden_size", problem))
+}
+
+fn eps(config: Object) -> Result<f32> {
+    const KEY: &str = "rms_norm_eps";
+    above_zero(config, KEY)?
+        .ok_or_else(|| config.error(KEY, "expected a number, found no such field"))
+}
+
+/// The sliding window, if there is one.
+pub(super) fn window(config: Object) -> Result<Option<usize>> {
+    opt_positive(config, "sliding_window", MAX_TOKENS)
+}
+
+fn rope(config: Object, head_dim: usize) -> Result<RopeConfig> {
+    let parameters = config.object("rope_parameters")?;
+    let scaling = match parameters {
+        Some(parameters) => Some(parameters),
+        None => config.object("rope_scaling")?,
+    };
+    let inside = |key: &str| parameters.map_or(Ok(None), |p| above_zero(p, key));
+    let outer = |key: &str| above_zero(config, key);
+    let theta = inside("rope_theta")?.or(outer("rope_theta")?).unwrap_or(10_000.0);
+    let share = inside(NAMES.rope_dim)?.or(outer(NAMES.rope_dim)?).unwrap_or(1.0);
+    Ok(RopeConfig {
+        theta,
+        dim: (head_dim as f32 * share.min(2.0)) as usize,
+        layout: RopeLayout::Halves,
+        scaling: scaling.map_or(Ok(RopeScaling::None), rope_scaling)?,
+    })
+}
+
+fn rope_scaling(rope: Object) -> Result<RopeScaling> {
+    let kind = match rope.text("rope_type")? {
+        Some(kind) => Some(kind),
+        None => rope.text("type")?,
+    };
+    match rope.need("rope_type", "a string", kind)? {
+        "default" => Ok(RopeScaling::None),
+        "linear" => Ok(RopeScaling::Linear { factor: need_above_zero(rope, "factor")? }),
+        "llama3" => llama3(rope),
+        other => {
+            let found = crate::error::shown(other);
+            let problem = format!("expected default, linear or llama3, found {found}");
+            Err(rope.error("rope_type", problem))
+        }
+    }
+}
+
+fn llama3(rope: Object) -> Result<RopeScaling> {
+    let low_freq_factor = need_above_zero(rope, "low_freq_factor")?;
+    let high_freq_factor = need_above_zero(rope, "high_freq_factor")?;
+    if high_freq_factor <= low_freq_factor {
+        let problem = format!(
+            "expected more than low_freq_factor ({low_freq_factor}), found {high_freq_factor}"
+        );
+        return Err(rope.error("high_freq_factor", problem));
+    }
+    Ok(RopeScaling::Llama3 {
+        factor: need_above_zero(rope, "factor")?,
+        low_freq_factor,
+        high_freq_factor,
+        original_context: positive(rope, "original_max_position_embeddings", MAX_TOKENS)?,
+    })
+}
+
+fn special(config: Object) -> Result<SpecialIds> {
+    Ok(SpecialIds {
+        bos: config.ids("bos_token_id")?.first().copied(),
+        eos: config.ids("eos_token_id")?,
+        pad: config.ids("pad_token_id")?.first().copied(),
+    })
+}
+
+fn positive(config: Object, key: &str, max: usize) -> Result<usize> {
+    let expected = format!("an integer from 1 to {max}");
+    config.need(key, &expected, opt_positive(config, key, max)?)
+}
+
+fn opt_positive(config: Object, key: &str, max: usize) -> Result<Option<usize>> {
+    match config.count(key, max)? {
+        Some(0) => Err(config.error(key, format!("expected an integer from 1 to {max}, found 0"))),
+        other => Ok(other),
+    }
+}
+
+fn above_zero(config: Object, key: &str) -> Result<Option<f32>> {
+    match config.number(key)? {
+        Some(number) if number <= 0.0 => {
+            Err(config.error(key, format!("expected a number above 0, found {number}")))
+        }
+        other => Ok(other),
+    }
+}
+
+fn need_above_zero(config: Object, key: &str) -> Result<f32> {
+    config.need(key, "a number above 0", above_zero(config, key)?)
+}

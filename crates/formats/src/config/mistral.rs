@@ -1,0 +1,30 @@
+//! Mistral: Llama with a sliding window on all layers, or on none.
+
+use super::RopeLayout;
+use super::family::{Family, Windows, windows_by_type};
+use super::hf::window;
+use crate::error::Result;
+use crate::json::Object;
+use crate::names::DENSE;
+
+/// What the reference library takes where config.json has no `sliding_window` at all; newer
+/// checkpoints say `null`, which means none.
+const DEFAULT_WINDOW: usize = 4096;
+
+pub(super) static MISTRAL: Family = Family {
+    name: "mistral",
+    hf_class: "MistralForCausalLM",
+    gguf_name: None,
+    gguf_rope: RopeLayout::Interleaved,
+    head_dim: None,
+    names: &DENSE,
+    windows,
+};
+
+fn windows(config: Object, layers: usize) -> Result<Windows> {
+    let window = match config.has("sliding_window") {
+        true => window(config)?,
+        false => Some(DEFAULT_WINDOW),
+    };
+    Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| vec![window; layers]))
+}

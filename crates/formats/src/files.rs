@@ -1,0 +1,129 @@
+//! Finding the files of a model and listing their tensors under the files' own names.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::gguf::GgufFile;
+use crate::safetensors;
+use crate::tensor::TensorView;
+
+const SINGLE_FILE: &str = "model.safetensors";
+
+/// The weight files of a model, opened and checked but not interpreted: what any file of a
+/// known format gives, whether or not its architecture is supported.
+#[derive(Debug)]
+pub struct ModelFiles {
+    path: PathBuf,
+    folder: Option<PathBuf>,
+    gguf: Option<GgufFile>,
+    tensors: Vec<TensorView>,
+}
+
+impl ModelFiles {
+    /// Opens a folder, a `.gguf` file (any part of a split one) or a `.safetensors` file.
+    pub fn open(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            return Self::open_folder(path);
+        }
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("gguf") => Self::open_gguf(path),
+            Some("safetensors") => {
+                let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+                Ok(Self::from_safetensors(path, folder, safetensors::open(path)?))
+            }
+            _ if !path.exists() => Err(Error::read(path, std::io::ErrorKind::NotFound.into())),
+            _ => Err(Error::file(path, "expected a folder, a .gguf or a .safetensors file")),
+        }
+    }
+
+    /// What was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder with the model's config.json, unless it is a GGUF file.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The GGUF file, if the model is one.
+    pub fn gguf(&self) -> Option<&GgufFile> {
+        self.gguf.as_ref()
+    }
+
+    /// All tensors with the names of the files.
+    pub fn tensors(&self) -> &[TensorView] {
+        match &self.gguf {
+            Some(gguf) => gguf.tensors(),
+            None => &self.tensors,
+        }
+    }
+
+    fn open_gguf(path: &Path) -> Result<Self> {
+        let gguf = Some(GgufFile::open(path)?);
+        Ok(Self { path: path.to_owned(), folder: None, gguf, tensors: Vec::new() })
+    }
+
+    fn from_safetensors(path: &Path, folder: PathBuf, tensors: Vec<TensorView>) -> Self {
+        Self { path: path.to_owned(), folder: Some(folder), gguf: None, tensors }
+    }
+
+    fn open_folder(folder: &Path) -> Result<Self> {
+        let safetensors = |tensors| Self::from_safetensors(folder, folder.to_owned(), tensors);
+        if folder.join(SINGLE_FILE).exists() {
+            return safetensors::open(&folder.join(SINGLE_FILE)).map(safetensors);
+        }
+        if folder.join(safetensors::INDEX_FILE).exists() {
+            return safetensors::open_sharded(folder).map(safetensors);
+        }
+        match only_file(folder, "safetensors")? {
+            Some(path) => safetensors::open(&path).map(safetensors),
+            None => match only_file(folder, "gguf")? {
+                Some(path) => Self::open_gguf(&path),
+                None => Err(no_weights(folder)),
+            },
+        }
+    }
+}
+
+fn no_weights(folder: &Path) -> Error {
+    let index = safetensors::INDEX_FILE;
+    let problem = format!("expected {SINGLE_FILE}, {index} or a .gguf file, found no weights");
+    Error::file(folder, problem)
+}
+
+/// The one file with this extension. Parts of one split GGUF model count as one file.
+fn only_file(folder: &Path, extension: &str) -> Result<Option<PathBuf>> {
+    let mut found = Vec::new();
+    let entries = std::fs::read_dir(folder).map_err(|source| Error::Io {
+        action: "list",
+        path: folder.to_owned(),
+        source,
+    })?;
+    for entry in entries {
+        let path = entry.map_err(|e| Error::read(folder, e))?.path();
+        if path.extension().is_some_and(|e| e == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found.dedup_by_key(|path| split_prefix(path));
+    match found.as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some(only.clone())),
+        [first, second, ..] => {
+            let name = |path: &Path| path.file_name().map(|n| n.display().to_string());
+            let (a, b) = (name(first).unwrap_or_default(), name(second).unwrap_or_default());
+            let count = found.len();
+            let problem = format!("expected one .{extension} file, found {count} ({a}, {b}…)");
+            Err(Error::file(folder, problem))
+        }
+    }
+}
+
+/// The name without `-00001-of-00003.gguf`, or all of it.
+fn split_prefix(path: &Path) -> String {
+    let name = path.to_string_lossy();
+    let prefix = name.rsplit_once("-of-").and_then(|(rest, _)| rest.rsplit_once('-'));
+    prefix.map_or_else(|| name.clone().into_owned(), |(prefix, _)| prefix.to_owned())
+}

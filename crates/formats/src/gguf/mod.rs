@@ -1,0 +1,93 @@
+//! GGUF files, version 2 and 3, whole or split into parts.
+
+mod cursor;
+mod metadata;
+mod parse;
+mod split;
+mod value;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::Mmap;
+
+use crate::bytes::MappedBytes;
+use crate::error::{Error, Result};
+use crate::tensor::TensorView;
+
+pub use metadata::Metadata;
+pub use parse::{Header, TensorInfo, parse};
+pub use value::{Array, Strings, Value};
+pub use writer::GgufWriter;
+
+/// An open GGUF model: the metadata of its first part and the tensors of all parts.
+///
+/// A file without tensors (a vocabulary) opens too.
+#[derive(Debug)]
+pub struct GgufFile {
+    version: u32,
+    metadata: Metadata,
+    tensors: Vec<TensorView>,
+    parts: Vec<PathBuf>,
+}
+
+impl GgufFile {
+    /// Opens the file at `path`. Any part of a split model opens the whole model.
+    pub fn open(path: &Path) -> Result<Self> {
+        let (map, header) = open_part(path)?;
+        match split::place(path, &header)? {
+            None => Ok(Self::from_parts(vec![(map, header)])),
+            Some(place) => split::open_all(path, &place).map(Self::from_parts),
+        }
+    }
+
+    /// Path of the first (usually the only) part.
+    pub fn path(&self) -> &Path {
+        self.metadata.path()
+    }
+
+    /// Paths of all parts in order.
+    pub fn parts(&self) -> &[PathBuf] {
+        &self.parts
+    }
+
+    /// Version of the format, 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Metadata of the first part.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// All tensors, in the order of the parts.
+    pub fn tensors(&self) -> &[TensorView] {
+        &self.tensors
+    }
+
+    /// `parts` is not empty, and each header was parsed from its map.
+    fn from_parts(parts: Vec<(Arc<Mmap>, Header)>) -> Self {
+        let paths = parts.iter().map(|(map, _)| map.path().to_owned()).collect();
+        let mut tensors = Vec::new();
+        let mut first = None;
+        for (map, header) in parts {
+            tensors.extend(header.tensors.into_iter().map(|info| view(&map, info)));
+            first.get_or_insert((header.version, header.metadata));
+        }
+        let (version, metadata) = first.expect("a model has at least one part");
+        Self { version, metadata, tensors, parts: paths }
+    }
+}
+
+fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
+    let map = Mmap::open(path).map_err(|e| Error::read(path, e))?;
+    let header = parse(&map, path)?;
+    Ok((Arc::new(map), header))
+}
+
+fn view(map: &Arc<Mmap>, info: TensorInfo) -> TensorView {
+    let bytes = MappedBytes::new(map.clone(), info.range).expect("the parser checked the range");
+    TensorView::new(info.name, info.ty, info.shape, bytes)
+}

@@ -1,0 +1,193 @@
+//! One GGUF file: header, metadata and tensor list, as ranges of its bytes.
+//!
+//! Invariant: every range lies inside the file, holds exactly what its type and shape take,
+//! and overlaps no other.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+
+use indexmap::IndexMap;
+use kernels::quant::{self, QuantType};
+
+use super::cursor::Cursor;
+use super::metadata::Metadata;
+use super::value::Value;
+use crate::error::{Error, Result, shown};
+use crate::layout;
+
+/// Dimensions a tensor of a GGUF file may have.
+const MAX_DIMS: u32 = 4;
+/// Smallest entry of the metadata: key length, type, one byte.
+const MIN_ENTRY_BYTES: u64 = 13;
+/// Smallest tensor description: name length, dimension count, type, offset.
+const MIN_TENSOR_BYTES: u64 = 24;
+/// Alignment of the tensor data where the file does not say.
+pub(super) const DEFAULT_ALIGNMENT: usize = 32;
+
+/// What one file says of itself.
+#[derive(Debug)]
+pub struct Header {
+    /// 2 or 3.
+    pub version: u32,
+    /// All metadata.
+    pub metadata: Metadata,
+    /// Bytes between which tensors start.
+    pub alignment: usize,
+    /// Every tensor, in the order of the file.
+    pub tensors: Vec<TensorInfo>,
+}
+
+/// Where and what one tensor is.
+#[derive(Debug)]
+pub struct TensorInfo {
+    /// Name in the file.
+    pub name: String,
+    /// Row-major, outermost first: the reverse of the file's order.
+    pub shape: Vec<usize>,
+    /// How the values are stored.
+    pub ty: &'static QuantType,
+    /// Where in the file the bytes lie.
+    pub range: Range<usize>,
+}
+
+/// A tensor as described, before its place is known.
+struct Described {
+    name: String,
+    shape: Vec<usize>,
+    ty: &'static QuantType,
+    offset: u64,
+}
+
+/// Parses the bytes of one file; `path` names it in errors.
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Header> {
+    if bytes.is_empty() {
+        return Err(Error::file(path, "expected a GGUF file, found an empty file"));
+    }
+    let mut cursor = Cursor::new(path, bytes);
+    let version = parse_version(&mut cursor)?;
+    let tensor_count = cursor.u64("the tensor count")?;
+    let entry_count = cursor.u64("the metadata count")?;
+    let metadata = parse_metadata(&mut cursor, entry_count)?;
+    let described = parse_tensors(&mut cursor, tensor_count)?;
+    let alignment = parse_alignment(&metadata)?;
+    // The padded end of the list may lie past the end of a file without tensor data.
+    let data = cursor.position().next_multiple_of(alignment);
+    let place = |tensor| place(tensor, path, data, alignment, bytes.len());
+    let tensors = described.into_iter().map(place).collect::<Result<Vec<_>>>()?;
+    let ranges = tensors.iter().map(|t| (t.name.as_str(), t.range.clone()));
+    layout::check_overlaps(path, ranges)?;
+    Ok(Header { version, metadata, alignment, tensors })
+}
+
+fn parse_version(cursor: &mut Cursor) -> Result<u32> {
+    let path = cursor.path();
+    let magic = cursor.array::<4>("the magic number")?;
+    if &magic != b"GGUF" {
+        let problem = format!("expected the magic number GGUF, found {}", magic.escape_ascii());
+        return Err(Error::file(path, problem));
+    }
+    let version = cursor.u32("the version")?;
+    match version {
+        2 | 3 => Ok(version),
+        _ if (1..=3).contains(&version.swap_bytes()) => {
+            let problem = "expected a little-endian file, found a byte-swapped version: \
+                           big-endian GGUF files are not supported";
+            Err(Error::file(path, problem))
+        }
+        _ => {
+            let problem = format!("expected GGUF version 2 or 3, found version {version}");
+            Err(Error::file(path, problem))
+        }
+    }
+}
+
+fn parse_metadata(cursor: &mut Cursor, count: u64) -> Result<Metadata> {
+    cursor.expect_items(count, MIN_ENTRY_BYTES, "the metadata")?;
+    let mut map = IndexMap::new();
+    for index in 0..count {
+        let key = cursor.string(&format!("the metadata key {index}"))?;
+        let value = Value::parse(cursor, key)?;
+        if map.insert(key.to_owned(), value).is_some() {
+            return Err(Error::field(cursor.path(), key, "the key appears twice"));
+        }
+    }
+    Ok(Metadata::new(cursor.path(), map))
+}
+
+fn parse_tensors(cursor: &mut Cursor, count: u64) -> Result<Vec<Described>> {
+    cursor.expect_items(count, MIN_TENSOR_BYTES, "the tensor list")?;
+    let mut names = HashSet::new();
+    let mut tensors = Vec::new();
+    for index in 0..count {
+        let name = cursor.string(&format!("the name of tensor {index}"))?;
+        if !names.insert(name) {
+            return Err(Error::tensor(cursor.path(), name, "the name appears twice"));
+        }
+        tensors.push(parse_tensor(cursor, name)?);
+    }
+    Ok(tensors)
+}
+
+fn parse_tensor(cursor: &mut Cursor, name: &str) -> Result<Described> {
+    let path = cursor.path();
+    let what = format!("the description of tensor {}", shown(name));
+    let dims = cursor.u32(&what)?;
+    if dims > MAX_DIMS {
+        let problem = format!("expected at most {MAX_DIMS} dimensions, found {dims}");
+        return Err(Error::tensor(path, name, problem));
+    }
+    let mut shape = Vec::with_capacity(dims as usize);
+    for _ in 0..dims {
+        let dim = cursor.u64(&what)?;
+        let too_large = || Error::tensor(path, name, format!("dimension {dim} is too large"));
+        shape.push(usize::try_from(dim).map_err(|_| too_large())?);
+    }
+    shape.reverse();
+    let id = cursor.u32(&what)?;
+    let unknown = || Error::tensor(path, name, format!("unknown tensor type {id}"));
+    let ty = quant::by_gguf_id(id).ok_or_else(unknown)?;
+    let offset = cursor.u64(&what)?;
+    Ok(Described { name: name.to_owned(), shape, ty, offset })
+}
+
+fn parse_alignment(metadata: &Metadata) -> Result<usize> {
+    const KEY: &str = "general.alignment";
+    let alignment = metadata.opt_count(KEY)?.unwrap_or(DEFAULT_ALIGNMENT);
+    if !alignment.is_power_of_two() || alignment > 1 << 20 {
+        let problem = format!("expected a power of two up to 1048576, found {alignment}");
+        return Err(metadata.error(KEY, problem));
+    }
+    Ok(alignment)
+}
+
+fn place(
+    tensor: Described,
+    path: &Path,
+    data: usize,
+    alignment: usize,
+    file_bytes: usize,
+) -> Result<TensorInfo> {
+    let Described { name, shape, ty, offset } = tensor;
+    let error = |problem: String| Error::tensor(path, &name, problem);
+    let len = layout::tensor_bytes(ty, &shape).map_err(error)?;
+    if !offset.is_multiple_of(alignment as u64) {
+        let problem = format!("offset {offset} is not a multiple of the alignment {alignment}");
+        return Err(error(problem));
+    }
+    let start = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(data));
+    let end = start.and_then(|start| start.checked_add(len));
+    match (start, end) {
+        (Some(start), Some(end)) if end <= file_bytes => {
+            Ok(TensorInfo { name, shape, ty, range: start..end })
+        }
+        _ => {
+            let held = file_bytes.saturating_sub(data);
+            let problem = format!(
+                "expected {len} bytes at offset {offset} of the tensor data, found {held} bytes \
+                 of tensor data in the file"
+            );
+            Err(error(problem))
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Models split over files named `NAME-00001-of-00003.gguf`.
+//!
+//! Invariant: all parts are there, agree on their number, and hold as many tensors together
+//! as they say.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::Mmap;
+
+use super::parse::Header;
+use super::{Metadata, open_part};
+use crate::error::{Error, Result};
+
+const COUNT: &str = "split.count";
+const NUMBER: &str = "split.no";
+const TENSORS: &str = "split.tensors.count";
+
+/// What the name of a part says.
+pub(super) struct Place {
+    prefix: String,
+    count: usize,
+}
+
+/// Which split model the file belongs to, or `None` for a whole model.
+pub(super) fn place(path: &Path, header: &Header) -> Result<Option<Place>> {
+    let declared = header.metadata.opt_count(COUNT)?.unwrap_or(0);
+    match (from_name(path), declared) {
+        (None, 0 | 1) => Ok(None),
+        (Some(place), count) if place.count == count => Ok(Some(place)),
+        (Some(place), count) => {
+            let problem =
+                format!("expected {} parts as in the file name, found {count}", place.count);
+            Err(header.metadata.error(COUNT, problem))
+        }
+        (None, count) => {
+            let problem = format!(
+                "the model has {count} parts: expected a file name that ends in \
+                 -00001-of-{count:05}.gguf"
+            );
+            Err(header.metadata.error(COUNT, problem))
+        }
+    }
+}
+
+/// Opens every part in order.
+pub(super) fn open_all(path: &Path, place: &Place) -> Result<Vec<(Arc<Mmap>, Header)>> {
+    let mut parts = Vec::new();
+    for index in 0..place.count {
+        let part_path = part_path(path, place, index);
+        let (map, header) = open_part(&part_path)?;
+        expect(&header.metadata, COUNT, place.count)?;
+        expect(&header.metadata, NUMBER, index)?;
+        parts.push((map, header));
+    }
+    check_tensors(&parts)?;
+    Ok(parts)
+}
+
+fn from_name(path: &Path) -> Option<Place> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
+    let (rest, count) = stem.rsplit_once("-of-")?;
+    let (prefix, number) = rest.rsplit_once('-')?;
+    let (number, count) = (five_digits(number)?, five_digits(count)?);
+    let valid = (1..=count).contains(&number);
+    valid.then(|| Place { prefix: prefix.to_owned(), count })
+}
+
+fn five_digits(text: &str) -> Option<usize> {
+    let digits = text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+fn part_path(path: &Path, place: &Place, index: usize) -> PathBuf {
+    path.with_file_name(format!("{}-{:05}-of-{:05}.gguf", place.prefix, index + 1, place.count))
+}
+
+fn expect(metadata: &Metadata, key: &str, expected: usize) -> Result<()> {
+    let found = metadata.count(key)?;
+    if found != expected {
+        return Err(metadata.error(key, format!("expected {expected}, found {found}")));
+    }
+    Ok(())
+}
+
+fn check_tensors(parts: &[(Arc<Mmap>, Header)]) -> Result<()> {
+    let mut names = HashSet::new();
+    for (map, header) in parts {
+        for tensor in &header.tensors {
+            if !names.insert(tensor.name.as_str()) {
+                let problem = "the name appears in two parts";
+                return Err(Error::tensor(map.path(), &tensor.name, problem));
+            }
+        }
+    }
+    let Some((_, first)) = parts.first() else { return Ok(()) };
+    match first.metadata.opt_count(TENSORS)? {
+        Some(_) => expect(&first.metadata, TENSORS, names.len()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, expected: Option<(&str, usize)>) {
+        let place = from_name(Path::new(name));
+        assert_eq!(place.as_ref().map(|p| (p.prefix.as_str(), p.count)), expected, "{name}");
+    }
+
+    #[test]
+    fn only_names_of_parts_are_taken_for_parts() {
+        check("/x/qwen-00002-of-00003.gguf", Some(("qwen", 3)));
+        check("a-b-00001-of-00001.gguf", Some(("a-b", 1)));
+        check("qwen.gguf", None);
+        check("qwen-00004-of-00003.gguf", None);
+        check("qwen-00000-of-00003.gguf", None);
+        check("qwen-1-of-3.gguf", None);
+        check("qwen-+0001-of-00003.gguf", None);
+    }
+}

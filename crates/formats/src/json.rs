@@ -1,0 +1,133 @@
+//! Typed access to JSON settings: every wrong field is named with what it held.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result, shown};
+
+/// Reads a text file of at most `max_bytes`.
+pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
+    let file = File::open(path).map_err(|e| Error::read(path, e))?;
+    let mut bytes = Vec::new();
+    file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|e| Error::read(path, e))?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(Error::file(path, format!("expected at most {max_bytes} bytes, found more")));
+    }
+    String::from_utf8(bytes).map_err(|e| Error::file(path, format!("not valid UTF-8: {e}")))
+}
+
+/// Parses `text` as one JSON object.
+pub(crate) fn parse_object(text: &str, path: &Path) -> Result<Map<String, Value>> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(other) => {
+            let problem = format!("expected a JSON object, found {}", describe(&other));
+            Err(Error::file(path, problem))
+        }
+        Err(e) => Err(Error::file(path, format!("not valid JSON: {e}"))),
+    }
+}
+
+/// A JSON object and where it came from. A `null` counts as absent.
+#[derive(Clone, Copy)]
+pub(crate) struct Object<'a> {
+    path: &'a Path,
+    /// Field that holds this object, or empty for the whole file.
+    parent: &'a str,
+    map: &'a Map<String, Value>,
+}
+
+impl<'a> Object<'a> {
+    pub(crate) fn new(path: &'a Path, map: &'a Map<String, Value>) -> Self {
+        Self { path, parent: "", map }
+    }
+
+    pub(crate) fn path(&self) -> &'a Path {
+        self.path
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Whether the key is there at all, `null` or not.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
+    pub(crate) fn error(&self, key: &str, problem: impl Into<String>) -> Error {
+        match self.parent {
+            "" => Error::field(self.path, key, problem),
+            parent => Error::field(self.path, &format!("{parent}.{key}"), problem),
+        }
+    }
+
+    /// The object under `key`.
+    pub(crate) fn object(&self, key: &'a str) -> Result<Option<Object<'a>>> {
+        let object = |value: &'a Value| {
+            Some(Object { path: self.path, parent: key, map: value.as_object()? })
+        };
+        self.typed(key, "an object", object)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>> {
+        self.typed(key, "a string", Value::as_str)
+    }
+
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    pub(crate) fn number(&self, key: &str) -> Result<Option<f32>> {
+        self.typed(key, "a finite number", |v| Some(v.as_f64()? as f32).filter(|v| v.is_finite()))
+    }
+
+    pub(crate) fn array(&self, key: &str) -> Result<Option<&'a [Value]>> {
+        self.typed(key, "an array", |value| value.as_array().map(Vec::as_slice))
+    }
+
+    /// An integer from 0 to `max`.
+    pub(crate) fn count(&self, key: &str, max: usize) -> Result<Option<usize>> {
+        let expected = format!("an integer from 0 to {max}");
+        let read = |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|&n| n <= max);
+        self.typed(key, &expected, read)
+    }
+
+    /// One token id, or several.
+    pub(crate) fn ids(&self, key: &str) -> Result<Vec<u32>> {
+        let id = |value: &Value| u32::try_from(value.as_u64()?).ok();
+        let ids = self.typed(key, "a token id or an array of them", |value| match value {
+            Value::Array(items) => items.iter().map(id).collect(),
+            single => Some(vec![id(single)?]),
+        })?;
+        Ok(ids.unwrap_or_default())
+    }
+
+    /// A value that must be there.
+    pub(crate) fn need<T>(&self, key: &str, expected: &str, value: Option<T>) -> Result<T> {
+        value.ok_or_else(|| self.error(key, format!("expected {expected}, found no such field")))
+    }
+
+    fn typed<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let found = || self.error(key, format!("expected {expected}, found {}", describe(value)));
+        read(value).map(Some).ok_or_else(found)
+    }
+}
+
+pub(crate) fn describe(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "an array".into(),
+        Value::Object(_) => "an object".into(),
+        Value::String(text) => format!("the string \"{}\"", shown(text)),
+        scalar => scalar.to_string(),
+    }
+}

@@ -1,0 +1,204 @@
+//! The header of one safetensors file: its tensors as ranges of the file's bytes.
+//!
+//! Invariant: every range lies inside the file and holds exactly what its dtype and shape
+//! take; together they cover the data without gaps or overlaps, as the format demands.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use kernels::quant::QuantType;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use super::dtype;
+use crate::error::{Error, Result, shown};
+use crate::layout;
+
+/// Longest header that is read; the format's own limit.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// More dimensions than any weight has.
+const MAX_DIMS: usize = 16;
+const METADATA: &str = "__metadata__";
+
+/// Where and what one tensor is.
+#[derive(Debug)]
+pub struct TensorInfo {
+    /// Name in the file.
+    pub name: String,
+    /// Row-major, outermost first.
+    pub shape: Vec<usize>,
+    /// How the values are stored.
+    pub ty: &'static QuantType,
+    /// Where in the file the bytes lie.
+    pub range: Range<usize>,
+}
+
+/// Parses the bytes of one file; `path` names it in errors.
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<TensorInfo>> {
+    let (header, data) = split_header(bytes, path)?;
+    let text = std::str::from_utf8(header)
+        .map_err(|e| Error::file(path, format!("the header is not valid UTF-8: {e}")))?;
+    let raw = parse_json(text)
+        .map_err(|e| Error::file(path, format!("the header is not a table of tensors: {e}")))?;
+    let mut names = HashSet::new();
+    for (name, _) in &raw {
+        if !names.insert(name.as_str()) {
+            return Err(Error::tensor(path, name, "the name appears twice"));
+        }
+    }
+    let place = |(name, raw)| place(name, raw, path, data.clone());
+    let tensors = raw.into_iter().map(place).collect::<Result<Vec<_>>>()?;
+    layout::check_overlaps(path, tensors.iter().map(|t| (t.name.as_str(), t.range.clone())))?;
+    check_coverage(path, &tensors, data)?;
+    Ok(tensors)
+}
+
+/// The header's bytes and the range of the data behind it.
+fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], Range<usize>)> {
+    let Some((len, rest)) = bytes.split_first_chunk::<8>() else {
+        let problem = format!(
+            "expected 8 bytes of header length, found {}",
+            if bytes.is_empty() { "an empty file".into() } else { format!("{}", bytes.len()) }
+        );
+        return Err(Error::file(path, problem));
+    };
+    let len = u64::from_le_bytes(*len);
+    if len > rest.len() as u64 {
+        let found = rest.len();
+        let problem =
+            format!("the file ends inside the header: expected {len} bytes, found {found}");
+        return Err(Error::file(path, problem));
+    }
+    if len > MAX_HEADER_BYTES {
+        let problem = format!("expected a header of at most {MAX_HEADER_BYTES} bytes, found {len}");
+        return Err(Error::file(path, problem));
+    }
+    let end = 8 + len as usize;
+    Ok((&bytes[8..end], end..bytes.len()))
+}
+
+/// One tensor as the header has it.
+struct Raw {
+    dtype: String,
+    shape: Vec<usize>,
+    offsets: (u64, u64),
+}
+
+fn parse_json(text: &str) -> serde_json::Result<Vec<(String, Raw)>> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let tensors = HeaderSeed.deserialize(&mut json)?;
+    json.end()?;
+    Ok(tensors)
+}
+
+/// Reads the header object without building a JSON tree, which could take many times the
+/// memory of the text.
+struct HeaderSeed;
+
+impl<'de> DeserializeSeed<'de> for HeaderSeed {
+    type Value = Vec<(String, Raw)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for HeaderSeed {
+    type Value = Vec<(String, Raw)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut tensors = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if name == METADATA {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let raw = map.next_value_seed(RawSeed);
+            let raw = raw.map_err(|e| A::Error::custom(format!("tensor {}: {e}", shown(&name))))?;
+            tensors.push((name, raw));
+        }
+        Ok(tensors)
+    }
+}
+
+struct RawSeed;
+
+impl<'de> DeserializeSeed<'de> for RawSeed {
+    type Value = Raw;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RawSeed {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object with dtype, shape and data_offsets")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let (mut dtype, mut shape, mut offsets) = (None, None, None);
+        while let Some(key) = map.next_key::<String>()? {
+            let twice = match key.as_str() {
+                "dtype" => dtype.replace(map.next_value()?).is_some(),
+                "shape" => shape.replace(map.next_value()?).is_some(),
+                "data_offsets" => offsets.replace(map.next_value()?).is_some(),
+                _ => map.next_value::<IgnoredAny>().map(|_| false)?,
+            };
+            if twice {
+                return Err(A::Error::custom(format!("{key} appears twice")));
+            }
+        }
+        let missing = |field: &'static str| move || A::Error::missing_field(field);
+        Ok(Raw {
+            dtype: dtype.ok_or_else(missing("dtype"))?,
+            shape: shape.ok_or_else(missing("shape"))?,
+            offsets: offsets.ok_or_else(missing("data_offsets"))?,
+        })
+    }
+}
+
+fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<TensorInfo> {
+    let error = |problem: String| Error::tensor(path, &name, problem);
+    let ty = dtype::by_dtype(&raw.dtype)
+        .ok_or_else(|| error(format!("unknown dtype {}", shown(&raw.dtype))))?;
+    if raw.shape.len() > MAX_DIMS {
+        let found = raw.shape.len();
+        return Err(error(format!("expected at most {MAX_DIMS} dimensions, found {found}")));
+    }
+    let expected = layout::tensor_bytes(ty, &raw.shape).map_err(error)?;
+    let (begin, end) = raw.offsets;
+    if begin > end {
+        return Err(error(format!("its data begins at {begin}, after its end at {end}")));
+    }
+    if end > data.len() as u64 {
+        let held = data.len();
+        let problem = format!("data_offsets [{begin}, {end}] end past the {held} bytes of data");
+        return Err(error(problem));
+    }
+    if end - begin != expected as u64 {
+        let (dtype, shape) = (&raw.dtype, &raw.shape);
+        let found = end - begin;
+        return Err(error(format!("{dtype} {shape:?} takes {expected} bytes, found {found}")));
+    }
+    let range = data.start + begin as usize..data.start + end as usize;
+    Ok(TensorInfo { name, shape: raw.shape, ty, range })
+}
+
+/// Without overlaps, the tensors cover the data exactly if their bytes add up to it.
+fn check_coverage(path: &Path, tensors: &[TensorInfo], data: Range<usize>) -> Result<()> {
+    let covered: usize = tensors.iter().map(|t| t.range.len()).sum();
+    if covered != data.len() {
+        let held = data.len();
+        let problem = format!("expected {covered} bytes of tensor data, found {held}");
+        return Err(Error::file(path, problem));
+    }
+    Ok(())
+}
