@@ -103,6 +103,11 @@ impl EngineHandle {
         self.alive.load(Ordering::Acquire)
     }
 
+    /// Waits until the engine thread has ended.
+    pub async fn stopped(&self) {
+        self.submissions.closed().await;
+    }
+
     /// Checks `request` against the model's limits and queues it.
     pub fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
         self.check(&request)?;
