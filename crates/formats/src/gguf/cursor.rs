@@ -40,7 +40,7 @@ impl<'a> Cursor<'a> {
 
     /// Checks that `count` items of at least `item_bytes` each can still follow.
     pub(super) fn expect_items(&self, count: u64, item_bytes: u64, what: &str) -> Result<()> {
-        let needed = count.checked_mul(item_bytes).unwrap_or(u64::MAX);
+        let needed = count.saturating_mul(item_bytes);
         if needed > self.remaining() {
             let problem = format!(
                 "{what} claims {count} entries of at least {item_bytes} bytes each, \

@@ -3,7 +3,7 @@
 //! Invariant: every range lies inside the file and holds exactly what its dtype and shape
 //! take; together they cover the data without gaps or overlaps, as the format demands.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for HeaderSeed {
         let mut tensors = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if name == METADATA {
-                map.next_value::<IgnoredAny>()?;
+                map.next_value::<HashMap<String, String>>()?;
                 continue;
             }
             let raw = map.next_value_seed(RawSeed);
