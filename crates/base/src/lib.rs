@@ -11,4 +11,5 @@ pub mod rng;
 
 pub use mem::AlignedVec;
 pub use mmap::Mmap;
+pub use pool::{ThreadPool, Tile};
 pub use rng::Rng;
