@@ -160,7 +160,7 @@ fn vocabularies_without_tensors_open_for_their_metadata() {
     let types = metadata.opt_ints("tokenizer.ggml.token_type").unwrap().unwrap();
     assert_eq!(tokens.len(), types.len());
     assert_eq!(tokens.get(0), Some("!"));
-    assert_eq!(tokens.iter().nth(0), Some("!"));
+    assert_eq!(tokens.iter().next(), Some("!"));
     let config = ModelConfig::from_gguf(&file).unwrap();
     assert_eq!(config.vocab_size, tokens.len());
     let refused = Checkpoint::open(file.path(), &OpenOptions::default()).unwrap_err();

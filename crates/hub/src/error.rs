@@ -1,0 +1,100 @@
+//! The one error type of this room.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a model could not be fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text does not name a model on a hub.
+    #[error("{text}: expected owner/name, owner/name@revision or owner/name:FILE.gguf: {problem}")]
+    Reference {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A setting of the environment.
+    #[error("{name}: {problem}")]
+    Setting {
+        /// The variable.
+        name: &'static str,
+        /// What was expected and found.
+        problem: String,
+    },
+    /// The cache could not be read or written.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// `read`, `write`, `create`, `lock`, `link`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The hub could not be reached, or not long enough.
+    #[error("cannot reach {url}: {problem}")]
+    Network {
+        /// What was asked for.
+        url: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// The hub answered with an error.
+    #[error("{url}: {problem}")]
+    Refused {
+        /// What was asked for.
+        url: String,
+        /// HTTP status.
+        status: u16,
+        /// What it means.
+        problem: String,
+    },
+    /// The hub answered with something that cannot be used.
+    #[error("{url}: {problem}")]
+    Answer {
+        /// What was asked for.
+        url: String,
+        /// What was expected and found.
+        problem: String,
+    },
+    /// The repository does not hold what is wanted.
+    #[error("{repository}: {problem}")]
+    Contents {
+        /// `owner/name`.
+        repository: String,
+        /// What was expected and found.
+        problem: String,
+    },
+    /// Nothing may be downloaded, and the cache does not hold the model.
+    #[error("{model} is not whole in {}, and HF_HUB_OFFLINE forbids to download it", cache.display())]
+    NotCached {
+        /// The model asked for.
+        model: String,
+        /// The cache folder.
+        cache: PathBuf,
+    },
+}
+
+/// Results of this room.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    pub(crate) fn answer(url: &str, problem: impl Into<String>) -> Self {
+        Self::Answer { url: url.to_owned(), problem: problem.into() }
+    }
+
+    /// Whether another attempt, or the cache, may help.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Network { .. } => true,
+            Self::Refused { status, .. } => *status >= 500 || matches!(status, 408 | 429),
+            _ => false,
+        }
+    }
+}

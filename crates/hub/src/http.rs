@@ -1,0 +1,184 @@
+//! Requests to a hub: redirects followed by hand, so that the token goes to the endpoint and
+//! nowhere else; passing failures tried again.
+
+use std::time::Duration;
+
+use ureq::http::Response;
+use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, LOCATION, RANGE};
+use ureq::{Agent, Body};
+
+use crate::error::{Error, Result};
+use crate::settings::Settings;
+
+const MAX_REDIRECTS: usize = 10;
+const ATTEMPTS: u32 = 5;
+const USER_AGENT: &str = concat!("gannet/", env!("CARGO_PKG_VERSION"));
+
+/// A connection to one endpoint.
+pub(crate) struct Client<'a> {
+    pub(crate) settings: &'a Settings,
+    agent: Agent,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Method {
+    Get,
+    Head,
+}
+
+impl<'a> Client<'a> {
+    pub(crate) fn new(settings: &'a Settings) -> Self {
+        let agent = Agent::config_builder()
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .user_agent(USER_AGENT)
+            .timeout_connect(Some(Duration::from_secs(15)))
+            .timeout_recv_response(Some(Duration::from_secs(60)))
+            .timeout_per_read(Some(Duration::from_secs(60)))
+            .build()
+            .new_agent();
+        Self { settings, agent }
+    }
+
+    /// Runs `attempt` until it succeeds, fails for good, or has failed too often.
+    pub(crate) fn retry<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut pause = self.settings.retry_pause;
+        for _ in 1..ATTEMPTS {
+            match attempt() {
+                Err(error) if error.is_passing() => std::thread::sleep(pause),
+                other => return other,
+            }
+            pause *= 2;
+        }
+        attempt()
+    }
+
+    /// A text of at most `limit` bytes.
+    pub(crate) fn text(&self, url: &str, limit: u64) -> Result<String> {
+        let mut response = self.follow(Method::Get, url, 0)?;
+        let body = response.body_mut().with_config().limit(limit).read_to_vec();
+        let bytes = body.map_err(|e| network(url, &e))?;
+        String::from_utf8(bytes).map_err(|e| Error::answer(url, format!("not UTF-8: {e}")))
+    }
+
+    /// The answer at the end of all redirects; `from` asks for the bytes from there on.
+    pub(crate) fn follow(&self, method: Method, url: &str, from: u64) -> Result<Response<Body>> {
+        self.follow_until(method, url, from, |_| false)
+    }
+
+    /// The answer at the end of all redirects, or the first whose headers satisfy `enough`.
+    pub(crate) fn follow_until(
+        &self,
+        method: Method,
+        url: &str,
+        from: u64,
+        enough: impl Fn(&HeaderMap) -> bool,
+    ) -> Result<Response<Body>> {
+        let mut current = url.to_owned();
+        for _ in 0..MAX_REDIRECTS {
+            let response = self.send(method, &current, from)?;
+            let status = response.status();
+            if !status.is_redirection() || enough(response.headers()) {
+                return refuse_errors(response, &current);
+            }
+            current = self.target(&current, response.headers())?;
+        }
+        Err(Error::answer(url, format!("more than {MAX_REDIRECTS} redirects")))
+    }
+
+    fn send(&self, method: Method, url: &str, from: u64) -> Result<Response<Body>> {
+        let request = match method {
+            Method::Get => self.agent.get(url),
+            Method::Head => self.agent.head(url),
+        };
+        let mut request = request.header(ACCEPT_ENCODING, "identity");
+        if from > 0 {
+            request = request.header(RANGE, format!("bytes={from}-"));
+        }
+        if let Some(token) = &self.settings.token
+            && origin(url) == origin(&self.settings.endpoint)
+        {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        request.call().map_err(|e| network(url, &e))
+    }
+
+    fn target(&self, url: &str, headers: &HeaderMap) -> Result<String> {
+        let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+        let location = location.ok_or_else(|| Error::answer(url, "a redirect to nowhere"))?;
+        let target = match location {
+            absolute if absolute.contains("://") => absolute.to_owned(),
+            path if path.starts_with('/') && !path.starts_with("//") => {
+                format!("{}{path}", origin(url))
+            }
+            other => return Err(Error::answer(url, format!("a redirect to {other}"))),
+        };
+        let secure = |url: &str| url.to_ascii_lowercase().starts_with("https://");
+        if secure(url) && !secure(&target) {
+            return Err(Error::answer(url, "a redirect from https to something else"));
+        }
+        Ok(target)
+    }
+}
+
+/// `https://host:port` of an address.
+fn origin(url: &str) -> &str {
+    let Some(start) = url.find("://").map(|at| at + 3) else { return url };
+    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
+    &url[..end]
+}
+
+fn refuse_errors(response: Response<Body>, url: &str) -> Result<Response<Body>> {
+    let status = response.status();
+    if status.is_success() || status.is_redirection() {
+        return Ok(response);
+    }
+    let code = response.headers().get("x-error-code").and_then(|value| value.to_str().ok());
+    let problem = match (status.as_u16(), code) {
+        (_, Some("GatedRepo")) => {
+            "the repository is gated: ask for access on its page, then set HF_TOKEN".into()
+        }
+        (401 | 403, _) => {
+            "access denied: the repository is missing, private or gated (is HF_TOKEN set?)".into()
+        }
+        (404, Some("RevisionNotFound")) => "no such revision".into(),
+        (404, _) => "no such repository or file".into(),
+        (416, _) => "the file is shorter than what was downloaded before".into(),
+        _ => format!("the hub answered {status}"),
+    };
+    Err(Error::Refused { url: url.to_owned(), status: status.as_u16(), problem })
+}
+
+fn network(url: &str, error: &ureq::Error) -> Error {
+    Error::Network { url: url.to_owned(), problem: error.to_string() }
+}
+
+/// Percent-encodes one path component, or with `slash` a whole path.
+pub(crate) fn encode(text: &str, slash: bool) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b) || slash && b == b'/';
+    let encoded = text.bytes().map(|byte| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_end_where_paths_begin() {
+        assert_eq!(origin("https://a.b:8/c/d"), "https://a.b:8");
+        assert_eq!(origin("http://a"), "http://a");
+        assert_eq!(origin("http://a?x://y"), "http://a");
+        assert_ne!(origin("http://a.evil/x"), origin("http://a"));
+    }
+
+    #[test]
+    fn paths_are_encoded() {
+        assert_eq!(encode("refs/pr/1", false), "refs%2Fpr%2F1");
+        assert_eq!(encode("a b/é.gguf", true), "a%20b/%C3%A9.gguf");
+    }
+}
