@@ -1,0 +1,80 @@
+//! The environment that templates run in: functions, limits and output.
+
+use super::budget::Budget;
+use super::ops::{self, invalid};
+use super::rewrite::names;
+use super::{compare, filters, methods, pystr};
+use chrono::NaiveDateTime;
+use minijinja::value::{Rest, ValueOrKwargs};
+use minijinja::{Environment, Error, State, Value};
+use std::fmt::Write;
+
+/// Instructions that one rendering may execute.
+const FUEL: u64 = 4_000_000;
+/// Nested calls of macros.
+const RECURSION: usize = 100;
+
+/// An environment for one rendering.
+pub(super) fn build(budget: &Budget, now: Option<NaiveDateTime>) -> Environment<'static> {
+    let mut env = Environment::new();
+    env.set_fuel(Some(FUEL));
+    env.set_recursion_limit(RECURSION);
+    let own = budget.clone();
+    env.set_formatter(move |out, _, value| {
+        let text = pystr::str_of(value)?;
+        own.make(text.len())?;
+        out.write_str(&text).map_err(Error::from)
+    });
+    filters::install(&mut env, budget);
+    install_operators(&mut env, budget);
+    install_functions(&mut env, now);
+    env
+}
+
+fn install_operators(env: &mut Environment, budget: &Budget) {
+    type Binary = fn(&Budget, &Value, &Value) -> Result<Value, Error>;
+    let operators: [(&str, Binary); 5] = [
+        (names::ADD, ops::add),
+        (names::CONCAT, ops::concat),
+        (names::MUL, ops::mul),
+        (names::REM, ops::rem),
+        (names::POW, |_, a, b| ops::pow(a, b)),
+    ];
+    for (name, operator) in operators {
+        let budget = budget.clone();
+        env.add_function(name, move |a: Value, b: Value| operator(&budget, &a, &b));
+    }
+    env.add_function(names::LESS, |a: Value, b: Value| compare::less(&a, &b));
+    env.add_function(names::LESS_OR_EQUAL, |a: Value, b: Value| compare::less_or_equal(&a, &b));
+    env.add_function(names::CONTAINS, |item: Value, of: Value| compare::contains(&item, &of));
+    env.add_function(names::ITERABLE, compare::iterable);
+    let own = budget.clone();
+    env.add_function(names::MADE, move |value: Value| own.made(value));
+    let own = budget.clone();
+    env.add_function(names::TOUCH, move |value: Value| own.touch(value));
+    let own = budget.clone();
+    env.add_function(names::ATTRIBUTE, move |object: Value, name: String| {
+        methods::attribute(&own, &object, &name)
+    });
+    let own = budget.clone();
+    env.add_function(
+        names::METHOD,
+        move |state: &mut State, object: Value, name: String, args: Rest<ValueOrKwargs>| {
+            methods::call(state, &own, &object, &name, &args.into_values())
+        },
+    );
+}
+
+fn install_functions(env: &mut Environment, now: Option<NaiveDateTime>) {
+    env.add_function("raise_exception", |message: String| -> Result<Value, Error> {
+        Err(invalid(&message))
+    });
+    env.add_function("dict", |args: Rest<ValueOrKwargs>| methods::dict(&args.into_values()));
+    env.add_function("strftime_now", move |format: String| {
+        let now = now.unwrap_or_else(|| chrono::Local::now().naive_local());
+        let mut text = String::new();
+        write!(text, "{}", now.format(&format))
+            .map_err(|_| invalid(&format!("strftime_now: unknown format \"{format}\"")))?;
+        Ok(text)
+    });
+}

@@ -1,0 +1,223 @@
+//! The filters and tests that behave as Jinja2's where the template engine's own do not.
+
+use super::budget::Budget;
+use super::json::tojson;
+use super::methods::soft;
+use super::ops::{as_int, format_text, invalid, split_kwargs, text_of};
+use super::strings;
+use minijinja::formatting::FormatStyle;
+use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, Value};
+
+type Filter = fn(&Budget, &[Value]) -> Result<Value, Error>;
+
+const FILTERS: [(&str, Filter); 22] = [
+    ("tojson", tojson),
+    ("string", |_, args| on_text(args, str::to_owned)),
+    ("upper", |_, args| on_text(args, str::to_uppercase)),
+    ("lower", |_, args| on_text(args, str::to_lowercase)),
+    ("capitalize", |_, args| on_text(args, strings::capitalize)),
+    ("title", |_, args| on_text(args, title)),
+    ("trim", trim),
+    ("join", join),
+    ("replace", replace),
+    ("indent", indent),
+    ("center", center),
+    ("format", format),
+    ("escape", |_, args| on_text(args, escape)),
+    ("e", |_, args| on_text(args, escape)),
+    ("forceescape", |_, args| on_text(args, escape)),
+    ("safe", |_, args| on_text(args, str::to_owned)),
+    ("wordcount", word_count),
+    ("length", length),
+    ("default", default),
+    ("d", default),
+    ("first", |_, args| end(args, true)),
+    ("last", |_, args| end(args, false)),
+];
+
+/// Puts our filters and tests in place of the engine's.
+pub(super) fn install(env: &mut Environment, budget: &Budget) {
+    for (name, filter) in FILTERS {
+        let budget = budget.clone();
+        env.add_filter(name, move |args: Rest<ValueOrKwargs>| {
+            budget.made(filter(&budget, &args.into_values())?)
+        });
+    }
+    let own = budget.clone();
+    env.add_filter("count", move |args: Rest<ValueOrKwargs>| length(&own, &args.into_values()));
+    for name in ["split", "lines", "chain", "zip", "bool", "pprint"] {
+        env.remove_filter(name);
+    }
+    install_tests(env);
+}
+
+fn install_tests(env: &mut Environment) {
+    use ValueKind::{Iterable, Map, Number, Seq, String, Undefined};
+    env.add_test("sequence", |v: &Value| {
+        matches!(v.kind(), Seq | Iterable | Map | String | Undefined)
+    });
+    env.add_test("iterable", |v: &Value| {
+        matches!(v.kind(), Seq | Iterable | Map | String | Undefined)
+    });
+    env.add_test("mapping", |v: &Value| v.kind() == Map);
+    env.add_test("number", |v: &Value| matches!(v.kind(), Number | ValueKind::Bool));
+    env.add_test("callable", |v: &Value| v.kind() == ValueKind::Plain);
+}
+
+fn first(args: &[Value]) -> Result<&Value, Error> {
+    args.first().ok_or_else(|| invalid("the filter needs a value"))
+}
+
+fn on_text(args: &[Value], change: impl Fn(&str) -> String) -> Result<Value, Error> {
+    Ok(Value::from(change(&soft(first(args)?)?)))
+}
+
+/// The arguments after the value, keyword arguments at the places of their names.
+fn options<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
+    let (args, kwargs) = split_kwargs(args)?;
+    let mut found = [const { None }; N];
+    for (index, name) in names.iter().enumerate() {
+        let named: Option<Value> = kwargs.get(name)?;
+        found[index] = named.or_else(|| args.get(index + 1).cloned());
+    }
+    kwargs.assert_all_used()?;
+    Ok(found)
+}
+
+fn trim(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [chars] = options(args, ["chars"])?;
+    let set = chars.as_ref().and_then(text_of);
+    on_text(args, |s| strings::strip(s, set, true, true).to_owned())
+}
+
+fn join(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [separator, attribute] = options(args, ["d", "attribute"])?;
+    let separator = separator.map_or(Ok(String::new()), |s| soft(&s))?;
+    let mut out = String::new();
+    for (index, item) in first(args)?.try_iter()?.enumerate() {
+        let item = match &attribute {
+            Some(name) => item.get_item(name)?,
+            None => item,
+        };
+        let text = soft(&item)?;
+        budget.make(text.len() + separator.len())?;
+        if index > 0 {
+            out.push_str(&separator);
+        }
+        out.push_str(&text);
+    }
+    Ok(Value::from(out))
+}
+
+fn replace(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [old, new, count] = options(args, ["old", "new", "count"])?;
+    let (Some(old), Some(new)) = (old, new) else {
+        return Err(invalid("replace needs two strings"));
+    };
+    let count = count.as_ref().and_then(as_int).and_then(|n| usize::try_from(n).ok());
+    let text = soft(first(args)?)?;
+    Ok(Value::from(strings::replace(budget, &text, &soft(&old)?, &soft(&new)?, count)?))
+}
+
+fn indent(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [width, head, blank] = options(args, ["width", "first", "blank"])?;
+    let [head, blank] = [head, blank].map(|v| v.is_some_and(|v| v.is_true()));
+    let by = match &width {
+        Some(text) if text_of(text).is_some() => soft(text)?,
+        Some(width) => {
+            let count = as_int(width).ok_or_else(|| invalid("indent: width is not a number"))?;
+            strings::spaces(budget, usize::try_from(count.max(0)).unwrap_or(usize::MAX))?
+        }
+        None => " ".repeat(4),
+    };
+    let text = soft(first(args)?)? + "\n";
+    let lines = strings::split_lines(&text, false);
+    budget.make(text.len().saturating_add(lines.len().saturating_mul(by.len())))?;
+    let mut out = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let indented = if index == 0 { head } else { blank || !line.is_empty() };
+        out.push_str(if index > 0 { "\n" } else { "" });
+        out.push_str(if indented { &by } else { "" });
+        out.push_str(line);
+    }
+    Ok(Value::from(out))
+}
+
+fn center(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [width] = options(args, ["width"])?;
+    let width = width.as_ref().and_then(as_int).unwrap_or(80);
+    Ok(Value::from(strings::pad(budget, &soft(first(args)?)?, "center", width, ' ')?))
+}
+
+fn format(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let pattern = soft(first(args)?)?;
+    format_text(budget, FormatStyle::Printf, &pattern, &args[1..])
+}
+
+/// The filter's own rule, which differs from the method's: words start after space, `-`, `(`,
+/// `{`, `[` and `<`.
+fn title(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    let mut starts = true;
+    for c in s.chars() {
+        if starts {
+            out.extend(c.to_uppercase());
+        } else {
+            out.extend(c.to_lowercase());
+        }
+        starts = strings::is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
+    }
+    out
+}
+
+fn escape(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    for c in s.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\'' => out.push_str("&#39;"),
+            '"' => out.push_str("&#34;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn word_count(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let text = soft(first(args)?)?;
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    Ok(Value::from(words.filter(|word| !word.is_empty()).count()))
+}
+
+fn default(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [other, falsy] = options(args, ["default_value", "boolean"])?;
+    let value = first(args)?;
+    let falsy = falsy.is_some_and(|f| f.is_true());
+    if value.is_undefined() || (falsy && !value.is_true()) {
+        return Ok(other.unwrap_or_else(|| Value::from("")));
+    }
+    Ok(value.clone())
+}
+
+/// The first or last element; undefined where there is none.
+fn end(args: &[Value], front: bool) -> Result<Value, Error> {
+    let mut items = super::compare::iterable(first(args)?.clone())?.try_iter()?;
+    let found = if front { items.next() } else { items.last() };
+    Ok(found.unwrap_or(Value::UNDEFINED))
+}
+
+fn length(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let value = first(args)?;
+    if value.is_undefined() {
+        return Ok(Value::from(0));
+    }
+    let len = value.len().or_else(|| match value.kind() {
+        ValueKind::Iterable => value.try_iter().ok().map(Iterator::count),
+        _ => None,
+    });
+    let len = len.ok_or_else(|| invalid(&format!("{} has no length", value.kind())))?;
+    Ok(Value::from(len))
+}

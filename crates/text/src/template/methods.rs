@@ -1,0 +1,305 @@
+//! Python's methods of strings, lists and dictionaries.
+//!
+//! Those that would change a list or dictionary do not exist, as in the immutable sandbox.
+
+use super::budget::Budget;
+use super::ops::{as_int, format_text, invalid, split_kwargs, text_of};
+use super::pystr::str_of;
+use super::strings;
+use minijinja::formatting::FormatStyle;
+use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
+use minijinja::{Error, State, Value};
+
+/// `object.name(args)`.
+pub(super) fn call(
+    state: &mut State,
+    budget: &Budget,
+    object: &Value,
+    name: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    let found = match object.kind() {
+        ValueKind::String => string_method(budget, object.as_str().unwrap_or(""), name, args)?,
+        ValueKind::Map => map_method(object, name, args)?,
+        ValueKind::Seq | ValueKind::Iterable => list_method(object, name, args)?,
+        _ => None,
+    };
+    match found {
+        Some(value) => Ok(value),
+        None => object.call_method(state, name, args),
+    }
+}
+
+/// `object.name` without a call, for names that are methods of dictionaries.
+pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<Value, Error> {
+    let plain_map = object.kind() == ValueKind::Map && map_method(object, "keys", &[])?.is_some();
+    if !plain_map {
+        return object.get_attr(name);
+    }
+    let (budget, object, name) = (budget.clone(), object.clone(), name.to_owned());
+    Ok(Value::from_function(move |state: &mut State, args: Rest<ValueOrKwargs>| {
+        call(state, &budget, &object, &name, &args.into_values())
+    }))
+}
+
+fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    // Loops, namespaces and macros are objects with attributes of their own.
+    let plain = map.as_object().is_none_or(|o| o.type_name().contains("Map"));
+    if !plain {
+        return Ok(None);
+    }
+    let pairs = || -> Result<Vec<(Value, Value)>, Error> {
+        map.try_iter()?.map(|key| Ok((key.clone(), map.get_item(&key)?))).collect()
+    };
+    Ok(Some(match name {
+        "get" => {
+            let (key, default): (Value, Option<Value>) = from_args(args)?;
+            let known = map.try_iter()?.any(|k| k == key);
+            if known { map.get_item(&key)? } else { default.unwrap_or_else(|| Value::from(())) }
+        }
+        "keys" => map.try_iter()?.collect::<Vec<Value>>().into(),
+        "values" => pairs()?.into_iter().map(|(_, v)| v).collect::<Vec<Value>>().into(),
+        "items" => {
+            let tuple = |(k, v)| Value::from(Tuple::from(vec![k, v]));
+            pairs()?.into_iter().map(tuple).collect::<Vec<Value>>().into()
+        }
+        "copy" => map.clone(),
+        _ => return Ok(None),
+    }))
+}
+
+/// The function `dict`: a copy of a dictionary or of pairs, with keyword arguments added.
+pub(super) fn dict(args: &[Value]) -> Result<Value, Error> {
+    let (plain, kwargs) = split_kwargs(args)?;
+    let mut pairs: Vec<(String, Value)> = Vec::new();
+    if let Some(from) = plain.first() {
+        let map = from.kind() == ValueKind::Map;
+        for item in from.try_iter()? {
+            let (key, value) = if map {
+                (item.clone(), from.get_item(&item)?)
+            } else {
+                (item.get_item_by_index(0)?, item.get_item_by_index(1)?)
+            };
+            pairs.push((str_of(&key)?, value));
+        }
+    }
+    for name in kwargs.args() {
+        pairs.push((name.to_owned(), kwargs.get(name)?));
+    }
+    Ok(pairs.into_iter().collect::<Value>())
+}
+
+fn list_method(list: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    Ok(Some(match name {
+        "count" => {
+            let (what,): (Value,) = from_args(args)?;
+            Value::from(list.try_iter()?.filter(|item| *item == what).count())
+        }
+        "index" => {
+            let (what,): (Value,) = from_args(args)?;
+            let at = list.try_iter()?.position(|item| item == what);
+            Value::from(at.ok_or_else(|| invalid("the value is not in the list"))?)
+        }
+        "copy" => list.clone(),
+        _ => return Ok(None),
+    }))
+}
+
+/// Positional arguments, with keyword arguments put at their places.
+fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, Error> {
+    let (given, kwargs) = split_kwargs(args)?;
+    let mut all = given.to_vec();
+    for (index, name) in names.iter().enumerate() {
+        let named: Option<Value> = kwargs.get(name)?;
+        if let Some(value) = named {
+            all.resize(all.len().max(index + 1), Value::from(()));
+            all[index] = value;
+        }
+    }
+    kwargs.assert_all_used()?;
+    Ok(all)
+}
+
+fn string_method(
+    budget: &Budget,
+    s: &str,
+    name: &str,
+    args: &[Value],
+) -> Result<Option<Value>, Error> {
+    if let Some(value) = string_predicate(s, name, args)? {
+        return Ok(Some(value));
+    }
+    if let Some(value) = string_search(s, name, args)? {
+        return Ok(Some(value));
+    }
+    if let Some(value) = string_split(budget, s, name, args)? {
+        return Ok(Some(value));
+    }
+    string_change(budget, s, name, args)
+}
+
+fn string_predicate(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    let all = |test: fn(char) -> bool| !s.is_empty() && s.chars().all(test);
+    let cased = |upper: bool| {
+        s.chars().any(|c| if upper { c.is_uppercase() } else { c.is_lowercase() })
+            && !s.chars().any(|c| if upper { c.is_lowercase() } else { c.is_uppercase() })
+    };
+    let answer = match name {
+        "isspace" => all(strings::is_space),
+        "isdigit" | "isdecimal" | "isnumeric" => all(char::is_numeric),
+        "isalpha" => all(char::is_alphabetic),
+        "isalnum" => all(char::is_alphanumeric),
+        "isascii" => s.is_ascii(),
+        "isupper" => cased(true),
+        "islower" => cased(false),
+        "istitle" => s.chars().any(char::is_alphabetic) && strings::title(s) == s,
+        _ => return Ok(None),
+    };
+    let () = from_args(args)?;
+    Ok(Some(Value::from(answer)))
+}
+
+fn string_search(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    let place = |at: Option<usize>| at.map_or(-1, |at| s[..at].chars().count() as i64);
+    Ok(Some(match name {
+        "startswith" => Value::from(any_affix(args, |affix| s.starts_with(affix))?),
+        "endswith" => Value::from(any_affix(args, |affix| s.ends_with(affix))?),
+        "find" => Value::from(place(s.find(one_text(args)?))),
+        "rfind" => Value::from(place(s.rfind(one_text(args)?))),
+        "index" | "rindex" => {
+            let what = one_text(args)?;
+            let at = if name == "index" { s.find(what) } else { s.rfind(what) };
+            Value::from(place(Some(at.ok_or_else(|| invalid("substring not found"))?)))
+        }
+        "count" => {
+            let what = one_text(args)?;
+            let empty = what.is_empty().then(|| s.chars().count() + 1);
+            Value::from(empty.unwrap_or_else(|| s.matches(what).count()))
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn one_text(args: &[Value]) -> Result<&str, Error> {
+    match args {
+        [only] => text_of(only).ok_or_else(|| invalid("expected a string argument")),
+        _ => Err(invalid("expected one string argument")),
+    }
+}
+
+/// `startswith` and `endswith`: a string or a tuple of strings.
+fn any_affix(args: &[Value], test: impl Fn(&str) -> bool) -> Result<bool, Error> {
+    let [affix] = args else { return Err(invalid("expected one argument")) };
+    if let Some(text) = text_of(affix) {
+        return Ok(test(text));
+    }
+    if !affix.is_tuple() {
+        return Err(invalid("expected a string or a tuple of strings"));
+    }
+    for item in affix.try_iter()? {
+        if test(text_of(&item).ok_or_else(|| invalid("expected a tuple of strings"))?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn string_split(
+    budget: &Budget,
+    s: &str,
+    name: &str,
+    args: &[Value],
+) -> Result<Option<Value>, Error> {
+    let parts: Vec<&str> = match name {
+        "split" | "rsplit" => {
+            let args = positional(args, &["sep", "maxsplit"])?;
+            let separator =
+                args.first().filter(|v| !v.is_none()).map(|v| one_text(std::slice::from_ref(v)));
+            let limit = args.get(1).and_then(as_int).and_then(|n| usize::try_from(n).ok());
+            match separator.transpose()? {
+                Some("") => return Err(invalid("empty separator")),
+                separator => strings::split(s, separator, limit, name == "rsplit"),
+            }
+        }
+        "splitlines" => {
+            let keep = positional(args, &["keepends"])?.first().is_some_and(Value::is_true);
+            strings::split_lines(s, keep)
+        }
+        "partition" | "rpartition" => {
+            let separator = one_text(args)?;
+            let parts = strings::partition(s, separator, name == "rpartition");
+            return Ok(Some(Tuple::from(parts.map(Value::from).to_vec()).into()));
+        }
+        _ => return Ok(None),
+    };
+    budget.make_list(parts.len())?;
+    Ok(Some(parts.into_iter().map(Value::from).collect::<Vec<Value>>().into()))
+}
+
+fn string_change(
+    budget: &Budget,
+    s: &str,
+    name: &str,
+    args: &[Value],
+) -> Result<Option<Value>, Error> {
+    let strip_set = || -> Result<Option<&str>, Error> {
+        match args.first().filter(|v| !v.is_none()) {
+            Some(set) => Ok(Some(text_of(set).ok_or_else(|| invalid("expected a string"))?)),
+            None => Ok(None),
+        }
+    };
+    let text: String = match name {
+        "strip" => strings::strip(s, strip_set()?, true, true).into(),
+        "lstrip" => strings::strip(s, strip_set()?, true, false).into(),
+        "rstrip" => strings::strip(s, strip_set()?, false, true).into(),
+        "removeprefix" => s.strip_prefix(one_text(args)?).unwrap_or(s).into(),
+        "removesuffix" => s.strip_suffix(one_text(args)?).unwrap_or(s).into(),
+        "upper" => s.to_uppercase(),
+        "lower" | "casefold" => s.to_lowercase(),
+        "title" => strings::title(s),
+        "capitalize" => strings::capitalize(s),
+        "swapcase" => strings::swap_case(s),
+        "replace" => {
+            let args = positional(args, &["old", "new", "count"])?;
+            let [old, new] = [0, 1].map(|i| args.get(i).and_then(text_of));
+            let (Some(old), Some(new)) = (old, new) else {
+                return Err(invalid("replace expects two strings"));
+            };
+            let count = args.get(2).and_then(as_int).and_then(|n| usize::try_from(n).ok());
+            return strings::replace(budget, s, old, new, count).map(|s| Some(Value::from(s)));
+        }
+        "join" => {
+            let [items] = args else { return Err(invalid("join expects one list")) };
+            return join(budget, s, items).map(Some);
+        }
+        "zfill" | "center" | "ljust" | "rjust" | "expandtabs" => {
+            let width = args.first().and_then(as_int).unwrap_or(8);
+            let fill = args.get(1).and_then(text_of).and_then(|f| f.chars().next()).unwrap_or(' ');
+            return strings::pad(budget, s, name, width, fill).map(|s| Some(Value::from(s)));
+        }
+        "format" => return format_text(budget, FormatStyle::StrFormat, s, args).map(Some),
+        _ => return Ok(None),
+    };
+    Ok(Some(Value::from(text)))
+}
+
+/// `separator.join(items)`: only strings can be joined.
+fn join(budget: &Budget, separator: &str, items: &Value) -> Result<Value, Error> {
+    let mut out = String::new();
+    for (index, item) in items.try_iter()?.enumerate() {
+        let text = text_of(&item).ok_or_else(|| {
+            invalid(&format!("join: item {index} is {}, not a string", item.kind()))
+        })?;
+        budget.make(text.len() + separator.len())?;
+        if index > 0 {
+            out.push_str(separator);
+        }
+        out.push_str(text);
+    }
+    Ok(Value::from(out))
+}
+
+/// The text a filter works on: what the value prints.
+pub(super) fn soft(value: &Value) -> Result<String, Error> {
+    str_of(value)
+}

@@ -1,0 +1,204 @@
+//! Chat templates: Jinja as Hugging Face's sandbox runs it.
+//!
+//! Follows `apply_chat_template` of transformers 5: Jinja2 3.1 with `trim_blocks`,
+//! `lstrip_blocks`, loop controls, `{% generation %}`, a plain `tojson`, `raise_exception` and
+//! `strftime_now`. Templates are hostile: parsing depth, instructions, recursion, and the bytes
+//! they make and read are all bounded.
+
+mod budget;
+mod compare;
+mod depth;
+mod environment;
+mod filters;
+mod json;
+mod methods;
+mod ops;
+mod pystr;
+mod rewrite;
+mod strings;
+
+use crate::error::{Result, TextError};
+use chrono::NaiveDateTime;
+use minijinja::machinery::{self, CodeGenerator};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Error, Value};
+use serde_json::Value as Json;
+use std::borrow::Cow;
+
+/// The largest template that is accepted.
+const MAX_SOURCE: usize = 1 << 20;
+
+/// A chat template that has been checked for syntax.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatTemplate {
+    source: String,
+}
+
+/// The texts of special tokens that templates may use; those that are `None` are undefined.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// `bos_token`.
+    pub bos: Option<String>,
+    /// `eos_token`.
+    pub eos: Option<String>,
+    /// `pad_token`.
+    pub pad: Option<String>,
+    /// `unk_token`.
+    pub unk: Option<String>,
+}
+
+impl ChatTemplate {
+    /// Checks the syntax of a template.
+    pub fn from_source(source: &str) -> Result<Self> {
+        if source.len() > MAX_SOURCE {
+            let what = format!("{} bytes long, expected at most {MAX_SOURCE}", source.len());
+            return Err(TextError::Template(what));
+        }
+        let source = generation_blocks(&normalize_newlines(source)).into_owned();
+        depth::on_large_stack(|| rewrite::statement(&parse(&source)?).map(drop))
+            .map_err(failure)?;
+        Ok(ChatTemplate { source })
+    }
+
+    /// Whether the template mentions `word`, such as a keyword argument it understands.
+    pub fn mentions(&self, word: &str) -> bool {
+        self.source.contains(word)
+    }
+
+    /// Renders an input object: `messages`, and optionally `tools`, `documents`,
+    /// `add_generation_prompt` (true where it is left out) and any further variables.
+    /// `strftime_now` sees `now`, or the local time where that is `None`.
+    pub fn render(
+        &self,
+        input: &Json,
+        special: &SpecialTokens,
+        now: Option<NaiveDateTime>,
+    ) -> Result<String> {
+        let Json::Object(_) = input else {
+            return Err(TextError::Template("expected the input to be an object".into()));
+        };
+        let budget = budget::Budget::for_input(self.source.len() + size(input));
+        let context = Value::from(Serde(&context(input, special)));
+        depth::on_large_stack(|| self.evaluate(&budget, context, now)).map_err(failure)
+    }
+
+    fn evaluate(
+        &self,
+        budget: &budget::Budget,
+        context: Value,
+        now: Option<NaiveDateTime>,
+    ) -> std::result::Result<String, Error> {
+        let env = environment::build(budget, now);
+        let stmt = rewrite::statement(&parse(&self.source)?)?;
+        let mut generator = CodeGenerator::new("chat", &self.source);
+        generator.compile_stmt(&stmt);
+        let (instructions, blocks) = generator.finish();
+        let mut text = String::new();
+        let mut out = machinery::make_string_output(&mut text);
+        machinery::eval(&env, &instructions, context, &blocks, &mut out, AutoEscape::None)?;
+        Ok(text)
+    }
+}
+
+fn parse(source: &str) -> std::result::Result<machinery::ast::Stmt<'_>, Error> {
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+    depth::check(source, &syntax)?;
+    machinery::parse(source, "chat", syntax)
+}
+
+/// Jinja2 reads every line ending as `\n`.
+fn normalize_newlines(source: &str) -> Cow<'_, str> {
+    if !source.contains('\r') {
+        return source.into();
+    }
+    source.replace("\r\n", "\n").replace('\r', "\n").into()
+}
+
+/// `{% generation %}` marks what the model wrote; for rendering it is only a scope.
+fn generation_blocks(source: &str) -> Cow<'_, str> {
+    if !source.contains("generation") {
+        return source.into();
+    }
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        rest = tag;
+        if lone_word(tag, "raw").is_some() {
+            let end = tag.find("endraw").unwrap_or(tag.len());
+            out.push_str(&tag[..end]);
+            rest = &tag[end..];
+            continue;
+        }
+        for (word, replacement) in [("generation", "with"), ("endgeneration", "endwith")] {
+            if let Some((open, close)) = lone_word(tag, word) {
+                out.push_str(&tag[..open]);
+                out.push_str(replacement);
+                rest = &tag[close..];
+                break;
+            }
+        }
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+/// Where `word` stands alone between here and `%}`.
+fn lone_word(tag: &str, word: &str) -> Option<(usize, usize)> {
+    let body = tag.strip_prefix(['-', '+']).unwrap_or(tag);
+    let body = body.trim_start();
+    let open = tag.len() - body.len();
+    let after = body.strip_prefix(word)?.trim_start();
+    let after = after.strip_prefix(['-', '+']).unwrap_or(after);
+    after.starts_with("%}").then_some((open, open + word.len()))
+}
+
+/// The variables of a template: what the input says over what always exists.
+fn context(input: &Json, special: &SpecialTokens) -> Json {
+    let mut all = serde_json::Map::new();
+    for name in ["tools", "documents"] {
+        all.insert(name.into(), Json::Null);
+    }
+    all.insert("add_generation_prompt".into(), true.into());
+    let tokens = [
+        ("bos_token", &special.bos),
+        ("eos_token", &special.eos),
+        ("pad_token", &special.pad),
+        ("unk_token", &special.unk),
+    ];
+    for (name, token) in tokens {
+        if let Some(token) = token {
+            all.insert(name.into(), token.as_str().into());
+        }
+    }
+    for (name, value) in input.as_object().into_iter().flatten() {
+        all.insert(name.clone(), value.clone());
+    }
+    Json::Object(all)
+}
+
+/// About how many bytes a JSON value has.
+fn size(value: &Json) -> usize {
+    match value {
+        Json::String(text) => text.len() + 2,
+        Json::Array(items) => items.iter().map(size).sum::<usize>() + 2,
+        Json::Object(map) => map.iter().map(|(k, v)| k.len() + size(v) + 4).sum::<usize>() + 2,
+        _ => 8,
+    }
+}
+
+fn failure(error: Error) -> TextError {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    TextError::Template(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Python's string operations on plain text.
+
+use super::budget::Budget;
+use super::ops::invalid;
+use minijinja::Error;
+
+/// White space as `str.strip` and `str.split` see it.
+pub(super) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// `strip`, `lstrip`, `rstrip`, with an optional set of characters.
+pub(super) fn strip<'a>(s: &'a str, set: Option<&str>, start: bool, end: bool) -> &'a str {
+    let stripped = |c: char| set.map_or_else(|| is_space(c), |set| set.contains(c));
+    let s = if start { s.trim_start_matches(stripped) } else { s };
+    if end { s.trim_end_matches(stripped) } else { s }
+}
+
+/// `split` and `rsplit`; without a separator, runs of white space separate.
+pub(super) fn split<'a>(
+    s: &'a str,
+    separator: Option<&str>,
+    limit: Option<usize>,
+    from_right: bool,
+) -> Vec<&'a str> {
+    match (separator, limit) {
+        (Some(sep), None) => s.split(sep).collect(),
+        (Some(sep), Some(limit)) if from_right => {
+            let mut parts: Vec<&str> = s.rsplitn(limit.saturating_add(1), sep).collect();
+            parts.reverse();
+            parts
+        }
+        (Some(sep), Some(limit)) => s.splitn(limit.saturating_add(1), sep).collect(),
+        (None, None) => s.split(is_space).filter(|part| !part.is_empty()).collect(),
+        (None, Some(limit)) if from_right => split_spaces_right(s, limit),
+        (None, Some(limit)) => split_spaces_left(s, limit),
+    }
+}
+
+fn split_spaces_left(s: &str, limit: usize) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = s.trim_start_matches(is_space);
+    while !rest.is_empty() && parts.len() < limit {
+        let end = rest.find(is_space).unwrap_or(rest.len());
+        parts.push(&rest[..end]);
+        rest = rest[end..].trim_start_matches(is_space);
+    }
+    if !rest.is_empty() {
+        parts.push(rest);
+    }
+    parts
+}
+
+fn split_spaces_right(s: &str, limit: usize) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = s.trim_end_matches(is_space);
+    while !rest.is_empty() && parts.len() < limit {
+        let last = rest.char_indices().rev().find(|&(_, c)| is_space(c));
+        let start = last.map_or(0, |(at, c)| at + c.len_utf8());
+        parts.push(&rest[start..]);
+        rest = rest[..start].trim_end_matches(is_space);
+    }
+    if !rest.is_empty() {
+        parts.push(rest);
+    }
+    parts.reverse();
+    parts
+}
+
+/// `splitlines`: every line boundary of Unicode ends a line, `\r\n` counts as one.
+pub(super) fn split_lines(s: &str, keep_ends: bool) -> Vec<&str> {
+    let boundary = |c: char| matches!(c, '\n'..='\r' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let mut lines = Vec::new();
+    let mut rest = s;
+    while let Some(at) = rest.find(boundary) {
+        let first = rest[at..].chars().next().map_or(1, char::len_utf8);
+        let len = if rest[at..].starts_with("\r\n") { 2 } else { first };
+        lines.push(if keep_ends { &rest[..at + len] } else { &rest[..at] });
+        rest = &rest[at + len..];
+    }
+    if !rest.is_empty() {
+        lines.push(rest);
+    }
+    lines
+}
+
+/// `partition` and `rpartition`.
+pub(super) fn partition<'a>(s: &'a str, separator: &'a str, from_right: bool) -> [&'a str; 3] {
+    let found = if from_right { s.rsplit_once(separator) } else { s.split_once(separator) };
+    match found {
+        Some((before, after)) => [before, separator, after],
+        None if from_right => ["", "", s],
+        None => [s, "", ""],
+    }
+}
+
+/// `title`: letters after letters are lower case, all others upper.
+pub(super) fn title(s: &str) -> String {
+    let mut after_letter = false;
+    let mut out = String::with_capacity(s.len());
+    for c in s.chars() {
+        if after_letter {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        after_letter = c.is_alphabetic();
+    }
+    out
+}
+
+/// `capitalize`: the first character upper case, the rest lower.
+pub(super) fn capitalize(s: &str) -> String {
+    let mut chars = s.chars();
+    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    first + &chars.as_str().to_lowercase()
+}
+
+/// `swapcase`.
+pub(super) fn swap_case(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    for c in s.chars() {
+        if c.is_uppercase() {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+    }
+    out
+}
+
+/// `replace`, paid for before it is made.
+pub(super) fn replace(
+    budget: &Budget,
+    s: &str,
+    old: &str,
+    new: &str,
+    count: Option<usize>,
+) -> Result<String, Error> {
+    let hits = if old.is_empty() { s.chars().count() + 1 } else { s.matches(old).count() };
+    let hits = hits.min(count.unwrap_or(usize::MAX));
+    budget.make(s.len().saturating_add(hits.saturating_mul(new.len())))?;
+    Ok(s.replacen(old, new, hits))
+}
+
+/// `zfill`, `center`, `ljust`, `rjust` and `expandtabs`, paid for before they are made.
+pub(super) fn pad(
+    budget: &Budget,
+    s: &str,
+    how: &str,
+    width: i128,
+    fill: char,
+) -> Result<String, Error> {
+    let width = usize::try_from(width.max(0)).map_err(|_| invalid("a width is too large"))?;
+    if how == "expandtabs" {
+        return expand_tabs(budget, s, width);
+    }
+    let missing = width.saturating_sub(s.chars().count());
+    budget.make(s.len().saturating_add(missing.saturating_mul(fill.len_utf8())))?;
+    let run = |count: usize| fill.to_string().repeat(count);
+    Ok(match how {
+        "ljust" => s.to_owned() + &run(missing),
+        "rjust" => run(missing) + s,
+        "zfill" => {
+            let sign = s.len() - s.strip_prefix(['+', '-']).unwrap_or(s).len();
+            format!("{}{}{}", &s[..sign], "0".repeat(missing), &s[sign..])
+        }
+        _ => {
+            // Python puts the odd character on the left when the width is odd.
+            let left = missing / 2 + (missing & width & 1);
+            run(left) + s + &run(missing - left)
+        }
+    })
+}
+
+/// `expandtabs`: each tab fills up to the next multiple of `width` in its line.
+fn expand_tabs(budget: &Budget, s: &str, width: usize) -> Result<String, Error> {
+    let mut out = String::new();
+    let mut column = 0;
+    for c in s.chars() {
+        if c == '\t' {
+            let fill = width.checked_rem(width).map_or(0, |_| width - column % width);
+            out.push_str(&spaces(budget, fill)?);
+            column += fill;
+        } else {
+            out.push(c);
+            column = if matches!(c, '\n' | '\r') { 0 } else { column + 1 };
+        }
+    }
+    Ok(out)
+}
+
+/// A run of spaces, paid for.
+pub(super) fn spaces(budget: &Budget, count: usize) -> Result<String, Error> {
+    budget.make(count)?;
+    Ok(" ".repeat(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splitting_follows_python() {
+        assert_eq!(split(" a  b c ", None, None, false), ["a", "b", "c"]);
+        assert_eq!(split(" a  b c ", None, Some(1), false), ["a", "b c "]);
+        assert_eq!(split(" a  b c ", None, Some(1), true), [" a  b", "c"]);
+        assert_eq!(split("a,b,c", Some(","), Some(1), true), ["a,b", "c"]);
+        assert_eq!(split("", Some(","), None, false), [""]);
+        assert_eq!(split_lines("a\r\nb\n\nc\u{85}", false), ["a", "b", "", "c"]);
+        assert_eq!(split_lines("a\r\nb", true), ["a\r\n", "b"]);
+        assert_eq!(partition("a-b-c", "-", true), ["a-b", "-", "c"]);
+    }
+
+    #[test]
+    fn padding_follows_python() {
+        let budget = Budget::for_input(0);
+        let check = |s, how, width, expected: &str| {
+            assert_eq!(pad(&budget, s, how, width, ' ').unwrap(), expected, "{how}");
+        };
+        check("ab", "center", 5, "  ab ");
+        check("abc", "center", 6, " abc  ");
+        check("-7", "zfill", 4, "-007");
+        check("a\tb", "expandtabs", 4, "a   b");
+        assert!(pad(&budget, "x", "ljust", 1 << 60, ' ').is_err());
+    }
+
+    #[test]
+    fn replacing_is_bounded() {
+        let budget = Budget::for_input(0);
+        assert_eq!(replace(&budget, "aaa", "a", "bb", Some(2)).unwrap(), "bbbba");
+        assert_eq!(replace(&budget, "ab", "", "-", None).unwrap(), "-a-b-");
+        let long = "a".repeat(1 << 16);
+        assert!(replace(&budget, &long, "a", &long, None).is_err());
+    }
+}

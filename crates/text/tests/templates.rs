@@ -1,0 +1,126 @@
+//! Chat templates against renderings made by Jinja2 as Hugging Face sets it up.
+
+mod common;
+
+use chrono::NaiveDateTime;
+use common::{data, expect_error, json, shared_fixtures};
+use serde_json::{Value, json};
+use std::path::Path;
+use text::{ChatTemplate, SpecialTokens};
+
+fn special() -> SpecialTokens {
+    let token = |text: &str| Some(text.to_owned());
+    SpecialTokens {
+        bos: token("<BOS>"),
+        eos: token("<EOS>"),
+        pad: token("<PAD>"),
+        unk: token("<UNK>"),
+    }
+}
+
+fn render(source: &str, input: &Value) -> text::Result<String> {
+    let now = NaiveDateTime::parse_from_str("2026-01-02T03:04:05", "%Y-%m-%dT%H:%M:%S").unwrap();
+    ChatTemplate::from_source(source)?.render(input, &special(), Some(now))
+}
+
+fn check_case(name: &str, source: &str, case: &Value) {
+    let result = render(source, &case["input"]);
+    match case["rendered"].as_str() {
+        Some(expected) => {
+            let text = result.unwrap_or_else(|e| panic!("{name}: {e}\n{}", case["input"]));
+            assert_eq!(text, expected, "{name}: {}", case["input"]);
+        }
+        None => assert!(result.is_err(), "{name}: expected an error for {}", case["input"]),
+    }
+}
+
+fn check_folder(folder: &Path) -> usize {
+    let mut cases = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "jinja") {
+            continue;
+        }
+        let source = std::fs::read_to_string(&path).unwrap();
+        let file = json(&path.with_extension("json"));
+        for (name, case) in file.as_object().unwrap() {
+            check_case(&format!("{} {name}", path.display()), &source, case);
+            cases += 1;
+        }
+    }
+    cases
+}
+
+#[test]
+fn published_templates_render_as_in_hugging_face() {
+    let Some(fixtures) = shared_fixtures() else { return };
+    assert!(check_folder(&fixtures.join("templates")) > 50);
+}
+
+#[test]
+fn own_template_data_renders_as_in_hugging_face() {
+    assert!(check_folder(&data("templates")) > 10);
+}
+
+#[test]
+fn malformed_checkpoint_templates_are_errors() {
+    let Some(fixtures) = shared_fixtures() else { return };
+    let input = json!({"messages": [{"role": "user", "content": "hi"}]});
+    for (name, words) in
+        [("chat_template_bad_syntax", "syntax error"), ("chat_template_endless", "")]
+    {
+        let folder = fixtures.join("malformed/checkpoints").join(name);
+        let config = json(&folder.join("tokenizer_config.json"));
+        let result = render(config["chat_template"].as_str().unwrap(), &input);
+        expect_error(name, result.map(|_| ()), words);
+    }
+}
+
+#[test]
+fn hostile_templates_are_errors_in_little_time_and_memory() {
+    for source in [
+        "{{ 'a' * 10**9 }}",
+        "{{ range(10**9)|list }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x|replace('a', ns.x) %}{% endfor %}",
+        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x.join([ns.x, ns.x]) %}{% endfor %}",
+        "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}",
+        "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+        "{{ 'a'|center(10**9) }}",
+        "{{ 'a'|indent(10**9, true) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ 10**10**10 }}",
+        "{{ ([0] * 10**9)|length }}",
+        "{{ 'x'.ljust(10**12) }}",
+        "{% set x = 'ab' * 4000000 %}{% for i in range(90000) %}{% if 'c' in x %}{% endif %}{% endfor %}",
+        "{% set x = 'ab' * 4000000 %}{% for i in range(90000) %}{{ x[7000000] }}{% endfor %}",
+        "{% set x = 'ab' * 4000000 %}{% for i in range(90000) %}{% if x|length == 1 %}{% endif %}{% endfor %}",
+    ] {
+        let start = std::time::Instant::now();
+        let result = render(source, &json!({"messages": []}));
+        assert!(result.is_err(), "{source}");
+        assert!(start.elapsed().as_secs() < 20, "{source} took {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn deep_nesting_is_an_error_not_an_overflow() {
+    let deep = |open: &str, middle: &str, close: &str| {
+        format!("{}{middle}{}", open.repeat(5000), close.repeat(5000))
+    };
+    for source in [
+        deep("{% if x %}", "a", "{% endif %}"),
+        format!("{{{{ {} }}}}", deep("(", "1", ")")),
+        format!("{{{{ {} }}}}", deep("[", "1", "]")),
+        format!("{{{{ {}1 }}}}", "not ".repeat(20_000)),
+        format!("{{{{ 1{} }}}}", " + 1".repeat(20_000)),
+        format!("{{{{ x{} }}}}", "|trim".repeat(20_000)),
+        format!("{{{{ x{} }}}}", ".a".repeat(20_000)),
+    ] {
+        assert!(render(&source, &json!({})).is_err(), "{}", &source[..40]);
+    }
+}
