@@ -1,5 +1,19 @@
 //! Kernels: functions over slices, and the table of storage types of weights.
 //!
+//! Every kernel has one body, written over sixteen f32 lanes (`lanes`), and thin shells that
+//! compile it for each instruction set; [`Isa`] chooses at run time. The order in which an
+//! output element is accumulated is part of a kernel's contract: it never depends on how many
+//! rows are computed together, on tiles or on threads.
+//!
 //! Invariant: nothing here knows of files, tensors with names, or models.
 
+pub mod attention;
+pub mod elementwise;
+mod isa;
+mod lanes;
+pub mod matmul;
+mod math;
 pub mod quant;
+pub mod rope;
+
+pub use isa::{ISA_VARIABLE, Isa};

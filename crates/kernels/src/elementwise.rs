@@ -1,0 +1,148 @@
+//! Operations on single rows: normalisation, gates, sums, conversion to BF16.
+
+use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
+use crate::math::exp;
+
+isa_dispatch! {
+    /// RMSNorm of one row: `out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]`
+    /// (Zhang and Sennrich, 2019). All slices have the same length.
+    pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) = rms_norm_body
+}
+
+isa_dispatch! {
+    /// SwiGLU of one row: `gate[i] = silu(gate[i]) * up[i]`.
+    pub fn silu_mul(gate: &mut [f32], up: &[f32]) = silu_mul_body
+}
+
+isa_dispatch! {
+    /// `x[i] += y[i]`.
+    pub fn add(x: &mut [f32], y: &[f32]) = add_body
+}
+
+isa_dispatch! {
+    /// The upper 16 bits of each value, rounded to nearest even; NaN stays NaN.
+    pub fn to_bf16(x: &[f32], out: &mut [u16]) = to_bf16_body
+}
+
+#[inline(always)]
+fn rms_norm_body<L: Lanes>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    assert!(x.len() == weight.len() && x.len() == out.len(), "rows of one length");
+    let mut squares = L::splat(0.0);
+    let (whole, rest) = x.as_chunks::<LANES>();
+    for chunk in whole {
+        let v = L::load(chunk);
+        squares = v.mul_add(v, squares);
+    }
+    let v = load_partial::<L>(rest, 0.0);
+    squares = v.mul_add(v, squares);
+    let scale = 1.0 / (squares.sum() / x.len() as f32 + eps).sqrt();
+    for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+        *out = x * scale * weight;
+    }
+}
+
+#[inline(always)]
+fn silu_mul_body<L: Lanes>(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "rows of one length");
+    let (gates, gate_rest) = gate.as_chunks_mut::<LANES>();
+    let (ups, up_rest) = up.as_chunks::<LANES>();
+    for (g, u) in gates.iter_mut().zip(ups) {
+        gated::<L>(L::load(g), L::load(u)).store(g);
+    }
+    let mut last = [0.0; LANES];
+    gated::<L>(load_partial(gate_rest, 0.0), load_partial(up_rest, 0.0)).store(&mut last);
+    gate_rest.copy_from_slice(&last[..gate_rest.len()]);
+}
+
+#[inline(always)]
+fn gated<L: Lanes>(gate: L, up: L) -> L {
+    let denominator = L::splat(1.0).add(exp(L::splat(0.0).sub(gate)));
+    gate.div(denominator).mul(up)
+}
+
+#[inline(always)]
+fn add_body<L: Lanes>(x: &mut [f32], y: &[f32]) {
+    assert_eq!(x.len(), y.len(), "rows of one length");
+    for (x, y) in x.iter_mut().zip(y) {
+        *x += y;
+    }
+}
+
+#[inline(always)]
+fn to_bf16_body<L: Lanes>(x: &[f32], out: &mut [u16]) {
+    assert_eq!(x.len(), out.len(), "rows of one length");
+    for (out, x) in out.iter_mut().zip(x) {
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1));
+        let quiet_nan = bits | 0x0040_0000;
+        *out = ((if x.is_nan() { quiet_nan } else { rounded }) >> 16) as u16;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+    use proptest::prelude::*;
+
+    fn row() -> impl Strategy<Value = Vec<(f32, f32)>> {
+        prop::collection::vec((-20.0f32..20.0, -3.0f32..3.0), 1..70)
+    }
+
+    proptest! {
+        #[test]
+        fn rms_norm_follows_its_definition(row in row()) {
+            let (x, w): (Vec<f32>, Vec<f32>) = row.into_iter().unzip();
+            let mean = x.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / x.len() as f64;
+            let mut scalar = vec![0.0; x.len()];
+            rms_norm(Isa::SCALAR, &x, &w, 1e-5, &mut scalar);
+            for i in 0..x.len() {
+                let want = f64::from(x[i]) / (mean + 1e-5).sqrt() * f64::from(w[i]);
+                prop_assert!((f64::from(scalar[i]) - want).abs() <= 1e-5 * want.abs().max(1.0));
+            }
+            for isa in Isa::available() {
+                let mut got = vec![0.0; x.len()];
+                rms_norm(isa, &x, &w, 1e-5, &mut got);
+                prop_assert_eq!(&got, &scalar);
+            }
+        }
+
+        #[test]
+        fn silu_mul_follows_its_definition(row in row()) {
+            let (gate, up): (Vec<f32>, Vec<f32>) = row.into_iter().unzip();
+            let mut scalar = gate.clone();
+            silu_mul(Isa::SCALAR, &mut scalar, &up);
+            for i in 0..gate.len() {
+                let g = f64::from(gate[i]);
+                let want = g / (1.0 + (-g).exp()) * f64::from(up[i]);
+                prop_assert!((f64::from(scalar[i]) - want).abs() <= 1e-5 * want.abs().max(1e-3));
+            }
+            for isa in Isa::available() {
+                let mut got = gate.clone();
+                silu_mul(isa, &mut got, &up);
+                prop_assert_eq!(&got, &scalar);
+            }
+        }
+
+        #[test]
+        fn bf16_rounds_as_the_half_crate_does(bits in prop::collection::vec(any::<u32>(), 1..40)) {
+            let x: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
+            for isa in Isa::available() {
+                let mut got = vec![0; x.len()];
+                to_bf16(isa, &x, &mut got);
+                for (x, got) in x.iter().zip(got) {
+                    prop_assert_eq!(got, half::bf16::from_f32(*x).to_bits());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn add_adds() {
+        for isa in Isa::available() {
+            let mut x = vec![1.0; 19];
+            add(isa, &mut x, &[0.5; 19]);
+            assert_eq!(x, vec![1.5; 19]);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Which instruction set the kernels use, chosen once at run time.
+
+use std::sync::OnceLock;
+
+/// An instruction set with kernels of its own. A value exists only for what this CPU has,
+/// which is what makes calling the kernels of an `Isa` sound.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Isa(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Portable code: the specification of the others.
+    Scalar,
+    /// AVX2 with FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// AVX-512 with BF16 dot products.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
+    /// 128-bit Arm vectors.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+/// Environment variable that forces an instruction set by name.
+pub const ISA_VARIABLE: &str = "GANNET_ISA";
+
+impl Isa {
+    /// Portable code.
+    pub const SCALAR: Self = Self(Kind::Scalar);
+
+    /// Everything this CPU can run, slowest first.
+    pub fn available() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut kinds = vec![Kind::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+            {
+                kinds.push(Kind::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq")
+            {
+                kinds.push(Kind::Avx512);
+                if is_x86_feature_detected!("avx512bf16") {
+                    kinds.push(Kind::Avx512Bf16);
+                }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("neon") {
+            kinds.push(Kind::Neon);
+        }
+        kinds.into_iter().map(Self).collect()
+    }
+
+    /// The fastest available, or the one `GANNET_ISA` names; an unknown or absent one is an
+    /// error that lists what this CPU has. Decided once for the process.
+    pub fn detect() -> Result<Self, String> {
+        static CHOICE: OnceLock<Result<Isa, String>> = OnceLock::new();
+        CHOICE.get_or_init(|| Self::choose(std::env::var(ISA_VARIABLE).ok().as_deref())).clone()
+    }
+
+    fn choose(wanted: Option<&str>) -> Result<Self, String> {
+        let available = Self::available();
+        let Some(name) = wanted.filter(|name| !name.is_empty()) else {
+            return Ok(available[available.len() - 1]);
+        };
+        // `avx512` means the best AVX-512 there is.
+        let found = available.iter().rev().find(|isa| {
+            isa.name().eq_ignore_ascii_case(name)
+                || (name.eq_ignore_ascii_case("avx512") && isa.name().starts_with("avx512"))
+        });
+        found.copied().ok_or_else(|| {
+            let names: Vec<_> = available.iter().map(|isa| isa.name()).collect();
+            format!("{ISA_VARIABLE}={name} is not one of what this CPU has: {}", names.join(", "))
+        })
+    }
+
+    /// Name as `GANNET_ISA` takes it.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => "avx512f",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16 => "avx512bf16",
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => "neon",
+        }
+    }
+
+    /// Whether BF16 weights are multiplied with BF16 activations in `fast` mode.
+    pub fn has_bf16_dot(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.0 == Kind::Avx512Bf16;
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        self.0
+    }
+}
+
+impl std::fmt::Debug for Isa {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalar_can_always_be_forced_and_nonsense_never() {
+        assert_eq!(Isa::choose(Some("scalar")).unwrap(), Isa::SCALAR);
+        let message = Isa::choose(Some("mmx")).unwrap_err();
+        assert!(message.contains("mmx") && message.contains("scalar"), "{message}");
+    }
+}

@@ -1,0 +1,71 @@
+//! The exponential function over lanes.
+
+use crate::lanes::Lanes;
+
+/// Below this exp is taken as 0 (the result would be a denormal).
+const LOWEST: f32 = -87.3;
+/// Above this exp is taken as exp(HIGHEST), near the largest float.
+const HIGHEST: f32 = 88.3;
+
+/// e^x with a relative error below 2e-7 for -87.3..88.3; 0 below, NaN for NaN.
+///
+/// Cody-Waite reduction to |r| <= ln(2)/2 and the Taylor polynomial of degree 7.
+#[inline(always)]
+pub(crate) fn exp<L: Lanes>(x: L) -> L {
+    let bounded = L::splat(0.0).sub(L::splat(0.0).sub(x).max(L::splat(-HIGHEST)));
+    let n = bounded.mul(L::splat(std::f32::consts::LOG2_E)).round();
+    // ln(2) in two parts; the first has few bits, so n times it is exact.
+    let r = n.mul_add(L::splat(-0.693_359_4), bounded);
+    let r = n.mul_add(L::splat(2.121_944_4e-4), r);
+    let mut sum = L::splat(1.0 / 5040.0);
+    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        sum = sum.mul_add(r, L::splat(coefficient));
+    }
+    x.zero_if_below(L::splat(LOWEST), sum.scale_exp2(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+
+    fn exps_body<L: Lanes>(x: &[f32; 16], out: &mut [f32; 16]) {
+        exp(L::load(x)).store(out);
+    }
+
+    crate::lanes::isa_dispatch! {
+        fn exps(x: &[f32; 16], out: &mut [f32; 16]) = exps_body
+    }
+
+    #[test]
+    fn exp_is_accurate_and_equal_on_every_isa() {
+        for start in -88..88 {
+            let x = std::array::from_fn(|i| start as f32 + i as f32 / 16.0);
+            let mut want = [0.0; 16];
+            exps(Isa::SCALAR, &x, &mut want);
+            for (x, got) in x.iter().zip(want).filter(|(x, _)| **x > LOWEST) {
+                let exact = f64::from(*x).exp();
+                assert!(((f64::from(got) - exact) / exact).abs() < 2e-7, "exp({x}) = {got}");
+            }
+            for isa in Isa::available() {
+                let mut got = [0.0; 16];
+                exps(isa, &x, &mut got);
+                assert_eq!(got, want, "{isa:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn exp_of_the_extremes() {
+        let mut x = [0.0; 16];
+        x[..4].copy_from_slice(&[f32::NEG_INFINITY, -1e30, 1e30, f32::NAN]);
+        for isa in Isa::available() {
+            let mut got = [0.0; 16];
+            exps(isa, &x, &mut got);
+            assert_eq!(got[..2], [0.0, 0.0], "{isa:?}");
+            assert!(got[2].is_finite() && got[2] > 1e38, "{isa:?} {}", got[2]);
+            assert!(got[3].is_nan(), "{isa:?}");
+            assert_eq!(got[4], 1.0);
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Matrix products `y[m, n] = sum over k of x[m, k] * w[n, k]`, weights row-major as files store
+//! them.
+//!
+//! One order for every output element, whatever the number of rows: K is cut into runs of
+//! 4096 bytes of activations; within a run, lane `l` of sixteen adds the products of its
+//! elements in ascending K; lanes are folded by halves; runs are added in ascending order.
+//! Tiles only decide which elements are computed together, never this order.
+#![allow(unsafe_code)]
+
+use crate::isa::{Isa, Kind};
+use crate::lanes::Lanes;
+use crate::lanes::scalar::Scalar;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::x86::{Avx2, Avx512};
+use crate::quant::{BF16, F32, QuantType};
+use base::Tile;
+use std::marker::PhantomData;
+
+/// Bytes of activations in one run over K.
+const RUN_BYTES: usize = 4096;
+/// Weight rows held together while all activation rows pass over them.
+const GROUP: usize = 16;
+/// Weight rows of one register tile.
+const NT: usize = 4;
+
+/// A weight matrix `[rows, cols]`, row-major, each row whole quant blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a> {
+    /// How values are stored.
+    pub ty: &'static QuantType,
+    /// Outputs of the product.
+    pub rows: usize,
+    /// Inputs of the product.
+    pub cols: usize,
+    /// `ty.bytes_for(rows * cols)` bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Activations `[m, cols]`, row-major.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// For weights of any type.
+    F32(&'a [f32]),
+    /// Bits of BF16 values, for BF16 weights where [`Isa::has_bf16_dot`].
+    Bf16(&'a [u16]),
+}
+
+impl Weights<'_> {
+    fn check(&self) {
+        assert_eq!(
+            self.ty.bytes_for(self.cols).and_then(|row| row.checked_mul(self.rows)),
+            Some(self.bytes.len()),
+            "weight bytes do not match the shape",
+        );
+    }
+}
+
+/// Computes the outputs of `tile`, whose columns are weight rows and whose rows are rows of
+/// `input`. `tile.rows().end * weights.cols` activations must be there.
+pub fn matmul(isa: Isa, input: Input<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+    weights.check();
+    assert!(tile.cols().end <= weights.rows, "tile has more columns than weights rows");
+    let needed = tile.rows().end * weights.cols;
+    match input {
+        Input::F32(x) => {
+            assert!(x.len() >= needed, "too few activations");
+            matmul_f32(isa, x, weights, tile);
+        }
+        Input::Bf16(x) => {
+            assert!(x.len() >= needed, "too few activations");
+            assert!(*weights.ty == BF16, "BF16 activations need BF16 weights");
+            matmul_bf16(isa, x, weights, tile);
+        }
+    }
+}
+
+crate::lanes::isa_dispatch! {
+    fn matmul_f32(x: &[f32], weights: Weights<'_>, tile: &mut Tile<'_, f32>) = matmul_f32_body
+}
+
+#[inline(always)]
+fn matmul_f32_body<L: RegisterTile>(x: &[f32], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+    if *weights.ty == F32 {
+        let mut source = AsStored { base: weights.bytes.as_ptr().cast::<f32>(), k: weights.cols };
+        product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
+    } else {
+        let mut source = Dequantized::<L> { weights, run: [0.0; GROUP * RUN_BYTES / 4], lanes: PhantomData };
+        product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn matmul_bf16(isa: Isa, x: &[u16], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma,f16c")]
+    fn shell(x: &[u16], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+        let mut source = AsStored { base: weights.bytes.as_ptr().cast::<u16>(), k: weights.cols };
+        product::<Bf16Step, Avx512>(x, weights.cols, &mut source, tile);
+    }
+    assert!(isa.kind() == Kind::Avx512Bf16, "no BF16 dot product on {isa:?}");
+    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
+    unsafe { shell(x, weights, tile) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn matmul_bf16(isa: Isa, _x: &[u16], _weights: Weights<'_>, _tile: &mut Tile<'_, f32>) {
+    panic!("no BF16 dot product on {isa:?}");
+}
+
+/// How many activation rows a register tile of an instruction set takes.
+trait RegisterTile: Lanes {
+    const MT: usize;
+}
+
+impl RegisterTile for Scalar {
+    const MT: usize = 1;
+}
+#[cfg(target_arch = "x86_64")]
+impl RegisterTile for Avx2 {
+    const MT: usize = 1;
+}
+#[cfg(target_arch = "x86_64")]
+impl RegisterTile for Avx512 {
+    const MT: usize = 6;
+}
+#[cfg(target_arch = "aarch64")]
+impl RegisterTile for crate::lanes::neon::Neon {
+    const MT: usize = 1;
+}
+
+/// One step along K: `ELEMS` activations times `ELEMS` weights into sixteen lanes.
+trait Step {
+    type Lanes: Lanes;
+    type Elem: Copy + Default;
+    type Register: Copy;
+    const ELEMS: usize;
+
+    /// # Safety
+    /// `ELEMS` values must be readable; no alignment is needed.
+    unsafe fn load(src: *const Self::Elem) -> Self::Register;
+    fn dot(acc: Self::Lanes, a: Self::Register, b: Self::Register) -> Self::Lanes;
+}
+
+struct F32Step<L>(PhantomData<L>);
+
+impl<L: Lanes> Step for F32Step<L> {
+    type Lanes = L;
+    type Elem = f32;
+    type Register = L;
+    const ELEMS: usize = 16;
+
+    #[inline(always)]
+    unsafe fn load(src: *const f32) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_at(src) }
+    }
+
+    #[inline(always)]
+    fn dot(acc: L, a: L, b: L) -> L {
+        a.mul_add(b, acc)
+    }
+}
+
+/// 32 BF16 products into 16 lanes: lane `l` takes elements `2l` and `2l + 1`, rounded as
+/// `vdpbf16ps` does (each product and sum to nearest even, denormals as zero).
+#[cfg(target_arch = "x86_64")]
+struct Bf16Step;
+
+#[cfg(target_arch = "x86_64")]
+impl Step for Bf16Step {
+    type Lanes = Avx512;
+    type Elem = u16;
+    type Register = std::arch::x86_64::__m512bh;
+    const ELEMS: usize = 32;
+
+    #[inline(always)]
+    unsafe fn load(src: *const u16) -> Self::Register {
+        use std::arch::x86_64::{__m512bh, __m512i, _mm512_loadu_si512};
+        // SAFETY: the caller's promise; both types are 64 bytes of plain bits.
+        unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(src.cast())) }
+    }
+
+    #[inline(always)]
+    fn dot(acc: Avx512, a: Self::Register, b: Self::Register) -> Avx512 {
+        // SAFETY: reached only from the shell compiled for avx512bf16.
+        Avx512(unsafe { std::arch::x86_64::_mm512_dpbf16_ps(acc.0, a, b) })
+    }
+}
+
+/// Where the weights of a group of rows are while one run over K is computed.
+trait Source<E> {
+    /// Pointer to element `[first, k]` and the distance between rows, for `rows` rows of
+    /// `len` elements. `first + rows` and `k + len` lie inside the matrix.
+    fn group(&mut self, first: usize, rows: usize, k: usize, len: usize) -> (*const E, usize);
+}
+
+/// Weights used as the file stores them.
+struct AsStored<E> {
+    base: *const E,
+    k: usize,
+}
+
+impl<E> Source<E> for AsStored<E> {
+    #[inline(always)]
+    fn group(&mut self, first: usize, _rows: usize, k: usize, _len: usize) -> (*const E, usize) {
+        (self.base.wrapping_add(first * self.k + k), self.k)
+    }
+}
+
+/// Weights turned to f32 one group and run at a time.
+struct Dequantized<'a, L> {
+    weights: Weights<'a>,
+    run: [f32; GROUP * RUN_BYTES / 4],
+    lanes: PhantomData<L>,
+}
+
+impl<L: Lanes> Source<f32> for Dequantized<'_, L> {
+    #[inline(always)]
+    fn group(&mut self, first: usize, rows: usize, k: usize, len: usize) -> (*const f32, usize) {
+        let Weights { ty, cols, bytes, .. } = self.weights;
+        let dequantize = ty.dequantize.expect("checked when the weights were loaded");
+        for (row, out) in self.run.chunks_exact_mut(len).take(rows).enumerate() {
+            let start = ((first + row) * cols + k) / ty.block_len * ty.block_bytes;
+            let src = &bytes[start..start + len / ty.block_len * ty.block_bytes];
+            if *ty == BF16 {
+                widen_bf16::<L>(src, out);
+            } else {
+                dequantize(src, out);
+            }
+        }
+        (self.run.as_ptr(), len)
+    }
+}
+
+#[inline(always)]
+fn widen_bf16<L: Lanes>(src: &[u8], out: &mut [f32]) {
+    let (whole, rest) = out.as_chunks_mut::<16>();
+    for (chunk, bytes) in whole.iter_mut().zip(src.chunks_exact(32)) {
+        // SAFETY: `bytes` is 16 BF16 values.
+        unsafe { L::load_bf16_at(bytes.as_ptr().cast()) }.store(chunk);
+    }
+    let tail = &src[src.len() - rest.len() * 2..];
+    (BF16.dequantize.expect("bf16 is supported"))(tail, rest);
+}
+
+/// All outputs of `tile`: for each group of weight rows and run over K, every activation row.
+#[inline(always)]
+fn product<S: Step, R: RegisterTile>(
+    x: &[S::Elem],
+    k: usize,
+    source: &mut impl Source<S::Elem>,
+    tile: &mut Tile<'_, f32>,
+) {
+    let run = RUN_BYTES / size_of::<S::Elem>();
+    let cols = tile.cols();
+    for first in cols.clone().step_by(GROUP) {
+        let rows = GROUP.min(cols.end - first);
+        for k0 in (0..k).step_by(run) {
+            let len = run.min(k - k0);
+            let (w, stride) = source.group(first, rows, k0, len);
+            let group = Group { w, stride, rows, col: first - cols.start };
+            // SAFETY: `matmul` checked that all rows of `tile` are in `x`; `k0 + len <= k`.
+            let x0 = unsafe { x.as_ptr().add(k0) };
+            pass::<S, R>(x0, k, len, &group, k0 > 0, tile);
+        }
+    }
+}
+
+struct Group<E> {
+    w: *const E,
+    stride: usize,
+    rows: usize,
+    /// Column of the tile where the group's outputs begin.
+    col: usize,
+}
+
+/// All activation rows of the tile over one group and run.
+#[inline(always)]
+fn pass<S: Step, R: RegisterTile>(
+    x: *const S::Elem,
+    k: usize,
+    len: usize,
+    group: &Group<S::Elem>,
+    accumulate: bool,
+    tile: &mut Tile<'_, f32>,
+) {
+    let rows = tile.rows();
+    let mut row = rows.start;
+    while row < rows.end {
+        let left = rows.end - row;
+        // SAFETY: rows `row..rows.end` of the activations exist, `k` apart.
+        let at = unsafe { x.add(row * k) };
+        row += match left.min(R::MT) {
+            6 => rows_by_group::<S, 6>(at, k, len, group, accumulate, tile, row),
+            4 | 5 => rows_by_group::<S, 4>(at, k, len, group, accumulate, tile, row),
+            2 | 3 => rows_by_group::<S, 2>(at, k, len, group, accumulate, tile, row),
+            _ => rows_by_group::<S, 1>(at, k, len, group, accumulate, tile, row),
+        };
+    }
+}
+
+/// `M` activation rows over one group; returns `M`.
+#[inline(always)]
+fn rows_by_group<S: Step, const M: usize>(
+    x: *const S::Elem,
+    k: usize,
+    len: usize,
+    group: &Group<S::Elem>,
+    accumulate: bool,
+    tile: &mut Tile<'_, f32>,
+    row: usize,
+) -> usize {
+    for n in (0..group.rows).step_by(NT) {
+        // Past the end the last row is computed again and its result dropped.
+        let w = std::array::from_fn(|i| {
+            group.w.wrapping_add((n + i).min(group.rows - 1) * group.stride)
+        });
+        // SAFETY: M rows of x and the rows `w` hold at least `len` elements each.
+        let sums = unsafe { register_tile::<S, M>(x, k, w, len) };
+        let kept = NT.min(group.rows - n);
+        for (m, sums) in sums.iter().enumerate() {
+            let out = &mut tile.row_mut(row + m)[group.col + n..][..kept];
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = if accumulate { *out + sum } else { *sum };
+            }
+        }
+    }
+    M
+}
+
+/// The sums over one run of `M` activation rows (`k` apart) and four weight rows.
+///
+/// # Safety
+/// `len` elements must be readable at each activation row and each weight row.
+#[inline(always)]
+unsafe fn register_tile<S: Step, const M: usize>(
+    x: *const S::Elem,
+    k: usize,
+    w: [*const S::Elem; NT],
+    len: usize,
+) -> [[f32; NT]; M] {
+    let mut acc = [[S::Lanes::splat(0.0); NT]; M];
+    let whole = len - len % S::ELEMS;
+    let mut i = 0;
+    while i < whole {
+        // SAFETY: `i + ELEMS <= len`.
+        unsafe {
+            let b = [
+                S::load(w[0].add(i)),
+                S::load(w[1].add(i)),
+                S::load(w[2].add(i)),
+                S::load(w[3].add(i)),
+            ];
+            for (m, acc) in acc.iter_mut().enumerate() {
+                let a = S::load(x.add(m * k + i));
+                for (acc, b) in acc.iter_mut().zip(b) {
+                    *acc = S::dot(*acc, a, b);
+                }
+            }
+        }
+        i += S::ELEMS;
+    }
+    if whole < len {
+        // SAFETY: `len - whole` elements are readable behind `whole`.
+        unsafe {
+            let rest = len - whole;
+            let b = w.map(|w| tail::<S>(w.add(whole), rest));
+            for (m, acc) in acc.iter_mut().enumerate() {
+                let a = tail::<S>(x.add(m * k + whole), rest);
+                for (acc, b) in acc.iter_mut().zip(b) {
+                    *acc = S::dot(*acc, a, b);
+                }
+            }
+        }
+    }
+    acc.map(S::Lanes::sum4)
+}
+
+/// The last `rest < ELEMS` elements, filled up with zeros.
+///
+/// # Safety
+/// `rest` elements must be readable.
+#[inline(always)]
+unsafe fn tail<S: Step>(src: *const S::Elem, rest: usize) -> S::Register {
+    let mut full = [S::Elem::default(); 32];
+    // SAFETY: `rest < ELEMS <= 32` elements are readable, and `full` holds 32.
+    unsafe {
+        for (i, slot) in full.iter_mut().enumerate().take(rest) {
+            *slot = src.add(i).read_unaligned();
+        }
+        S::load(full.as_ptr())
+    }
+}
+
+#[cfg(test)]
+#[path = "matmul_tests.rs"]
+mod tests;
