@@ -14,6 +14,9 @@ pub enum TextError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A GGUF file or its metadata is malformed.
+    #[error(transparent)]
+    Format(#[from] formats::Error),
     /// A tokenizer definition is malformed or uses something this crate does not know.
     #[error("{file}: {what}")]
     Tokenizer {

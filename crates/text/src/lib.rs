@@ -9,7 +9,9 @@ mod affixes;
 mod byte_level;
 mod decoder;
 mod error;
+mod gguf;
 mod pipeline;
+mod pre_types;
 mod raw_json;
 mod spm;
 mod stop;
@@ -21,6 +23,7 @@ mod tokenizer_json;
 mod vocab;
 
 pub use error::{Result, TextError};
+pub use gguf::GgufOptions;
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens};

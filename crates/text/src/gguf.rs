@@ -1,0 +1,251 @@
+//! Building a [`Tokenizer`] from the vocabulary inside a GGUF file.
+//!
+//! Follows llama.cpp: `gpt2` is byte-level BPE with a named pre-tokenizer, `llama` SentencePiece.
+//! Control tokens are only found where special tokens are parsed, user-defined ones always.
+
+use crate::added::{AddedToken, AddedTokens};
+use crate::affixes::Affixes;
+use crate::decoder::{Decoder, byte_token};
+use crate::error::{Result, TextError};
+use crate::pipeline::Pipeline;
+use crate::pre_types::{self, PreType};
+use crate::raw_json::RawMerge;
+use crate::spm::SentencePiece;
+use crate::tokenizer::{Engine, SpecialIds, Tokenizer};
+use crate::tokenizer_json::{BpeOptions, bpe_model};
+use crate::vocab::{Clash, Entry, TokenKind, Vocab};
+use formats::gguf::{GgufFile, Metadata, Strings};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{ModelWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
+
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const MERGES: &str = "tokenizer.ggml.merges";
+
+/// Tokens that end an answer and are control tokens whatever their type says.
+const ENDS: [&str; 12] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "<｜end▁of▁sentence｜>",
+];
+
+/// How to read a GGUF vocabulary.
+#[derive(Debug, Clone, Default)]
+pub struct GgufOptions {
+    /// The pre-tokenizer type to use where the file names one that is not known.
+    pub pre_fallback: Option<String>,
+}
+
+impl Tokenizer {
+    /// Reads the vocabulary of a GGUF file.
+    pub fn from_gguf(file: &GgufFile, options: &GgufOptions) -> Result<Self> {
+        let metadata = file.metadata();
+        match metadata.text("tokenizer.ggml.model")? {
+            "gpt2" => byte_level(metadata, options),
+            "llama" => sentence_piece(metadata),
+            other => Err(TextError::tokenizer(
+                "tokenizer.ggml.model",
+                format!("expected \"gpt2\" or \"llama\", found \"{other}\""),
+            )),
+        }
+    }
+}
+
+fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
+    let pre = pre_type(metadata, options)?;
+    let decoder = Decoder::byte_level();
+    let vocab = vocab(metadata, &decoder)?;
+    let pipeline = Pipeline {
+        normalizer: None,
+        pre_tokenizer: Some(pre_tokenizer(pre)?),
+        model: model(metadata, &vocab, pre)?,
+        raw_added: added(metadata, &vocab)?,
+        normalized_added: AddedTokens::default(),
+    };
+    let special = special_ids(metadata, &vocab, SpecialIds::default());
+    let affixes = affixes(metadata, special, pre.add_bos)?;
+    let engine = Engine::Pipeline(Box::new(pipeline));
+    Ok(Tokenizer { vocab, engine, decoder, affixes, special })
+}
+
+fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
+    let space_prefix = metadata.opt_flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+    let decoder = Decoder::sentence_piece(space_prefix);
+    let vocab = vocab(metadata, &decoder)?;
+    let defaults = SpecialIds { bos: Some(1), eos: Some(2), pad: None, unk: Some(0) };
+    let special = special_ids(metadata, &vocab, defaults);
+    let spm = SentencePiece {
+        added: added(metadata, &vocab)?,
+        scores: scores(metadata, vocab.size())?,
+        bytes: byte_ids(&vocab),
+        unk: special.unk,
+        space_prefix,
+    };
+    let affixes = affixes(metadata, special, true)?;
+    let engine = Engine::SentencePiece(Box::new(spm));
+    Ok(Tokenizer { vocab, engine, decoder, affixes, special })
+}
+
+fn pre_type(metadata: &Metadata, options: &GgufOptions) -> Result<PreType> {
+    let name = metadata.opt_text("tokenizer.ggml.pre")?.unwrap_or("default");
+    let fallback = || options.pre_fallback.as_deref().and_then(pre_types::find);
+    pre_types::find(name).or_else(fallback).ok_or_else(|| TextError::UnknownPre {
+        found: options.pre_fallback.clone().unwrap_or_else(|| name.into()),
+        known: pre_types::known(),
+    })
+}
+
+fn pre_tokenizer(pre: PreType) -> Result<PreTokenizerWrapper> {
+    let mut stages: Vec<PreTokenizerWrapper> = Vec::new();
+    for expression in pre.expressions {
+        let pattern = SplitPattern::Regex((*expression).to_owned());
+        let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false);
+        let split = split.map_err(|e| TextError::tokenizer("tokenizer.ggml.pre", e.to_string()))?;
+        stages.push(split.into());
+    }
+    stages.push(ByteLevel::new(false, false, false).into());
+    Ok(Sequence::new(stages).into())
+}
+
+fn model(metadata: &Metadata, vocab: &Vocab, pre: PreType) -> Result<ModelWrapper> {
+    let merges = required(metadata, MERGES)?;
+    let parse = |text: &str| {
+        RawMerge::parse(text)
+            .ok_or_else(|| TextError::tokenizer(MERGES, format!("merge \"{text}\" is not a pair")))
+    };
+    let merges = merges.iter().map(parse).collect::<Result<Vec<_>>>()?;
+    let tokens = vocab.iter().map(|(id, entry)| (entry.text.to_string(), id)).collect();
+    let options = BpeOptions { ignore_merges: pre.ignore_merges, ..BpeOptions::default() };
+    bpe_model(tokens, merges, options, MERGES)
+}
+
+fn required<'a>(metadata: &'a Metadata, key: &str) -> Result<&'a Strings> {
+    let found = metadata.opt_strings(key)?;
+    found.ok_or_else(|| TextError::tokenizer(key, "expected a list of strings, found nothing"))
+}
+
+fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
+    let tokens = required(metadata, TOKENS)?;
+    let types = metadata.opt_ints("tokenizer.ggml.token_type")?.unwrap_or_default();
+    check_length("tokenizer.ggml.token_type", types.len(), tokens.len())?;
+    let mut vocab = Vocab::for_count(tokens.len());
+    for (id, text) in (0u32..).zip(tokens.iter()) {
+        let kind = kind(types.get(id as usize).copied().unwrap_or(1), text);
+        let named = if text.is_empty() { format!("[EMPTY_{id}]") } else { text.to_owned() };
+        if let Some(other) = vocab.id(&named) {
+            let what = format!("token \"{named}\" has ids {other} and {id}");
+            return Err(TextError::tokenizer(TOKENS, what));
+        }
+        let whole = matches!(kind, TokenKind::Special | TokenKind::Added);
+        let bytes = if whole { text.as_bytes().to_vec() } else { decoder.bytes(text) };
+        let entry = Entry { text: named.into(), bytes: bytes.into(), kind };
+        vocab.insert(id, entry).map_err(|clash| match clash {
+            Clash::Id(other) => TextError::tokenizer(TOKENS, format!("id {id} is \"{other}\"")),
+            Clash::TooFar { limit } => {
+                TextError::tokenizer(TOKENS, format!("more than {limit} tokens"))
+            }
+        })?;
+    }
+    Ok(vocab)
+}
+
+/// A list beside the tokens is either absent or as long as they are.
+fn check_length(key: &str, found: usize, tokens: usize) -> Result<()> {
+    if found == 0 || found >= tokens {
+        return Ok(());
+    }
+    Err(TextError::tokenizer(key, format!("expected {tokens} entries, found {found}")))
+}
+
+fn kind(code: i32, text: &str) -> TokenKind {
+    match code {
+        2 | 3 => TokenKind::Special,
+        _ if ENDS.contains(&text) => TokenKind::Special,
+        4 => TokenKind::Added,
+        5 => TokenKind::Unused,
+        6 => TokenKind::Byte,
+        _ => TokenKind::Normal,
+    }
+}
+
+fn added(metadata: &Metadata, vocab: &Vocab) -> Result<AddedTokens> {
+    let name = metadata.opt_text("general.name")?.unwrap_or("").to_lowercase();
+    let strips = ["phi-3", "phi3"].iter().any(|phi| name.contains(phi));
+    let whole =
+        vocab.iter().filter(|(_, e)| matches!(e.kind, TokenKind::Special | TokenKind::Added));
+    let tokens = whole.map(|(id, entry)| AddedToken {
+        id,
+        text: entry.text.to_string(),
+        special: entry.kind == TokenKind::Special,
+        single_word: false,
+        lstrip: false,
+        rstrip: strips && !matches!(&*entry.text, "<unk>" | "<s>" | "<|endoftext|>"),
+    });
+    AddedTokens::new(tokens.collect())
+}
+
+fn scores(metadata: &Metadata, tokens: usize) -> Result<Vec<f32>> {
+    let key = "tokenizer.ggml.scores";
+    let scores = metadata.opt_floats(key)?.unwrap_or_default();
+    check_length(key, scores.len(), tokens)?;
+    Ok(scores.to_vec())
+}
+
+fn byte_ids(vocab: &Vocab) -> Box<[Option<u32>; 256]> {
+    let mut ids = Box::new([None; 256]);
+    for byte in 0..=255u8 {
+        let single = char::from(byte).to_string();
+        let single = if byte.is_ascii() { vocab.id(&single) } else { None };
+        ids[usize::from(byte)] = single;
+    }
+    for (id, entry) in vocab.iter() {
+        if let Some(byte) = byte_token(&entry.text) {
+            ids[usize::from(byte)] = Some(id);
+        }
+    }
+    ids
+}
+
+/// Ids outside the vocabulary count as absent, as published files have them.
+fn special_ids(metadata: &Metadata, vocab: &Vocab, defaults: SpecialIds) -> SpecialIds {
+    let id = |role: &str, default: Option<u32>| {
+        let stated = metadata.get(&format!("tokenizer.ggml.{role}_token_id"));
+        let stated = stated.and_then(|v| v.as_u64()).and_then(|id| u32::try_from(id).ok());
+        let known = |id: &u32| vocab.get(*id).is_some();
+        stated.filter(known).or(default.filter(known))
+    };
+    SpecialIds {
+        bos: id("bos", defaults.bos),
+        eos: id("eos", defaults.eos),
+        pad: id("padding", defaults.pad),
+        unk: id("unknown", defaults.unk),
+    }
+}
+
+fn affixes(metadata: &Metadata, special: SpecialIds, bos_by_default: bool) -> Result<Affixes> {
+    let side = |key: &str, by_default: bool, id: Option<u32>, name: &str| {
+        let stated = metadata.opt_flag(key)?;
+        match (stated.unwrap_or(by_default), id) {
+            (false, _) => Ok(Vec::new()),
+            (true, Some(id)) => Ok(vec![id]),
+            (true, None) if stated.is_none() => Ok(Vec::new()),
+            (true, None) => {
+                Err(TextError::tokenizer(key, format!("is true, but the file has no {name} token")))
+            }
+        }
+    };
+    Ok(Affixes {
+        prefix: side("tokenizer.ggml.add_bos_token", bos_by_default, special.bos, "bos")?,
+        suffix: side("tokenizer.ggml.add_eos_token", false, special.eos, "eos")?,
+    })
+}

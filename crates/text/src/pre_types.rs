@@ -1,0 +1,280 @@
+//! The pre-tokenizers that GGUF vocabularies name in `tokenizer.ggml.pre`.
+//!
+//! The names and the expressions each stands for are those of llama.cpp; where it approximates an
+//! expression of the original tokenizer, the original is used. Each expression splits the pieces
+//! that the ones before it left, and what no expression matches stays a piece.
+
+/// Contractions in any case.
+macro_rules! contractions {
+    () => {
+        r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+    };
+}
+
+/// The tail that most expressions share: punctuation with line ends, then white space.
+macro_rules! tail {
+    () => {
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    };
+}
+
+/// ASCII punctuation before letters, words, other punctuation, white space.
+macro_rules! deepseek3_words {
+    () => {
+        concat!(
+            r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"##,
+            r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*",
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+        )
+    };
+}
+
+/// Words that break where lower case ends: an upper part, a lower part, a contraction.
+macro_rules! cased_words {
+    ($suffix:expr) => {
+        concat!(
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
+            $suffix,
+            r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
+            $suffix
+        )
+    };
+}
+
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const LLAMA3: &str = concat!(contractions!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|", tail!());
+const QWEN2: &str = concat!(contractions!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", tail!());
+const QWEN35: &str = concat!(
+    contractions!(),
+    r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*",
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const TEKKEN: &str =
+    concat!(cased_words!(""), r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+");
+const GPT4O: &str = concat!(
+    cased_words!(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?"),
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const SEED_CODER: &str = concat!(
+    contractions!(),
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const BAILING: &str = concat!(
+    r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+);
+/// The letters with case that DeepSeek LLM splits on, with a space before them.
+const DEEPSEEK_LETTERS: &str = concat!(
+    r"\s?[\x{41}-\x{5A}\x{61}-\x{7A}\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}",
+    r"\x{1C4}-\x{293}\x{295}-\x{2AF}\x{370}-\x{373}\x{376}-\x{377}\x{37B}-\x{37D}\x{37F}",
+    r"\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A3}-\x{3F5}\x{3F7}-\x{481}",
+    r"\x{48A}-\x{52F}\x{531}-\x{556}\x{10A0}-\x{10C5}\x{13A0}-\x{13F5}\x{13F8}-\x{13FD}",
+    r"\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF}\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-\x{1D9A}",
+    r"\x{1E00}-\x{1F15}\x{1F18}-\x{1F1D}\x{1F20}-\x{1F45}\x{1F48}-\x{1F4D}\x{1F50}-\x{1F57}",
+    r"\x{1F59}\x{1F5B}\x{1F5D}\x{1F5F}-\x{1F7D}\x{1F80}-\x{1FB4}\x{1FB6}-\x{1FBC}\x{1FBE}",
+    r"\x{1FC2}-\x{1FC4}\x{1FC6}-\x{1FCC}\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-\x{1FEC}",
+    r"\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}\x{210A}-\x{2113}\x{2115}",
+    r"\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139}",
+    r"\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}-\x{2184}\x{2C00}-\x{2C7B}",
+    r"\x{2C7E}-\x{2CE4}\x{2CEB}-\x{2CEE}\x{2CF2}-\x{2CF3}\x{A640}-\x{A66D}\x{A680}-\x{A69B}",
+    r"\x{A722}-\x{A76F}\x{A771}-\x{A787}\x{A78B}-\x{A78E}\x{AB70}-\x{ABBF}\x{FB00}-\x{FB06}",
+    r"\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A}\x{10400}-\x{1044F}",
+    r"\x{104B0}-\x{104D3}\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2}\x{10CC0}-\x{10CF2}",
+    r"\x{118A0}-\x{118DF}\x{1E900}-\x{1E943}]+",
+);
+/// Ideographs and Hangul, as DeepSeek has them.
+const DEEPSEEK_CJK: &str = r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+";
+const DEEPSEEK_LLM: &[&str] = &[
+    r"[\r\n]",
+    DEEPSEEK_LETTERS,
+    r"\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+",
+    r"\s+$",
+    DEEPSEEK_CJK,
+    r"\p{N}+",
+];
+const DEEPSEEK_CODER: &[&str] = &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, r"\p{N}"];
+const DEEPSEEK3: &[&str] =
+    &[r"\p{N}{1,3}", r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+", deepseek3_words!()];
+const DEFAULT: &[&str] = &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"];
+const FALCON: &[&str] = &[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"];
+const DIGITS_GPT2: &[&str] = &[r"\p{N}", GPT2];
+const VIKING_WORDS: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
+
+/// One kind of pre-tokenizer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PreType {
+    /// Expressions, applied one after the other.
+    pub expressions: &'static [&'static str],
+    /// Whether a piece that is a token is taken whole, whatever the merges say.
+    pub ignore_merges: bool,
+    /// Whether a begin-of-sequence token is added where the file does not say.
+    pub add_bos: bool,
+}
+
+type Row = (&'static [&'static str], &'static [&'static str], bool, bool);
+
+/// Names, expressions, `ignore_merges`, `add_bos`.
+const TABLE: &[Row] = &[
+    (&["default"], DEFAULT, false, false),
+    (
+        &[
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+            "jina-v5-nano",
+        ],
+        &[LLAMA3],
+        true,
+        true,
+    ),
+    (&["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"], &[LLAMA3], false, false),
+    (
+        &[
+            "qwen2",
+            "deepseek-r1-qwen",
+            "kormo",
+            "f2llmv2",
+            "stablelm2",
+            "hunyuan",
+            "solar-open",
+            "megrez",
+            "grok-2",
+        ],
+        &[QWEN2],
+        false,
+        false,
+    ),
+    (&["qwen35"], &[QWEN35], false, false),
+    (&["deepseek-llm"], DEEPSEEK_LLM, false, false),
+    (&["deepseek-coder"], DEEPSEEK_CODER, false, false),
+    (&["deepseek-v3", "joyai-llm", "hunyuan-dense", "hy_v4"], DEEPSEEK3, false, false),
+    (
+        &[
+            "gpt-2",
+            "phi-2",
+            "jina-es",
+            "jina-de",
+            "gigachat",
+            "jina-v2-es",
+            "jina-v2-de",
+            "a.x-4.0",
+            "mellum",
+            "modern-bert",
+            "mpt",
+            "olmo",
+            "jais",
+            "trillion",
+            "granite-docling",
+            "exaone4",
+            "roberta-bpe",
+            "jina-v1-en",
+            "jina-v2-code",
+        ],
+        &[GPT2],
+        false,
+        false,
+    ),
+    (
+        &[
+            "smollm",
+            "starcoder",
+            "refact",
+            "command-r",
+            "codeshell",
+            "exaone",
+            "minerva-7b",
+            "mellum2",
+        ],
+        DIGITS_GPT2,
+        false,
+        false,
+    ),
+    (&["falcon"], FALCON, false, false),
+    (&["tekken"], &[TEKKEN], true, true),
+    (&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], &[GPT4O], false, false),
+    (&["seed-coder"], &[SEED_CODER], false, false),
+    (&["bailingmoe", "bailingmoe2", "llada-moe"], &[BAILING], false, false),
+    (&["poro-chat", "bloom", "gpt3-finnish"], &[VIKING_WORDS], false, false),
+    (&["viking"], &[VIKING_WORDS, r"\p{N}"], false, false),
+];
+
+/// The pre-tokenizer of this name.
+pub(crate) fn find(name: &str) -> Option<PreType> {
+    let row = TABLE.iter().find(|(names, ..)| names.contains(&name));
+    row.map(|&(_, expressions, ignore_merges, add_bos)| PreType {
+        expressions,
+        ignore_merges,
+        add_bos,
+    })
+}
+
+/// All names, for error messages.
+pub(crate) fn known() -> String {
+    let mut names: Vec<&str> = TABLE.iter().flat_map(|(names, ..)| names.iter().copied()).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies the expressions as the tokenizer does.
+    fn split(name: &str, text: &str) -> Vec<String> {
+        let mut pieces = vec![text.to_owned()];
+        for expression in find(name).unwrap().expressions {
+            let regex = fancy_regex::Regex::new(expression).unwrap();
+            pieces = pieces.iter().flat_map(|piece| cut(&regex, piece)).collect();
+        }
+        pieces
+    }
+
+    fn cut(regex: &fancy_regex::Regex, text: &str) -> Vec<String> {
+        let mut pieces = Vec::new();
+        let mut done = 0;
+        for found in regex.find_iter(text).map(Result::unwrap) {
+            pieces.push(text[done..found.start()].to_owned());
+            pieces.push(found.as_str().to_owned());
+            done = found.end();
+        }
+        pieces.push(text[done..].to_owned());
+        pieces.retain(|piece| !piece.is_empty());
+        pieces
+    }
+
+    #[test]
+    fn every_expression_compiles_and_every_name_is_listed_once() {
+        let mut names = Vec::new();
+        for (row, expressions, ..) in TABLE {
+            names.extend_from_slice(row);
+            for expression in *expressions {
+                fancy_regex::Regex::new(expression).unwrap();
+            }
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn pre_types_split_as_published() {
+        let check =
+            |name, text, expected: &[&str]| assert_eq!(split(name, text), expected, "{name}");
+        check("gpt-2", "I'm  12345 a.\n\n", &["I", "'m", " ", " 12345", " a", ".", "\n\n"]);
+        check("gpt-2", "I'M", &["I", "'", "M"]);
+        check("llama-bpe", "I'M 12345!\n x", &["I", "'M", " ", "123", "45", "!\n", " x"]);
+        check("qwen2", "a 123", &["a", " ", "1", "2", "3"]);
+        check("smollm", "a 123 b", &["a", " ", "1", "2", "3", " b"]);
+        check("deepseek-coder", "a 12,b\n\n", &["a", " ", "1", "2", ",", "b", "\n", "\n"]);
+        check("deepseek-v3", "1234 a'b 你好x", &["123", "4", " a", "'b", " ", "你好", "x"]);
+        check("default", "Hi, 12345!", &["Hi", ",", " ", "123", "45", "!"]);
+        check("gpt-4o", "HelloWorld's", &["Hello", "World's"]);
+        check("tekken", "HelloWorld's", &["Hello", "World", "'s"]);
+    }
+}
