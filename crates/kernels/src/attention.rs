@@ -1,1 +1,442 @@
-//! a
+//! Causal attention over a KV cache stored in blocks.
+//!
+//! Layout of one layer's cache, for `B` positions a block (a multiple of 16) and KV heads `h`:
+//! keys `[block][h][dim][B]` (transposed, so that sixteen positions are sixteen lanes and no
+//! score needs a horizontal sum), values `[block][h][B][dim padded to 16]`.
+//!
+//! One order for every output, whatever rows are computed together and however the prompt was
+//! cut: positions are walked in runs of 64 aligned to absolute positions, with a running
+//! maximum and sum (Milakov and Gimelshein, 2018); a score adds over the head in ascending
+//! order, a value over positions in ascending order. Block size does not enter.
+#![allow(unsafe_code)]
+
+use crate::lanes::{LANES, Lanes, isa_dispatch};
+use crate::math::exp;
+use base::Tile;
+
+/// Positions of one step of the running softmax.
+pub const RUN: usize = 64;
+/// Largest head size.
+pub const MAX_HEAD_DIM: usize = 512;
+/// Query vectors that pass over the same keys and values together.
+const QUERIES: usize = 16;
+/// Query vectors of one register tile.
+const QT: usize = 4;
+
+/// A storage type of cached keys and values.
+pub trait KvElem: bytemuck::Pod + Send + Sync {
+    /// Rounds a computed value to the type.
+    fn from_f32(value: f32) -> Self;
+}
+
+/// A storage type that the kernels can read.
+trait Stored: KvElem {
+    /// Sixteen values as f32.
+    ///
+    /// # Safety
+    /// 16 values must be readable.
+    unsafe fn lanes<L: Lanes>(src: *const Self) -> L;
+}
+
+impl KvElem for f32 {
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(src: *const Self) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_at(src) }
+    }
+}
+
+/// BF16 bits.
+impl KvElem for u16 {
+    fn from_f32(value: f32) -> Self {
+        half::bf16::from_f32(value).to_bits()
+    }
+}
+
+impl Stored for u16 {
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(src: *const Self) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_bf16_at(src) }
+    }
+}
+
+/// Sizes of one layer's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Positions in a block; a multiple of 16 that divides 64, or a multiple of 64.
+    pub block: usize,
+    /// KV heads.
+    pub heads: usize,
+    /// Values of a head.
+    pub dim: usize,
+}
+
+impl KvShape {
+    /// Values between the rows of two positions.
+    pub fn value_stride(&self) -> usize {
+        self.dim.next_multiple_of(LANES)
+    }
+
+    /// Elements of one block of keys.
+    pub fn key_block_len(&self) -> usize {
+        self.heads * self.dim * self.block
+    }
+
+    /// Elements of one block of values.
+    pub fn value_block_len(&self) -> usize {
+        self.heads * self.block * self.value_stride()
+    }
+
+    fn check(&self) {
+        assert!(self.dim > 0 && self.dim <= MAX_HEAD_DIM, "head size {}", self.dim);
+        assert!(
+            self.block > 0 && self.block.is_multiple_of(LANES),
+            "positions in a block: {}",
+            self.block
+        );
+    }
+}
+
+/// One layer's keys and values.
+#[derive(Debug)]
+pub struct KvRef<'a, T> {
+    /// Sizes.
+    pub shape: KvShape,
+    /// `[blocks][heads][dim][block]`.
+    pub keys: &'a [T],
+    /// `[blocks][heads][block][value_stride]`.
+    pub values: &'a [T],
+}
+
+impl<T> Clone for KvRef<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for KvRef<'_, T> {}
+
+/// Stores the key and value rows (`heads * dim` values each) of one position: `slot` counts
+/// positions inside `block`, a block number of the cache.
+pub fn store<T: KvElem>(
+    shape: KvShape,
+    (keys, values): (&mut [T], &mut [T]),
+    (block, slot): (usize, usize),
+    (key, value): (&[f32], &[f32]),
+) {
+    assert!(slot < shape.block && key.len() == shape.heads * shape.dim && key.len() == value.len());
+    let keys = &mut keys[block * shape.key_block_len()..][..shape.key_block_len()];
+    let values = &mut values[block * shape.value_block_len()..][..shape.value_block_len()];
+    for (index, key) in key.iter().enumerate() {
+        keys[index * shape.block + slot] = T::from_f32(*key);
+    }
+    for (head, value) in value.chunks_exact(shape.dim).enumerate() {
+        let start = (head * shape.block + slot) * shape.value_stride();
+        for (out, value) in values[start..][..shape.dim].iter_mut().zip(value) {
+            *out = T::from_f32(*value);
+        }
+    }
+}
+
+/// Attention of consecutive positions of one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// Rotated queries `[rows, heads * dim]` of the sequence's rows in this step.
+    pub q: &'a [f32],
+    /// Query heads; a multiple of the KV heads, consecutive heads sharing one KV head.
+    pub heads: usize,
+    /// Position of the first row.
+    pub position: usize,
+    /// The sequence's blocks, in order of positions.
+    pub blocks: &'a [u32],
+    /// Factor of the scores, usually `1 / sqrt(dim)`.
+    pub scale: f32,
+    /// Positions a query sees, itself included; `usize::MAX` for all before it.
+    pub window: usize,
+}
+
+/// Computes the outputs of `tile`: rows of the sequence by the columns of the query heads that
+/// share one KV head (`heads / kv heads * dim` columns).
+pub fn attention<T: KvElem>(
+    isa: crate::Isa,
+    query: &Query<'_>,
+    kv: KvRef<'_, T>,
+    tile: &mut Tile<'_, f32>,
+) {
+    kv.shape.check();
+    let group = query.heads / kv.shape.heads;
+    assert!(group * kv.shape.heads == query.heads, "query heads share KV heads evenly");
+    assert!(tile.cols().len() == group * kv.shape.dim, "one KV head's columns");
+    let last = query.position + tile.rows().end;
+    assert!(last <= query.blocks.len() * kv.shape.block, "positions outside the block table");
+    let blocks = kv.keys.len() / kv.shape.key_block_len();
+    assert!(kv.values.len() >= blocks * kv.shape.value_block_len(), "values for every block");
+    assert!(query.blocks.iter().all(|&b| (b as usize) < blocks), "block outside the cache");
+    assert!(query.q.len() >= tile.rows().end * query.heads * kv.shape.dim, "a query per row");
+    dispatch(isa, query, kv, tile);
+}
+
+fn dispatch<T: KvElem>(
+    isa: crate::Isa,
+    query: &Query<'_>,
+    kv: KvRef<'_, T>,
+    tile: &mut Tile<'_, f32>,
+) {
+    // The two storage types are spelt out because the shells cannot be generic.
+    if let (Ok(keys), Ok(values)) =
+        (bytemuck::try_cast_slice(kv.keys), bytemuck::try_cast_slice(kv.values))
+        && size_of::<T>() == 4
+    {
+        attend_f32(isa, query, KvRef { shape: kv.shape, keys, values }, tile);
+    } else {
+        let (keys, values) = (bytemuck::cast_slice(kv.keys), bytemuck::cast_slice(kv.values));
+        attend_bf16(isa, query, KvRef { shape: kv.shape, keys, values }, tile);
+    }
+}
+
+isa_dispatch! {
+    fn attend_f32(query: &Query<'_>, kv: KvRef<'_, f32>, tile: &mut Tile<'_, f32>) = attend_body
+}
+
+isa_dispatch! {
+    fn attend_bf16(query: &Query<'_>, kv: KvRef<'_, u16>, tile: &mut Tile<'_, f32>) = attend_body_bf16
+}
+
+#[inline(always)]
+fn attend_body_bf16<L: Lanes>(query: &Query<'_>, kv: KvRef<'_, u16>, tile: &mut Tile<'_, f32>) {
+    attend::<L, u16>(query, kv, tile);
+}
+
+#[inline(always)]
+fn attend_body<L: Lanes>(query: &Query<'_>, kv: KvRef<'_, f32>, tile: &mut Tile<'_, f32>) {
+    attend::<L, f32>(query, kv, tile);
+}
+
+/// A query vector on its way through the runs.
+#[derive(Clone, Copy)]
+struct State {
+    /// Row and column of its first output in the matrix.
+    row: usize,
+    head: usize,
+    position: usize,
+    max: f32,
+    sum: f32,
+    /// Weights of the current run, and the factor of what was summed before.
+    probs: [f32; RUN],
+    rescale: f32,
+}
+
+#[inline(always)]
+fn attend<L: Lanes, T: Stored>(query: &Query<'_>, kv: KvRef<'_, T>, tile: &mut Tile<'_, f32>) {
+    let dim = kv.shape.dim;
+    let group = query.heads / kv.shape.heads;
+    let kv_head = tile.cols().start / (group * dim);
+    let total = tile.rows().len() * group;
+    for first in (0..total).step_by(QUERIES) {
+        let count = QUERIES.min(total - first);
+        let mut states = [None; QUERIES];
+        for (i, state) in states[..count].iter_mut().enumerate() {
+            let row = tile.rows().start + (first + i) / group;
+            *state = Some(State {
+                row,
+                head: kv_head * group + (first + i) % group,
+                position: query.position + row,
+                max: f32::NEG_INFINITY,
+                sum: 0.0,
+                probs: [0.0; RUN],
+                rescale: 0.0,
+            });
+        }
+        let mut states = states.map(|s| s.unwrap_or(EMPTY));
+        let mut outs = [0.0; QUERIES * MAX_HEAD_DIM];
+        walk::<L, T>(query, kv, kv_head, &mut states[..count], &mut outs);
+        for (state, out) in states[..count].iter().zip(outs.chunks_exact(MAX_HEAD_DIM)) {
+            let column = (state.head - kv_head * group) * dim;
+            for (to, from) in tile.row_mut(state.row)[column..][..dim].iter_mut().zip(out) {
+                *to = from / state.sum;
+            }
+        }
+    }
+}
+
+const EMPTY: State = State {
+    row: 0,
+    head: 0,
+    position: 0,
+    max: f32::NEG_INFINITY,
+    sum: 0.0,
+    probs: [0.0; RUN],
+    rescale: 0.0,
+};
+
+/// All runs that any of the queries sees.
+#[inline(always)]
+fn walk<L: Lanes, T: Stored>(
+    query: &Query<'_>,
+    kv: KvRef<'_, T>,
+    kv_head: usize,
+    states: &mut [State],
+    outs: &mut [f32; QUERIES * MAX_HEAD_DIM],
+) {
+    let last = states[states.len() - 1].position;
+    let oldest = (states[0].position + 1).saturating_sub(query.window);
+    for start in (oldest / RUN * RUN..=last).step_by(RUN) {
+        let len = RUN.min(last + 1 - start);
+        for tile in states.chunks_mut(QT) {
+            score::<L, T>(query, kv, kv_head, start, len, tile);
+            for state in tile.iter_mut() {
+                soften::<L>(state, start, query.window);
+            }
+        }
+        for (tile, outs) in states.chunks(QT).zip(outs.chunks_mut(QT * MAX_HEAD_DIM)) {
+            weigh::<L, T>(query, kv, kv_head, start, len, tile, outs);
+        }
+    }
+}
+
+/// Scaled scores of up to `QT` queries against a run, into their `probs`.
+#[inline(always)]
+fn score<L: Lanes, T: Stored>(
+    query: &Query<'_>,
+    kv: KvRef<'_, T>,
+    kv_head: usize,
+    start: usize,
+    len: usize,
+    tile: &mut [State],
+) {
+    let KvShape { block, dim, .. } = kv.shape;
+    let stride = query.heads * dim;
+    // Missing queries of the tile repeat the last; their results are dropped.
+    let q: [*const f32; QT] = std::array::from_fn(|i| {
+        let state = &tile[i.min(tile.len() - 1)];
+        query.q[state.row * stride + state.head * dim..][..dim].as_ptr()
+    });
+    for first in (0..len).step_by(LANES) {
+        let position = start + first;
+        let at = query.blocks[position / block] as usize;
+        let head = at * kv.shape.key_block_len() + kv_head * dim * block + position % block;
+        let keys = kv.keys[head..].as_ptr();
+        assert!(head + (dim - 1) * block + LANES <= kv.keys.len());
+        let mut acc = [L::splat(0.0); QT];
+        for d in 0..dim {
+            // SAFETY: checked above: sixteen keys are readable at every `d`, and q has `dim`.
+            unsafe {
+                let k = T::lanes::<L>(keys.add(d * block));
+                for (acc, q) in acc.iter_mut().zip(q) {
+                    *acc = L::splat(*q.add(d)).mul_add(k, *acc);
+                }
+            }
+        }
+        for (state, acc) in tile.iter_mut().zip(acc) {
+            let (probs, _) = state.probs.as_chunks_mut::<LANES>();
+            acc.mul(L::splat(query.scale)).store(&mut probs[first / LANES]);
+        }
+    }
+}
+
+/// One step of the running softmax: scores in `probs` become weights.
+#[inline(always)]
+fn soften<L: Lanes>(state: &mut State, start: usize, window: usize) {
+    let from = (state.position + 1).saturating_sub(window).saturating_sub(start).min(RUN);
+    let to = (state.position + 1).saturating_sub(start).min(RUN);
+    state.rescale = 1.0;
+    if from >= to {
+        state.probs = [0.0; RUN];
+        return;
+    }
+    state.probs[..from].fill(f32::NEG_INFINITY);
+    state.probs[to..].fill(f32::NEG_INFINITY);
+    let (probs, _) = state.probs.as_chunks_mut::<LANES>();
+    let mut largest = L::load(&probs[0]);
+    for chunk in &probs[1..] {
+        largest = largest.max(L::load(chunk));
+    }
+    let max = largest.max_lane();
+    let max = if max > state.max { max } else { state.max };
+    let mut sum = L::splat(0.0);
+    for chunk in probs {
+        let weights = exp(L::load(chunk).sub(L::splat(max)));
+        weights.store(chunk);
+        sum = sum.add(weights);
+    }
+    let mut rescale = [0.0; LANES];
+    exp(L::splat(state.max - max)).store(&mut rescale);
+    state.rescale = rescale[0];
+    state.sum = state.sum * state.rescale + sum.sum();
+    state.max = max;
+}
+
+/// Adds a run's weighted values to the outputs of up to `QT` queries.
+#[inline(always)]
+fn weigh<L: Lanes, T: Stored>(
+    query: &Query<'_>,
+    kv: KvRef<'_, T>,
+    kv_head: usize,
+    start: usize,
+    len: usize,
+    tile: &[State],
+    outs: &mut [f32],
+) {
+    let stride = kv.shape.value_stride();
+    let mut d = 0;
+    while d < stride {
+        let wide = if stride - d >= 4 * LANES { 4 } else { 1 };
+        if wide == 4 {
+            weigh_columns::<L, T, 4>(query, kv, (kv_head, start, len, d), tile, outs);
+        } else {
+            weigh_columns::<L, T, 1>(query, kv, (kv_head, start, len, d), tile, outs);
+        }
+        d += wide * LANES;
+    }
+}
+
+/// `weigh` for `W * 16` columns of the head beginning with column `d`.
+#[inline(always)]
+fn weigh_columns<L: Lanes, T: Stored, const W: usize>(
+    query: &Query<'_>,
+    kv: KvRef<'_, T>,
+    (kv_head, start, len, d): (usize, usize, usize, usize),
+    tile: &[State],
+    outs: &mut [f32],
+) {
+    let block = kv.shape.block;
+    let stride = kv.shape.value_stride();
+    let probs: [&[f32; RUN]; QT] = std::array::from_fn(|i| &tile[i.min(tile.len() - 1)].probs);
+    let mut acc = [[L::splat(0.0); W]; QT];
+    for (i, (acc, state)) in acc.iter_mut().zip(tile).enumerate() {
+        let before = &outs[i * MAX_HEAD_DIM + d..][..W * LANES];
+        for (acc, before) in acc.iter_mut().zip(before.as_chunks::<LANES>().0) {
+            *acc = L::load(before).mul(L::splat(state.rescale));
+        }
+    }
+    for j in 0..len {
+        let position = start + j;
+        let at = query.blocks[position / block] as usize;
+        let slot = at * kv.shape.value_block_len() + (kv_head * block + position % block) * stride;
+        let row = &kv.values[slot + d..][..W * LANES];
+        for w in 0..W {
+            // SAFETY: `row` holds W * 16 values.
+            let value = unsafe { T::lanes::<L>(row.as_ptr().add(w * LANES)) };
+            for (acc, probs) in acc.iter_mut().zip(probs) {
+                acc[w] = L::splat(probs[j]).mul_add(value, acc[w]);
+            }
+        }
+    }
+    for (i, acc) in acc.iter().enumerate().take(tile.len()) {
+        let out = &mut outs[i * MAX_HEAD_DIM + d..][..W * LANES];
+        for (acc, out) in acc.iter().zip(out.as_chunks_mut::<LANES>().0) {
+            acc.store(out);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "attention_tests.rs"]
+mod tests;

@@ -11,8 +11,8 @@ pub mod attention;
 pub mod elementwise;
 mod isa;
 mod lanes;
-pub mod matmul;
 mod math;
+pub mod matmul;
 pub mod quant;
 pub mod rope;
 

@@ -84,7 +84,8 @@ fn matmul_f32_body<L: RegisterTile>(x: &[f32], weights: Weights<'_>, tile: &mut 
         let mut source = AsStored { base: weights.bytes.as_ptr().cast::<f32>(), k: weights.cols };
         product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
     } else {
-        let mut source = Dequantized::<L> { weights, run: [0.0; GROUP * RUN_BYTES / 4], lanes: PhantomData };
+        let mut source =
+            Dequantized::<L> { weights, run: [0.0; GROUP * RUN_BYTES / 4], lanes: PhantomData };
         product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
     }
 }

@@ -2,7 +2,13 @@ use super::*;
 use base::{Rng, ThreadPool};
 
 /// `[m, n]` outputs of the whole product, in tiles of `tile`.
-fn run(isa: Isa, input: Input<'_>, weights: Weights<'_>, m: usize, tile: (usize, usize)) -> Vec<f32> {
+fn run(
+    isa: Isa,
+    input: Input<'_>,
+    weights: Weights<'_>,
+    m: usize,
+    tile: (usize, usize),
+) -> Vec<f32> {
     let mut out = vec![f32::NAN; m * weights.rows];
     ThreadPool::new(2).for_each_tile(&mut out, weights.rows, tile, |mut tile| {
         matmul(isa, input, weights, &mut tile);

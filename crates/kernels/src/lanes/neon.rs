@@ -53,8 +53,7 @@ impl Lanes for Neon {
     #[inline(always)]
     unsafe fn load_bf16_at(src: *const u16) -> Self {
         unsafe {
-            let quarter =
-                |at: *const u16| vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(at)));
+            let quarter = |at: *const u16| vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(at)));
             Self([quarter(src), quarter(src.add(4)), quarter(src.add(8)), quarter(src.add(12))])
         }
     }
@@ -132,10 +131,7 @@ impl Lanes for Neon {
     #[inline(always)]
     fn sum(self) -> f32 {
         unsafe {
-            let four = vaddq_f32(
-                vaddq_f32(self.0[0], self.0[2]),
-                vaddq_f32(self.0[1], self.0[3]),
-            );
+            let four = vaddq_f32(vaddq_f32(self.0[0], self.0[2]), vaddq_f32(self.0[1], self.0[3]));
             let two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
             vget_lane_f32::<0>(two) + vget_lane_f32::<1>(two)
         }

@@ -5,6 +5,10 @@
 //! a type whose `dequantize` is `None` can be listed but not yet executed.
 
 mod float;
+mod q4_0;
+mod q4_k;
+mod q6_k;
+mod q8_0;
 
 /// How the values of one weight type are stored, and the functions that read them.
 #[derive(Debug)]
@@ -59,8 +63,16 @@ impl std::fmt::Display for QuantType {
     }
 }
 
-/// 32-bit IEEE floats.
 pub use float::{BF16, F16, F32};
+pub use q4_0::Q4_0;
+pub use q4_k::Q4_K;
+pub use q6_k::Q6_K;
+pub use q8_0::Q8_0;
+
+/// The f16 in the first two bytes, as f32.
+fn read_f16(bytes: &[u8]) -> f32 {
+    half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
+}
 
 const fn listed(
     name: &'static str,
@@ -75,17 +87,17 @@ const fn listed(
 pub static TYPES: &[&QuantType] = &[
     &F32,
     &F16,
-    &listed("q4_0", 2, 32, 18),
+    &Q4_0,
     &listed("q4_1", 3, 32, 20),
     &listed("q5_0", 6, 32, 22),
     &listed("q5_1", 7, 32, 24),
-    &listed("q8_0", 8, 32, 34),
+    &Q8_0,
     &listed("q8_1", 9, 32, 36),
     &listed("q2_k", 10, 256, 84),
     &listed("q3_k", 11, 256, 110),
-    &listed("q4_k", 12, 256, 144),
+    &Q4_K,
     &listed("q5_k", 13, 256, 176),
-    &listed("q6_k", 14, 256, 210),
+    &Q6_K,
     &listed("q8_k", 15, 256, 292),
     &listed("iq2_xxs", 16, 256, 66),
     &listed("iq2_xs", 17, 256, 74),
@@ -115,4 +127,45 @@ pub fn by_gguf_id(id: u32) -> Option<&'static QuantType> {
 /// The type with this name, in any case.
 pub fn by_name(name: &str) -> Option<&'static QuantType> {
     TYPES.iter().copied().find(|t| t.name.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+
+    #[test]
+    fn quantising_and_back_stays_within_half_a_step() {
+        let mut rng = Rng::new(5);
+        let source: Vec<f32> = (0..1024).map(|_| rng.normal()).collect();
+        for ty in TYPES.iter().filter(|ty| ty.is_supported()) {
+            let quantize = ty.quantize.expect("every supported type so far can be written");
+            let mut bytes = vec![0; ty.bytes_for(source.len()).unwrap()];
+            quantize(&source, &mut bytes);
+            let mut back = vec![0.0; source.len()];
+            (ty.dequantize.unwrap())(&bytes, &mut back);
+            let rms = |f: &dyn Fn(usize) -> f32| {
+                ((0..1024).map(|i| f64::from(f(i)).powi(2)).sum::<f64>() / 1024.0).sqrt()
+            };
+            let error = rms(&|i| source[i] - back[i]) / rms(&|i| source[i]);
+            // A uniform quantiser of b bits over +-3 sigma has an error of about 1.7 / 2^b.
+            let bound = 2.5 / 2f64.powf(ty.bits_per_value().min(9.0).floor());
+            assert!(error < bound, "{ty}: {error} of {bound}");
+        }
+    }
+
+    #[test]
+    fn names_and_numbers_are_unique() {
+        for ty in TYPES {
+            assert_eq!(by_gguf_id(ty.gguf_id), Some(*ty));
+            assert_eq!(by_name(&ty.name.to_uppercase()), Some(*ty));
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_blocks_or_nothing() {
+        assert_eq!(Q4_K.bytes_for(512), Some(288));
+        assert_eq!(Q4_K.bytes_for(500), None);
+        assert_eq!(F32.bytes_for(usize::MAX), None);
+    }
 }

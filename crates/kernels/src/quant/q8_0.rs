@@ -1,0 +1,38 @@
+//! Q8_0: 32 signed bytes and one f16 scale. Follows `dequantize_row_q8_0` of ggml.
+
+use super::{QuantType, read_f16};
+use half::f16;
+
+const LEN: usize = 32;
+const BYTES: usize = 34;
+
+/// 32 signed bytes with one f16 scale: `value = d * q`.
+pub static Q8_0: QuantType = QuantType {
+    name: "q8_0",
+    gguf_id: 8,
+    block_len: LEN,
+    block_bytes: BYTES,
+    dequantize: Some(dequantize),
+    quantize: Some(quantize),
+};
+
+fn dequantize(src: &[u8], dst: &mut [f32]) {
+    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+        let d = read_f16(block);
+        for (out, &q) in out.iter_mut().zip(&block[2..]) {
+            *out = d * f32::from(q as i8);
+        }
+    }
+}
+
+fn quantize(src: &[f32], dst: &mut [u8]) {
+    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(BYTES)) {
+        let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+        let d = largest / 127.0;
+        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+        block[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
+        for (q, value) in block[2..].iter_mut().zip(values) {
+            *q = (value * inverse).round() as i8 as u8;
+        }
+    }
+}
