@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indexmap::IndexMap;
 
 use crate::config::gguf::ROPE_FACTORS;
+use crate::config::hf::HfConfig;
 use crate::config::{self, Family, ModelConfig};
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
@@ -50,8 +51,11 @@ impl Checkpoint {
     /// Interprets files that are already open.
     pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
         let name = name_of(files.path());
-        let (mut config, family) = match files.gguf() {
-            Some(gguf) => config::gguf::read(gguf, &name)?,
+        let HfConfig { model: mut config, family, biases } = match files.gguf() {
+            Some(gguf) => {
+                let (model, family) = config::gguf::read(gguf, &name)?;
+                HfConfig { model, family, biases: Vec::new() }
+            }
             None => read_config(&files, &name)?,
         };
         if files.tensors().is_empty() {
@@ -63,7 +67,9 @@ impl Checkpoint {
         }
         config.name = options.name.clone().unwrap_or(config.name);
         let tensors = canonical_tensors(&files, &config, family)?;
-        Ok(Self { files, config, generation, family, tensors })
+        let checkpoint = Self { files, config, generation, family, tensors };
+        checkpoint.check_biases(biases.iter().chain(family.biases))?;
+        Ok(checkpoint)
     }
 
     /// What was opened: the folder or file.
@@ -101,7 +107,8 @@ impl Checkpoint {
     /// The tensor with this canonical name, which must exist in this shape and in a type that
     /// can be computed with.
     pub fn require(&self, name: &str, shape: &[usize]) -> Result<&TensorView> {
-        let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
+        let view =
+            self.tensor(name).ok_or_else(|| self.missing(name, &format!("shape {shape:?}")))?;
         if view.shape != shape {
             let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
             return Err(Error::tensor(view.path(), &view.source_name, problem));
@@ -135,17 +142,26 @@ impl Checkpoint {
         Err(Error::tensor(first.path(), &first.source_name, problem))
     }
 
-    fn missing(&self, name: &str, shape: &[usize]) -> Error {
+    /// Biases are asked for where they are found; one that is declared must not go missing.
+    fn check_biases<'a>(&self, names: impl Iterator<Item = &'a &'a str> + Clone) -> Result<()> {
+        for layer in 0..self.config.layers {
+            for name in names.clone() {
+                let name = format!("blk.{layer}.{name}");
+                if !self.tensors.contains_key(&name) {
+                    return Err(self.missing(&name, "a bias"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&self, name: &str, expected: &str) -> Error {
         let source = match self.files.gguf() {
             Some(_) => None,
             None => self.family.names.source(name),
         };
         let source = source.as_deref().unwrap_or(name);
-        Error::tensor(
-            self.path(),
-            source,
-            format!("expected shape {shape:?}, found no such tensor"),
-        )
+        Error::tensor(self.path(), source, format!("expected {expected}, found no such tensor"))
     }
 }
 
@@ -154,7 +170,7 @@ fn name_of(path: &Path) -> String {
     part.map_or_else(|| "model".to_owned(), |part| part.to_string_lossy().into_owned())
 }
 
-fn read_config(files: &ModelFiles, name: &str) -> Result<(ModelConfig, &'static Family)> {
+fn read_config(files: &ModelFiles, name: &str) -> Result<HfConfig> {
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
     let has_output = files.tensors().iter().any(|t| t.source_name == "lm_head.weight");

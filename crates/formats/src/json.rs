@@ -6,10 +6,12 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::bytes::check_regular;
 use crate::error::{Error, Result, shown};
 
 /// Reads a text file of at most `max_bytes`.
 pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
+    check_regular(path)?;
     let file = File::open(path).map_err(|e| Error::read(path, e))?;
     let mut bytes = Vec::new();
     file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|e| Error::read(path, e))?;

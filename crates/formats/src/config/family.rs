@@ -23,6 +23,8 @@ pub(crate) struct Family {
     pub gguf_rope: RopeLayout,
     /// `head_dim` where config.json has none, if not `hidden_size / heads`.
     pub head_dim: Option<usize>,
+    /// Biases that every layer has, whatever the configuration says.
+    pub biases: &'static [&'static str],
     /// Names of its tensors in Hugging Face checkpoints.
     pub names: &'static NameTable,
     /// Attention windows of `layers` layers from config.json.

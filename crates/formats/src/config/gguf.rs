@@ -223,11 +223,30 @@ fn special(metadata: &Metadata) -> Result<SpecialIds> {
         let id = metadata.opt_id(&format!("tokenizer.ggml.{key}"))?;
         eos.extend(id.filter(|id| !eos.contains(id)));
     }
+    for id in ends_by_text(metadata)? {
+        if !eos.contains(&id) {
+            eos.push(id);
+        }
+    }
     Ok(SpecialIds {
         bos: metadata.opt_id("tokenizer.ggml.bos_token_id")?,
         eos,
         pad: metadata.opt_id("tokenizer.ggml.padding_token_id")?,
     })
+}
+
+/// Control tokens whose text says that they end a turn. Files of chat models often name one
+/// end only, and of the base model's at that.
+fn ends_by_text(metadata: &Metadata) -> Result<Vec<u32>> {
+    const CONTROL: i32 = 3;
+    const ENDS: [&str; 6] =
+        ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
+    let tokens = metadata.opt_strings("tokenizer.ggml.tokens")?;
+    let types = metadata.opt_ints("tokenizer.ggml.token_type")?.unwrap_or_default();
+    let Some(tokens) = tokens else { return Ok(Vec::new()) };
+    let ends = tokens.iter().zip(types).enumerate();
+    let ends = ends.filter(|(_, (text, kind))| *kind == CONTROL && ENDS.contains(text));
+    Ok(ends.map(|(id, _)| id as u32).collect())
 }
 
 fn find<'a>(file: &'a GgufFile, name: &str) -> Option<&'a TensorView> {

@@ -23,14 +23,17 @@ const NAMES: FieldNames = FieldNames {
     head_dim: "head_dim",
 };
 
+/// What config.json says.
+pub(crate) struct HfConfig {
+    pub model: ModelConfig,
+    pub family: &'static Family,
+    /// Biases that it declares for every layer, beside those the family always has.
+    pub biases: Vec<&'static str>,
+}
+
 /// Reads the text of a config.json. `name` is for people; `has_output` tells whether the
 /// checkpoint has an output head of its own, for configurations that do not say.
-pub(crate) fn read(
-    text: &str,
-    path: &Path,
-    name: &str,
-    has_output: bool,
-) -> Result<(ModelConfig, &'static Family)> {
+pub(crate) fn read(text: &str, path: &Path, name: &str, has_output: bool) -> Result<HfConfig> {
     let map = json::parse_object(text, path)?;
     let config = Object::new(path, &map);
     let family = family::of_hf(config)?;
@@ -38,7 +41,18 @@ pub(crate) fn read(
     if let Some((field, problem)) = check::broken(&model, &NAMES) {
         return Err(config.error(field, problem));
     }
-    Ok((model, family))
+    Ok(HfConfig { model, family, biases: biases(config)? })
+}
+
+fn biases(config: Object) -> Result<Vec<&'static str>> {
+    let mut biases = Vec::new();
+    if config.flag("attention_bias")? == Some(true) {
+        biases.extend(["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"]);
+    }
+    if config.flag("mlp_bias")? == Some(true) {
+        biases.extend(["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]);
+    }
+    Ok(biases)
 }
 
 fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Result<ModelConfig> {
@@ -119,6 +133,8 @@ fn rope_scaling(rope: Object) -> Result<RopeScaling> {
         Some(kind) => Some(kind),
         None => rope.text("type")?,
     };
+    // Without a type and without a factor there is nothing to scale.
+    let kind = kind.or(if rope.has("factor") { None } else { Some("default") });
     match rope.need("rope_type", "a string", kind)? {
         "default" => Ok(RopeScaling::None),
         "linear" => Ok(RopeScaling::Linear { factor: need_above_zero(rope, "factor")? }),

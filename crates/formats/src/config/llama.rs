@@ -11,6 +11,7 @@ pub(super) static LLAMA: Family = Family {
     gguf_name: Some("llama"),
     gguf_rope: RopeLayout::Interleaved,
     head_dim: None,
+    biases: &[],
     names: &DENSE,
     windows: |_, layers| Ok(vec![None; layers]),
 };

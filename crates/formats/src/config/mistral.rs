@@ -17,6 +17,7 @@ pub(super) static MISTRAL: Family = Family {
     gguf_name: None,
     gguf_rope: RopeLayout::Interleaved,
     head_dim: None,
+    biases: &[],
     names: &DENSE,
     windows,
 };

@@ -116,7 +116,7 @@ impl ModelConfig {
     pub fn from_hf_json(text: &str, path: &Path) -> Result<Self> {
         let folder = path.parent().and_then(Path::file_name);
         let name = folder.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        hf::read(text, path, &name, true).map(|(config, _)| config)
+        hf::read(text, path, &name, true).map(|read| read.model)
     }
 
     /// Reads the metadata of an open GGUF file, a vocabulary without tensors included.

@@ -16,6 +16,7 @@ pub(super) static QWEN2: Family = Family {
     gguf_name: Some("qwen2"),
     gguf_rope: RopeLayout::Halves,
     head_dim: None,
+    biases: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
     names: &DENSE,
     windows,
 };
@@ -26,6 +27,7 @@ pub(super) static QWEN3: Family = Family {
     gguf_name: Some("qwen3"),
     gguf_rope: RopeLayout::Halves,
     head_dim: Some(128),
+    biases: &[],
     names: &DENSE,
     windows,
 };

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use base::Mmap;
 
-use crate::bytes::MappedBytes;
-use crate::error::{Error, Result};
+use crate::bytes::{MappedBytes, map_file};
+use crate::error::Result;
 use crate::tensor::TensorView;
 
 pub use metadata::Metadata;
@@ -82,9 +82,9 @@ impl GgufFile {
 }
 
 fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
-    let map = Mmap::open(path).map_err(|e| Error::read(path, e))?;
+    let map = map_file(path)?;
     let header = parse(&map, path)?;
-    Ok((Arc::new(map), header))
+    Ok((map, header))
 }
 
 fn view(map: &Arc<Mmap>, info: TensorInfo) -> TensorView {

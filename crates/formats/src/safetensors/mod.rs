@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use base::Mmap;
 
-use crate::bytes::MappedBytes;
-use crate::error::{Error, Result};
+use crate::bytes::{MappedBytes, map_file};
+use crate::error::Result;
 use crate::tensor::TensorView;
 
 pub use header::{TensorInfo, parse};
@@ -20,7 +20,7 @@ pub use writer::SafetensorsWriter;
 
 /// Opens one file and lists its tensors in the order of its header.
 pub fn open(path: &Path) -> Result<Vec<TensorView>> {
-    let map = Arc::new(Mmap::open(path).map_err(|e| Error::read(path, e))?);
+    let map = map_file(path)?;
     let infos = parse(&map, path)?;
     Ok(infos.into_iter().map(|info| view(&map, info)).collect())
 }
