@@ -59,7 +59,21 @@ pub(crate) fn of_gguf(path: &Path, name: &str) -> Result<&'static Family> {
 
 /// The table of Hugging Face tensor names of the family with this canonical name.
 pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
-    FAMILIES.iter().find(|family| family.name == architecture).map(|family| family.names)
+    by_name(architecture).map(|family| family.names)
+}
+
+/// What config.json calls the family with this canonical name.
+pub(crate) fn hf_class(architecture: &str) -> Option<&'static str> {
+    by_name(architecture).map(|family| family.hf_class)
+}
+
+/// What GGUF files call the family: those without a name of their own are `llama`.
+pub(crate) fn gguf_name(architecture: &str) -> Option<&'static str> {
+    by_name(architecture).map(|family| family.gguf_name.unwrap_or(llama::LLAMA.name))
+}
+
+fn by_name(architecture: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| family.name == architecture).copied()
 }
 
 fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static str>) -> Error {

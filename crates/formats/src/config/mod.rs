@@ -7,6 +7,9 @@ pub(crate) mod hf;
 mod llama;
 mod mistral;
 mod qwen;
+#[cfg(test)]
+mod tests;
+mod write;
 
 pub(crate) use family::Family;
 pub use family::name_table;

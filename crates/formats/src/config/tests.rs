@@ -1,0 +1,178 @@
+//! What config.json of every style means, and that written configurations read the same.
+
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+
+use super::{ModelConfig, RopeScaling};
+use crate::gguf::{GgufFile, GgufWriter};
+
+fn base(class: &str) -> Json {
+    json!({
+        "architectures": [class], "hidden_size": 64, "intermediate_size": 96, "vocab_size": 320,
+        "num_hidden_layers": 4, "num_attention_heads": 8, "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-6, "eos_token_id": 2
+    })
+}
+
+fn with(class: &str, fields: Json) -> Result<ModelConfig, String> {
+    let mut config = base(class);
+    for (key, value) in fields.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    let path = Path::new("models/m/config.json");
+    ModelConfig::from_hf_json(&config.to_string(), path).map_err(|e| e.to_string())
+}
+
+fn check_windows(class: &str, fields: Json, expected: [Option<usize>; 4]) {
+    assert_eq!(with(class, fields.clone()).unwrap().windows, expected, "{class} {fields}");
+}
+
+fn check_scaling(fields: Json, theta: f32, expected: &RopeScaling) {
+    let rope = with("LlamaForCausalLM", fields.clone()).unwrap().rope;
+    assert_eq!((rope.theta, &rope.scaling), (theta, expected), "{fields}");
+}
+
+fn check_error(class: &str, fields: Json, fragments: &[&str]) {
+    let error = with(class, fields.clone()).unwrap_err();
+    for fragment in fragments {
+        assert!(error.contains(fragment), "{fields}: {error:?} does not say {fragment:?}");
+    }
+}
+
+#[test]
+fn absent_fields_have_the_defaults_of_the_reference() {
+    let config = with("LlamaForCausalLM", json!({})).unwrap();
+    assert_eq!((config.kv_heads, config.head_dim, config.rope.dim), (8, 8, 8));
+    assert_eq!((config.rope.theta, config.tied_embeddings), (10_000.0, false));
+    assert_eq!(config.name, "m");
+    assert_eq!(with("Qwen3ForCausalLM", json!({})).unwrap().head_dim, 128);
+    let by_type = json!({"architectures": null, "model_type": "qwen2"});
+    assert_eq!(with("", by_type).unwrap().architecture, "qwen2");
+}
+
+#[test]
+fn windows_follow_the_rules_of_each_family() {
+    let (none, w) = (None, Some(7));
+    check_windows("LlamaForCausalLM", json!({"sliding_window": 7}), [none; 4]);
+    check_windows("MistralForCausalLM", json!({"sliding_window": 7}), [w; 4]);
+    check_windows("MistralForCausalLM", json!({"sliding_window": null}), [none; 4]);
+    check_windows("MistralForCausalLM", json!({}), [Some(4096); 4]);
+    let off = json!({"sliding_window": 7, "use_sliding_window": false, "max_window_layers": 0});
+    check_windows("Qwen2ForCausalLM", off, [none; 4]);
+    let on = json!({"sliding_window": 7, "use_sliding_window": true, "max_window_layers": 3});
+    check_windows("Qwen2ForCausalLM", on.clone(), [none, none, none, w]);
+    check_windows("Qwen3ForCausalLM", on, [none, none, none, w]);
+    let (full, sliding) = ("full_attention", "sliding_attention");
+    let types = json!({"sliding_window": 7, "use_sliding_window": true,
+        "layer_types": [sliding, full, sliding, full]});
+    check_windows("Qwen2ForCausalLM", types, [w, none, w, none]);
+}
+
+#[test]
+fn rope_scaling_is_read_in_both_styles() {
+    let linear = RopeScaling::Linear { factor: 4.0 };
+    check_scaling(json!({"rope_theta": 5e5, "rope_scaling": null}), 5e5, &RopeScaling::None);
+    check_scaling(json!({"rope_scaling": {"type": "linear", "factor": 4.0}}), 1e4, &linear);
+    check_scaling(json!({"rope_scaling": {"rope_type": "linear", "factor": 4}}), 1e4, &linear);
+    let new = json!({"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}});
+    check_scaling(new, 2e4, &linear);
+    check_scaling(json!({"rope_parameters": {"rope_theta": 3e4}}), 3e4, &RopeScaling::None);
+    let half = with("LlamaForCausalLM", json!({"partial_rotary_factor": 0.5})).unwrap();
+    assert_eq!(half.rope.dim, 4);
+}
+
+#[test]
+fn what_cannot_be_run_rightly_is_refused_by_name() {
+    let llama = "LlamaForCausalLM";
+    let yarn = json!({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}});
+    check_error(llama, yarn, &["rope_scaling.rope_type", "yarn", "llama3"]);
+    check_error(llama, json!({"rope_scaling": {"factor": 4.0}}), &["rope_scaling.rope_type"]);
+    check_error(llama, json!({"hidden_act": "gelu"}), &["hidden_act", "silu", "gelu"]);
+    check_error(llama, json!({"rms_norm_eps": -1.0}), &["rms_norm_eps", "-1"]);
+    check_error(llama, json!({"rope_theta": 0}), &["rope_theta"]);
+    check_error(llama, json!({"partial_rotary_factor": 0.1}), &["partial_rotary_factor"]);
+    check_error(llama, json!({"vocab_size": 4e9}), &["vocab_size"]);
+    check_error(llama, json!({"eos_token_id": [1, "x"]}), &["eos_token_id"]);
+    check_error("MistralForCausalLM", json!({"sliding_window": 0}), &["sliding_window", "0"]);
+    check_error(
+        "Qwen2ForCausalLM",
+        json!({"layer_types": ["full_attention"]}),
+        &["layer_types", "4"],
+    );
+    check_error("Qwen2ForCausalLM", json!({"layer_types": [1, 2, 3, 4]}), &["layer_types"]);
+    check_error("GPT2LMHeadModel", json!({}), &["GPT2LMHeadModel", "Qwen3ForCausalLM"]);
+}
+
+fn llama3() -> Json {
+    json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 64}, "rope_theta": 5e5,
+        "head_dim": 16})
+}
+
+fn samples() -> Vec<ModelConfig> {
+    let mistral = json!({"sliding_window": 9, "num_key_value_heads": 2, "bos_token_id": 1});
+    let linear = json!({"rope_scaling": {"type": "linear", "factor": 2.0}});
+    vec![
+        with("LlamaForCausalLM", llama3()).unwrap(),
+        with("LlamaForCausalLM", linear).unwrap(),
+        with("MistralForCausalLM", mistral).unwrap(),
+        with("Qwen2ForCausalLM", json!({"tie_word_embeddings": true})).unwrap(),
+        with("Qwen3ForCausalLM", json!({"pad_token_id": 3})).unwrap(),
+    ]
+}
+
+#[test]
+fn a_written_config_json_reads_the_same() {
+    for config in samples() {
+        let text = config.to_hf_json().unwrap().to_string();
+        let read = ModelConfig::from_hf_json(&text, Path::new("models/m/config.json"));
+        assert_eq!(read.unwrap(), config);
+    }
+}
+
+#[test]
+fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
+    let folder = tempfile::tempdir().unwrap();
+    for config in samples() {
+        let path = folder.path().join("m.gguf");
+        let mut writer = GgufWriter::new();
+        config.to_gguf(&mut writer).unwrap();
+        let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
+        for (name, shape) in
+            [("output.weight", vec![1]), ("rope_freqs.weight", vec![config.rope.dim / 2])]
+        {
+            let wanted =
+                if name == "output.weight" { !config.tied_embeddings } else { factors.is_some() };
+            if wanted {
+                writer.plan(name, &kernels::quant::F32, &shape).unwrap();
+            }
+        }
+        let mut stream = writer.create(&path).unwrap();
+        if !config.tied_embeddings {
+            stream.write(&[0; 4]).unwrap();
+        }
+        factors.iter().flatten().for_each(|f| stream.write(&f.to_le_bytes()).unwrap());
+        stream.finish().unwrap();
+
+        let mut read = ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).unwrap();
+        assert_eq!(read.rope.scaling.factors(0.0, 0), factors);
+        read.rope.scaling = config.rope.scaling.clone();
+        read.rope.layout = config.rope.layout;
+        read.special = config.special.clone();
+        if config.architecture == "mistral" {
+            assert_eq!(std::mem::replace(&mut read.architecture, "mistral".into()), "llama");
+        }
+        assert_eq!(read, config);
+    }
+}
+
+#[test]
+fn llama3_factors_keep_short_wavelengths_and_divide_long_ones() {
+    let config = with("LlamaForCausalLM", llama3()).unwrap();
+    let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim).unwrap();
+    assert_eq!(factors.len(), 8);
+    assert_eq!((factors[0], factors[7]), (1.0, 8.0));
+    assert!(factors.is_sorted());
+    assert!(factors[1] > 1.0 && factors[1] < 8.0, "{factors:?}");
+}
