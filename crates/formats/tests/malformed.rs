@@ -43,7 +43,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("gguf/truncated_tensor_info.gguf", &["tensor"]),
     ("gguf/string_length_2_63.gguf", &["ends inside", "9223372036854775808"]),
     ("gguf/key_length_huge.gguf", &["metadata key 0", "18446744073709551615"]),
-    ("gguf/n_tensors_2_60.gguf", &["tensor list", "1152921504606846976"]),
+    ("gguf/n_tensors_2_60.gguf", &["tensors", "1152921504606846976"]),
     ("gguf/n_kv_2_60.gguf", &["metadata", "1152921504606846976"]),
     ("gguf/array_length_2_60.gguf", &["1152921504606846976"]),
     ("gguf/nested_arrays.gguf", &["arrays of arrays"]),

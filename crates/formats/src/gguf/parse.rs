@@ -18,6 +18,10 @@ use crate::layout;
 
 /// Dimensions a tensor of a GGUF file may have.
 const MAX_DIMS: u32 = 4;
+/// More tensors and more metadata than any model has: what is kept of each takes several
+/// times its bytes in the file.
+const MAX_TENSORS: u64 = 1 << 20;
+const MAX_ENTRIES: u64 = 1 << 16;
 /// Smallest entry of the metadata: key length, type, one byte.
 const MIN_ENTRY_BYTES: u64 = 13;
 /// Smallest tensor description: name length, dimension count, type, offset.
@@ -68,6 +72,8 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Header> {
     let version = parse_version(&mut cursor)?;
     let tensor_count = cursor.u64("the tensor count")?;
     let entry_count = cursor.u64("the metadata count")?;
+    expect_at_most(&cursor, entry_count, MAX_ENTRIES, "metadata entries")?;
+    expect_at_most(&cursor, tensor_count, MAX_TENSORS, "tensors")?;
     let metadata = parse_metadata(&mut cursor, entry_count)?;
     let described = parse_tensors(&mut cursor, tensor_count)?;
     let alignment = parse_alignment(&metadata)?;
@@ -100,6 +106,14 @@ fn parse_version(cursor: &mut Cursor) -> Result<u32> {
             Err(Error::file(path, problem))
         }
     }
+}
+
+fn expect_at_most(cursor: &Cursor, count: u64, max: u64, what: &str) -> Result<()> {
+    if count > max {
+        let problem = format!("expected at most {max} {what}, found {count}");
+        return Err(Error::file(cursor.path(), problem));
+    }
+    Ok(())
 }
 
 fn parse_metadata(cursor: &mut Cursor, count: u64) -> Result<Metadata> {
