@@ -1,1 +1,117 @@
-//! backend
+//! The device seam: where weights, workspace and KV cache live, and the coarse operations a
+//! model calls on them.
+//!
+//! A model holds small handles ([`Matrix`], [`Vector`], [`Buffer`], [`Rope`]); a [`Backend`] owns
+//! what they name. Operations take the number of rows in use, so that a workspace made once
+//! serves every batch without allocation.
+//!
+//! Invariant: nothing here knows architectures, files or text. `cpu` is the only implementation
+//! so far; it has no `unsafe`.
+
+mod batch;
+mod cpu;
+mod handles;
+
+pub use batch::{Batch, SequenceRows};
+pub use cpu::Cpu;
+pub use handles::{
+    AttentionSpec, Buffer, KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope, Storage,
+    Vector,
+};
+
+/// What a backend cannot do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Weights of a type without kernels.
+    #[error("weights of type {0} cannot be computed with yet")]
+    UnsupportedType(String),
+    /// A row of weights that is not whole quant blocks.
+    #[error("rows of {cols} values are not whole blocks of type {ty} ({block} values)")]
+    PartialBlock {
+        /// Values in a row.
+        cols: usize,
+        /// Type of the weights.
+        ty: String,
+        /// Values in a quant block.
+        block: usize,
+    },
+    /// A head size outside what the attention kernel takes.
+    #[error("heads of {0} values are not supported (at most {max})", max = kernels::attention::MAX_HEAD_DIM)]
+    HeadSize(usize),
+    /// The KV cache does not fit into memory.
+    #[error("a KV cache of {0} bytes does not fit into memory")]
+    CacheTooLarge(u128),
+    /// The environment asks for an instruction set this CPU lacks.
+    #[error("{0}")]
+    Isa(String),
+}
+
+/// Operations on one device. Row counts are at most what the buffers were made for.
+pub trait Backend: Send {
+    /// A workspace of `rows` rows of `width` f32 values, zeroed.
+    fn buffer(&mut self, rows: usize, width: usize) -> Buffer;
+    /// Takes a weight matrix.
+    fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error>;
+    /// Takes a weight vector, such as a norm or a bias.
+    fn vector(&mut self, values: Vec<f32>) -> Vector;
+    /// Takes the frequencies of a rotary embedding, one per pair of values, and makes room for
+    /// the angles of `rows` rows.
+    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Rope;
+    /// Makes the KV cache: `blocks` blocks of `block` positions for each layer, zeroed.
+    fn cache(
+        &mut self,
+        layers: &[LayerCache],
+        block: usize,
+        blocks: usize,
+        ty: KvType,
+    ) -> Result<(), Error>;
+
+    /// `out[i] = table[tokens[i]]`.
+    fn embed(&mut self, table: Matrix, tokens: &[u32], out: Buffer);
+    /// RMSNorm of each unit of `weight.len()` values in each row.
+    fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize);
+    /// `out = x * weight^T`, `[rows, matrix rows]`.
+    fn linear(&mut self, x: Buffer, weight: Matrix, out: Buffer, rows: usize);
+    /// Adds `bias` to each row.
+    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize);
+    /// Computes the angles of `positions`, one row each.
+    fn rope_angles(&mut self, rope: Rope, positions: &[u32]);
+    /// Turns every head of each row by the row's angles.
+    fn rotate(&mut self, x: Buffer, rope: Rope, head_dim: usize, rows: usize);
+    /// Stores the batch's key and value rows in `layer`'s cache.
+    fn store_kv(&mut self, layer: usize, keys: Buffer, values: Buffer, batch: &Batch);
+    /// Attention of the batch's query rows over each row's own sequence.
+    fn attention(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        out: Buffer,
+        spec: &AttentionSpec,
+        batch: &Batch,
+    );
+    /// `gate = silu(gate) * up`.
+    fn silu_mul(&mut self, gate: Buffer, up: Buffer, rows: usize);
+    /// `x += y`.
+    fn add(&mut self, x: Buffer, y: Buffer, rows: usize);
+    /// `out[i] = x[rows[i]]`.
+    fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer);
+    /// The first `rows` rows of a buffer, as f32.
+    fn read(&self, x: Buffer, rows: usize) -> &[f32];
+    /// Whether the first `rows` rows hold neither NaN nor infinities.
+    fn is_finite(&self, x: Buffer, rows: usize) -> bool {
+        self.read(x, rows).iter().all(|v| v.is_finite())
+    }
+    /// Bytes of weights, workspace and KV cache.
+    fn memory(&self) -> Memory;
+}
+
+/// Bytes a backend holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Weights, wherever they lie (mapped files included).
+    pub weights: usize,
+    /// Workspace.
+    pub workspace: usize,
+    /// KV cache.
+    pub cache: usize,
+}

@@ -1,0 +1,108 @@
+//! The inputs of one forward pass: rows of several sequences, each at its own positions.
+
+use std::ops::Range;
+
+/// Rows of one sequence in a batch: consecutive positions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceRows {
+    /// Rows of the batch.
+    pub rows: Range<usize>,
+    /// Position of the first row.
+    pub position: usize,
+    /// Where the sequence's block table lies in [`Batch::blocks`].
+    pub blocks: Range<usize>,
+}
+
+/// The inputs of one forward pass. Made once and refilled, so that a step allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    tokens: Vec<u32>,
+    positions: Vec<u32>,
+    sequences: Vec<SequenceRows>,
+    blocks: Vec<u32>,
+    logit_rows: Vec<u32>,
+}
+
+impl Batch {
+    /// An empty batch with room for `rows` rows, as many sequences, and `blocks` block numbers.
+    pub fn with_capacity(rows: usize, blocks: usize) -> Self {
+        Self {
+            tokens: Vec::with_capacity(rows),
+            positions: Vec::with_capacity(rows),
+            sequences: Vec::with_capacity(rows),
+            blocks: Vec::with_capacity(blocks),
+            logit_rows: Vec::with_capacity(rows),
+        }
+    }
+
+    /// Forgets all rows, keeping the room.
+    pub fn clear(&mut self) {
+        self.tokens.clear();
+        self.positions.clear();
+        self.sequences.clear();
+        self.blocks.clear();
+        self.logit_rows.clear();
+    }
+
+    /// Adds `tokens` of one sequence at positions from `position` on; `blocks` is its block
+    /// table up to its last position here. Logits are wanted for its last `logits` rows.
+    pub fn push(&mut self, tokens: &[u32], position: usize, blocks: &[u32], logits: usize) {
+        assert!(!tokens.is_empty() && logits <= tokens.len(), "logits of rows that are there");
+        let (first, table) = (self.tokens.len(), self.blocks.len());
+        self.tokens.extend_from_slice(tokens);
+        self.positions.extend((position..position + tokens.len()).map(|p| p as u32));
+        self.blocks.extend_from_slice(blocks);
+        let rows = first..self.tokens.len();
+        self.logit_rows.extend((rows.end - logits..rows.end).map(|row| row as u32));
+        let blocks = table..self.blocks.len();
+        self.sequences.push(SequenceRows { rows, position, blocks });
+    }
+
+    /// Rows in all.
+    pub fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Token of each row.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Position of each row in its sequence.
+    pub fn positions(&self) -> &[u32] {
+        &self.positions
+    }
+
+    /// The sequences, in order of their rows.
+    pub fn sequences(&self) -> &[SequenceRows] {
+        &self.sequences
+    }
+
+    /// The block table of `sequence`.
+    pub fn block_table(&self, sequence: &SequenceRows) -> &[u32] {
+        &self.blocks[sequence.blocks.clone()]
+    }
+
+    /// Rows whose logits are wanted, ascending.
+    pub fn logit_rows(&self) -> &[u32] {
+        &self.logit_rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_positions_and_tables_line_up() {
+        let mut batch = Batch::with_capacity(8, 8);
+        batch.push(&[5, 6, 7], 16, &[3, 9], 2);
+        batch.push(&[8], 0, &[1], 1);
+        assert_eq!(batch.positions(), [16, 17, 18, 0]);
+        assert_eq!(batch.logit_rows(), [1, 2, 3]);
+        assert_eq!(batch.block_table(&batch.sequences()[0]), [3, 9]);
+        assert_eq!(batch.block_table(&batch.sequences()[1]), [1]);
+        batch.clear();
+        assert_eq!(batch.rows(), 0);
+    }
+}

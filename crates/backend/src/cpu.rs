@@ -1,0 +1,394 @@
+//! The CPU: kernels over slices, spread over a thread pool along output elements.
+
+use crate::{
+    AttentionSpec, Backend, Batch, Buffer, Error, KvType, LayerCache, Matrix, MatrixSpec, Memory,
+    Mode, Pairs, Rope, Vector,
+};
+use base::{AlignedVec, ThreadPool};
+use kernels::attention::{self, KvElem, KvRef, KvShape, MAX_HEAD_DIM, Query};
+use kernels::matmul::{Input, Weights, matmul};
+use kernels::quant::BF16;
+use kernels::{Isa, elementwise, rope};
+
+/// Rows times width below which an operation is not worth handing to other threads.
+const SERIAL_VALUES: usize = 16 * 1024;
+
+struct Workspace {
+    width: usize,
+    data: AlignedVec<f32>,
+}
+
+struct RopeTable {
+    frequencies: Vec<f32>,
+    pairs: Pairs,
+    /// `[rows, frequencies]` each.
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+enum KvData {
+    F32(AlignedVec<f32>, AlignedVec<f32>),
+    Bf16(AlignedVec<u16>, AlignedVec<u16>),
+}
+
+struct LayerKv {
+    shape: KvShape,
+    data: KvData,
+}
+
+/// Executes on this machine's CPU.
+pub struct Cpu {
+    isa: Isa,
+    mode: Mode,
+    pool: ThreadPool,
+    buffers: Vec<Workspace>,
+    matrices: Vec<MatrixSpec>,
+    vectors: Vec<Vec<f32>>,
+    ropes: Vec<RopeTable>,
+    layers: Vec<LayerKv>,
+    /// Activations of the current product as BF16.
+    narrow: AlignedVec<u16>,
+}
+
+impl std::fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cpu({:?}, {}, {} threads)", self.isa, self.mode.name(), self.pool.threads())
+    }
+}
+
+impl Cpu {
+    /// A CPU with `threads` threads on the best instruction set, or the one the environment
+    /// forces.
+    pub fn new(threads: usize, mode: Mode) -> Result<Self, Error> {
+        Ok(Self::with_isa(threads, mode, Isa::detect().map_err(Error::Isa)?))
+    }
+
+    /// A CPU that uses `isa`.
+    pub fn with_isa(threads: usize, mode: Mode, isa: Isa) -> Self {
+        Self {
+            isa,
+            mode,
+            pool: ThreadPool::new(threads),
+            buffers: Vec::new(),
+            matrices: Vec::new(),
+            vectors: Vec::new(),
+            ropes: Vec::new(),
+            layers: Vec::new(),
+            narrow: AlignedVec::default(),
+        }
+    }
+
+    /// The instruction set in use.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Threads in use.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
+    fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
+        std::mem::take(&mut self.buffers[buffer.0].data)
+    }
+
+    fn put(&mut self, buffer: Buffer, data: AlignedVec<f32>) {
+        self.buffers[buffer.0].data = data;
+    }
+
+    fn width(&self, buffer: Buffer) -> usize {
+        self.buffers[buffer.0].width
+    }
+
+    /// Calls `f(row index, row)` for each of the first `rows` rows of `out`.
+    fn each_row(
+        &mut self,
+        out: Buffer,
+        rows: usize,
+        f: impl Fn(&Self, usize, &mut [f32]) + Sync,
+    ) where
+        Self: Sync,
+    {
+        let width = self.width(out);
+        let mut data = self.take(out);
+        let used = &mut data[..rows * width];
+        if rows == 1 || used.len() < SERIAL_VALUES {
+            for (row, values) in used.chunks_exact_mut(width).enumerate() {
+                f(self, row, values);
+            }
+        } else {
+            self.pool.for_each_tile(used, width, (4, width), |mut tile| {
+                for row in tile.rows() {
+                    f(self, row, tile.row_mut(row));
+                }
+            });
+        }
+        self.put(out, data);
+    }
+
+    /// Row `row` of a buffer that is not lent out.
+    fn row(&self, buffer: Buffer, row: usize) -> &[f32] {
+        let Workspace { width, data } = &self.buffers[buffer.0];
+        &data[row * width..][..*width]
+    }
+
+    /// Rounds the first `rows` rows of `x` to BF16, into `narrow`.
+    fn narrow(&mut self, x: Buffer, rows: usize) {
+        let width = self.width(x);
+        let needed = rows * width;
+        if self.narrow.len() < needed {
+            self.narrow = AlignedVec::zeroed(self.buffers[x.0].data.len().max(needed));
+        }
+        let mut narrow = std::mem::take(&mut self.narrow);
+        if needed < SERIAL_VALUES {
+            elementwise::to_bf16(self.isa, self.read(x, rows), &mut narrow[..needed]);
+        } else {
+            let this = &*self;
+            this.pool.for_each_tile(&mut narrow[..needed], width, (8, width), |mut tile| {
+                for row in tile.rows() {
+                    elementwise::to_bf16(this.isa, this.row(x, row), tile.row_mut(row));
+                }
+            });
+        }
+        self.narrow = narrow;
+    }
+
+    /// Outputs claimed at a time: enough pieces to even out threads, few enough to be cheap.
+    fn columns_per_tile(&self, outputs: usize) -> usize {
+        (outputs / (self.pool.threads() * 8)).next_multiple_of(16).clamp(16, 512)
+    }
+}
+
+/// Cache of one layer, zeroed.
+fn layer_kv(shape: KvShape, blocks: usize, ty: KvType) -> LayerKv {
+    let (keys, values) = (blocks * shape.key_block_len(), blocks * shape.value_block_len());
+    let data = match ty {
+        KvType::F32 => KvData::F32(AlignedVec::zeroed(keys), AlignedVec::zeroed(values)),
+        KvType::Bf16 => KvData::Bf16(AlignedVec::zeroed(keys), AlignedVec::zeroed(values)),
+    };
+    LayerKv { shape, data }
+}
+
+fn store_rows<T: KvElem>(
+    shape: KvShape,
+    (keys, values): (&mut [T], &mut [T]),
+    (k, v): (&[f32], &[f32]),
+    batch: &Batch,
+) {
+    let width = shape.heads * shape.dim;
+    for sequence in batch.sequences() {
+        let table = batch.block_table(sequence);
+        for (i, row) in sequence.rows.clone().enumerate() {
+            let position = sequence.position + i;
+            let at = (table[position / shape.block] as usize, position % shape.block);
+            let new = (&k[row * width..][..width], &v[row * width..][..width]);
+            attention::store(shape, (&mut *keys, &mut *values), at, new);
+        }
+    }
+}
+
+impl Backend for Cpu {
+    fn buffer(&mut self, rows: usize, width: usize) -> Buffer {
+        self.buffers.push(Workspace { width, data: AlignedVec::zeroed(rows * width) });
+        Buffer(self.buffers.len() - 1)
+    }
+
+    fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
+        let MatrixSpec { ty, rows, cols, .. } = spec;
+        if !ty.is_supported() {
+            return Err(Error::UnsupportedType(ty.name.to_owned()));
+        }
+        let Some(row_bytes) = ty.bytes_for(cols) else {
+            let block = ty.block_len;
+            return Err(Error::PartialBlock { cols, ty: ty.name.to_owned(), block });
+        };
+        assert_eq!(Some((*spec.bytes).as_ref().len()), rows.checked_mul(row_bytes), "matrix bytes");
+        self.matrices.push(spec);
+        Ok(Matrix(self.matrices.len() - 1))
+    }
+
+    fn vector(&mut self, values: Vec<f32>) -> Vector {
+        self.vectors.push(values);
+        Vector(self.vectors.len() - 1)
+    }
+
+    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Rope {
+        let angles = vec![0.0; rows * frequencies.len()];
+        self.ropes.push(RopeTable { frequencies, pairs, cos: angles.clone(), sin: angles });
+        Rope(self.ropes.len() - 1)
+    }
+
+    fn cache(
+        &mut self,
+        layers: &[LayerCache],
+        block: usize,
+        blocks: usize,
+        ty: KvType,
+    ) -> Result<(), Error> {
+        let shapes = layers.iter().map(|l| KvShape { block, heads: l.heads, dim: l.dim });
+        let per_block = |s: KvShape| (s.key_block_len() + s.value_block_len()) as u128;
+        let bytes = shapes.clone().map(|s| per_block(s) * blocks as u128).sum::<u128>()
+            * ty.bytes() as u128;
+        if let Some(layer) = layers.iter().find(|l| l.dim == 0 || l.dim > MAX_HEAD_DIM) {
+            return Err(Error::HeadSize(layer.dim));
+        }
+        if bytes > isize::MAX as u128 / 2 {
+            return Err(Error::CacheTooLarge(bytes));
+        }
+        self.layers = shapes.map(|shape| layer_kv(shape, blocks, ty)).collect();
+        Ok(())
+    }
+
+    fn embed(&mut self, table: Matrix, tokens: &[u32], out: Buffer) {
+        self.each_row(out, tokens.len(), |this, row, out| {
+            let MatrixSpec { ty, cols, bytes, .. } = &this.matrices[table.0];
+            let row_bytes = ty.bytes_for(*cols).expect("checked in `matrix`");
+            let start = tokens[row] as usize * row_bytes;
+            let dequantize = ty.dequantize.expect("checked in `matrix`");
+            dequantize(&(**bytes).as_ref()[start..start + row_bytes], out);
+        });
+    }
+
+    fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
+        self.each_row(out, rows, |this, row, out| {
+            let weight = &this.vectors[weight.0];
+            let units = this.row(x, row).chunks_exact(weight.len());
+            for (x, out) in units.zip(out.chunks_exact_mut(weight.len())) {
+                elementwise::rms_norm(this.isa, x, weight, eps, out);
+            }
+        });
+    }
+
+    fn linear(&mut self, x: Buffer, weight: Matrix, out: Buffer, rows: usize) {
+        let MatrixSpec { ty, rows: outputs, cols, .. } = self.matrices[weight.0];
+        assert!(self.width(x) == cols && self.width(out) == outputs, "buffers fit the matrix");
+        let narrow = self.mode == Mode::Fast && self.isa.has_bf16_dot() && *ty == BF16;
+        if narrow {
+            self.narrow(x, rows);
+        }
+        let mut data = self.take(out);
+        let this = &*self;
+        let bytes = (*this.matrices[weight.0].bytes).as_ref();
+        let weights = Weights { ty, rows: outputs, cols, bytes };
+        let input = if narrow {
+            Input::Bf16(&this.narrow[..rows * cols])
+        } else {
+            Input::F32(this.read(x, rows))
+        };
+        let tile = (rows.max(1), this.columns_per_tile(outputs));
+        this.pool.for_each_tile(&mut data[..rows * outputs], outputs, tile, |mut tile| {
+            matmul(this.isa, input, weights, &mut tile);
+        });
+        self.put(out, data);
+    }
+
+    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
+        self.each_row(x, rows, |this, _, row| {
+            elementwise::add(this.isa, row, &this.vectors[bias.0]);
+        });
+    }
+
+    fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
+        let RopeTable { frequencies, cos, sin, .. } = &mut self.ropes[rope.0];
+        let n = frequencies.len();
+        for (row, position) in positions.iter().enumerate() {
+            let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
+            rope::angles(*position, frequencies, cos, sin);
+        }
+    }
+
+    fn rotate(&mut self, x: Buffer, rope: Rope, head_dim: usize, rows: usize) {
+        self.each_row(x, rows, |this, row, values| {
+            let RopeTable { frequencies, pairs, cos, sin } = &this.ropes[rope.0];
+            let n = frequencies.len();
+            let (cos, sin) = (&cos[row * n..][..n], &sin[row * n..][..n]);
+            rope::rotate(this.isa, values, head_dim, *pairs, cos, sin);
+        });
+    }
+
+    fn store_kv(&mut self, layer: usize, keys: Buffer, values: Buffer, batch: &Batch) {
+        let (k, v) = (&self.buffers[keys.0].data, &self.buffers[values.0].data);
+        let LayerKv { shape, data } = &mut self.layers[layer];
+        match data {
+            KvData::F32(keys, values) => store_rows(*shape, (keys, values), (k, v), batch),
+            KvData::Bf16(keys, values) => store_rows(*shape, (keys, values), (k, v), batch),
+        }
+    }
+
+    fn attention(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        out: Buffer,
+        spec: &AttentionSpec,
+        batch: &Batch,
+    ) {
+        let width = self.width(q);
+        assert_eq!(width, self.width(out), "queries and outputs have one width");
+        let mut data = self.take(out);
+        for sequence in batch.sequences() {
+            let rows = sequence.rows.start * width..sequence.rows.end * width;
+            let query = Query {
+                q: &self.buffers[q.0].data[rows.clone()],
+                heads: spec.heads,
+                position: sequence.position,
+                blocks: batch.block_table(sequence),
+                scale: spec.scale,
+                window: spec.window.unwrap_or(usize::MAX),
+            };
+            let LayerKv { shape, data: kv } = &self.layers[layer];
+            // Sixteen query vectors pass over the keys together: rows times heads of a group.
+            let group = spec.heads / shape.heads;
+            let tile = ((16 / group).max(1), group * shape.dim);
+            let shape = *shape;
+            self.pool.for_each_tile(&mut data[rows], width, tile, |mut tile| match kv {
+                KvData::F32(keys, values) => {
+                    let kv = KvRef { shape, keys, values };
+                    attention::attention(self.isa, &query, kv, &mut tile);
+                }
+                KvData::Bf16(keys, values) => {
+                    let kv = KvRef { shape, keys, values };
+                    attention::attention(self.isa, &query, kv, &mut tile);
+                }
+            });
+        }
+        self.put(out, data);
+    }
+
+    fn silu_mul(&mut self, gate: Buffer, up: Buffer, rows: usize) {
+        self.each_row(gate, rows, |this, row, gate| {
+            elementwise::silu_mul(this.isa, gate, this.row(up, row));
+        });
+    }
+
+    fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
+        self.each_row(x, rows, |this, row, x| {
+            elementwise::add(this.isa, x, this.row(y, row));
+        });
+    }
+
+    fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
+        self.each_row(out, rows.len(), |this, row, out| {
+            out.copy_from_slice(this.row(x, rows[row] as usize));
+        });
+    }
+
+    fn read(&self, x: Buffer, rows: usize) -> &[f32] {
+        let Workspace { width, data } = &self.buffers[x.0];
+        &data[..rows * width]
+    }
+
+    fn memory(&self) -> Memory {
+        let cache = |layer: &LayerKv| match &layer.data {
+            KvData::F32(k, v) => 4 * (k.len() + v.len()),
+            KvData::Bf16(k, v) => 2 * (k.len() + v.len()),
+        };
+        Memory {
+            weights: self.matrices.iter().map(|m| (*m.bytes).as_ref().len()).sum::<usize>()
+                + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
+            workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum(),
+            cache: self.layers.iter().map(cache).sum(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Handles and descriptions that models pass to a backend.
+
+pub use kernels::rope::Pairs;
+use kernels::quant::QuantType;
+use std::sync::Arc;
+
+/// A workspace made by [`Backend::buffer`](crate::Backend::buffer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer(pub(crate) usize);
+
+/// A weight matrix held by a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix(pub(crate) usize);
+
+/// A weight vector held by a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vector(pub(crate) usize);
+
+/// A rotary embedding held by a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rope(pub(crate) usize);
+
+/// Bytes that stay where they are while a backend uses them, such as a mapped file.
+pub type Storage = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// A weight matrix as a checkpoint stores it.
+#[derive(Clone)]
+pub struct MatrixSpec {
+    /// How values are stored.
+    pub ty: &'static QuantType,
+    /// Outputs.
+    pub rows: usize,
+    /// Inputs.
+    pub cols: usize,
+    /// `ty.bytes_for(rows * cols)` bytes, row-major.
+    pub bytes: Storage,
+}
+
+/// How activations are held when they are multiplied with weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// f32: the mode in which results are compared with a reference.
+    Exact,
+    /// BF16 where the weights are BF16 and the CPU multiplies them so; f32 elsewhere.
+    #[default]
+    Fast,
+}
+
+impl Mode {
+    /// `exact` or `fast`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Fast => "fast",
+        }
+    }
+
+    /// The storage type of the KV cache where the user names none.
+    pub fn default_kv_type(self) -> KvType {
+        match self {
+            Self::Exact => KvType::F32,
+            Self::Fast => KvType::Bf16,
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "exact" => Ok(Self::Exact),
+            "fast" => Ok(Self::Fast),
+            other => Err(format!("compute mode must be exact or fast, not {other:?}")),
+        }
+    }
+}
+
+/// Storage type of cached keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvType {
+    /// 4 bytes a value.
+    F32,
+    /// 2 bytes a value.
+    Bf16,
+}
+
+impl KvType {
+    /// Bytes of one value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+impl std::str::FromStr for KvType {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "f32" => Ok(Self::F32),
+            "bf16" => Ok(Self::Bf16),
+            other => Err(format!("KV cache type must be f32 or bf16, not {other:?}")),
+        }
+    }
+}
+
+/// What one layer stores in the KV cache for each position: a key and a value per KV head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerCache {
+    /// KV heads.
+    pub heads: usize,
+    /// Values of a head.
+    pub dim: usize,
+}
+
+/// How one layer attends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Positions a query sees, itself included, or `None` for all before it.
+    pub window: Option<usize>,
+}
