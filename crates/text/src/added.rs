@@ -94,6 +94,15 @@ impl AddedTokens {
         pieces
     }
 
+    /// Whether `text` ends with the beginning of a special token.
+    pub fn ends_like_special(&self, text: &str) -> bool {
+        let begins = |token: &AddedToken| {
+            let starts = token.text.char_indices().map(|(at, _)| at).filter(|&at| at > 0);
+            token.special && { starts }.any(|at| text.ends_with(&token.text[..at]))
+        };
+        self.tokens.iter().any(begins)
+    }
+
     /// Ranges of `text` that would be special tokens.
     pub fn special_ranges(&self, text: &str) -> Vec<Range<usize>> {
         let found = self.all.matches(text).filter(|(index, _)| self.tokens[*index].special);

@@ -6,10 +6,12 @@
 
 mod added;
 mod affixes;
+mod assets;
 mod byte_level;
 mod decoder;
 mod error;
 mod gguf;
+mod guard;
 mod pipeline;
 mod pre_types;
 mod raw_json;
@@ -22,8 +24,10 @@ mod tokenizer;
 mod tokenizer_json;
 mod vocab;
 
+pub use assets::{Templates, TextAssets};
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
+pub use guard::Prompt;
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens};

@@ -160,6 +160,16 @@ impl Tokenizer {
             Engine::SentencePiece(spm) => spm.added.special_ranges(text),
         }
     }
+
+    /// Whether a longer text could make a control token across the end of this one.
+    pub(crate) fn ends_like_special(&self, text: &str) -> bool {
+        match &self.engine {
+            Engine::Pipeline(p) => {
+                p.raw_added.ends_like_special(text) || p.normalized_added.ends_like_special(text)
+            }
+            Engine::SentencePiece(spm) => spm.added.ends_like_special(text),
+        }
+    }
 }
 
 fn parse_config(bytes: &[u8]) -> Result<Value> {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{expect_error, json, shared_fixtures};
+use common::{data, expect_error, json, shared_fixtures};
 use serde_json::Value;
 use std::path::Path;
 use text::{EncodeOptions, Tokenizer};
@@ -38,6 +38,11 @@ fn check_folder(folder: &Path) {
         let text = prompt["text"].as_str().unwrap();
         assert_eq!(tokenizer.encode(text, FULL).unwrap(), ids(&prompt["input_ids"]));
     }
+}
+
+#[test]
+fn own_checkpoints_tokenize_as_hugging_face_does() {
+    ["llama3", "mistral", "qwen3"].iter().for_each(|name| check_folder(&data(name)));
 }
 
 #[test]

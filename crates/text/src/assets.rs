@@ -1,0 +1,195 @@
+//! Everything textual that comes with a model: tokenizer, chat templates, special tokens.
+
+use crate::error::{Result, TextError};
+use crate::gguf::GgufOptions;
+use crate::guard::{self, Prompt};
+use crate::template::{ChatTemplate, SpecialTokens};
+use crate::tokenizer::{EncodeOptions, Tokenizer, config_token};
+use chrono::NaiveDateTime;
+use formats::gguf::{GgufFile, Metadata, Value as GgufValue};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+const DEFAULT: &str = "default";
+const TOOL_USE: &str = "tool_use";
+
+/// The text side of a model.
+#[derive(Debug)]
+pub struct TextAssets {
+    /// Text to ids and back.
+    pub tokenizer: Tokenizer,
+    /// Chat templates by name.
+    pub templates: Templates,
+    /// What the templates call `bos_token` and so on.
+    pub special: SpecialTokens,
+}
+
+/// Chat templates by name, unchecked until they are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Templates(BTreeMap<String, String>);
+
+impl TextAssets {
+    /// Reads a folder in Hugging Face's layout or a `.gguf` file.
+    pub fn load(path: &Path, options: &GgufOptions) -> Result<Self> {
+        if path.is_dir() {
+            return Self::from_folder(path);
+        }
+        Self::from_gguf(&GgufFile::open(path)?, options)
+    }
+
+    /// Reads a folder in Hugging Face's layout.
+    pub fn from_folder(folder: &Path) -> Result<Self> {
+        let tokenizer = Tokenizer::from_folder(folder)?;
+        let config = optional_json(&folder.join("tokenizer_config.json"))?;
+        let map = optional_json(&folder.join("special_tokens_map.json"))?;
+        let token = |key: &str| {
+            let found = config_token(&config, key).or_else(|| config_token(&map, key));
+            found.map(str::to_owned)
+        };
+        let special = SpecialTokens {
+            bos: token("bos_token"),
+            eos: token("eos_token"),
+            pad: token("pad_token"),
+            unk: token("unk_token"),
+        };
+        let templates = Templates::from_folder(folder, &config)?;
+        Ok(TextAssets { tokenizer, templates, special })
+    }
+
+    /// Reads the vocabulary and templates of a GGUF file.
+    pub fn from_gguf(file: &GgufFile, options: &GgufOptions) -> Result<Self> {
+        let tokenizer = Tokenizer::from_gguf(file, options)?;
+        let ids = tokenizer.special_ids();
+        let text = |id: Option<u32>| id.and_then(|id| tokenizer.id_to_token(id)).map(str::to_owned);
+        let special = SpecialTokens {
+            bos: text(ids.bos),
+            eos: text(ids.eos),
+            pad: text(ids.pad),
+            unk: text(ids.unk),
+        };
+        Ok(TextAssets { templates: Templates::from_gguf(file.metadata()), special, tokenizer })
+    }
+
+    /// Renders a chat with a template; control tokens in the input's own text stay text.
+    pub fn render(
+        &self,
+        template: &ChatTemplate,
+        input: &Value,
+        now: Option<NaiveDateTime>,
+    ) -> Result<Prompt> {
+        let marked = guard::mark(input, &self.tokenizer);
+        Ok(guard::unmark(&template.render(&marked, &self.special, now)?))
+    }
+
+    /// The ids of a rendered prompt. A begin-of-sequence token is not added: templates have it.
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        self.tokenizer.encode_guarded(&prompt.text, &prompt.literals)
+    }
+
+    /// The ids of a raw prompt: special tokens are parsed, and added where the vocabulary does.
+    pub fn encode_raw(&self, text: &str) -> Result<Vec<u32>> {
+        self.tokenizer.encode(text, EncodeOptions { add_special: true, parse_special: true })
+    }
+}
+
+impl Templates {
+    /// The template to use: the one named, else `tool_use` where there are tools, else `default`.
+    pub fn get(&self, name: Option<&str>, tools: bool) -> Result<ChatTemplate> {
+        let for_tools = (tools && self.0.contains_key(TOOL_USE)).then_some(TOOL_USE);
+        let wanted = name.or(for_tools).unwrap_or(DEFAULT);
+        match self.0.get(wanted) {
+            Some(source) => ChatTemplate::from_source(source),
+            None => Err(TextError::NoTemplate {
+                wanted: wanted.into(),
+                available: self.names().collect::<Vec<_>>().join(", "),
+            }),
+        }
+    }
+
+    /// The names of all templates.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The source of a template.
+    pub fn source(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Template files go before what `tokenizer_config.json` holds.
+    fn from_folder(folder: &Path, config: &Value) -> Result<Self> {
+        let mut templates = Templates::default();
+        if let Some(source) = optional_text(&folder.join("chat_template.jinja"))? {
+            templates.0.insert(DEFAULT.into(), source);
+        }
+        templates.add_folder(&folder.join("additional_chat_templates"))?;
+        if templates.0.is_empty() {
+            templates.add_config(&config["chat_template"]);
+        }
+        if templates.0.is_empty() {
+            let old = optional_json(&folder.join("chat_template.json"))?;
+            templates.add_config(&old["chat_template"]);
+        }
+        Ok(templates)
+    }
+
+    fn add_folder(&mut self, folder: &Path) -> Result<()> {
+        let entries = match std::fs::read_dir(folder) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(());
+            }
+            entries => entries.map_err(|e| TextError::io(folder, e))?,
+        };
+        for entry in entries {
+            let path = entry.map_err(|e| TextError::io(folder, e))?.path();
+            let name = path.file_stem().and_then(|s| s.to_str()).map(str::to_owned);
+            let jinja = path.extension().is_some_and(|e| e == "jinja");
+            if let (true, Some(name), Some(source)) = (jinja, name, optional_text(&path)?) {
+                self.0.insert(name, source);
+            }
+        }
+        Ok(())
+    }
+
+    /// A template, or a list of named ones.
+    fn add_config(&mut self, value: &Value) {
+        if let Some(source) = value.as_str() {
+            self.0.insert(DEFAULT.into(), source.into());
+        }
+        for item in value.as_array().into_iter().flatten() {
+            if let (Some(name), Some(source)) = (item["name"].as_str(), item["template"].as_str()) {
+                self.0.insert(name.into(), source.into());
+            }
+        }
+    }
+
+    fn from_gguf(metadata: &Metadata) -> Self {
+        let mut templates = Templates::default();
+        for (key, value) in metadata.iter() {
+            let rest = key.strip_prefix("tokenizer.chat_template");
+            if let (Some(rest), GgufValue::String(source)) = (rest, value) {
+                let name = rest.strip_prefix('.').unwrap_or(rest);
+                let name = if name.is_empty() { DEFAULT } else { name };
+                templates.0.insert(name.into(), source.clone());
+            }
+        }
+        templates
+    }
+}
+
+fn optional_text(path: &Path) -> Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(TextError::io(path, e)),
+    }
+}
+
+/// A JSON file, or null where there is none.
+fn optional_json(path: &Path) -> Result<Value> {
+    let Some(text) = optional_text(path)? else { return Ok(Value::Null) };
+    serde_json::from_str(&text)
+        .map_err(|e| TextError::tokenizer(path.display().to_string(), format!("not JSON: {e}")))
+}
