@@ -1,1 +1,70 @@
-//! models
+//! Architectures: weights of a checkpoint and one readable forward pass each.
+//!
+//! `layers` are shared by all; `arch` has one file per architecture or close family. What a
+//! model needs of memory and what its cache looks like is derived from what it loaded.
+//!
+//! Invariant: nothing here knows text, HTTP or file formats' details; a layer owns the type of
+//! its weights and no architecture asks for it.
+
+mod arch;
+mod layers;
+mod loader;
+
+pub use arch::supported;
+pub use loader::{Limits, load};
+
+use backend::{Backend, Batch, Buffer, LayerCache};
+
+/// Why a model could not be loaded or run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The checkpoint lacks a tensor or its shape is wrong.
+    #[error(transparent)]
+    Checkpoint(#[from] formats::Error),
+    /// The backend cannot take a tensor.
+    #[error("{file}: tensor {tensor}: {source}")]
+    Tensor {
+        /// The file the tensor lies in.
+        file: String,
+        /// Its name there.
+        tensor: String,
+        /// What the backend says.
+        source: backend::Error,
+    },
+    /// The backend refused something else.
+    #[error(transparent)]
+    Backend(#[from] backend::Error),
+    /// No code for this architecture.
+    #[error("architecture {found} is not supported (supported: {supported})")]
+    Architecture {
+        /// What the checkpoint is.
+        found: String,
+        /// What there is.
+        supported: String,
+    },
+    /// A value of the configuration that the code cannot follow.
+    #[error("{0}")]
+    Config(String),
+    /// NaN or infinite values, found because checking is on.
+    #[error("{stage} gave NaN or infinite values")]
+    NotFinite {
+        /// Layer and operation where they first appeared.
+        stage: String,
+    },
+}
+
+/// A loaded model. Its weights live in the backend it was loaded into.
+pub trait Model: Send {
+    /// What each layer keeps in the KV cache for a position.
+    fn cache(&self) -> Vec<LayerCache>;
+
+    /// Computes the batch and stores its keys and values. Returns the buffer of logits, one row
+    /// for each of `batch.logit_rows()`. With `check`, values that are not finite are an error
+    /// that names where they arose.
+    fn forward(
+        &self,
+        backend: &mut dyn Backend,
+        batch: &Batch,
+        check: bool,
+    ) -> Result<Buffer, Error>;
+}

@@ -1,0 +1,116 @@
+//! Grouped-query attention with rotary positions, optional norms of queries and keys, and an
+//! optional sliding window.
+
+use super::{Linear, Norm, Pass};
+use crate::Error;
+use crate::loader::Loader;
+use backend::{AttentionSpec, Backend, Buffer, LayerCache, Rope};
+use formats::ModelConfig;
+
+/// Workspace shared by the attention of all layers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttentionBuffers {
+    q: Buffer,
+    k: Buffer,
+    v: Buffer,
+    /// Queries and keys after their norms.
+    q_normed: Buffer,
+    k_normed: Buffer,
+    /// What the heads saw, before the output projection.
+    mixed: Buffer,
+}
+
+impl AttentionBuffers {
+    pub fn new(backend: &mut dyn Backend, rows: usize, config: &ModelConfig) -> Self {
+        let (q, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let mut buffer = |width| backend.buffer(rows, width);
+        Self {
+            q: buffer(q),
+            k: buffer(kv),
+            v: buffer(kv),
+            q_normed: buffer(q),
+            k_normed: buffer(kv),
+            mixed: buffer(q),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attention {
+    layer: usize,
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    out: Linear,
+    /// Norms of each head of queries and keys.
+    norms: Option<(Norm, Norm)>,
+    rope: Rope,
+    head_dim: usize,
+    kv_heads: usize,
+    spec: AttentionSpec,
+}
+
+impl Attention {
+    /// Loads `{prefix}.attn_q`, `attn_k`, `attn_v`, `attn_output`, and with `norms`
+    /// `attn_q_norm` and `attn_k_norm`.
+    pub fn load(
+        loader: &mut Loader<'_>,
+        layer: usize,
+        prefix: &str,
+        rope: Rope,
+        norms: bool,
+    ) -> Result<Self, Error> {
+        let ModelConfig { hidden_size, heads, kv_heads, head_dim, rms_norm_eps, .. } =
+            *loader.checkpoint.config();
+        let window = loader.checkpoint.config().windows[layer];
+        let norms = match norms {
+            true => Some((
+                loader.norm(&format!("{prefix}.attn_q_norm"), head_dim, rms_norm_eps)?,
+                loader.norm(&format!("{prefix}.attn_k_norm"), head_dim, rms_norm_eps)?,
+            )),
+            false => None,
+        };
+        Ok(Self {
+            layer,
+            q: loader.linear(&format!("{prefix}.attn_q"), heads * head_dim, hidden_size)?,
+            k: loader.linear(&format!("{prefix}.attn_k"), kv_heads * head_dim, hidden_size)?,
+            v: loader.linear(&format!("{prefix}.attn_v"), kv_heads * head_dim, hidden_size)?,
+            out: loader.linear(&format!("{prefix}.attn_output"), hidden_size, heads * head_dim)?,
+            norms,
+            rope,
+            head_dim,
+            kv_heads,
+            spec: AttentionSpec { heads, scale: 1.0 / (head_dim as f32).sqrt(), window },
+        })
+    }
+
+    /// Whether queries, keys and values all have a bias.
+    pub fn has_qkv_bias(&self) -> bool {
+        [self.q, self.k, self.v].iter().all(Linear::has_bias)
+    }
+
+    pub fn cache(&self) -> LayerCache {
+        LayerCache { heads: self.kv_heads, dim: self.head_dim }
+    }
+
+    /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
+    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &AttentionBuffers) {
+        let rows = pass.rows();
+        self.q.forward(pass, x, work.q, rows); // [rows, heads * head_dim]
+        self.k.forward(pass, x, work.k, rows); // [rows, kv_heads * head_dim]
+        self.v.forward(pass, x, work.v, rows);
+        let (q, k) = match &self.norms {
+            Some((q_norm, k_norm)) => {
+                q_norm.forward(pass, work.q, work.q_normed, rows);
+                k_norm.forward(pass, work.k, work.k_normed, rows);
+                (work.q_normed, work.k_normed)
+            }
+            None => (work.q, work.k),
+        };
+        pass.backend.rotate(q, self.rope, self.head_dim, rows);
+        pass.backend.rotate(k, self.rope, self.head_dim, rows);
+        pass.backend.store_kv(self.layer, k, work.v, pass.batch);
+        pass.backend.attention(self.layer, q, work.mixed, &self.spec, pass.batch);
+        self.out.forward(pass, work.mixed, out, rows);
+    }
+}

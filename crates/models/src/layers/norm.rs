@@ -1,0 +1,21 @@
+//! RMSNorm over whole rows, or over each head of a row.
+
+use super::Pass;
+use backend::{Buffer, Vector};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Norm {
+    weight: Vector,
+    eps: f32,
+}
+
+impl Norm {
+    pub fn new(weight: Vector, eps: f32) -> Self {
+        Self { weight, eps }
+    }
+
+    /// Normalises each unit of the weight's width in `x`.
+    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, rows: usize) {
+        pass.backend.rms_norm(x, self.weight, self.eps, out, rows);
+    }
+}

@@ -1,0 +1,66 @@
+//! Frequencies of the rotary embedding, as `modeling_rope_utils` of transformers computes them.
+
+use formats::config::{RopeConfig, RopeScaling};
+use std::f32::consts::TAU;
+
+/// One frequency, in radians per position, for each pair of values.
+pub(crate) fn frequencies(rope: &RopeConfig) -> Vec<f32> {
+    let base = (0..rope.dim / 2)
+        .map(|pair| 1.0 / rope.theta.powf((2 * pair) as f32 / rope.dim as f32));
+    match &rope.scaling {
+        RopeScaling::None => base.collect(),
+        RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
+        RopeScaling::Factors(factors) => base.zip(factors).map(|(f, by)| f / by).collect(),
+        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
+            let context = *original_context as f32;
+            base.map(|f| llama3(f, *factor, *low_freq_factor, *high_freq_factor, context)).collect()
+        }
+    }
+}
+
+/// Llama 3.1: long wavelengths are divided by `factor`, short ones kept, with a ramp between.
+fn llama3(frequency: f32, factor: f32, low: f32, high: f32, context: f32) -> f32 {
+    let wavelength = TAU / frequency;
+    if wavelength > context / low {
+        frequency / factor
+    } else if wavelength < context / high {
+        frequency
+    } else {
+        let kept = (context / wavelength - low) / (high - low);
+        (1.0 - kept) * frequency / factor + kept * frequency
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use formats::config::RopeLayout;
+
+    fn check(scaling: RopeScaling, want: [f32; 4]) {
+        let rope =
+            RopeConfig { theta: 10_000.0, dim: 8, layout: RopeLayout::Halves, scaling };
+        for (got, want) in frequencies(&rope).into_iter().zip(want) {
+            assert!((got - want).abs() < 1e-7, "{got} is not {want}");
+        }
+    }
+
+    #[test]
+    fn plain_linear_and_stored_factors() {
+        check(RopeScaling::None, [1.0, 0.1, 0.01, 0.001]);
+        check(RopeScaling::Linear { factor: 4.0 }, [0.25, 0.025, 0.0025, 0.00025]);
+        check(RopeScaling::Factors(vec![1.0, 2.0, 4.0, 8.0]), [1.0, 0.05, 0.0025, 0.000_125]);
+    }
+
+    #[test]
+    fn llama3_keeps_short_waves_and_divides_long_ones() {
+        // Wavelengths 6.3, 63, 628 and 6283 against bounds 64 and 16: the second is on the ramp.
+        let scaling = RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_context: 64,
+        };
+        let kept = (64.0 * 0.1 / TAU - 1.0) / 3.0;
+        check(scaling, [1.0, (1.0 - kept) * 0.1 / 8.0 + kept * 0.1, 0.00125, 0.000_125]);
+    }
+}
