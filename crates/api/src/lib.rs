@@ -1,1 +1,21 @@
-//! api
+//! Text in, text out: renders chat templates, tokenizes, submits to the engine, and turns its
+//! tokens back into text with stop strings and reasoning handled.
+//!
+//! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
+
+mod assemble;
+mod error;
+mod meter;
+mod options;
+mod request;
+mod service;
+mod stream;
+
+pub use assemble::{Delta, TokenText, TopToken};
+pub use engine::ModelInfo;
+pub use error::ApiError;
+pub use meter::{Timings, Usage};
+pub use options::SamplingOptions;
+pub use request::{ChatRequest, Prepared, Prompt, TextRequest};
+pub use service::{Service, ServiceParts};
+pub use stream::{Done, Finish, TextEvent, TextStream};

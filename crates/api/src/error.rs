@@ -1,0 +1,83 @@
+//! Why a request was refused or broke.
+
+use engine::SubmitError;
+
+/// What can go wrong between a request and its answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// The prompt leaves no room for an answer.
+    #[error("prompt has {prompt_tokens} tokens, but the context holds {context_length}")]
+    ContextLength {
+        /// Tokens of the prompt.
+        prompt_tokens: usize,
+        /// Tokens the context holds, answer included.
+        context_length: usize,
+    },
+    /// The chat template refused the messages.
+    #[error("chat template: {0}")]
+    Template(String),
+    /// A field of the request cannot be.
+    #[error("{message}")]
+    Invalid {
+        /// The field, as OpenAI's API calls it.
+        param: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Too many requests wait already.
+    #[error("too many requests are waiting ({0})")]
+    QueueFull(usize),
+    /// The engine has ended.
+    #[error("the engine has stopped")]
+    Stopped,
+    /// The prompt could not be turned into tokens.
+    #[error("tokenizer: {0}")]
+    Text(String),
+    /// The generation broke.
+    #[error("{0}")]
+    Engine(String),
+}
+
+impl ApiError {
+    /// The field `param` of a request cannot be.
+    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
+        Self::Invalid { param: param.to_owned(), message: message.into() }
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::ContextLength { prompt_tokens, context_length } => {
+                Self::ContextLength { prompt_tokens, context_length }
+            }
+            SubmitError::Invalid(message) => Self::invalid(first_word(&message), message.as_str()),
+            SubmitError::QueueFull(waiting) => Self::QueueFull(waiting),
+            SubmitError::Stopped => Self::Stopped,
+        }
+    }
+}
+
+/// The engine's messages about a field begin with its name; those about the prompt do too.
+fn first_word(message: &str) -> &str {
+    message.trim_start_matches("the ").split_whitespace().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(message: &str, param: &str) {
+        let expected = ApiError::Invalid { param: param.into(), message: message.into() };
+        assert_eq!(ApiError::from(SubmitError::Invalid(message.into())), expected);
+    }
+
+    #[test]
+    fn refusals_of_the_engine_name_the_field() {
+        let params = engine::SamplingParams { temperature: -1.0, ..Default::default() };
+        check(&params.check(10).unwrap_err(), "temperature");
+        let params = engine::SamplingParams { logit_bias: vec![(10, 1.0)], ..Default::default() };
+        check(&params.check(10).unwrap_err(), "logit_bias");
+        check("the prompt is empty", "prompt");
+    }
+}

@@ -1,0 +1,76 @@
+//! Token counts and times of one request, also where the answer was cut short by a stop string
+//! and the engine never came to report its own.
+
+use engine::Finished;
+pub use engine::Timings;
+use std::time::Instant;
+
+/// Token counts of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Generated tokens, reasoning and the tokens of a matched stop string included.
+    pub completion_tokens: usize,
+    /// Generated tokens that were reasoning.
+    pub reasoning_tokens: usize,
+    /// Prompt tokens found in the cache instead of computed.
+    pub cached_tokens: usize,
+}
+
+/// Watches the events of one request.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    usage: Usage,
+    submitted: Instant,
+    admitted: Option<Instant>,
+    first_token: Option<Instant>,
+}
+
+impl Meter {
+    pub fn new(prompt_tokens: usize) -> Self {
+        Self {
+            usage: Usage { prompt_tokens, ..Usage::default() },
+            submitted: Instant::now(),
+            admitted: None,
+            first_token: None,
+        }
+    }
+
+    /// The engine computed `done` prompt tokens. What its first report counts was in the cache.
+    pub fn prefill(&mut self, done: usize) {
+        if self.admitted.is_none() {
+            self.admitted = Some(Instant::now());
+            self.usage.cached_tokens = done.min(self.usage.prompt_tokens);
+        }
+    }
+
+    pub fn token(&mut self) {
+        self.first_token.get_or_insert_with(Instant::now);
+        self.usage.completion_tokens += 1;
+    }
+
+    /// So many of the tokens were reasoning.
+    pub fn reasoning(&mut self, tokens: usize) {
+        self.usage.reasoning_tokens = tokens;
+    }
+
+    /// The engine's own account of a request that it brought to its end.
+    pub fn finished(&self, finished: &Finished) -> (Usage, Timings) {
+        let cached_tokens = finished.usage.cached_tokens;
+        (Usage { cached_tokens, ..self.usage }, finished.timings)
+    }
+
+    /// The account of a request that ends here.
+    pub fn cut(&self) -> (Usage, Timings) {
+        let now = Instant::now();
+        let first_token = self.first_token.unwrap_or(now);
+        let admitted = self.admitted.unwrap_or(first_token);
+        let timings = Timings {
+            queued_s: (admitted - self.submitted).as_secs_f64(),
+            prefill_s: (first_token - admitted).as_secs_f64(),
+            decode_s: (now - first_token).as_secs_f64(),
+        };
+        (self.usage, timings)
+    }
+}

@@ -1,0 +1,222 @@
+//! What a caller may say about sampling, and how it merges over the model's own defaults.
+
+use crate::error::ApiError;
+use engine::SamplingParams;
+use formats::GenerationDefaults;
+
+/// Temperature where neither the request nor the model names one, as in OpenAI's API.
+const FALLBACK_TEMPERATURE: f32 = 1.0;
+/// Longest stop string in bytes: the text held back is bounded by it.
+const LONGEST_STOP: usize = 1024;
+/// Most stop strings of one request.
+const MOST_STOPS: usize = 16;
+/// Most alternatives reported per token.
+const MOST_LOGPROBS: usize = 20;
+
+/// Sampling as a request or a model wishes it; `None` and empty say nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SamplingOptions {
+    /// Divides the logits; 0 takes the most likely token.
+    pub temperature: Option<f32>,
+    /// Keep the k most likely; 0 for all.
+    pub top_k: Option<usize>,
+    /// Keep the smallest set of most likely tokens of at least this mass.
+    pub top_p: Option<f32>,
+    /// Drop tokens less likely than this share of the most likely one.
+    pub min_p: Option<f32>,
+    /// Keep the locally typical set of this mass.
+    pub typical_p: Option<f32>,
+    /// Divides or multiplies the logits of tokens in the window.
+    pub repeat_penalty: Option<f32>,
+    /// Subtracted once from tokens generated in the window.
+    pub presence_penalty: Option<f32>,
+    /// Subtracted per occurrence from tokens generated in the window.
+    pub frequency_penalty: Option<f32>,
+    /// How many of the last tokens the penalties look at; `None` for all.
+    pub penalty_window: Option<usize>,
+    /// Added to the logits of these ids.
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Seed of the random numbers; `None` for one from the system.
+    pub seed: Option<u64>,
+    /// Most tokens to generate; `None` for all that the context has room for.
+    pub max_tokens: Option<usize>,
+    /// No stop id is chosen before this many tokens.
+    pub min_tokens: Option<usize>,
+    /// Strings that end the answer and are not part of it.
+    pub stop: Vec<String>,
+    /// Ids that end the answer, besides those of the model.
+    pub stop_ids: Vec<u32>,
+    /// Do not stop at the ids of the model.
+    pub ignore_eos: bool,
+    /// Report log probabilities, with this many best alternatives.
+    pub logprobs: Option<usize>,
+}
+
+impl SamplingOptions {
+    /// These options where they say something, else `defaults`. Stop ids add up, unless
+    /// `ignore_eos` drops those of `defaults`.
+    pub fn over(&self, defaults: &Self) -> Self {
+        let model_ids = if self.ignore_eos { &[][..] } else { &defaults.stop_ids };
+        Self {
+            temperature: self.temperature.or(defaults.temperature),
+            top_k: self.top_k.or(defaults.top_k),
+            top_p: self.top_p.or(defaults.top_p),
+            min_p: self.min_p.or(defaults.min_p),
+            typical_p: self.typical_p.or(defaults.typical_p),
+            repeat_penalty: self.repeat_penalty.or(defaults.repeat_penalty),
+            presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
+            frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
+            penalty_window: self.penalty_window.or(defaults.penalty_window),
+            logit_bias: either(&self.logit_bias, &defaults.logit_bias),
+            seed: self.seed.or(defaults.seed),
+            max_tokens: self.max_tokens.or(defaults.max_tokens),
+            min_tokens: self.min_tokens.or(defaults.min_tokens),
+            stop: either(&self.stop, &defaults.stop),
+            stop_ids: [&self.stop_ids, model_ids].concat(),
+            ignore_eos: self.ignore_eos,
+            logprobs: self.logprobs.or(defaults.logprobs),
+        }
+    }
+
+    /// The engine's form of the sampling itself.
+    pub fn params(&self) -> SamplingParams {
+        let off = SamplingParams::default();
+        SamplingParams {
+            logit_bias: self.logit_bias.clone(),
+            repeat_penalty: self.repeat_penalty.unwrap_or(off.repeat_penalty),
+            presence_penalty: self.presence_penalty.unwrap_or(off.presence_penalty),
+            frequency_penalty: self.frequency_penalty.unwrap_or(off.frequency_penalty),
+            penalty_window: self.penalty_window,
+            top_k: self.top_k.unwrap_or(off.top_k),
+            typical_p: self.typical_p.unwrap_or(off.typical_p),
+            top_p: self.top_p.unwrap_or(off.top_p),
+            min_p: self.min_p.unwrap_or(off.min_p),
+            temperature: self.temperature.unwrap_or(FALLBACK_TEMPERATURE),
+            seed: self.seed,
+        }
+    }
+
+    /// Refuses what the engine's own check does not see.
+    pub fn check(&self) -> Result<(), ApiError> {
+        self.check_lengths()?;
+        if self.stop.len() > MOST_STOPS {
+            let message =
+                format!("stop holds {} strings; {MOST_STOPS} are allowed", self.stop.len());
+            return Err(ApiError::invalid("stop", message));
+        }
+        if self.stop.iter().any(|stop| stop.is_empty() || stop.len() > LONGEST_STOP) {
+            let message = format!("a stop string must have 1 to {LONGEST_STOP} bytes");
+            return Err(ApiError::invalid("stop", message));
+        }
+        match self.logprobs {
+            Some(top) if top > MOST_LOGPROBS => {
+                let message =
+                    format!("at most {MOST_LOGPROBS} alternatives are reported, not {top}");
+                Err(ApiError::invalid("top_logprobs", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_lengths(&self) -> Result<(), ApiError> {
+        let Some(most) = self.max_tokens else { return Ok(()) };
+        if most == 0 {
+            return Err(ApiError::invalid("max_tokens", "max_tokens must be at least 1"));
+        }
+        match self.min_tokens {
+            Some(least) if least > most => {
+                let message = format!("min_tokens is {least}, but max_tokens is {most}");
+                Err(ApiError::invalid("min_tokens", message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<&GenerationDefaults> for SamplingOptions {
+    fn from(defaults: &GenerationDefaults) -> Self {
+        let greedy = defaults.do_sample == Some(false);
+        Self {
+            temperature: if greedy { Some(0.0) } else { defaults.temperature },
+            top_k: defaults.top_k,
+            top_p: defaults.top_p,
+            min_p: defaults.min_p,
+            typical_p: defaults.typical_p,
+            repeat_penalty: defaults.repetition_penalty,
+            max_tokens: defaults.max_new_tokens,
+            stop_ids: defaults.eos.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+fn either<T: Clone>(first: &[T], second: &[T]) -> Vec<T> {
+    if first.is_empty() { second.to_vec() } else { first.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults() -> SamplingOptions {
+        SamplingOptions {
+            temperature: Some(0.7),
+            top_k: Some(20),
+            stop_ids: vec![1, 2],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn requests_win_over_the_defaults_of_the_model() {
+        let asked = SamplingOptions { temperature: Some(0.0), ..Default::default() };
+        let merged = asked.over(&defaults()).params();
+        assert_eq!((merged.temperature, merged.top_k, merged.top_p), (0.0, 20, 1.0));
+    }
+
+    #[test]
+    fn nothing_said_anywhere_samples_at_temperature_one() {
+        let params = SamplingOptions::default().params();
+        assert_eq!(params, SamplingParams { temperature: 1.0, ..Default::default() });
+    }
+
+    #[test]
+    fn stop_ids_add_up_unless_eos_is_ignored() {
+        let asked = SamplingOptions { stop_ids: vec![9], ..Default::default() };
+        assert_eq!(asked.over(&defaults()).stop_ids, [9, 1, 2]);
+        let asked = SamplingOptions { ignore_eos: true, ..asked };
+        assert_eq!(asked.over(&defaults()).stop_ids, [9]);
+    }
+
+    #[test]
+    fn models_that_do_not_sample_are_greedy_by_default() {
+        let file = GenerationDefaults {
+            do_sample: Some(false),
+            temperature: Some(0.6),
+            eos: vec![7],
+            ..Default::default()
+        };
+        let defaults = SamplingOptions::from(&file);
+        assert_eq!((defaults.temperature, defaults.stop_ids), (Some(0.0), vec![7]));
+    }
+
+    fn check_param(options: SamplingOptions, expected: &str) {
+        match options.check() {
+            Err(ApiError::Invalid { param, .. }) => assert_eq!(param, expected),
+            other => panic!("{other:?} is not about {expected}"),
+        }
+    }
+
+    #[test]
+    fn impossible_limits_name_their_field() {
+        let none = SamplingOptions::default;
+        check_param(SamplingOptions { max_tokens: Some(0), ..none() }, "max_tokens");
+        let crossed = SamplingOptions { max_tokens: Some(2), min_tokens: Some(3), ..none() };
+        check_param(crossed, "min_tokens");
+        check_param(SamplingOptions { stop: vec![String::new()], ..none() }, "stop");
+        check_param(SamplingOptions { stop: vec!["x".repeat(1025)], ..none() }, "stop");
+        check_param(SamplingOptions { stop: vec!["x".into(); 17], ..none() }, "stop");
+        check_param(SamplingOptions { logprobs: Some(21), ..none() }, "top_logprobs");
+        assert_eq!(none().check(), Ok(()));
+    }
+}

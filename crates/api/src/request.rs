@@ -1,0 +1,96 @@
+//! What callers ask for, and the form it has once rendered, tokenized and checked.
+
+use crate::options::SamplingOptions;
+use engine::Request;
+use serde_json::{Map, Value};
+
+/// The next message of a conversation.
+#[derive(Clone, Debug)]
+pub struct ChatRequest {
+    /// Messages as the template reads them.
+    pub messages: Vec<Value>,
+    /// Tools the model may call; none leaves the template's tools undefined.
+    pub tools: Vec<Value>,
+    /// Further variables of the template, such as `enable_thinking`.
+    pub template_kwargs: Map<String, Value>,
+    /// Ask the template to open the answer.
+    pub add_generation_prompt: bool,
+    /// Give reasoning apart from content, where the model thinks.
+    pub split_reasoning: bool,
+    /// How to sample.
+    pub sampling: SamplingOptions,
+}
+
+impl Default for ChatRequest {
+    fn default() -> Self {
+        Self {
+            messages: Vec::new(),
+            tools: Vec::new(),
+            template_kwargs: Map::new(),
+            add_generation_prompt: true,
+            split_reasoning: true,
+            sampling: SamplingOptions::default(),
+        }
+    }
+}
+
+/// The continuation of a text.
+#[derive(Clone, Debug)]
+pub struct TextRequest {
+    /// What to continue.
+    pub prompt: Prompt,
+    /// Add the tokens a text of this model begins with, such as BOS. Ids are taken as they are.
+    pub add_special: bool,
+    /// How to sample.
+    pub sampling: SamplingOptions,
+}
+
+/// A prompt, tokenized or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// As text, in which special tokens are recognised.
+    Text(String),
+    /// As token ids.
+    Ids(Vec<u32>),
+}
+
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// A request that is rendered, tokenized and within the model's limits. Holds no place in the
+/// queue yet.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(crate) request: Request,
+    pub(crate) stop: Vec<String>,
+    pub(crate) form: Form,
+}
+
+impl Prepared {
+    /// Ids of the prompt.
+    pub fn prompt(&self) -> &[u32] {
+        &self.request.prompt
+    }
+}
+
+/// How an answer's tokens are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub reasoning: Reasoning,
+    /// The answer goes on where the prompt ended, so that a space it begins with counts.
+    pub continues: bool,
+}
+
+/// Whether and where an answer's reasoning is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reasoning {
+    /// All text is content.
+    Unsplit,
+    /// The answer may open its reasoning itself.
+    Possible,
+    /// The prompt left the reasoning open.
+    Open,
+}

@@ -1,0 +1,369 @@
+//! The service over a scripted engine: prompts in, text events out.
+
+mod support;
+
+use api::{ApiError, ChatRequest, Finish, Prompt, SamplingOptions, TextEvent, TextRequest};
+use serde_json::{Value, json};
+use std::time::Duration;
+use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
+
+fn chat(content: &str) -> ChatRequest {
+    ChatRequest {
+        messages: vec![json!({"role": "user", "content": content})],
+        ..Default::default()
+    }
+}
+
+fn text(prompt: &str) -> TextRequest {
+    TextRequest { prompt: prompt.into(), add_special: true, sampling: SamplingOptions::default() }
+}
+
+fn stops(stop: &[&str]) -> SamplingOptions {
+    SamplingOptions { stop: stop.iter().map(|s| s.to_string()).collect(), ..Default::default() }
+}
+
+/// The events of a chat about `request`, answered by `script`.
+fn events(script: Vec<Act>, request: &ChatRequest) -> Vec<TextEvent> {
+    let scripted = scripted(script);
+    let mut stream = scripted.service.chat(request).expect("the request is taken");
+    std::iter::from_fn(|| stream.next_blocking()).collect()
+}
+
+/// Reasoning, content and the end.
+fn split(events: &[TextEvent]) -> (String, String, &TextEvent) {
+    let (mut reasoning, mut content) = (String::new(), String::new());
+    for event in events {
+        match event {
+            TextEvent::Reasoning(delta) => reasoning.push_str(&delta.text),
+            TextEvent::Content(delta) => content.push_str(&delta.text),
+            _ => {}
+        }
+    }
+    (reasoning, content, events.last().expect("there is an end"))
+}
+
+fn finish(event: &TextEvent) -> &Finish {
+    match event {
+        TextEvent::Done(done) => &done.finish,
+        other => panic!("{other:?} is no good end"),
+    }
+}
+
+fn check_text(script: Vec<Act>, request: &ChatRequest, reasoning: &str, content: &str) {
+    let events = events(script, request);
+    let (thought, said, _) = split(&events);
+    assert_eq!((thought.as_str(), said.as_str()), (reasoning, content));
+}
+
+#[test]
+fn template_makes_the_prompt_and_its_bos_is_the_only_one() {
+    let scripted = scripted([Act::Say("hi")]);
+    let prepared = scripted.service.prepare_chat(&chat("hello")).unwrap();
+    let expected = "<|endoftext|><|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(prepared.prompt(), ids(expected));
+    assert_eq!(prepared.prompt().iter().filter(|&&id| id == BOS).count(), 1);
+}
+
+#[test]
+fn texts_begin_as_the_tokenizer_says_and_ids_as_they_are() {
+    let scripted = scripted([]);
+    let prompt =
+        |request: &TextRequest| scripted.service.prepare_text(request).unwrap().prompt().to_vec();
+    assert_eq!(prompt(&text("hi")), [vec![BOS], ids("hi")].concat());
+    assert_eq!(prompt(&TextRequest { add_special: false, ..text("hi") }), ids("hi"));
+    let given = TextRequest { prompt: Prompt::Ids(vec![5, 6]), ..text("") };
+    assert_eq!(prompt(&given), [5, 6]);
+}
+
+#[test]
+fn template_sees_tools_and_keywords() {
+    let mut request = chat("x");
+    request.tools = vec![json!({"name": "f"})];
+    request.template_kwargs.insert("enable_thinking".into(), json!(false));
+    let rendered = scripted([]).service.render(&request).unwrap();
+    let expected = "<|endoftext|><|im_start|>tools\n[{\"name\": \"f\"}]<|im_end|>\n\
+                    <|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+    assert_eq!(rendered, expected);
+}
+
+#[test]
+fn template_refusals_are_template_errors() {
+    let mut request = chat("x");
+    request.messages[0]["role"] = json!("forbidden");
+    match scripted([]).service.chat(&request) {
+        Err(ApiError::Template(message)) => assert!(message.contains("no such role"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn characters_come_whole_and_with_the_token_that_ends_them() {
+    let events = events(vec![Act::Say("né🙂")], &chat("x"));
+    let texts: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            TextEvent::Content(delta) => Some(delta.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(texts, ["n", "é", "🙂"]);
+}
+
+#[test]
+fn end_of_turn_is_a_stop_that_is_not_text() {
+    let events = events(vec![Act::Say("hello<|im_end|>never")], &chat("x"));
+    let (_, content, end) = split(&events);
+    assert_eq!((content.as_str(), finish(end)), ("hello", &Finish::StopId(IM_END)));
+}
+
+#[test]
+fn limits_end_with_length() {
+    let mut request = chat("x");
+    request.sampling.max_tokens = Some(3);
+    let events = events(vec![Act::Say("abcdef")], &request);
+    let (_, content, end) = split(&events);
+    assert_eq!((content.as_str(), finish(end)), ("abc", &Finish::Length));
+}
+
+#[test]
+fn stop_string_across_tokens_is_held_back_and_cancels() {
+    let scripted = scripted([Act::Say("one END"), Act::Forever("x")]);
+    let request = ChatRequest { sampling: stops(&["STOP", "END"]), ..chat("x") };
+    let mut stream = scripted.service.chat(&request).unwrap();
+    let events: Vec<TextEvent> = std::iter::from_fn(|| stream.next_blocking()).collect();
+    let (_, content, end) = split(&events);
+    assert_eq!((content.as_str(), finish(end)), ("one ", &Finish::StopString("END".into())));
+    assert!(scripted.report().cancelled);
+}
+
+#[test]
+fn text_held_for_a_stop_string_comes_at_the_end() {
+    let request = ChatRequest { sampling: stops(&["END"]), ..chat("x") };
+    check_text(vec![Act::Say("the EN")], &request, "", "the EN");
+}
+
+#[test]
+fn unfinished_stop_string_at_an_ended_answer_is_text_but_a_finished_one_is_not() {
+    let request = ChatRequest { sampling: stops(&["\u{fffd}"]), ..chat("x") };
+    let events = events(vec![Act::Ids(vec![b'a'.into(), 0xc3])], &request);
+    let (_, content, end) = split(&events);
+    assert_eq!((content.as_str(), finish(end)), ("a", &Finish::StopString("\u{fffd}".into())));
+}
+
+#[test]
+fn reasoning_is_split_from_content() {
+    let script = vec![Act::Say("<think>\nwhy\n</think>\n\nyes")];
+    check_text(script.clone(), &chat("x"), "why", "yes");
+    let whole = ChatRequest { split_reasoning: false, ..chat("x") };
+    check_text(script, &whole, "", "<think>\nwhy\n</think>\n\nyes");
+}
+
+#[test]
+fn reasoning_opened_by_the_prompt_is_reasoning() {
+    let mut request = chat("x");
+    request.template_kwargs.insert("enable_thinking".into(), json!(true));
+    check_text(vec![Act::Say("why</think>yes")], &request, "why", "yes");
+}
+
+#[test]
+fn a_user_who_writes_the_tag_opens_no_reasoning() {
+    check_text(vec![Act::Say("it is a tag")], &chat("what is <think>?"), "", "it is a tag");
+}
+
+#[test]
+fn stop_strings_are_sought_in_content_only() {
+    let request = ChatRequest { sampling: stops(&["y"]), ..chat("x") };
+    check_text(vec![Act::Say("<think>why</think>okay")], &request, "why", "oka");
+}
+
+#[test]
+fn usage_counts_reasoning_and_what_the_cache_had() {
+    let events = events(vec![Act::Say("<think>why</think>yes")], &chat("x"));
+    let TextEvent::Done(done) = split(&events).2 else { panic!("no good end") };
+    let (usage, prompt) = (done.usage, done.usage.prompt_tokens);
+    assert_eq!((usage.completion_tokens, usage.reasoning_tokens, usage.cached_tokens), (8, 4, 3));
+    assert!(prompt > 0);
+    assert_eq!(done.timings.decode_s, 2.0);
+}
+
+#[test]
+fn usage_of_a_stopped_answer_comes_from_what_was_seen() {
+    let request = ChatRequest { sampling: stops(&["c"]), ..chat("x") };
+    let events = events(vec![Act::Prefill(2), Act::Prefill(9), Act::Say("abcdef")], &request);
+    let TextEvent::Done(done) = split(&events).2 else { panic!("no good end") };
+    assert_eq!((done.usage.completion_tokens, done.usage.cached_tokens), (3, 2));
+    assert_eq!(events[0], TextEvent::Prefill { done: 2, total: done.usage.prompt_tokens });
+}
+
+/// Token texts of each delta beside its own text.
+fn tokens(events: &[TextEvent]) -> Vec<(String, Vec<String>)> {
+    let deltas = events.iter().filter_map(|event| match event {
+        TextEvent::Content(delta) | TextEvent::Reasoning(delta) => Some(delta),
+        _ => None,
+    });
+    deltas
+        .map(|delta| {
+            let tokens = delta.tokens.iter().map(|token| token.text.clone()).collect();
+            (delta.text.clone(), tokens)
+        })
+        .collect()
+}
+
+fn check_tokens(say: &'static str, stop: &[&str], expected: &[(&str, &[&str])]) {
+    let sampling = SamplingOptions { logprobs: Some(1), ..stops(stop) };
+    let events = events(vec![Act::Say(say)], &ChatRequest { sampling, ..chat("x") });
+    let expected: Vec<(String, Vec<String>)> = expected
+        .iter()
+        .map(|(text, tokens)| (text.to_string(), tokens.iter().map(|t| t.to_string()).collect()))
+        .collect();
+    assert_eq!(tokens(&events), expected, "{say}");
+}
+
+#[test]
+fn every_token_is_reported_with_the_text_it_begins() {
+    check_tokens("a hello", &[], &[("a", &["a"]), (" ", &[" "]), ("hello", &["hello"])]);
+    check_tokens("né", &[], &[("n", &["n"]), ("é", &["\u{fffd}", "\u{fffd}"])]);
+    check_tokens("a.b", &[".c"], &[("a", &["a"]), (".b", &[".", "b"])]);
+}
+
+#[test]
+fn tokens_of_a_stop_string_are_not_reported() {
+    check_tokens("ab.c", &[".c"], &[("a", &["a"]), ("b", &["b"])]);
+}
+
+#[test]
+fn alternatives_are_reported_best_first() {
+    let sampling = SamplingOptions { logprobs: Some(2), ..Default::default() };
+    let events = events(vec![Act::Say("a")], &ChatRequest { sampling, ..chat("x") });
+    let TextEvent::Content(delta) = &events[0] else { panic!("{events:?}") };
+    let token = &delta.tokens[0];
+    assert_eq!(
+        (token.text.as_str(), token.bytes.as_slice(), token.logprob),
+        ("a", &b"a"[..], -0.25)
+    );
+    let top: Vec<(&str, f32)> = token.top.iter().map(|t| (t.text.as_str(), t.logprob)).collect();
+    assert_eq!(top, [("a", -0.25), ("b", -1.25)]);
+}
+
+#[test]
+fn requests_reach_the_engine_over_the_defaults_of_the_model() {
+    let scripted = scripted([Act::Say("a")]);
+    let sampling = SamplingOptions {
+        top_k: Some(7),
+        seed: Some(u64::MAX),
+        min_tokens: Some(2),
+        ..Default::default()
+    };
+    let prepared = scripted.service.prepare_chat(&ChatRequest { sampling, ..chat("x") }).unwrap();
+    let _second = scripted.service.start(&prepared, 1).unwrap();
+    let request = scripted.report().request;
+    let params = &request.sampling;
+    assert_eq!((params.temperature, params.top_k, params.seed), (0.5, 7, Some(0)));
+    assert_eq!((request.min_tokens, request.stop_ids), (2, vec![IM_END]));
+}
+
+#[test]
+fn prompts_that_fill_the_context_are_refused_before_any_compute() {
+    let scripted = scripted([Act::Say("a")]);
+    let ids = vec![1; CONTEXT];
+    let request = TextRequest { prompt: Prompt::Ids(ids), ..text("") };
+    let expected = ApiError::ContextLength { prompt_tokens: CONTEXT, context_length: CONTEXT };
+    assert_eq!(scripted.service.complete(&request).unwrap_err(), expected);
+    assert!(scripted.reports.try_recv().is_err());
+}
+
+fn check_invalid(request: &TextRequest, param: &str) {
+    match scripted([]).service.prepare_text(request) {
+        Err(ApiError::Invalid { param: found, .. }) => assert_eq!(found, param),
+        other => panic!("{other:?} is not about {param}"),
+    }
+}
+
+#[test]
+fn impossible_requests_name_their_field() {
+    let with = |sampling| TextRequest { sampling, ..text("x") };
+    let none = SamplingOptions::default;
+    check_invalid(&with(SamplingOptions { temperature: Some(-1.0), ..none() }), "temperature");
+    check_invalid(&with(SamplingOptions { logit_bias: vec![(999, 1.0)], ..none() }), "logit_bias");
+    check_invalid(&TextRequest { prompt: Prompt::Ids(vec![999]), ..text("") }, "prompt");
+    check_invalid(&TextRequest { prompt: Prompt::Ids(vec![]), ..text("") }, "prompt");
+}
+
+#[test]
+fn broken_generations_fail_with_the_reason() {
+    let events = events(vec![Act::Say("a"), Act::Fail("layer 3: not a number")], &chat("x"));
+    let expected = TextEvent::Failed(ApiError::Engine("layer 3: not a number".into()));
+    assert_eq!(events.last(), Some(&expected));
+}
+
+#[test]
+fn a_dead_engine_fails_streams_and_refuses_requests() {
+    let scripted = scripted([Act::Say("a"), Act::Die]);
+    let mut stream = scripted.service.chat(&chat("x")).unwrap();
+    let events: Vec<TextEvent> = std::iter::from_fn(|| stream.next_blocking()).collect();
+    assert_eq!(events.last(), Some(&TextEvent::Failed(ApiError::Stopped)));
+    while scripted.service.is_alive() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(scripted.service.chat(&chat("x")).unwrap_err(), ApiError::Stopped);
+}
+
+#[test]
+fn a_full_queue_refuses() {
+    let scripted = scripted_with_queue(vec![Act::Pause(Duration::from_secs(30))], 1);
+    let mut taken = Vec::new();
+    let refused = loop {
+        match scripted.service.chat(&chat("x")) {
+            Ok(stream) => taken.push(stream),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, ApiError::QueueFull(1));
+    assert!((1..=2).contains(&taken.len()));
+}
+
+#[test]
+fn dropping_a_stream_cancels_that_generation_and_no_other() {
+    let scripted = scripted([Act::Say("a"), Act::Pause(Duration::from_millis(200))]);
+    let mut first = scripted.service.chat(&chat("x")).unwrap();
+    let mut second = scripted.service.chat(&chat("x")).unwrap();
+    assert!(first.next_blocking().is_some());
+    drop(first);
+    assert!(scripted.report().cancelled);
+    let rest: Vec<TextEvent> = std::iter::from_fn(|| second.next_blocking()).collect();
+    assert_eq!(finish(split(&rest).2), &Finish::StopId(IM_END));
+    assert!(!scripted.report().cancelled);
+}
+
+#[test]
+fn async_and_blocking_readers_see_the_same() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let request = chat("x");
+    let blocking = events(vec![Act::Say("<think>a</think>b")], &request);
+    let scripted = scripted([Act::Say("<think>a</think>b")]);
+    let mut stream = scripted.service.chat(&request).unwrap();
+    let mut awaited = Vec::new();
+    while let Some(event) = runtime.block_on(stream.next()) {
+        awaited.push(event);
+    }
+    assert_eq!(awaited, blocking);
+}
+
+#[test]
+fn ended_streams_stay_ended() {
+    let scripted = scripted([Act::Say("a")]);
+    let mut stream = scripted.service.chat(&chat("x")).unwrap();
+    while stream.next_blocking().is_some() {}
+    assert_eq!(stream.next_blocking(), None);
+}
+
+#[test]
+fn null_content_reaches_the_template_as_none() {
+    let call = json!({"function": {"name": "f", "arguments": {"x": 1}}});
+    let mut request = chat("x");
+    request
+        .messages
+        .push(json!({"role": "assistant", "content": Value::Null, "tool_calls": [call]}));
+    let rendered = scripted([]).service.render(&request).unwrap();
+    assert!(rendered.contains("assistant\n<tool_call>f{\"x\": 1}</tool_call>"), "{rendered}");
+}

@@ -1,0 +1,232 @@
+//! A service whose engine is a script: a thread plays the engine's end of the door with tokens
+//! that the test wrote down, and reports what became of each request.
+
+#![allow(dead_code, missing_docs, clippy::print_stderr)]
+
+use api::{Service, ServiceParts};
+use engine::{
+    Door, Event, FinishReason, Finished, ModelInfo, Request, Submission, Timings, TokenLogprobs,
+    Usage, door,
+};
+use formats::GenerationDefaults;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use text::{ChatTemplate, EncodeOptions, SpecialTokens, Tokenizer};
+
+const TOKENIZER: &[u8] = include_bytes!("../data/tokenizer.json");
+const TOKENIZER_CONFIG: &[u8] = include_bytes!("../data/tokenizer_config.json");
+const TEMPLATE: &str = include_str!("../data/chat_template.jinja");
+
+pub const BOS: u32 = 260;
+pub const IM_END: u32 = 262;
+pub const VOCAB: usize = 265;
+pub const CONTEXT: usize = 256;
+
+/// One act of the engine.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Report this many prompt tokens as computed.
+    Prefill(usize),
+    /// Generate the tokens of this text; special tokens may be written out.
+    Say(&'static str),
+    /// Generate these tokens.
+    Ids(Vec<u32>),
+    /// Generate this text again and again.
+    Forever(&'static str),
+    /// Compute for so long.
+    Pause(Duration),
+    /// Break the generation.
+    Fail(&'static str),
+    /// End the engine without a word.
+    Die,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub struct Report {
+    pub request: Request,
+    /// Tokens that were accepted by the reader's channel.
+    pub sent: usize,
+    pub cancelled: bool,
+}
+
+pub struct Scripted {
+    pub service: Service,
+    pub reports: Receiver<Report>,
+}
+
+impl Scripted {
+    /// The report of the next request to end.
+    pub fn report(&self) -> Report {
+        self.reports.recv_timeout(Duration::from_secs(10)).expect("the engine reports in time")
+    }
+}
+
+/// A service that plays `script` to every request, and lets `queue` of them wait.
+pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
+    let (engine, door) = door(info(), queue);
+    let tokenizer = tokenizer();
+    let (reporter, reports) = channel();
+    let player = Player { tokenizer: Arc::new(self::tokenizer()), script, reporter };
+    std::thread::spawn(move || player.run(door));
+    let parts = ServiceParts {
+        engine,
+        tokenizer,
+        template: Some(ChatTemplate::from_source(TEMPLATE).expect("the fixture is sound")),
+        special: SpecialTokens { bos: Some("<|endoftext|>".into()), ..Default::default() },
+        defaults: GenerationDefaults { temperature: Some(0.5), ..Default::default() },
+        stop_ids: Vec::new(),
+    };
+    Scripted { service: Service::new(parts), reports }
+}
+
+pub fn scripted(script: impl Into<Vec<Act>>) -> Scripted {
+    scripted_with_queue(script.into(), 64)
+}
+
+fn info() -> ModelInfo {
+    ModelInfo {
+        name: "test/model".into(),
+        architecture: "script".into(),
+        context_length: CONTEXT,
+        vocab_size: VOCAB,
+    }
+}
+
+pub fn tokenizer() -> Tokenizer {
+    Tokenizer::from_json_bytes(TOKENIZER, Some(TOKENIZER_CONFIG)).expect("the fixture is sound")
+}
+
+/// The ids of `text`, special tokens recognised, nothing added.
+pub fn ids(text: &str) -> Vec<u32> {
+    let options = EncodeOptions { add_special: false, parse_special: true };
+    tokenizer().encode(text, options).expect("the fixture encodes")
+}
+
+struct Player {
+    tokenizer: Arc<Tokenizer>,
+    script: Vec<Act>,
+    reporter: Sender<Report>,
+}
+
+/// One request being played.
+struct Play<'a> {
+    submission: &'a Submission,
+    sent: usize,
+}
+
+/// How a play ended early.
+enum Curtain {
+    Finished(FinishReason),
+    Failed(&'static str),
+    Cancelled,
+    Dead,
+}
+
+impl Player {
+    fn run(self, mut door: Door) {
+        while let Some(submission) = door.submissions.blocking_recv() {
+            let mut play = Play { submission: &submission, sent: 0 };
+            let ended = self.play(&mut play);
+            let sent = play.sent;
+            let dead = matches!(ended, Curtain::Dead);
+            let cancelled = match ended {
+                Curtain::Finished(reason) => !self.finish(&submission, reason, sent),
+                Curtain::Failed(why) => {
+                    submission.events.blocking_send(Event::Failed(why.into())).is_err()
+                }
+                Curtain::Cancelled => true,
+                Curtain::Dead => false,
+            };
+            let _ = self.reporter.send(Report { request: submission.request, sent, cancelled });
+            if dead {
+                return;
+            }
+        }
+    }
+
+    fn play(&self, play: &mut Play<'_>) -> Curtain {
+        for act in &self.script {
+            if let Err(curtain) = self.act(play, act) {
+                return curtain;
+            }
+        }
+        Curtain::Finished(FinishReason::Stop(IM_END))
+    }
+
+    fn act(&self, play: &mut Play<'_>, act: &Act) -> Result<(), Curtain> {
+        match act {
+            Act::Prefill(done) => {
+                let total = play.submission.request.prompt.len();
+                play.send(Event::Prefill { done: *done, total })
+            }
+            Act::Say(text) => play.tokens(&self.ids(text)),
+            Act::Ids(ids) => play.tokens(ids),
+            Act::Forever(text) => loop {
+                play.tokens(&self.ids(text))?;
+            },
+            Act::Pause(time) => play.pause(*time),
+            Act::Fail(why) => Err(Curtain::Failed(why)),
+            Act::Die => Err(Curtain::Dead),
+        }
+    }
+
+    fn ids(&self, text: &str) -> Vec<u32> {
+        let options = EncodeOptions { add_special: false, parse_special: true };
+        self.tokenizer.encode(text, options).expect("the script encodes")
+    }
+
+    fn finish(&self, submission: &Submission, reason: FinishReason, sent: usize) -> bool {
+        let usage = Usage {
+            prompt_tokens: submission.request.prompt.len(),
+            completion_tokens: sent,
+            cached_tokens: 3,
+        };
+        let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
+        let finished = Finished { reason, usage, timings };
+        submission.events.blocking_send(Event::Finished(finished)).is_ok()
+    }
+}
+
+impl Play<'_> {
+    fn send(&self, event: Event) -> Result<(), Curtain> {
+        self.submission.events.blocking_send(event).map_err(|_| Curtain::Cancelled)
+    }
+
+    fn tokens(&mut self, ids: &[u32]) -> Result<(), Curtain> {
+        ids.iter().try_for_each(|&id| self.token(id))
+    }
+
+    fn token(&mut self, id: u32) -> Result<(), Curtain> {
+        let request = &self.submission.request;
+        if request.stop_ids.contains(&id) {
+            return Err(Curtain::Finished(FinishReason::Stop(id)));
+        }
+        let logprobs = request.logprobs.map(|top| logprobs(id, top));
+        self.send(Event::Token { id, logprobs })?;
+        self.sent += 1;
+        let full = CONTEXT - request.prompt.len();
+        if self.sent >= request.max_tokens.unwrap_or(full).min(full) {
+            return Err(Curtain::Finished(FinishReason::Length));
+        }
+        Ok(())
+    }
+
+    fn pause(&self, time: Duration) -> Result<(), Curtain> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            if self.submission.events.is_closed() {
+                return Err(Curtain::Cancelled);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// The chosen token at -0.25 and its neighbours below it.
+fn logprobs(id: u32, top: usize) -> TokenLogprobs {
+    let neighbour = |n: usize| ((id + n as u32) % VOCAB as u32, -0.25 - n as f32);
+    TokenLogprobs { logprob: -0.25, top: (0..top).map(neighbour).collect() }
+}
