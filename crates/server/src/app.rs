@@ -1,0 +1,199 @@
+//! The routes, and the way of a request through them: read, prepare off the reactor, submit,
+//! answer.
+
+use crate::choices::{Choices, Conditions};
+use crate::fault::Fault;
+use crate::guard::{self, HEALTH};
+use crate::openai::answer::{Answer, Heading, unix_now};
+use crate::openai::chat_answer::ChatAnswer;
+use crate::openai::completion_answer::CompletionAnswer;
+use crate::openai::{chat, completions, models};
+use crate::options::ServerOptions;
+use crate::shutdown::Life;
+use crate::{body, sse};
+use api::{Prepared, Prompt, Service, TextRequest};
+use axum::Json;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+
+/// What every handler can reach.
+#[derive(Clone, Debug)]
+pub(crate) struct App {
+    pub service: Service,
+    pub options: Arc<ServerOptions>,
+    pub conditions: Conditions,
+    /// Bounds the prompts that are parsed and tokenized at one time.
+    preparing: Arc<Semaphore>,
+    started: u64,
+}
+
+impl App {
+    pub fn new(service: Service, options: ServerOptions, life: Life) -> Self {
+        let conditions = Conditions { life, stall_timeout: options.stall_timeout };
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Self {
+            service,
+            options: Arc::new(options),
+            conditions,
+            preparing: Arc::new(Semaphore::new(cores)),
+            started: unix_now(),
+        }
+    }
+}
+
+/// The server's routes over `service`, to be served or tested as any tower service.
+pub fn router(service: Service, options: ServerOptions) -> Router {
+    routes(App::new(service, options, Life::default()))
+}
+
+pub(crate) fn routes(app: App) -> Router {
+    let cors = app.options.cors_origin.as_deref().map(cors);
+    let router = Router::new()
+        .route("/v1/chat/completions", post(chat_completions))
+        .route("/v1/completions", post(text_completions))
+        .route("/v1/models", get(model_list))
+        .route("/v1/models/{*id}", get(model))
+        .route(HEALTH, get(health))
+        .route("/version", get(version))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CatchPanicLayer::custom(guard::panicked))
+        .layer(from_fn_with_state(app.clone(), guard::admit))
+        .with_state(app);
+    match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
+    .layer(from_fn(guard::log))
+}
+
+/// Browsers of `origin` may call every route. An origin that no header can carry allows none.
+fn cors(origin: &str) -> CorsLayer {
+    let origin = match origin {
+        "*" => AllowOrigin::any(),
+        one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
+    };
+    CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods([Method::GET, Method::POST, Method::OPTIONS])
+        .allow_headers(Any)
+}
+
+async fn unknown_route(method: Method, uri: axum::http::Uri) -> Fault {
+    let message = format!("no such endpoint: {method} {}", uri.path());
+    Fault::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
+}
+
+async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
+    let message = format!("{} does not take {method}", uri.path());
+    Fault::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
+}
+
+async fn health(State(app): State<App>) -> Response {
+    if app.service.is_alive() {
+        return Json(json!({ "status": "ok" })).into_response();
+    }
+    Fault::server(StatusCode::SERVICE_UNAVAILABLE, "the engine has stopped").into_response()
+}
+
+async fn version() -> Json<Value> {
+    Json(json!({ "name": "gannet", "version": env!("CARGO_PKG_VERSION") }))
+}
+
+async fn model_list(State(app): State<App>) -> Json<Value> {
+    Json(models::list(app.service.info(), app.started))
+}
+
+async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, Fault> {
+    if id == app.service.info().name {
+        return Ok(Json(models::one(app.service.info(), app.started)));
+    }
+    let message = format!("no such model: {id}");
+    Err(Fault::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
+}
+
+async fn chat_completions(State(app): State<App>, body: Body) -> Result<Response, Fault> {
+    let (call, prompt) = prepare(&app, body, |service, body| {
+        let call = chat::read(&body)?;
+        let prompt = service.prepare_chat(&call.request);
+        Ok((call, prompt.map_err(|error| Fault::of(error, "messages"))?))
+    })
+    .await?;
+    let heading = Heading::new("chatcmpl-", &app.service.info().name);
+    let choices = start(&app, &[prompt], call.choices, &heading)?;
+    let logprobs = call.request.sampling.logprobs.is_some();
+    let answer = ChatAnswer::new(heading, call.choices, logprobs, call.stream_usage);
+    respond(&app, choices, answer, call.stream).await
+}
+
+async fn text_completions(State(app): State<App>, body: Body) -> Result<Response, Fault> {
+    let (call, prompts, echoes) = prepare(&app, body, |service, body| {
+        let call = completions::read(&body)?;
+        let prompts: Result<Vec<Prepared>, _> =
+            call.requests.iter().map(|request| service.prepare_text(request)).collect();
+        let prompts = prompts.map_err(|error| Fault::of(error, "prompt"))?;
+        let echoes = echoes(service, &call);
+        Ok((call, prompts, echoes))
+    })
+    .await?;
+    let heading = Heading::new("cmpl-", &app.service.info().name);
+    let choices = start(&app, &prompts, call.choices, &heading)?;
+    let logprobs = call.requests.iter().any(|request| request.sampling.logprobs.is_some());
+    let answer = CompletionAnswer::new(heading, echoes, logprobs, call.stream_usage);
+    respond(&app, choices, answer, call.stream).await
+}
+
+/// The text that each choice begins with, where the client wants its prompt back.
+fn echoes(service: &Service, call: &completions::CompletionCall) -> Vec<Option<String>> {
+    let text = |request: &TextRequest| match &request.prompt {
+        Prompt::Text(text) => text.clone(),
+        Prompt::Ids(ids) => service.decode(ids),
+    };
+    let echo = |request: &TextRequest| call.echo.then(|| text(request));
+    call.requests.iter().flat_map(|one| vec![echo(one); call.choices]).collect()
+}
+
+/// Reads the body and lets `work` make requests of it on a thread where it may take its time.
+async fn prepare<T: Send + 'static>(
+    app: &App,
+    body: Body,
+    work: impl FnOnce(&Service, Value) -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let bytes = body::read(body, &app.options).await?;
+    let broken = |_| Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+    let permit =
+        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| Fault::shutting_down())?;
+    let service = app.service.clone();
+    let prepared = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work(&service, body::json(&bytes)?)
+    });
+    prepared.await.map_err(broken)?
+}
+
+fn start(app: &App, prompts: &[Prepared], n: usize, heading: &Heading) -> Result<Choices, Fault> {
+    Choices::start(&app.service, prompts, n, &heading.id, &app.conditions)
+        .map_err(|error| Fault::of(error, "prompt"))
+}
+
+async fn respond(
+    app: &App,
+    choices: Choices,
+    answer: impl Answer,
+    stream: bool,
+) -> Result<Response, Fault> {
+    if stream {
+        return Ok(sse::streamed(choices, answer, app.options.keep_alive));
+    }
+    sse::whole(choices, answer).await
+}

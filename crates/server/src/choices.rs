@@ -1,0 +1,170 @@
+//! The running answers to one request: their events in one stream, each tagged with its choice.
+//!
+//! Invariant: dropping [`Choices`] cancels every answer that still runs, at once. A client that
+//! reads slowly is buffered, and given up after a while; the engine never waits for it longer.
+
+use crate::fault::Fault;
+use crate::shutdown::{Life, Phase};
+use api::{Done, Prepared, Service, TextEvent, TextStream, Usage};
+use axum::http::StatusCode;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Events a client may be behind before its engine sequence has to wait.
+const BUFFERED_EVENTS: usize = 1024;
+
+/// An event of the choice with this index.
+type Tagged = (usize, TextEvent);
+type Sender = mpsc::Sender<Result<Tagged, Fault>>;
+
+/// What answers need besides the model.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditions {
+    pub life: Life,
+    pub stall_timeout: Duration,
+}
+
+/// The answers to one request. A prompt's choices follow each other.
+#[derive(Debug)]
+pub(crate) struct Choices {
+    events: mpsc::Receiver<Result<Tagged, Fault>>,
+    count: usize,
+    per_prompt: usize,
+    tally: Tally,
+}
+
+/// What is logged of a request, finished or not.
+#[derive(Debug)]
+struct Tally {
+    id: String,
+    running: usize,
+    failed: bool,
+    usage: Usage,
+    prefill_s: f64,
+    decode_s: f64,
+}
+
+impl Choices {
+    /// Submits every prompt `per_prompt` times; all of them are queued, or none.
+    pub fn start(
+        service: &Service,
+        prompts: &[Prepared],
+        per_prompt: usize,
+        id: &str,
+        conditions: &Conditions,
+    ) -> Result<Self, api::ApiError> {
+        let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
+        let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
+        let streams: Result<Vec<TextStream>, _> =
+            each.map(|(prompt, n)| service.start(prompt, n)).collect();
+        let streams = streams?;
+        let count = streams.len();
+        for (index, stream) in streams.into_iter().enumerate() {
+            tokio::spawn(pump(index, stream, sender.clone(), conditions.clone()));
+        }
+        Ok(Self { events, count, per_prompt, tally: Tally::new(id, count) })
+    }
+
+    /// How many answers there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The next event of any choice; `None` when all have ended. The last event of a choice is
+    /// `Done`; a fault ends them all.
+    pub async fn next(&mut self) -> Option<Result<Tagged, Fault>> {
+        match self.events.recv().await {
+            Some(Ok((index, TextEvent::Done(done)))) => {
+                self.tally.done(&done, index.is_multiple_of(self.per_prompt));
+                Some(Ok((index, TextEvent::Done(done))))
+            }
+            Some(Err(fault)) => Some(Err(self.fail(fault))),
+            None if self.tally.running > 0 && !self.tally.failed => Some(Err(self.fail(unread()))),
+            other => other,
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) -> Fault {
+        self.tally.failed = true;
+        self.events.close();
+        fault
+    }
+
+    /// Tokens of the choices that have ended, every prompt counted once.
+    pub fn usage(&self) -> &Usage {
+        &self.tally.usage
+    }
+}
+
+impl Tally {
+    fn new(id: &str, running: usize) -> Self {
+        let usage = Usage::default();
+        Self { id: id.to_owned(), running, failed: false, usage, prefill_s: 0.0, decode_s: 0.0 }
+    }
+
+    fn done(&mut self, done: &Done, first_of_prompt: bool) {
+        self.running -= 1;
+        self.usage.completion_tokens += done.usage.completion_tokens;
+        self.usage.reasoning_tokens += done.usage.reasoning_tokens;
+        if first_of_prompt {
+            self.usage.prompt_tokens += done.usage.prompt_tokens;
+            self.usage.cached_tokens += done.usage.cached_tokens;
+        }
+        self.prefill_s += done.timings.prefill_s;
+        self.decode_s += done.timings.decode_s;
+    }
+
+    fn outcome(&self) -> &'static str {
+        match (self.failed, self.running) {
+            (true, _) => "failed",
+            (false, 0) => "answered",
+            (false, _) => "cancelled",
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        tracing::info!(
+            id = self.id,
+            outcome = self.outcome(),
+            prompt_tokens = self.usage.prompt_tokens,
+            cached_tokens = self.usage.cached_tokens,
+            completion_tokens = self.usage.completion_tokens,
+            prefill_s = self.prefill_s,
+            decode_s = self.decode_s,
+            "generation"
+        );
+    }
+}
+
+/// The fault of a client that let its answer wait for too long.
+fn unread() -> Fault {
+    Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "the answer was left unread for too long")
+}
+
+/// Carries the events of one answer to `out` until it ends, the reader leaves or stalls, or the
+/// server closes.
+async fn pump(index: usize, mut stream: TextStream, out: Sender, conditions: Conditions) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = out.closed() => return,
+            () = conditions.life.reached(Phase::Closing) => {
+                // A reader too slow for this learns it from the end of the stream.
+                let _ = out.try_send(Err(Fault::shutting_down()));
+                return;
+            }
+            event = stream.next() => event,
+        };
+        let item = match event {
+            None => return,
+            Some(TextEvent::Prefill { .. }) => continue,
+            Some(TextEvent::Failed(error)) => Err(Fault::of(error, "")),
+            Some(event) => Ok((index, event)),
+        };
+        if out.send_timeout(item, conditions.stall_timeout).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Errors as a client sees them: OpenAI's error object with the HTTP status that goes with it.
+//!
+//! Source: OpenAI API reference, "Error codes"; the two context numbers are an extension that
+//! other local servers share.
+
+use api::ApiError;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// A refused or failed request.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+    param: Option<String>,
+    code: Option<&'static str>,
+    numbers: Vec<(&'static str, usize)>,
+}
+
+/// Seconds after which a client refused for overload may try again.
+const RETRY_AFTER: &str = "1";
+
+impl Fault {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { status, kind, message, param: None, code: None, numbers: Vec::new() }
+    }
+
+    /// 400: `param` of the request cannot be.
+    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        let mut fault = Self::request(StatusCode::BAD_REQUEST, message);
+        fault.param = Some(param.into()).filter(|param| !param.is_empty());
+        fault
+    }
+
+    /// The request is at fault in a way that no single field names.
+    pub fn request(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "invalid_request_error", message)
+    }
+
+    /// The server is at fault.
+    pub fn server(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "server_error", message)
+    }
+
+    /// 503: no new work is taken.
+    pub fn shutting_down() -> Self {
+        Self::server(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
+    }
+
+    /// The same fault with a machine-readable code.
+    pub fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// What `error` means to the client whose prompt came in the field `prompt`.
+    pub fn of(error: ApiError, prompt: &str) -> Self {
+        let message = error.to_string();
+        match error {
+            ApiError::ContextLength { prompt_tokens, context_length } => {
+                let mut fault = Self::invalid(prompt, message).with_code("context_length_exceeded");
+                fault.numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
+                fault
+            }
+            ApiError::Invalid { param, .. } => Self::invalid(param, message),
+            ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
+            ApiError::QueueFull(_) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+                    .with_code("queue_full")
+            }
+            ApiError::Stopped => Self::server(StatusCode::SERVICE_UNAVAILABLE, message),
+            ApiError::Text(_) | ApiError::Engine(_) => {
+                Self::server(StatusCode::INTERNAL_SERVER_ERROR, message)
+            }
+        }
+    }
+
+    /// The JSON that a client gets.
+    pub fn body(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("message".into(), json!(self.message));
+        error.insert("type".into(), json!(self.kind));
+        error.insert("param".into(), json!(self.param));
+        error.insert("code".into(), json!(self.code));
+        for (name, number) in &self.numbers {
+            error.insert((*name).into(), json!(number));
+        }
+        json!({ "error": error })
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, axum::Json(self.body())).into_response();
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            let seconds = HeaderValue::from_static(RETRY_AFTER);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(error: ApiError, status: u16, expected: &Value) {
+        let fault = Fault::of(error, "messages");
+        assert_eq!(fault.status.as_u16(), status);
+        assert_eq!(fault.body(), *expected);
+    }
+
+    #[test]
+    fn context_overflow_names_both_sizes() {
+        check(
+            ApiError::ContextLength { prompt_tokens: 9, context_length: 8 },
+            400,
+            &json!({"error": {
+                "message": "prompt has 9 tokens, but the context holds 8",
+                "type": "invalid_request_error",
+                "param": "messages",
+                "code": "context_length_exceeded",
+                "n_prompt_tokens": 9,
+                "n_ctx": 8,
+            }}),
+        );
+    }
+
+    #[test]
+    fn full_queue_is_a_rate_limit_with_a_time_to_wait() {
+        let response = Fault::of(ApiError::QueueFull(4), "prompt").into_response();
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER);
+    }
+
+    #[test]
+    fn engine_failure_is_a_server_error() {
+        check(
+            ApiError::Engine("layer 3: not a number".into()),
+            500,
+            &json!({"error": {
+                "message": "layer 3: not a number",
+                "type": "server_error",
+                "param": null,
+                "code": null,
+            }}),
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! The request of `POST /v1/completions`: the continuation of one or several raw texts.
+
+use crate::fault::Fault;
+use crate::fields::{Fields, wrong};
+use crate::openai::sampling::{self, MOST_CHOICES};
+use api::{Prompt, SamplingOptions, TextRequest};
+use serde_json::Value;
+
+/// A text completion as asked for.
+#[derive(Debug)]
+pub(crate) struct CompletionCall {
+    /// One per prompt.
+    pub requests: Vec<TextRequest>,
+    /// Answers wanted to each prompt.
+    pub choices: usize,
+    pub stream: bool,
+    /// End a stream with the usage.
+    pub stream_usage: bool,
+    /// Begin each answer with its prompt.
+    pub echo: bool,
+}
+
+/// Reads the body of a request.
+pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
+    let fields = Fields::of_body(body)?;
+    let (stream, stream_usage) = sampling::stream(&fields)?;
+    let choices = sampling::choices(&fields)?;
+    let sampling = SamplingOptions { logprobs: logprobs(&fields)?, ..sampling::read(&fields)? };
+    let add_special = fields.flag("add_special_tokens")?.unwrap_or(true);
+    let prompts = prompts(&fields)?;
+    if prompts.len() * choices > MOST_CHOICES {
+        let message = format!("{} prompts with n = {choices} are too many", prompts.len());
+        return Err(Fault::invalid("prompt", message));
+    }
+    refuse_unsupported(&fields, choices, &sampling)?;
+    let request = |prompt| TextRequest { prompt, add_special, sampling: sampling.clone() };
+    Ok(CompletionCall {
+        requests: prompts.into_iter().map(request).collect(),
+        choices,
+        stream,
+        stream_usage,
+        echo: fields.flag("echo")?.unwrap_or(false),
+    })
+}
+
+fn refuse_unsupported(
+    fields: &Fields<'_>,
+    choices: usize,
+    sampling: &SamplingOptions,
+) -> Result<(), Fault> {
+    if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
+        return Err(Fault::invalid("suffix", "suffix is not supported"));
+    }
+    if fields.count("best_of")?.is_some_and(|best_of| best_of != choices) {
+        return Err(Fault::invalid("best_of", "best_of other than n is not supported"));
+    }
+    if fields.flag("echo")? == Some(true) && sampling.logprobs.is_some() {
+        let message = "echo with logprobs is not supported: prompt tokens have none";
+        return Err(Fault::invalid("echo", message));
+    }
+    Ok(())
+}
+
+/// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
+fn logprobs(fields: &Fields<'_>) -> Result<Option<usize>, Fault> {
+    match fields.value("logprobs") {
+        Some(Value::Bool(on)) => Ok(on.then_some(0)),
+        _ => fields.count("logprobs"),
+    }
+}
+
+/// A string, an array of strings, an array of ids, or an array of arrays of ids.
+fn prompts(fields: &Fields<'_>) -> Result<Vec<Prompt>, Fault> {
+    let missing = || Fault::invalid("prompt", "prompt is missing");
+    match fields.value("prompt").ok_or_else(missing)? {
+        Value::String(text) => Ok(vec![text.as_str().into()]),
+        Value::Array(items) => match items.first() {
+            None => Err(Fault::invalid("prompt", "prompt is an empty array")),
+            Some(Value::Number(_)) => Ok(vec![Prompt::Ids(sampling::token_ids(items, "prompt")?)]),
+            Some(_) => several(items),
+        },
+        other => Err(wrong("prompt", "a string or an array", other)),
+    }
+}
+
+fn several(items: &[Value]) -> Result<Vec<Prompt>, Fault> {
+    let one = |(at, item): (usize, &Value)| match item {
+        Value::String(text) => Ok(text.as_str().into()),
+        Value::Array(ids) => sampling::token_ids(ids, &format!("prompt[{at}]")).map(Prompt::Ids),
+        other => Err(wrong(&format!("prompt[{at}]"), "a string or an array of token ids", other)),
+    };
+    items.iter().enumerate().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check_prompts(prompt: Value, expected: &[Prompt]) {
+        let call = read(&json!({ "prompt": prompt })).unwrap();
+        let prompts: Vec<Prompt> = call.requests.into_iter().map(|one| one.prompt).collect();
+        assert_eq!(prompts, expected);
+    }
+
+    fn check_fault(body: Value, param: &str) {
+        let fault = read(&body).expect_err(&body.to_string());
+        assert_eq!(fault.body()["error"]["param"], param, "{body}");
+    }
+
+    #[test]
+    fn prompts_come_in_four_forms() {
+        check_prompts(json!("a"), &["a".into()]);
+        check_prompts(json!(["a", "b"]), &["a".into(), "b".into()]);
+        check_prompts(json!([1, 2]), &[Prompt::Ids(vec![1, 2])]);
+        check_prompts(json!([[1], [2, 3]]), &[Prompt::Ids(vec![1]), Prompt::Ids(vec![2, 3])]);
+    }
+
+    #[test]
+    fn faults_name_the_prompt() {
+        check_fault(json!({}), "prompt");
+        check_fault(json!({"prompt": []}), "prompt");
+        check_fault(json!({"prompt": {}}), "prompt");
+        check_fault(json!({"prompt": [1, "a"]}), "prompt[1]");
+        check_fault(json!({"prompt": ["a", true]}), "prompt[1]");
+        check_fault(json!({"prompt": [[1, -1]]}), "prompt[0][1]");
+        check_fault(json!({"prompt": ["a", "b"], "n": 65}), "prompt");
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused() {
+        check_fault(json!({"prompt": "a", "suffix": "b"}), "suffix");
+        check_fault(json!({"prompt": "a", "best_of": 3}), "best_of");
+        check_fault(json!({"prompt": "a", "echo": true, "logprobs": 1}), "echo");
+    }
+}

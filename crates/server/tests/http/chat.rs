@@ -1,0 +1,184 @@
+//! `POST /v1/chat/completions`: the shapes of answers and streams.
+
+use crate::harness::{Server, chat_body, stable};
+use crate::support::{Act, ids};
+use serde_json::{Value, json};
+
+/// Tokens of the prompt that `chat_body` makes.
+fn prompt_tokens() -> usize {
+    ids("<|endoftext|><|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n").len()
+}
+
+fn usage(completion: usize, reasoning: usize) -> Value {
+    json!({
+        "prompt_tokens": prompt_tokens(),
+        "completion_tokens": completion,
+        "total_tokens": prompt_tokens() + completion,
+        "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    })
+}
+
+#[tokio::test]
+async fn whole_answer_has_openai_shape() {
+    let server = Server::start([Act::Say("hello!<|im_end|>")]).await;
+    let expected = json!({
+        "object": "chat.completion",
+        "choices": [{
+            "index": 0,
+            "message": {"role": "assistant", "content": "hello!", "refusal": null},
+            "logprobs": null,
+            "finish_reason": "stop",
+        }],
+        "usage": usage(2, 0),
+    });
+    assert_eq!(stable(server.chat(json!({})).await, "chatcmpl-"), expected);
+}
+
+fn chunk(delta: Value, finish_reason: Value) -> Value {
+    json!({
+        "object": "chat.completion.chunk",
+        "choices": [
+            {"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason},
+        ],
+    })
+}
+
+#[tokio::test]
+async fn stream_is_role_then_text_then_reason() {
+    let server = Server::start([Act::Say("<think>why</think>hello<|im_end|>")]).await;
+    let events = server.chat_events(json!({})).await;
+    let id = events[0]["id"].clone();
+    assert!(events.iter().all(|event| event["id"] == id));
+    let stable: Vec<Value> = events.into_iter().map(|event| stable(event, "chatcmpl-")).collect();
+    let expected = [
+        chunk(json!({"role": "assistant", "content": ""}), Value::Null),
+        chunk(json!({"reasoning_content": "w"}), Value::Null),
+        chunk(json!({"reasoning_content": "h"}), Value::Null),
+        chunk(json!({"reasoning_content": "y"}), Value::Null),
+        chunk(json!({"content": "hello"}), Value::Null),
+        chunk(json!({}), json!("stop")),
+    ];
+    assert_eq!(stable, expected);
+}
+
+#[tokio::test]
+async fn usage_ends_a_stream_that_asked_for_it() {
+    let server = Server::start([Act::Say("hello")]).await;
+    let mut events = server.chat_events(json!({"stream_options": {"include_usage": true}})).await;
+    let last = stable(events.pop().unwrap(), "chatcmpl-");
+    let expected = json!({"object": "chat.completion.chunk", "choices": [], "usage": usage(1, 0)});
+    assert_eq!(last, expected);
+    assert!(events.iter().all(|event| event["usage"].is_null() && event.get("usage").is_some()));
+}
+
+#[tokio::test]
+async fn reasoning_is_apart_from_content() {
+    let server = Server::start([Act::Say("<think>\nwhy\n</think>\n\nyes")]).await;
+    let answer = server.chat(json!({})).await;
+    let message = &answer["choices"][0]["message"];
+    assert_eq!(
+        (&message["reasoning_content"], &message["content"]),
+        (&json!("why"), &json!("yes"))
+    );
+    let details = &answer["usage"]["completion_tokens_details"];
+    assert!(details["reasoning_tokens"].as_u64().unwrap() >= 3, "{details}");
+    let raw = server.chat(json!({"reasoning_format": "none"})).await;
+    assert_eq!(raw["choices"][0]["message"]["content"], "<think>\nwhy\n</think>\n\nyes");
+}
+
+#[tokio::test]
+async fn logprobs_tell_every_token() {
+    let server = Server::start([Act::Say("ab")]).await;
+    let ask = json!({"logprobs": true, "top_logprobs": 2});
+    let answer = server.chat(ask.clone()).await;
+    let list = answer["choices"][0]["logprobs"]["content"].clone();
+    let token = |text: &str, logprob: f64| json!({"token": text, "logprob": logprob, "bytes": text.as_bytes()});
+    let with_top = |text, next| {
+        let mut entry = token(text, -0.25);
+        entry["top_logprobs"] = json!([token(text, -0.25), token(next, -1.25)]);
+        entry
+    };
+    assert_eq!(list, json!([with_top("a", "b"), with_top("b", "c")]));
+    let streamed: Vec<Value> = server
+        .chat_events(ask)
+        .await
+        .iter()
+        .filter_map(|event| event["choices"][0]["logprobs"]["content"].as_array())
+        .flatten()
+        .cloned()
+        .collect();
+    assert_eq!(Value::from(streamed), list);
+}
+
+#[tokio::test]
+async fn stop_strings_across_tokens_end_the_answer_and_the_generation() {
+    let server = Server::start([Act::Say("one END"), Act::Forever("x")]).await;
+    let answer = server.chat(json!({"stop": ["STOP", "END"]})).await;
+    assert_eq!(answer["choices"][0]["message"]["content"], "one ");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    let (report, _server) = server.report().await;
+    assert!(report.cancelled);
+}
+
+#[tokio::test]
+async fn several_choices_have_seeds_of_their_own_and_one_prompt() {
+    let server = Server::start([Act::Say("ab")]).await;
+    let answer = server.chat(json!({"n": 2, "seed": 7, "max_tokens": 2})).await;
+    let choices = answer["choices"].as_array().unwrap();
+    for (index, choice) in choices.iter().enumerate() {
+        assert_eq!(choice["index"], index);
+        assert_eq!(choice["message"]["content"], "ab");
+        assert_eq!(choice["finish_reason"], "length");
+    }
+    assert_eq!(choices.len(), 2);
+    assert_eq!(answer["usage"], usage(4, 0));
+    let (first, server) = server.report().await;
+    let (second, _server) = server.report().await;
+    let seeds = [first.request.sampling.seed, second.request.sampling.seed];
+    assert_eq!(seeds, [Some(7), Some(8)]);
+}
+
+#[tokio::test]
+async fn streamed_choices_each_open_with_their_role() {
+    let server = Server::start([Act::Say("a")]).await;
+    let events = server.chat_events(json!({"n": 2})).await;
+    for index in 0..2 {
+        let deltas: Vec<&Value> = events
+            .iter()
+            .map(|event| &event["choices"][0])
+            .filter(|choice| choice["index"] == index)
+            .map(|choice| &choice["delta"])
+            .collect();
+        assert_eq!(
+            deltas,
+            [&json!({"role": "assistant", "content": ""}), &json!({"content": "a"}), &json!({}),]
+        );
+    }
+}
+
+#[tokio::test]
+async fn conversations_with_tools_reach_the_template() {
+    let server = Server::start([Act::Say("x")]).await;
+    let body = chat_body(json!({
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "be brief"}]},
+            {"role": "user", "content": "weather?"},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function",
+                 "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+        ],
+        "tools": [{"name": "f"}],
+        "chat_template_kwargs": {"enable_thinking": false},
+        "never_heard_of": [1, 2],
+    }));
+    assert_eq!(server.post("/v1/chat/completions", &body).await.status(), 200);
+    let (report, _server) = server.report().await;
+    let expected = "<|endoftext|><|im_start|>tools\n[{\"name\": \"f\"}]<|im_end|>\n\
+        <|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nweather?<|im_end|>\n\
+        <|im_start|>assistant\n<tool_call>f{\"x\": 1}</tool_call><|im_end|>\n\
+        <|im_start|>tool\nsunny<|im_end|>\n\
+        <|im_start|>assistant\n<think>\n\n</think>\n\n";
+    assert_eq!(report.request.prompt, ids(expected));
+}

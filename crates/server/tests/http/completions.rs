@@ -1,0 +1,106 @@
+//! `POST /v1/completions`: the shapes of answers and streams.
+
+use crate::harness::{Server, events, ok, stable};
+use crate::support::{Act, BOS, ids};
+use serde_json::{Value, json};
+
+const PATH: &str = "/v1/completions";
+
+#[tokio::test]
+async fn whole_answer_has_openai_shape() {
+    let server = Server::start([Act::Say(" world")]).await;
+    let answer = ok(server.post(PATH, &json!({"prompt": "hello", "max_tokens": 3})).await).await;
+    let expected = json!({
+        "object": "text_completion",
+        "choices": [{"text": " wo", "index": 0, "logprobs": null, "finish_reason": "length"}],
+        "usage": {
+            "prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5,
+            "prompt_tokens_details": {"cached_tokens": 3},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        },
+    });
+    assert_eq!(stable(answer, "cmpl-"), expected);
+    let (report, _server) = server.report().await;
+    assert_eq!(report.request.prompt, [vec![BOS], ids("hello")].concat());
+}
+
+#[tokio::test]
+async fn tags_of_reasoning_are_text() {
+    let server = Server::start([Act::Say("<think>a</think>b")]).await;
+    let answer = ok(server.post(PATH, &json!({"prompt": "x"})).await).await;
+    assert_eq!(answer["choices"][0]["text"], "<think>a</think>b");
+}
+
+#[tokio::test]
+async fn every_prompt_has_its_choices_in_order() {
+    let server = Server::start([Act::Say("!")]).await;
+    let body = json!({"prompt": ["a", "b"], "n": 2, "echo": true});
+    let answer = ok(server.post(PATH, &body).await).await;
+    let texts: Vec<&str> =
+        answer["choices"].as_array().unwrap().iter().map(|c| c["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["a!", "a!", "b!", "b!"]);
+    assert_eq!(answer["usage"]["prompt_tokens"], 4);
+    assert_eq!(answer["usage"]["completion_tokens"], 4);
+}
+
+#[tokio::test]
+async fn ids_are_taken_as_they_are_and_echoed_as_text() {
+    let server = Server::start([Act::Say("!")]).await;
+    let body = json!({"prompt": [ids("hello"), ids("a")], "echo": true});
+    let answer = ok(server.post(PATH, &body).await).await;
+    assert_eq!(answer["choices"][0]["text"], "hello!");
+    assert_eq!(answer["choices"][1]["text"], "a!");
+    let (report, _server) = server.report().await;
+    assert_eq!(report.request.prompt, ids("hello"));
+}
+
+#[tokio::test]
+async fn logprobs_are_parallel_lists() {
+    let server = Server::start([Act::Say("né")]).await;
+    let body = json!({"prompt": "x", "logprobs": 1});
+    let answer = ok(server.post(PATH, &body).await).await;
+    let expected = json!({
+        "tokens": ["n", "\u{fffd}", "\u{fffd}"],
+        "token_logprobs": [-0.25, -0.25, -0.25],
+        "top_logprobs": [{"n": -0.25}, {"\u{fffd}": -0.25}, {"\u{fffd}": -0.25}],
+        "text_offset": [0, 1, 2],
+    });
+    assert_eq!(answer["choices"][0]["logprobs"], expected);
+}
+
+#[tokio::test]
+async fn stream_is_text_then_reason_then_usage() {
+    let server = Server::start([Act::Say("ab")]).await;
+    let body = json!({
+        "prompt": "p", "stream": true, "echo": true, "stream_options": {"include_usage": true},
+    });
+    let events = events(server.post(PATH, &body).await).await;
+    let told: Vec<(Value, Value)> = events
+        .iter()
+        .map(|event| &event["choices"][0])
+        .map(|choice| (choice["text"].clone(), choice["finish_reason"].clone()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (json!("pa"), Value::Null),
+            (json!("b"), Value::Null),
+            (json!(""), json!("stop")),
+            (Value::Null, Value::Null),
+        ]
+    );
+    assert_eq!(events[3]["usage"]["total_tokens"], 4);
+}
+
+#[tokio::test]
+async fn streamed_offsets_go_on_from_chunk_to_chunk() {
+    let server = Server::start([Act::Say("abc")]).await;
+    let body = json!({"prompt": "p", "stream": true, "logprobs": 0});
+    let events = events(server.post(PATH, &body).await).await;
+    let offsets: Vec<&Value> = events
+        .iter()
+        .map(|event| &event["choices"][0]["logprobs"]["text_offset"][0])
+        .filter(|offset| !offset.is_null())
+        .collect();
+    assert_eq!(offsets, [0, 1, 2]);
+}

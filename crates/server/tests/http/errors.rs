@@ -1,0 +1,172 @@
+//! Faults: always OpenAI's JSON, whatever goes wrong.
+
+use crate::harness::{Server, chat_body, error, events};
+use crate::support::{Act, CONTEXT};
+use serde_json::{Value, json};
+use server::ServerOptions;
+use std::time::Duration;
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test]
+async fn context_overflow_tells_the_sizes_before_any_compute() {
+    let server = Server::start([Act::Say("x")]).await;
+    let long = "x".repeat(CONTEXT);
+    let body = json!({"messages": [{"role": "user", "content": long}], "stream": true});
+    let fault = error(server.post(CHAT, &body).await, 400).await;
+    assert_eq!(fault["code"], "context_length_exceeded");
+    assert_eq!((&fault["param"], &fault["n_ctx"]), (&json!("messages"), &json!(CONTEXT)));
+    assert!(fault["n_prompt_tokens"].as_u64().unwrap() > CONTEXT as u64);
+    let fault = error(server.post("/v1/completions", &json!({"prompt": long})).await, 400).await;
+    assert_eq!(
+        (&fault["param"], &fault["n_prompt_tokens"]),
+        (&json!("prompt"), &json!(CONTEXT + 1))
+    );
+    assert!(server.no_report());
+}
+
+#[tokio::test]
+async fn broken_json_is_a_bad_request() {
+    let server = Server::start([]).await;
+    let deep = "[".repeat(100_000);
+    for body in ["", "{", "[1]", "\u{0}", "{\"messages\": \"\\ud800\"}", deep.as_str()] {
+        let request = server.client.post(server.url(CHAT)).body(body.to_owned());
+        let fault = error(request.send().await.unwrap(), 400).await;
+        assert_eq!(fault["type"], "invalid_request_error");
+    }
+}
+
+async fn check_param(server: &Server, extra: Value, param: &str) {
+    let fault = error(server.post(CHAT, &chat_body(extra)).await, 400).await;
+    assert_eq!(fault["param"], param, "{fault}");
+}
+
+#[tokio::test]
+async fn wrong_fields_are_named() {
+    let server = Server::start([]).await;
+    check_param(&server, json!({"temperature": "hot"}), "temperature").await;
+    check_param(&server, json!({"temperature": -1}), "temperature").await;
+    check_param(&server, json!({"top_p": 2}), "top_p").await;
+    check_param(&server, json!({"max_tokens": 0}), "max_tokens").await;
+    check_param(&server, json!({"stop": vec!["x"; 17]}), "stop").await;
+    check_param(&server, json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs").await;
+    check_param(&server, json!({"logit_bias": {"99999": 1}}), "logit_bias").await;
+    check_param(&server, json!({"messages": 1}), "messages").await;
+    check_param(&server, json!({"stream": "yes"}), "stream").await;
+    check_param(
+        &server,
+        json!({"stream_options": {"include_usage": 1}}),
+        "stream_options.include_usage",
+    )
+    .await;
+    check_param(&server, json!({"response_format": {"type": "json_object"}}), "response_format")
+        .await;
+}
+
+#[tokio::test]
+async fn templates_that_refuse_are_bad_requests() {
+    let server = Server::start([]).await;
+    let body = json!({"messages": [{"role": "forbidden", "content": "x"}]});
+    let fault = error(server.post(CHAT, &body).await, 400).await;
+    assert!(fault["message"].as_str().unwrap().contains("no such role"), "{fault}");
+}
+
+#[tokio::test]
+async fn unknown_routes_and_methods_are_told_in_json() {
+    let server = Server::start([]).await;
+    assert_eq!(error(server.get("/v2/nothing").await, 404).await["code"], "unknown_endpoint");
+    assert_eq!(error(server.get(CHAT).await, 405).await["code"], "method_not_allowed");
+    error(server.post("/health", &json!({})).await, 405).await;
+}
+
+#[tokio::test]
+async fn large_bodies_are_refused() {
+    let options = ServerOptions { body_limit: 1000, ..Default::default() };
+    let server = Server::start_with([], 4, options).await;
+    let body = chat_body(json!({"x": "y".repeat(200_000)}));
+    assert_eq!(error(server.post(CHAT, &body).await, 413).await["code"], "body_too_large");
+}
+
+#[tokio::test]
+async fn bodies_that_never_come_are_given_up() {
+    let options = ServerOptions { body_timeout: Duration::from_millis(50), ..Default::default() };
+    let server = Server::start_with([], 4, options).await;
+    let never = reqwest::Body::wrap_stream(futures_util::stream::pending::<
+        Result<Vec<u8>, std::io::Error>,
+    >());
+    let request = server.client.post(server.url(CHAT)).body(never);
+    error(request.send().await.unwrap(), 408).await;
+}
+
+#[tokio::test]
+async fn keys_guard_all_but_health() {
+    let options = ServerOptions { api_key: Some("secret".into()), ..Default::default() };
+    let server = Server::start_with([Act::Say("x")], 4, options).await;
+    assert_eq!(server.get("/health").await.status(), 200);
+    assert_eq!(error(server.get("/v1/models").await, 401).await["code"], "invalid_api_key");
+    error(server.get("/v2/nothing").await, 401).await;
+    let with_key = server.client.get(server.url("/v1/models")).bearer_auth("secret");
+    assert_eq!(with_key.send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn browsers_of_the_origin_may_call_and_read_faults() {
+    let options = ServerOptions { cors_origin: Some("*".into()), ..Default::default() };
+    let server = Server::start_with([], 4, options).await;
+    let asked = server
+        .client
+        .request(reqwest::Method::OPTIONS, server.url(CHAT))
+        .header("origin", "http://a.example")
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "authorization");
+    let allowed = asked.send().await.unwrap();
+    assert_eq!(allowed.status(), 200);
+    assert_eq!(allowed.headers()["access-control-allow-origin"], "*");
+    let fault = server.client.get(server.url("/x")).header("origin", "http://a.example");
+    let fault = fault.send().await.unwrap();
+    assert_eq!(fault.headers()["access-control-allow-origin"], "*");
+}
+
+#[tokio::test]
+async fn broken_generations_are_server_errors() {
+    let server = Server::start([Act::Say("a"), Act::Fail("layer 3: not a number")]).await;
+    let fault = error(server.post(CHAT, &chat_body(json!({}))).await, 500).await;
+    assert_eq!(
+        (&fault["type"], &fault["message"]),
+        (&json!("server_error"), &json!("layer 3: not a number"))
+    );
+}
+
+#[tokio::test]
+async fn streams_that_break_say_so_and_end() {
+    let server = Server::start([Act::Say("a"), Act::Fail("layer 3: not a number")]).await;
+    let response = server.post(CHAT, &chat_body(json!({"stream": true}))).await;
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    let last: Vec<&str> = text.trim_end().lines().rev().take(2).collect();
+    assert_eq!(last[1], "event: error");
+    let fault: Value = serde_json::from_str(last[0].strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(fault["error"]["message"], "layer 3: not a number");
+    assert!(!text.contains("[DONE]"));
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_with_a_time_to_wait() {
+    let script = [Act::Pause(Duration::from_millis(300)), Act::Say("x")];
+    let server = Server::start_with(script, 1, ServerOptions::default()).await;
+    let body = chat_body(json!({"stream": true}));
+    let mut taken = Vec::new();
+    let refused = loop {
+        let response = server.post(CHAT, &body).await;
+        if response.status() != 200 {
+            break response;
+        }
+        taken.push(response);
+    };
+    assert!((1..=2).contains(&taken.len()), "{}", taken.len());
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(error(refused, 429).await["code"], "queue_full");
+    for response in taken {
+        events(response).await;
+    }
+}

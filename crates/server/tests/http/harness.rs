@@ -1,0 +1,136 @@
+//! A server on a port of its own, and readers of its answers.
+
+use crate::support::{Act, Report, Scripted, scripted_with_queue};
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+use server::{ServeError, ServerOptions, serve};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub struct Server {
+    pub addr: SocketAddr,
+    pub client: Client,
+    scripted: Scripted,
+    shutdown: Option<oneshot::Sender<()>>,
+    served: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Server {
+    /// A server whose engine plays `script` to every request.
+    pub async fn start(script: impl Into<Vec<Act>>) -> Self {
+        Self::start_with(script, 64, ServerOptions::default()).await
+    }
+
+    pub async fn start_with(
+        script: impl Into<Vec<Act>>,
+        queue: usize,
+        options: ServerOptions,
+    ) -> Self {
+        let scripted = scripted_with_queue(script.into(), queue);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (shutdown, asked) = oneshot::channel::<()>();
+        let asked = async {
+            // A dropped sender is no wish to end.
+            if asked.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let served = tokio::spawn(serve(listener, scripted.service.clone(), options, asked));
+        Self { addr, client: Client::new(), scripted, shutdown: Some(shutdown), served }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr)
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.client.get(self.url(path)).send().await.unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
+        self.client.post(self.url(path)).json(body).send().await.unwrap()
+    }
+
+    /// The answer to a chat request, which must succeed.
+    pub async fn chat(&self, extra: Value) -> Value {
+        ok(self.post("/v1/chat/completions", &chat_body(extra)).await).await
+    }
+
+    /// The data of the events that answer a chat request.
+    pub async fn chat_events(&self, mut extra: Value) -> Vec<Value> {
+        extra["stream"] = true.into();
+        events(self.post("/v1/chat/completions", &chat_body(extra)).await).await
+    }
+
+    /// What became of the next request that ends.
+    pub async fn report(self) -> (Report, Self) {
+        tokio::task::spawn_blocking(move || (self.scripted.report(), self)).await.unwrap()
+    }
+
+    pub fn no_report(&self) -> bool {
+        self.scripted.reports.try_recv().is_err()
+    }
+
+    /// Asks the server to end.
+    pub fn shut_down(&mut self) {
+        self.shutdown.take().map(|ask| ask.send(()));
+    }
+
+    /// How the server ended.
+    pub async fn ended(self) -> Result<(), ServeError> {
+        let limit = Duration::from_secs(10);
+        tokio::time::timeout(limit, self.served).await.expect("the server ends").unwrap()
+    }
+}
+
+/// A chat request with `extra` members.
+pub fn chat_body(extra: Value) -> Value {
+    let mut body = json!({"model": "any", "messages": [{"role": "user", "content": "hi"}]});
+    body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    body
+}
+
+/// The JSON of a successful response.
+pub async fn ok(response: Response) -> Value {
+    let status = response.status();
+    let text = response.text().await.unwrap();
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The error object of a response, which must have this status.
+pub async fn error(response: Response, status: u16) -> Value {
+    assert_eq!(response.status(), status);
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let body: Value = response.json().await.unwrap();
+    for member in ["message", "type", "param", "code"] {
+        assert!(body["error"].get(member).is_some(), "{member} is missing in {body}");
+    }
+    body["error"].clone()
+}
+
+/// The data of all events of a stream, which must end with `[DONE]`.
+pub async fn events(response: Response) -> Vec<Value> {
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let text = response.text().await.unwrap();
+    let mut data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(data.pop(), Some("[DONE]"), "{text}");
+    data.into_iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// `value` without what differs between runs; those members must be as they should.
+pub fn stable(mut value: Value, prefix: &str) -> Value {
+    let object = value.as_object_mut().unwrap();
+    let id = object.shift_remove("id").unwrap();
+    assert!(id.as_str().unwrap().starts_with(prefix), "{id}");
+    assert!(object.shift_remove("created").unwrap().as_u64().unwrap() > 1_700_000_000);
+    let fingerprint = object.shift_remove("system_fingerprint").unwrap();
+    assert!(fingerprint.as_str().unwrap().starts_with("fp_"));
+    assert_eq!(object.shift_remove("model").unwrap(), "test/model");
+    value
+}

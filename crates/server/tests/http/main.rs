@@ -1,0 +1,10 @@
+//! The server over real sockets, its engine played by a script.
+
+mod chat;
+mod completions;
+mod errors;
+mod harness;
+mod lifecycle;
+mod models;
+#[path = "../../../api/tests/support/mod.rs"]
+mod support;

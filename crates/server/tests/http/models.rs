@@ -1,0 +1,26 @@
+//! The routes that tell about the server.
+
+use crate::harness::{Server, error, ok};
+use serde_json::json;
+
+#[tokio::test]
+async fn the_model_is_listed_under_its_name() {
+    let server = Server::start([]).await;
+    let list = ok(server.get("/v1/models").await).await;
+    assert_eq!(list["object"], "list");
+    let model = &list["data"][0];
+    assert_eq!((&model["id"], &model["object"]), (&json!("test/model"), &json!("model")));
+    assert_eq!(model["context_length"], 256);
+    assert_eq!(ok(server.get("/v1/models/test/model").await).await, *model);
+    let fault = error(server.get("/v1/models/other").await, 404).await;
+    assert_eq!(fault["code"], "model_not_found");
+}
+
+#[tokio::test]
+async fn health_and_version_answer() {
+    let server = Server::start([]).await;
+    assert_eq!(ok(server.get("/health").await).await, json!({"status": "ok"}));
+    let version = ok(server.get("/version").await).await;
+    assert_eq!(version["name"], "gannet");
+    assert!(version["version"].as_str().unwrap().contains('.'));
+}
