@@ -1,0 +1,324 @@
+"""The official OpenAI client against a running `gannet serve`.
+
+GANNET_BIN names the binary; GANNET_MODEL, if set, the model (else the built-in one). Run with
+
+    python -m venv .venv && .venv/bin/pip install -r tests/openai/requirements.txt
+    GANNET_BIN=target/release/gannet .venv/bin/python -m pytest tests/openai
+
+The tests ask for the shapes and laws of the protocol, not for what a model says, so that they
+hold for any model.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+
+import openai
+import pytest
+
+NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+START_SECONDS = 120
+
+
+class Server:
+    """A `gannet serve` on a port of its own choice."""
+
+    def __init__(self, *options):
+        command = [os.environ["GANNET_BIN"], "serve", "--port", "0", *options]
+        if model := os.environ.get("GANNET_MODEL"):
+            command += ["-m", model]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.log = []
+        self.address = None
+        self.listening = threading.Event()
+        threading.Thread(target=self._read_log, daemon=True).start()
+        if not self.listening.wait(START_SECONDS) or self.address is None:
+            self.process.kill()
+            raise RuntimeError("the server did not start:\n" + "".join(self.log))
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            found = re.search(r"listening on (http://[0-9.:]+)", line)
+            if found and self.address is None:
+                self.address = found.group(1)
+                self.listening.set()
+        self.listening.set()
+
+    def client(self, **settings):
+        settings = {"api_key": "none", "max_retries": 0, "timeout": 120, **settings}
+        return openai.OpenAI(base_url=self.address + "/v1", **settings)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def server():
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def client(server):
+    return server.client()
+
+
+@pytest.fixture(scope="session")
+def model(client):
+    return client.models.list().data[0]
+
+
+def ask(client, model, messages=QUESTION, **settings):
+    settings = {"temperature": 0, "max_tokens": 24, "extra_body": NO_THINKING, **settings}
+    return client.chat.completions.create(model=model.id, messages=messages, **settings)
+
+
+def joined(chunks):
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+def test_models_are_listed_and_found(client, model):
+    assert model.object == "model" and model.id
+    assert client.models.retrieve(model.id).id == model.id
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.models.retrieve("no-such-model")
+    assert caught.value.code == "model_not_found"
+
+
+def test_chat_answers_with_usage(client, model):
+    answer = ask(client, model)
+    choice = answer.choices[0]
+    assert answer.object == "chat.completion" and answer.id.startswith("chatcmpl-")
+    assert choice.message.role == "assistant" and choice.message.content
+    assert choice.finish_reason in ("stop", "length")
+    assert answer.usage.prompt_tokens > 0
+    assert 0 < answer.usage.completion_tokens <= 24
+    parts = answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert answer.usage.total_tokens == parts
+    assert answer.usage.prompt_tokens_details.cached_tokens >= 0
+    assert answer.usage.completion_tokens_details.reasoning_tokens == 0
+
+
+def test_limit_is_kept_and_told(client, model):
+    answer = ask(client, model, max_tokens=1, extra_body={**NO_THINKING, "ignore_eos": True})
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage.completion_tokens == 1
+
+
+def test_stream_says_what_the_whole_answer_says(client, model):
+    whole = ask(client, model)
+    options = {"include_usage": True}
+    chunks = list(ask(client, model, stream=True, stream_options=options))
+    assert joined(chunks) == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-2].choices[0].finish_reason == whole.choices[0].finish_reason
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+    assert chunks[-1].usage.prompt_tokens == whole.usage.prompt_tokens
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_logprobs_tell_every_token(client, model):
+    # Log probabilities are the model's own, so that a penalty may choose another than the best.
+    unpenalised = {**NO_THINKING, "repetition_penalty": 1.0}
+    answer = ask(
+        client, model, max_tokens=6, logprobs=True, top_logprobs=3, extra_body=unpenalised
+    )
+    tokens = answer.choices[0].logprobs.content
+    assert 0 < len(tokens) <= 6
+    text = b"".join(bytes(token.bytes) for token in tokens).decode("utf-8", "replace")
+    assert text.strip() == answer.choices[0].message.content.strip()
+    for token in tokens:
+        assert token.logprob <= 0
+        best = [top.logprob for top in token.top_logprobs]
+        assert len(best) == 3 and best == sorted(best, reverse=True)
+        # Greedy: the chosen token is the most likely one.
+        assert token.logprob == pytest.approx(best[0])
+
+
+def test_stop_string_ends_the_answer_and_is_not_in_it(client, model):
+    whole = ask(client, model).choices[0].message.content
+    middle = len(whole) // 2
+    stop = whole[middle : middle + 3]
+    answer = ask(client, model, stop=[stop, "never to be seen"])
+    assert answer.choices[0].message.content == whole[: whole.find(stop)]
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_same_seed_same_text(client, model):
+    def text(seed):
+        answer = ask(client, model, temperature=1.5, seed=seed, max_tokens=16)
+        return answer.choices[0].message.content
+
+    assert text(7) == text(7)
+    assert len({text(seed) for seed in range(8)}) > 1
+
+
+def test_choices_of_one_seed_are_its_successors(client, model):
+    settings = {"temperature": 1.5, "max_tokens": 12}
+    both = ask(client, model, seed=3, n=2, **settings).choices
+    assert [choice.index for choice in both] == [0, 1]
+    alone = ask(client, model, seed=4, **settings).choices[0]
+    assert both[1].message.content == alone.message.content
+
+
+def test_logit_bias_forces_a_token(client, model):
+    def forced(id):
+        answer = client.completions.create(
+            model=model.id,
+            prompt="The",
+            temperature=0,
+            max_tokens=3,
+            logprobs=0,
+            logit_bias={id: 100},
+            extra_body={"ignore_eos": True},
+        )
+        return answer.choices[0].logprobs.tokens
+
+    first, second = forced("300"), forced("301")
+    assert len(first) == 3 and len(set(first)) == 1
+    assert first[0] != second[0]
+
+
+def test_reasoning_is_apart_from_content(client, model):
+    answer = ask(client, model, max_tokens=200, extra_body={})
+    message = answer.choices[0].message
+    assert "<think>" not in message.content and "</think>" not in message.content
+    details = answer.usage.completion_tokens_details
+    assert 0 <= details.reasoning_tokens <= answer.usage.completion_tokens
+    if getattr(message, "reasoning_content", None):
+        assert details.reasoning_tokens > 0
+
+
+def test_text_completion_continues_and_echoes(client, model):
+    settings = {"model": model.id, "temperature": 0, "max_tokens": 5}
+    plain = client.completions.create(prompt="The capital", **settings)
+    echoed = client.completions.create(prompt="The capital", echo=True, **settings)
+    assert plain.object == "text_completion"
+    assert echoed.choices[0].text == "The capital" + plain.choices[0].text
+    chunks = client.completions.create(prompt="The capital", stream=True, **settings)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == plain.choices[0].text
+
+
+def test_several_prompts_have_answers_in_order(client, model):
+    settings = {"model": model.id, "temperature": 0, "max_tokens": 3}
+    both = client.completions.create(prompt=["One", "Two"], echo=True, **settings)
+    assert [choice.index for choice in both.choices] == [0, 1]
+    assert both.choices[0].text.startswith("One") and both.choices[1].text.startswith("Two")
+
+
+def test_text_logprobs_are_parallel_lists(client, model):
+    answer = client.completions.create(
+        model=model.id, prompt="The", temperature=0, max_tokens=4, logprobs=2
+    )
+    lists = answer.choices[0].logprobs
+    count = len(lists.tokens)
+    assert 0 < count <= 4
+    assert len(lists.token_logprobs) == len(lists.top_logprobs) == len(lists.text_offset) == count
+    assert lists.text_offset[0] == 0
+
+
+def test_context_overflow_is_a_coded_bad_request(client, model):
+    context = model.model_extra["context_length"]
+    messages = [{"role": "user", "content": "a b " * context}]
+    started = time.monotonic()
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(client, model, messages)
+    assert time.monotonic() - started < 30
+    assert caught.value.code == "context_length_exceeded"
+    assert caught.value.param == "messages"
+    assert caught.value.body["n_ctx"] == context
+    assert caught.value.body["n_prompt_tokens"] > context
+
+
+@pytest.mark.parametrize(
+    "settings, param",
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"top_logprobs": 30, "logprobs": True}, "top_logprobs"),
+        ({"stop": ["x"] * 17}, "stop"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+    ],
+)
+def test_wrong_fields_are_named(client, model, settings, param):
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(client, model, **settings)
+    assert caught.value.param == param
+    assert caught.value.type == "invalid_request_error"
+
+
+def test_unknown_routes_are_not_found(client):
+    with pytest.raises(openai.NotFoundError):
+        client.post("/nothing", body={}, cast_to=object)
+
+
+def test_two_clients_are_both_answered(server, client, model):
+    expected = ask(client, model).choices[0].message.content
+    answers = []
+
+    def one():
+        answers.append(joined(ask(server.client(), model, stream=True)))
+
+    threads = [threading.Thread(target=one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert answers == [expected, expected]
+
+
+def test_leaving_a_stream_frees_the_server(client, model):
+    endless = {**NO_THINKING, "ignore_eos": True}
+    stream = ask(client, model, stream=True, max_tokens=None, extra_body=endless)
+    next(iter(stream))
+    stream.close()
+    started = time.monotonic()
+    ask(client, model, max_tokens=1)
+    assert time.monotonic() - started < 20
+
+
+def test_async_client_streams(server, model):
+    import asyncio
+
+    async def text():
+        settings = {"base_url": server.address + "/v1", "api_key": "none"}
+        async with openai.AsyncOpenAI(**settings) as client:
+            stream = await client.chat.completions.create(
+                model=model.id,
+                messages=QUESTION,
+                temperature=0,
+                max_tokens=24,
+                stream=True,
+                extra_body=NO_THINKING,
+            )
+            return joined([chunk async for chunk in stream])
+
+    assert asyncio.run(text()) == ask(server.client(), model).choices[0].message.content
+
+
+def test_health_and_version(server):
+    def get(path):
+        with urllib.request.urlopen(server.address + path) as response:
+            return json.load(response)
+
+    assert get("/health") == {"status": "ok"}
+    assert get("/version")["name"] == "gannet"
+
+
+def test_keys_and_shutdown():
+    server = Server("--api-key", "secret")
+    with pytest.raises(openai.AuthenticationError):
+        server.client(api_key="wrong").models.list()
+    assert server.client(api_key="secret").models.list().data
+    assert server.stop() == 0
