@@ -102,12 +102,8 @@ impl Cpu {
     }
 
     /// Calls `f(row index, row)` for each of the first `rows` rows of `out`.
-    fn each_row(
-        &mut self,
-        out: Buffer,
-        rows: usize,
-        f: impl Fn(&Self, usize, &mut [f32]) + Sync,
-    ) where
+    fn each_row(&mut self, out: Buffer, rows: usize, f: impl Fn(&Self, usize, &mut [f32]) + Sync)
+    where
         Self: Sync,
     {
         let width = self.width(out);

@@ -1,7 +1,7 @@
 //! Handles and descriptions that models pass to a backend.
 
-pub use kernels::rope::Pairs;
 use kernels::quant::QuantType;
+pub use kernels::rope::Pairs;
 use std::sync::Arc;
 
 /// A workspace made by [`Backend::buffer`](crate::Backend::buffer).

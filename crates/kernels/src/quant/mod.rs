@@ -10,6 +10,11 @@ mod q4_k;
 mod q6_k;
 mod q8_0;
 
+/// Whole quant blocks to values.
+pub type Dequantize = fn(src: &[u8], dst: &mut [f32]);
+/// Values to whole quant blocks.
+pub type Quantize = fn(src: &[f32], dst: &mut [u8]);
+
 /// How the values of one weight type are stored, and the functions that read them.
 #[derive(Debug)]
 pub struct QuantType {
@@ -23,9 +28,9 @@ pub struct QuantType {
     pub block_bytes: usize,
     /// Whole blocks to f32, exactly as gguf-py does: the specification of the type.
     /// `src.len() / block_bytes * block_len == dst.len()`.
-    pub dequantize: Option<fn(src: &[u8], dst: &mut [f32])>,
+    pub dequantize: Option<Dequantize>,
     /// f32 to whole blocks, round to nearest where the format leaves a choice.
-    pub quantize: Option<fn(src: &[f32], dst: &mut [u8])>,
+    pub quantize: Option<Quantize>,
 }
 
 impl PartialEq for QuantType {

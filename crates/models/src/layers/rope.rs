@@ -5,8 +5,8 @@ use std::f32::consts::TAU;
 
 /// One frequency, in radians per position, for each pair of values.
 pub(crate) fn frequencies(rope: &RopeConfig) -> Vec<f32> {
-    let base = (0..rope.dim / 2)
-        .map(|pair| 1.0 / rope.theta.powf((2 * pair) as f32 / rope.dim as f32));
+    let base =
+        (0..rope.dim / 2).map(|pair| 1.0 / rope.theta.powf((2 * pair) as f32 / rope.dim as f32));
     match &rope.scaling {
         RopeScaling::None => base.collect(),
         RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
@@ -37,8 +37,7 @@ mod tests {
     use formats::config::RopeLayout;
 
     fn check(scaling: RopeScaling, want: [f32; 4]) {
-        let rope =
-            RopeConfig { theta: 10_000.0, dim: 8, layout: RopeLayout::Halves, scaling };
+        let rope = RopeConfig { theta: 10_000.0, dim: 8, layout: RopeLayout::Halves, scaling };
         for (got, want) in frequencies(&rope).into_iter().zip(want) {
             assert!((got - want).abs() < 1e-7, "{got} is not {want}");
         }
