@@ -48,16 +48,21 @@ impl Decoder {
         }
         match value["type"].as_str().unwrap_or("") {
             "Sequence" => {
-                value["decoders"].as_array().into_iter().flatten().try_for_each(|v| self.add(v))
+                return value["decoders"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .try_for_each(|v| self.add(v));
             }
-            "ByteLevel" => Ok(self.byte_level = true),
-            "ByteFallback" => Ok(self.byte_fallback = true),
-            "Fuse" => Ok(self.fused = true),
-            "Replace" => self.add_replace(value),
-            "Strip" => self.add_strip(value),
-            "Metaspace" => self.add_metaspace(value),
-            other => Err(unknown("type", other)),
+            "Replace" => return self.add_replace(value),
+            "Strip" => return self.add_strip(value),
+            "Metaspace" => return self.add_metaspace(value),
+            "ByteLevel" => self.byte_level = true,
+            "ByteFallback" => self.byte_fallback = true,
+            "Fuse" => self.fused = true,
+            other => return Err(unknown("type", other)),
         }
+        Ok(())
     }
 
     fn add_replace(&mut self, value: &Value) -> Result<()> {

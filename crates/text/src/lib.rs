@@ -25,12 +25,13 @@ mod tokenizer_json;
 mod vocab;
 
 pub use assets::{Templates, TextAssets};
+pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
 pub use guard::Prompt;
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
-pub use template::{ChatTemplate, SpecialTokens};
+pub use template::{ChatTemplate, SpecialTokens, parse_now};
 pub use think::{Part, ThinkSplitter};
 pub use tokenizer::{EncodeOptions, SpecialIds, Tokenizer};
 pub use vocab::TokenKind;

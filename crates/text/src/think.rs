@@ -40,12 +40,9 @@ impl ThinkSplitter {
         ThinkSplitter { open, close, part, held, at_start: true, reasoned: false }
     }
 
-    /// Whether a rendered prompt ends inside reasoning.
+    /// Whether a rendered prompt ends by opening reasoning.
     pub fn prompt_opens_reasoning(prompt: &str) -> bool {
-        match (prompt.rfind("<think>"), prompt.rfind("</think>")) {
-            (Some(open), Some(close)) => open > close,
-            (open, _) => open.is_some(),
-        }
+        prompt.trim_end().ends_with("<think>")
     }
 
     /// The parts that `piece` completes, in order.
@@ -164,7 +161,7 @@ mod tests {
     fn prompts_that_open_reasoning_are_recognised() {
         assert!(ThinkSplitter::prompt_opens_reasoning("x<think>\n"));
         assert!(!ThinkSplitter::prompt_opens_reasoning("x<think>\n\n</think>\n\n"));
-        assert!(!ThinkSplitter::prompt_opens_reasoning("x"));
+        assert!(!ThinkSplitter::prompt_opens_reasoning("what is <think>?"));
     }
 
     proptest! {

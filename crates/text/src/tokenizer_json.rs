@@ -33,8 +33,8 @@ pub(crate) fn load(bytes: &[u8]) -> Result<Loaded> {
     let affixes = Affixes::from_json(&raw.post_processor, vocab.size())?;
     let (normalized, direct): (Vec<_>, Vec<_>) = added.into_iter().partition(|(n, _)| *n);
     let pipeline = Pipeline {
-        normalizer: stage("normalizer", raw.normalizer)?,
-        pre_tokenizer: stage("pre_tokenizer", raw.pre_tokenizer)?,
+        normalizer: stage("normalizer", raw.normalizer, &NORMALIZERS)?,
+        pre_tokenizer: stage("pre_tokenizer", raw.pre_tokenizer, &PRE_TOKENIZERS)?,
         model: model(raw.model)?,
         raw_added: AddedTokens::new(direct.into_iter().map(|(_, t)| t).collect())?,
         normalized_added: AddedTokens::new(normalized.into_iter().map(|(_, t)| t).collect())?,
@@ -50,10 +50,51 @@ fn normalize_added(mut pipeline: Pipeline) -> Result<Pipeline> {
     Ok(pipeline)
 }
 
-fn stage<T: DeserializeOwned>(name: &str, value: Value) -> Result<Option<T>> {
+/// The stages that vocabularies of language models use.
+const NORMALIZERS: [&str; 11] = [
+    "Sequence",
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Lowercase",
+    "Strip",
+    "StripAccents",
+    "Replace",
+    "Prepend",
+    "ByteLevel",
+];
+const PRE_TOKENIZERS: [&str; 10] = [
+    "Sequence",
+    "ByteLevel",
+    "Split",
+    "Metaspace",
+    "Digits",
+    "Punctuation",
+    "Whitespace",
+    "WhitespaceSplit",
+    "CharDelimiterSplit",
+    "UnicodeScripts",
+];
+
+/// Refuses stages that are not known here, wherever they are nested.
+fn check_kinds(name: &str, value: &Value, known: &[&str]) -> Result<()> {
+    if let Some(kind) = value["type"].as_str().filter(|kind| !known.contains(kind)) {
+        return Err(bad(format!("{name}: unknown type \"{kind}\" (known: {})", known.join(", "))));
+    }
+    if value["type"] == "Prepend" && value["prepend"] == "" {
+        return Err(bad(format!("{name}: Prepend needs a text to prepend")));
+    }
+    let inner = [&value["normalizers"], &value["pretokenizers"]];
+    let mut inner = inner.into_iter().filter_map(Value::as_array).flatten();
+    inner.try_for_each(|stage| check_kinds(name, stage, known))
+}
+
+fn stage<T: DeserializeOwned>(name: &str, value: Value, known: &[&str]) -> Result<Option<T>> {
     if value.is_null() {
         return Ok(None);
     }
+    check_kinds(name, &value, known)?;
     let kind = value["type"].as_str().unwrap_or("without a type").to_owned();
     let parsed = serde_json::from_value(value);
     parsed.map(Some).map_err(|e| bad(format!("{name} {kind}: {e}")))

@@ -62,6 +62,20 @@ fn own_template_data_renders_as_in_hugging_face() {
     assert!(check_folder(&data("templates")) > 10);
 }
 
+/// Snippets of the language, rendered by Jinja2 3.1 in the same setting.
+#[test]
+fn the_language_is_jinja2s() {
+    let file = json(&data("jinja2.json"));
+    for case in file["cases"].as_array().unwrap() {
+        let source = case["source"].as_str().unwrap();
+        let result = render(source, &file["input"]);
+        match case["rendered"].as_str() {
+            Some(expected) => assert_eq!(result.expect(source), expected, "{source}"),
+            None => assert!(result.is_err(), "expected an error ({}): {source}", case["error"]),
+        }
+    }
+}
+
 #[test]
 fn malformed_checkpoint_templates_are_errors() {
     let Some(fixtures) = shared_fixtures() else { return };

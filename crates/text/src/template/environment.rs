@@ -66,15 +66,48 @@ fn install_operators(env: &mut Environment, budget: &Budget) {
 }
 
 fn install_functions(env: &mut Environment, now: Option<NaiveDateTime>) {
-    env.add_function("raise_exception", |message: String| -> Result<Value, Error> {
-        Err(invalid(&message))
+    env.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
+        Err(invalid(&pystr::str_of(&message)?))
     });
     env.add_function("dict", |args: Rest<ValueOrKwargs>| methods::dict(&args.into_values()));
     env.add_function("strftime_now", move |format: String| {
-        let now = now.unwrap_or_else(|| chrono::Local::now().naive_local());
-        let mut text = String::new();
-        write!(text, "{}", now.format(&format))
-            .map_err(|_| invalid(&format!("strftime_now: unknown format \"{format}\"")))?;
-        Ok(text)
+        strftime(now.unwrap_or_else(|| chrono::Local::now().naive_local()), &format)
     });
+}
+
+/// `datetime.strftime` of a time without a zone: zone fields are empty, `%f` are microseconds.
+fn strftime(now: NaiveDateTime, format: &str) -> Result<String, Error> {
+    let mut pattern = String::new();
+    let mut chars = format.chars();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            pattern.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('z' | 'Z') => {}
+            Some('f') => pattern.push_str("%6f"),
+            Some(field) => pattern.extend(['%', field]),
+            None => pattern.push_str("%%"),
+        }
+    }
+    let mut text = String::new();
+    write!(text, "{}", now.format(&pattern))
+        .map_err(|_| invalid(&format!("strftime_now: unknown format \"{format}\"")))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_print_as_in_python() {
+        let now = "2026-01-02T03:04:05.000006".parse().unwrap();
+        let check = |format, expected: &str| assert_eq!(strftime(now, format).unwrap(), expected);
+        check("%d %B %Y", "02 January 2026");
+        check("%-d.%m. %H:%M:%S.%f %p|%Z%z|%%Z %a %j", "2.01. 03:04:05.000006 AM||%Z Fri 002");
+        check("100%", "100%");
+        assert!(strftime(now, "%!").is_err());
+    }
 }

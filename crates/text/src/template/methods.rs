@@ -7,8 +7,9 @@ use super::ops::{as_int, format_text, invalid, split_kwargs, text_of};
 use super::pystr::str_of;
 use super::strings;
 use minijinja::formatting::FormatStyle;
-use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
+use minijinja::value::{Rest, Serde, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, State, Value};
+use serde::{Serialize, Serializer};
 
 /// `object.name(args)`.
 pub(super) fn call(
@@ -86,7 +87,16 @@ pub(super) fn dict(args: &[Value]) -> Result<Value, Error> {
     for name in kwargs.args() {
         pairs.push((name.to_owned(), kwargs.get(name)?));
     }
-    Ok(pairs.into_iter().collect::<Value>())
+    Ok(Value::from(Serde(&Pairs(pairs))))
+}
+
+/// Pairs that become a dictionary in their order.
+struct Pairs(Vec<(String, Value)>);
+
+impl Serialize for Pairs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
 }
 
 fn list_method(list: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {

@@ -101,6 +101,15 @@ impl ChatTemplate {
     }
 }
 
+/// Reads a time such as `2026-01-02T03:04:05Z` for [`ChatTemplate::render`]; an offset is
+/// dropped, the clock time stays as written.
+pub fn parse_now(text: &str) -> Result<NaiveDateTime> {
+    let time = chrono::DateTime::parse_from_rfc3339(text).map(|t| t.naive_local());
+    time.or_else(|_| text.parse()).map_err(|e| {
+        TextError::Template(format!("expected a time as in RFC 3339, found \"{text}\": {e}"))
+    })
+}
+
 fn parse(source: &str) -> std::result::Result<machinery::ast::Stmt<'_>, Error> {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
     depth::check(source, &syntax)?;

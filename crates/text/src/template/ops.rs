@@ -69,7 +69,7 @@ pub(super) fn rem(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error>
             let r = x.checked_rem(y).unwrap_or(0);
             int(Some(if r != 0 && (r < 0) != (y < 0) { r + y } else { r }))
         }
-        Some(Numbers::Float(_, y)) if y == 0.0 => Err(invalid("float modulo")),
+        Some(Numbers::Float(_, 0.0)) => Err(invalid("float modulo")),
         Some(Numbers::Float(x, y)) => Ok(Value::from(x - y * (x / y).floor())),
         None => Err(unsupported("%", a, b)),
     }

@@ -59,9 +59,9 @@ fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error
     match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => write_items(out, value, depth),
         ValueKind::Map => write_map(out, value, depth),
-        ValueKind::Undefined => Ok(out.push_str("Undefined")),
-        ValueKind::String => Ok(write!(out, "{value:?}").unwrap_or(())),
-        _ => Ok(write!(out, "{value}").unwrap_or(())),
+        ValueKind::Undefined => write!(out, "Undefined").map_err(Error::from),
+        ValueKind::String => write!(out, "{value:?}").map_err(Error::from),
+        _ => write!(out, "{value}").map_err(Error::from),
     }
 }
 

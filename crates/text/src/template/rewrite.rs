@@ -147,10 +147,8 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
         Expr::Const(c) => Expr::Const(again(c, ast::Const { value: c.value.clone() })),
         Expr::Slice(s) => made(Expr::Slice(again(s, slice(s)))),
         Expr::UnaryOp(u) => {
-            let op = match u.op {
-                UnaryOpKind::Not => UnaryOpKind::Not,
-                UnaryOpKind::Neg => UnaryOpKind::Neg,
-            };
+            let negates = matches!(u.op, UnaryOpKind::Not);
+            let op = if negates { UnaryOpKind::Not } else { UnaryOpKind::Neg };
             Expr::UnaryOp(again(u, ast::UnaryOp { op, expr: expr(&u.expr) }))
         }
         Expr::BinOp(b) => binary(b),

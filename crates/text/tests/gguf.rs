@@ -1,0 +1,154 @@
+//! The rules of GGUF vocabularies, on small files written here.
+
+mod common;
+
+use common::expect_error;
+use formats::gguf::{Array, GgufFile, GgufWriter, Value};
+use text::{EncodeOptions, GgufOptions, TextAssets, TokenKind, Tokenizer};
+
+const NORMAL: i32 = 1;
+const CONTROL: i32 = 3;
+const USER: i32 = 4;
+const BYTE: i32 = 6;
+
+fn strings<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Value {
+    Value::Array(Array::Strings(items.into_iter().collect()))
+}
+
+/// A byte-level vocabulary: all printable bytes, a merge, a control and a user-defined token.
+fn byte_level() -> Vec<(&'static str, Value)> {
+    let mut tokens: Vec<String> = (b'!'..=b'~').map(|b| char::from(b).to_string()).collect();
+    tokens.extend(["Ġ", "Ċ", "ab", "<|im_end|>", "<think>"].map(String::from));
+    let mut types = vec![NORMAL; tokens.len()];
+    let count = types.len();
+    (types[count - 2], types[count - 1]) = (NORMAL, USER);
+    vec![
+        ("general.architecture", Value::String("qwen2".into())),
+        ("tokenizer.ggml.model", Value::String("gpt2".into())),
+        ("tokenizer.ggml.pre", Value::String("qwen2".into())),
+        ("tokenizer.ggml.tokens", strings(&tokens)),
+        ("tokenizer.ggml.token_type", Value::Array(Array::I32(types))),
+        ("tokenizer.ggml.merges", strings(["a b"])),
+        ("tokenizer.ggml.eos_token_id", Value::U32(count as u32 - 2)),
+        ("tokenizer.ggml.padding_token_id", Value::U32(u32::MAX)),
+        ("tokenizer.chat_template", Value::String("{{ eos_token }}".into())),
+        ("tokenizer.chat_template.rag", Value::String("rag".into())),
+    ]
+}
+
+/// A SentencePiece vocabulary in which `ab` scores better than `bc`.
+fn sentence_piece() -> Vec<(&'static str, Value)> {
+    let tokens = ["<unk>", "<s>", "</s>", "▁", "a", "b", "c", "ab", "bc", "▁a", "<0xC3>", "<0xA9>"];
+    let types = [2, 3, 3, 1, 1, 1, 1, 1, 1, 1, BYTE, BYTE];
+    let scores = [0.0, 0.0, 0.0, -9.0, -9.0, -9.0, -9.0, -1.0, -2.0, -3.0, 0.0, 0.0];
+    vec![
+        ("general.architecture", Value::String("llama".into())),
+        ("tokenizer.ggml.model", Value::String("llama".into())),
+        ("tokenizer.ggml.tokens", strings(tokens)),
+        ("tokenizer.ggml.token_type", Value::Array(Array::I32(types.into()))),
+        ("tokenizer.ggml.scores", Value::Array(Array::F32(scores.into()))),
+    ]
+}
+
+fn open(entries: Vec<(&str, Value)>) -> GgufFile {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vocab.gguf");
+    let mut writer = GgufWriter::new();
+    entries.into_iter().for_each(|(key, value)| writer.set(key, value));
+    writer.create(&path).unwrap().finish().unwrap();
+    GgufFile::open(&path).unwrap()
+}
+
+fn tokenizer(entries: Vec<(&str, Value)>) -> text::Result<Tokenizer> {
+    Tokenizer::from_gguf(&open(entries), &GgufOptions::default())
+}
+
+fn with(
+    mut entries: Vec<(&'static str, Value)>,
+    key: &'static str,
+    value: Value,
+) -> Vec<(&'static str, Value)> {
+    entries.retain(|(k, _)| *k != key);
+    entries.push((key, value));
+    entries
+}
+
+fn shown(tokenizer: &Tokenizer, text: &str, add_special: bool, parse_special: bool) -> String {
+    let ids = tokenizer.encode(text, EncodeOptions { add_special, parse_special }).unwrap();
+    ids.iter().map(|&id| tokenizer.id_to_token(id).unwrap()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn control_tokens_need_parsing_and_user_tokens_do_not() {
+    let tokenizer = tokenizer(byte_level()).unwrap();
+    assert_eq!(shown(&tokenizer, "ab<|im_end|>", false, true), "ab <|im_end|>");
+    assert_eq!(shown(&tokenizer, "<|im_end|>", false, false), "< | i m _ e n d | >");
+    assert_eq!(shown(&tokenizer, "a<think>b", false, false), "a <think> b");
+    assert!(tokenizer.is_special(tokenizer.token_to_id("<|im_end|>").unwrap()));
+    let think = tokenizer.token_to_id("<think>").unwrap();
+    assert_eq!(tokenizer.token_kind(think), Some(TokenKind::Added));
+    assert_eq!(tokenizer.special_ids().pad, None);
+}
+
+#[test]
+fn sentence_piece_merges_by_score_and_spells_in_bytes() {
+    let tokenizer = tokenizer(sentence_piece()).unwrap();
+    assert_eq!(shown(&tokenizer, "abc", false, false), "▁ ab c");
+    assert_eq!(shown(&tokenizer, "a", true, false), "<s> ▁a");
+    assert_eq!(shown(&tokenizer, "é", false, false), "▁ <0xC3> <0xA9>");
+    assert_eq!(shown(&tokenizer, "z", false, false), "▁ <unk>");
+    assert_eq!(shown(&tokenizer, "a</s>a", false, true), "▁a </s> ▁a");
+    let plain = with(sentence_piece(), "tokenizer.ggml.add_space_prefix", Value::Bool(false));
+    let plain = with(plain, "tokenizer.ggml.add_bos_token", Value::Bool(false));
+    let plain = with(plain, "tokenizer.ggml.add_eos_token", Value::Bool(true));
+    assert_eq!(shown(&self::tokenizer(plain).unwrap(), "a", true, false), "a </s>");
+}
+
+#[test]
+fn unknown_pre_types_are_named_and_can_fall_back() {
+    let entries = || with(byte_level(), "tokenizer.ggml.pre", Value::String("novel-9".into()));
+    expect_error("pre", tokenizer(entries()).map(drop), "novel-9");
+    expect_error("pre", tokenizer(entries()).map(drop), "deepseek-v3");
+    let options = GgufOptions { pre_fallback: Some("gpt-2".into()) };
+    assert!(Tokenizer::from_gguf(&open(entries()), &options).is_ok());
+    let options = GgufOptions { pre_fallback: Some("also-novel".into()) };
+    expect_error("pre", Tokenizer::from_gguf(&open(entries()), &options).map(drop), "also-novel");
+}
+
+#[test]
+fn broken_vocabularies_are_errors_that_name_the_key() {
+    for (key, value, words) in [
+        ("tokenizer.ggml.model", Value::String("rwkv".into()), "rwkv"),
+        ("tokenizer.ggml.tokens", strings(["a", "b", "a"]), "\"a\" has ids 0 and 2"),
+        ("tokenizer.ggml.tokens", Value::U32(3), "tokenizer.ggml.tokens"),
+        ("tokenizer.ggml.merges", strings(["a ☃"]), "☃"),
+        ("tokenizer.ggml.merges", strings(["b a"]), "\"ba\""),
+        ("tokenizer.ggml.merges", strings(["ab"]), "not a pair"),
+        ("tokenizer.ggml.token_type", Value::Array(Array::I32(vec![1, 1])), "found 2"),
+        ("tokenizer.ggml.add_bos_token", Value::Bool(true), "no bos token"),
+        ("tokenizer.ggml.add_bos_token", Value::String("yes".into()), "add_bos_token"),
+    ] {
+        expect_error(key, tokenizer(with(byte_level(), key, value)).map(drop), words);
+    }
+    let short = Value::Array(Array::F32(vec![0.5]));
+    let entries = with(sentence_piece(), "tokenizer.ggml.scores", short);
+    expect_error("scores", tokenizer(entries).map(drop), "tokenizer.ggml.scores");
+}
+
+#[test]
+fn templates_and_special_tokens_come_from_metadata() {
+    let assets = TextAssets::from_gguf(&open(byte_level()), &GgufOptions::default()).unwrap();
+    assert_eq!(assets.templates.names().collect::<Vec<_>>(), ["default", "rag"]);
+    let template = assets.templates.get(None, true).unwrap();
+    let text = template.render(&serde_json::json!({}), &assets.special, None).unwrap();
+    assert_eq!(text, "<|im_end|>");
+}
+
+#[test]
+fn control_tokens_are_found_by_their_type() {
+    let mut types = vec![NORMAL; 99];
+    types[97] = CONTROL;
+    let entries = with(byte_level(), "tokenizer.ggml.token_type", Value::Array(Array::I32(types)));
+    let tokenizer = tokenizer(entries).unwrap();
+    assert_eq!(shown(&tokenizer, "<think>", false, false), "< t h i n k >");
+}
