@@ -8,7 +8,7 @@ use crate::request::{Form, Reasoning};
 use engine::TokenLogprobs;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use text::{IncrementalDecoder, Part, StopStrings, ThinkSplitter, Tokenizer};
+use text::{IncrementalDecoder, Part, StopStrings, TextAssets, ThinkSplitter};
 
 /// A piece of text, and the tokens it came from if their log probabilities were asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +65,7 @@ pub(crate) struct Step {
 /// The running text of one answer.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    tokenizer: Arc<Tokenizer>,
+    assets: Arc<TextAssets>,
     decoder: IncrementalDecoder,
     splitter: Option<ThinkSplitter>,
     stops: StopStrings,
@@ -84,7 +84,7 @@ pub(crate) struct Assembler {
 
 impl Assembler {
     /// For an answer that ends at `stop_strings`.
-    pub fn new(tokenizer: Arc<Tokenizer>, stop_strings: &[String], form: Form) -> Self {
+    pub fn new(assets: Arc<TextAssets>, stop_strings: &[String], form: Form) -> Self {
         let splitter = match form.reasoning {
             Reasoning::Unsplit => None,
             Reasoning::Possible => Some(ThinkSplitter::new(false)),
@@ -93,11 +93,11 @@ impl Assembler {
         let open = form.reasoning == Reasoning::Open;
         let decoder = match form.continues {
             true => IncrementalDecoder::continuing(true),
-            false => IncrementalDecoder::new(&tokenizer, true),
+            false => IncrementalDecoder::new(&assets.tokenizer, true),
         };
         Self {
             decoder,
-            tokenizer,
+            assets,
             splitter,
             stops: StopStrings::new(stop_strings.iter().cloned()),
             stop_strings: stop_strings.to_vec(),
@@ -118,7 +118,7 @@ impl Assembler {
             let token = self.token_text(id, &logprobs);
             self.undecided.push(token);
         }
-        let text = self.decoder.push(&self.tokenizer, id);
+        let text = self.decoder.push(&self.assets.tokenizer, id);
         let parts = match &mut self.splitter {
             Some(splitter) => splitter.push(&text),
             None => vec![(Part::Content, text)],
@@ -198,7 +198,7 @@ impl Assembler {
     }
 
     fn shown(&self, id: u32) -> (String, Vec<u8>) {
-        let bytes = self.tokenizer.token_bytes(id);
+        let bytes = self.assets.tokenizer.token_bytes(id);
         (String::from_utf8_lossy(bytes).into_owned(), bytes.to_vec())
     }
 }

@@ -23,7 +23,6 @@ pub struct Usage {
 pub(crate) struct Meter {
     usage: Usage,
     submitted: Instant,
-    admitted: Option<Instant>,
     first_token: Option<Instant>,
 }
 
@@ -32,16 +31,7 @@ impl Meter {
         Self {
             usage: Usage { prompt_tokens, ..Usage::default() },
             submitted: Instant::now(),
-            admitted: None,
             first_token: None,
-        }
-    }
-
-    /// The engine computed `done` prompt tokens. What its first report counts was in the cache.
-    pub fn prefill(&mut self, done: usize) {
-        if self.admitted.is_none() {
-            self.admitted = Some(Instant::now());
-            self.usage.cached_tokens = done.min(self.usage.prompt_tokens);
         }
     }
 
@@ -61,14 +51,14 @@ impl Meter {
         (Usage { cached_tokens, ..self.usage }, finished.timings)
     }
 
-    /// The account of a request that ends here.
+    /// The account of a request that ends here. What only the engine knows is left out: what the
+    /// cache had, and how much of the time to the first token was waiting.
     pub fn cut(&self) -> (Usage, Timings) {
         let now = Instant::now();
         let first_token = self.first_token.unwrap_or(now);
-        let admitted = self.admitted.unwrap_or(first_token);
         let timings = Timings {
-            queued_s: (admitted - self.submitted).as_secs_f64(),
-            prefill_s: (first_token - admitted).as_secs_f64(),
+            queued_s: 0.0,
+            prefill_s: (first_token - self.submitted).as_secs_f64(),
             decode_s: (now - first_token).as_secs_f64(),
         };
         (self.usage, timings)

@@ -9,19 +9,20 @@ use engine::{EngineHandle, ModelInfo, Request};
 use formats::GenerationDefaults;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use text::{ChatTemplate, EncodeOptions, SpecialTokens, TextError, Tokenizer};
+use text::{ChatTemplate, EncodeOptions, TextAssets, TextError, Tokenizer};
+
+/// The tag that opens reasoning.
+const THINK: &str = "<think>";
 
 /// What a service is made of.
 #[derive(Debug)]
 pub struct ServiceParts {
     /// The running model.
     pub engine: EngineHandle,
-    /// Its tokenizer.
-    pub tokenizer: Tokenizer,
-    /// Its chat template, if it has one.
+    /// Its tokenizer, templates and special tokens.
+    pub assets: TextAssets,
+    /// A chat template in place of the model's own.
     pub template: Option<ChatTemplate>,
-    /// The special tokens that the template may name.
-    pub special: SpecialTokens,
     /// How its makers want it sampled.
     pub defaults: GenerationDefaults,
     /// Ids that end an answer besides those of `defaults` and the tokenizer's own.
@@ -32,9 +33,8 @@ pub struct ServiceParts {
 #[derive(Clone, Debug)]
 pub struct Service {
     engine: EngineHandle,
-    tokenizer: Arc<Tokenizer>,
+    assets: Arc<TextAssets>,
     template: Option<Arc<ChatTemplate>>,
-    special: Arc<SpecialTokens>,
     defaults: Arc<SamplingOptions>,
     /// The model marks its reasoning.
     thinks: bool,
@@ -43,20 +43,12 @@ pub struct Service {
 impl Service {
     /// A service of these parts.
     pub fn new(parts: ServiceParts) -> Self {
-        let mut defaults = SamplingOptions::from(&parts.defaults);
-        defaults.stop_ids.extend(parts.tokenizer.special_ids().eos);
-        defaults.stop_ids.extend(parts.stop_ids);
-        defaults.stop_ids.sort_unstable();
-        defaults.stop_ids.dedup();
-        let thinks = parts.tokenizer.token_to_id("<think>").is_some()
-            || parts.template.as_ref().is_some_and(|template| template.mentions("<think>"));
         Self {
+            thinks: thinks(&parts),
+            defaults: Arc::new(defaults(&parts)),
             engine: parts.engine,
-            tokenizer: Arc::new(parts.tokenizer),
+            assets: Arc::new(parts.assets),
             template: parts.template.map(Arc::new),
-            special: Arc::new(parts.special),
-            defaults: Arc::new(defaults),
-            thinks,
         }
     }
 
@@ -82,7 +74,7 @@ impl Service {
 
     /// The tokenizer of the model.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        &self.assets.tokenizer
     }
 
     /// Renders, tokenizes and submits: the next message of a conversation.
@@ -98,11 +90,10 @@ impl Service {
     /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time in
     /// proportion to the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
-        let rendered = self.render(request)?;
-        // As with Hugging Face's library: the template alone decides what a prompt begins with.
-        let prompt = self.encode(&rendered, false)?;
+        let rendered = self.rendered(request)?;
+        let prompt = self.assets.encode(&rendered).map_err(text_error)?;
         let reasoning = match request.split_reasoning {
-            true if rendered.trim_end().ends_with("<think>") => Reasoning::Open,
+            true if rendered.text.trim_end().ends_with(THINK) => Reasoning::Open,
             true if self.thinks => Reasoning::Possible,
             _ => Reasoning::Unsplit,
         };
@@ -126,31 +117,37 @@ impl Service {
         *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
         let prompt_tokens = request.prompt.len();
         let generation = self.engine.submit(request)?;
-        let tokenizer = Arc::clone(&self.tokenizer);
-        let assembler = Assembler::new(tokenizer, &prepared.stop, prepared.form);
+        let assets = Arc::clone(&self.assets);
+        let assembler = Assembler::new(assets, &prepared.stop, prepared.form);
         Ok(TextStream::new(generation, assembler, prompt_tokens))
     }
 
-    /// The prompt that the template makes of a conversation.
+    /// The text of the prompt that the template makes of a conversation.
     pub fn render(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        let missing = || ApiError::Template("the model has none".into());
-        let template = self.template.as_ref().ok_or_else(missing)?;
-        template.render(&template_input(request), &self.special, None).map_err(
-            |error| match error {
-                TextError::Template(message) => ApiError::Template(message),
-                other => ApiError::Template(other.to_string()),
-            },
-        )
+        Ok(self.rendered(request)?.text)
     }
 
     /// The text of `ids`, special tokens left out.
     pub fn decode(&self, ids: &[u32]) -> String {
-        self.tokenizer.decode(ids, true)
+        self.assets.tokenizer.decode(ids, true)
+    }
+
+    fn rendered(&self, request: &ChatRequest) -> Result<text::Prompt, ApiError> {
+        let input = template_input(request);
+        let own;
+        let template = match &self.template {
+            Some(template) => template,
+            None => {
+                own = self.assets.templates.get(None, !request.tools.is_empty());
+                own.as_ref().map_err(template_error)?
+            }
+        };
+        self.assets.render(template, &input, None).map_err(|error| template_error(&error))
     }
 
     fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
         let options = EncodeOptions { add_special, parse_special: true };
-        self.tokenizer.encode(text, options).map_err(|error| ApiError::Text(error.to_string()))
+        self.assets.tokenizer.encode(text, options).map_err(text_error)
     }
 
     fn prepare(
@@ -172,6 +169,37 @@ impl Service {
         self.engine.check(&request)?;
         Ok(Prepared { request, stop: sampling.stop, form })
     }
+}
+
+fn text_error(error: TextError) -> ApiError {
+    ApiError::Text(error.to_string())
+}
+
+fn template_error(error: &TextError) -> ApiError {
+    match error {
+        TextError::Template(message) => ApiError::Template(message.clone()),
+        other => ApiError::Template(other.to_string()),
+    }
+}
+
+/// What requests get that ask for nothing else, the ends of an answer included.
+fn defaults(parts: &ServiceParts) -> SamplingOptions {
+    let mut defaults = SamplingOptions::from(&parts.defaults);
+    let ids = &mut defaults.stop_ids;
+    ids.extend(parts.assets.tokenizer.special_ids().eos);
+    ids.extend(&parts.stop_ids);
+    ids.sort_unstable();
+    ids.dedup();
+    defaults
+}
+
+/// Whether the vocabulary or a template has the tag of reasoning.
+fn thinks(parts: &ServiceParts) -> bool {
+    let templates = &parts.assets.templates;
+    let mut sources = templates.names().filter_map(|name| templates.source(name));
+    parts.assets.tokenizer.token_to_id(THINK).is_some()
+        || parts.template.as_ref().is_some_and(|template| template.mentions(THINK))
+        || sources.any(|source| source.contains(THINK))
 }
 
 /// The variables of the template. Tools are left undefined where there are none, as templates

@@ -99,7 +99,6 @@ impl TextStream {
     fn take(&mut self, event: Option<Event>) {
         match event {
             Some(Event::Prefill { done, total }) => {
-                self.meter.prefill(done);
                 self.ready.push_back(TextEvent::Prefill { done, total });
             }
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),

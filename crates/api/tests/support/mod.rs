@@ -9,14 +9,13 @@ use engine::{
     Usage, door,
 };
 use formats::GenerationDefaults;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use text::{ChatTemplate, EncodeOptions, SpecialTokens, Tokenizer};
+use text::{EncodeOptions, TextAssets, Tokenizer};
 
-const TOKENIZER: &[u8] = include_bytes!("../data/tokenizer.json");
-const TOKENIZER_CONFIG: &[u8] = include_bytes!("../data/tokenizer_config.json");
-const TEMPLATE: &str = include_str!("../data/chat_template.jinja");
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../api/tests/data");
 
 pub const BOS: u32 = 260;
 pub const IM_END: u32 = 262;
@@ -66,15 +65,13 @@ impl Scripted {
 /// A service that plays `script` to every request, and lets `queue` of them wait.
 pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
     let (engine, door) = door(info(), queue);
-    let tokenizer = tokenizer();
     let (reporter, reports) = channel();
-    let player = Player { tokenizer: Arc::new(self::tokenizer()), script, reporter };
+    let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter };
     std::thread::spawn(move || player.run(door));
     let parts = ServiceParts {
         engine,
-        tokenizer,
-        template: Some(ChatTemplate::from_source(TEMPLATE).expect("the fixture is sound")),
-        special: SpecialTokens { bos: Some("<|endoftext|>".into()), ..Default::default() },
+        assets: assets(),
+        template: None,
         defaults: GenerationDefaults { temperature: Some(0.5), ..Default::default() },
         stop_ids: Vec::new(),
     };
@@ -94,8 +91,12 @@ fn info() -> ModelInfo {
     }
 }
 
+fn assets() -> TextAssets {
+    TextAssets::from_folder(Path::new(DATA)).expect("the fixture is sound")
+}
+
 pub fn tokenizer() -> Tokenizer {
-    Tokenizer::from_json_bytes(TOKENIZER, Some(TOKENIZER_CONFIG)).expect("the fixture is sound")
+    assets().tokenizer
 }
 
 /// The ids of `text`, special tokens recognised, nothing added.
