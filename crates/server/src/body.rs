@@ -11,6 +11,9 @@ use std::time::Duration;
 /// How far over its limit a body is read, so that its sender gets to see the answer.
 const POLITELY_READ: usize = 64 << 20;
 
+/// Most JSON values of one body. In memory a value takes many times the bytes it is written with.
+const MOST_VALUES: usize = 2_000_000;
+
 /// The bytes of `body`.
 pub(crate) async fn read(body: Body, options: &ServerOptions) -> Result<Vec<u8>, Fault> {
     timed(options.body_timeout, collect(body, options.body_limit)).await
@@ -52,8 +55,63 @@ fn too_large(limit: usize) -> Fault {
     Fault::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
 }
 
-/// `bytes` as JSON of bounded depth.
+/// `bytes` as JSON of bounded depth and number of values.
 pub(crate) fn json(bytes: &[u8]) -> Result<Value, Fault> {
+    if values(bytes) > MOST_VALUES {
+        let message = format!("the body holds more than {MOST_VALUES} JSON values");
+        return Err(
+            Fault::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
+        );
+    }
     serde_json::from_slice(bytes)
         .map_err(|error| Fault::invalid("", format!("the body is no valid JSON: {error}")))
+}
+
+/// At least the number of values that `bytes` hold as JSON: commas and openings outside strings.
+fn values(bytes: &[u8]) -> usize {
+    let mut count = 1;
+    let mut rest = bytes.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b',' | b'[' | b'{' => count += 1,
+            b'"' => skip_string(&mut rest),
+            _ => {}
+        }
+    }
+    count
+}
+
+fn skip_string<'a>(rest: &mut impl Iterator<Item = &'a u8>) {
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => _ = rest.next(),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str, expected: usize) {
+        assert_eq!(values(json.as_bytes()), expected, "{json}");
+    }
+
+    #[test]
+    fn values_are_counted_outside_strings() {
+        check("1", 1);
+        check("[1,2,3]", 4);
+        check(r#"{"a": [1, 2], "b": {}}"#, 6);
+        check(r#""a,b[c{\",d\\",1"#, 2);
+        check(r#"",,,"#, 1);
+    }
+
+    #[test]
+    fn many_small_values_are_refused_before_they_take_memory() {
+        let list = format!("[{}1]", "1,".repeat(MOST_VALUES));
+        assert!(json(list.as_bytes()).is_err());
+        assert!(json(b"[1,1]").is_ok());
+    }
 }

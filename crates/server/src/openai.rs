@@ -1,6 +1,14 @@
 //! OpenAI's API: chat completions, text completions and models.
 //!
 //! Source: OpenAI API reference; fields that vLLM and llama.cpp add are taken in their spelling.
+//! Where these leave a choice:
+//!
+//! - `model` may be any name: one model is served, and answers carry its own name.
+//! - Members nobody knows are ignored; known ones that cannot be honoured are refused.
+//! - Reasoning comes as `reasoning_content`, unless `reasoning_format` is `none`. Stop strings are
+//!   sought in the content only. Log probabilities are told of all tokens, reasoning included.
+//! - With `n` choices and a seed, choice `i` is the answer to the seed plus `i`.
+//! - Tool calls stay in the content as the model wrote them.
 
 pub(crate) mod answer;
 pub(crate) mod chat;
