@@ -1,0 +1,95 @@
+//! `gannet verify`: does this engine compute what the reference computed?
+
+mod numbers;
+mod reference;
+mod report;
+mod words;
+
+use anyhow::{Context, Result, bail};
+use engine::{LoadOptions, Mode, Runner, Session};
+use formats::{Checkpoint, OpenOptions};
+use reference::Reference;
+use report::Report;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Check a model against reference outputs
+///
+/// Computes every prompt of the reference file and compares last-position logits, the five best
+/// tokens of every position, greedy continuations and mean NLL, and the tokenizer and chat cases
+/// where the file has them. Exits 0 only if all hold. `--make-script` prints a Python program
+/// that writes such a file with transformers.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder, .gguf file or Hugging Face name
+    #[arg(required_unless_present = "make_script")]
+    model: Option<String>,
+    /// Reference outputs, as --make-script writes them
+    #[arg(long, value_name = "FILE", required_unless_present = "make_script")]
+    reference: Option<PathBuf>,
+    /// Compute mode: exact (f32) or fast
+    #[arg(long, default_value = "exact")]
+    mode: Mode,
+    /// Threads that compute (0: all cores)
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Most prompt tokens computed at once
+    #[arg(long, default_value_t = 512)]
+    chunk: usize,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Print the Python program that makes a reference file, and exit
+    #[arg(long)]
+    make_script: bool,
+}
+
+/// The program `--make-script` prints.
+const SCRIPT: &str = include_str!("verify/make_reference.py");
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.make_script {
+        super::print(SCRIPT)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (Some(model), Some(reference)) = (&args.model, &args.reference) else {
+        bail!("a model and --reference are needed");
+    };
+    let reference = Reference::open(reference)?;
+    let path = crate::model::locate(model)?;
+    let mut report = Report::default();
+    check_numbers(args, &path, &reference, &mut report)?;
+    if reference.has_words() {
+        words::check(&path, &reference, &mut report)?;
+    }
+    super::print(&if args.json { report.to_json() } else { report.to_table() })?;
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check_numbers(
+    args: &Args,
+    path: &Path,
+    reference: &Reference,
+    report: &mut Report,
+) -> Result<()> {
+    let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
+    let longest = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len()).max();
+    let options = LoadOptions {
+        threads: args.threads,
+        mode: args.mode,
+        context: Some(longest.unwrap_or(1).max(1)),
+        chunk: args.chunk,
+        logit_rows: 32,
+        check: true,
+        ..LoadOptions::default()
+    };
+    let mut runner = Runner::load(&checkpoint, &options)
+        .with_context(|| format!("cannot load {}", path.display()))?;
+    let vocab = runner.info().vocab_size;
+    for (index, prompt) in reference.prompts.iter().enumerate() {
+        prompt.check(index, vocab)?;
+        let bounds = reference.bounds(args.mode);
+        numbers::check(&mut Session::new(&mut runner), args.chunk, index, prompt, &bounds, report)?;
+    }
+    Ok(())
+}

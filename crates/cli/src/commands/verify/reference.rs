@@ -1,0 +1,169 @@
+//! The reference file: what another implementation computed, and how close is close enough.
+
+use anyhow::{Context, Result, bail};
+use engine::Mode;
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// A reference file, as `make_reference.py` writes it. Fields it does not know are ignored.
+#[derive(Debug, Deserialize)]
+pub(super) struct Reference {
+    #[serde(default)]
+    tolerance: Tolerance,
+    pub prompts: Vec<Prompt>,
+    #[serde(default)]
+    pub chat: Vec<ChatCase>,
+    #[serde(default)]
+    pub tokenizer_cases: Vec<TokenizerCase>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct Tolerance {
+    f32_max_abs: f64,
+    f32_min_cosine: f64,
+    bf16_max_abs: f64,
+    bf16_min_cosine: f64,
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self {
+            f32_max_abs: 1e-3,
+            f32_min_cosine: 0.999_999,
+            bf16_max_abs: 1.5,
+            bf16_min_cosine: 0.998,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Prompt {
+    pub text: Option<String>,
+    #[serde(default = "yes")]
+    pub add_special_tokens: bool,
+    pub input_ids: Vec<u32>,
+    /// All logits at the last position.
+    pub last_logits: Vec<f32>,
+    /// The five best ids at every position.
+    #[serde(default)]
+    pub top5_ids: Vec<Vec<u32>>,
+    /// The five best ids at the last position, where `top5_ids` is not given.
+    pub top5_ids_last: Option<Vec<u32>>,
+    #[serde(default)]
+    pub greedy_ids: Vec<u32>,
+    /// The best candidates at each greedy step.
+    #[serde(default)]
+    pub greedy_top5: Vec<Candidates>,
+    pub mean_nll: Option<f64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Candidates {
+    pub logits: Vec<f64>,
+}
+
+/// Any further members (`tools`, `enable_thinking` and so on) are arguments of the template.
+#[derive(Debug, Deserialize)]
+pub(super) struct ChatCase {
+    pub rendered: Option<String>,
+    pub ids: Option<Vec<u32>>,
+    #[serde(flatten)]
+    pub input: serde_json::Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TokenizerCase {
+    pub text: String,
+    pub ids: Vec<u32>,
+    pub ids_with_special: Option<Vec<u32>>,
+    pub decoded: Option<String>,
+    pub decoded_skip_special: Option<String>,
+}
+
+/// How close results must be in a compute mode.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Largest difference of a last logit, where single values are compared.
+    pub max_abs: Option<f64>,
+    /// Least cosine of the last logits.
+    pub min_cosine: f64,
+    /// Differences between candidates below which their order may differ.
+    pub gap: f64,
+    /// Largest difference of mean NLL.
+    pub mean_nll: Option<f64>,
+}
+
+impl Reference {
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = || format!("{}", path.display());
+        let text = std::fs::read_to_string(path).with_context(file)?;
+        let reference: Self = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a reference file", path.display()))?;
+        if reference.prompts.is_empty() {
+            bail!("{}: prompts: expected at least one, found none", path.display());
+        }
+        Ok(reference)
+    }
+
+    /// Whether text is to be checked, not only numbers.
+    pub fn has_words(&self) -> bool {
+        !self.chat.is_empty()
+            || !self.tokenizer_cases.is_empty()
+            || self.prompts.iter().any(|p| p.text.is_some())
+    }
+
+    pub fn bounds(&self, mode: Mode) -> Bounds {
+        let t = &self.tolerance;
+        match mode {
+            Mode::Exact => Bounds {
+                max_abs: Some(t.f32_max_abs),
+                min_cosine: t.f32_min_cosine,
+                gap: t.f32_max_abs,
+                mean_nll: Some(1e-4),
+            },
+            Mode::Fast => Bounds {
+                max_abs: None,
+                min_cosine: t.bf16_min_cosine,
+                gap: t.bf16_max_abs,
+                mean_nll: None,
+            },
+        }
+    }
+}
+
+impl Prompt {
+    /// Refuses ids and logits that cannot belong to a model of `vocab` tokens.
+    pub fn check(&self, index: usize, vocab: usize) -> Result<()> {
+        let at = format!("prompts[{index}]");
+        if self.input_ids.is_empty() {
+            bail!("{at}.input_ids: expected at least one id, found none");
+        }
+        if self.last_logits.len() != vocab {
+            let found = self.last_logits.len();
+            bail!("{at}.last_logits: expected {vocab} values as the model has, found {found}");
+        }
+        let mut ids = self.input_ids.iter().chain(&self.greedy_ids);
+        if let Some(id) = ids.find(|id| **id as usize >= vocab) {
+            bail!("{at}: token id {id} is outside the model's vocabulary of {vocab}");
+        }
+        if !self.top5_ids.is_empty() && self.top5_ids.len() != self.input_ids.len() {
+            let (expected, found) = (self.input_ids.len(), self.top5_ids.len());
+            bail!("{at}.top5_ids: expected {expected} entries, one per token, found {found}");
+        }
+        Ok(())
+    }
+
+    /// Whether the reference's choice at a greedy step is safe against differences of `gap`.
+    pub fn is_decided(&self, step: usize, gap: f64) -> bool {
+        match self.greedy_top5.get(step).map(|c| c.logits.as_slice()) {
+            Some([best, second, ..]) => best - second >= gap,
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The list of checks and how they went.
+
+use serde::Serialize;
+use std::fmt::Write;
+
+#[derive(Debug, Serialize)]
+struct Check {
+    check: String,
+    value: f64,
+    /// What the value was compared with; `None` if it is only shown.
+    bound: Option<String>,
+    ok: bool,
+}
+
+/// Checks in the order they were made.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    checks: Vec<Check>,
+}
+
+impl Report {
+    pub fn at_most(&mut self, check: String, value: f64, bound: f64) {
+        self.push(check, value, Some(format!("<= {}", short(bound))), value <= bound);
+    }
+
+    pub fn at_least(&mut self, check: String, value: f64, bound: f64) {
+        self.push(check, value, Some(format!(">= {bound:.6}")), value >= bound);
+    }
+
+    /// `right` of `wanted` cases.
+    pub fn equal(&mut self, check: String, right: usize, wanted: usize) {
+        self.push(check, right as f64, Some(format!("= {wanted}")), right == wanted);
+    }
+
+    /// Shown, not judged.
+    pub fn note(&mut self, check: String, value: f64) {
+        self.push(check, value, None, true);
+    }
+
+    fn push(&mut self, check: String, value: f64, bound: Option<String>, ok: bool) {
+        self.checks.push(Check { check, value, bound, ok });
+    }
+
+    /// Whether every check holds.
+    pub fn holds(&self) -> bool {
+        self.checks.iter().all(|c| c.ok)
+    }
+
+    pub fn to_json(&self) -> String {
+        let value = serde_json::json!({ "ok": self.holds(), "checks": self.checks });
+        format!("{value:#}\n")
+    }
+
+    pub fn to_table(&self) -> String {
+        let width = self.checks.iter().map(|c| c.check.chars().count()).max().unwrap_or(0);
+        let mut table = String::new();
+        for Check { check, value, bound, ok } in &self.checks {
+            let verdict = if *ok { "ok" } else { "FAILED" };
+            let bound = bound.as_deref().unwrap_or("(shown only)");
+            let _ = writeln!(table, "{check:width$}  {:>12}  {bound:14} {verdict}", short(*value));
+        }
+        let failed = self.checks.iter().filter(|c| !c.ok).count();
+        let total = self.checks.len();
+        let _ = match failed {
+            0 => writeln!(table, "all {total} checks hold"),
+            failed => writeln!(table, "{failed} of {total} checks FAILED"),
+        };
+        table
+    }
+}
+
+/// Few digits for small values, whole numbers whole.
+fn short(value: f64) -> String {
+    if value == value.trunc() && value.abs() < 1e9 {
+        format!("{value}")
+    } else if value.abs() < 0.01 {
+        format!("{value:.2e}")
+    } else {
+        format!("{value:.8}")
+    }
+}
