@@ -13,6 +13,7 @@ mod isa;
 mod lanes;
 mod math;
 pub mod matmul;
+pub mod probe;
 pub mod quant;
 pub mod rope;
 
