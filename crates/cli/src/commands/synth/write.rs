@@ -1,0 +1,188 @@
+//! Writing a planned checkpoint: its configuration, its vocabulary, then its weights as a stream.
+//!
+//! Invariant: memory does not grow with the checkpoint.
+
+use super::{vocabulary, weights::Weights};
+use crate::progress;
+use anyhow::{Context, Result, bail};
+use formats::gguf::{GgufWriter, Value};
+use formats::safetensors::SafetensorsWriter;
+use formats::{ModelConfig, TensorStream, config};
+use kernels::quant::{self, QuantType};
+use serde_json::Value as Json;
+use std::path::Path;
+
+/// Divisors of the rotary frequencies in GGUF files.
+const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// A checkpoint to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Its shape; the token ids with a role are replaced by those of the written vocabulary.
+    pub config: ModelConfig,
+    /// Type of the matrices.
+    pub ty: &'static QuantType,
+    /// Decides all weights.
+    pub seed: u64,
+}
+
+/// A tensor to be filled.
+struct Tensor {
+    name: String,
+    shape: Vec<usize>,
+    ty: &'static QuantType,
+}
+
+/// Writes a GGUF file where `out` ends so, else a folder in Hugging Face's layout.
+pub(crate) fn write(plan: &Plan, out: &Path) -> Result<()> {
+    let mut plan = plan.clone();
+    let (found, least) = (plan.config.vocab_size, vocabulary::SMALLEST);
+    if found < least {
+        bail!("expected at least {least} tokens (bytes and special tokens), found {found}");
+    }
+    plan.config.special = vocabulary::special_ids();
+    if is_gguf(out) { write_gguf(&plan, out) } else { write_folder(&plan, out) }
+}
+
+/// Whether a path names a GGUF file.
+pub(super) fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gguf")
+}
+
+fn write_folder(plan: &Plan, out: &Path) -> Result<()> {
+    let config = &plan.config;
+    let names = config::name_table(&config.architecture).context("no names for its tensors")?;
+    let tensors = tensors(config, |_| plan.ty);
+    let mut writer = SafetensorsWriter::new();
+    for Tensor { name, shape, ty } in &tensors {
+        let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
+        writer.plan(&source, ty, shape).context("only GGUF files (-o NAME.gguf) hold this type")?;
+    }
+    let (tokenizer, settings) = vocabulary::to_hf_json(config.vocab_size);
+    write_json(&out.join("config.json"), &config.to_hf_json()?)?;
+    write_json(&out.join("generation_config.json"), &vocabulary::generation_json())?;
+    write_json(&out.join("tokenizer.json"), &tokenizer)?;
+    write_json(&out.join("tokenizer_config.json"), &settings)?;
+    fill(plan.seed, &tensors, &[], writer.create(&out.join("model.safetensors"))?)
+}
+
+fn write_json(path: &Path, value: &Json) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write_gguf(plan: &Plan, out: &Path) -> Result<()> {
+    let config = &plan.config;
+    let mut writer = GgufWriter::new();
+    config.to_gguf(&mut writer)?;
+    writer.set("general.quantization_version", Value::U32(2));
+    vocabulary::to_gguf(config.vocab_size, &mut writer);
+    let tensors = tensors(config, |shape| gguf_type(plan.ty, shape));
+    for Tensor { name, shape, ty } in &tensors {
+        writer.plan(name, ty, shape)?;
+    }
+    let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
+    let factors = factors.unwrap_or_default();
+    if !factors.is_empty() {
+        writer.plan(ROPE_FACTORS, &quant::F32, &[factors.len()])?;
+    }
+    fill(plan.seed, &tensors, &factors, writer.create(out)?)
+}
+
+fn tensors(config: &ModelConfig, ty: impl Fn(&[usize]) -> &'static QuantType) -> Vec<Tensor> {
+    let tensor = |(name, shape): (String, Vec<usize>)| Tensor { ty: ty(&shape), name, shape };
+    config.dense_tensors().into_iter().map(tensor).collect()
+}
+
+/// As converters do it: vectors are F32, and rows that are not whole blocks F16.
+fn gguf_type(ty: &'static QuantType, shape: &[usize]) -> &'static QuantType {
+    match shape {
+        [_, columns] if columns.is_multiple_of(ty.block_len) => ty,
+        [_, _] => &quant::F16,
+        _ => &quant::F32,
+    }
+}
+
+impl Tensor {
+    fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The writers have refused sizes that overflow.
+    fn bytes(&self) -> usize {
+        self.ty.bytes_for(self.elements()).unwrap_or(0)
+    }
+}
+
+/// Writes the data of the planned tensors, then `last`.
+fn fill(seed: u64, tensors: &[Tensor], last: &[f32], mut stream: TensorStream) -> Result<()> {
+    let bar = progress::bytes(tensors.iter().map(|t| t.bytes() as u64).sum());
+    let elements = tensors.iter().map(Tensor::elements).max().unwrap_or(0);
+    let mut weights = Weights::new(seed, elements);
+    for tensor in tensors {
+        let mut missing = tensor.bytes();
+        while missing > 0 {
+            let piece = weights.piece(&tensor.name, tensor.ty, missing);
+            stream.write(piece)?;
+            missing -= piece.len();
+            bar.inc(piece.len() as u64);
+        }
+    }
+    let last: Vec<u8> = last.iter().flat_map(|value| value.to_le_bytes()).collect();
+    stream.write(&last)?;
+    stream.finish()?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use formats::{Checkpoint, OpenOptions};
+    use std::path::PathBuf;
+
+    fn written(shape: &str, ty: &'static QuantType, name: &str, seed: u64) -> (PathBuf, Vec<u8>) {
+        let folder = std::env::temp_dir().join(format!("gannet-synth-{}", std::process::id()));
+        let out = folder.join(format!("{shape}-{ty}-{seed}-{name}"));
+        std::fs::create_dir_all(if is_gguf(&out) { &folder } else { &out }).unwrap();
+        let config = super::super::named_shape(shape).unwrap();
+        write(&Plan { config, ty, seed }, &out).unwrap();
+        let file = if is_gguf(&out) { out.clone() } else { out.join("model.safetensors") };
+        let bytes = std::fs::read(file).unwrap();
+        (out, bytes)
+    }
+
+    #[test]
+    fn every_tiny_shape_opens_again_in_both_formats() {
+        for shape in ["tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"] {
+            for (ty, name) in [(&quant::BF16, "hf"), (&quant::Q4_K, "x.gguf")] {
+                let (out, _) = written(shape, ty, name, 1);
+                let checkpoint = Checkpoint::open(&out, &OpenOptions::default()).unwrap();
+                let expected = super::super::named_shape(shape).unwrap();
+                assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
+                for (name, shape) in expected.dense_tensors() {
+                    checkpoint.require(&name, &shape).unwrap();
+                }
+                checkpoint.check_all_read().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_every_byte() {
+        let (_, first) = written("tiny-qwen3", &quant::Q8_0, "a.gguf", 5);
+        let (_, again) = written("tiny-qwen3", &quant::Q8_0, "b.gguf", 5);
+        let (_, other) = written("tiny-qwen3", &quant::Q8_0, "c.gguf", 6);
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_vocabulary_without_room_for_all_bytes_is_refused() {
+        let mut config = super::super::named_shape("tiny-qwen3").unwrap();
+        config.vocab_size = 200;
+        let plan = Plan { config, ty: &quant::BF16, seed: 0 };
+        let error = write(&plan, Path::new("unused.gguf")).unwrap_err().to_string();
+        assert!(error.contains("found 200"), "{error}");
+    }
+}
