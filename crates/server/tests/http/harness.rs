@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::{ServeError, ServerOptions, serve};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -30,7 +30,7 @@ impl Server {
         options: ServerOptions,
     ) -> Self {
         let scripted = scripted_with_queue(script.into(), queue);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = listener();
         let addr = listener.local_addr().unwrap();
         let (shutdown, asked) = oneshot::channel::<()>();
         let asked = async {
@@ -85,6 +85,14 @@ impl Server {
         let limit = Duration::from_secs(10);
         tokio::time::timeout(limit, self.served).await.expect("the server ends").unwrap()
     }
+}
+
+/// A port whose connections hold little in the system's buffers, so that stalls show early.
+fn listener() -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(4096).unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    socket.listen(128).unwrap()
 }
 
 /// A chat request with `extra` members.
