@@ -364,7 +364,12 @@ unsafe fn register_tile<S: Step, const M: usize>(
         // SAFETY: `len - whole` elements are readable behind `whole`.
         unsafe {
             let rest = len - whole;
-            let b = w.map(|w| tail::<S>(w.add(whole), rest));
+            let b = [
+                tail::<S>(w[0].add(whole), rest),
+                tail::<S>(w[1].add(whole), rest),
+                tail::<S>(w[2].add(whole), rest),
+                tail::<S>(w[3].add(whole), rest),
+            ];
             for (m, acc) in acc.iter_mut().enumerate() {
                 let a = tail::<S>(x.add(m * k + whole), rest);
                 for (acc, b) in acc.iter_mut().zip(b) {
@@ -373,7 +378,12 @@ unsafe fn register_tile<S: Step, const M: usize>(
             }
         }
     }
-    acc.map(S::Lanes::sum4)
+    // A loop, not `map`: closures are not compiled for the instruction set (see `lanes::x86`).
+    let mut sums = [[0.0; NT]; M];
+    for (sums, acc) in sums.iter_mut().zip(acc) {
+        *sums = S::Lanes::sum4(acc);
+    }
+    sums
 }
 
 /// The last `rest < ELEMS` elements, filled up with zeros.

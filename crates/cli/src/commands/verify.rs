@@ -49,20 +49,20 @@ const SCRIPT: &str = include_str!("verify/make_reference.py");
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.make_script {
-        super::print(SCRIPT)?;
+        crate::output::text(SCRIPT)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (Some(model), Some(reference)) = (&args.model, &args.reference) else {
         bail!("a model and --reference are needed");
     };
     let reference = Reference::open(reference)?;
-    let path = crate::model::locate(model)?;
+    let path = crate::model::locate(Some(model))?;
     let mut report = Report::default();
     check_numbers(args, &path, &reference, &mut report)?;
     if reference.has_words() {
         words::check(&path, &reference, &mut report)?;
     }
-    super::print(&if args.json { report.to_json() } else { report.to_table() })?;
+    crate::output::text(&if args.json { report.to_json() } else { report.to_table() })?;
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -1,0 +1,136 @@
+//! `gannet bench`: how fast prompts are read and tokens written, beside what this machine can do.
+
+mod machine;
+mod measure;
+mod report;
+mod work;
+
+use crate::commands::synth;
+use anyhow::{Context, Result};
+use engine::{LoadOptions, Mode, Runner};
+use formats::{Checkpoint, OpenOptions};
+use kernels::quant::QuantType;
+use machine::Machine;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use work::Work;
+
+/// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
+///
+/// Every rate is given with the share of what the same machine sustained in the same run: of its
+/// read bandwidth (decode moves every weight once per step) and of its arithmetic peak (prefill
+/// multiplies). Rates are medians over --runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder, .gguf file or Hugging Face name [default: the built-in model]
+    #[arg(conflicts_with = "shape")]
+    path: Option<String>,
+    /// Folder, .gguf file or Hugging Face name, as the other commands take it
+    #[arg(short, long, env = "GANNET_MODEL", conflicts_with_all = ["path", "shape"])]
+    model: Option<String>,
+    /// Random weights of this shape instead of a model, such as qwen3-0.6b
+    #[arg(long, value_name = "NAME")]
+    shape: Option<String>,
+    /// Storage type of --shape
+    #[arg(long = "type", value_name = "TYPE", default_value = "bf16",
+          value_parser = synth::storage_type)]
+    ty: &'static QuantType,
+    /// Prompt lengths to prefill, in tokens
+    #[arg(long, value_delimiter = ',', default_value = "512")]
+    prompt: Vec<usize>,
+    /// Tokens in the cache before decoding
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    depth: Vec<usize>,
+    /// Tokens to generate
+    #[arg(long = "gen", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    generate: u32,
+    /// Sequences decoded together
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    batch: Vec<usize>,
+    /// Threads that compute (0: all cores)
+    #[arg(long, env = "GANNET_THREADS", default_value_t = 0)]
+    threads: usize,
+    /// Repetitions of each measurement
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Compute mode: exact (f32) or fast
+    #[arg(long, env = "GANNET_MODE", default_value = "fast")]
+    mode: Mode,
+    /// Most prompt tokens computed at once
+    #[arg(long, default_value_t = 512)]
+    chunk: usize,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print comma-separated values
+    #[arg(long)]
+    csv: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    // The temporary folder lives until the end of the run.
+    let (path, _scratch) = match &args.shape {
+        Some(shape) => {
+            let (path, folder) = synthesise(shape, args.ty)?;
+            (path, Some(folder))
+        }
+        None => (crate::model::locate(args.path.as_deref().or(args.model.as_deref()))?, None),
+    };
+    let checkpoint = open(&path, args)?;
+    let mut runner = load(&checkpoint, args)?;
+    let before = Machine::measure(runner.threads());
+    let work = Work::of(&checkpoint, args.mode);
+    let plan = measure::Plan {
+        prompts: &args.prompt,
+        depths: &args.depth,
+        batches: &args.batch,
+        generate: args.generate as usize,
+        runs: args.runs as usize,
+        chunk: args.chunk,
+    };
+    let mut results = measure::run(&mut runner, &plan, &work)?;
+    // Before and after, so that a neighbour busy during one of them does not flatter the shares.
+    let machine = before.best(Machine::measure(runner.threads()));
+    results.iter_mut().for_each(|result| result.compare(&machine, &work));
+    let report = report::Report::new(&runner, args.mode, &checkpoint, machine, results);
+    let text = match (args.json, args.csv) {
+        (true, _) => report.to_json(),
+        (_, true) => report.to_csv(),
+        _ => report.to_table(),
+    };
+    crate::output::text(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Random weights in a temporary folder, which goes with the value returned.
+fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile::TempDir)> {
+    let config = synth::named_shape(shape)?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    // Only GGUF files hold block-quantised types.
+    let path = match ty.block_len {
+        1 => folder.path().to_owned(),
+        _ => folder.path().join("model.gguf"),
+    };
+    synth::write(&synth::Plan { config, ty, seed: 0 }, &path)?;
+    Ok((path, folder))
+}
+
+fn open(path: &Path, args: &Args) -> Result<Checkpoint> {
+    let options = OpenOptions { name: args.shape.clone() };
+    Ok(Checkpoint::open(path, &options)?)
+}
+
+fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
+    let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
+    let decode = (longest(&args.depth) + args.generate as usize + 1).next_multiple_of(engine::BLOCK);
+    let batch = longest(&args.batch).max(1);
+    let options = LoadOptions {
+        threads: args.threads,
+        mode: args.mode,
+        context: Some(longest(&args.prompt).max(decode * batch)),
+        chunk: args.chunk.max(batch),
+        logit_rows: batch,
+        ..LoadOptions::default()
+    };
+    Ok(Runner::load(checkpoint, &options)?)
+}

@@ -1,0 +1,239 @@
+//! The measurements: prefill of prompts, decode at depths and batch sizes.
+
+use super::machine::Machine;
+use super::work::Work;
+use anyhow::{Result, bail};
+use engine::{BLOCK, Batch, Runner};
+use serde::Serialize;
+use std::time::Instant;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan<'a> {
+    pub prompts: &'a [usize],
+    pub depths: &'a [usize],
+    pub batches: &'a [usize],
+    pub generate: usize,
+    pub runs: usize,
+    pub chunk: usize,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Measurement {
+    /// `prefill` or `decode`.
+    pub phase: &'static str,
+    /// Prompt length of prefill; tokens in the cache before decode.
+    pub tokens: usize,
+    pub batch: usize,
+    pub tokens_per_second: Spread,
+    /// Bytes of weights and cache read, per token.
+    pub bytes_per_token: f64,
+    pub bandwidth_gbs: f64,
+    /// Of the machine's read bandwidth.
+    pub bandwidth_share: f64,
+    pub gops: f64,
+    /// Of the machine's peak for this type of weights.
+    pub peak_share: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (values[0], values[values.len() - 1]);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        };
+        Self { median, min, max }
+    }
+}
+
+/// Bytes and operations of one measurement, and the tokens they are for.
+struct Cost {
+    tokens: u64,
+    bytes: u64,
+    operations: u64,
+}
+
+pub(super) fn run(
+    runner: &mut Runner,
+    plan: &Plan<'_>,
+    work: &Work,
+) -> Result<Vec<Measurement>> {
+    let cases = plan.prompts.len() + plan.depths.len() * plan.batches.len();
+    let bar = crate::progress::count(cases as u64);
+    bar.set_message("measuring");
+    let mut results = Vec::with_capacity(cases);
+    for &prompt in plan.prompts {
+        results.push(prefill(runner, plan, prompt, work)?);
+        bar.inc(1);
+    }
+    for &depth in plan.depths {
+        for &batch in plan.batches {
+            results.push(decode(runner, plan, (depth, batch), work)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(results)
+}
+
+fn prefill(
+    runner: &mut Runner,
+    plan: &Plan<'_>,
+    prompt: usize,
+    work: &Work,
+) -> Result<Measurement> {
+    if prompt == 0 {
+        bail!("--prompt: expected at least one token, found 0");
+    }
+    let mut lanes = Lanes::new(runner, 1, prompt);
+    lanes.feed(runner, prompt, plan.chunk)?; // warms up
+    let mut rates = Vec::with_capacity(plan.runs);
+    for _ in 0..plan.runs {
+        lanes.len = 0;
+        let start = Instant::now();
+        lanes.feed(runner, prompt, plan.chunk)?;
+        rates.push(prompt as f64 / start.elapsed().as_secs_f64());
+    }
+    let chunks = prompt.div_ceil(plan.chunk) as u64;
+    let n = prompt as u64;
+    let cost = Cost {
+        tokens: n,
+        bytes: chunks * work.weight_bytes + n * work.kv_bytes,
+        operations: work.operations(n, n * (n + 1) / 2, 1),
+    };
+    Ok(measurement("prefill", (prompt, 1), rates, &cost))
+}
+
+fn decode(
+    runner: &mut Runner,
+    plan: &Plan<'_>,
+    (depth, batch): (usize, usize),
+    work: &Work,
+) -> Result<Measurement> {
+    if batch == 0 {
+        bail!("--batch: expected at least one sequence, found 0");
+    }
+    let mut lanes = Lanes::new(runner, batch, depth + plan.generate + 1);
+    lanes.feed(runner, depth.max(1), plan.chunk)?;
+    lanes.step(runner, 1)?; // warms up
+    let before = lanes.len - 1;
+    let mut rates = Vec::with_capacity(plan.runs);
+    for _ in 0..plan.runs {
+        lanes.len = before;
+        let start = Instant::now();
+        for _ in 0..plan.generate {
+            lanes.step(runner, 1)?;
+        }
+        rates.push((batch * plan.generate) as f64 / start.elapsed().as_secs_f64());
+    }
+    // Positions seen by one sequence over the whole run, its own new ones included.
+    let seen: u64 = (0..plan.generate).map(|i| (before + i + 1) as u64).sum();
+    let (steps, batch_u64) = (plan.generate as u64, batch as u64);
+    let cost = Cost {
+        tokens: steps * batch_u64,
+        bytes: steps * work.weight_bytes + batch_u64 * seen * work.kv_bytes,
+        operations: work.operations(steps * batch_u64, batch_u64 * seen, steps * batch_u64),
+    };
+    Ok(measurement("decode", (depth, batch), rates, &cost))
+}
+
+fn measurement(
+    phase: &'static str,
+    (tokens, batch): (usize, usize),
+    rates: Vec<f64>,
+    cost: &Cost,
+) -> Measurement {
+    let rate = Spread::of(rates);
+    let per_token = |total: u64| total as f64 / cost.tokens as f64;
+    Measurement {
+        phase,
+        tokens,
+        batch,
+        tokens_per_second: rate,
+        bytes_per_token: per_token(cost.bytes),
+        bandwidth_gbs: rate.median * per_token(cost.bytes) / 1e9,
+        bandwidth_share: 0.0,
+        gops: rate.median * per_token(cost.operations) / 1e9,
+        peak_share: 0.0,
+    }
+}
+
+impl Measurement {
+    /// Sets the shares of what `machine` sustains.
+    pub fn compare(&mut self, machine: &Machine, work: &Work) {
+        let peak = machine.bf16_gops.filter(|_| work.bf16).unwrap_or(machine.f32_gops);
+        self.bandwidth_share = self.bandwidth_gbs / machine.read_bandwidth_gbs;
+        self.peak_share = self.gops / peak;
+    }
+}
+
+/// Sequences of one length that advance together.
+struct Lanes {
+    batch: Batch,
+    /// One block table each.
+    tables: Vec<Vec<u32>>,
+    tokens: Vec<u32>,
+    len: usize,
+}
+
+impl Lanes {
+    fn new(runner: &Runner, count: usize, capacity: usize) -> Self {
+        let blocks = capacity.div_ceil(BLOCK) as u32;
+        let tables = (0..count as u32).map(|i| (i * blocks..(i + 1) * blocks).collect());
+        let vocab = runner.info().vocab_size as u32;
+        // Any ids do; these differ so that embedding rows do.
+        let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
+        Self { batch: runner.batch(), tables: tables.collect(), tokens: tokens.collect(), len: 0 }
+    }
+
+    /// Computes `tokens` more tokens of each sequence, `chunk` of one sequence at a time.
+    fn feed(&mut self, runner: &mut Runner, tokens: usize, chunk: usize) -> Result<()> {
+        let (start, end) = (self.len, self.len + tokens);
+        for table in &self.tables {
+            for from in (start..end).step_by(chunk) {
+                let to = end.min(from + chunk);
+                self.batch.clear();
+                let blocks = &table[..to.div_ceil(BLOCK)];
+                self.batch.push(&self.tokens[..to - from], from, blocks, usize::from(to == end));
+                runner.forward(&self.batch)?;
+            }
+        }
+        self.len = end;
+        Ok(())
+    }
+
+    /// Computes `tokens` more tokens of all sequences together.
+    fn step(&mut self, runner: &mut Runner, tokens: usize) -> Result<()> {
+        self.batch.clear();
+        let end = self.len + tokens;
+        for table in &self.tables {
+            let blocks = &table[..end.div_ceil(BLOCK)];
+            self.batch.push(&self.tokens[..tokens], self.len, blocks, 1);
+        }
+        runner.forward(&self.batch)?;
+        self.len = end;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        let spread = Spread::of(vec![4.0, 1.0, 2.0, 3.0]);
+        assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
+    }
+}

@@ -1,0 +1,20 @@
+//! What can go wrong while loading or running a model.
+
+/// An operating error of the engine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The model cannot be loaded or run.
+    #[error(transparent)]
+    Model(#[from] models::Error),
+    /// The backend cannot do what is asked.
+    #[error(transparent)]
+    Backend(#[from] backend::Error),
+    /// The context asked for does not fit.
+    #[error("{0}")]
+    Context(String),
+    /// Logits that no token can be chosen from.
+    #[error(
+        "the model's logits hold NaN or infinite values; run with --check to see where they arise"
+    )]
+    NotFinite,
+}

@@ -1,0 +1,153 @@
+//! Choice of the next token from logits.
+//!
+//! Order: logit bias and bans, penalties, top-k, typical, top-p, min-p, temperature, draw. The
+//! cut-offs look at probabilities at temperature 1 (as llama.cpp orders its samplers). Ties are
+//! broken by the lower id, so that a choice depends on the logits and the seed alone.
+
+mod candidates;
+mod logprobs;
+
+pub(crate) use logprobs::logprobs;
+
+use crate::SamplingParams;
+use base::Rng;
+use candidates::Candidates;
+
+/// Logits that no choice can be made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotFinite;
+
+/// The sampling state of one sequence.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    params: SamplingParams,
+    rng: Rng,
+    /// Times each id occurs in the penalty window: (id, in window, of which generated).
+    seen: Vec<(u32, u32, u32)>,
+}
+
+/// Workspace of all samplers, so that a step allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    logits: Vec<f32>,
+    candidates: Candidates,
+}
+
+impl Scratch {
+    pub fn new(vocab_size: usize) -> Self {
+        Self { logits: vec![0.0; vocab_size], candidates: Candidates::new(vocab_size) }
+    }
+}
+
+/// What a sequence holds so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct History<'a> {
+    /// Prompt and generated tokens.
+    pub tokens: &'a [u32],
+    /// Length of the prompt.
+    pub prompt: usize,
+    /// Ids that must not be chosen now.
+    pub banned: &'a [u32],
+}
+
+impl Sampler {
+    /// `vocab_size` bounds the room for counting.
+    pub fn new(params: SamplingParams, vocab_size: usize) -> Self {
+        let rng = Rng::new(params.seed.unwrap_or_else(Rng::entropy_seed));
+        let room = if penalises(&params) { vocab_size } else { 0 };
+        Self { params, rng, seen: Vec::with_capacity(room) }
+    }
+
+    /// The next token.
+    pub fn sample(
+        &mut self,
+        logits: &[f32],
+        history: History<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<u32, NotFinite> {
+        if logits.iter().any(|l| !l.is_finite()) {
+            return Err(NotFinite);
+        }
+        let plain = self.params.logit_bias.is_empty()
+            && !penalises(&self.params)
+            && history.banned.is_empty();
+        if plain && self.params.temperature == 0.0 {
+            return Ok(argmax(logits));
+        }
+        scratch.logits.copy_from_slice(logits);
+        self.adjust(&mut scratch.logits, history);
+        if self.params.temperature == 0.0 {
+            return Ok(argmax(&scratch.logits));
+        }
+        let Scratch { logits, candidates } = scratch;
+        candidates.fill(logits);
+        candidates.top_k(self.params.top_k);
+        candidates.typical(self.params.typical_p);
+        candidates.top_p(self.params.top_p);
+        candidates.min_p(self.params.min_p);
+        Ok(candidates.draw(self.params.temperature, self.rng.uniform()))
+    }
+
+    fn adjust(&mut self, logits: &mut [f32], history: History<'_>) {
+        for &(id, bias) in &self.params.logit_bias {
+            logits[id as usize] += bias;
+        }
+        if penalises(&self.params) {
+            self.penalise(logits, history);
+        }
+        for &id in history.banned {
+            // A stop id may lie outside the model's vocabulary; then it cannot be chosen anyway.
+            if let Some(logit) = logits.get_mut(id as usize) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+
+    fn penalise(&mut self, logits: &mut [f32], history: History<'_>) {
+        let SamplingParams { repeat_penalty, presence_penalty, frequency_penalty, .. } =
+            self.params;
+        self.count(history);
+        for &(id, _, generated) in &self.seen {
+            let logit = &mut logits[id as usize];
+            // Keskar et al., 2019: the sign decides, so that a penalty always lowers.
+            *logit = if *logit > 0.0 { *logit / repeat_penalty } else { *logit * repeat_penalty };
+            *logit -= generated as f32 * frequency_penalty;
+            if generated > 0 {
+                *logit -= presence_penalty;
+            }
+        }
+    }
+
+    /// Counts the window anew: exact whatever left it, and linear in its length.
+    fn count(&mut self, history: History<'_>) {
+        let tokens = history.tokens;
+        let window = self.params.penalty_window.unwrap_or(tokens.len()).min(tokens.len());
+        let first = tokens.len() - window;
+        self.seen.clear();
+        for (at, &id) in tokens.iter().enumerate().skip(first) {
+            let generated = u32::from(at >= history.prompt);
+            match self.seen.binary_search_by_key(&id, |entry| entry.0) {
+                Ok(found) => {
+                    self.seen[found].1 += 1;
+                    self.seen[found].2 += generated;
+                }
+                Err(place) => self.seen.insert(place, (id, 1, generated)),
+            }
+        }
+    }
+}
+
+fn penalises(params: &SamplingParams) -> bool {
+    params.repeat_penalty != 1.0
+        || params.presence_penalty != 0.0
+        || params.frequency_penalty != 0.0
+}
+
+/// The id of the largest logit, the lowest of equals.
+pub(crate) fn argmax(logits: &[f32]) -> u32 {
+    let better = |best: usize, id: usize| if logits[id] > logits[best] { id } else { best };
+    (0..logits.len()).fold(0, better) as u32
+}
+
+#[cfg(test)]
+mod tests;
