@@ -117,6 +117,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether the sequence waits or runs.
+    pub fn knows(&self, id: SequenceId) -> bool {
+        self.running.iter().chain(&self.waiting).any(|s| s.id == id)
+    }
+
     /// The block table of a running sequence.
     pub fn blocks(&self, id: SequenceId) -> &[u32] {
         &self.find(id).blocks
