@@ -1,16 +1,32 @@
 //! How the process ends: 0 done, 1 an operating error, 2 wrong usage (clap's own), 130 Ctrl-C.
 
 use crate::output::note;
+use crate::terminal;
 use std::io;
 use std::process::ExitCode;
 
-/// Ended by Ctrl-C, as shells count it: 128 and the number of SIGINT.
-pub(crate) const INTERRUPTED: u8 = 130;
+/// The work was ended by Ctrl-C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interrupted;
+
+impl Interrupted {
+    /// As shells count it: 128 and the number of SIGINT.
+    pub const CODE: u8 = 130;
+}
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// The exit code of a command's result. Errors are printed: one `error:` line, then the causes.
 pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
+        Err(error) if error.is::<Interrupted>() => ExitCode::from(Interrupted::CODE),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);
@@ -19,14 +35,32 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// A fault of the program itself ends it as an operating error does, with one line.
+/// A fault of the program itself is reported as an operating error is. On the main thread it
+/// ends the process; elsewhere the thread ends, and whoever waits for it says what that means.
 pub(crate) fn install_panic_hook() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map_or_else(String::new, |l| format!(" ({l})"));
+    let main = std::thread::current().id();
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map_or_else(String::new, |place| format!(" ({place})"));
         let message = panic.payload_as_str().unwrap_or("no message");
-        note(format_args!("error: internal error: {}{place}", one_line(message)));
-        std::process::exit(1);
+        note(format_args!("error: internal error: {}{place}", indented(message)));
+        if std::thread::current().id() == main {
+            terminal::restore();
+            std::process::exit(1);
+        }
     }));
+}
+
+/// Prints an error and its causes.
+pub(crate) fn report(error: &anyhow::Error) {
+    let mut last = error.to_string();
+    note(format_args!("error: {}", indented(&last)));
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        // Some errors quote their cause already.
+        if !last.contains(&cause) {
+            note(format_args!("  {}", indented(&cause)));
+        }
+        last = cause;
+    }
 }
 
 /// Whoever read the output has seen enough.
@@ -35,21 +69,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn report(error: &anyhow::Error) {
-    note(format_args!("error: {}", one_line(&error.to_string())));
-    let mut last = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        // Some errors quote their cause already.
-        if !last.contains(&cause) {
-            note(format_args!("  {}", one_line(&cause)));
-        }
-        last = cause;
-    }
-}
-
-/// Causes of several lines stay below their error.
-fn one_line(text: &str) -> String {
-    text.trim_end().replace('\n', "\n  ")
+/// Further lines of a message stay below its first.
+fn indented(message: &str) -> String {
+    message.trim_end().replace('\n', "\n  ")
 }
 
 #[cfg(test)]

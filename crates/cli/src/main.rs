@@ -2,10 +2,19 @@
 //!
 //! Invariant: every way out is one of the exit codes of `exit`.
 
+mod answer;
+mod args;
+mod builtin;
 mod commands;
 mod exit;
+mod folders;
+mod input;
+mod interrupt;
+mod load;
+mod model;
 mod output;
 mod progress;
+mod terminal;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,14 +29,21 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write a checkpoint of random weights, to measure speed without a download
+    Bench(commands::bench::Args),
+    Run(commands::run::Args),
+    Serve(commands::serve::Args),
     Synth(commands::synth::Args),
+    Verify(commands::verify::Args),
 }
 
 fn main() -> ExitCode {
     exit::install_panic_hook();
-    let result = match Cli::parse().command {
+    interrupt::install();
+    exit::code(match Cli::parse().command {
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Run(args) => commands::run::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
         Command::Synth(args) => commands::synth::run(&args),
-    };
-    exit::code(result)
+        Command::Verify(args) => commands::verify::run(&args),
+    })
 }

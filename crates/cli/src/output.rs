@@ -1,28 +1,51 @@
 //! What the commands print: answers to standard output, everything else to standard error.
 //!
-//! Invariant: the only module that names the two streams; a reader that went away ends the
-//! process quietly.
+//! Invariant: nothing is kept back, so that what was printed is seen however the process ends.
 
+use anstyle::{AnsiColor, Style};
 use std::fmt::{Arguments, Display};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+
+/// For what is beside the point.
+pub(crate) const DIM: Style = Style::new().dimmed();
+/// For prompts.
+pub(crate) const ACCENT: Style = AnsiColor::Cyan.on_default().bold();
 
 /// Writes lines to standard output.
 pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
+    lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()
 }
 
-/// Writes text to standard output as it is, at once.
+/// Writes text to standard output as it is.
 pub(crate) fn text(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
+/// Writes text to standard output, and a line end where a person reads it and it has none.
+pub(crate) fn exact(content: &str) -> io::Result<()> {
+    text(content)?;
+    if io::stdout().is_terminal() && !content.ends_with('\n') { text("\n") } else { Ok(()) }
+}
+
+/// Writes a value as JSON to standard output.
+pub(crate) fn json(value: &serde_json::Value) -> io::Result<()> {
+    lines([format!("{value:#}")])
+}
+
 /// Writes a line for people to standard error. Nobody may be listening; that is no error.
 pub(crate) fn note(line: Arguments) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(anstream::stderr(), "{line}");
+}
+
+/// Writes dimmed text to standard error, if a person reads there.
+pub(crate) fn aside(text: &str) {
+    let mut err = anstream::stderr();
+    if io::stderr().is_terminal() {
+        let _ = write!(err, "{DIM}{text}{DIM:#}");
+        let _ = err.flush();
+    }
 }

@@ -1,3 +1,25 @@
 //! The commands. Each has its arguments as `Args` and does its work in `run`.
 
+pub(crate) mod bench;
+pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod synth;
+pub(crate) mod verify;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+/// Where a command waits for events.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start waiting for events")
+}
+
+/// Ends the process as wrong usage of `command` that clap cannot see.
+fn usage(command: &str, problem: &str) -> ! {
+    let mut cli = crate::Cli::command();
+    cli.build();
+    let command = cli.find_subcommand_mut(command).expect("a command of this program");
+    command.error(ErrorKind::MissingRequiredArgument, problem).exit()
+}

@@ -16,7 +16,7 @@ use kernels::quant::{self, QuantType};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Arguments of `gannet synth`.
+/// Write a checkpoint of random weights, to measure speed without a download
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Named shape, such as qwen3-0.6b or llama-3.2-1b; `--list` shows all

@@ -1,0 +1,196 @@
+//! Arguments that several commands share.
+
+use anyhow::{Context, Result};
+use api::SamplingOptions;
+use clap::Args;
+use engine::{KvType, LoadOptions, Mode};
+use std::path::{Path, PathBuf};
+use text::GgufOptions;
+
+/// Which model.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// Folder, .gguf file, or owner/name on the hub; left out: the built-in model
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<String>,
+    #[command(flatten)]
+    pub files: FileArgs,
+}
+
+/// How the files of a model are found and read.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FileArgs {
+    /// Address of the hub instead of HF_ENDPOINT
+    #[arg(long, value_name = "URL", help_heading = "Loading")]
+    hub_endpoint: Option<String>,
+    /// Read GGUF vocabularies of unknown `pre` type as this one, such as default or llama-bpe
+    #[arg(long, value_name = "TYPE", help_heading = "Loading")]
+    pre_fallback: Option<String>,
+}
+
+/// How a model is loaded.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Loading")]
+pub(crate) struct LoadArgs {
+    /// Threads that compute; 0 for all cores
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+    /// Tokens of prompt and answer together; left out: the model's, as far as memory allows
+    #[arg(long, value_name = "N")]
+    ctx: Option<usize>,
+    /// Arithmetic: exact (f32) or fast (bf16 where weights and CPU have it)
+    #[arg(long, value_name = "MODE", default_value = "fast")]
+    mode: Mode,
+    /// Storage of the KV cache: f32 or bf16; left out: f32 in exact mode, bf16 in fast mode
+    #[arg(long, value_name = "TYPE")]
+    kv_type: Option<KvType>,
+    /// Most prompt tokens computed at once
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    chunk: usize,
+    /// Look for NaN and infinite values after every stage, naming where they arise
+    #[arg(long)]
+    check: bool,
+}
+
+/// How tokens are chosen. What is left out is as the model's makers want it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct SamplingArgs {
+    /// Most tokens to generate
+    #[arg(short = 'n', long, value_name = "N")]
+    max_tokens: Option<usize>,
+    /// Fewest tokens to generate
+    #[arg(long, value_name = "N")]
+    min_tokens: Option<usize>,
+    /// Temperature; 0 takes the most likely token
+    #[arg(long, value_name = "T")]
+    temp: Option<f32>,
+    /// Keep the K most likely tokens; 0 for all
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Keep the most likely tokens of together at least this probability
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Drop tokens less likely than this share of the most likely one
+    #[arg(long, value_name = "P")]
+    min_p: Option<f32>,
+    /// Keep the locally typical tokens of together this probability
+    #[arg(long, value_name = "P")]
+    typical_p: Option<f32>,
+    /// Make tokens seen before less likely; 1 is off
+    #[arg(long, value_name = "R")]
+    repeat_penalty: Option<f32>,
+    /// Subtract this once from the logits of tokens generated before
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    presence_penalty: Option<f32>,
+    /// Subtract this from the logits of tokens for each time they were generated before
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    frequency_penalty: Option<f32>,
+    /// Last tokens the three penalties look at; left out: all
+    #[arg(long, value_name = "N")]
+    penalty_window: Option<usize>,
+    /// Add BIAS to the logit of a token; may be repeated
+    #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias)]
+    logit_bias: Vec<(u32, f32)>,
+    /// Seed of the random numbers: the same seed gives the same text
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// End the answer before this text; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// End the answer at this token; may be repeated
+    #[arg(long, value_name = "ID")]
+    stop_id: Vec<u32>,
+    /// Do not end at the model's own end tokens
+    #[arg(long)]
+    ignore_eos: bool,
+}
+
+impl ModelArgs {
+    /// The name for clients where the files' own would say nothing: the built-in model, and
+    /// what was fetched from a hub into a folder named after a commit.
+    pub fn public_name(&self) -> Option<String> {
+        match self.model.as_deref() {
+            None | Some(crate::model::BUILTIN) => Some("gannet-tiny".to_owned()),
+            Some(model) if !Path::new(model).exists() => Some(model.to_owned()),
+            Some(_) => None,
+        }
+    }
+
+    /// The folder or file.
+    pub fn locate(&self) -> Result<PathBuf> {
+        self.files.locate(self.model.as_deref().unwrap_or(crate::model::BUILTIN))
+    }
+}
+
+impl FileArgs {
+    /// The folder or file of `model`.
+    pub fn locate(&self, model: &str) -> Result<PathBuf> {
+        crate::model::locate_at(model, self.hub_endpoint.as_deref())
+    }
+
+    /// How GGUF vocabularies are read.
+    pub fn gguf_options(&self) -> GgufOptions {
+        GgufOptions { pre_fallback: self.pre_fallback.clone() }
+    }
+}
+
+impl LoadArgs {
+    /// The engine's form of them.
+    pub fn options(&self) -> LoadOptions {
+        LoadOptions {
+            threads: self.threads,
+            mode: self.mode,
+            kv_type: self.kv_type,
+            context: self.ctx,
+            chunk: self.chunk.max(1),
+            check: self.check,
+            ..LoadOptions::default()
+        }
+    }
+}
+
+impl SamplingArgs {
+    /// The service's form of them.
+    pub fn options(&self) -> SamplingOptions {
+        SamplingOptions {
+            temperature: self.temp,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            typical_p: self.typical_p,
+            repeat_penalty: self.repeat_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            penalty_window: self.penalty_window,
+            logit_bias: self.logit_bias.clone(),
+            seed: self.seed,
+            max_tokens: self.max_tokens,
+            min_tokens: self.min_tokens,
+            stop: self.stop.clone(),
+            stop_ids: self.stop_id.clone(),
+            ignore_eos: self.ignore_eos,
+            logprobs: None,
+        }
+    }
+}
+
+/// `ID=BIAS`.
+fn logit_bias(text: &str) -> Result<(u32, f32)> {
+    let (id, bias) = text.split_once('=').context("expected ID=BIAS")?;
+    let id = id.trim().parse().context("expected a token id before the =")?;
+    Ok((id, bias.trim().parse().context("expected a number behind the =")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logit_bias_is_an_id_and_a_number() {
+        assert_eq!(logit_bias("12=-3.5").unwrap(), (12, -3.5));
+        assert!(logit_bias("12").is_err());
+        assert!(logit_bias("-1=2").is_err());
+        assert!(logit_bias("1=x").is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! `gannet run`: one prompt, one answer.
+
+use crate::answer::{Answer, Show};
+use crate::args::{LoadArgs, ModelArgs, SamplingArgs};
+use crate::input::Source;
+use crate::load::{self, Loaded, TemplateArgs};
+use crate::output;
+use anyhow::{Context, Result};
+use api::{ApiError, ChatRequest, Prompt, TextRequest, TextStream};
+use engine::EngineOptions;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Answer one prompt
+///
+/// Prints the answer, and nothing else, on standard output. What a model thinks before it answers
+/// is shown dimmed where standard error is a terminal.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The prompt; `-` or left out: standard input
+    prompt: Option<String>,
+    /// Read the prompt from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    file: Option<PathBuf>,
+    /// Instructions that come before the prompt
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "raw")]
+    system: Option<String>,
+    /// Continue the prompt as it is, without the chat template
+    #[arg(long)]
+    raw: bool,
+    /// Print one JSON object: text, reasoning, finish_reason, usage, timings, model
+    #[arg(long)]
+    json: bool,
+    /// Print token counts and rates on standard error afterwards
+    #[arg(long)]
+    stats: bool,
+    #[command(flatten)]
+    think: ThinkArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    template: TemplateArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+/// Whether the model thinks before it answers.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct ThinkArgs {
+    /// Have the model think before it answers, if its template lets it choose
+    #[arg(long, overrides_with = "no_think")]
+    think: bool,
+    /// Have the model answer at once, if its template lets it choose
+    #[arg(long, overrides_with = "think")]
+    no_think: bool,
+}
+
+impl ThinkArgs {
+    /// What was chosen; `None` leaves it to the template.
+    pub fn choice(self) -> Option<bool> {
+        (self.think || self.no_think).then_some(self.think)
+    }
+}
+
+/// The variables that tell a template to think or not.
+pub(crate) fn think_kwargs(think: Option<bool>) -> Map<String, Value> {
+    think.map(|think| ("enable_thinking".to_owned(), json!(think))).into_iter().collect()
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let source =
+        Source { argument: args.prompt.as_deref(), file: args.file.as_ref(), stdin: false };
+    let Some(prompt) = source.read()? else {
+        super::usage("run", "a prompt is missing: gannet run \"What is the capital of France?\"");
+    };
+    let loaded = load::load(&args.model, &args.load, &args.template, EngineOptions::default())?;
+    let stream = start(args, prompt, &loaded)?;
+    let show = if args.json { Show::Nothing } else { Show::Pieces };
+    let runtime = super::runtime()?;
+    let answer = runtime.block_on(Answer::follow(stream, show, std::future::pending()))?;
+    if args.json {
+        output::json(&answer.to_json(&loaded.service.info().name))?;
+    }
+    if args.stats {
+        output::note(format_args!("{}", describe(&loaded)));
+        output::note(format_args!("{}", answer.stats()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(args: &Args, prompt: String, loaded: &Loaded) -> Result<TextStream> {
+    let sampling = args.sampling.options();
+    if args.raw {
+        let prompt = Prompt::Text(prompt);
+        let request = TextRequest { prompt, add_special: true, sampling };
+        return Ok(loaded.service.complete(&request)?);
+    }
+    let content = prompt.strip_suffix('\n').unwrap_or(&prompt);
+    let system = args.system.iter().map(|text| json!({"role": "system", "content": text}));
+    let request = ChatRequest {
+        messages: system.chain([json!({"role": "user", "content": content})]).collect(),
+        template_kwargs: think_kwargs(args.think.choice()),
+        sampling,
+        ..ChatRequest::default()
+    };
+    let stream = loaded.service.chat(&request);
+    if let Err(ApiError::Template(_)) = &stream {
+        return stream.context("cannot make a prompt of this; --raw continues it as it is");
+    }
+    Ok(stream?)
+}
+
+/// What was loaded, for people.
+pub(crate) fn describe(loaded: &Loaded) -> String {
+    let info = loaded.service.info();
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    format!(
+        "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens; {} \
+         threads, {}",
+        info.name,
+        info.architecture,
+        loaded.time.as_secs_f64(),
+        mib(loaded.memory.weights),
+        mib(loaded.memory.cache),
+        info.context_length,
+        loaded.threads,
+        loaded.isa,
+    )
+}

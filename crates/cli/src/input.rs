@@ -1,0 +1,67 @@
+//! Text from an argument, a file or standard input.
+
+use anyhow::{Context, Result, bail};
+use std::io::{IsTerminal, Read, stdin};
+use std::path::{Path, PathBuf};
+
+/// Where a text comes from: at most one of these is given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Source<'a> {
+    /// The text itself; `-` means standard input.
+    pub argument: Option<&'a str>,
+    /// A file with the text; `-` means standard input.
+    pub file: Option<&'a PathBuf>,
+    /// Standard input is asked for.
+    pub stdin: bool,
+}
+
+impl Source<'_> {
+    /// The text; what is piped in where nothing is given. `None` where a person would have to
+    /// type it.
+    pub fn read(&self) -> Result<Option<String>> {
+        let dash = Path::new("-");
+        match (self.argument, self.file) {
+            (Some(text), _) if text != "-" => Ok(Some(text.to_owned())),
+            (_, Some(path)) if path != dash => read_file(path).map(Some),
+            (None, None) if !self.stdin && stdin().is_terminal() => Ok(None),
+            _ => read_stdin().map(Some),
+        }
+    }
+}
+
+/// The text of a file; `-` means standard input.
+pub(crate) fn read_path(path: &Path) -> Result<String> {
+    if path == Path::new("-") { read_stdin() } else { read_file(path) }
+}
+
+fn read_file(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    utf8(bytes, &path.display().to_string())
+}
+
+fn read_stdin() -> Result<String> {
+    let mut bytes = Vec::new();
+    stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+    utf8(bytes, "standard input")
+}
+
+fn utf8(bytes: Vec<u8>, name: &str) -> Result<String> {
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let offset = error.utf8_error().valid_up_to();
+            bail!("{name}: expected UTF-8, found other bytes at offset {offset}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_with_their_place() {
+        let error = utf8(b"ab\xffc".to_vec(), "x.txt").unwrap_err().to_string();
+        assert_eq!(error, "x.txt: expected UTF-8, found other bytes at offset 2");
+    }
+}

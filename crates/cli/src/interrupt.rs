@@ -1,0 +1,114 @@
+//! Ctrl-C and the polite request to end: they end the process at once, unless a command watches
+//! for them to end its work in its own way first. A second one always ends the process.
+
+use crate::exit::Interrupted;
+use crate::terminal;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use tokio::sync::watch;
+
+const UNWATCHED: u8 = 0;
+const WATCHED: u8 = 1;
+const SIGNALLED: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(UNWATCHED);
+/// What the present watch was told.
+static SIGNAL: LazyLock<watch::Sender<Option<Signal>>> = LazyLock::new(|| watch::Sender::new(None));
+
+/// What asked the process to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Ctrl-C.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl Signal {
+    /// The exit code as shells count it: 128 and the number of the signal.
+    fn code(self) -> i32 {
+        match self {
+            Self::Interrupt => Interrupted::CODE.into(),
+            Self::Terminate => 143,
+        }
+    }
+}
+
+/// As long as it lives, the first signal is reported here and ends nothing. One at a time.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    signal: watch::Receiver<Option<Signal>>,
+}
+
+impl Watch {
+    /// Watches from now on.
+    pub fn new() -> Self {
+        SIGNAL.send_replace(None);
+        STATE.store(WATCHED, Ordering::SeqCst);
+        Self { signal: SIGNAL.subscribe() }
+    }
+
+    /// An error after a signal.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        self.signal.borrow().map_or(Ok(()), |_| Err(Interrupted))
+    }
+
+    /// Waits for a signal.
+    pub async fn wait(&mut self) -> Signal {
+        match self.signal.wait_for(Option::is_some).await.map(|signal| *signal) {
+            Ok(Some(signal)) => signal,
+            // The sender is static and the value was waited for.
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        STATE.store(UNWATCHED, Ordering::SeqCst);
+    }
+}
+
+/// Takes the signals over from the system. Where that cannot be done, they end the process as
+/// the system has it.
+pub(crate) fn install() {
+    let thread = std::thread::Builder::new().name("gannet-signals".into());
+    let listening = thread.spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(listen())
+    });
+    if let Err(error) = listening {
+        tracing::warn!("cannot listen for signals: {error}");
+    }
+}
+
+#[cfg(unix)]
+async fn listen() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => received(Signal::Interrupt),
+            _ = terminate.recv() => received(Signal::Terminate),
+        }
+    }
+}
+
+#[cfg(not(unix))]
+async fn listen() -> std::io::Result<()> {
+    loop {
+        tokio::signal::ctrl_c().await?;
+        received(Signal::Interrupt);
+    }
+}
+
+fn received(signal: Signal) {
+    let first =
+        STATE.compare_exchange(WATCHED, SIGNALLED, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    if !first {
+        terminal::restore();
+        std::process::exit(signal.code());
+    }
+    SIGNAL.send_replace(Some(signal));
+}

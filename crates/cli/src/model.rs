@@ -1,0 +1,96 @@
+//! What a model argument means: a folder, a file, `owner/name` on a hub, or the built-in model.
+
+use crate::{builtin, progress};
+use anyhow::{Context, Result, anyhow};
+use hub::{ModelRef, Progress, Settings};
+use std::path::{Path, PathBuf};
+
+/// The name of the built-in model where a model must be named.
+pub(crate) const BUILTIN: &str = "builtin";
+
+/// The folder or file of a model, downloaded first where it is on a hub; none is the built-in.
+pub(crate) fn locate(model: Option<&str>) -> Result<PathBuf> {
+    locate_at(model.unwrap_or(BUILTIN), None)
+}
+
+/// As [`locate`], with a hub other than that of the environment.
+pub(crate) fn locate_at(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
+    let path = Path::new(model);
+    if path.exists() {
+        return Ok(path.to_owned());
+    }
+    if model == BUILTIN {
+        return builtin::folder();
+    }
+    let reference = on_hub(model)?;
+    let fetched = fetch(&reference, endpoint);
+    fetched
+        .with_context(|| format!("{model} is no file or folder here, nor to be had from the hub"))
+}
+
+/// The name on a hub that a text can only be.
+fn on_hub(model: &str) -> Result<ModelRef> {
+    let missing = || anyhow!("{model}: no such file or folder");
+    let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
+    let like_file = !model.contains(':') && Path::new(model).extension().is_some_and(is_weights);
+    if like_path || like_file || !model.contains('/') {
+        return Err(missing());
+    }
+    model.parse().with_context(missing)
+}
+
+fn is_weights(extension: &std::ffi::OsStr) -> bool {
+    extension == "gguf" || extension == "safetensors"
+}
+
+fn fetch(model: &ModelRef, endpoint: Option<&str>) -> Result<PathBuf> {
+    let settings = Settings::from_vars(|name| match (name, endpoint) {
+        ("HF_ENDPOINT", Some(endpoint)) => Some(endpoint.to_owned()),
+        _ => std::env::var(name).ok(),
+    })?;
+    let bar = progress::bytes(0);
+    let mut shown = String::new();
+    let mut report = |progress: Progress| {
+        if shown != progress.file {
+            shown = progress.file.to_owned();
+            bar.set_message(format!("{} ({}/{})", shown, progress.index, progress.count));
+            bar.reset_eta();
+        }
+        bar.set_length(progress.total.unwrap_or(progress.done));
+        bar.set_position(progress.done);
+    };
+    let fetched = hub::fetch(&settings, model, &mut report)?;
+    bar.finish_and_clear();
+    if fetched.from_cache {
+        tracing::info!(%model, "taken from the cache; the hub was not asked");
+    }
+    Ok(fetched.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(model: &str, on_a_hub: bool) {
+        assert_eq!(on_hub(model).is_ok(), on_a_hub, "{model}");
+    }
+
+    #[test]
+    fn only_what_can_be_no_path_is_looked_for_on_a_hub() {
+        check("owner/name", true);
+        check("owner/name@main", true);
+        check("owner/name:Q4_K_M", true);
+        check("owner/name:x.gguf", true);
+        check("name", false);
+        check("folder/x.gguf", false);
+        check("./owner/name", false);
+        check("/owner/name", false);
+        check("a/b/c", false);
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = locate(Some("no/such/thing.gguf")).unwrap_err().to_string();
+        assert_eq!(error, "no/such/thing.gguf: no such file or folder");
+    }
+}
