@@ -7,7 +7,9 @@
 //! Tiles only decide which elements are computed together, never this order.
 #![allow(unsafe_code)]
 
-use crate::isa::{Isa, Kind};
+use crate::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::Kind;
 use crate::lanes::Lanes;
 use crate::lanes::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
