@@ -1,0 +1,119 @@
+//! Rust source with everything but code blanked out, so that braces and words can be counted.
+//!
+//! Not a parser: it knows comments, strings and characters, and keeps every line where it was.
+
+/// `source` with comments, strings and characters turned into spaces; line ends stay.
+pub(crate) fn code_only(source: &str) -> String {
+    let mut lexer = Lexer { rest: source, code: String::with_capacity(source.len()) };
+    while let Some(first) = lexer.rest.chars().next() {
+        match lexer.literal_len(first) {
+            0 => lexer.keep(first),
+            len => lexer.blank(len),
+        }
+    }
+    lexer.code
+}
+
+struct Lexer<'a> {
+    rest: &'a str,
+    code: String,
+}
+
+impl Lexer<'_> {
+    fn keep(&mut self, c: char) {
+        self.code.push(c);
+        self.rest = &self.rest[c.len_utf8()..];
+    }
+
+    fn blank(&mut self, len: usize) {
+        let (gone, rest) = self.rest.split_at(len);
+        self.code.extend(gone.chars().map(|c| if c == '\n' { c } else { ' ' }));
+        self.rest = rest;
+    }
+
+    /// Bytes of the comment, string or character that begins here; 0 if none does.
+    fn literal_len(&self, first: char) -> usize {
+        let in_word = self.code.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        match first {
+            '/' if self.rest.starts_with("//") => self.rest.find('\n').unwrap_or(self.rest.len()),
+            '/' if self.rest.starts_with("/*") => block_comment(self.rest),
+            '"' => string(self.rest),
+            '\'' => character(self.rest),
+            'r' | 'b' | 'c' if !in_word => raw_string(self.rest),
+            _ => 0,
+        }
+    }
+}
+
+/// Block comments nest.
+fn block_comment(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < text.len() {
+        match &text.as_bytes()[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+/// Up to and with the quote that ends it.
+fn string(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    while at < bytes.len() && bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(text.len())
+}
+
+/// `r"..."`, `br#"..."#` and their like; 0 where it is an ordinary word.
+fn raw_string(text: &str) -> usize {
+    let Some(start) = text.find('r').filter(|&at| at <= 1) else { return 0 };
+    let marks = text[start + 1..].bytes().take_while(|&b| b == b'#').count();
+    let open = start + 1 + marks;
+    if !text[open..].starts_with('"') {
+        return 0;
+    }
+    let close = format!("\"{}", "#".repeat(marks));
+    let end = text[open + 1..].find(&close).map(|at| open + 1 + at + close.len());
+    end.unwrap_or(text.len())
+}
+
+/// A character literal; 0 for a lifetime.
+fn character(text: &str) -> usize {
+    let mut chars = text.char_indices().skip(1);
+    match (chars.next(), chars.next()) {
+        (Some((_, '\\')), Some((escaped, c))) => {
+            let behind = escaped + c.len_utf8();
+            text[behind..].find('\'').map_or(0, |at| behind + at + 1)
+        }
+        (Some((_, _)), Some((quote, '\''))) => quote + 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(source: &str, expected: &str) {
+        assert_eq!(code_only(source), expected, "{source}");
+    }
+
+    #[test]
+    fn only_code_is_left_and_it_stays_in_place() {
+        check("a // {\nb", "a     \nb");
+        check("a /* { /* } */ */ b", "a                 b");
+        check(r#"f("{\"}") + 1"#, "f(      ) + 1");
+        check("f(r#\"{\"}\"#)", "f(        )");
+        check("f(b\"{\")", "f(b   )");
+        check("'{' '\\'' '\\u{7d}'", "                 ");
+        check("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}");
+        check("var\"x\"", "var   ");
+    }
+}
