@@ -51,6 +51,7 @@ class Sample:
     prompt: str
     completion: str
     thinking: bool
+    sums: bool = False  # only what follows each equals sign is to be learned
 
 
 def is_held_out(key):
@@ -151,10 +152,20 @@ def batch(seed, step, count, mixture):
     for skill in rng.choices(names, weights, k=count):
         if skill in TOOL_SKILLS:
             groups.append(_tool_group(rng))
+        elif skill == "sums":
+            groups.append([_sums(rng)])
         else:
             case = draw(SKILLS[skill], rng, False)
             groups.append([render(case, rng, rng.random() < 0.5)])
     return groups
+
+
+def _sums(rng, count=12):
+    """Many sums one below the other: plain practice of the results."""
+    from skill_work import arithmetic
+
+    lines = [draw(arithmetic, rng, False).answer for _ in range(count)]
+    return Sample("sums", "", "\n".join(lines) + TEXT_END, False, sums=True)
 
 
 def _tool_group(rng, size=5):

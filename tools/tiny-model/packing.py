@@ -11,10 +11,10 @@ MICRO_TOKENS = 1536
 
 @dataclass
 class Row:
-    """Tokens of one sample; from `first` on they are judged."""
+    """Tokens of one sample; those at the places `judged` are learned."""
 
     ids: list
-    first: int
+    judged: list
 
 
 @dataclass
@@ -47,7 +47,19 @@ class Encoder:
 
     def _row(self, sample):
         prompt, completion = self._ids(sample.prompt), self._ids(sample.completion)
-        return Row(prompt + completion, len(prompt))
+        ids = prompt + completion
+        judged = list(range(len(prompt), len(ids)))
+        return Row(ids, self._results(ids) if sample.sums else judged)
+
+    def _results(self, ids):
+        """The places from after each equals sign to the full stop."""
+        places, inside = [], False
+        for place, token in enumerate(ids):
+            text = self.tokenizer.id_to_token(token)
+            if inside:
+                places.append(place)
+            inside = text.endswith("=") or (inside and not text.startswith("."))
+        return places
 
     def __call__(self, groups):
         rows = ([self._row(sample) for sample in group] for group in groups)
@@ -58,8 +70,9 @@ def group_of(rows):
     if len(rows) == 1:
         return Group([], rows)
     # The last prompt token stays in its row, since its state is judged.
-    cut = min(common_start([r.ids for r in rows]), min(r.first for r in rows) - 1)
-    return Group(rows[0].ids[:cut], [Row(r.ids[cut:], r.first - cut) for r in rows])
+    cut = min(common_start([r.ids for r in rows]), min(r.judged[0] for r in rows) - 1)
+    tails = [Row(r.ids[cut:], [place - cut for place in r.judged]) for r in rows]
+    return Group(rows[0].ids[:cut], tails)
 
 
 def common_start(lists):
@@ -94,9 +107,8 @@ def pack(rows):
     at, targets, weights = [], [], []
     for i, row in enumerate(rows):
         table[i, : len(row.ids)] = torch.tensor(row.ids)
-        judged = range(row.first, len(row.ids))
-        at += [i * width + place - 1 for place in judged]
-        targets += row.ids[row.first :]
+        at += [i * width + place - 1 for place in row.judged]
+        targets += [row.ids[place] for place in row.judged]
         # Long answers count for more than short ones, but less than their length.
-        weights += [len(judged) ** -0.5] * len(judged)
+        weights += [len(row.judged) ** -0.5] * len(row.judged)
     return Part(table, torch.tensor(at), torch.tensor(targets), torch.tensor(weights))

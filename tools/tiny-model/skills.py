@@ -36,8 +36,9 @@ MIXTURE = {
     "reversing": 9,
     "counting": 6,
     "json": 7,
-    "tool calls": 1,
-    "tool results": 1,
+    "tool calls": 1.5,
+    "tool results": 1.5,
     "stories": 3,
     "plain text": 2,
+    "sums": 9,
 }

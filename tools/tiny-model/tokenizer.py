@@ -44,7 +44,7 @@ def training_text(steps=600, per_step=48):
     """Samples of all skills without the added tokens, which BPE must not see."""
     from skills import MIXTURE
 
-    flat = {skill: weight + 4 for skill, weight in MIXTURE.items()}
+    flat = {skill: weight + 4 for skill, weight in MIXTURE.items() if skill != "sums"}
     for step in range(steps):
         for sample in chain.from_iterable(batch("tokenizer", step, per_step, flat)):
             text = sample.prompt.split("<tools>\n")[-1] + sample.completion
