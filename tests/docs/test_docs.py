@@ -48,7 +48,7 @@ def test_there_are_command_lines_to_check():
     assert len(list(command_lines())) > 15
 
 
-@pytest.mark.parametrize("document, words", command_lines(), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize("document, words", list(command_lines()), ids=lambda value: str(value)[:60])
 def test_command_lines_are_taken(document, words):
     command, *rest = words
     flags = [word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)]
