@@ -26,7 +26,9 @@ impl std::error::Error for Interrupted {}
 pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
-        Err(error) if error.is::<Interrupted>() => ExitCode::from(Interrupted::CODE),
+        Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => {
+            ExitCode::from(Interrupted::CODE)
+        }
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);

@@ -11,39 +11,83 @@ mod folders;
 mod input;
 mod interrupt;
 mod load;
+mod logging;
 mod model;
 mod output;
 mod progress;
+mod settings;
 mod terminal;
 
-use clap::{Parser, Subcommand};
+use anyhow::Result;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use settings::Settings;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Runs large language models on the machine in front of you.
+/// Runs large language models on the machine in front of you
+///
+/// Without a model of yours, the built-in one answers: gannet run "What is the capital of France?"
 #[derive(Debug, Parser)]
-#[command(name = "gannet", version, propagate_version = true)]
+#[command(name = "gannet", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
+    /// Settings instead of ./gannet.yaml or that in the user's configuration
+    #[arg(long, value_name = "FILE", env = "GANNET_CONFIG", hide_env = true)]
+    config: Option<PathBuf>,
+    /// Report more of what is done, on standard error; may be repeated
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bench(commands::bench::Args),
     Run(commands::run::Args),
+    Chat(commands::chat::Args),
     Serve(commands::serve::Args),
-    Synth(commands::synth::Args),
+    Inspect(commands::inspect::Args),
+    Tokenize(commands::tokenize::Args),
+    Detokenize(commands::detokenize::Args),
+    Template(commands::template::Args),
+    Perplexity(commands::perplexity::Args),
     Verify(commands::verify::Args),
+    Bench(commands::bench::Args),
+    Synth(commands::synth::Args),
+    Completions(commands::completions::Args),
 }
+
+const AFTER_HELP: &str = "\
+Settings: the long name of a flag of run, chat, serve, perplexity or bench is a key of gannet.yaml
+(temp: 0.7) and, in capitals, a variable (GANNET_TEMP=0.7). Flags win over variables, variables
+over the file. GANNET_LOG chooses what is reported, GANNET_ISA the instruction set.";
 
 fn main() -> ExitCode {
     exit::install_panic_hook();
     interrupt::install();
-    exit::code(match Cli::parse().command {
-        Command::Bench(args) => commands::bench::run(&args),
+    exit::code(parse().and_then(run))
+}
+
+/// The arguments over the settings. Wrong usage ends the process here.
+fn parse() -> Result<Cli> {
+    let settings = Settings::read(settings::file_asked_for(std::env::args_os()).as_deref())?;
+    let matches = settings.apply(Cli::command())?.get_matches();
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    logging::install(cli.verbose);
+    match cli.command {
         Command::Run(args) => commands::run::run(&args),
+        Command::Chat(args) => commands::chat::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
-        Command::Synth(args) => commands::synth::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Tokenize(args) => commands::tokenize::run(&args),
+        Command::Detokenize(args) => commands::detokenize::run(&args),
+        Command::Template(args) => commands::template::run(&args),
+        Command::Perplexity(args) => commands::perplexity::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
-    })
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Synth(args) => commands::synth::run(&args),
+        Command::Completions(args) => commands::completions::run(&args),
+    }
 }

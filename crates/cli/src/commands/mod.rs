@@ -1,9 +1,16 @@
 //! The commands. Each has its arguments as `Args` and does its work in `run`.
 
 pub(crate) mod bench;
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod detokenize;
+pub(crate) mod inspect;
+pub(crate) mod perplexity;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod synth;
+pub(crate) mod template;
+pub(crate) mod tokenize;
 pub(crate) mod verify;
 
 use anyhow::{Context, Result};

@@ -5,7 +5,7 @@ use crate::args::{LoadArgs, ModelArgs, SamplingArgs};
 use crate::input::Source;
 use crate::load::{self, Loaded, TemplateArgs};
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use api::{ApiError, ChatRequest, Prompt, TextRequest, TextStream};
 use engine::EngineOptions;
 use serde_json::{Map, Value, json};
@@ -99,6 +99,9 @@ fn start(args: &Args, prompt: String, loaded: &Loaded) -> Result<TextStream> {
         return Ok(loaded.service.complete(&request)?);
     }
     let content = prompt.strip_suffix('\n').unwrap_or(&prompt);
+    if content.is_empty() {
+        bail!("the prompt is empty");
+    }
     let system = args.system.iter().map(|text| json!({"role": "system", "content": text}));
     let request = ChatRequest {
         messages: system.chain([json!({"role": "user", "content": content})]).collect(),

@@ -3,6 +3,7 @@
 //! Invariant: memory does not grow with the checkpoint.
 
 use super::{vocabulary, weights::Weights};
+use crate::interrupt::Watch;
 use crate::progress;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
@@ -118,10 +119,12 @@ impl Tensor {
 fn fill(seed: u64, tensors: &[Tensor], last: &[f32], mut stream: TensorStream) -> Result<()> {
     let bar = progress::bytes(tensors.iter().map(|t| t.bytes() as u64).sum());
     let elements = tensors.iter().map(Tensor::elements).max().unwrap_or(0);
-    let mut weights = Weights::new(seed, elements);
+    let (mut weights, watch) = (Weights::new(seed, elements), Watch::new());
     for tensor in tensors {
         let mut missing = tensor.bytes();
         while missing > 0 {
+            // An unfinished file is removed on the way out.
+            watch.check()?;
             let piece = weights.piece(&tensor.name, tensor.ty, missing);
             stream.write(piece)?;
             missing -= piece.len();

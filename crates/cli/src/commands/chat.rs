@@ -1,0 +1,181 @@
+//! `gannet chat`: a conversation on the terminal.
+
+mod conversation;
+mod lines;
+mod slash;
+
+use crate::answer::{Answer, Show};
+use crate::args::{LoadArgs, ModelArgs, SamplingArgs};
+use crate::commands::run::{ThinkArgs, describe};
+use crate::exit;
+use crate::interrupt::Watch;
+use crate::load::{self, Loaded, TemplateArgs};
+use crate::output::note;
+use anyhow::{Context, Result};
+use api::{ApiError, ChatRequest, SamplingOptions};
+use conversation::Conversation;
+use engine::EngineOptions;
+use lines::{Input, Lines};
+use slash::Slash;
+use std::process::ExitCode;
+use tokio::runtime::Runtime;
+
+/// Talk with a model
+///
+/// /help lists the commands of a conversation. Ctrl-C stops an answer and keeps the conversation,
+/// Ctrl-D ends. Lines may also be piped in; each is a message.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Instructions that come before the conversation
+    #[arg(short, long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Print token counts and rates after each answer
+    #[arg(long)]
+    stats: bool,
+    #[command(flatten)]
+    think: ThinkArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    template: TemplateArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+/// A running chat.
+struct Chat {
+    loaded: Loaded,
+    runtime: Runtime,
+    sampling: SamplingOptions,
+    conversation: Conversation,
+    think: Option<bool>,
+    stats: bool,
+    last: Option<Answer>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let loaded = load::load(&args.model, &args.load, &args.template, EngineOptions::default())?;
+    let mut lines = Lines::open()?;
+    if lines.is_interactive() {
+        note(format_args!("{}", describe(&loaded)));
+        note(format_args!("/help lists the commands; Ctrl-D ends"));
+    }
+    let mut chat = Chat {
+        loaded,
+        runtime: super::runtime()?,
+        sampling: args.sampling.options(),
+        conversation: Conversation::new(args.system.clone()),
+        think: args.think.choice(),
+        stats: args.stats,
+        last: None,
+    };
+    loop {
+        match lines.next()? {
+            Input::Line(line) => chat.line(&line)?,
+            Input::Cancelled => note(format_args!("Ctrl-D or /exit ends")),
+            Input::End => return Ok(ExitCode::SUCCESS),
+        }
+        if chat.conversation.is_over() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+impl Chat {
+    /// What goes wrong with one line is told and the conversation goes on, unless no other
+    /// could fare better.
+    fn line(&mut self, line: &str) -> Result<()> {
+        let done = match Slash::parse(line) {
+            None if line.trim().is_empty() => Ok(()),
+            None => self.message(line),
+            Some(command) => command.and_then(|command| self.command(command)),
+        };
+        match done {
+            Err(error) if is_final(&error) => Err(error),
+            Err(error) => {
+                exit::report(&error);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn message(&mut self, content: &str) -> Result<()> {
+        self.conversation.ask(slash::message(content));
+        let answer = self.answer();
+        match &answer {
+            Ok(answer) => self.conversation.answer(answer),
+            Err(_) => self.conversation.take_back(),
+        }
+        let answer = answer?;
+        if self.stats {
+            note(format_args!("{}", answer.stats()));
+        }
+        self.last = Some(answer);
+        Ok(())
+    }
+
+    fn answer(&self) -> Result<Answer> {
+        let request = ChatRequest {
+            messages: self.conversation.messages(),
+            template_kwargs: super::run::think_kwargs(self.think),
+            sampling: self.sampling.clone(),
+            ..ChatRequest::default()
+        };
+        let mut watch = Watch::new();
+        let stream = self.loaded.service.chat(&request).map_err(|error| match error {
+            ApiError::ContextLength { .. } => anyhow::Error::from(error)
+                .context("the conversation is too long; /reset begins anew"),
+            other => other.into(),
+        })?;
+        let stop = async {
+            watch.wait().await;
+        };
+        self.runtime.block_on(Answer::follow(stream, Show::Pieces, stop))
+    }
+
+    fn command(&mut self, command: Slash) -> Result<()> {
+        match command {
+            Slash::Help => note(format_args!("{}", slash::HELP)),
+            Slash::System(text) => self.conversation.set_system(text),
+            Slash::Reset => self.conversation.reset(),
+            Slash::Save(path) => {
+                let saved = self.conversation.save(&path);
+                saved.with_context(|| format!("cannot save to {}", path.display()))?;
+                note(format_args!("saved to {}", path.display()));
+            }
+            Slash::Load(path) => {
+                self.conversation = Conversation::load(&path)
+                    .with_context(|| format!("cannot load {}", path.display()))?;
+                note(format_args!("{} messages", self.conversation.messages().len()));
+            }
+            Slash::Stats => self.print_stats(),
+            Slash::Think(choice) => self.set_think(choice),
+            Slash::Exit => self.conversation.end(),
+        }
+        Ok(())
+    }
+
+    fn print_stats(&self) {
+        note(format_args!("{}", describe(&self.loaded)));
+        match &self.last {
+            Some(answer) => note(format_args!("last answer: {}", answer.stats())),
+            None => note(format_args!("no answer yet")),
+        }
+    }
+
+    fn set_think(&mut self, choice: Option<bool>) {
+        // Without a word it turns over; templates that think by default have it on so far.
+        let think = choice.unwrap_or(!self.think.unwrap_or(true));
+        self.think = Some(think);
+        note(format_args!("thinking is {}", if think { "on" } else { "off" }));
+    }
+}
+
+/// Whether no later line could fare better.
+fn is_final(error: &anyhow::Error) -> bool {
+    let stopped = error.downcast_ref::<ApiError>() == Some(&ApiError::Stopped);
+    stopped || error.downcast_ref::<std::io::Error>().is_some()
+}

@@ -1,0 +1,88 @@
+//! Lines of a conversation: edited on a terminal, with a history that is kept, or piped in.
+
+use crate::output::ACCENT;
+use crate::{folders, terminal};
+use anyhow::{Context, Result};
+use rustyline::DefaultEditor;
+use rustyline::config::Config;
+use rustyline::error::ReadlineError;
+use std::io::{BufRead, IsTerminal, stdin, stdout};
+use std::path::PathBuf;
+
+/// Most lines the history keeps.
+const HISTORY: usize = 1000;
+
+/// Where lines come from.
+pub(super) enum Lines {
+    /// A person.
+    Edited { editor: Box<DefaultEditor>, history: Option<PathBuf> },
+    /// A pipe or a file.
+    Piped,
+}
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Line(String),
+    /// Ctrl-C on the line.
+    Cancelled,
+    End,
+}
+
+impl Lines {
+    /// Edits lines if a person is there.
+    pub fn open() -> Result<Self> {
+        if !stdin().is_terminal() || !stdout().is_terminal() {
+            return Ok(Self::Piped);
+        }
+        terminal::remember();
+        let config = Config::builder().max_history_size(HISTORY)?.auto_add_history(true).build();
+        let mut editor =
+            DefaultEditor::with_config(config).context("cannot edit lines on this terminal")?;
+        let history = folders::state().map(|state| state.join("chat-history"));
+        if let Some(history) = &history
+            && let Err(error) = editor.load_history(history)
+        {
+            tracing::debug!("{}: {error}", history.display());
+        }
+        Ok(Self::Edited { editor: Box::new(editor), history })
+    }
+
+    /// Whether a person is there.
+    pub fn is_interactive(&self) -> bool {
+        matches!(self, Self::Edited { .. })
+    }
+
+    /// The next line.
+    pub fn next(&mut self) -> Result<Input> {
+        let Self::Edited { editor, .. } = self else { return piped() };
+        let prompt = (String::from("> "), format!("{ACCENT}> {ACCENT:#}"));
+        match editor.readline(&prompt) {
+            Ok(line) => Ok(Input::Line(line)),
+            Err(ReadlineError::Interrupted) => Ok(Input::Cancelled),
+            Err(ReadlineError::Eof) => Ok(Input::End),
+            Err(error) => Err(error).context("cannot read from the terminal"),
+        }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let Self::Edited { editor, history: Some(history) } = self else { return };
+        let folder = history.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let saved =
+            folder.map_err(ReadlineError::from).and_then(|()| editor.append_history(history));
+        if let Err(error) = saved {
+            tracing::warn!("cannot keep the history in {}: {error}", history.display());
+        }
+    }
+}
+
+fn piped() -> Result<Input> {
+    let mut line = String::new();
+    let bytes = stdin().lock().read_line(&mut line).context("cannot read standard input")?;
+    match bytes {
+        0 => Ok(Input::End),
+        _ => Ok(Input::Line(line.trim_end_matches(['\n', '\r']).to_owned())),
+    }
+}

@@ -1,0 +1,97 @@
+//! The commands of a conversation: lines that begin with `/`.
+
+use anyhow::{Result, anyhow, bail};
+use std::path::PathBuf;
+
+/// What `/help` prints.
+pub(super) const HELP: &str = "\
+/help            this list
+/system [TEXT]   set the instructions that come first; without TEXT drop them
+/reset           forget the conversation, but not the instructions
+/save FILE       write the conversation to a file
+/load FILE       go on with a saved conversation
+/stats           token counts and rates of the last answer, memory in use
+/think [on|off]  have the model think before it answers, or not
+/exit            end, as Ctrl-D does
+Ctrl-C stops an answer. A line that begins with // is a message that begins with /.";
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Slash {
+    Help,
+    System(Option<String>),
+    Reset,
+    Save(PathBuf),
+    Load(PathBuf),
+    Stats,
+    Think(Option<bool>),
+    Exit,
+}
+
+impl Slash {
+    /// `None` for messages.
+    pub fn parse(line: &str) -> Option<Result<Self>> {
+        let line = line.trim();
+        if !line.starts_with('/') || line.starts_with("//") {
+            return None;
+        }
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        Some(Self::from_words(name, rest.trim()))
+    }
+
+    fn from_words(name: &str, rest: &str) -> Result<Self> {
+        let file = || match rest {
+            "" => Err(anyhow!("{name}: a file name is missing")),
+            rest => Ok(PathBuf::from(rest)),
+        };
+        Ok(match name {
+            "/help" | "/?" => Self::Help,
+            "/system" => Self::System((!rest.is_empty()).then(|| rest.to_owned())),
+            "/reset" => Self::Reset,
+            "/save" => Self::Save(file()?),
+            "/load" => Self::Load(file()?),
+            "/stats" => Self::Stats,
+            "/think" => Self::Think(switch(rest)?),
+            "/exit" | "/quit" => Self::Exit,
+            _ => bail!("{name}: no such command; /help lists them"),
+        })
+    }
+}
+
+fn switch(word: &str) -> Result<Option<bool>> {
+    match word {
+        "" => Ok(None),
+        "on" => Ok(Some(true)),
+        "off" => Ok(Some(false)),
+        other => bail!("/think: expected on or off, found {other}"),
+    }
+}
+
+/// The message that a line is: a doubled slash at its start means one.
+pub(super) fn message(line: &str) -> &str {
+    if line.starts_with("//") { &line[1..] } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Option<Slash>) {
+        assert_eq!(Slash::parse(line).map(Result::unwrap), expected, "{line}");
+    }
+
+    #[test]
+    fn commands_are_told_from_messages() {
+        check("/help", Some(Slash::Help));
+        check("  /think off ", Some(Slash::Think(Some(false))));
+        check("/think", Some(Slash::Think(None)));
+        check("/system  Be brief. ", Some(Slash::System(Some("Be brief.".into()))));
+        check("/save a b.json", Some(Slash::Save("a b.json".into())));
+        check("what is /help?", None);
+        check("//help", None);
+        assert_eq!(message("//help"), "/help");
+        assert!(Slash::parse("/dance").unwrap().is_err());
+        assert!(Slash::parse("/save").unwrap().is_err());
+        assert!(Slash::parse("/think maybe").unwrap().is_err());
+    }
+}

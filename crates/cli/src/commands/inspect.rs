@@ -1,0 +1,77 @@
+//! `gannet inspect`: what a model's files hold and what running it needs.
+
+mod npy;
+mod report;
+mod values;
+
+use crate::args::FileArgs;
+use crate::output;
+use anyhow::{Context, Result};
+use formats::{Error, ModelConfig, ModelFiles};
+use report::Report;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Show what a model's files hold: metadata, tensors, types, sizes, memory needed
+///
+/// Vocabularies without weights and models of unsupported types or architectures are shown too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder, .gguf or .safetensors file, owner/name on the hub, or `builtin`
+    model: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Context to reckon the KV cache for; left out: the model's
+    #[arg(long, value_name = "N")]
+    ctx: Option<usize>,
+    /// Write this tensor's values as float32 to --npy
+    #[arg(long, value_name = "NAME", requires = "npy")]
+    tensor: Option<String>,
+    /// NumPy file to write
+    #[arg(long, value_name = "FILE", requires = "tensor")]
+    npy: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let path = args.files.locate(&args.model)?;
+    let files = ModelFiles::open(&path)?;
+    if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {
+        npy::write(&files, name, out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = Report::new(&files, config(&files)?, args.ctx);
+    match args.json {
+        true => output::json(&report.to_json())?,
+        false => output::text(&report.to_text())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration, or why there is none: files of architectures that are not supported, and
+/// weights alone, are worth a look too.
+fn config(files: &ModelFiles) -> Result<Result<ModelConfig, String>> {
+    let read = match (files.gguf(), files.folder()) {
+        (Some(gguf), _) => ModelConfig::from_gguf(gguf),
+        (None, folder) => {
+            let path = folder.unwrap_or(Path::new("")).join("config.json");
+            if !path.exists() && files.path().is_file() {
+                return Ok(Err(format!("{}: no such file", path.display())));
+            }
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            ModelConfig::from_hf_json(&text, &path)
+        }
+    };
+    match read {
+        Ok(config) => Ok(Ok(config)),
+        Err(error @ Error::Architecture { .. }) => Ok(Err(error.to_string())),
+        // A vocabulary may lack everything but itself.
+        Err(error) if files.gguf().is_some() && files.tensors().is_empty() => {
+            Ok(Err(error.to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,246 @@
+//! What is told about a model, for programs and for people.
+
+use super::values::{float, metadata_json, short, shown};
+use engine::{BLOCK, KvType};
+use formats::{ModelConfig, ModelFiles, TensorView};
+use indexmap::IndexMap;
+use serde_json::{Map, Value as Json, json};
+use std::fmt::Write;
+
+/// Everything told.
+#[derive(Debug)]
+pub(super) struct Report<'a> {
+    files: &'a ModelFiles,
+    /// The configuration, or why there is none.
+    config: Result<ModelConfig, String>,
+    context: usize,
+}
+
+/// What all tensors of one type take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    tensors: usize,
+    values: usize,
+    bytes: usize,
+}
+
+impl<'a> Report<'a> {
+    /// About open files, with the memory needed for `context` tokens.
+    pub fn new(
+        files: &'a ModelFiles,
+        config: Result<ModelConfig, String>,
+        context: Option<usize>,
+    ) -> Self {
+        let trained = config.as_ref().map_or(0, |config| config.context_length);
+        Self { files, config, context: context.unwrap_or(trained) }
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Json {
+        let total = self.total();
+        let types = self.types().into_iter().map(|(name, total)| {
+            let Total { tensors, values, bytes } = total;
+            (name.to_owned(), json!({"tensors": tensors, "parameters": values, "bytes": bytes}))
+        });
+        json!({
+            "path": self.files.path(),
+            "format": self.format(),
+            "config": self.config.as_ref().ok().map(config_json),
+            "unsupported": self.config.as_ref().err(),
+            "metadata": self.files.gguf().map(metadata_json),
+            "parameters": total.values,
+            "bytes": total.bytes,
+            "types": types.collect::<Map<_, _>>(),
+            "memory": self.memory_json(),
+            "tensors": self.files.tensors().iter().map(tensor_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut out = format!("{}  ({})\n", self.files.path().display(), self.format());
+        self.config_text(&mut out);
+        if let Some(gguf) = self.files.gguf() {
+            out += "\nmetadata\n";
+            for (key, value) in gguf.metadata().iter() {
+                let _ = writeln!(out, "  {key:<44} {}", short(value));
+            }
+        }
+        self.tensors_text(&mut out);
+        self.totals_text(&mut out);
+        self.memory_text(&mut out);
+        out
+    }
+
+    fn format(&self) -> String {
+        match self.files.gguf() {
+            Some(gguf) if gguf.parts().len() > 1 => {
+                format!("GGUF version {}, {} parts", gguf.version(), gguf.parts().len())
+            }
+            Some(gguf) => format!("GGUF version {}", gguf.version()),
+            None => "safetensors".to_owned(),
+        }
+    }
+
+    fn config_text(&self, out: &mut String) {
+        let config = match &self.config {
+            Ok(config) => config_json(config),
+            Err(why) => return *out += &format!("\ncannot be run: {why}\n"),
+        };
+        *out += "\nmodel\n";
+        for (key, value) in config.as_object().into_iter().flatten() {
+            let text = value.as_str().map_or_else(|| value.to_string(), shown);
+            let _ = writeln!(out, "  {key:<20} {text}");
+        }
+    }
+
+    fn tensors_text(&self, out: &mut String) {
+        let tensors = self.files.tensors();
+        if tensors.is_empty() {
+            return *out += "\nno tensors: a vocabulary\n";
+        }
+        let width = tensors.iter().map(|t| t.source_name.chars().count()).max().unwrap_or(0);
+        *out += "\ntensors\n";
+        for tensor in tensors {
+            let name = shown(&tensor.source_name);
+            let (shape, bytes) = (format!("{:?}", tensor.shape), size(tensor.data().len()));
+            let _ =
+                writeln!(out, "  {name:<width$}  {:<8} {shape:<18} {bytes:>10}", tensor.ty.name);
+        }
+    }
+
+    fn totals_text(&self, out: &mut String) {
+        let unsupported = |name: &str| {
+            let known = kernels::quant::by_name(name).is_some_and(|ty| ty.is_supported());
+            if known { "" } else { "  (cannot be computed with yet)" }
+        };
+        *out += "\ntypes\n";
+        for (name, Total { tensors, values, bytes }) in self.types() {
+            let bytes = size(bytes);
+            let note = unsupported(name);
+            let _ = writeln!(
+                out,
+                "  {name:<8} {tensors:>6} tensors {values:>16} values {bytes:>10}{note}"
+            );
+        }
+        let total = self.total();
+        let _ = writeln!(out, "\nparameters  {} ({})", total.values, millions(total.values));
+        let _ = writeln!(out, "weights     {}", size(total.bytes));
+    }
+
+    fn memory_text(&self, out: &mut String) {
+        for ty in [KvType::Bf16, KvType::F32] {
+            let Some((per_token, whole)) = self.kv_bytes(ty) else { return };
+            let _ = writeln!(
+                out,
+                "KV cache    {} per token, {} for {} tokens in {}",
+                size(per_token),
+                size(whole),
+                self.context,
+                ty_name(ty),
+            );
+        }
+    }
+
+    fn memory_json(&self) -> Json {
+        let kv = |ty| {
+            self.kv_bytes(ty).map(|(per_token, whole)| {
+                let total = whole + self.total().bytes;
+                json!({"kv_bytes_per_token": per_token, "kv_bytes": whole, "total_bytes": total})
+            })
+        };
+        json!({
+            "weights_bytes": self.total().bytes,
+            "context": self.context,
+            "bf16": kv(KvType::Bf16),
+            "f32": kv(KvType::F32),
+        })
+    }
+
+    /// Bytes of the KV cache for a token and for the context, which takes whole blocks.
+    fn kv_bytes(&self, ty: KvType) -> Option<(usize, usize)> {
+        let config = self.config.as_ref().ok()?;
+        let row = config.kv_heads.checked_mul(config.head_dim)?.checked_mul(2 * ty.bytes())?;
+        let per_token = row.checked_mul(config.layers)?;
+        let slots = self.context.checked_next_multiple_of(BLOCK)?;
+        Some((per_token, per_token.checked_mul(slots)?))
+    }
+
+    fn types(&self) -> IndexMap<&'static str, Total> {
+        let mut types = IndexMap::<_, Total>::new();
+        for tensor in self.files.tensors() {
+            types.entry(tensor.ty.name).or_default().add(tensor);
+        }
+        types
+    }
+
+    fn total(&self) -> Total {
+        let mut total = Total::default();
+        self.files.tensors().iter().for_each(|tensor| total.add(tensor));
+        total
+    }
+}
+
+impl Total {
+    fn add(&mut self, tensor: &TensorView) {
+        self.tensors += 1;
+        self.values = self.values.saturating_add(tensor.elements());
+        self.bytes = self.bytes.saturating_add(tensor.data().len());
+    }
+}
+
+fn config_json(config: &ModelConfig) -> Json {
+    let windows = config.windows.iter().flatten();
+    json!({
+        "architecture": config.architecture,
+        "name": config.name,
+        "layers": config.layers,
+        "hidden_size": config.hidden_size,
+        "heads": config.heads,
+        "kv_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "intermediate_size": config.intermediate_size,
+        "vocab_size": config.vocab_size,
+        "context_length": config.context_length,
+        "rope_theta": float(config.rope.theta),
+        "rope_scaling": rope_scaling(config),
+        "windowed_layers": windows.clone().count(),
+        "window": windows.max(),
+        "tied_embeddings": config.tied_embeddings,
+        "rms_norm_eps": float(config.rms_norm_eps),
+        "bos": config.special.bos,
+        "eos": config.special.eos,
+    })
+}
+
+fn rope_scaling(config: &ModelConfig) -> String {
+    match &config.rope.scaling {
+        formats::config::RopeScaling::Factors(factors) => format!("{} factors", factors.len()),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn tensor_json(tensor: &TensorView) -> Json {
+    json!({
+        "name": tensor.source_name,
+        "type": tensor.ty.name,
+        "shape": tensor.shape,
+        "bytes": tensor.data().len(),
+        "supported": tensor.ty.is_supported(),
+    })
+}
+
+fn ty_name(ty: KvType) -> &'static str {
+    match ty {
+        KvType::F32 => "f32",
+        KvType::Bf16 => "bf16",
+    }
+}
+
+fn size(bytes: usize) -> String {
+    indicatif::BinaryBytes(bytes as u64).to_string()
+}
+
+fn millions(values: usize) -> String {
+    format!("{:.1} M", values as f64 / 1e6)
+}

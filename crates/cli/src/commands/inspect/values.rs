@@ -1,0 +1,89 @@
+//! Metadata of GGUF files, for programs and for people.
+
+use formats::gguf::{Array, GgufFile, Value};
+use serde_json::{Value as Json, json};
+
+/// Longest text shown to people, in characters.
+const LONGEST: usize = 100;
+
+/// All metadata for programs.
+pub(super) fn metadata_json(gguf: &GgufFile) -> Json {
+    let entry = |(key, value): (&str, &Value)| (key.to_owned(), value_json(value));
+    Json::Object(gguf.metadata().iter().map(entry).collect())
+}
+
+/// Arrays are told by their length: a vocabulary has hundreds of thousands of entries.
+fn value_json(value: &Value) -> Json {
+    match value {
+        Value::U8(v) => json!(v),
+        Value::I8(v) => json!(v),
+        Value::U16(v) => json!(v),
+        Value::I16(v) => json!(v),
+        Value::U32(v) => json!(v),
+        Value::I32(v) => json!(v),
+        Value::U64(v) => json!(v),
+        Value::I64(v) => json!(v),
+        Value::F32(v) => float(*v),
+        Value::F64(v) => json!(v),
+        Value::Bool(v) => json!(v),
+        Value::String(v) => json!(v),
+        Value::Array(array) => json!({"array": kind(array).0, "length": kind(array).1}),
+    }
+}
+
+/// With the digits that tell it from its neighbours, not those of its f64.
+pub(super) fn float(value: f32) -> Json {
+    value.to_string().parse::<f64>().map_or(Json::Null, |value| json!(value))
+}
+
+fn kind(array: &Array) -> (&'static str, usize) {
+    match array {
+        Array::U8(v) => ("u8", v.len()),
+        Array::I8(v) => ("i8", v.len()),
+        Array::U16(v) => ("u16", v.len()),
+        Array::I16(v) => ("i16", v.len()),
+        Array::U32(v) => ("u32", v.len()),
+        Array::I32(v) => ("i32", v.len()),
+        Array::U64(v) => ("u64", v.len()),
+        Array::I64(v) => ("i64", v.len()),
+        Array::F32(v) => ("f32", v.len()),
+        Array::F64(v) => ("f64", v.len()),
+        Array::Bool(v) => ("bool", v.len()),
+        Array::Strings(v) => ("string", v.len()),
+    }
+}
+
+/// A metadata value on one line.
+pub(super) fn short(value: &Value) -> String {
+    match value {
+        Value::String(text) => shown(text),
+        Value::Array(array) => format!("{} x {}", kind(array).1, kind(array).0),
+        other => value_json(other).to_string(),
+    }
+}
+
+/// Text from a file without control characters and of bounded length.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(LONGEST).flat_map(printable).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn printable(c: char) -> impl Iterator<Item = char> {
+    let escaped = c.is_control().then(|| c.escape_default());
+    let plain = (!c.is_control()).then_some(c);
+    escaped.into_iter().flatten().chain(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_files_is_shown_on_one_line_and_bounded() {
+        assert_eq!(shown("a\n\u{1b}[1mb"), "a\\n\\u{1b}[1mb");
+        assert_eq!(shown(&"x".repeat(500)).chars().count(), LONGEST + 1);
+    }
+}

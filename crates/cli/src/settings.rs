@@ -1,0 +1,261 @@
+//! Settings from `gannet.yaml` and `GANNET_*` variables, which stand behind the flags.
+//!
+//! A key is the long name of a flag (`max-tokens: 200`), a variable the same in capitals
+//! (`GANNET_MAX_TOKENS`). Flags win over variables, variables over the file. They become clap's
+//! own defaults, so that help and errors treat them as such.
+
+use crate::folders;
+use anyhow::{Context, Result, bail};
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, Command};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Name of the file, in the present folder or that of the user's configuration.
+const FILE: &str = "gannet.yaml";
+/// Most bytes of the file.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Commands that have settings; the others do what their arguments say and nothing else.
+const COMMANDS: [&str; 5] = ["run", "chat", "serve", "perplexity", "bench"];
+
+/// Every key, by subject.
+#[rustfmt::skip]
+pub(crate) const KEYS: &[&str] = &[
+    "model", "hub-endpoint", "pre-fallback", "chat-template",
+    "threads", "ctx", "mode", "kv-type", "chunk", "check",
+    "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",
+    "repeat-penalty", "presence-penalty", "frequency-penalty", "penalty-window",
+    "logit-bias", "seed", "stop", "stop-id", "ignore-eos",
+    "system", "stats",
+    "host", "port", "api-key", "cors", "parallel", "queue", "grace",
+];
+
+/// The settings of one file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    path: PathBuf,
+    values: BTreeMap<String, Values>,
+}
+
+/// One value, or several where a flag may be repeated.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Values {
+    One(Scalar),
+    Many(Vec<Scalar>),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Switch(bool),
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+impl Settings {
+    /// Reads the file that was asked for, else the one in the present folder, else that of the
+    /// user; none is no error unless it was asked for.
+    pub fn read(asked_for: Option<&Path>) -> Result<Self> {
+        if let Some(path) = asked_for {
+            return Self::read_file(path);
+        }
+        let user = folders::config().map(|folder| folder.join(FILE));
+        let present = [Some(PathBuf::from(FILE)), user].into_iter().flatten().find(|p| p.exists());
+        present.map_or(Ok(Self::default()), |path| Self::read_file(&path))
+    }
+
+    fn read_file(path: &Path) -> Result<Self> {
+        let context = || format!("cannot read the settings of {}", path.display());
+        let bytes = path.metadata().with_context(context)?.len();
+        if bytes > MOST_BYTES {
+            bail!("{}: expected at most {MOST_BYTES} bytes, found {bytes}", path.display());
+        }
+        let text = std::fs::read_to_string(path).with_context(context)?;
+        Self::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self> {
+        let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+        let values: BTreeMap<String, Values> = match text.lines().all(blank) {
+            true => BTreeMap::new(),
+            false => serde_saphyr::from_str(text)
+                .with_context(|| format!("{}: expected `key: value` lines", path.display()))?,
+        };
+        if let Some(key) = values.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            bail!("{}: {key}: no such setting (known: {})", path.display(), KEYS.join(", "));
+        }
+        Ok(Self { path: path.to_owned(), values })
+    }
+
+    /// The program with variables and settings as defaults of its flags.
+    pub fn apply(&self, program: Command) -> Result<Command> {
+        for command in program.get_subcommands().filter(|c| COMMANDS.contains(&c.get_name())) {
+            command.get_arguments().try_for_each(|arg| self.check(arg))?;
+        }
+        let apply = |arg: Arg| self.with_default(arg);
+        let applied = COMMANDS.iter().fold(program, |program, name| {
+            program.mut_subcommand(name, |command| command.mut_args(apply))
+        });
+        Ok(applied)
+    }
+
+    fn with_default(&self, arg: Arg) -> Arg {
+        let Some(key) = key_of(&arg) else { return arg };
+        let arg = match arg.get_env() {
+            Some(_) => arg,
+            None => arg.env(variable(&key)).hide_env(true),
+        };
+        let arg = if is_switch(&arg) { arg.value_parser(BoolishValueParser::new()) } else { arg };
+        match self.values.get(&key) {
+            Some(values) => arg.default_values(values.texts()).required(false),
+            None => arg,
+        }
+    }
+
+    /// A value that the flag itself would refuse is an error of the file.
+    fn check(&self, arg: &Arg) -> Result<()> {
+        let Some(key) = key_of(arg) else { return Ok(()) };
+        let Some(values) = self.values.get(&key) else { return Ok(()) };
+        let wrong = |problem: &str| format!("{}: {key}: {problem}", self.path.display());
+        let texts = values.texts();
+        if is_switch(arg) {
+            let switch = matches!(texts.as_slice(), [text] if text == "true" || text == "false");
+            return if switch { Ok(()) } else { bail!(wrong("expected true or false")) };
+        }
+        if texts.len() != 1 && !matches!(arg.get_action(), ArgAction::Append) {
+            bail!(wrong("expected one value"));
+        }
+        let alone = Arg::new(key.clone()).long(key.clone()).action(arg.get_action().clone());
+        let alone = alone.value_parser(arg.get_value_parser().clone()).allow_hyphen_values(true);
+        let given = texts.iter().map(|text| format!("--{key}={text}"));
+        let parsed =
+            Command::new("check").no_binary_name(true).arg(alone).try_get_matches_from(given);
+        parsed.map(drop).map_err(|error| {
+            let message = error.to_string();
+            let line = message.lines().next().unwrap_or_default();
+            anyhow::anyhow!(wrong(line.trim_start_matches("error: ")))
+        })
+    }
+}
+
+impl Values {
+    fn texts(&self) -> Vec<String> {
+        let text = |scalar: &Scalar| match scalar {
+            Scalar::Switch(switch) => switch.to_string(),
+            Scalar::Whole(number) => number.to_string(),
+            Scalar::Number(number) => number.to_string(),
+            Scalar::Text(text) => text.clone(),
+        };
+        match self {
+            Self::One(scalar) => vec![text(scalar)],
+            Self::Many(scalars) => scalars.iter().map(text).collect(),
+        }
+    }
+}
+
+/// `--config FILE` before the command, or `GANNET_CONFIG`: needed before clap can parse the rest.
+pub(crate) fn file_asked_for(args: impl IntoIterator<Item = OsString>) -> Option<PathBuf> {
+    let mut args = args.into_iter().skip(1);
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy();
+        if text == "--config" {
+            return args.next().map(PathBuf::from);
+        }
+        if let Some(path) = text.strip_prefix("--config=") {
+            return Some(PathBuf::from(path));
+        }
+        if !text.starts_with('-') {
+            break;
+        }
+    }
+    std::env::var_os("GANNET_CONFIG").map(PathBuf::from)
+}
+
+fn key_of(arg: &Arg) -> Option<String> {
+    arg.get_long().filter(|long| KEYS.contains(long)).map(str::to_owned)
+}
+
+fn variable(key: &str) -> String {
+    format!("GANNET_{}", key.to_uppercase().replace('-', "_"))
+}
+
+fn is_switch(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, FromArgMatches};
+
+    fn parse(yaml: &str, args: &[&str]) -> Result<crate::Cli> {
+        let settings = Settings::parse(yaml, Path::new("gannet.yaml"))?;
+        let matches = settings.apply(crate::Cli::command())?.try_get_matches_from(args)?;
+        Ok(crate::Cli::from_arg_matches(&matches)?)
+    }
+
+    fn check(yaml: &str, args: &[&str], expected: &str) {
+        let parsed = format!("{:?}", parse(yaml, args).unwrap());
+        assert!(parsed.contains(expected), "{parsed}");
+    }
+
+    #[test]
+    fn flags_win_over_settings_and_settings_over_defaults() {
+        let run = ["gannet", "run", "x"];
+        check("temp: 0.5", &run, "temp: Some(0.5)");
+        check("temp: 0.5", &["gannet", "run", "x", "--temp", "1"], "temp: Some(1.0)");
+        check("chunk: 7\nmode: exact", &run, "chunk: 7");
+        check("stop: [a, b c]", &run, r#"stop: ["a", "b c"]"#);
+        check("stop: [a]", &["gannet", "run", "x", "--stop", "z"], r#"stop: ["z"]"#);
+        check("ignore-eos: true", &run, "ignore_eos: true");
+        check("port: 99", &["gannet", "serve"], "port: 99");
+        check("port: 99", &run, "prompt: Some(\"x\")");
+        check("# nothing\n\n", &run, "temp: None");
+    }
+
+    fn check_refused(yaml: &str, expected: &str) {
+        let error = format!("{:#}", parse(yaml, &["gannet", "run", "x"]).unwrap_err());
+        assert!(error.contains("gannet.yaml") && error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_by_name() {
+        check_refused("tempo: 1", "tempo: no such setting");
+        check_refused("temp: warm", "invalid value 'warm'");
+        check_refused("temp: [1, 2]", "temp: expected one value");
+        check_refused("ignore-eos: 7", "ignore-eos: expected true or false");
+        check_refused("port: 99999", "port");
+        check_refused("- a", "key: value");
+    }
+
+    #[test]
+    fn every_key_is_the_name_of_a_flag() {
+        let program = crate::Cli::command();
+        let longs: Vec<_> = program
+            .get_subcommands()
+            .filter(|command| COMMANDS.contains(&command.get_name()))
+            .flat_map(|command| command.get_arguments().filter_map(key_of))
+            .collect();
+        for key in KEYS {
+            assert!(longs.iter().any(|long| long == key), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_named_before_the_command() {
+        let asked = |args: &[&str]| file_asked_for(args.iter().map(OsString::from));
+        assert_eq!(asked(&["gannet", "--config", "a.yaml", "run"]), Some("a.yaml".into()));
+        assert_eq!(asked(&["gannet", "-v", "--config=a.yaml"]), Some("a.yaml".into()));
+        assert_eq!(asked(&["gannet", "synth", "--config", "config.json"]), None);
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        crate::Cli::command().debug_assert();
+    }
+}
