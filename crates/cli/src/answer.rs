@@ -99,7 +99,7 @@ impl Answer {
 
     /// Counts and rates for people.
     pub fn stats(&self) -> String {
-        let Some(Done { usage, timings, finish }) = &self.done else { return "no answer".into() };
+        let Some(Done { usage, timings, finish }) = &self.done else { return "stopped".into() };
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |r| format!(", {r:.1} tokens/s"));
         let (prefill, decode) = rates(&self.done);
         let mut line = format!("prompt: {} tokens", usage.prompt_tokens);

@@ -2,14 +2,12 @@
 //!
 //! Invariant: nothing is kept back, so that what was printed is seen however the process ends.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use std::fmt::{Arguments, Display};
 use std::io::{self, IsTerminal, Write};
 
 /// For what is beside the point.
-pub(crate) const DIM: Style = Style::new().dimmed();
-/// For prompts.
-pub(crate) const ACCENT: Style = AnsiColor::Cyan.on_default().bold();
+const DIM: Style = Style::new().dimmed();
 
 /// Writes lines to standard output.
 pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {

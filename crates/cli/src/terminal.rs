@@ -4,7 +4,11 @@
 #[cfg(unix)]
 mod settings {
     use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+    use std::io::Write;
     use std::sync::OnceLock;
+
+    /// Line editing asks terminals to mark pasted text; this ends it.
+    const END_MARKS: &[u8] = b"\x1b[?2004l";
 
     static BEFORE: OnceLock<Termios> = OnceLock::new();
 
@@ -18,6 +22,8 @@ mod settings {
     /// Puts them back, if any were remembered.
     pub(crate) fn restore() {
         if let Some(before) = BEFORE.get() {
+            let _ = std::io::stdout().write_all(END_MARKS);
+            let _ = std::io::stdout().flush();
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
         }
     }

@@ -1,6 +1,5 @@
 //! Lines of a conversation: edited on a terminal, with a history that is kept, or piped in.
 
-use crate::output::ACCENT;
 use crate::{folders, terminal};
 use anyhow::{Context, Result};
 use rustyline::DefaultEditor;
@@ -56,8 +55,7 @@ impl Lines {
     /// The next line.
     pub fn next(&mut self) -> Result<Input> {
         let Self::Edited { editor, .. } = self else { return piped() };
-        let prompt = (String::from("> "), format!("{ACCENT}> {ACCENT:#}"));
-        match editor.readline(&prompt) {
+        match editor.readline("> ") {
             Ok(line) => Ok(Input::Line(line)),
             Err(ReadlineError::Interrupted) => Ok(Input::Cancelled),
             Err(ReadlineError::Eof) => Ok(Input::End),

@@ -1,0 +1,105 @@
+//! The commands that read models without running them.
+
+use crate::gannet::{check_error, file, fixtures, path, run, run_with_input, succeed, tiny};
+use serde_json::Value;
+
+#[test]
+fn text_becomes_ids_and_ids_become_the_text_again() {
+    let text = " Möwe 🐦\n<|im_end|> x \n";
+    let ids = run_with_input(&["tokenize", &tiny(), "--stdin"], text).out;
+    assert_eq!(ids.split_whitespace().count(), text.len(), "{ids}");
+    assert_eq!(run_with_input(&["detokenize", &tiny()], &ids).out, text);
+    let words: Vec<&str> = ids.split_whitespace().collect();
+    assert_eq!(succeed(&[&["detokenize", &tiny()][..], &words].concat()), text);
+}
+
+#[test]
+fn special_tokens_are_parsed_only_where_asked_for() {
+    let plain = succeed(&["tokenize", &tiny(), "<|im_end|>"]);
+    assert_eq!(plain.split_whitespace().count(), 10);
+    assert_eq!(succeed(&["tokenize", &tiny(), "<|im_end|>", "--special"]), "258\n");
+    let json = succeed(&["tokenize", &tiny(), "<|im_end|>", "--special", "--json"]);
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["ids"], serde_json::json!([258]));
+    assert_eq!(value["tokens"], serde_json::json!(["<|im_end|>"]));
+}
+
+#[test]
+fn ids_beyond_the_vocabulary_and_other_words_are_refused() {
+    check_error(&run(&["detokenize", &tiny(), "512"]), "512 tokens, found 512");
+    check_error(&run(&["detokenize", &tiny(), "x"]), "x: not a token id");
+}
+
+#[test]
+fn vocabularies_without_weights_tokenize_and_can_be_inspected() {
+    let Some(vocab) = fixtures("vocab") else { return };
+    let qwen2 = vocab.join("ggml-vocab-qwen2.gguf");
+    let qwen2 = qwen2.to_str().unwrap();
+    assert_eq!(succeed(&["tokenize", qwen2, "Hello world"]), "9707 1879\n");
+    let value: Value = serde_json::from_str(&succeed(&["inspect", qwen2, "--json"])).unwrap();
+    assert_eq!(value["parameters"], 0);
+}
+
+const CASE: &str = r#"{"messages": [{"role": "user", "content": "Hi"}]}"#;
+
+#[test]
+fn templates_render_and_nothing_is_added() {
+    let case = file("case.json", CASE);
+    let expected = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(succeed(&["template", &tiny(), "--input", &case]), expected);
+    assert_eq!(run_with_input(&["template", &tiny(), "--input", "-"], CASE).out, expected);
+}
+
+#[test]
+fn template_files_see_the_special_tokens_and_time_that_are_given() {
+    let case = file("case2.json", CASE);
+    let source = "{{ bos_token }}{{ messages[0].content }}{{ strftime_now('%H:%M') }}";
+    let template = file("t.jinja", source);
+    let args = ["template", "--template", &template, "--input", &case];
+    let more = ["--bos", "<B>", "--now", "2026-01-02T03:04:05Z"];
+    assert_eq!(succeed(&[&args[..], &more].concat()), "<B>Hi03:04");
+    let broken = file("broken.jinja", "{{ raise_exception('no dogs') }}");
+    check_error(&run(&["template", "--template", &broken, "--input", &case]), "no dogs");
+}
+
+#[test]
+fn inspect_counts_parameters_bytes_and_the_cache() {
+    let value: Value = serde_json::from_str(&succeed(&["inspect", &tiny(), "--json"])).unwrap();
+    assert_eq!(value["types"]["bf16"]["tensors"], 24);
+    assert_eq!(value["parameters"].as_u64().unwrap() * 2, value["bytes"].as_u64().unwrap());
+    // Two layers of keys and values, two heads of 64, two bytes.
+    assert_eq!(value["memory"]["bf16"]["kv_bytes_per_token"], 2 * 2 * 2 * 64 * 2);
+    let text = succeed(&["inspect", &tiny()]);
+    assert!(text.contains("model.layers.1.mlp.down_proj.weight"), "{text}");
+}
+
+#[test]
+fn a_tensor_is_written_as_numpy_would() {
+    let Some(tensors) = fixtures("gguf/tensors") else { return };
+    for ty in ["bf16", "q8_0", "q4_k", "q6_k"] {
+        let (gguf, out) = (tensors.join(format!("{ty}.gguf")), path("tensor.npy"));
+        let gguf = gguf.to_str().unwrap();
+        succeed(&["inspect", gguf, "--tensor", "random_bits", "--npy", &out]);
+        let expected = std::fs::read(tensors.join(format!("{ty}.random_bits.npy"))).unwrap();
+        assert!(std::fs::read(&out).unwrap() == expected, "{ty}");
+    }
+}
+
+#[test]
+fn shapes_of_every_family_run_from_both_formats() {
+    for shape in ["tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"] {
+        let (folder, gguf) = (path(shape), path(&format!("{shape}.gguf")));
+        succeed(&["synth", shape, "-o", &folder, "--layers", "1", "--force"]);
+        succeed(&["synth", shape, "-o", &gguf, "--type", "q8_0", "--force"]);
+        for model in [folder, gguf] {
+            let answer = succeed(&["run", "-m", &model, "hi", "-n", "4", "--json", "--check"]);
+            let value: Value = serde_json::from_str(&answer).unwrap();
+            assert!(value["usage"]["completion_tokens"].as_u64().unwrap() <= 4, "{model}");
+        }
+    }
+}
+
+#[test]
+fn what_is_there_is_not_overwritten_unasked() {
+    check_error(&run(&["synth", "tiny-qwen3", "-o", &tiny()]), "exists already");
+}

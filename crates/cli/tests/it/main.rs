@@ -1,0 +1,10 @@
+//! The real binary: what it prints where, and how it ends.
+
+mod answers;
+mod determinism;
+mod endings;
+mod files;
+mod gannet;
+mod malformed;
+mod serving;
+mod settings;

@@ -1,0 +1,91 @@
+//! `serve` over real HTTP, from start to end.
+
+#![cfg(unix)]
+
+use crate::gannet::{check_error, command, run};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+struct Server {
+    child: Child,
+    address: String,
+    err: BufReader<ChildStderr>,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Self {
+        let mut command = command();
+        command.args(["serve", "--port", "0"]).args(args).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        loop {
+            let mut line = String::new();
+            assert_ne!(err.read_line(&mut line).unwrap(), 0, "it ended before it listened");
+            if let Some(address) = line.trim().strip_prefix("listening on http://") {
+                return Self { address: address.to_owned(), child, err };
+            }
+        }
+    }
+
+    fn request(&self, head: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let code = self.child.wait().unwrap().code();
+        let mut rest = String::new();
+        self.err.read_to_string(&mut rest).unwrap();
+        (code, rest)
+    }
+}
+
+const QUESTION: &str =
+    r#"{"messages": [{"role": "user", "content": "What is the capital of France?"}]}"#;
+
+#[test]
+fn it_answers_and_ends_with_zero_on_sigterm() {
+    let server = Server::start(&[]);
+    assert!(server.request("GET /health", "").starts_with("HTTP/1.1 200"));
+    let answer = server.request("POST /v1/chat/completions", QUESTION);
+    assert!(answer.contains("Paris"), "{answer}");
+    assert!(server.request("GET /v1/models", "").contains("gannet-tiny"));
+    let (code, rest) = server.end("-TERM");
+    assert_eq!(code, Some(0), "{rest}");
+}
+
+#[test]
+fn ctrl_c_ends_it_with_130() {
+    let (code, rest) = Server::start(&[]).end("-INT");
+    assert_eq!(code, Some(130), "{rest}");
+    assert!(!rest.contains("error"), "{rest}");
+}
+
+#[test]
+fn a_key_keeps_strangers_out() {
+    let server = Server::start(&["--api-key", "secret"]);
+    let answer = server.request("POST /v1/chat/completions", QUESTION);
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let (_, rest) = server.end("-TERM");
+    assert!(!rest.contains("secret"), "{rest}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let server = Server::start(&[]);
+    let port = server.address.rsplit(':').next().unwrap().to_owned();
+    check_error(&run(&["serve", "--port", &port]), &format!("127.0.0.1:{port}"));
+    server.end("-TERM");
+}
