@@ -18,14 +18,15 @@ impl Server {
         let mut command = command();
         command.args(["serve", "--port", "0"]).args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut err = BufReader::new(child.stderr.take().unwrap());
-        loop {
+        let err = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Self { child, address: String::new(), err };
+        while server.address.is_empty() {
             let mut line = String::new();
-            assert_ne!(err.read_line(&mut line).unwrap(), 0, "it ended before it listened");
-            if let Some(address) = line.trim().strip_prefix("listening on http://") {
-                return Self { address: address.to_owned(), child, err };
-            }
+            assert_ne!(server.err.read_line(&mut line).unwrap(), 0, "it ended before it listened");
+            let address = line.trim().strip_prefix("listening on http://");
+            server.address.push_str(address.unwrap_or_default());
         }
+        server
     }
 
     fn request(&self, head: &str, body: &str) -> String {
@@ -49,6 +50,14 @@ impl Server {
         let mut rest = String::new();
         self.err.read_to_string(&mut rest).unwrap();
         (code, rest)
+    }
+}
+
+/// A test that fails leaves no server behind.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
