@@ -23,6 +23,8 @@ import pytest
 
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+# A model that is sure of its answer gives the same one for every seed.
+OPEN_QUESTION = [{"role": "user", "content": "Tell me a story."}]
 START_SECONDS = 120
 
 
@@ -156,7 +158,7 @@ def test_stop_string_ends_the_answer_and_is_not_in_it(client, model):
 
 def test_same_seed_same_text(client, model):
     def text(seed):
-        answer = ask(client, model, temperature=1.5, seed=seed, max_tokens=16)
+        answer = ask(client, model, OPEN_QUESTION, temperature=1.5, seed=seed, max_tokens=16)
         return answer.choices[0].message.content
 
     assert text(7) == text(7)
@@ -165,10 +167,10 @@ def test_same_seed_same_text(client, model):
 
 def test_choices_of_one_seed_are_its_successors(client, model):
     settings = {"temperature": 1.5, "max_tokens": 12}
-    both = ask(client, model, seed=3, n=2, **settings).choices
+    both = ask(client, model, OPEN_QUESTION, seed=3, n=2, **settings).choices
     assert [choice.index for choice in both] == [0, 1]
-    alone = ask(client, model, seed=4, **settings).choices[0]
-    assert both[1].message.content == alone.message.content
+    alone = ask(client, model, OPEN_QUESTION, seed=4, **settings).choices[0]
+    assert both[1].message.content == alone.message.content != both[0].message.content
 
 
 def test_logit_bias_forces_a_token(client, model):

@@ -9,7 +9,7 @@ pub struct SequenceRows {
     pub rows: Range<usize>,
     /// Position of the first row.
     pub position: usize,
-    /// Where the sequence's block table lies in [`Batch::blocks`].
+    /// Where the sequence's block table lies among the batch's block numbers.
     pub blocks: Range<usize>,
 }
 
