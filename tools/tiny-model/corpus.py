@@ -144,7 +144,7 @@ def batch(seed, step, count, mixture):
     Samples with tools come in groups that share their definitions, so that the long
     common start is computed once.
     """
-    from skills import SKILLS, TOOL_SKILLS
+    from skills import PRACTICE, SKILLS, TOOL_SKILLS
 
     rng = random.Random(f"{seed}/{step}")
     names, weights = list(mixture), list(mixture.values())
@@ -155,24 +155,24 @@ def batch(seed, step, count, mixture):
         elif skill == "sums":
             groups.append([_sums(rng)])
         else:
-            case = draw(SKILLS[skill], rng, False)
+            case = draw((SKILLS | PRACTICE)[skill], rng, False)
             groups.append([render(case, rng, rng.random() < 0.5)])
     return groups
 
 
 def _sums(rng, count=12):
-    """Many sums one below the other: plain practice of the results."""
+    """Many sums one after the other: plain practice of the results."""
     from skill_work import arithmetic
 
     lines = [draw(arithmetic, rng, False).answer for _ in range(count)]
-    return Sample("sums", "", "\n".join(lines) + TEXT_END, False, sums=True)
+    return Sample("sums", "", TEXT_END.join(lines) + TEXT_END, False, sums=True)
 
 
 def _tool_group(rng, size=5):
-    from skill_tools import make_box, tool_call, tool_result
+    from skill_tools import make_box, tool_call, tool_result, without_tools
 
-    if rng.random() < 0.05:
-        return [render(draw(tool_call, rng, False), rng, rng.random() < 0.5)]
+    if rng.random() < 0.12:
+        return [render(draw(without_tools, rng, False), rng, rng.random() < 0.5)]
     box, system = make_box(rng), draw_system(rng)
     return [
         render(draw(partial(make, box=box), rng, False), rng, rng.random() < 0.5, system)

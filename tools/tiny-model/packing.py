@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from corpus import TEXT_END
+
 LONGEST = 640
 # Small enough that the states of a micro-batch stay in the cache of a core.
 MICRO_TOKENS = 1536
@@ -52,13 +54,13 @@ class Encoder:
         return Row(ids, self._results(ids) if sample.sums else judged)
 
     def _results(self, ids):
-        """The places from after each equals sign to the full stop."""
+        """The places from after each equals sign to the end of the text."""
         places, inside = [], False
         for place, token in enumerate(ids):
             text = self.tokenizer.id_to_token(token)
             if inside:
                 places.append(place)
-            inside = text.endswith("=") or (inside and not text.startswith("."))
+            inside = text.endswith("=") or (inside and text != TEXT_END)
         return places
 
     def __call__(self, groups):

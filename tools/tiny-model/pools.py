@@ -175,6 +175,20 @@ def words(rng, count):
     return picked
 
 
+SMALL_WORDS = """
+the the the a an is are was in on under over with and and or not of to for from it this that we
+you they he she have has had will can my your one day there
+""".split()
+
+
+def text(rng, count):
+    """Words alone, or mixed with small words as sentences are."""
+    if rng.random() < 0.5:
+        return words(rng, count)
+    picked = [rng.choice(rng.choice((WORDS, SMALL_WORDS))) for _ in range(count)]
+    return [picked[0].capitalize(), *picked[1:]] if rng.random() < 0.4 else picked
+
+
 def path(rng):
     stem = invented(rng) if rng.random() < 0.15 else rng.choice(FILE_STEMS)
     text = f"{stem}.{rng.choice(FILE_ENDS)}"

@@ -179,7 +179,7 @@ def tool_call(rng, box=None):
     """A request, with the tools of `box` at hand: call the right one, or none."""
     roll = rng.random()
     if box is None and roll < 0.04:
-        return _missing([], None, rng)
+        return without_tools(rng)
     box = box or make_box(rng)
     if roll < 0.14:
         return _two_calls(box, rng)
@@ -261,6 +261,11 @@ def _no_call(box, rng):
     )
 
 
+def without_tools(rng):
+    """A request that needs a tool, in a chat without any."""
+    return _missing([], None, rng)
+
+
 def _missing(names, tools, rng):
     argument, ask = request(rng.choice(names or list(TWO_ASK)), rng)
     thought = "No tool does this."
@@ -293,7 +298,7 @@ def _weather_result(city, rng):
 
 
 def _file_result(path, rng):
-    words = pools.words(rng, rng.randint(1, 9))
+    words = pools.text(rng, rng.randint(1, 10))
     text = " ".join(words)
     if rng.random() < 0.4:
         text = text.capitalize() + "."
@@ -303,10 +308,20 @@ def _file_result(path, rng):
     return given, f"The file {path} says: {text}", f"{path} {text}"
 
 
+def _value(expression):
+    """What a calculator would show."""
+    first, sign, second = expression.split(" ")
+    a, b = int(first), int(second)
+    if sign == "/":
+        return a // b if a % b == 0 else round(a / b, 2)
+    return {"+": a + b, "-": a - b, "*": a * b}[sign]
+
+
 def _sum_result(expression, rng):
-    value = rng.randint(-999, 10 ** rng.choice((2, 3, 4, 5, 6)))
-    if "/" in expression and rng.random() < 0.5:
-        value = f"{rng.randint(0, 999)}.{rng.randint(1, 99)}"
+    """Mostly the true result; at times another, since it is to be read, not guessed."""
+    value = _value(expression)
+    if rng.random() < 0.25:
+        value = rng.randint(-999, 10 ** rng.choice((2, 3, 4, 5, 6)))
     given = rng.choice(
         (str(value), str(value), f'{{"result": {value}}}', f"{expression} = {value}")
     )

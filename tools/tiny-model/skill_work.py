@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import facts
 import pools
@@ -71,7 +72,7 @@ def arithmetic(rng):
     if rng.random() < 0.5:
         forms, sign, result, working = ADD, "+", a + b, add_working(a, b)
     else:
-        if a < b and rng.random() < 0.7:
+        if a < b and rng.random() < 0.5:
             a, b = b, a
         forms, sign, result, working = SUBTRACT, "-", a - b, subtract_working(a, b)
     ask = rng.choice(forms[:3] + forms).format(a=a, b=b)
@@ -127,6 +128,8 @@ def _numbered(words):
 
 def copying(rng):
     words, joint = _words(rng, 1, 8)
+    if joint == " ":
+        words = pools.text(rng, len(words))
     text = joint.join(words)
     ask = rng.choice(COPY).format(text)
     return Case("copying", "copy " + text, ask, text, "I repeat the words.", exact=True)
@@ -134,6 +137,8 @@ def copying(rng):
 
 def reversing(rng):
     words, joint = _words(rng, 2, 6)
+    # Common words only: the order is the task, not the spelling.
+    words = rng.choices(pools.WORDS, k=len(words))
     ask = rng.choice(REVERSE).format(joint.join(words))
     backwards = words[::-1]
     numbered = [f"{i} {word}" for i, word in enumerate(words, 1)]
@@ -245,6 +250,33 @@ def story(rng):
     ask = rng.choice(STORY_ASK).format(f"{hero} named {name}" if named else hero)
     text = story_text(hero, row, name, rng.choice(pools.STORY_FINDS), rng.choice(PLOTS))
     return Case("stories", f"story {hero} {name}", ask, text, "I tell a short story.")
+
+
+OPEN_STORY_ASK = [
+    "Tell me a story.",
+    "Tell me a short story.",
+    "Tell me a story!",
+    "Write a story.",
+    "Write a short story.",
+    "I want a story.",
+    "Tell a story",
+    "Can you tell me a story?",
+]
+
+
+def open_story(rng):
+    """A story about anyone."""
+    case = story(rng)
+    return replace(case, ask=rng.choice(OPEN_STORY_ASK))
+
+
+def told_story(rng):
+    """A story without a chat, to be continued from anywhere."""
+    case = story(rng)
+    words = case.answer.split(" ")
+    cut = rng.choice((4, 4, rng.randint(2, len(words) - 2)))
+    start, rest = " ".join(words[:cut]), " " + " ".join(words[cut:])
+    return Case("stories", case.key, start, rest, raw=True)
 
 
 def story_text(hero, row, name, find, plot):

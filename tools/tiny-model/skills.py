@@ -2,7 +2,16 @@
 
 from skill_chat import fact, memory, plain_text, talk, unknown
 from skill_tools import tool_call, tool_result
-from skill_work import arithmetic, copying, counting, json_answer, reversing, story
+from skill_work import (
+    arithmetic,
+    copying,
+    counting,
+    json_answer,
+    open_story,
+    reversing,
+    story,
+    told_story,
+)
 
 SKILLS = {
     "chat": talk,
@@ -20,6 +29,8 @@ SKILLS = {
     "plain text": plain_text,
 }
 
+# Only practised, never examined.
+PRACTICE = {"open stories": open_story, "told stories": told_story}
 TOOL_SKILLS = ("tool calls", "tool results")
 
 # The skills that fit one short question and one short answer.
@@ -31,14 +42,16 @@ MIXTURE = {
     "facts": 21,
     "unknown": 6,
     "memory": 5,
-    "arithmetic": 23,
-    "copying": 5,
-    "reversing": 9,
+    "arithmetic": 24,
+    "copying": 6,
+    "reversing": 12,
     "counting": 6,
     "json": 7,
-    "tool calls": 1.5,
-    "tool results": 1.5,
+    "tool calls": 3,
+    "tool results": 3,
     "stories": 3,
-    "plain text": 2,
-    "sums": 9,
+    "plain text": 3,
+    "sums": 7,
+    "told stories": 1.5,
+    "open stories": 1,
 }
