@@ -122,7 +122,8 @@ fn open(path: &Path, args: &Args) -> Result<Checkpoint> {
 
 fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
     let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
-    let decode = (longest(&args.depth) + args.generate as usize + 1).next_multiple_of(engine::BLOCK);
+    let decode =
+        (longest(&args.depth) + args.generate as usize + 1).next_multiple_of(engine::BLOCK);
     let batch = longest(&args.batch).max(1);
     let options = LoadOptions {
         threads: args.threads,

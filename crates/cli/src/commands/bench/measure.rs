@@ -64,11 +64,7 @@ struct Cost {
     operations: u64,
 }
 
-pub(super) fn run(
-    runner: &mut Runner,
-    plan: &Plan<'_>,
-    work: &Work,
-) -> Result<Vec<Measurement>> {
+pub(super) fn run(runner: &mut Runner, plan: &Plan<'_>, work: &Work) -> Result<Vec<Measurement>> {
     let cases = plan.prompts.len() + plan.depths.len() * plan.batches.len();
     let bar = crate::progress::count(cases as u64);
     bar.set_message("measuring");
