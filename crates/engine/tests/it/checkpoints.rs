@@ -1,0 +1,84 @@
+//! Random checkpoints, small enough to make for each test.
+
+use base::Rng;
+use formats::config::{RopeConfig, RopeLayout, RopeScaling, SpecialIds};
+use formats::safetensors::SafetensorsWriter;
+use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
+use kernels::quant::{BF16, QuantType};
+use std::path::Path;
+
+/// Every architecture there is, with its points of variation in use.
+pub const ARCHITECTURES: [&str; 4] = ["llama", "mistral", "qwen2", "qwen3"];
+
+/// A small configuration whose sizes are no multiples of lanes or blocks where they need not be.
+pub fn config(architecture: &str) -> ModelConfig {
+    let layers = 2;
+    let window = (architecture == "mistral").then_some(24);
+    let scaling = match architecture {
+        "llama" => RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_context: 64,
+        },
+        _ => RopeScaling::None,
+    };
+    ModelConfig {
+        architecture: architecture.into(),
+        name: format!("random-{architecture}"),
+        hidden_size: 72,
+        layers,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 24,
+        intermediate_size: 104,
+        vocab_size: 131,
+        context_length: 256,
+        rms_norm_eps: 1e-5,
+        rope: RopeConfig { theta: 10_000.0, dim: 24, layout: RopeLayout::Halves, scaling },
+        windows: vec![window; layers],
+        tied_embeddings: architecture == "qwen3",
+        special: SpecialIds::default(),
+    }
+}
+
+/// Writes a checkpoint of random weights into `folder`; `change` may alter a tensor's values.
+pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f32])) {
+    let names = formats::config::name_table(&config.architecture).expect("a known family");
+    let mut rng = Rng::new(42);
+    let mut tensors = Vec::new();
+    let mut writer = SafetensorsWriter::new();
+    for (name, shape) in config.dense_tensors() {
+        let mut values: Vec<f32> = (0..shape.iter().product())
+            .map(|_| if shape.len() == 1 { 1.0 } else { 0.0 } + 0.15 * rng.normal())
+            .collect();
+        change(&name, &mut values);
+        let source = names.source(&name).expect("every name has a source");
+        writer.plan(&source, &BF16, &shape).unwrap();
+        tensors.push(bytes(&BF16, &values));
+    }
+    std::fs::write(folder.join("config.json"), config.to_hf_json().unwrap().to_string()).unwrap();
+    let mut stream: TensorStream = writer.create(&folder.join("model.safetensors")).unwrap();
+    for tensor in tensors {
+        stream.write(&tensor).unwrap();
+    }
+    stream.finish().unwrap();
+}
+
+fn bytes(ty: &QuantType, values: &[f32]) -> Vec<u8> {
+    let mut bytes = vec![0; ty.bytes_for(values.len()).unwrap()];
+    (ty.quantize.unwrap())(values, &mut bytes);
+    bytes
+}
+
+/// A checkpoint of random weights and the folder it lies in.
+pub fn random(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config(architecture), |_, _| {});
+    (open(folder.path()), folder)
+}
+
+/// Opens a checkpoint that must be good.
+pub fn open(folder: &Path) -> Checkpoint {
+    Checkpoint::open(folder, &OpenOptions::default()).unwrap()
+}

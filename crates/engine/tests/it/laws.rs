@@ -1,0 +1,163 @@
+//! Same request, same bits: whatever the threads, the chunks, the neighbours and the blocks.
+
+use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
+use base::Rng;
+use engine::{BLOCK, Batch, LoadOptions, Mode, Runner, Session};
+use formats::Checkpoint;
+
+const TOKENS: usize = 90;
+
+fn load(checkpoint: &Checkpoint, mode: Mode, threads: usize) -> Runner {
+    let options = LoadOptions {
+        mode,
+        threads,
+        chunk: 128,
+        logit_rows: 8,
+        context: Some(4 * TOKENS.next_multiple_of(BLOCK)),
+        ..LoadOptions::default()
+    };
+    Runner::load(checkpoint, &options).unwrap()
+}
+
+fn tokens(seed: u64) -> Vec<u32> {
+    let mut rng = Rng::new(seed);
+    (0..TOKENS).map(|_| rng.below(131) as u32).collect()
+}
+
+/// Bits of the last token's logits, the prompt computed in chunks of `chunk`.
+fn logits(runner: &mut Runner, tokens: &[u32], chunk: usize) -> Vec<u32> {
+    bits(Session::new(runner).feed(tokens, chunk).unwrap())
+}
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    assert!(logits.iter().all(|l| l.is_finite()));
+    logits.iter().map(|l| l.to_bits()).collect()
+}
+
+/// Runs `law` on every architecture in both modes.
+fn everywhere(law: impl Fn(&Checkpoint, Mode)) {
+    for architecture in ARCHITECTURES {
+        let (checkpoint, _folder) = random(architecture);
+        for mode in [Mode::Exact, Mode::Fast] {
+            law(&checkpoint, mode);
+        }
+    }
+}
+
+#[test]
+fn chunked_prefill_equals_whole_prefill_and_decode() {
+    everywhere(|checkpoint, mode| {
+        let mut runner = load(checkpoint, mode, 2);
+        let whole = logits(&mut runner, &tokens(1), TOKENS);
+        for chunk in [1, 2, 7, 16, 33, 64] {
+            let name = &checkpoint.config().architecture;
+            assert_eq!(logits(&mut runner, &tokens(1), chunk), whole, "{name} {mode:?} {chunk}");
+        }
+    });
+}
+
+#[test]
+fn thread_count_does_not_change_bits() {
+    everywhere(|checkpoint, mode| {
+        let one = logits(&mut load(checkpoint, mode, 1), &tokens(2), 50);
+        for threads in [2, 3, 5] {
+            let many = logits(&mut load(checkpoint, mode, threads), &tokens(2), 50);
+            assert_eq!(many, one, "{} {mode:?} {threads}", checkpoint.config().architecture);
+        }
+    });
+}
+
+#[test]
+fn alone_equals_in_a_batch_and_block_order_does_not_matter() {
+    everywhere(|checkpoint, mode| {
+        let mut runner = load(checkpoint, mode, 2);
+        let prompts = [tokens(3), tokens(4)[..37].to_vec(), tokens(5)[..1].to_vec()];
+        let alone: Vec<_> = prompts.iter().map(|p| logits(&mut runner, p, TOKENS)).collect();
+        // Blocks of all sequences interleaved, back to front.
+        let tables: Vec<Vec<u32>> =
+            (0..3).map(|s| (0..3).map(|b| 3 * (2 - b) + s).collect()).collect();
+        let mut batch = Batch::with_capacity(128, 16);
+        // All but the last token first, one by one, so that only the last step is shared.
+        for (prompt, table) in prompts.iter().zip(&tables) {
+            let head = &prompt[..prompt.len() - 1];
+            for (at, token) in head.iter().enumerate() {
+                batch.clear();
+                batch.push(&[*token], at, &table[..(at + 1).div_ceil(BLOCK)], 0);
+                runner.forward(&batch).unwrap();
+            }
+        }
+        batch.clear();
+        for (prompt, table) in prompts.iter().zip(&tables) {
+            let at = prompt.len() - 1;
+            batch.push(&prompt[at..], at, &table[..prompt.len().div_ceil(BLOCK)], 1);
+        }
+        let together = bits(runner.forward(&batch).unwrap());
+        assert_eq!(together, alone.concat(), "{} {mode:?}", checkpoint.config().architecture);
+    });
+}
+
+#[test]
+fn rewinding_and_going_on_equals_starting_anew() {
+    everywhere(|checkpoint, mode| {
+        let mut runner = load(checkpoint, mode, 2);
+        let want = logits(&mut runner, &tokens(6), TOKENS);
+        let mut session = Session::new(&mut runner);
+        session.feed(&tokens(6)[..50], 20).unwrap();
+        session.feed(&tokens(7)[..30], 30).unwrap();
+        session.truncate(50);
+        assert_eq!(bits(session.feed(&tokens(6)[50..], 40).unwrap()), want);
+    });
+}
+
+#[test]
+fn exact_and_fast_agree_as_closely_as_bf16_allows() {
+    everywhere(|checkpoint, mode| {
+        let as_floats = |mode| {
+            let bits = logits(&mut load(checkpoint, mode, 1), &tokens(8), TOKENS);
+            bits.into_iter().map(f32::from_bits).collect::<Vec<_>>()
+        };
+        let (a, b) = (as_floats(Mode::Exact), as_floats(mode));
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        let cosine = dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt();
+        assert!(cosine > 0.998, "{} {mode:?}: {cosine}", checkpoint.config().architecture);
+    });
+}
+
+#[test]
+fn a_sliding_window_forgets_what_lies_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config("mistral");
+    (config.layers, config.windows) = (1, vec![Some(24)]);
+    write(folder.path(), &config, |_, _| {});
+    let mut runner = load(&open(folder.path()), Mode::Exact, 1);
+    let (mut a, b) = (tokens(9), tokens(10));
+    let want = logits(&mut runner, &a, TOKENS);
+    a[..TOKENS - 24].copy_from_slice(&b[..TOKENS - 24]);
+    assert_eq!(logits(&mut runner, &a, TOKENS), want, "behind the window");
+    a[TOKENS - 24] = (a[TOKENS - 24] + 1) % 131;
+    assert_ne!(logits(&mut runner, &a, TOKENS), want, "the window's oldest position");
+}
+
+#[test]
+fn checking_names_where_nan_arises() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config("qwen3"), |name, values| {
+        if name == "blk.1.ffn_down.weight" {
+            values[5] = f32::NAN;
+        }
+    });
+    let checkpoint = open(folder.path());
+    let options = LoadOptions { check: true, context: Some(64), ..LoadOptions::default() };
+    let mut runner = Runner::load(&checkpoint, &options).unwrap();
+    let error = Session::new(&mut runner).feed(&[1, 2, 3], 8).unwrap_err();
+    assert!(error.to_string().contains("MLP of layer 1"), "{error}");
+}
+
+#[test]
+fn a_context_that_is_too_short_is_an_error_with_sizes() {
+    let (checkpoint, _folder) = random("llama");
+    let options = LoadOptions { context: Some(10), ..LoadOptions::default() };
+    let mut runner = Runner::load(&checkpoint, &options).unwrap();
+    let error = Session::new(&mut runner).feed(&tokens(1), 16).unwrap_err().to_string();
+    assert!(error.contains("10"), "{error}");
+}

@@ -1,0 +1,157 @@
+//! Requests through the engine thread.
+
+use crate::checkpoints::{config, open, random, write};
+use engine::{
+    EngineHandle, EngineOptions, Event, FinishReason, Finished, LoadOptions, Request, Runner,
+    SamplingParams, SubmitError, start,
+};
+use std::thread::JoinHandle;
+
+struct Running {
+    handle: EngineHandle,
+    thread: JoinHandle<()>,
+}
+
+fn engine(threads: usize, chunk: usize) -> Running {
+    let (checkpoint, _folder) = random("qwen3");
+    let options = LoadOptions { threads, chunk, ..LoadOptions::default() };
+    let runner = Runner::load(&checkpoint, &options).unwrap();
+    let (handle, thread) = start(runner, EngineOptions { queue: 4, running: 8 });
+    Running { handle, thread }
+}
+
+fn request(prompt: usize, max_tokens: usize) -> Request {
+    Request {
+        prompt: (0..prompt as u32).map(|i| i * 37 % 131).collect(),
+        max_tokens: Some(max_tokens),
+        sampling: SamplingParams { temperature: 0.9, seed: Some(5), ..SamplingParams::default() },
+        ..Request::default()
+    }
+}
+
+fn collect(mut generation: engine::Generation) -> (Vec<u32>, Finished) {
+    let mut ids = Vec::new();
+    while let Some(event) = generation.next_blocking() {
+        match event {
+            Event::Token { id, .. } => ids.push(id),
+            Event::Finished(finished) => {
+                assert_eq!(generation.next_blocking(), None, "the end is the end");
+                return (ids, finished);
+            }
+            Event::Prefill { done, total } => assert!(done < total),
+            Event::Failed(error) => panic!("{error}"),
+        }
+    }
+    panic!("no end");
+}
+
+fn answer(engine: &Running, request: Request) -> (Vec<u32>, Finished) {
+    collect(engine.handle.submit(request).unwrap())
+}
+
+#[test]
+fn same_seed_same_text_on_any_thread_count_and_chunk() {
+    let (want, finished) = answer(&engine(1, 64), request(40, 30));
+    assert_eq!((want.len(), finished.reason), (30, FinishReason::Length));
+    assert_eq!((finished.usage.prompt_tokens, finished.usage.completion_tokens), (40, 30));
+    for (threads, chunk) in [(2, 64), (3, 7), (1, 9)] {
+        assert_eq!(answer(&engine(threads, chunk), request(40, 30)).0, want);
+    }
+    let other = SamplingParams { seed: Some(6), ..request(40, 30).sampling };
+    assert_ne!(answer(&engine(1, 64), Request { sampling: other, ..request(40, 30) }).0, want);
+}
+
+#[test]
+fn neighbours_do_not_change_an_answer() {
+    let engine = engine(2, 16);
+    let alone = answer(&engine, request(30, 20)).0;
+    let submit = |prompt| engine.handle.submit(request(prompt, 20)).unwrap();
+    let together: Vec<_> = [30, 55, 30].map(submit).into_iter().map(|g| collect(g).0).collect();
+    assert_eq!(together[0], alone);
+    assert_eq!(together[2], alone);
+}
+
+#[test]
+fn stop_ids_end_an_answer_unless_fewer_than_min_tokens() {
+    let engine = engine(1, 64);
+    let ids = answer(&engine, request(20, 20)).0;
+    let stop = ids[4];
+    let first = ids.iter().position(|id| *id == stop).unwrap();
+    let stopped = Request { stop_ids: vec![stop, 1 << 30], ..request(20, 20) };
+    let (short, finished) = answer(&engine, stopped.clone());
+    assert_eq!((&short[..], finished.reason), (&ids[..first], FinishReason::Stop(stop)));
+    let (long, _) = answer(&engine, Request { min_tokens: 10, ..stopped });
+    assert!(long.len() >= 10 && !long[..10].contains(&stop));
+}
+
+#[test]
+fn logprobs_come_with_every_token_when_asked_for() {
+    let engine = engine(1, 64);
+    let request = Request { logprobs: Some(3), ..request(8, 5) };
+    let mut generation = engine.handle.submit(request).unwrap();
+    while let Some(event) = generation.next_blocking() {
+        if let Event::Token { logprobs, .. } = event {
+            let logprobs = logprobs.unwrap();
+            assert_eq!(logprobs.top.len(), 3);
+            assert!(logprobs.logprob <= 0.0 && logprobs.logprob <= logprobs.top[0].1);
+        }
+    }
+}
+
+#[test]
+fn a_dropped_generation_makes_room_for_the_next() {
+    let engine = engine(1, 64);
+    for _ in 0..3 {
+        // Each reserves the whole context; only one fits at a time.
+        let whole = Request { max_tokens: None, ..request(10, 0) };
+        let mut generation = engine.handle.submit(whole).unwrap();
+        assert!(matches!(generation.next_blocking(), Some(Event::Token { .. })));
+    }
+    assert_eq!(answer(&engine, request(10, 5)).0.len(), 5);
+}
+
+#[test]
+fn bad_requests_are_refused_at_the_door() {
+    let engine = engine(1, 64);
+    let refusal = |request| engine.handle.submit(request).unwrap_err();
+    assert_eq!(
+        refusal(request(256, 1)),
+        SubmitError::ContextLength { prompt_tokens: 256, context_length: 256 }
+    );
+    assert!(matches!(refusal(request(0, 1)), SubmitError::Invalid(_)));
+    let outside = Request { prompt: vec![131], ..Request::default() };
+    assert!(matches!(refusal(outside), SubmitError::Invalid(text) if text.contains("131")));
+    let hot = SamplingParams { temperature: f32::NAN, ..SamplingParams::default() };
+    let refused = refusal(Request { sampling: hot, ..request(5, 5) });
+    assert!(matches!(refused, SubmitError::Invalid(text) if text.contains("temperature")));
+}
+
+#[test]
+fn an_answer_ends_where_the_context_does() {
+    let engine = engine(2, 64);
+    let (ids, finished) = answer(&engine, Request { max_tokens: None, ..request(250, 0) });
+    assert_eq!((ids.len(), finished.reason), (6, FinishReason::Length));
+}
+
+#[test]
+fn the_engine_ends_with_its_last_handle_and_a_failed_request_does_not_end_it() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config("qwen3"), |name, values| {
+        // Token 7 alone is poisoned.
+        if name == "token_embd.weight" {
+            values[7 * 72] = f32::NAN;
+        }
+    });
+    let runner = Runner::load(&open(folder.path()), &LoadOptions::default()).unwrap();
+    let (handle, thread) = start(runner, EngineOptions::default());
+    // The head is tied: every logit row holds one NaN.
+    let mut generation = handle.submit(request(3, 3)).unwrap();
+    let end = generation.next_blocking();
+    assert!(matches!(end, Some(Event::Failed(text)) if text.contains("NaN")), "no token 0");
+    assert!(handle.is_alive());
+    drop((generation, handle));
+    thread.join().unwrap();
+    let Running { handle, thread } = engine(1, 64);
+    drop(handle);
+    thread.join().unwrap();
+}
