@@ -22,8 +22,8 @@ struct RopeTable {
     frequencies: Vec<f32>,
     pairs: Pairs,
     /// `[rows, frequencies]` each.
-    cos: Vec<f32>,
-    sin: Vec<f32>,
+    cos: AlignedVec<f32>,
+    sin: AlignedVec<f32>,
 }
 
 enum KvData {
@@ -60,22 +60,23 @@ impl Cpu {
     /// A CPU with `threads` threads on the best instruction set, or the one the environment
     /// forces.
     pub fn new(threads: usize, mode: Mode) -> Result<Self, Error> {
-        Ok(Self::with_isa(threads, mode, Isa::detect().map_err(Error::Isa)?))
+        Self::with_isa(threads, mode, Isa::detect().map_err(Error::Isa)?)
     }
 
     /// A CPU that uses `isa`.
-    pub fn with_isa(threads: usize, mode: Mode, isa: Isa) -> Self {
-        Self {
+    pub fn with_isa(threads: usize, mode: Mode, isa: Isa) -> Result<Self, Error> {
+        let pool = ThreadPool::new(threads).map_err(|source| Error::Threads { threads, source })?;
+        Ok(Self {
             isa,
             mode,
-            pool: ThreadPool::new(threads),
+            pool,
             buffers: Vec::new(),
             matrices: Vec::new(),
             vectors: Vec::new(),
             ropes: Vec::new(),
             layers: Vec::new(),
             narrow: AlignedVec::default(),
-        }
+        })
     }
 
     /// The instruction set in use.
@@ -157,13 +158,15 @@ impl Cpu {
 }
 
 /// Cache of one layer, zeroed.
-fn layer_kv(shape: KvShape, blocks: usize, ty: KvType) -> LayerKv {
+fn layer_kv(shape: KvShape, blocks: usize, ty: KvType) -> Result<LayerKv, Error> {
     let (keys, values) = (blocks * shape.key_block_len(), blocks * shape.value_block_len());
     let data = match ty {
-        KvType::F32 => KvData::F32(AlignedVec::zeroed(keys), AlignedVec::zeroed(values)),
-        KvType::Bf16 => KvData::Bf16(AlignedVec::zeroed(keys), AlignedVec::zeroed(values)),
+        KvType::F32 => KvData::F32(AlignedVec::try_zeroed(keys)?, AlignedVec::try_zeroed(values)?),
+        KvType::Bf16 => {
+            KvData::Bf16(AlignedVec::try_zeroed(keys)?, AlignedVec::try_zeroed(values)?)
+        }
     };
-    LayerKv { shape, data }
+    Ok(LayerKv { shape, data })
 }
 
 fn store_rows<T: KvElem>(
@@ -185,9 +188,10 @@ fn store_rows<T: KvElem>(
 }
 
 impl Backend for Cpu {
-    fn buffer(&mut self, rows: usize, width: usize) -> Buffer {
-        self.buffers.push(Workspace { width, data: AlignedVec::zeroed(rows * width) });
-        Buffer(self.buffers.len() - 1)
+    fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {
+        let data = AlignedVec::try_zeroed(rows.saturating_mul(width))?;
+        self.buffers.push(Workspace { width, data });
+        Ok(Buffer(self.buffers.len() - 1))
     }
 
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
@@ -209,10 +213,11 @@ impl Backend for Cpu {
         Vector(self.vectors.len() - 1)
     }
 
-    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Rope {
-        let angles = vec![0.0; rows * frequencies.len()];
-        self.ropes.push(RopeTable { frequencies, pairs, cos: angles.clone(), sin: angles });
-        Rope(self.ropes.len() - 1)
+    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Result<Rope, Error> {
+        let angles = || AlignedVec::try_zeroed(rows.saturating_mul(frequencies.len()));
+        let (cos, sin) = (angles()?, angles()?);
+        self.ropes.push(RopeTable { frequencies, pairs, cos, sin });
+        Ok(Rope(self.ropes.len() - 1))
     }
 
     fn cache(
@@ -232,7 +237,7 @@ impl Backend for Cpu {
         if bytes > isize::MAX as u128 / 2 {
             return Err(Error::CacheTooLarge(bytes));
         }
-        self.layers = shapes.map(|shape| layer_kv(shape, blocks, ty)).collect();
+        self.layers = shapes.map(|shape| layer_kv(shape, blocks, ty)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -383,7 +388,9 @@ impl Backend for Cpu {
         Memory {
             weights: self.matrices.iter().map(|m| (*m.bytes).as_ref().len()).sum::<usize>()
                 + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
-            workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum(),
+            workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
+                + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
+                + 2 * self.narrow.len(),
             cache: self.layers.iter().map(cache).sum(),
         }
     }

@@ -44,19 +44,30 @@ pub enum Error {
     /// The environment asks for an instruction set this CPU lacks.
     #[error("{0}")]
     Isa(String),
+    /// No room for workspace or cache.
+    #[error(transparent)]
+    Memory(#[from] base::OutOfMemory),
+    /// The system does not start the threads.
+    #[error("cannot start {threads} threads: {source}")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What the system says.
+        source: std::io::Error,
+    },
 }
 
 /// Operations on one device. Row counts are at most what the buffers were made for.
 pub trait Backend: Send {
     /// A workspace of `rows` rows of `width` f32 values, zeroed.
-    fn buffer(&mut self, rows: usize, width: usize) -> Buffer;
+    fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error>;
     /// Takes a weight matrix.
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error>;
     /// Takes a weight vector, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;
     /// Takes the frequencies of a rotary embedding, one per pair of values, and makes room for
     /// the angles of `rows` rows.
-    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Rope;
+    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Result<Rope, Error>;
     /// Makes the KV cache: `blocks` blocks of `block` positions for each layer, zeroed.
     fn cache(
         &mut self,
@@ -97,9 +108,11 @@ pub trait Backend: Send {
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer);
     /// The first `rows` rows of a buffer, as f32.
     fn read(&self, x: Buffer, rows: usize) -> &[f32];
-    /// Whether the first `rows` rows hold neither NaN nor infinities.
-    fn is_finite(&self, x: Buffer, rows: usize) -> bool {
-        self.read(x, rows).iter().all(|v| v.is_finite())
+    /// The first of the first `rows` rows that holds NaN or infinities.
+    fn first_not_finite(&self, x: Buffer, rows: usize) -> Option<usize> {
+        let values = self.read(x, rows);
+        let at = values.iter().position(|value| !value.is_finite())?;
+        Some(at / (values.len() / rows))
     }
     /// Bytes of weights, workspace and KV cache.
     fn memory(&self) -> Memory;

@@ -1,7 +1,7 @@
 //! What every other room stands on: aligned buffers, read-only memory maps, the
 //! thread pool of the forward pass, and a seeded random number generator.
 //!
-//! Invariant: nothing here knows of models, files formats or tokens. `unsafe`
+//! Invariant: nothing here knows of models, file formats or tokens. `unsafe`
 //! lives in `mem`, `mmap` and `pool`, and nowhere else in this crate.
 
 pub mod mem;
@@ -9,7 +9,7 @@ pub mod mmap;
 pub mod pool;
 pub mod rng;
 
-pub use mem::AlignedVec;
+pub use mem::{AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
 pub use pool::{ThreadPool, Tile};
 pub use rng::Rng;

@@ -1,7 +1,7 @@
 //! A fixed-size buffer aligned for SIMD and for whole cache lines.
 #![allow(unsafe_code)]
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -13,10 +13,20 @@ pub const ALIGN: usize = 64;
 /// back them with huge pages.
 const HUGE: usize = 2 << 20;
 
+/// Memory that the system does not give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot get {bytes} bytes of memory")]
+pub struct OutOfMemory {
+    /// Bytes asked for.
+    pub bytes: u128,
+}
+
 /// A zero-initialised, fixed-length buffer of plain values, 64-byte aligned.
 pub struct AlignedVec<T: Pod> {
     ptr: NonNull<T>,
     len: usize,
+    /// The allocation that `ptr` lies in.
+    raw: NonNull<u8>,
 }
 
 // SAFETY: the buffer owns its memory exclusively and T is plain data.
@@ -27,21 +37,38 @@ unsafe impl<T: Pod + Sync> Sync for AlignedVec<T> {}
 impl<T: Pod> AlignedVec<T> {
     /// A buffer of `len` zeros. Pages are touched only when written, so the thread that
     /// first writes decides where they live.
-    pub fn zeroed(len: usize) -> Self {
-        let Some(layout) = Self::layout(len) else {
-            return Self { ptr: NonNull::dangling(), len: 0 };
-        };
+    pub fn try_zeroed(len: usize) -> Result<Self, OutOfMemory> {
+        const { assert!(align_of::<T>() <= ALIGN) };
+        if len == 0 || size_of::<T>() == 0 {
+            return Ok(Self { ptr: NonNull::dangling(), len, raw: NonNull::dangling() });
+        }
+        let refused = OutOfMemory { bytes: len as u128 * size_of::<T>() as u128 };
+        let layout = Self::layout(len).ok_or(refused)?;
         // SAFETY: the layout has non-zero size.
-        let raw = unsafe { alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(raw.cast::<T>()) else { handle_alloc_error(layout) };
-        advise_huge(raw, layout.size());
-        Self { ptr, len }
+        let raw = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(refused)?;
+        let align = Self::align(len);
+        let skip = raw.addr().get().next_multiple_of(align) - raw.addr().get();
+        // SAFETY: `skip` is less than the alignment, by which the allocation is longer.
+        let start = unsafe { raw.add(skip) };
+        advise_huge(start.as_ptr(), layout.size() - align);
+        Ok(Self { ptr: start.cast(), len, raw })
     }
 
+    /// As [`AlignedVec::try_zeroed`], ending the process where there is no memory.
+    pub fn zeroed(len: usize) -> Self {
+        Self::try_zeroed(len)
+            .unwrap_or_else(|_| handle_alloc_error(Self::layout(len).unwrap_or(Layout::new::<T>())))
+    }
+
+    fn align(len: usize) -> usize {
+        if len * size_of::<T>() >= HUGE { HUGE } else { ALIGN }
+    }
+
+    /// Room for `len` values behind the next multiple of the alignment. The layout itself asks
+    /// for none, because allocators hand out untouched zero pages only without one.
     fn layout(len: usize) -> Option<Layout> {
-        let bytes = len.checked_mul(size_of::<T>()).expect("buffer size overflows");
-        let align = if bytes >= HUGE { HUGE } else { ALIGN };
-        (bytes > 0).then(|| Layout::from_size_align(bytes, align).expect("buffer size overflows"))
+        let bytes = len.checked_mul(size_of::<T>())?;
+        Layout::from_size_align(bytes.checked_add(Self::align(len))?, 1).ok()
     }
 }
 
@@ -58,9 +85,12 @@ fn advise_huge(_ptr: *mut u8, _bytes: usize) {}
 
 impl<T: Pod> Drop for AlignedVec<T> {
     fn drop(&mut self) {
+        if self.len == 0 || size_of::<T>() == 0 {
+            return;
+        }
         if let Some(layout) = Self::layout(self.len) {
-            // SAFETY: allocated in `zeroed` with the same layout.
-            unsafe { dealloc(self.ptr.as_ptr().cast(), layout) };
+            // SAFETY: allocated in `try_zeroed` with the same layout.
+            unsafe { dealloc(self.raw.as_ptr(), layout) };
         }
     }
 }
@@ -87,7 +117,7 @@ impl<T: Pod> DerefMut for AlignedVec<T> {
     }
 }
 
-impl<T: Pod + Zeroable> Clone for AlignedVec<T> {
+impl<T: Pod> Clone for AlignedVec<T> {
     fn clone(&self) -> Self {
         let mut copy = Self::zeroed(self.len);
         copy.copy_from_slice(self);
@@ -113,6 +143,27 @@ mod tests {
             assert!(buffer.iter().all(|&v| v == 0.0));
             assert!(len == 0 || (buffer.as_ptr() as usize).is_multiple_of(ALIGN));
         }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused() {
+        for len in [usize::MAX / 4, usize::MAX] {
+            let refused = AlignedVec::<f32>::try_zeroed(len).unwrap_err();
+            assert_eq!(refused.bytes, len as u128 * 4);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn untouched_pages_take_no_memory() {
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let before = resident();
+        let buffer = AlignedVec::<f32>::zeroed(1 << 28);
+        assert_eq!(buffer[1 << 20], 0.0);
+        assert!(resident() < before + (256 << 20), "a gigabyte was touched");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! elements and every output element is computed whole by whoever claims it.
 #![allow(unsafe_code)]
 
+use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -57,8 +58,8 @@ impl std::fmt::Debug for ThreadPool {
 
 impl ThreadPool {
     /// A pool of `threads` threads in all, the caller's among them (so `threads - 1` are
-    /// started; 0 counts as 1).
-    pub fn new(threads: usize) -> Self {
+    /// started; 0 counts as 1). An error if the system does not start one.
+    pub fn new(threads: usize) -> io::Result<Self> {
         let helpers = threads.max(1) - 1;
         let shared = Arc::new(Shared {
             epoch: AtomicUsize::new(0),
@@ -68,17 +69,15 @@ impl ThreadPool {
             parked: (0..helpers).map(|_| AtomicBool::new(false)).collect(),
             panic: Mutex::new(None),
         });
-        let workers = (0..helpers)
-            .map(|index| {
-                let shared = Arc::clone(&shared);
-                let handle = thread::Builder::new()
-                    .name(format!("gannet-{}", index + 1))
-                    .spawn(move || work(&shared, index))
-                    .expect("cannot start a worker thread");
-                (handle.thread().clone(), Some(handle))
-            })
-            .collect();
-        Self { shared, workers, busy: Mutex::new(()) }
+        let mut pool = Self { shared, workers: Vec::new(), busy: Mutex::new(()) };
+        for index in 0..helpers {
+            let shared = Arc::clone(&pool.shared);
+            let handle = thread::Builder::new()
+                .name(format!("gannet-{}", index + 1))
+                .spawn(move || work(&shared, index))?;
+            pool.workers.push((handle.thread().clone(), Some(handle)));
+        }
+        Ok(pool)
     }
 
     /// Threads that share the work, the caller's included.
@@ -87,7 +86,8 @@ impl ThreadPool {
     }
 
     /// Runs `job(worker)` once on every thread of the pool, 0 being the caller, and returns when
-    /// all have finished. A panic in any of them is raised here.
+    /// all have finished. A panic in any of them is raised here. A job must not call the pool
+    /// it runs on: it would wait for itself.
     pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         if self.workers.is_empty() {
             return job(0);
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn every_index_is_visited_once() {
         for threads in [1, 2, 5] {
-            let pool = ThreadPool::new(threads);
+            let pool = ThreadPool::new(threads).unwrap();
             for count in [0, 1, 2, 1000] {
                 let seen: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
                 pool.for_each(count, |i| {
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn tiles_cover_the_matrix_without_overlap() {
-        let pool = ThreadPool::new(3);
+        let pool = ThreadPool::new(3).unwrap();
         let mut data = vec![0u32; 7 * 10];
         pool.for_each_tile(&mut data, 10, (3, 4), |mut tile| {
             for row in tile.rows() {
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_worker_wakes_after_it_parked() {
-        let pool = ThreadPool::new(2);
+        let pool = ThreadPool::new(2).unwrap();
         for _ in 0..3 {
             let ran = AtomicUsize::new(0);
             pool.run(&|_| {
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_worker_reaches_the_caller_and_the_pool_lives_on() {
-        let pool = ThreadPool::new(2);
+        let pool = ThreadPool::new(2).unwrap();
         let result = catch_unwind(AssertUnwindSafe(|| {
             pool.run(&|worker| assert!(worker == 0, "worker fails"));
         }));

@@ -12,9 +12,20 @@ pub enum Error {
     /// The context asked for does not fit.
     #[error("{0}")]
     Context(String),
+    /// More threads than a machine has use for.
+    #[error("{threads} threads are too many: at most {most}")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What is allowed.
+        most: usize,
+    },
     /// Logits that no token can be chosen from.
     #[error(
         "the model's logits hold NaN or infinite values; run with --check to see where they arise"
     )]
     NotFinite,
+    /// Every token has a logit of minus infinity.
+    #[error("no token is left to choose: logit_bias and min_tokens ban all of them")]
+    NothingLeft,
 }

@@ -140,6 +140,9 @@ pub struct TokenLogprobs {
     pub top: Vec<(u32, f32)>,
 }
 
+/// Far more than any logit, far less than the largest f32.
+const MAX_BIAS: f32 = 1e6;
+
 impl SamplingParams {
     /// Says which field is out of its range, for a model of `vocab_size` tokens.
     pub fn check(&self, vocab_size: usize) -> Result<(), String> {
@@ -161,8 +164,12 @@ impl SamplingParams {
             if id as usize >= vocab_size {
                 return Err(format!("logit_bias names token id {id} of {vocab_size}"));
             }
-            if bias.is_nan() {
-                return Err(format!("logit_bias of token id {id} is not a number"));
+            // Minus infinity bans an id; numbers near the other one would leave no probabilities.
+            if !(bias.abs() <= MAX_BIAS || bias == f32::NEG_INFINITY) {
+                return Err(format!(
+                    "logit_bias of token id {id} must be between -{MAX_BIAS} and {MAX_BIAS} or \
+                     minus infinity, not {bias}"
+                ));
             }
         }
         Ok(())

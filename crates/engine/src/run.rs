@@ -238,12 +238,19 @@ impl Engine {
         }
     }
 
-    /// Ends every sequence of the failed step, and only those.
+    /// Ends the sequences that `error` is about: the one whose row it names, or all of the step.
+    /// Nothing was committed, so the others are planned again and lose nothing.
     fn fail(&mut self, error: &Error) {
-        for planned in &self.plan {
-            self.scheduler.finish(planned.id);
-            let at = self.active.iter().position(|a| a.id == planned.id).expect("planned");
-            self.active.remove(at).emit(Event::Failed(error.to_string()));
+        let row = match error {
+            Error::Model(models::Error::NotFinite { row, .. }) => Some(*row),
+            _ => None,
+        };
+        for (planned, rows) in self.plan.iter().zip(self.batch.sequences()) {
+            if row.is_none_or(|row| rows.rows.contains(&row)) {
+                self.scheduler.finish(planned.id);
+                let at = self.active.iter().position(|a| a.id == planned.id).expect("planned");
+                self.active.remove(at).emit(Event::Failed(error.to_string()));
+            }
         }
     }
 }
@@ -265,15 +272,18 @@ fn advance(
     let generated = active.tokens.len() - request.prompt.len();
     let banned = if generated < request.min_tokens { &request.stop_ids[..] } else { &[] };
     let history = History { tokens: &active.tokens, prompt: request.prompt.len(), banned };
-    let Ok(id) = active.sampler.sample(logits, history, scratch) else {
-        active.emit(Event::Failed(Error::NotFinite.to_string()));
-        return true;
+    let id = match active.sampler.sample(logits, history, scratch) {
+        Ok(id) => id,
+        Err(error) => {
+            active.emit(Event::Failed(error.to_string()));
+            return true;
+        }
     };
     if request.stop_ids.contains(&id) {
         active.emit(Event::Finished(active.finished(FinishReason::Stop(id))));
         return true;
     }
-    let logprobs = request.logprobs.map(|top| logprobs(logits, id, top));
+    let logprobs = request.logprobs.map(|top| logprobs(logits, id, top, scratch));
     active.tokens.push(id);
     active.emit(Event::Token { id, logprobs });
     if active.generated() < active.budget {

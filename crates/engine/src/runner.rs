@@ -40,6 +40,8 @@ impl Default for LoadOptions {
 
 /// Positions of a KV block.
 pub const BLOCK: usize = 32;
+/// More threads than this are taken for a slip.
+const MAX_THREADS: usize = 1024;
 
 /// A model ready to run.
 pub struct Runner {
@@ -63,15 +65,20 @@ impl Runner {
         let config = checkpoint.config();
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
+            threads if threads <= MAX_THREADS => threads,
+            threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
         };
         let mut backend = Cpu::new(threads, options.mode)?;
-        let chunk = options.chunk.max(1);
+        // No prompt is longer than the context.
+        let chunk = options.chunk.clamp(1, options.context.unwrap_or(config.context_length).max(1));
         let limits = Limits { rows: chunk, logit_rows: options.logit_rows.clamp(1, chunk) };
         let model = models::load(checkpoint, &mut backend, limits)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         let per_token = model.cache().iter().map(|l| 2 * l.heads * l.dim * kv_type.bytes()).sum();
-        let context = context(options.context, config.context_length, per_token)?;
+        let Memory { weights, workspace, .. } = backend.memory();
+        let memory = available_memory()
+            .map(|bytes| Room { bytes, spare: bytes.saturating_sub(weights + workspace) });
+        let context = context(options.context, config.context_length, per_token, memory)?;
         let blocks = context.div_ceil(BLOCK);
         backend.cache(&model.cache(), BLOCK, blocks, kv_type)?;
         let info = ModelInfo {
@@ -128,29 +135,52 @@ impl Runner {
     }
 }
 
+/// Memory that can be had.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    /// What remains with all weights in memory.
+    spare: usize,
+}
+
 /// Tokens the cache shall hold, of which each takes `per_token` bytes.
-fn context(wanted: Option<usize>, trained: usize, per_token: usize) -> Result<usize, Error> {
-    let available = available_memory();
-    let fits = available.map_or(usize::MAX, |bytes| bytes / per_token.max(1));
-    match wanted {
-        Some(0) => Err(Error::Context("a context of 0 tokens holds nothing".into())),
-        Some(wanted) if wanted > fits => Err(Error::Context(format!(
-            "a context of {wanted} tokens takes {} MiB of KV cache, but {} MiB of memory are \
-             available ({fits} tokens)",
-            (wanted as u128 * per_token as u128) >> 20,
-            available.unwrap_or(0) >> 20,
-        ))),
-        Some(wanted) => Ok(wanted),
-        // Half of what is free, so that a long context by default starves nobody.
-        None => Ok(trained.min(fits / 2).max(1)),
+fn context(
+    wanted: Option<usize>,
+    trained: usize,
+    per_token: usize,
+    memory: Option<Room>,
+) -> Result<usize, Error> {
+    let tokens = |bytes: usize| bytes / per_token.max(1);
+    match (wanted, memory) {
+        (Some(0), _) => Err(Error::Context("a context of 0 tokens holds nothing".into())),
+        (Some(wanted), Some(memory)) if wanted > tokens(memory.bytes) => {
+            Err(Error::Context(format!(
+                "a context of {wanted} tokens takes {} MiB of KV cache, but {} MiB of memory are \
+                 available ({} tokens)",
+                (wanted as u128 * per_token as u128) >> 20,
+                memory.bytes >> 20,
+                tokens(memory.bytes),
+            )))
+        }
+        (Some(wanted), _) => Ok(wanted),
+        // Half of what is free, so that a long context by default starves nobody; an eighth of
+        // everything where the weights alone fill the memory and are read again and again.
+        (None, Some(memory)) => {
+            Ok(trained.min(tokens((memory.spare / 2).max(memory.bytes / 8))).max(1))
+        }
+        (None, None) => Ok(trained),
     }
 }
 
-/// Bytes of memory that can be had without swapping, where the system tells.
+/// Bytes of memory that can be had without swapping, for this machine and for the control
+/// group this process runs in, where the system tells.
 fn available_memory() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    let machine = system.available_memory();
+    // Cached files count as used by the group, but give way: so not its `free_memory`.
+    let group = system.cgroup_limits().map_or(u64::MAX, |g| g.total_memory.saturating_sub(g.rss));
+    usize::try_from(machine.min(group)).ok().filter(|&bytes| bytes > 0)
 }
 
 #[cfg(test)]
@@ -159,14 +189,20 @@ mod tests {
 
     #[test]
     fn a_context_beyond_memory_is_refused_with_sizes_and_shrunk_by_default() {
-        assert_eq!(context(Some(100), 50, 1).unwrap(), 100);
-        assert_eq!(context(None, 50, 1).unwrap(), 50);
-        assert!(context(Some(0), 50, 1).is_err());
-        if available_memory().is_some() {
-            let huge = 1 << 40;
-            let message = context(Some(huge), huge, 1 << 20).unwrap_err().to_string();
-            assert!(message.contains("MiB"), "{message}");
-            assert!(context(None, huge, 1 << 20).unwrap() < huge);
+        let memory = |spare| Some(Room { bytes: 1 << 30, spare });
+        assert_eq!(context(Some(100), 50, 1, None).unwrap(), 100);
+        assert_eq!(context(None, 50, 1, memory(1 << 20)).unwrap(), 50);
+        assert!(context(Some(0), 50, 1, None).is_err());
+        let message = context(Some(1025), 9, 1 << 20, memory(0)).unwrap_err().to_string();
+        assert!(message.contains("1025 MiB") && message.contains("1024 tokens"), "{message}");
+        assert_eq!(context(None, 4096, 1 << 20, memory(1 << 29)).unwrap(), 256);
+        assert_eq!(context(None, 4096, 1 << 20, memory(0)).unwrap(), 128);
+    }
+
+    #[test]
+    fn the_system_tells_its_memory() {
+        if cfg!(target_os = "linux") {
+            assert!(available_memory().is_some());
         }
     }
 }

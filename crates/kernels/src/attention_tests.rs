@@ -62,7 +62,7 @@ impl Case {
         let kv = KvRef { shape: self.shape, keys: &keys, values: &values };
         let mut out = vec![f32::NAN; range.len() * columns];
         let tile = (tile_rows, columns / self.shape.heads);
-        ThreadPool::new(2).for_each_tile(&mut out, columns, tile, |mut tile| {
+        ThreadPool::new(2).unwrap().for_each_tile(&mut out, columns, tile, |mut tile| {
             attention(isa, &query, kv, &mut tile);
         });
         out

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     /// AVX2 with FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, BW, VL.
+    /// AVX-512 F, BW, VL, DQ.
     #[cfg(target_arch = "x86_64")]
     Avx512,
     /// AVX-512 with BF16 dot products.

@@ -10,7 +10,7 @@ fn run(
     tile: (usize, usize),
 ) -> Vec<f32> {
     let mut out = vec![f32::NAN; m * weights.rows];
-    ThreadPool::new(2).for_each_tile(&mut out, weights.rows, tile, |mut tile| {
+    ThreadPool::new(2).unwrap().for_each_tile(&mut out, weights.rows, tile, |mut tile| {
         matmul(isa, input, weights, &mut tile);
     });
     out

@@ -4,13 +4,39 @@
 #![allow(unsafe_code)]
 
 use crate::isa::Isa;
-use crate::lanes::{LANES, Lanes, isa_dispatch};
+use crate::lanes::{LANES, Lanes, isa_dispatch, scalar::Scalar};
 
-/// Groups of lanes held in registers at once: enough to hide the latency of a multiply-add.
-const CHAINS: usize = 12;
-/// Operations of one step of [`multiply_adds`]: a product and a sum per lane and chain.
-pub const OPS_PER_STEP: u64 = (2 * LANES * CHAINS) as u64;
-/// Operations of one step of [`bf16_dots`]: two products and two sums per lane and chain.
+/// Independent groups of lanes: enough to hide the latency of a multiply-add, few enough to
+/// stay in registers.
+trait Chains: Lanes {
+    const CHAINS: usize;
+}
+
+/// The most groups of any instruction set.
+const MOST: usize = 12;
+
+impl Chains for Scalar {
+    const CHAINS: usize = 1;
+}
+#[cfg(target_arch = "x86_64")]
+impl Chains for crate::lanes::x86::Avx2 {
+    // Two of 16 registers each.
+    const CHAINS: usize = 6;
+}
+#[cfg(target_arch = "x86_64")]
+impl Chains for crate::lanes::x86::Avx512 {
+    // One of 32 registers each.
+    const CHAINS: usize = 12;
+}
+#[cfg(target_arch = "aarch64")]
+impl Chains for crate::lanes::neon::Neon {
+    // Four of 32 registers each.
+    const CHAINS: usize = 6;
+}
+
+/// Operations of one step of [`multiply_adds`]: a product and a sum per lane.
+pub const OPS_PER_STEP: u64 = (2 * LANES * MOST) as u64;
+/// Operations of one step of [`bf16_dots`]: two products and two sums per lane.
 pub const BF16_OPS_PER_STEP: u64 = 2 * OPS_PER_STEP;
 
 isa_dispatch! {
@@ -19,7 +45,7 @@ isa_dispatch! {
 }
 
 isa_dispatch! {
-    /// Runs `steps` steps of independent f32 multiply-adds in registers.
+    /// Runs `steps` steps of f32 multiply-adds in registers, 12 groups of lanes each.
     pub fn multiply_adds(steps: u64, sum: &mut f32) = multiply_adds_body
 }
 
@@ -37,11 +63,11 @@ fn read_body<L: Lanes>(data: &[f32], sum: &mut f32) {
 }
 
 #[inline(always)]
-fn multiply_adds_body<L: Lanes>(steps: u64, sum: &mut f32) {
+fn multiply_adds_body<L: Chains>(steps: u64, sum: &mut f32) {
     let (factor, step) = (L::splat(0.999_9), L::splat(1e-4));
-    let mut acc = [L::splat(*sum); CHAINS];
-    for _ in 0..steps {
-        for acc in &mut acc {
+    let mut acc = [L::splat(*sum); MOST];
+    for _ in 0..steps * MOST as u64 / L::CHAINS as u64 {
+        for acc in &mut acc[..L::CHAINS] {
             *acc = acc.mul_add(factor, step);
         }
     }
@@ -61,7 +87,7 @@ pub fn bf16_dots(isa: Isa, steps: u64, sum: &mut f32) -> bool {
         // SAFETY: both types are 64 bytes of plain bits.
         let value: __m512bh =
             unsafe { std::mem::transmute(_mm512_set1_epi32(seed.to_bits() as i32)) };
-        let mut acc = [_mm512_setzero_ps(); CHAINS];
+        let mut acc = [_mm512_setzero_ps(); MOST];
         for _ in 0..steps {
             for acc in &mut acc {
                 *acc = _mm512_dpbf16_ps(*acc, value, value);

@@ -48,6 +48,8 @@ pub enum Error {
     /// NaN or infinite values, found because checking is on.
     #[error("{stage} gave NaN or infinite values")]
     NotFinite {
+        /// First row of the batch that holds them.
+        row: usize,
         /// Layer and operation where they first appeared.
         stage: String,
     },

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let checkpoint = open(&path, args)?;
     let mut runner = load(&checkpoint, args)?;
-    let before = Machine::measure(runner.threads());
+    let before = Machine::measure(runner.threads())?;
     let work = Work::of(&checkpoint, args.mode);
     let plan = measure::Plan {
         prompts: &args.prompt,
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let mut results = measure::run(&mut runner, &plan, &work)?;
     // Before and after, so that a neighbour busy during one of them does not flatter the shares.
-    let machine = before.best(Machine::measure(runner.threads()));
+    let machine = before.best(Machine::measure(runner.threads())?);
     results.iter_mut().for_each(|result| result.compare(&machine, &work));
     let report = report::Report::new(&runner, args.mode, &checkpoint, machine, results);
     let text = match (args.json, args.csv) {

@@ -1,6 +1,6 @@
 //! Choice of the next token from logits.
 //!
-//! Order: logit bias and bans, penalties, top-k, typical, top-p, min-p, temperature, draw. The
+//! Order: logit bias, penalties, bans, top-k, typical, top-p, min-p, temperature, draw. The
 //! cut-offs look at probabilities at temperature 1 (as llama.cpp orders its samplers). Ties are
 //! broken by the lower id, so that a choice depends on the logits and the seed alone.
 
@@ -9,13 +9,9 @@ mod logprobs;
 
 pub(crate) use logprobs::logprobs;
 
-use crate::SamplingParams;
+use crate::{Error, SamplingParams};
 use base::Rng;
 use candidates::Candidates;
-
-/// Logits that no choice can be made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotFinite;
 
 /// The sampling state of one sequence.
 #[derive(Debug)]
@@ -31,11 +27,17 @@ pub(crate) struct Sampler {
 pub(crate) struct Scratch {
     logits: Vec<f32>,
     candidates: Candidates,
+    /// All ids, for the search of the most likely.
+    ids: Vec<u32>,
 }
 
 impl Scratch {
     pub fn new(vocab_size: usize) -> Self {
-        Self { logits: vec![0.0; vocab_size], candidates: Candidates::new(vocab_size) }
+        Self {
+            logits: vec![0.0; vocab_size],
+            candidates: Candidates::new(vocab_size),
+            ids: Vec::with_capacity(vocab_size),
+        }
     }
 }
 
@@ -58,15 +60,15 @@ impl Sampler {
         Self { params, rng, seen: Vec::with_capacity(room) }
     }
 
-    /// The next token.
+    /// The next token, or [`Error::NotFinite`] or [`Error::NothingLeft`].
     pub fn sample(
         &mut self,
         logits: &[f32],
         history: History<'_>,
         scratch: &mut Scratch,
-    ) -> Result<u32, NotFinite> {
+    ) -> Result<u32, Error> {
         if logits.iter().any(|l| !l.is_finite()) {
-            return Err(NotFinite);
+            return Err(Error::NotFinite);
         }
         let plain = self.params.logit_bias.is_empty()
             && !penalises(&self.params)
@@ -76,10 +78,14 @@ impl Sampler {
         }
         scratch.logits.copy_from_slice(logits);
         self.adjust(&mut scratch.logits, history);
-        if self.params.temperature == 0.0 {
-            return Ok(argmax(&scratch.logits));
+        let best = argmax(&scratch.logits);
+        if scratch.logits[best as usize] == f32::NEG_INFINITY {
+            return Err(Error::NothingLeft);
         }
-        let Scratch { logits, candidates } = scratch;
+        if self.params.temperature == 0.0 {
+            return Ok(best);
+        }
+        let Scratch { logits, candidates, .. } = scratch;
         candidates.fill(logits);
         candidates.top_k(self.params.top_k);
         candidates.typical(self.params.typical_p);

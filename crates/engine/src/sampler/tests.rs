@@ -107,16 +107,40 @@ fn banned_ids_are_not_chosen_and_nan_is_an_error() {
     let mut sampler = Sampler::new(SamplingParams::default(), 6);
     let mut scratch = Scratch::new(6);
     let history = History { tokens: &[], prompt: 0, banned: &[1, 5] };
-    assert_eq!(sampler.sample(&LOGITS, history, &mut scratch), Ok(3));
+    assert_eq!(sampler.sample(&LOGITS, history, &mut scratch).unwrap(), 3);
     let broken = [0.0, f32::NAN, 0.0, 0.0, 0.0, 0.0];
-    assert_eq!(sampler.sample(&broken, history, &mut scratch), Err(NotFinite));
+    assert!(matches!(sampler.sample(&broken, history, &mut scratch), Err(Error::NotFinite)));
 }
 
 #[test]
 fn logprobs_are_the_log_softmax_best_first() {
-    let got = logprobs(&LOGITS, 2, 3);
+    let got = logprobs(&LOGITS, 2, 3, &mut Scratch::new(LOGITS.len()));
     let total: f64 = LOGITS.iter().map(|l| f64::from(*l).exp()).sum();
     assert!((f64::from(got.logprob) - (1.0 - total.ln())).abs() < 1e-6);
     assert_eq!(got.top.iter().map(|t| t.0).collect::<Vec<_>>(), [1, 5, 3]);
-    assert!(logprobs(&LOGITS, 0, 0).top.is_empty());
+    assert!(logprobs(&LOGITS, 0, 0, &mut Scratch::new(LOGITS.len())).top.is_empty());
+}
+
+#[test]
+fn banning_every_token_is_an_error_and_not_token_0() {
+    for temperature in [0.0, 1.0] {
+        let banned = LOGITS.iter().zip(0..).map(|(_, id)| (id, f32::NEG_INFINITY)).collect();
+        let params = SamplingParams { logit_bias: banned, temperature, ..drawn() };
+        assert_eq!(params.check(LOGITS.len()), Ok(()));
+        let history = History { tokens: &[], prompt: 0, banned: &[] };
+        let choice = Sampler::new(params, LOGITS.len()).sample(
+            &LOGITS,
+            history,
+            &mut Scratch::new(LOGITS.len()),
+        );
+        assert!(matches!(choice, Err(Error::NothingLeft)), "{choice:?}");
+    }
+}
+
+#[test]
+fn a_bias_that_would_swallow_the_others_is_refused() {
+    for bias in [f32::NAN, f32::INFINITY, f32::MAX, f32::MIN] {
+        let params = SamplingParams { logit_bias: vec![(1, bias)], ..drawn() };
+        assert!(params.check(LOGITS.len()).unwrap_err().contains("logit_bias"), "{bias}");
+    }
 }

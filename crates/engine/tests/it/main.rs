@@ -1,6 +1,5 @@
 //! The laws of the engine, on small random checkpoints of every architecture.
 
-mod allocation;
 mod checkpoints;
 mod laws;
 mod requests;

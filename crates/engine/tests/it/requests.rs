@@ -155,3 +155,44 @@ fn the_engine_ends_with_its_last_handle_and_a_failed_request_does_not_end_it() {
     drop(handle);
     thread.join().unwrap();
 }
+
+#[test]
+fn checking_ends_the_broken_sequence_and_not_its_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config("llama"), |name, values| {
+        if name == "token_embd.weight" {
+            values[7 * 72] = f32::NAN;
+        }
+    });
+    let options = LoadOptions { check: true, ..LoadOptions::default() };
+    let runner = Runner::load(&open(folder.path()), &options).unwrap();
+    let (handle, thread) = start(runner, EngineOptions::default());
+    let banned =
+        SamplingParams { logit_bias: vec![(7, f32::NEG_INFINITY)], ..request(1, 1).sampling };
+    let good = Request { sampling: banned, prompt: vec![1, 2, 3], ..request(3, 20) };
+    let broken = Request { prompt: vec![1, 7, 3], ..good.clone() };
+    let [a, mut b, c] = [good.clone(), broken, good].map(|request| handle.submit(request).unwrap());
+    let (want, got) = (collect(a).0, collect(c).0);
+    assert_eq!((want.len(), want), (20, got));
+    let ends: Vec<Event> = std::iter::from_fn(|| b.next_blocking()).collect();
+    assert!(
+        matches!(&ends[..], [Event::Failed(text)] if text.contains("token embedding")),
+        "{ends:?}"
+    );
+    drop(handle);
+    thread.join().unwrap();
+}
+
+#[test]
+fn slips_in_the_options_are_errors_or_harmless() {
+    let (checkpoint, _folder) = random("qwen3");
+    let load = |options| Runner::load(&checkpoint, &options);
+    let runner = load(LoadOptions { chunk: usize::MAX, ..LoadOptions::default() }).unwrap();
+    assert_eq!(runner.limits().rows, 256, "no more than the context");
+    for options in [
+        LoadOptions { threads: 100_000, ..LoadOptions::default() },
+        LoadOptions { context: Some(usize::MAX), chunk: usize::MAX, ..LoadOptions::default() },
+    ] {
+        assert!(load(options).is_err());
+    }
+}

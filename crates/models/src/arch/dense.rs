@@ -2,8 +2,8 @@
 //!
 //! Reference: `modeling_llama.py`, `modeling_mistral.py`, `modeling_qwen2.py` and
 //! `modeling_qwen3.py` of transformers. One body: pre-norm attention and gated MLP, each added
-//! to the residual stream. They differ in data: Qwen2 has biases on queries, keys and values,
-//! Qwen3 norms on queries and keys, Mistral a sliding window.
+//! to the residual stream. They differ in data: Qwen2 has biases on queries, keys and values
+//! (`formats` knows that it must), Qwen3 norms on queries and keys, Mistral a sliding window.
 
 use super::Arch;
 use crate::layers::{
@@ -17,21 +17,13 @@ use formats::config::RopeLayout;
 pub(super) static ARCHS: &[Arch] = &[
     Arch { name: "llama", load: |loader| load(loader, Variant::default()) },
     Arch { name: "mistral", load: |loader| load(loader, Variant::default()) },
-    Arch {
-        name: "qwen2",
-        load: |loader| load(loader, Variant { qkv_bias: true, ..Variant::default() }),
-    },
-    Arch {
-        name: "qwen3",
-        load: |loader| load(loader, Variant { qk_norm: true, ..Variant::default() }),
-    },
+    Arch { name: "qwen2", load: |loader| load(loader, Variant::default()) },
+    Arch { name: "qwen3", load: |loader| load(loader, Variant { qk_norm: true }) },
 ];
 
 /// Where the members of the family differ.
 #[derive(Default)]
 struct Variant {
-    /// Queries, keys and values must have a bias (elsewhere they may).
-    qkv_bias: bool,
     /// Each head of queries and keys is normalised before its rotation.
     qk_norm: bool,
 }
@@ -75,7 +67,7 @@ fn load(loader: &mut Loader<'_>, variant: Variant) -> Result<Box<dyn Model>, Err
         RopeLayout::Halves => Pairs::Halves,
         RopeLayout::Interleaved => Pairs::Interleaved,
     };
-    let rope = loader.backend.rope(frequencies(&config.rope), pairs, loader.limits.rows);
+    let rope = loader.backend.rope(frequencies(&config.rope), pairs, loader.limits.rows)?;
     let embed = loader.matrix("token_embd.weight", vocab, hidden)?;
     let head = match config.tied_embeddings {
         true => Linear::new(embed, None),
@@ -85,7 +77,7 @@ fn load(loader: &mut Loader<'_>, variant: Variant) -> Result<Box<dyn Model>, Err
         .map(|index| load_layer(loader, index, rope, &variant))
         .collect::<Result<_, _>>()?;
     let norm = loader.norm("output_norm", hidden, eps)?;
-    let work = Work::new(loader);
+    let work = Work::new(loader)?;
     Ok(Box::new(Dense { embed, layers, norm, head, rope, work }))
 }
 
@@ -99,11 +91,6 @@ fn load_layer(
     let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
     let prefix = format!("blk.{index}");
     let attn = Attention::load(loader, index, &prefix, rope, variant.qk_norm)?;
-    if variant.qkv_bias && !attn.has_qkv_bias() {
-        let names = ["q", "k", "v"].map(|part| format!("{prefix}.attn_{part}.bias"));
-        let missing = names.iter().find(|name| loader.checkpoint.tensor(name).is_none());
-        loader.checkpoint.require(missing.expect("one bias is missing"), &[])?;
-    }
     Ok(Layer {
         attn_norm: loader.norm(&format!("{prefix}.attn_norm"), hidden, eps)?,
         attn,
@@ -113,19 +100,19 @@ fn load_layer(
 }
 
 impl Work {
-    fn new(loader: &mut Loader<'_>) -> Self {
+    fn new(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (rows, logit_rows) = (loader.limits.rows, loader.limits.logit_rows);
         let backend = &mut *loader.backend;
-        Self {
-            x: backend.buffer(rows, config.hidden_size),
-            normed: backend.buffer(rows, config.hidden_size),
-            delta: backend.buffer(rows, config.hidden_size),
-            attn: AttentionBuffers::new(backend, rows, config),
-            mlp: MlpBuffers::new(backend, rows, config.intermediate_size),
-            last: backend.buffer(logit_rows, config.hidden_size),
-            logits: backend.buffer(logit_rows, config.vocab_size),
-        }
+        Ok(Self {
+            x: backend.buffer(rows, config.hidden_size)?,
+            normed: backend.buffer(rows, config.hidden_size)?,
+            delta: backend.buffer(rows, config.hidden_size)?,
+            attn: AttentionBuffers::new(backend, rows, config)?,
+            mlp: MlpBuffers::new(backend, rows, config.intermediate_size)?,
+            last: backend.buffer(logit_rows, config.hidden_size)?,
+            logits: backend.buffer(logit_rows, config.vocab_size)?,
+        })
     }
 }
 
@@ -135,12 +122,13 @@ impl Dense {
         let rows = pass.rows();
         layer.attn_norm.forward(pass, x, normed, rows);
         layer.attn.forward(pass, normed, delta, &self.work.attn);
-        pass.check(delta, rows, || format!("attention of layer {index}"))?;
+        pass.check(delta, || format!("attention of layer {index}"))?;
         pass.backend.add(x, delta, rows);
         layer.mlp_norm.forward(pass, x, normed, rows);
         layer.mlp.forward(pass, normed, delta, &self.work.mlp);
-        pass.check(delta, rows, || format!("MLP of layer {index}"))?;
+        pass.check(delta, || format!("MLP of layer {index}"))?;
         pass.backend.add(x, delta, rows);
+        pass.check(x, || format!("residual stream after layer {index}"))?;
         Ok(())
     }
 }
@@ -160,7 +148,7 @@ impl Model for Dense {
         let Work { x, last, logits, .. } = self.work;
         pass.backend.rope_angles(self.rope, batch.positions());
         pass.backend.embed(self.embed, batch.tokens(), x);
-        pass.check(x, batch.rows(), || "token embedding".into())?;
+        pass.check(x, || "token embedding".into())?;
         for index in 0..self.layers.len() {
             self.layer(pass, index)?;
         }
@@ -169,7 +157,7 @@ impl Model for Dense {
             pass.backend.gather(x, batch.logit_rows(), last);
             self.norm.forward(pass, last, self.work.normed, wanted);
             self.head.forward(pass, self.work.normed, logits, wanted);
-            pass.check(logits, wanted, || "output head".into())?;
+            pass.check_logits(logits)?;
         }
         Ok(logits)
     }

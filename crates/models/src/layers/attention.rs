@@ -21,17 +21,21 @@ pub(crate) struct AttentionBuffers {
 }
 
 impl AttentionBuffers {
-    pub fn new(backend: &mut dyn Backend, rows: usize, config: &ModelConfig) -> Self {
+    pub fn new(
+        backend: &mut dyn Backend,
+        rows: usize,
+        config: &ModelConfig,
+    ) -> Result<Self, Error> {
         let (q, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
         let mut buffer = |width| backend.buffer(rows, width);
-        Self {
-            q: buffer(q),
-            k: buffer(kv),
-            v: buffer(kv),
-            q_normed: buffer(q),
-            k_normed: buffer(kv),
-            mixed: buffer(q),
-        }
+        Ok(Self {
+            q: buffer(q)?,
+            k: buffer(kv)?,
+            v: buffer(kv)?,
+            q_normed: buffer(q)?,
+            k_normed: buffer(kv)?,
+            mixed: buffer(q)?,
+        })
     }
 }
 
@@ -82,11 +86,6 @@ impl Attention {
             kv_heads,
             spec: AttentionSpec { heads, scale: 1.0 / (head_dim as f32).sqrt(), window },
         })
-    }
-
-    /// Whether queries, keys and values all have a bias.
-    pub fn has_qkv_bias(&self) -> bool {
-        [self.q, self.k, self.v].iter().all(Linear::has_bias)
     }
 
     pub fn cache(&self) -> LayerCache {

@@ -14,10 +14,6 @@ impl Linear {
         Self { weight, bias }
     }
 
-    pub fn has_bias(&self) -> bool {
-        self.bias.is_some()
-    }
-
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`.
     pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, rows: usize) {
         pass.backend.linear(x, self.weight, out, rows);

@@ -13,9 +13,9 @@ pub(crate) struct MlpBuffers {
 }
 
 impl MlpBuffers {
-    pub fn new(backend: &mut dyn Backend, rows: usize, intermediate: usize) -> Self {
+    pub fn new(backend: &mut dyn Backend, rows: usize, intermediate: usize) -> Result<Self, Error> {
         let mut buffer = || backend.buffer(rows, intermediate);
-        Self { gate: buffer(), up: buffer() }
+        Ok(Self { gate: buffer()?, up: buffer()? })
     }
 }
 

@@ -29,16 +29,28 @@ impl Pass<'_> {
         self.batch.rows()
     }
 
-    /// With checking on: an error naming `stage` if `x` holds NaN or infinities.
-    pub fn check(
-        &self,
-        x: Buffer,
-        rows: usize,
-        stage: impl FnOnce() -> String,
-    ) -> Result<(), Error> {
-        if self.check && !self.backend.is_finite(x, rows) {
-            return Err(Error::NotFinite { stage: stage() });
+    /// With checking on: an error naming `stage` if a row of `x` holds NaN or infinities; `x`
+    /// has a row for each of the batch.
+    pub fn check(&self, x: Buffer, stage: impl FnOnce() -> String) -> Result<(), Error> {
+        match self.first_not_finite(x, self.rows()) {
+            Some(row) => Err(Error::NotFinite { row, stage: stage() }),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// With checking on: an error if `logits`, a row for each of the batch's logit rows, hold
+    /// NaN or infinities.
+    pub fn check_logits(&self, logits: Buffer) -> Result<(), Error> {
+        let rows = self.batch.logit_rows();
+        match self.first_not_finite(logits, rows.len()) {
+            Some(at) => {
+                Err(Error::NotFinite { row: rows[at] as usize, stage: "output head".into() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn first_not_finite(&self, x: Buffer, rows: usize) -> Option<usize> {
+        if self.check { self.backend.first_not_finite(x, rows) } else { None }
     }
 }

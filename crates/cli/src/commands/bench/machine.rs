@@ -1,5 +1,6 @@
 //! What this machine sustains: reading memory, and arithmetic in registers.
 
+use anyhow::{Context, Result};
 use base::{AlignedVec, ThreadPool};
 use kernels::{Isa, probe};
 use serde::Serialize;
@@ -28,8 +29,8 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub fn measure(threads: usize) -> Self {
-        let pool = ThreadPool::new(threads);
+    pub fn measure(threads: usize) -> Result<Self> {
+        let pool = ThreadPool::new(threads).context("cannot start the threads")?;
         let isa = Isa::detect().unwrap_or(Isa::SCALAR);
         let per_step = probe::OPS_PER_STEP;
         let f32_gops = arithmetic(&pool, per_step, |sum| probe::multiply_adds(isa, STEPS, sum));
@@ -38,13 +39,13 @@ impl Machine {
                 probe::bf16_dots(isa, STEPS, sum);
             })
         });
-        Self {
+        Ok(Self {
             threads,
             isa: isa.name(),
             read_bandwidth_gbs: bandwidth(&pool, isa),
             f32_gops,
             bf16_gops,
-        }
+        })
     }
 }
 
