@@ -1,0 +1,53 @@
+//! Every type that can be computed with agrees with the reference dequantisation of its fixture.
+
+mod common;
+
+use common::shared;
+use formats::gguf::GgufFile;
+use std::path::Path;
+
+/// The float32 values of a NumPy file, format version 1 (NEP 1).
+fn npy(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00", "{}", path.display());
+    let header = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let text = std::str::from_utf8(&bytes[10..header]).unwrap();
+    assert!(text.contains("'<f4'") && text.contains("'fortran_order': False"), "{text}");
+    let (values, rest) = bytes[header..].as_chunks();
+    assert!(rest.is_empty());
+    values.iter().map(|value| f32::from_le_bytes(*value)).collect()
+}
+
+/// Floats between `a` and `b`, counted.
+fn ulps(a: f32, b: f32) -> u64 {
+    let ordinal = |x: f32| {
+        let bits = i64::from(x.to_bits() & 0x7fff_ffff);
+        if x.is_sign_negative() { -bits } else { bits }
+    };
+    (ordinal(a) - ordinal(b)).unsigned_abs()
+}
+
+#[test]
+fn values_are_within_one_ulp_of_the_reference() {
+    let Some(folder) = shared("gguf/tensors") else { return };
+    let mut compared = Vec::new();
+    for ty in ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"] {
+        let file = GgufFile::open(&folder.join(format!("{ty}.gguf"))).unwrap();
+        for tensor in file.tensors() {
+            let reference = folder.join(format!("{ty}.{}.npy", tensor.source_name));
+            if !reference.exists() {
+                assert_eq!(tensor.source_name, "source", "{ty}: only origins have no reference");
+                continue;
+            }
+            let (got, want) = (tensor.to_f32().unwrap(), npy(&reference));
+            assert_eq!(got.len(), want.len());
+            for (at, (got, want)) in got.iter().zip(&want).enumerate() {
+                let name = &tensor.source_name;
+                assert!(ulps(*got, *want) <= 1, "{ty} {name}[{at}]: {got} is not {want}");
+            }
+            compared.push(ty);
+        }
+    }
+    compared.dedup();
+    assert_eq!(compared.len(), 7, "{compared:?}");
+}
