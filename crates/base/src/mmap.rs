@@ -55,11 +55,11 @@ impl Mmap {
     }
 
     fn advise(&self, range: Range<usize>, advice: i32) {
-        const PAGE: usize = 4096;
         let Some(map) = &self.map else { return };
+        let page = page_size();
         // Whole pages inside the range: neighbours may still be in use.
-        let start = range.start.next_multiple_of(PAGE);
-        let end = range.end.min(map.len()) / PAGE * PAGE;
+        let start = range.start.next_multiple_of(page);
+        let end = range.end.min(map.len()) / page * page;
         if start >= end {
             return;
         }
@@ -69,6 +69,12 @@ impl Mmap {
             libc::madvise(map.as_ptr().add(start) as *mut libc::c_void, end - start, advice);
         }
     }
+}
+
+fn page_size() -> usize {
+    // SAFETY: asks for a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(1 << 16)
 }
 
 impl std::ops::Deref for Mmap {

@@ -23,8 +23,15 @@ const QUERIES: usize = 16;
 /// Query vectors of one register tile.
 const QT: usize = 4;
 
-/// A storage type of cached keys and values.
-pub trait KvElem: bytemuck::Pod + Send + Sync {
+mod sealed {
+    /// Only the types below have kernels.
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for u16 {}
+}
+
+/// A storage type of cached keys and values: `f32`, or `u16` for bits of BF16.
+pub trait KvElem: sealed::Sealed + bytemuck::Pod + Send + Sync {
     /// Rounds a computed value to the type.
     fn from_f32(value: f32) -> Self;
 }

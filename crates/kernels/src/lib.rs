@@ -7,6 +7,9 @@
 //!
 //! Invariant: nothing here knows of files, tensors with names, or models.
 
+#[cfg(target_endian = "big")]
+compile_error!("checkpoints hold little-endian values, which kernels read as they lie in the file");
+
 pub mod attention;
 pub mod elementwise;
 mod isa;

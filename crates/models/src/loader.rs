@@ -51,6 +51,8 @@ impl Loader<'_> {
     /// The matrix `name` of shape `[rows, cols]`.
     pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, Error> {
         let view = self.checkpoint.require(name, &[rows, cols])?;
+        // The disk reads on while other tensors are looked at.
+        view.bytes().will_need();
         let bytes = Arc::new(Mapped(view.bytes().clone()));
         let matrix = self.backend.matrix(MatrixSpec { ty: view.ty, rows, cols, bytes });
         matrix.map_err(|source| tensor_error(view, source))
