@@ -3,6 +3,7 @@
 mod machine;
 mod measure;
 mod report;
+mod spread;
 mod work;
 
 use crate::commands::synth;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 use engine::{LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;
-use machine::Machine;
+use machine::Probe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use work::Work;
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let checkpoint = open(&path, args)?;
     let mut runner = load(&checkpoint, args)?;
-    let before = Machine::measure(runner.threads())?;
+    let mut probe = Probe::new(runner.threads())?;
     let work = Work::of(&checkpoint, args.mode);
     let plan = measure::Plan {
         prompts: &args.prompt,
@@ -88,9 +89,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         runs: args.runs as usize,
         chunk: args.chunk,
     };
-    let mut results = measure::run(&mut runner, &plan, &work)?;
-    // Before and after, so that a neighbour busy during one of them does not flatter the shares.
-    let machine = before.best(Machine::measure(runner.threads())?);
+    let mut results = measure::run(&mut runner, &mut probe, &plan, &work)?;
+    let machine = probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &work));
     let report = report::Report::new(&runner, args.mode, &checkpoint, machine, results);
     let text = match (args.json, args.csv) {

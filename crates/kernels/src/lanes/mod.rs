@@ -59,6 +59,9 @@ pub(crate) trait Lanes: Copy {
     /// Lane-wise `if self < limit { 0 } else { value }`.
     fn zero_if_below(self, limit: Self, value: Self) -> Self;
 
+    /// Asks for the cache line of `at`, which need not be readable.
+    fn prefetch<T>(_at: *const T) {}
+
     /// Lanes folded by halves: 16 to 8, 4, 2, 1, each time first half plus second half.
     fn sum(self) -> f32;
 

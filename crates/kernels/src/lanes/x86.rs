@@ -12,6 +12,11 @@ pub(crate) struct Avx2(__m256, __m256);
 
 impl Lanes for Avx2 {
     #[inline(always)]
+    fn prefetch<T>(at: *const T) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn splat(v: f32) -> Self {
         let all = unsafe { _mm256_set1_ps(v) };
         Self(all, all)
@@ -172,6 +177,11 @@ unsafe fn sum8x4(v: [__m256; 4]) -> [f32; 4] {
 pub(crate) struct Avx512(pub(crate) __m512);
 
 impl Lanes for Avx512 {
+    #[inline(always)]
+    fn prefetch<T>(at: *const T) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
     #[inline(always)]
     fn splat(v: f32) -> Self {
         Self(unsafe { _mm512_set1_ps(v) })

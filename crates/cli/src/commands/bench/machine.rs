@@ -1,5 +1,6 @@
 //! What this machine sustains: reading memory, and arithmetic in registers.
 
+use super::spread::Spread;
 use anyhow::{Context, Result};
 use base::{AlignedVec, ThreadPool};
 use kernels::{Isa, probe};
@@ -11,93 +12,105 @@ use std::time::Instant;
 const BUFFER: usize = 1 << 30;
 /// Bytes a thread claims at once.
 const PIECE: usize = 1 << 20;
-const RUNS: usize = 7;
+const PIECE_LEN: usize = PIECE / size_of::<f32>();
 /// Steps of an arithmetic probe, some milliseconds.
 const STEPS: u64 = 2_000_000;
 
-/// Sustained rates of all threads together; the best of several runs.
+/// Sustained rates of all threads together: medians over the run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     pub threads: usize,
     pub isa: &'static str,
     /// GB/s (1e9 bytes) of reading.
     pub read_bandwidth_gbs: f64,
+    pub read_bandwidth_min_gbs: f64,
+    pub read_bandwidth_max_gbs: f64,
     /// 1e9 f32 operations a second, multiply and add counted as two.
     pub f32_gops: f64,
     /// The same for BF16 dot products, where the CPU has them.
     pub bf16_gops: Option<f64>,
 }
 
-impl Machine {
-    pub fn measure(threads: usize) -> Result<Self> {
-        let pool = ThreadPool::new(threads).context("cannot start the threads")?;
-        let isa = Isa::detect().unwrap_or(Isa::SCALAR);
-        let per_step = probe::OPS_PER_STEP;
-        let f32_gops = arithmetic(&pool, per_step, |sum| probe::multiply_adds(isa, STEPS, sum));
-        let bf16_gops = isa.has_bf16_dot().then(|| {
-            arithmetic(&pool, probe::BF16_OPS_PER_STEP, |sum| {
-                probe::bf16_dots(isa, STEPS, sum);
-            })
-        });
-        Ok(Self {
-            threads,
-            isa: isa.name(),
-            read_bandwidth_gbs: bandwidth(&pool, isa),
-            f32_gops,
-            bf16_gops,
-        })
-    }
+/// Measures the machine again and again, between the runs of what is compared with it: other
+/// programs take their share of both alike.
+pub(super) struct Probe {
+    pool: ThreadPool,
+    isa: Isa,
+    data: AlignedVec<f32>,
+    bandwidth: Vec<f64>,
+    f32_gops: Vec<f64>,
+    bf16_gops: Vec<f64>,
 }
 
-impl Machine {
-    /// The better of two measurements: what another process took away from one of them was
-    /// still there to be had.
-    pub fn best(self, other: Self) -> Self {
-        Self {
-            read_bandwidth_gbs: self.read_bandwidth_gbs.max(other.read_bandwidth_gbs),
-            f32_gops: self.f32_gops.max(other.f32_gops),
-            bf16_gops: self.bf16_gops.zip(other.bf16_gops).map(|(a, b)| a.max(b)),
-            ..self
+impl Probe {
+    pub fn new(threads: usize) -> Result<Self> {
+        let pool = ThreadPool::new(threads).context("cannot start the threads")?;
+        let mut data = AlignedVec::try_zeroed(BUFFER / size_of::<f32>())
+            .context("cannot measure the memory's bandwidth")?;
+        // Written first: untouched pages would all be one page of zeros.
+        pool.for_each_tile(&mut data, PIECE_LEN, (1, PIECE_LEN), |mut tile| {
+            for row in tile.rows() {
+                tile.row_mut(row).fill(1.0);
+            }
+        });
+        let isa = Isa::detect().unwrap_or(Isa::SCALAR);
+        let (bandwidth, f32_gops, bf16_gops) = Default::default();
+        Ok(Self { pool, isa, data, bandwidth, f32_gops, bf16_gops })
+    }
+
+    /// Measures once.
+    pub fn sample(&mut self) {
+        let seconds = self.read();
+        self.bandwidth.push(BUFFER as f64 / seconds / 1e9);
+        let isa = self.isa;
+        let seconds = self.compute(|sum| probe::multiply_adds(isa, STEPS, sum));
+        self.f32_gops.push(self.gops(probe::OPS_PER_STEP, seconds));
+        if isa.has_bf16_dot() {
+            let seconds = self.compute(|sum| {
+                probe::bf16_dots(isa, STEPS, sum);
+            });
+            self.bf16_gops.push(self.gops(probe::BF16_OPS_PER_STEP, seconds));
         }
     }
-}
 
-/// The least seconds of some runs.
-fn best(mut run: impl FnMut()) -> f64 {
-    let times = (0..RUNS).map(|_| {
+    /// The medians of all samples, of which there must be one.
+    pub fn machine(&self) -> Machine {
+        let bandwidth = Spread::of(&self.bandwidth);
+        let bf16 = !self.bf16_gops.is_empty();
+        Machine {
+            threads: self.pool.threads(),
+            isa: self.isa.name(),
+            read_bandwidth_gbs: bandwidth.median,
+            read_bandwidth_min_gbs: bandwidth.min,
+            read_bandwidth_max_gbs: bandwidth.max,
+            f32_gops: Spread::of(&self.f32_gops).median,
+            bf16_gops: bf16.then(|| Spread::of(&self.bf16_gops).median),
+        }
+    }
+
+    /// Seconds to read the buffer once.
+    fn read(&self) -> f64 {
         let start = Instant::now();
-        run();
+        self.pool.for_each(self.data.len() / PIECE_LEN, |piece| {
+            let mut sum = 0.0;
+            probe::read(self.isa, &self.data[piece * PIECE_LEN..][..PIECE_LEN], &mut sum);
+            black_box(sum);
+        });
         start.elapsed().as_secs_f64()
-    });
-    times.fold(f64::INFINITY, f64::min)
-}
+    }
 
-fn arithmetic(pool: &ThreadPool, ops_per_step: u64, probe: impl Fn(&mut f32) + Sync) -> f64 {
-    let seconds = best(|| {
-        pool.run(&|_| {
+    /// Seconds that `probe` takes on all threads.
+    fn compute(&self, probe: impl Fn(&mut f32) + Sync) -> f64 {
+        let start = Instant::now();
+        self.pool.run(&|_| {
             let mut sum = 1.0;
             probe(&mut sum);
             black_box(sum);
         });
-    });
-    (ops_per_step * STEPS * pool.threads() as u64) as f64 / seconds / 1e9
-}
+        start.elapsed().as_secs_f64()
+    }
 
-fn bandwidth(pool: &ThreadPool, isa: Isa) -> f64 {
-    const PIECE_LEN: usize = PIECE / size_of::<f32>();
-    let mut data = AlignedVec::<f32>::zeroed(BUFFER / size_of::<f32>());
-    // Written first: untouched pages would all be one page of zeros.
-    pool.for_each_tile(&mut data, PIECE_LEN, (1, PIECE_LEN), |mut tile| {
-        for row in tile.rows() {
-            tile.row_mut(row).fill(1.0);
-        }
-    });
-    let seconds = best(|| {
-        pool.for_each(data.len() / PIECE_LEN, |piece| {
-            let mut sum = 0.0;
-            probe::read(isa, &data[piece * PIECE_LEN..][..PIECE_LEN], &mut sum);
-            black_box(sum);
-        });
-    });
-    BUFFER as f64 / seconds / 1e9
+    fn gops(&self, ops_per_step: u64, seconds: f64) -> f64 {
+        (ops_per_step * STEPS * self.pool.threads() as u64) as f64 / seconds / 1e9
+    }
 }

@@ -1,6 +1,7 @@
 //! The measurements: prefill of prompts, decode at depths and batch sizes.
 
-use super::machine::Machine;
+use super::machine::{Machine, Probe};
+use super::spread::Spread;
 use super::work::Work;
 use anyhow::{Result, bail};
 use engine::{BLOCK, Batch, Runner};
@@ -37,26 +38,6 @@ pub(super) struct Measurement {
     pub peak_share: f64,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Spread {
-    pub median: f64,
-    pub min: f64,
-    pub max: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (values[0], values[values.len() - 1]);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            1 => values[middle],
-            _ => (values[middle - 1] + values[middle]) / 2.0,
-        };
-        Self { median, min, max }
-    }
-}
-
 /// Bytes and operations of one measurement, and the tokens they are for.
 struct Cost {
     tokens: u64,
@@ -64,18 +45,24 @@ struct Cost {
     operations: u64,
 }
 
-pub(super) fn run(runner: &mut Runner, plan: &Plan<'_>, work: &Work) -> Result<Vec<Measurement>> {
+/// Measures what `plan` says, sampling the machine before every run.
+pub(super) fn run(
+    runner: &mut Runner,
+    probe: &mut Probe,
+    plan: &Plan<'_>,
+    work: &Work,
+) -> Result<Vec<Measurement>> {
     let cases = plan.prompts.len() + plan.depths.len() * plan.batches.len();
     let bar = crate::progress::count(cases as u64);
     bar.set_message("measuring");
     let mut results = Vec::with_capacity(cases);
     for &prompt in plan.prompts {
-        results.push(prefill(runner, plan, prompt, work)?);
+        results.push(prefill(runner, probe, plan, prompt, work)?);
         bar.inc(1);
     }
     for &depth in plan.depths {
         for &batch in plan.batches {
-            results.push(decode(runner, plan, (depth, batch), work)?);
+            results.push(decode(runner, probe, plan, (depth, batch), work)?);
             bar.inc(1);
         }
     }
@@ -85,6 +72,7 @@ pub(super) fn run(runner: &mut Runner, plan: &Plan<'_>, work: &Work) -> Result<V
 
 fn prefill(
     runner: &mut Runner,
+    probe: &mut Probe,
     plan: &Plan<'_>,
     prompt: usize,
     work: &Work,
@@ -96,6 +84,7 @@ fn prefill(
     lanes.feed(runner, prompt, plan.chunk)?; // warms up
     let mut rates = Vec::with_capacity(plan.runs);
     for _ in 0..plan.runs {
+        probe.sample();
         lanes.len = 0;
         let start = Instant::now();
         lanes.feed(runner, prompt, plan.chunk)?;
@@ -113,6 +102,7 @@ fn prefill(
 
 fn decode(
     runner: &mut Runner,
+    probe: &mut Probe,
     plan: &Plan<'_>,
     (depth, batch): (usize, usize),
     work: &Work,
@@ -126,6 +116,7 @@ fn decode(
     let before = lanes.len - 1;
     let mut rates = Vec::with_capacity(plan.runs);
     for _ in 0..plan.runs {
+        probe.sample();
         lanes.len = before;
         let start = Instant::now();
         for _ in 0..plan.generate {
@@ -150,7 +141,7 @@ fn measurement(
     rates: Vec<f64>,
     cost: &Cost,
 ) -> Measurement {
-    let rate = Spread::of(rates);
+    let rate = Spread::of(&rates);
     let per_token = |total: u64| total as f64 / cost.tokens as f64;
     Measurement {
         phase,
@@ -220,16 +211,5 @@ impl Lanes {
         runner.forward(&self.batch)?;
         self.len = end;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between() {
-        let spread = Spread::of(vec![4.0, 1.0, 2.0, 3.0]);
-        assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
     }
 }

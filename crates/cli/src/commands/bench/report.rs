@@ -66,11 +66,19 @@ impl Report {
     }
 
     pub fn to_table(&self) -> String {
-        let Machine { threads, isa, read_bandwidth_gbs, f32_gops, bf16_gops } = &self.machine;
+        let Machine {
+            threads,
+            isa,
+            read_bandwidth_gbs,
+            read_bandwidth_min_gbs: least,
+            read_bandwidth_max_gbs: most,
+            f32_gops,
+            bf16_gops,
+        } = &self.machine;
         let bf16 = bf16_gops.map_or(String::new(), |gops| format!(", {gops:.0} BF16 Gop/s"));
         let mut text = format!(
             "{} ({}), mode {}\nmachine: {threads} threads, {isa}, {read_bandwidth_gbs:.1} GB/s \
-             read, {f32_gops:.0} f32 Gop/s{bf16}\n\n",
+             read ({least:.1} to {most:.1}), {f32_gops:.0} f32 Gop/s{bf16}\n\n",
             self.model, self.architecture, self.mode
         );
         let head = ("phase", "tokens", "batch", "tok/s", "min", "max", "GB/s", "share", "Gop/s");

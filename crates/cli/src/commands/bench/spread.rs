@@ -1,0 +1,36 @@
+//! Median and range of repeated measurements.
+
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub fn of(values: &[f64]) -> Self {
+        let mut values = values.to_vec();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (values[0], values[values.len() - 1]);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        };
+        Self { median, min, max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        let spread = Spread::of(&[4.0, 1.0, 2.0, 3.0]);
+        assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
+    }
+}
