@@ -140,7 +140,7 @@ mod tests {
     use base::Rng;
 
     #[test]
-    fn quantising_and_back_stays_within_half_a_step() {
+    fn quantising_loses_no_more_than_its_bits_allow() {
         let mut rng = Rng::new(5);
         let source: Vec<f32> = (0..1024).map(|_| rng.normal()).collect();
         for ty in TYPES.iter().filter(|ty| ty.is_supported()) {
