@@ -113,9 +113,14 @@ impl<'de> Visitor<'de> for HeaderSeed {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut tensors = Vec::new();
+        let mut has_metadata = false;
         while let Some(name) = map.next_key::<String>()? {
             if name == METADATA {
-                map.next_value::<HashMap<String, String>>()?;
+                let strings = map.next_value::<HashMap<String, String>>();
+                strings.map_err(|e| A::Error::custom(format!("{METADATA}: {e}")))?;
+                if std::mem::replace(&mut has_metadata, true) {
+                    return Err(A::Error::custom(format!("{METADATA} appears twice")));
+                }
                 continue;
             }
             let raw = map.next_value_seed(RawSeed);
