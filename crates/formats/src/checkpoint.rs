@@ -16,8 +16,11 @@ use crate::json;
 use crate::tensor::TensorView;
 
 const CONFIG_FILE: &str = "config.json";
+/// What comes before the names of all tensors but the output head.
+const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
-const MAX_CONFIG_BYTES: u64 = 16 << 20;
+/// A tree of JSON values takes many times the memory of its text.
+const MAX_CONFIG_BYTES: u64 = 2 << 20;
 
 /// Choices when opening a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -179,7 +182,8 @@ fn read_config(files: &ModelFiles, name: &str) -> Result<HfConfig> {
 
 fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
     let path = files.folder().map(|folder| folder.join(GENERATION_FILE));
-    match path.filter(|path| path.exists()) {
+    // A link that leads nowhere or in a circle is there, if not well.
+    match path.filter(|path| !matches!(path.try_exists(), Ok(false))) {
         Some(path) => {
             GenerationDefaults::from_json(&json::read_text(&path, MAX_CONFIG_BYTES)?, &path)
         }
@@ -200,7 +204,7 @@ fn canonical_tensors(
             if family.names.is_ignored(&view.source_name) {
                 continue;
             }
-            view.name = family.names.canonical(&view.source_name).unwrap_or(view.name);
+            view.name = canonical_name(family, &view.source_name);
         }
         // Tied checkpoints may carry a copy of the embedding; the configuration decides.
         if config.tied_embeddings && view.name == OUTPUT {
@@ -211,6 +215,14 @@ fn canonical_tensors(
         insert(&mut tensors, Tracked { view, read })?;
     }
     Ok(tensors)
+}
+
+/// The canonical name of a source tensor, or its own. Checkpoints of the model without its
+/// head, as the reference library saves them, leave the prefix off.
+fn canonical_name(family: &Family, source: &str) -> String {
+    let with_prefix = || family.names.canonical(&format!("{BASE_PREFIX}{source}"));
+    let canonical = family.names.canonical(source).or_else(with_prefix);
+    canonical.unwrap_or_else(|| source.to_owned())
 }
 
 fn insert(tensors: &mut IndexMap<String, Tracked>, tracked: Tracked) -> Result<()> {

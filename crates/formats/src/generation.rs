@@ -44,23 +44,77 @@ impl GenerationDefaults {
             do_sample: file.flag("do_sample")?,
             temperature: not_negative(file, "temperature")?,
             top_k: file.count("top_k", u32::MAX as usize)?,
-            top_p: not_negative(file, "top_p")?,
-            min_p: not_negative(file, "min_p")?,
-            typical_p: not_negative(file, "typical_p")?,
-            repetition_penalty: not_negative(file, "repetition_penalty")?,
+            top_p: share(file, "top_p")?,
+            min_p: share(file, "min_p")?,
+            typical_p: share(file, "typical_p")?,
+            repetition_penalty: above_zero(file, "repetition_penalty")?,
             max_new_tokens: file.count("max_new_tokens", usize::MAX)?,
             eos: file.ids("eos_token_id")?,
             bos: file.ids("bos_token_id")?.first().copied(),
-            pad: file.ids("pad_token_id")?.first().copied(),
+            pad: file.padding("pad_token_id")?,
         })
     }
 }
 
 fn not_negative(file: Object, key: &str) -> Result<Option<f32>> {
+    checked(file, key, "a number from 0", |number| number >= 0.0)
+}
+
+fn above_zero(file: Object, key: &str) -> Result<Option<f32>> {
+    checked(file, key, "a number above 0", |number| number > 0.0)
+}
+
+fn share(file: Object, key: &str) -> Result<Option<f32>> {
+    checked(file, key, "a number from 0 to 1", |number| (0.0..=1.0).contains(&number))
+}
+
+fn checked(
+    file: Object,
+    key: &str,
+    expected: &str,
+    holds: impl Fn(f32) -> bool,
+) -> Result<Option<f32>> {
     match file.number(key)? {
-        Some(number) if number < 0.0 => {
-            Err(file.error(key, format!("expected a number from 0, found {number}")))
+        Some(number) if !holds(number) => {
+            Err(file.error(key, format!("expected {expected}, found {number}")))
         }
         other => Ok(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<GenerationDefaults, &str>) {
+        let read = GenerationDefaults::from_json(text, Path::new(GENERATION_FILE));
+        match (read, expected) {
+            (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{text}"),
+            (Err(error), Err(field)) => {
+                let message = error.to_string();
+                assert!(message.contains(field) && message.contains("expected"), "{message}");
+            }
+            (found, expected) => panic!("{text}: expected {expected:?}, found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_file_does_not_say_stays_open() {
+        let none = GenerationDefaults::default();
+        check("{}", Ok(none.clone()));
+        let nulls = r#"{"temperature": null, "pad_token_id": -1, "transformers_version": "5"}"#;
+        check(nulls, Ok(none.clone()));
+        let some = GenerationDefaults { eos: vec![2, 3], top_p: Some(1.0), ..none };
+        check(r#"{"eos_token_id": [2, 3], "top_p": 1}"#, Ok(some));
+    }
+
+    #[test]
+    fn values_that_no_sampler_could_follow_are_refused_by_name() {
+        check(r#"{"repetition_penalty": 0}"#, Err("repetition_penalty"));
+        check(r#"{"top_p": 1.5}"#, Err("top_p"));
+        check(r#"{"min_p": -0.1}"#, Err("min_p"));
+        check(r#"{"temperature": "hot"}"#, Err("temperature"));
+        check(r#"{"top_k": -1}"#, Err("top_k"));
+        check(r#"{"do_sample": 1}"#, Err("do_sample"));
     }
 }

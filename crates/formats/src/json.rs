@@ -60,6 +60,15 @@ impl<'a> Object<'a> {
         self.map.contains_key(key)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// The first key that holds an object.
+    pub(crate) fn nested(&self) -> Option<&'a str> {
+        self.map.iter().find(|(_, value)| value.is_object()).map(|(key, _)| key.as_str())
+    }
+
     pub(crate) fn error(&self, key: &str, problem: impl Into<String>) -> Error {
         match self.parent {
             "" => Error::field(self.path, key, problem),
@@ -106,6 +115,14 @@ impl<'a> Object<'a> {
             single => Some(vec![id(single)?]),
         })?;
         Ok(ids.unwrap_or_default())
+    }
+
+    /// The id of the padding token. Older files write -1 where there is none.
+    pub(crate) fn padding(&self, key: &str) -> Result<Option<u32>> {
+        match self.get(key).and_then(Value::as_i64) {
+            Some(-1) => Ok(None),
+            _ => Ok(self.ids(key)?.first().copied()),
+        }
     }
 
     /// A value that must be there.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::read_all_llama;
 use formats::config::name_table;
-use formats::gguf::GgufWriter;
+use formats::gguf::{Array, GgufFile, GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions};
 use kernels::quant::{BF16, F32};
@@ -79,6 +79,17 @@ fn every_family_loads_all_of_its_tensors_and_no_others() {
 fn old_rotary_buffers_are_not_missed_by_anyone() {
     let name = "model.layers.0.self_attn.rotary_emb.inv_freq".to_owned();
     check_load(&config("LlamaForCausalLM"), |t| t.push((name.clone(), vec![2])), Ok(()));
+}
+
+#[test]
+fn names_without_the_prefix_of_the_base_model_are_the_same_tensors() {
+    let bare = |t: &mut Vec<(String, Vec<usize>)>| {
+        t.iter_mut().for_each(|(name, _)| *name = name.trim_start_matches("model.").to_owned());
+    };
+    check_load(&config("Qwen2ForCausalLM"), bare, Ok(()));
+    let both = |t: &mut Vec<_>| t.push(("norm.weight".to_owned(), vec![8]));
+    let expected = &["tensor norm.weight", "the same as tensor model.norm.weight"];
+    check_load(&config("LlamaForCausalLM"), both, Err(expected));
 }
 
 #[test]
@@ -183,4 +194,37 @@ fn an_index_must_agree_with_its_shards() {
     check(json!({"a": 3}), Err("weight_map"));
     std::fs::copy(folder.path().join(one), folder.path().join(two)).unwrap();
     check(json!({"a": one, "b": two}), Err("tensor a: it appears in"));
+}
+
+#[test]
+fn a_vocabulary_without_rows_for_its_tokens_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let text = config("Qwen3ForCausalLM").to_string();
+    let model = ModelConfig::from_hf_json(&text, &folder.path().join("config.json")).unwrap();
+    let check = |count: usize, loads: bool| {
+        let mut writer = GgufWriter::new();
+        model.to_gguf(&mut writer).unwrap();
+        let tokens = Array::Strings((0..count).map(|n| n.to_string()).collect());
+        writer.set("tokenizer.ggml.tokens", Value::Array(tokens));
+        writer.create(&path).unwrap().finish().unwrap();
+        let read = ModelConfig::from_gguf(&GgufFile::open(&path).unwrap());
+        let message = read.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert_eq!(read.is_ok(), loads, "{message}");
+        assert_eq!(message.contains("tokenizer.ggml.tokens") && message.contains("10"), !loads);
+    };
+    check(10, true);
+    check(9, true);
+    check(11, false);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_in_a_circle_is_not_taken_for_an_absent_file() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config("LlamaForCausalLM"), |_| {});
+    open(folder.path()).unwrap();
+    let name = "generation_config.json";
+    std::os::unix::fs::symlink(name, folder.path().join(name)).unwrap();
+    assert!(open(folder.path()).unwrap_err().to_string().contains(name));
 }

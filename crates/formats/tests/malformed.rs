@@ -185,6 +185,33 @@ fn the_shared_broken_files_give_errors_in_little_memory() {
 }
 
 #[test]
+fn broken_metadata_of_a_safetensors_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meta.safetensors");
+    for (header, fragment) in [
+        (r#"{"__metadata__":{"format":5}}"#, "__metadata__: "),
+        (r#"{"__metadata__":null}"#, "__metadata__: "),
+        (r#"{"__metadata__":{},"__metadata__":{}}"#, "__metadata__ appears twice"),
+    ] {
+        let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+        std::fs::write(&path, bytes).unwrap();
+        check(&path, &["header", fragment]);
+    }
+}
+
+#[test]
+fn a_config_of_absurd_size_is_refused_before_it_is_parsed() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/malformed");
+    let weights = data.join("checkpoints/good.safetensors");
+    std::fs::copy(weights, folder.path().join("model.safetensors")).unwrap();
+    let keys: Vec<_> = (0..300_000).map(|n| format!("\"{n}\":[]")).collect();
+    std::fs::write(folder.path().join("config.json"), format!("{{{}}}", keys.join(","))).unwrap();
+    let message = load(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("config.json") && message.contains("at most 2097152"), "{message}");
+}
+
+#[test]
 fn deep_nesting_is_an_error_not_a_stack_overflow() {
     let folder = tempfile::tempdir().unwrap();
     let header = format!("{{\"a\":{}{}}}", "[".repeat(60_000), "]".repeat(60_000));

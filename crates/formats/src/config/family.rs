@@ -36,7 +36,7 @@ static FAMILIES: &[&Family] = &[&llama::LLAMA, &mistral::MISTRAL, &qwen::QWEN2, 
 /// The family that config.json names: by class, or by `model_type` where no class is given.
 pub(crate) fn of_hf(config: Object) -> Result<&'static Family> {
     let classes = config.array("architectures")?.unwrap_or_default();
-    let class = classes.first().and_then(|class| class.as_str());
+    let class = classes.first().map(|class| class_name(config, class)).transpose()?;
     let name = match class {
         Some(class) => Some(class),
         None => config.text("model_type")?,
@@ -48,6 +48,13 @@ pub(crate) fn of_hf(config: Object) -> Result<&'static Family> {
     };
     let supported = || FAMILIES.iter().map(|f| f.hf_class);
     FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path(), name, supported()))
+}
+
+fn class_name<'a>(config: Object, class: &'a serde_json::Value) -> Result<&'a str> {
+    class.as_str().ok_or_else(|| {
+        let found = crate::json::describe(class);
+        config.error("architectures", format!("expected the name of a class, found {found}"))
+    })
 }
 
 /// The family that `general.architecture` names.
@@ -98,7 +105,11 @@ pub(crate) fn windows_by_type(
     }
     let window_of = |kind: &serde_json::Value| match kind.as_str() {
         Some("full_attention") => Ok(None),
-        Some("sliding_attention") => Ok(window),
+        Some("sliding_attention") if window.is_some() => Ok(window),
+        Some("sliding_attention") => {
+            let problem = "expected a window, as layer_types has sliding_attention; found none";
+            Err(config.error("sliding_window", problem))
+        }
         _ => {
             let found = crate::json::describe(kind);
             let expected = "expected full_attention or sliding_attention";

@@ -7,7 +7,7 @@ use super::family::{self, Family};
 use super::hf::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
 use super::{ModelConfig, RopeConfig, RopeScaling, SpecialIds};
 use crate::error::{Error, Result, shown};
-use crate::gguf::{GgufFile, Metadata};
+use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
 
 const EMBEDDING: &str = "token_embd.weight";
@@ -70,6 +70,7 @@ pub(crate) fn read(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static
         head_dim: &keys.key("attention.key_length"),
     };
     let model = build(&keys, file, family, name, &names)?;
+    check_tokens(metadata, model.vocab_size)?;
     match check::broken(&model, &names) {
         None => Ok((model, family)),
         Some((field, problem)) => Err(metadata.error(field, problem)),
@@ -163,6 +164,17 @@ fn vocab_size(keys: &Keys, file: &GgufFile) -> Result<usize> {
         return Err(keys.metadata.error(&keys.key("vocab_size"), problem));
     }
     Ok(size)
+}
+
+/// A token without a row in the embedding could never be computed with.
+fn check_tokens(metadata: &Metadata, rows: usize) -> Result<()> {
+    const KEY: &str = "tokenizer.ggml.tokens";
+    let found = metadata.opt_strings(KEY)?.map_or(0, Strings::len);
+    if found > rows {
+        let problem = format!("expected at most one token per embedding ({rows}), found {found}");
+        return Err(metadata.error(KEY, problem));
+    }
+    Ok(())
 }
 
 fn rope(keys: &Keys, file: &GgufFile, family: &Family, head_dim: usize) -> Result<RopeConfig> {

@@ -16,6 +16,9 @@ pub(super) const MAX_WIDTH: usize = 1 << 24;
 pub(super) const MAX_HEADS: usize = 1 << 16;
 pub(super) const MAX_TOKENS: usize = 1 << 28;
 
+/// What the reference library takes where config.json has no `sliding_window` at all.
+const DEFAULT_WINDOW: usize = 4096;
+
 const NAMES: FieldNames = FieldNames {
     heads: "num_attention_heads",
     kv_heads: "num_key_value_heads",
@@ -105,27 +108,43 @@ fn eps(config: Object) -> Result<f32> {
         .ok_or_else(|| config.error(KEY, "expected a number, found no such field"))
 }
 
-/// The sliding window, if there is one.
+/// The sliding window of families that have one: `null` means none.
 pub(super) fn window(config: Object) -> Result<Option<usize>> {
-    opt_positive(config, "sliding_window", MAX_TOKENS)
+    const KEY: &str = "sliding_window";
+    match config.has(KEY) {
+        true => opt_positive(config, KEY, MAX_TOKENS),
+        false => Ok(Some(DEFAULT_WINDOW)),
+    }
 }
 
 fn rope(config: Object, head_dim: usize) -> Result<RopeConfig> {
-    let parameters = config.object("rope_parameters")?;
-    let scaling = match parameters {
-        Some(parameters) => Some(parameters),
-        None => config.object("rope_scaling")?,
+    let parameters = rope_parameters(config)?;
+    let number = |key: &str| -> Result<Option<f32>> {
+        let outer = above_zero(config, key)?;
+        Ok(parameters.map_or(Ok(None), |inner| above_zero(inner, key))?.or(outer))
     };
-    let inside = |key: &str| parameters.map_or(Ok(None), |p| above_zero(p, key));
-    let outer = |key: &str| above_zero(config, key);
-    let theta = inside("rope_theta")?.or(outer("rope_theta")?).unwrap_or(10_000.0);
-    let share = inside(NAMES.rope_dim)?.or(outer(NAMES.rope_dim)?).unwrap_or(1.0);
+    let share = number(NAMES.rope_dim)?.unwrap_or(1.0);
     Ok(RopeConfig {
-        theta,
+        theta: number("rope_theta")?.unwrap_or(10_000.0),
         dim: (head_dim as f32 * share.min(2.0)) as usize,
         layout: RopeLayout::Halves,
-        scaling: scaling.map_or(Ok(RopeScaling::None), rope_scaling)?,
+        scaling: parameters.map_or(Ok(RopeScaling::None), rope_scaling)?,
     })
+}
+
+/// The object of rotary parameters under its old name or its new one. Where both say
+/// something the reference library takes the old.
+fn rope_parameters(config: Object) -> Result<Option<Object>> {
+    let (old, new) = (config.object("rope_scaling")?, config.object("rope_parameters")?);
+    let chosen = old.filter(|old| !old.is_empty()).or(new);
+    let nested = chosen.and_then(|chosen| Some((chosen, chosen.nested()?)));
+    match nested {
+        None => Ok(chosen),
+        Some((object, key)) => {
+            let problem = "expected parameters for all layers alike, found some for layers apart";
+            Err(object.error(key, problem))
+        }
+    }
 }
 
 fn rope_scaling(rope: Object) -> Result<RopeScaling> {
@@ -168,7 +187,7 @@ fn special(config: Object) -> Result<SpecialIds> {
     Ok(SpecialIds {
         bos: config.ids("bos_token_id")?.first().copied(),
         eos: config.ids("eos_token_id")?,
-        pad: config.ids("pad_token_id")?.first().copied(),
+        pad: config.padding("pad_token_id")?,
     })
 }
 

@@ -7,10 +7,6 @@ use crate::error::Result;
 use crate::json::Object;
 use crate::names::DENSE;
 
-/// What the reference library takes where config.json has no `sliding_window` at all; newer
-/// checkpoints say `null`, which means none.
-const DEFAULT_WINDOW: usize = 4096;
-
 pub(super) static MISTRAL: Family = Family {
     name: "mistral",
     hf_class: "MistralForCausalLM",
@@ -23,9 +19,6 @@ pub(super) static MISTRAL: Family = Family {
 };
 
 fn windows(config: Object, layers: usize) -> Result<Windows> {
-    let window = match config.has("sliding_window") {
-        true => window(config)?,
-        false => Some(DEFAULT_WINDOW),
-    };
+    let window = window(config)?;
     Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| vec![window; layers]))
 }

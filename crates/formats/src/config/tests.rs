@@ -52,6 +52,15 @@ fn absent_fields_have_the_defaults_of_the_reference() {
 }
 
 #[test]
+fn a_padding_id_of_minus_one_is_none_and_other_negative_ids_are_errors() {
+    let pad = |id: i64| with("LlamaForCausalLM", json!({"pad_token_id": id}));
+    assert_eq!(pad(-1).unwrap().special.pad, None);
+    assert_eq!(pad(3).unwrap().special.pad, Some(3));
+    assert!(pad(-2).is_err());
+    check_error("LlamaForCausalLM", json!({"eos_token_id": -1}), &["eos_token_id", "-1"]);
+}
+
+#[test]
 fn windows_follow_the_rules_of_each_family() {
     let (none, w) = (None, Some(7));
     check_windows("LlamaForCausalLM", json!({"sliding_window": 7}), [none; 4]);
@@ -67,6 +76,10 @@ fn windows_follow_the_rules_of_each_family() {
     let types = json!({"sliding_window": 7, "use_sliding_window": true,
         "layer_types": [sliding, full, sliding, full]});
     check_windows("Qwen2ForCausalLM", types, [w, none, w, none]);
+    let absent = json!({"use_sliding_window": true, "max_window_layers": 3});
+    check_windows("Qwen3ForCausalLM", absent, [none, none, none, Some(4096)]);
+    let null = json!({"use_sliding_window": true, "max_window_layers": 0, "sliding_window": null});
+    check_windows("Qwen3ForCausalLM", null, [none; 4]);
 }
 
 #[test]
@@ -78,6 +91,12 @@ fn rope_scaling_is_read_in_both_styles() {
     let new = json!({"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}});
     check_scaling(new, 2e4, &linear);
     check_scaling(json!({"rope_parameters": {"rope_theta": 3e4}}), 3e4, &RopeScaling::None);
+    let inside = json!({"type": "linear", "factor": 4.0, "rope_theta": 6e4});
+    check_scaling(json!({"rope_scaling": inside, "rope_theta": 5e5}), 6e4, &linear);
+    let both = json!({"rope_scaling": inside, "rope_parameters": {"rope_theta": 3e4}});
+    check_scaling(both, 6e4, &linear);
+    let empty = json!({"rope_scaling": {}, "rope_parameters": {"rope_theta": 3e4}});
+    check_scaling(empty, 3e4, &RopeScaling::None);
     let half = with("LlamaForCausalLM", json!({"partial_rotary_factor": 0.5})).unwrap();
     assert_eq!(half.rope.dim, 4);
 }
@@ -101,6 +120,11 @@ fn what_cannot_be_run_rightly_is_refused_by_name() {
         &["layer_types", "4"],
     );
     check_error("Qwen2ForCausalLM", json!({"layer_types": [1, 2, 3, 4]}), &["layer_types"]);
+    let sliding = json!({"layer_types": vec!["sliding_attention"; 4]});
+    check_error("Qwen2ForCausalLM", sliding, &["sliding_window", "layer_types"]);
+    let apart = json!({"rope_parameters": {"full_attention": {"rope_theta": 5e5}}});
+    check_error(llama, apart, &["rope_parameters.full_attention", "all layers alike"]);
+    check_error(llama, json!({"architectures": [5]}), &["architectures", "found 5"]);
     check_error("GPT2LMHeadModel", json!({}), &["GPT2LMHeadModel", "Qwen3ForCausalLM"]);
 }
 
