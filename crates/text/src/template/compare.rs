@@ -1,5 +1,6 @@
 //! Python's comparisons: an order only among like things, membership only in containers.
 
+use super::lazy::{is_generator, is_list};
 use super::ops::{as_int, invalid, text_of};
 use super::pystr::as_float;
 use minijinja::value::ValueKind;
@@ -18,8 +19,7 @@ fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
     if let (Some(x), Some(y)) = (number(a), number(b)) {
         return Ok(x.partial_cmp(&y));
     }
-    let list = |v: &Value| matches!(v.kind(), ValueKind::Seq | ValueKind::Iterable);
-    if list(a) && list(b) {
+    if is_list(a) && is_list(b) {
         return Ok(Some(a.cmp(b)));
     }
     Err(invalid(&format!("{} and {} have no order", a.kind(), b.kind())))
@@ -47,10 +47,12 @@ pub(super) fn contains(item: &Value, container: &Value) -> Result<bool, Error> {
     }
 }
 
-/// What a loop runs over; none is not iterable, undefined is empty.
+/// What a loop or a filter runs over; none is not iterable, undefined is empty.
 pub(super) fn iterable(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::None => Err(invalid("none is not iterable")),
+        // Loops look ahead, so what is left of a generator becomes a list.
+        _ if is_generator(&value) => Ok(value.try_iter()?.collect::<Vec<Value>>().into()),
         _ => Ok(value),
     }
 }

@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::ops::{self, invalid};
 use super::rewrite::names;
-use super::{compare, filters, methods, pystr};
+use super::{compare, filters, lazy, methods, pystr, slicing};
 use chrono::NaiveDateTime;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value};
@@ -47,6 +47,10 @@ fn install_operators(env: &mut Environment, budget: &Budget) {
     env.add_function(names::LESS, |a: Value, b: Value| compare::less(&a, &b));
     env.add_function(names::LESS_OR_EQUAL, |a: Value, b: Value| compare::less_or_equal(&a, &b));
     env.add_function(names::CONTAINS, |item: Value, of: Value| compare::contains(&item, &of));
+    env.add_function(names::LAZY, lazy::generator);
+    env.add_function(names::SLICE, |of: Value, start: Value, stop: Value, step: Value| {
+        slicing::slice(&of, &start, &stop, &step)
+    });
     env.add_function(names::ITERABLE, compare::iterable);
     let own = budget.clone();
     env.add_function(names::MADE, move |value: Value| own.made(value));
@@ -70,8 +74,15 @@ fn install_functions(env: &mut Environment, now: Option<NaiveDateTime>) {
         Err(invalid(&pystr::str_of(&message)?))
     });
     env.add_function("dict", |args: Rest<ValueOrKwargs>| methods::dict(&args.into_values()));
-    env.add_function("strftime_now", move |format: String| {
-        strftime(now.unwrap_or_else(|| chrono::Local::now().naive_local()), &format)
+    env.add_function("namespace", |args: Rest<ValueOrKwargs>| {
+        methods::namespace(&args.into_values())
+    });
+    env.add_function("joiner", |args: Rest<ValueOrKwargs>| lazy::joiner(&args.into_values()));
+    env.add_function("cycler", |args: Rest<Value>| lazy::cycler(&args));
+    env.add_function("strftime_now", move |args: Rest<ValueOrKwargs>| {
+        let args = methods::positional(&args.into_values(), &["format"])?;
+        let format = methods::one_text(&args)?;
+        strftime(now.unwrap_or_else(|| chrono::Local::now().naive_local()), format)
     });
 }
 

@@ -2,8 +2,10 @@
 
 use super::budget::Budget;
 use super::json::tojson;
+use super::lazy;
 use super::methods::soft;
-use super::ops::{as_int, format_text, invalid, split_kwargs, text_of};
+use super::numbers::{file_size, to_float, to_int};
+use super::ops::{as_int, escaped, format_like, invalid, split_kwargs, text_like, text_of};
 use super::strings;
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
@@ -11,29 +13,35 @@ use minijinja::{Environment, Error, Value};
 
 type Filter = fn(&Budget, &[Value]) -> Result<Value, Error>;
 
-const FILTERS: [(&str, Filter); 22] = [
+const FILTERS: [(&str, Filter); 28] = [
     ("tojson", tojson),
     ("string", |_, args| on_text(args, str::to_owned)),
     ("upper", |_, args| on_text(args, str::to_uppercase)),
     ("lower", |_, args| on_text(args, str::to_lowercase)),
     ("capitalize", |_, args| on_text(args, strings::capitalize)),
-    ("title", |_, args| on_text(args, title)),
+    ("title", |_, args| Ok(Value::from(title(&soft(first(args)?)?)))),
     ("trim", trim),
     ("join", join),
     ("replace", replace),
     ("indent", indent),
     ("center", center),
     ("format", format),
-    ("escape", |_, args| on_text(args, escape)),
-    ("e", |_, args| on_text(args, escape)),
-    ("forceescape", |_, args| on_text(args, escape)),
-    ("safe", |_, args| on_text(args, str::to_owned)),
+    ("escape", escape),
+    ("e", escape),
+    ("forceescape", |_, args| Ok(markup(strings::escape(&soft(first(args)?)?)))),
+    ("safe", |_, args| Ok(markup(soft(first(args)?)?))),
     ("wordcount", word_count),
     ("length", length),
     ("default", default),
     ("d", default),
     ("first", |_, args| end(args, true)),
     ("last", |_, args| end(args, false)),
+    ("int", to_int),
+    ("float", to_float),
+    ("filesizeformat", file_size),
+    ("items", lazy::items),
+    ("truncate", truncate),
+    ("urlencode", url_encode),
 ];
 
 /// Puts our filters and tests in place of the engine's.
@@ -55,7 +63,7 @@ pub(super) fn install(env: &mut Environment, budget: &Budget) {
 fn install_tests(env: &mut Environment) {
     use ValueKind::{Iterable, Map, Number, Seq, String, Undefined};
     env.add_test("sequence", |v: &Value| {
-        matches!(v.kind(), Seq | Iterable | Map | String | Undefined)
+        matches!(v.kind(), Seq | Iterable | Map | String | Undefined) && !lazy::is_generator(v)
     });
     env.add_test("iterable", |v: &Value| {
         matches!(v.kind(), Seq | Iterable | Map | String | Undefined)
@@ -65,16 +73,21 @@ fn install_tests(env: &mut Environment) {
     env.add_test("callable", |v: &Value| v.kind() == ValueKind::Plain);
 }
 
-fn first(args: &[Value]) -> Result<&Value, Error> {
+/// The value that a filter is applied to.
+pub(super) fn first(args: &[Value]) -> Result<&Value, Error> {
     args.first().ok_or_else(|| invalid("the filter needs a value"))
 }
 
 fn on_text(args: &[Value], change: impl Fn(&str) -> String) -> Result<Value, Error> {
-    Ok(Value::from(change(&soft(first(args)?)?)))
+    let value = first(args)?;
+    Ok(text_like(value, change(&soft(value)?)))
 }
 
 /// The arguments after the value, keyword arguments at the places of their names.
-fn options<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
+pub(super) fn options<const N: usize>(
+    args: &[Value],
+    names: [&str; N],
+) -> Result<[Option<Value>; N], Error> {
     let (args, kwargs) = split_kwargs(args)?;
     let mut found = [const { None }; N];
     for (index, name) in names.iter().enumerate() {
@@ -152,7 +165,7 @@ fn center(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
 
 fn format(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     let pattern = soft(first(args)?)?;
-    format_text(budget, FormatStyle::Printf, &pattern, &args[1..])
+    format_like(budget, FormatStyle::Printf, first(args)?, &pattern, &args[1..])
 }
 
 /// The filter's own rule, which differs from the method's: words start after space, `-`, `(`,
@@ -171,19 +184,53 @@ fn title(s: &str) -> String {
     out
 }
 
-fn escape(s: &str) -> String {
-    let mut out = String::with_capacity(s.len());
-    for c in s.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '\'' => out.push_str("&#39;"),
-            '"' => out.push_str("&#34;"),
-            c => out.push(c),
-        }
+fn escape(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    escaped(first(args)?).map(markup)
+}
+
+fn markup(text: String) -> Value {
+    Value::from_safe_string(text)
+}
+
+fn truncate(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [length, cut_words, end, leeway] = options(args, ["length", "killwords", "end", "leeway"])?;
+    let size = |v: Option<Value>, default| {
+        let size = v.map_or(Some(default), |v| as_int(&v)).and_then(|n| usize::try_from(n).ok());
+        size.ok_or_else(|| invalid("truncate: expected a length"))
+    };
+    let (length, leeway) = (size(length, 255)?, size(leeway, 5)?);
+    let end = end.map_or(Ok("...".into()), |e| soft(&e))?;
+    let value = first(args)?;
+    let text = text_of(value).ok_or_else(|| invalid("truncate: expected a string"))?;
+    let room = length.checked_sub(end.chars().count());
+    let room = room.ok_or_else(|| invalid("truncate: the end is longer than the length"))?;
+    if text.chars().count() <= length.saturating_add(leeway) {
+        return Ok(value.clone());
     }
-    out
+    let cut: String = text.chars().take(room).collect();
+    let kept = match cut.rsplit_once(' ') {
+        Some((words, _)) if !cut_words.is_some_and(|c| c.is_true()) => words,
+        _ => &cut,
+    };
+    Ok(Value::from(format!("{kept}{end}")))
+}
+
+fn url_encode(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let value = first(args)?;
+    let pairs = match value.kind() {
+        ValueKind::Map => super::methods::map_method(value, "items", &[])?,
+        ValueKind::Seq | ValueKind::Iterable => Some(value.clone()),
+        _ => None,
+    };
+    let Some(pairs) = pairs else {
+        return Ok(Value::from(strings::url_quote(&soft(value)?, false)));
+    };
+    let mut parts = Vec::new();
+    for pair in pairs.try_iter()? {
+        let side = |at| soft(&pair.get_item_by_index(at)?).map(|t| strings::url_quote(&t, true));
+        parts.push(format!("{}={}", side(0)?, side(1)?));
+    }
+    Ok(Value::from(parts.join("&")))
 }
 
 fn word_count(_: &Budget, args: &[Value]) -> Result<Value, Error> {
@@ -204,7 +251,14 @@ fn default(_: &Budget, args: &[Value]) -> Result<Value, Error> {
 
 /// The first or last element; undefined where there is none.
 fn end(args: &[Value], front: bool) -> Result<Value, Error> {
-    let mut items = super::compare::iterable(first(args)?.clone())?.try_iter()?;
+    let value = first(args)?;
+    if lazy::is_generator(value) {
+        // Taking the first leaves the others; backwards it cannot be walked.
+        let front = front.then(|| value.try_iter()).transpose()?;
+        let mut items = front.ok_or_else(|| invalid("a generator has no last element"))?;
+        return Ok(items.next().unwrap_or(Value::UNDEFINED));
+    }
+    let mut items = super::compare::iterable(value.clone())?.try_iter()?;
     let found = if front { items.next() } else { items.last() };
     Ok(found.unwrap_or(Value::UNDEFINED))
 }
@@ -215,7 +269,9 @@ fn length(_: &Budget, args: &[Value]) -> Result<Value, Error> {
         return Ok(Value::from(0));
     }
     let len = value.len().or_else(|| match value.kind() {
-        ValueKind::Iterable => value.try_iter().ok().map(Iterator::count),
+        ValueKind::Iterable if !lazy::is_generator(value) => {
+            value.try_iter().ok().map(Iterator::count)
+        }
         _ => None,
     });
     let len = len.ok_or_else(|| invalid(&format!("{} has no length", value.kind())))?;

@@ -1,6 +1,7 @@
 //! `tojson` as Hugging Face defines it: plain `json.dumps`, with no HTML escaping.
 
 use super::budget::Budget;
+use super::lazy::is_list;
 use super::ops::{as_int, invalid, split_kwargs, text_of};
 use super::pystr::{as_float, float_repr};
 use minijinja::value::ValueKind;
@@ -86,7 +87,7 @@ impl Writer<'_> {
             return Ok(());
         }
         match value.kind() {
-            ValueKind::Seq | ValueKind::Iterable => self.list(value, depth),
+            _ if is_list(value) => self.list(value, depth),
             ValueKind::Map => self.map(value, depth),
             _ => {
                 let text = scalar(value)

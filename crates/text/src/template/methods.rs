@@ -3,7 +3,8 @@
 //! Those that would change a list or dictionary do not exist, as in the immutable sandbox.
 
 use super::budget::Budget;
-use super::ops::{as_int, format_text, invalid, split_kwargs, text_of};
+use super::lazy::is_list;
+use super::ops::{as_int, escaped, format_text, invalid, list_like, split_kwargs, text_of};
 use super::pystr::str_of;
 use super::strings;
 use minijinja::formatting::FormatStyle;
@@ -20,14 +21,44 @@ pub(super) fn call(
     args: &[Value],
 ) -> Result<Value, Error> {
     let found = match object.kind() {
+        ValueKind::String if object.is_safe() && MARKUP_ARGUMENTS.contains(&name) => {
+            let args = args.iter().map(markup_argument).collect::<Result<Vec<_>, Error>>()?;
+            string_method(budget, object.as_str().unwrap_or(""), name, &args)?
+        }
         ValueKind::String => string_method(budget, object.as_str().unwrap_or(""), name, args)?,
         ValueKind::Map => map_method(object, name, args)?,
-        ValueKind::Seq | ValueKind::Iterable => list_method(object, name, args)?,
+        _ if is_list(object) => list_method(object, name, args)?,
         _ => None,
     };
     match found {
+        Some(value) if object.is_safe() => as_markup(value),
         Some(value) => Ok(value),
         None => object.call_method(state, name, args),
+    }
+}
+
+/// Methods of markup that escape their arguments.
+const MARKUP_ARGUMENTS: [&str; 3] = ["replace", "join", "format"];
+
+fn markup_argument(value: &Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::String => escaped(value).map(Value::from),
+        ValueKind::Seq | ValueKind::Iterable => {
+            value.try_iter()?.map(|item| markup_argument(&item)).collect()
+        }
+        _ => Ok(value.clone()),
+    }
+}
+
+/// What a method of markup gives: its strings are markup too.
+fn as_markup(value: Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::String => Ok(Value::from_safe_string(str_of(&value)?)),
+        ValueKind::Seq => {
+            let items = value.try_iter()?.map(as_markup).collect::<Result<Vec<_>, Error>>()?;
+            Ok(list_like(&value, items))
+        }
+        _ => Ok(value),
     }
 }
 
@@ -43,7 +74,8 @@ pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<V
     }))
 }
 
-fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+/// A method of a plain dictionary; `None` where there is no such method.
+pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     // Loops, namespaces and macros are objects with attributes of their own.
     let plain = map.as_object().is_none_or(|o| o.type_name().contains("Map"));
     if !plain {
@@ -115,8 +147,18 @@ fn list_method(list: &Value, name: &str, args: &[Value]) -> Result<Option<Value>
     }))
 }
 
+/// The function `namespace`: names and values that templates may change.
+pub(super) fn namespace(args: &[Value]) -> Result<Value, Error> {
+    let start = dict(args)?;
+    let hidden = |name: Value| name.as_str().is_some_and(|name| name.starts_with('_'));
+    if start.try_iter()?.any(hidden) {
+        return Err(invalid("a namespace cannot store names that start with an underscore"));
+    }
+    minijinja::functions::namespace(Some(ValueOrKwargs::from(start)))
+}
+
 /// Positional arguments, with keyword arguments put at their places.
-fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, Error> {
+pub(super) fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, Error> {
     let (given, kwargs) = split_kwargs(args)?;
     let mut all = given.to_vec();
     for (index, name) in names.iter().enumerate() {
@@ -170,27 +212,61 @@ fn string_predicate(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>
 }
 
 fn string_search(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
-    let place = |at: Option<usize>| at.map_or(-1, |at| s[..at].chars().count() as i64);
-    Ok(Some(match name {
-        "startswith" => Value::from(any_affix(args, |affix| s.starts_with(affix))?),
-        "endswith" => Value::from(any_affix(args, |affix| s.ends_with(affix))?),
-        "find" => Value::from(place(s.find(one_text(args)?))),
-        "rfind" => Value::from(place(s.rfind(one_text(args)?))),
-        "index" | "rindex" => {
-            let what = one_text(args)?;
-            let at = if name == "index" { s.find(what) } else { s.rfind(what) };
-            Value::from(place(Some(at.ok_or_else(|| invalid("substring not found"))?)))
-        }
-        "count" => {
-            let what = one_text(args)?;
-            let empty = what.is_empty().then(|| s.chars().count() + 1);
-            Value::from(empty.unwrap_or_else(|| s.matches(what).count()))
-        }
-        _ => return Ok(None),
-    }))
+    if !SEARCHES.contains(&name) {
+        return Ok(None);
+    }
+    let [what, bounds @ ..] = args else { return Err(invalid("expected a string argument")) };
+    let window = window(s, bounds)?;
+    let (before, part) = window.unwrap_or((0, ""));
+    if let "startswith" | "endswith" = name {
+        let starts = name == "startswith";
+        let fits =
+            |affix: &str| if starts { part.starts_with(affix) } else { part.ends_with(affix) };
+        return Ok(Some(Value::from(any_affix(what, |affix| window.is_some() && fits(affix))?)));
+    }
+    let what = one_text(std::slice::from_ref(what))?;
+    if name == "count" {
+        let empty = what.is_empty().then(|| part.chars().count() + 1);
+        let count = empty.unwrap_or_else(|| part.matches(what).count());
+        return Ok(Some(Value::from(if window.is_some() { count } else { 0 })));
+    }
+    let at = if name.starts_with('r') { part.rfind(what) } else { part.find(what) };
+    let at = at.filter(|_| window.is_some()).map(|at| before + part[..at].chars().count());
+    match at {
+        None if name.ends_with("index") => Err(invalid("substring not found")),
+        at => Ok(Some(at.map_or(Value::from(-1), Value::from))),
+    }
 }
 
-fn one_text(args: &[Value]) -> Result<&str, Error> {
+/// Methods that take a string to look for, a start and an end.
+const SEARCHES: [&str; 7] = ["startswith", "endswith", "find", "rfind", "index", "rindex", "count"];
+
+/// The part of `s` between two optional bounds, with the number of characters before it; `None`
+/// where the start is behind the end.
+fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, Error> {
+    if bounds.is_empty() {
+        return Ok(Some((0, s)));
+    }
+    let len = s.chars().count() as i128;
+    let place = |bound: Option<&Value>, default| -> Result<i128, Error> {
+        match bound.filter(|b| !b.is_none()) {
+            None => Ok(default),
+            Some(bound) => {
+                let at = as_int(bound).ok_or_else(|| invalid("a bound is not an integer"))?;
+                Ok(if at < 0 { at.saturating_add(len).max(0) } else { at })
+            }
+        }
+    };
+    let (start, end) = (place(bounds.first(), 0)?, place(bounds.get(1), len)?.min(len));
+    if start > end || bounds.len() > 2 {
+        return Ok(None);
+    }
+    let byte = |at: i128| s.char_indices().nth(at as usize).map_or(s.len(), |(byte, _)| byte);
+    Ok(Some((start as usize, &s[byte(start)..byte(end)])))
+}
+
+/// The only argument, which must be a string.
+pub(super) fn one_text(args: &[Value]) -> Result<&str, Error> {
     match args {
         [only] => text_of(only).ok_or_else(|| invalid("expected a string argument")),
         _ => Err(invalid("expected one string argument")),
@@ -198,8 +274,7 @@ fn one_text(args: &[Value]) -> Result<&str, Error> {
 }
 
 /// `startswith` and `endswith`: a string or a tuple of strings.
-fn any_affix(args: &[Value], test: impl Fn(&str) -> bool) -> Result<bool, Error> {
-    let [affix] = args else { return Err(invalid("expected one argument")) };
+fn any_affix(affix: &Value, test: impl Fn(&str) -> bool) -> Result<bool, Error> {
     if let Some(text) = text_of(affix) {
         return Ok(test(text));
     }
@@ -237,6 +312,9 @@ fn string_split(
         }
         "partition" | "rpartition" => {
             let separator = one_text(args)?;
+            if separator.is_empty() {
+                return Err(invalid("empty separator"));
+            }
             let parts = strings::partition(s, separator, name == "rpartition");
             return Ok(Some(Tuple::from(parts.map(Value::from).to_vec()).into()));
         }
@@ -283,14 +361,32 @@ fn string_change(
             return join(budget, s, items).map(Some);
         }
         "zfill" | "center" | "ljust" | "rjust" | "expandtabs" => {
-            let width = args.first().and_then(as_int).unwrap_or(8);
-            let fill = args.get(1).and_then(text_of).and_then(|f| f.chars().next()).unwrap_or(' ');
+            let (width, fill) = padding(name, args)?;
             return strings::pad(budget, s, name, width, fill).map(|s| Some(Value::from(s)));
         }
         "format" => return format_text(budget, FormatStyle::StrFormat, s, args).map(Some),
         _ => return Ok(None),
     };
     Ok(Some(Value::from(text)))
+}
+
+/// The width and the character that a padding method is given.
+fn padding(name: &str, args: &[Value]) -> Result<(i128, char), Error> {
+    let tabs = name == "expandtabs";
+    let args = positional(args, if tabs { &["tabsize"] } else { &[] })?;
+    let width = match args.first() {
+        None if tabs => Some(8),
+        width => width.and_then(as_int),
+    };
+    let width = width.ok_or_else(|| invalid(&format!("{name} expects a width")))?;
+    let mut fill = match args.get(1) {
+        None => " ".chars(),
+        Some(_) => one_text(&args[1..])?.chars(),
+    };
+    match (fill.next(), fill.next()) {
+        (Some(fill), None) => Ok((width, fill)),
+        _ => Err(invalid("the fill must be one character")),
+    }
 }
 
 /// `separator.join(items)`: only strings can be joined.

@@ -11,10 +11,13 @@ mod depth;
 mod environment;
 mod filters;
 mod json;
+mod lazy;
 mod methods;
+mod numbers;
 mod ops;
 mod pystr;
 mod rewrite;
+mod slicing;
 mod strings;
 
 use crate::error::{Result, TextError};
@@ -126,7 +129,7 @@ fn normalize_newlines(source: &str) -> Cow<'_, str> {
 
 /// `{% generation %}` marks what the model wrote; for rendering it is only a scope.
 fn generation_blocks(source: &str) -> Cow<'_, str> {
-    if !source.contains("generation") {
+    if !source.contains("generation") && !source.contains("raw") {
         return source.into();
     }
     let mut out = String::with_capacity(source.len());
@@ -137,7 +140,11 @@ fn generation_blocks(source: &str) -> Cow<'_, str> {
         rest = tag;
         if lone_word(tag, "raw").is_some() {
             let end = tag.find("endraw").unwrap_or(tag.len());
-            out.push_str(&tag[..end]);
+            let (open, body) = raw_body(&tag[..end]);
+            out.push_str(open);
+            // The engine drops a line end after the opening tag, which Jinja2 keeps.
+            out.push_str(if body.starts_with('\n') { "\n" } else { "" });
+            out.push_str(body);
             rest = &tag[end..];
             continue;
         }
@@ -152,6 +159,14 @@ fn generation_blocks(source: &str) -> Cow<'_, str> {
     }
     out.push_str(rest);
     out.into()
+}
+
+/// The rest of an opening `raw` tag, and the text after it.
+fn raw_body(tag: &str) -> (&str, &str) {
+    match tag.find("%}") {
+        Some(at) if !tag[..at].ends_with('-') => tag.split_at(at + 2),
+        _ => (tag, ""),
+    }
 }
 
 /// Where `word` stands alone between here and `%}`.

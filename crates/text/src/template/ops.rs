@@ -1,7 +1,9 @@
 //! Python's operators on template values: `+ * % ** ~`.
 
 use super::budget::Budget;
+use super::lazy::is_list;
 use super::pystr::{as_float, str_of};
+use super::strings;
 use minijinja::formatting::{FormatStyle, format as format_values};
 use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, Value};
@@ -13,6 +15,9 @@ const MAX_WIDTH_DIGITS: usize = 4;
 pub(super) fn add(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error> {
     if let (Some(left), Some(right)) = (text_of(a), text_of(b)) {
         budget.make(left.len() + right.len())?;
+        if a.is_safe() || b.is_safe() {
+            return Ok(Value::from_safe_string(escaped(a)? + &escaped(b)?));
+        }
         return Ok(Value::from([left, right].concat()));
     }
     if is_list(a) && is_list(b) && a.is_tuple() == b.is_tuple() {
@@ -46,7 +51,8 @@ pub(super) fn mul(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error>
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     if let Some(text) = text_of(thing) {
         budget.make(text.len().saturating_mul(count))?;
-        return Ok(Value::from(text.repeat(if text.is_empty() { 0 } else { count })));
+        let repeated = text.repeat(if text.is_empty() { 0 } else { count });
+        return Ok(text_like(thing, repeated));
     }
     if !is_list(thing) {
         return Err(unsupported("*", a, b));
@@ -61,7 +67,7 @@ pub(super) fn mul(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error>
 pub(super) fn rem(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error> {
     if let Some(pattern) = text_of(a) {
         let args: Vec<Value> = if b.is_tuple() { b.try_iter()?.collect() } else { vec![b.clone()] };
-        return format_text(budget, FormatStyle::Printf, pattern, &args);
+        return format_like(budget, FormatStyle::Printf, a, pattern, &args);
     }
     match numbers(a, b) {
         Some(Numbers::Int(_, 0)) => Err(invalid("integer modulo by zero")),
@@ -106,6 +112,26 @@ pub(super) fn format_text(
     Ok(Value::from(text))
 }
 
+/// Formatting that escapes what goes into a pattern that is markup.
+pub(super) fn format_like(
+    budget: &Budget,
+    style: FormatStyle,
+    model: &Value,
+    pattern: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    if !model.is_safe() {
+        return format_text(budget, style, pattern, args);
+    }
+    let escape = |v: &Value| match text_of(v) {
+        Some(_) => escaped(v).map(Value::from),
+        None => Ok(v.clone()),
+    };
+    let args = args.iter().map(escape).collect::<Result<Vec<_>, Error>>()?;
+    let text = format_text(budget, style, pattern, &args)?;
+    Ok(text_like(model, text_of(&text).unwrap_or("").to_owned()))
+}
+
 enum Numbers {
     Int(i128, i128),
     Float(f64, f64),
@@ -125,7 +151,8 @@ fn numbers(a: &Value, b: &Value) -> Option<Numbers> {
     Some(Numbers::Float(float(a)?, float(b)?))
 }
 
-fn int(value: Option<i128>) -> Result<Value, Error> {
+/// An integer, or an error where it was too large to compute.
+pub(super) fn int(value: Option<i128>) -> Result<Value, Error> {
     let value = value.ok_or_else(|| invalid("an integer is too large"))?;
     Ok(i64::try_from(value).map_or_else(|_| Value::from(value), Value::from))
 }
@@ -140,16 +167,24 @@ pub(super) fn split_kwargs(args: &[Value]) -> Result<(&[Value], Kwargs), Error> 
     Ok((plain, kwargs))
 }
 
+/// Text that is markup if `model` is, so that joining it with other text escapes that.
+pub(super) fn text_like(model: &Value, text: String) -> Value {
+    if model.is_safe() { Value::from_safe_string(text) } else { Value::from(text) }
+}
+
+/// What a value prints, as markup.
+pub(super) fn escaped(value: &Value) -> Result<String, Error> {
+    let text = str_of(value)?;
+    Ok(if value.is_safe() { text } else { strings::escape(&text) })
+}
+
 /// The text of a string, and of nothing else.
 pub(super) fn text_of(value: &Value) -> Option<&str> {
     if value.kind() == ValueKind::String { value.as_str() } else { None }
 }
 
-fn is_list(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
-}
-
-fn list_like(model: &Value, items: Vec<Value>) -> Value {
+/// A list or tuple, as `model` is one.
+pub(super) fn list_like(model: &Value, items: Vec<Value>) -> Value {
     if model.is_tuple() {
         return Value::from(minijinja::value::Tuple::from(items));
     }

@@ -1,5 +1,6 @@
 //! Values as Python prints them: `str` and `repr`.
 
+use super::lazy::is_list;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt::Write;
@@ -57,9 +58,13 @@ fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error
         return Ok(());
     }
     match value.kind() {
-        ValueKind::Seq | ValueKind::Iterable => write_items(out, value, depth),
+        _ if is_list(value) => write_items(out, value, depth),
         ValueKind::Map => write_map(out, value, depth),
+        ValueKind::Iterable => write!(out, "<generator object>").map_err(Error::from),
         ValueKind::Undefined => write!(out, "Undefined").map_err(Error::from),
+        ValueKind::String if value.is_safe() => {
+            write!(out, "Markup({value:?})").map_err(Error::from)
+        }
         ValueKind::String => write!(out, "{value:?}").map_err(Error::from),
         _ => write!(out, "{value}").map_err(Error::from),
     }

@@ -5,6 +5,7 @@
 //! is paid for, and methods are looked up as Python does. Statements that Hugging Face's
 //! environment does not have are refused.
 
+use super::lazy;
 use minijinja::machinery::Span;
 use minijinja::machinery::ast::{
     self, BinOpKind, Call, CallArg, CompareOpKind, Expr, ForLoop, Spanned, Stmt, UnaryOpKind,
@@ -23,6 +24,8 @@ pub(super) mod names {
     pub const CONTAINS: &str = "__contains";
     pub const ITERABLE: &str = "__iterable";
     pub const MADE: &str = "__made";
+    pub const SLICE: &str = "__slice";
+    pub const LAZY: &str = "__lazy";
     pub const TOUCH: &str = "__touch";
     pub const METHOD: &str = "__method";
     pub const ATTRIBUTE: &str = "__attribute";
@@ -30,6 +33,10 @@ pub(super) mod names {
 
 /// Attributes that name a method of every dictionary, whatever its keys are.
 const DICT_METHODS: [&str; 4] = ["items", "keys", "values", "get"];
+
+/// Filters that walk their value, and so refuse none.
+const ITERATING: [&str; 9] =
+    ["list", "join", "sort", "unique", "groupby", "sum", "max", "min", "batch"];
 
 type Rewritten<T> = Result<T, Error>;
 
@@ -145,7 +152,7 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
     match e {
         Expr::Var(v) => Expr::Var(again(v, ast::Var { id: v.id })),
         Expr::Const(c) => Expr::Const(again(c, ast::Const { value: c.value.clone() })),
-        Expr::Slice(s) => made(Expr::Slice(again(s, slice(s)))),
+        Expr::Slice(s) => made(slice(s)),
         Expr::UnaryOp(u) => {
             let negates = matches!(u.op, UnaryOpKind::Not);
             let op = if negates { UnaryOpKind::Not } else { UnaryOpKind::Neg };
@@ -154,7 +161,7 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
         Expr::BinOp(b) => binary(b),
         Expr::Compare(c) => compare(c),
         Expr::IfExpr(i) => Expr::IfExpr(again(i, if_expr(i))),
-        Expr::Filter(f) => made(Expr::Filter(again(f, filter(f)))),
+        Expr::Filter(f) => filter(f),
         Expr::Test(t) => {
             let test = ast::Test { name: t.name, expr: expr(&t.expr), args: arguments(&t.args) };
             Expr::Test(again(t, test))
@@ -251,17 +258,22 @@ fn if_expr<'a>(i: &ast::IfExpr<'a>) -> ast::IfExpr<'a> {
     }
 }
 
-fn slice<'a>(s: &ast::Slice<'a>) -> ast::Slice<'a> {
-    ast::Slice {
-        expr: touch(&s.expr),
-        start: s.start.as_ref().map(expr),
-        stop: s.stop.as_ref().map(expr),
-        step: s.step.as_ref().map(expr),
-    }
+fn slice<'a>(s: &Spanned<ast::Slice<'a>>) -> Expr<'a> {
+    let span = s.span();
+    let none = || Expr::Const(Spanned::new(ast::Const { value: Value::from(()) }, span));
+    let bound = |bound: &Option<Expr<'a>>| bound.as_ref().map_or_else(none, expr);
+    let args = vec![touch(&s.expr), bound(&s.start), bound(&s.stop), bound(&s.step)];
+    function(names::SLICE, args, span)
 }
 
-fn filter<'a>(f: &ast::Filter<'a>) -> ast::Filter<'a> {
-    ast::Filter { name: f.name, expr: f.expr.as_ref().map(touch), args: arguments(&f.args) }
+fn filter<'a>(f: &Spanned<ast::Filter<'a>>) -> Expr<'a> {
+    let input = |e: &Expr<'a>| if ITERATING.contains(&f.name) { iterable(e) } else { touch(e) };
+    let (name, expr) = (f.name, f.expr.as_ref().map(input));
+    let result = made(Expr::Filter(again(f, ast::Filter { name, expr, args: arguments(&f.args) })));
+    if lazy::FILTERS.contains(&f.name) {
+        return function(names::LAZY, vec![result], f.span());
+    }
+    result
 }
 
 /// `object.name`, where dictionaries answer with a method before they look for a key.

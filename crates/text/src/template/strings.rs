@@ -109,6 +109,38 @@ pub(super) fn title(s: &str) -> String {
     out
 }
 
+/// Markup that shows `s`.
+pub(super) fn escape(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    for c in s.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\'' => out.push_str("&#39;"),
+            '"' => out.push_str("&#34;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Percent encoding; in a query, space becomes `+` and `/` is encoded too.
+pub(super) fn url_quote(s: &str, query: bool) -> String {
+    let mut out = String::with_capacity(s.len());
+    for byte in s.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-' | b'~' => {
+                out.push(byte.into());
+            }
+            b'/' if !query => out.push('/'),
+            b' ' if query => out.push('+'),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
 /// `capitalize`: the first character upper case, the rest lower.
 pub(super) fn capitalize(s: &str) -> String {
     let mut chars = s.chars();

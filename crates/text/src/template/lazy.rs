@@ -1,0 +1,147 @@
+//! Generators: what Jinja2's `map`, `select` and their like give.
+//!
+//! A generator is true whatever it holds, has no length, and can be walked once.
+
+use super::budget::Budget;
+use super::filters::{first, options};
+use super::ops::{invalid, text_of};
+use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
+use minijinja::{Error, State, Value};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Filters whose result is a generator, unless it is text.
+pub(super) const FILTERS: [&str; 10] = [
+    "map",
+    "select",
+    "reject",
+    "selectattr",
+    "rejectattr",
+    "batch",
+    "slice",
+    "unique",
+    "items",
+    "reverse",
+];
+
+/// The elements that are left.
+#[derive(Debug)]
+struct Generator(Mutex<std::vec::IntoIter<Value>>);
+
+impl Object for Generator {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Iterable
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        let own = self.clone();
+        let next = move || own.0.lock().unwrap_or_else(PoisonError::into_inner).next();
+        Enumerator::Iter(Box::new(std::iter::from_fn(next)))
+    }
+}
+
+/// Whether a value is a generator.
+pub(super) fn is_generator(value: &Value) -> bool {
+    value.downcast_object_ref::<Generator>().is_some()
+}
+
+/// Whether a value is a list, a tuple or another sequence with a length.
+pub(super) fn is_list(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) && !is_generator(value)
+}
+
+/// A list as a generator; anything else stays as it is.
+pub(super) fn generator(value: Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items: Vec<Value> = value.try_iter()?.collect();
+            Ok(Value::from_object(Generator(Mutex::new(items.into_iter()))))
+        }
+        _ => Ok(value),
+    }
+}
+
+/// The function `joiner`: a function that gives nothing at first and the separator from then on.
+#[derive(Debug)]
+struct Joiner {
+    separator: Value,
+    used: AtomicBool,
+}
+
+impl Object for Joiner {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn call(self: &Arc<Self>, _: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
+        if !args.is_empty() {
+            return Err(invalid("a joiner takes no arguments"));
+        }
+        let used = self.used.swap(true, Relaxed);
+        Ok(if used { self.separator.clone() } else { Value::from("") })
+    }
+}
+
+/// `joiner(sep)`.
+pub(super) fn joiner(args: &[Value]) -> Result<Value, Error> {
+    let with_value = [&[Value::from(())], args].concat();
+    let [separator] = options(&with_value, ["sep"])?;
+    let separator = separator.unwrap_or_else(|| Value::from(", "));
+    Ok(Value::from_object(Joiner { separator, used: AtomicBool::new(false) }))
+}
+
+/// The function `cycler`: its items in turn, by `next()`.
+#[derive(Debug)]
+struct Cycler {
+    items: Vec<Value>,
+    at: AtomicUsize,
+}
+
+impl Cycler {
+    fn current(&self) -> Value {
+        self.items.get(self.at.load(Relaxed)).cloned().unwrap_or(Value::UNDEFINED)
+    }
+}
+
+impl Object for Cycler {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        (text_of(key) == Some("current")).then(|| self.current())
+    }
+
+    fn call_method(
+        self: &Arc<Self>,
+        _: &mut State<'_, '_>,
+        name: &str,
+        _: &[Value],
+    ) -> Result<Value, Error> {
+        let value = self.current();
+        match name {
+            "next" => self.at.store((self.at.load(Relaxed) + 1) % self.items.len(), Relaxed),
+            "reset" => self.at.store(0, Relaxed),
+            _ => return Err(invalid(&format!("a cycler has no method {name}"))),
+        }
+        Ok(if name == "next" { value } else { Value::from(()) })
+    }
+}
+
+/// `cycler(*items)`.
+pub(super) fn cycler(args: &[Value]) -> Result<Value, Error> {
+    if args.is_empty() {
+        return Err(invalid("at least one item has to be provided"));
+    }
+    Ok(Value::from_object(Cycler { items: args.to_vec(), at: AtomicUsize::new(0) }))
+}
+
+/// `value|items`: pairs of a dictionary, none of an undefined value.
+pub(super) fn items(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let value = first(args)?;
+    if value.is_undefined() {
+        return Ok(Value::from(Vec::<Value>::new()));
+    }
+    super::methods::map_method(value, "items", &[])?
+        .ok_or_else(|| invalid("items: expected a dictionary"))
+}
