@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 use crate::bytes::check_regular;
 use crate::error::{Error, Result, shown};
 
-/// Reads a text file of at most `max_bytes`.
-pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
+/// Reads a text file of at most `max_bytes`. What is no regular file is refused unopened: a pipe
+/// would wait for ever, a device never end.
+pub fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     check_regular(path)?;
     let file = File::open(path).map_err(|e| Error::read(path, e))?;
     let mut bytes = Vec::new();

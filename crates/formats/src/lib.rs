@@ -25,5 +25,6 @@ pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use files::ModelFiles;
 pub use generation::GenerationDefaults;
+pub use json::read_text;
 pub use stream::TensorStream;
 pub use tensor::TensorView;

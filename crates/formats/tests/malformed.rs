@@ -199,6 +199,21 @@ fn broken_metadata_of_a_safetensors_file_is_named() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn only_regular_files_of_bounded_size_are_read_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    std::fs::write(&path, "12345").unwrap();
+    assert_eq!(formats::read_text(&path, 5).unwrap(), "12345");
+    let message = |path: &Path, max| formats::read_text(path, max).unwrap_err().to_string();
+    assert!(message(&path, 4).contains("at most 4 bytes"));
+    let endless = folder.path().join("endless.json");
+    std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+    assert!(message(&endless, 5).contains("endless.json: expected a regular file"));
+    assert!(message(folder.path(), 5).contains("expected a regular file"));
+}
+
 #[test]
 fn a_config_of_absurd_size_is_refused_before_it_is_parsed() {
     let folder = tempfile::tempdir().unwrap();
