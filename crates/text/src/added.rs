@@ -61,12 +61,8 @@ impl AddedTokens {
 
     /// The same tokens, searched for in the form that `normalizer` gives them.
     pub fn normalized_by(mut self, normalizer: Option<&NormalizerWrapper>) -> Result<Self> {
-        let Some(normalizer) = normalizer else { return Ok(self) };
         for token in &mut self.tokens {
-            let mut text = NormalizedString::from(token.text.as_str());
-            let done = normalizer.normalize(&mut text);
-            done.map_err(|e| TextError::tokenizer("added_tokens", e.to_string()))?;
-            token.text = text.get().to_owned();
+            token.text = normalize(&token.text, normalizer)?;
         }
         Self::new(self.tokens)
     }
@@ -157,6 +153,14 @@ fn widen(token: &AddedToken, text: &str, found: Range<usize>, done: usize) -> Ra
         end = text.len() - text[end..].trim_start().len();
     }
     start..end
+}
+
+/// `text` as the normalizer leaves it.
+pub(crate) fn normalize(text: &str, normalizer: Option<&NormalizerWrapper>) -> Result<String> {
+    let mut text = NormalizedString::from(text);
+    let done = normalizer.map_or(Ok(()), |n| n.normalize(&mut text));
+    done.map_err(|e| TextError::tokenizer("added_tokens", e.to_string()))?;
+    Ok(text.get().to_owned())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Follows the layout that Hugging Face tokenizers 0.23 writes.
 
-use crate::added::{AddedToken, AddedTokens};
+use crate::added::{self, AddedToken, AddedTokens};
 use crate::affixes::Affixes;
 use crate::decoder::{Decoder, byte_token};
 use crate::error::{Result, TextError};
@@ -12,8 +12,8 @@ use crate::vocab::{Clash, Entry, TokenKind, Vocab};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::HashSet;
-use tokenizers::ModelWrapper;
 use tokenizers::models::{bpe, unigram};
+use tokenizers::{ModelWrapper, NormalizerWrapper};
 
 /// What a `tokenizer.json` holds, ready for use.
 pub(crate) struct Loaded {
@@ -29,11 +29,12 @@ pub(crate) fn load(bytes: &[u8]) -> Result<Loaded> {
         serde_json::from_slice(bytes).map_err(|e| bad(format!("not a tokenizer: {e}")))?;
     let decoder = Decoder::from_json(&raw.decoder)?;
     let mut vocab = model_vocab(&raw.model, raw.added_tokens.len(), &decoder)?;
-    let added = add_tokens(&mut vocab, raw.added_tokens, &decoder)?;
+    let normalizer = stage("normalizer", raw.normalizer, &NORMALIZERS)?;
+    let added = add_tokens(&mut vocab, raw.added_tokens, &decoder, normalizer.as_ref())?;
     let affixes = Affixes::from_json(&raw.post_processor, vocab.size())?;
     let (normalized, direct): (Vec<_>, Vec<_>) = added.into_iter().partition(|(n, _)| *n);
     let pipeline = Pipeline {
-        normalizer: stage("normalizer", raw.normalizer, &NORMALIZERS)?,
+        normalizer,
         pre_tokenizer: stage("pre_tokenizer", raw.pre_tokenizer, &PRE_TOKENIZERS)?,
         model: model(raw.model)?,
         raw_added: AddedTokens::new(direct.into_iter().map(|(_, t)| t).collect())?,
@@ -131,16 +132,19 @@ fn insert(vocab: &mut Vocab, id: u32, entry: Entry) -> Result<()> {
     })
 }
 
-/// Adds the added tokens to `vocab`; each comes back with its `normalized` flag.
+/// Adds the added tokens to `vocab`; each comes back with its `normalized` flag. What a token
+/// prints is decoded from the form that it is searched for in.
 fn add_tokens(
     vocab: &mut Vocab,
     raw: Vec<RawAdded>,
     decoder: &Decoder,
+    normalizer: Option<&NormalizerWrapper>,
 ) -> Result<Vec<(bool, AddedToken)>> {
     let one = |token: RawAdded| {
         let id = vocab.id(&token.content).unwrap_or(token.id);
         let kind = if token.special { TokenKind::Special } else { TokenKind::Added };
-        let bytes = decoder.bytes(&token.content).into();
+        let normalizer = normalizer.filter(|_| token.normalized);
+        let bytes = decoder.bytes(&added::normalize(&token.content, normalizer)?).into();
         insert(vocab, id, Entry { text: token.content.as_str().into(), bytes, kind })?;
         let RawAdded { content: text, special, single_word, lstrip, rstrip, .. } = token;
         Ok((token.normalized, AddedToken { id, text, special, single_word, lstrip, rstrip }))

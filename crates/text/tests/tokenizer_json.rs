@@ -46,6 +46,21 @@ fn own_checkpoints_tokenize_as_hugging_face_does() {
 }
 
 #[test]
+fn normalized_added_tokens_keep_their_space_when_decoded() {
+    let mut file = json(&data("mistral").join("tokenizer.json"));
+    let id = file["model"]["vocab"].as_object().unwrap().len();
+    let flags = serde_json::json!({"id": id, "content": "foo", "normalized": true,
+        "special": false, "single_word": false, "lstrip": false, "rstrip": false});
+    file["added_tokens"].as_array_mut().unwrap().push(flags);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+    let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+    let ids = tokenizer.encode("a foo b", PARSE).unwrap();
+    assert!(ids.contains(&(id as u32)));
+    assert_eq!(tokenizer.decode(&ids, false), "a foo b");
+}
+
+#[test]
 fn reference_checkpoints_tokenize_as_hugging_face_does() {
     let Some(fixtures) = shared_fixtures() else { return };
     let mut folders = 0;
