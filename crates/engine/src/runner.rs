@@ -78,9 +78,18 @@ impl Runner {
         let Memory { weights, workspace, .. } = backend.memory();
         let memory = available_memory()
             .map(|bytes| Room { bytes, spare: bytes.saturating_sub(weights + workspace) });
-        let context = context(options.context, config.context_length, per_token, memory)?;
+        let mut context = context(options.context, config.context_length, per_token, memory)?;
+        // A system may have less to give than it says; a default has to make do with that.
+        while let Err(error) =
+            backend.cache(&model.cache(), BLOCK, context.div_ceil(BLOCK), kv_type)
+        {
+            let may_shrink = options.context.is_none() && context > BLOCK;
+            match error {
+                backend::Error::Memory(_) if may_shrink => context /= 2,
+                error => return Err(error.into()),
+            }
+        }
         let blocks = context.div_ceil(BLOCK);
-        backend.cache(&model.cache(), BLOCK, blocks, kv_type)?;
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),

@@ -19,8 +19,8 @@ const CONFIG_FILE: &str = "config.json";
 /// What comes before the names of all tensors but the output head.
 const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
-/// A tree of JSON values takes many times the memory of its text.
-const MAX_CONFIG_BYTES: u64 = 2 << 20;
+/// Most bytes of a `config.json`: a tree of JSON values takes many times the memory of its text.
+pub const MAX_CONFIG_BYTES: u64 = 2 << 20;
 
 /// Choices when opening a checkpoint.
 #[derive(Clone, Debug, Default)]

@@ -20,7 +20,7 @@ mod stream;
 mod tensor;
 
 pub use bytes::MappedBytes;
-pub use checkpoint::{Checkpoint, OpenOptions};
+pub use checkpoint::{Checkpoint, MAX_CONFIG_BYTES, OpenOptions};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use files::ModelFiles;

@@ -179,11 +179,14 @@ impl Templates {
     }
 }
 
-fn optional_text(path: &Path) -> Result<Option<String>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+/// The largest tokenizers published take some tens of megabytes, everything else some kilobytes.
+pub(crate) const MAX_BYTES: u64 = 256 << 20;
+
+/// The text of a file beside the weights, or `None` where there is none.
+pub(crate) fn optional_text(path: &Path) -> Result<Option<String>> {
+    match path.symlink_metadata() {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(TextError::io(path, e)),
+        _ => Ok(Some(formats::read_text(path, MAX_BYTES)?)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::added::Specials;
 use crate::affixes::Affixes;
+use crate::assets::{MAX_BYTES, optional_text};
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
 use crate::pipeline::Pipeline;
@@ -56,14 +57,9 @@ impl Tokenizer {
     /// Reads `tokenizer.json` and, if there is one, `tokenizer_config.json` in a folder.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
-        let json = std::fs::read(&path).map_err(|e| TextError::io(&path, e))?;
-        let config = folder.join("tokenizer_config.json");
-        let config = match std::fs::read(&config) {
-            Ok(bytes) => Some(bytes),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => return Err(TextError::io(&config, e)),
-        };
-        Self::from_json_bytes(&json, config.as_deref())
+        let json = formats::read_text(&path, MAX_BYTES)?;
+        let config = optional_text(&folder.join("tokenizer_config.json"))?;
+        Self::from_json_bytes(json.as_bytes(), config.as_deref().map(str::as_bytes))
     }
 
     /// Reads the bytes of a `tokenizer.json` and of a `tokenizer_config.json`.

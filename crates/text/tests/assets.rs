@@ -110,3 +110,18 @@ fn templates_are_found_where_hugging_face_looks() {
     assert_eq!(rendered(&load(), Some("rag"), false), "rag");
     assert!(load().templates.get(Some("tool_use"), false).is_err());
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_refused_unread() {
+    for name in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"] {
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer = data("qwen3").join("tokenizer.json");
+        std::fs::copy(tokenizer, folder.path().join("tokenizer.json")).unwrap();
+        let endless = folder.path().join(name);
+        let _ = std::fs::remove_file(&endless);
+        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+        let error = TextAssets::from_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("regular file"), "{error}");
+    }
+}

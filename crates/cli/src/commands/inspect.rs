@@ -6,7 +6,7 @@ mod values;
 
 use crate::args::FileArgs;
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use formats::{Error, ModelConfig, ModelFiles};
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -60,8 +60,7 @@ fn config(files: &ModelFiles) -> Result<Result<ModelConfig, String>> {
             if !path.exists() && files.path().is_file() {
                 return Ok(Err(format!("{}: no such file", path.display())));
             }
-            let text = std::fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
+            let text = formats::read_text(&path, formats::MAX_CONFIG_BYTES)?;
             ModelConfig::from_hf_json(&text, &path)
         }
     };

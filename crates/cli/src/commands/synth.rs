@@ -79,8 +79,7 @@ pub(crate) fn storage_type(name: &str) -> Result<&'static QuantType, String> {
 fn shape(args: &Args) -> Result<ModelConfig> {
     let mut config = match (&args.config, &args.shape) {
         (Some(path), _) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
+            let text = formats::read_text(path, formats::MAX_CONFIG_BYTES)?;
             ModelConfig::from_hf_json(&text, path)?
         }
         (None, Some(name)) => named_shape(name)?,
