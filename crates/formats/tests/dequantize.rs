@@ -6,6 +6,12 @@ use common::shared;
 use formats::gguf::GgufFile;
 use std::path::Path;
 
+const TYPES: [&str; 25] = [
+    "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k",
+    "q6_k", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_nl", "iq4_xs",
+    "tq1_0", "tq2_0", "mxfp4",
+];
+
 /// The float32 values of a NumPy file, format version 1 (NEP 1).
 fn npy(path: &Path) -> Vec<f32> {
     let bytes = std::fs::read(path).unwrap();
@@ -31,7 +37,7 @@ fn ulps(a: f32, b: f32) -> u64 {
 fn values_are_within_one_ulp_of_the_reference() {
     let Some(folder) = shared("gguf/tensors") else { return };
     let mut compared = Vec::new();
-    for ty in ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"] {
+    for ty in TYPES {
         let file = GgufFile::open(&folder.join(format!("{ty}.gguf"))).unwrap();
         for tensor in file.tensors() {
             let reference = folder.join(format!("{ty}.{}.npy", tensor.source_name));
@@ -49,5 +55,5 @@ fn values_are_within_one_ulp_of_the_reference() {
         }
     }
     compared.dedup();
-    assert_eq!(compared.len(), 7, "{compared:?}");
+    assert_eq!(compared, TYPES);
 }

@@ -1,6 +1,7 @@
 //! Q6_K: 256 six-bit codes around 32 in sixteen groups of 16 with signed byte scales under one
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
+use super::fit::extreme;
 use super::{QuantType, read_f16};
 use half::f16;
 
@@ -67,9 +68,4 @@ fn quantize(src: &[f32], dst: &mut [u8]) {
             }
         }
     }
-}
-
-/// The value of largest magnitude.
-fn extreme(values: &[f32]) -> f32 {
-    values.iter().fold(0.0f32, |m, &v| if v.abs() > m.abs() { v } else { m })
 }

@@ -1,0 +1,109 @@
+//! IQ2_XXS, IQ2_XS and IQ2_S: eights of values as entries of a codebook with eight signs apart,
+//! under an f16 factor and four-bit scales per 32 or 16 values. Follows `dequantize_row_iq2_xxs`,
+//! `dequantize_row_iq2_xs` and `dequantize_row_iq2_s` of ggml.
+
+use super::grids::{IQ2_S as GRID_S, IQ2_XS as GRID_XS, IQ2_XXS as GRID_XXS};
+use super::{QuantType, read_f16};
+
+const LEN: usize = 256;
+/// Values of a codebook entry.
+pub(super) const EIGHT: usize = 8;
+/// Magnitudes in the codebooks.
+const LEVELS: [f32; 4] = [8.0, 25.0, 43.0, f32::NAN];
+
+/// Entries of eight bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
+pub static IQ2_XXS: QuantType = QuantType {
+    name: "iq2_xxs",
+    gguf_id: 16,
+    block_len: LEN,
+    block_bytes: 66,
+    dequantize: Some(dequantize_xxs),
+    quantize: None,
+};
+
+/// Entries of nine bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
+pub static IQ2_XS: QuantType = QuantType {
+    name: "iq2_xs",
+    gguf_id: 17,
+    block_len: LEN,
+    block_bytes: 74,
+    dequantize: Some(dequantize_xs),
+    quantize: None,
+};
+
+/// Entries of ten bits and signs of eight: `value = d * (scale + 0.5) / 4 * entry * sign`.
+pub static IQ2_S: QuantType = QuantType {
+    name: "iq2_s",
+    gguf_id: 22,
+    block_len: LEN,
+    block_bytes: 82,
+    dequantize: Some(dequantize_s),
+    quantize: None,
+};
+
+/// Eight signs of which seven are stored: the number of negative ones is even.
+pub(super) fn even_signs(seven: u32) -> u8 {
+    let seven = (seven & 127) as u8;
+    seven | (seven.count_ones() as u8 & 1) << 7
+}
+
+/// Negated where the bit of `signs` is set.
+pub(super) fn signed(value: f32, signs: u8, index: usize) -> f32 {
+    if signs >> index & 1 == 1 { -value } else { value }
+}
+
+fn write(out: &mut [f32], entry: u16, signs: u8, scale: f32) {
+    for (i, out) in out.iter_mut().enumerate() {
+        let level = LEVELS[usize::from(entry >> (2 * i) & 3)];
+        *out = signed(scale * level, signs, i);
+    }
+}
+
+fn scale(d: f32, four_bits: u32) -> f32 {
+    d * (0.5 + four_bits as f32) * 0.25
+}
+
+pub(super) fn read_u32(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+fn dequantize_xxs(src: &[u8], dst: &mut [f32]) {
+    for (block, out) in src.chunks_exact(66).zip(dst.chunks_exact_mut(LEN)) {
+        let d = read_f16(block);
+        for (group, out) in block[2..].chunks_exact(8).zip(out.chunks_exact_mut(32)) {
+            let word = read_u32(&group[4..]);
+            let scale = scale(d, word >> 28);
+            for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+                let entry = GRID_XXS[usize::from(group[i])];
+                write(out, entry, even_signs(word >> (7 * i)), scale);
+            }
+        }
+    }
+}
+
+fn dequantize_xs(src: &[u8], dst: &mut [f32]) {
+    for (block, out) in src.chunks_exact(74).zip(dst.chunks_exact_mut(LEN)) {
+        let d = read_f16(block);
+        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+            let word = u16::from_le_bytes([block[2 + 2 * i], block[3 + 2 * i]]);
+            let scale = scale(d, nibble(&block[66..], i / 2));
+            write(out, GRID_XS[usize::from(word & 511)], even_signs(u32::from(word >> 9)), scale);
+        }
+    }
+}
+
+fn dequantize_s(src: &[u8], dst: &mut [f32]) {
+    for (block, out) in src.chunks_exact(82).zip(dst.chunks_exact_mut(LEN)) {
+        let d = read_f16(block);
+        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+            let high = u16::from(block[66 + i / 4] >> (2 * (i % 4)) & 3);
+            let entry = GRID_S[usize::from(u16::from(block[2 + i]) | high << 8)];
+            write(out, entry, block[34 + i], scale(d, nibble(&block[74..], i / 2)));
+        }
+    }
+}
+
+/// Nibble `index`, low ones first.
+pub(super) fn nibble(bytes: &[u8], index: usize) -> u32 {
+    u32::from(bytes[index / 2] >> (index % 2 * 4) & 15)
+}

@@ -1,0 +1,41 @@
+//! Q2_K: 256 two-bit codes in sixteen groups of 16, each with a four-bit scale and a four-bit
+//! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
+
+use super::{QuantType, read_f16};
+
+const LEN: usize = 256;
+const BYTES: usize = 84;
+const GROUP_LEN: usize = 16;
+/// Offsets of the codes and the factors; scales (low nibble) and minima (high) come first.
+const CODES: usize = 16;
+const FACTORS: usize = 80;
+
+/// Sixteen groups of 16 two-bit codes: `value = d * scale * q - dmin * min`.
+pub static Q2_K: QuantType = QuantType {
+    name: "q2_k",
+    gguf_id: 10,
+    block_len: LEN,
+    block_bytes: BYTES,
+    dequantize: Some(dequantize),
+    quantize: None,
+};
+
+/// Where two-bit code `index` of 256 lies: byte and shift. Four runs of 32 share 32 bytes.
+pub(super) fn place(index: usize) -> (usize, u32) {
+    let (half, quarter, lane) = (index / 128, index % 128 / 32, index % 32);
+    (half * 32 + lane, 2 * quarter as u32)
+}
+
+fn dequantize(src: &[u8], dst: &mut [f32]) {
+    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+        let (d, dmin) = (read_f16(&block[FACTORS..]), read_f16(&block[FACTORS + 2..]));
+        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
+            let scale = d * f32::from(block[group] & 15);
+            let min = dmin * f32::from(block[group] >> 4);
+            let (first, shift) = place(group * GROUP_LEN);
+            for (out, byte) in out.iter_mut().zip(&block[CODES + first..]) {
+                *out = scale * f32::from(byte >> shift & 3) - min;
+            }
+        }
+    }
+}

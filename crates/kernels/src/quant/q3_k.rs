@@ -1,0 +1,50 @@
+//! Q3_K: 256 three-bit codes around 4 in sixteen groups of 16 with six-bit scales around 32 under
+//! one f16 factor. The third bits come first, one bit of 32 bytes per run of 32 codes. Follows
+//! `dequantize_row_q3_K` of ggml.
+
+use super::q2_k::place;
+use super::{QuantType, read_f16};
+
+const LEN: usize = 256;
+const BYTES: usize = 110;
+const GROUP_LEN: usize = 16;
+const GROUPS: usize = 16;
+/// Offsets of the low bits, the scales and the factor.
+const LOW: usize = 32;
+const SCALES: usize = 96;
+const FACTOR: usize = 108;
+
+/// Sixteen groups of 16 three-bit codes: `value = d * (scale - 32) * (q - 4)`.
+pub static Q3_K: QuantType = QuantType {
+    name: "q3_k",
+    gguf_id: 11,
+    block_len: LEN,
+    block_bytes: BYTES,
+    dequantize: Some(dequantize),
+    quantize: None,
+};
+
+/// Six-bit scales from twelve bytes: low nibbles of groups 0-7 and 8-15 in the low and high
+/// nibbles of the first eight, then two high bits of groups `g`, `g + 4`, `g + 8`, `g + 12`.
+fn unpack_scales(packed: &[u8]) -> [u8; GROUPS] {
+    std::array::from_fn(|g| {
+        let low = packed[g % 8] >> (g / 8 * 4) & 15;
+        low | (packed[8 + g % 4] >> (g / 4 * 2) & 3) << 4
+    })
+}
+
+fn dequantize(src: &[u8], dst: &mut [f32]) {
+    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+        let d = read_f16(&block[FACTOR..]);
+        let scales = unpack_scales(&block[SCALES..FACTOR]);
+        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
+            let scale = d * (f32::from(scales[group]) - 32.0);
+            let (low, shift) = place(group * GROUP_LEN);
+            let (high, bit) = (group % 2 * GROUP_LEN, group / 2);
+            for (i, out) in out.iter_mut().enumerate() {
+                let code = block[LOW + low + i] >> shift & 3 | (block[high + i] >> bit & 1) << 2;
+                *out = scale * (f32::from(code) - 4.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Q5_K: 256 five-bit codes in eight groups of 32, scales and minima as in Q4_K, the fifth bits
+//! of group `g` in bit `g` of 32 bytes. Follows `dequantize_row_q5_K` of ggml.
+
+use super::q4_k::unpack_scales;
+use super::{QuantType, read_f16};
+
+const LEN: usize = 256;
+const BYTES: usize = 176;
+const GROUP_LEN: usize = 32;
+/// Offsets of the fifth bits and the nibbles.
+const HIGH: usize = 16;
+const LOW: usize = 48;
+
+/// Eight groups of 32 five-bit codes: `value = d * scale * q - dmin * min`.
+pub static Q5_K: QuantType = QuantType {
+    name: "q5_k",
+    gguf_id: 13,
+    block_len: LEN,
+    block_bytes: BYTES,
+    dequantize: Some(dequantize),
+    quantize: None,
+};
+
+fn dequantize(src: &[u8], dst: &mut [f32]) {
+    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+        let (d, dmin) = (read_f16(block), read_f16(&block[2..]));
+        let scales = unpack_scales(&block[4..HIGH]);
+        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
+            let (scale, min) = scales[group];
+            let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
+            let low = &block[LOW + group / 2 * GROUP_LEN..];
+            for (i, out) in out.iter_mut().enumerate() {
+                let code = low[i] >> (group % 2 * 4) & 15 | (block[HIGH + i] >> group & 1) << 4;
+                *out = scale * f32::from(code) - min;
+            }
+        }
+    }
+}
