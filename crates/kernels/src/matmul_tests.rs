@@ -37,7 +37,7 @@ fn assert_close(got: &[f32], want: &[f64], k: usize, step: f64) {
 
 fn stored(ty: &'static QuantType, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
     let mut bytes = vec![0; ty.bytes_for(values.len()).unwrap()];
-    (ty.quantize.unwrap())(values, &mut bytes);
+    (ty.quantize.unwrap())(values, None, &mut bytes);
     let mut back = vec![0.0; values.len()];
     (ty.dequantize.unwrap())(&bytes, &mut back);
     (bytes, back)

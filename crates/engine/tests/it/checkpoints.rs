@@ -67,7 +67,7 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
 
 fn bytes(ty: &QuantType, values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; ty.bytes_for(values.len()).unwrap()];
-    (ty.quantize.unwrap())(values, &mut bytes);
+    (ty.quantize.unwrap())(values, None, &mut bytes);
     bytes
 }
 

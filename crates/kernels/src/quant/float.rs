@@ -10,7 +10,7 @@ pub static F32: QuantType = QuantType {
     block_len: 1,
     block_bytes: 4,
     dequantize: Some(|src, dst| each(src, dst, f32::from_le_bytes)),
-    quantize: Some(|src, dst| each_back(src, dst, f32::to_le_bytes)),
+    quantize: Some(|src, _, dst| each_back(src, dst, f32::to_le_bytes)),
 };
 
 /// 16-bit IEEE floats.
@@ -20,7 +20,7 @@ pub static F16: QuantType = QuantType {
     block_len: 1,
     block_bytes: 2,
     dequantize: Some(|src, dst| each(src, dst, |b| f16::from_le_bytes(b).to_f32())),
-    quantize: Some(|src, dst| each_back(src, dst, |v| f16::from_f32(v).to_le_bytes())),
+    quantize: Some(|src, _, dst| each_back(src, dst, |v| f16::from_f32(v).to_le_bytes())),
 };
 
 /// The upper 16 bits of 32-bit floats.
@@ -30,7 +30,7 @@ pub static BF16: QuantType = QuantType {
     block_len: 1,
     block_bytes: 2,
     dequantize: Some(|src, dst| each(src, dst, |b| bf16::from_le_bytes(b).to_f32())),
-    quantize: Some(|src, dst| each_back(src, dst, |v| bf16::from_f32(v).to_le_bytes())),
+    quantize: Some(|src, _, dst| each_back(src, dst, |v| bf16::from_f32(v).to_le_bytes())),
 };
 
 fn each<const N: usize>(src: &[u8], dst: &mut [f32], read: impl Fn([u8; N]) -> f32) {

@@ -24,8 +24,9 @@ mod ternary;
 
 /// Whole quant blocks to values.
 pub type Dequantize = fn(src: &[u8], dst: &mut [f32]);
-/// Values to whole quant blocks.
-pub type Quantize = fn(src: &[f32], dst: &mut [u8]);
+/// Values to whole quant blocks. `importance`, as long as the values, says how much an error of
+/// each counts; without it all count alike.
+pub type Quantize = fn(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]);
 
 /// How the values of one weight type are stored, and the functions that read them.
 #[derive(Debug)]
@@ -168,7 +169,7 @@ mod tests {
         for ty in TYPES {
             let Some(quantize) = ty.quantize else { continue };
             let mut bytes = vec![0; ty.bytes_for(source.len()).unwrap()];
-            quantize(&source, &mut bytes);
+            quantize(&source, None, &mut bytes);
             let mut back = vec![0.0; source.len()];
             (ty.dequantize.unwrap())(&bytes, &mut back);
             let rms = |f: &dyn Fn(usize) -> f32| {

@@ -58,7 +58,7 @@ pub(super) fn pack_nibbles(codes: &[u8], bytes: &mut [u8]) {
     }
 }
 
-fn quantize_0(src: &[f32], dst: &mut [u8]) {
+fn quantize_0(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
     for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(18)) {
         // The value of largest magnitude gets code 0, that is -8 steps.
         let d = extreme(values) / -8.0;
@@ -70,7 +70,7 @@ fn quantize_0(src: &[f32], dst: &mut [u8]) {
     }
 }
 
-fn quantize_1(src: &[f32], dst: &mut [u8]) {
+fn quantize_1(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
     for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(20)) {
         let (low, high) = low_and_high(values);
         let d = (high - low) / 15.0;

@@ -69,7 +69,7 @@ pub(super) fn range(values: &[f32], levels: f32) -> (f32, f32) {
     ((high - low) / levels, -low)
 }
 
-fn quantize(src: &[f32], dst: &mut [u8]) {
+fn quantize(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
     for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(BYTES)) {
         let groups: [(f32, f32); GROUPS] =
             std::array::from_fn(|g| range(&values[g * GROUP_LEN..][..GROUP_LEN], 15.0));

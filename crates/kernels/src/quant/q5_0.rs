@@ -60,7 +60,7 @@ fn pack(codes: &[u8; LEN], packed: &mut [u8]) {
     pack_nibbles(codes, &mut packed[4..20]);
 }
 
-fn quantize_0(src: &[f32], dst: &mut [u8]) {
+fn quantize_0(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
     for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(22)) {
         // The value of largest magnitude gets code 0, that is -16 steps.
         let d = extreme(values) / -16.0;
@@ -71,7 +71,7 @@ fn quantize_0(src: &[f32], dst: &mut [u8]) {
     }
 }
 
-fn quantize_1(src: &[f32], dst: &mut [u8]) {
+fn quantize_1(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
     for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(24)) {
         let (low, high) = low_and_high(values);
         let d = (high - low) / 31.0;

@@ -46,7 +46,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-fn quantize(src: &[f32], dst: &mut [u8]) {
+fn quantize(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
     for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(BYTES)) {
         block.fill(0);
         // A group's value of largest magnitude gets code 0, that is -32 steps.

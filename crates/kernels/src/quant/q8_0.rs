@@ -25,7 +25,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-fn quantize(src: &[f32], dst: &mut [u8]) {
+fn quantize(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
     for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(BYTES)) {
         let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
         let d = largest / 127.0;

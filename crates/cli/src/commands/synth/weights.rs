@@ -69,7 +69,7 @@ impl Weights {
 fn store(ty: &'static QuantType, values: &[f32]) -> Vec<u8> {
     let quantize = ty.quantize.expect("a type that can be written");
     let mut bytes = vec![0; values.len() / ty.block_len * ty.block_bytes];
-    quantize(values, &mut bytes);
+    quantize(values, None, &mut bytes);
     bytes
 }
 
