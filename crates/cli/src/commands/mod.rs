@@ -2,9 +2,11 @@
 
 pub(crate) mod bench;
 pub(crate) mod chat;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod detokenize;
 pub(crate) mod inspect;
+mod likelihood;
 pub(crate) mod perplexity;
 pub(crate) mod run;
 pub(crate) mod serve;

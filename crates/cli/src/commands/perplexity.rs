@@ -4,6 +4,7 @@
 //! given those before it in the window. With a stride, windows overlap and only the tokens that
 //! no earlier window has scored count, so that each has a longer past.
 
+use super::likelihood::{CONTEXT, ROWS, check_ids, nll, windows};
 use crate::args::{LoadArgs, ModelArgs};
 use crate::input::Source;
 use crate::interrupt::Watch;
@@ -13,16 +14,10 @@ use engine::{LoadOptions, Runner, Session};
 use formats::{Checkpoint, OpenOptions};
 use indicatif::ProgressBar;
 use serde_json::json;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 use text::EncodeOptions;
-
-/// Context where none is asked for and the model's is longer.
-const CONTEXT: usize = 2048;
-/// Positions whose logits are computed at once.
-const ROWS: usize = 64;
 
 /// Measure how well a model predicts a text
 ///
@@ -79,10 +74,7 @@ fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
 fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score> {
     let context = runner.info().context_length;
     let stride = stride.map_or(context, |stride| (stride as usize).min(context));
-    let vocab = runner.info().vocab_size;
-    if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab) {
-        bail!("the tokenizer gives token id {id}, but the model has {vocab} tokens");
-    }
+    check_ids(runner, ids)?;
     let windows = windows(ids.len(), context, stride);
     let bar = progress::count(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
     let (mut score, watch) = (Score::default(), Watch::new());
@@ -95,23 +87,6 @@ fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score>
         bail!("expected a text of at least two tokens, found {}", ids.len());
     }
     Ok(score)
-}
-
-/// The windows over `len` tokens, each with its first token to be scored.
-fn windows(len: usize, context: usize, stride: usize) -> Vec<(Range<usize>, usize)> {
-    let (mut windows, mut done) = (Vec::new(), 0);
-    for start in (0..len).step_by(stride) {
-        let end = (start + context).min(len);
-        let first = done.max(start + 1);
-        if first < end {
-            windows.push((start..end, first - start));
-        }
-        done = end;
-        if end == len {
-            break;
-        }
-    }
-    windows
 }
 
 /// Scores the tokens of a window from index `scored` on.
@@ -144,13 +119,6 @@ fn score_window(
     Ok(score)
 }
 
-/// `-log p(target)`, in double precision.
-fn nll(logits: &[f32], target: u32) -> f64 {
-    let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
-    largest + sum.ln() - f64::from(logits[target as usize])
-}
-
 impl Score {
     fn add(&mut self, other: Self) {
         self.nll += other.nll;
@@ -179,30 +147,4 @@ fn print(as_json: bool, score: Score, seconds: f64, context: usize) -> Result<()
         format!("tokens      {tokens} scored, windows of {context}"),
     ];
     Ok(output::lines(lines)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(len: usize, context: usize, stride: usize, expected: &[(Range<usize>, usize)]) {
-        assert_eq!(windows(len, context, stride), expected);
-    }
-
-    #[test]
-    fn each_token_is_scored_once_in_the_first_window_that_can() {
-        check(10, 4, 4, &[(0..4, 1), (4..8, 1), (8..10, 1)]);
-        check(9, 4, 4, &[(0..4, 1), (4..8, 1)]);
-        check(8, 4, 2, &[(0..4, 1), (2..6, 2), (4..8, 2)]);
-        check(3, 4, 4, &[(0..3, 1)]);
-        check(1, 4, 4, &[]);
-        check(0, 4, 4, &[]);
-        check(4, 1, 1, &[]);
-    }
-
-    #[test]
-    fn equal_logits_cost_the_logarithm_of_their_number() {
-        assert!((nll(&[3.0; 8], 2) - 8f64.ln()).abs() < 1e-12);
-        assert!(nll(&[f32::NAN, 0.0], 1).is_nan());
-    }
 }

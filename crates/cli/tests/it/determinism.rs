@@ -42,6 +42,23 @@ fn perplexity_does_not_depend_on_chunks_or_threads() {
 }
 
 #[test]
+fn compare_measures_no_distance_to_itself_and_some_to_a_quantised_form() {
+    let text = file("prose.txt", "The capital of France is Paris. The sky is blue. ".repeat(8));
+    let trained = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let compare = |b: &str| -> Value {
+        let args = ["compare", trained, b, "--text", &text, "--mode", "exact", "--json"];
+        serde_json::from_str(&succeed(&args)).unwrap()
+    };
+    let same = compare(trained);
+    assert_eq!((&same["mean_kl_divergence"], &same["top1_agreement"]), (&0.0.into(), &1.0.into()));
+    let quantised = compare(&format!("{trained}/tiny-q8_0.gguf"));
+    let number = |name: &str| quantised[name].as_f64().unwrap();
+    assert!((1e-9..0.05).contains(&number("mean_kl_divergence")), "{quantised}");
+    assert!(number("top1_agreement") > 0.9, "{quantised}");
+    assert!((number("perplexity_b") / number("perplexity_a") - 1.0).abs() < 0.05, "{quantised}");
+}
+
+#[test]
 fn synthetic_checkpoints_are_the_same_for_the_same_arguments() {
     let made = |name: &str, seed: &str| {
         let out = path(name);

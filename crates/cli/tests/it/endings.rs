@@ -16,7 +16,9 @@ fn wrong_usage_ends_with_two() {
 #[test]
 fn help_and_version_end_with_zero() {
     assert!(succeed(&["--version"]).starts_with("gannet "));
-    for command in ["run", "chat", "serve", "synth", "inspect", "verify", "bench", "perplexity"] {
+    let commands =
+        ["run", "chat", "serve", "synth", "inspect", "verify", "bench", "perplexity", "compare"];
+    for command in commands {
         assert!(succeed(&[command, "--help"]).contains("Usage: gannet"), "{command}");
     }
     assert!(succeed(&["completions", "bash"]).contains("gannet"));

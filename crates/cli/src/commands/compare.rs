@@ -1,0 +1,190 @@
+//! `gannet compare`: how far a model's predictions of a text are from another's.
+//!
+//! Both read the same tokens in the same windows as `perplexity`; at every scored position the
+//! two distributions over the next token are compared. The first model is the reference.
+
+use super::likelihood::{CONTEXT, ROWS, check_ids, log_total, windows};
+use crate::args::{FileArgs, LoadArgs};
+use crate::input::Source;
+use crate::interrupt::Watch;
+use crate::{load, output, progress};
+use anyhow::{Context, Result, bail};
+use engine::{LoadOptions, Runner, Session};
+use formats::{Checkpoint, OpenOptions};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use text::EncodeOptions;
+
+/// Compare what two models predict for a text
+///
+/// Prints both perplexities, the mean Kullback-Leibler divergence of B from A per token (natural
+/// logarithm), and how often both find the same token most likely. Both must have one vocabulary,
+/// as a model and its quantised form do; the tokenizer is A's.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The reference: folder, .gguf file, owner/name on the hub, or `builtin`
+    a: String,
+    /// The model that is compared with it
+    b: String,
+    /// File with the text; `-` or left out: standard input
+    #[arg(short, long, value_name = "FILE", alias = "file")]
+    text: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    files: FileArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let source = Source { file: args.text.as_ref(), ..Source::default() };
+    let Some(text) = source.read()? else { super::usage("compare", "--text is missing") };
+    let a = open(args, &args.a)?;
+    let b = open(args, &args.b)?;
+    let assets = load::assets(&a, &args.files)?;
+    let options = EncodeOptions { add_special: true, parse_special: false };
+    let ids = assets.tokenizer.encode(&text, options)?;
+    let lengths = [&a, &b].map(|checkpoint| checkpoint.config().context_length);
+    let context = args.load.options().context.unwrap_or(lengths[0].min(lengths[1]).min(CONTEXT));
+    let mut a = runner(args, &a, &args.a, context)?;
+    let mut b = runner(args, &b, &args.b, context)?;
+    let vocabularies = [&a, &b].map(|runner| runner.info().vocab_size);
+    if vocabularies[0] != vocabularies[1] {
+        let [a, b] = vocabularies;
+        bail!("expected models of one vocabulary, found {a} and {b} tokens");
+    }
+    check_ids(&a, &ids)?;
+    let totals = compare(&mut a, &mut b, &ids, context)?;
+    print(args.json, &totals, context)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(args: &Args, model: &str) -> Result<Checkpoint> {
+    Ok(Checkpoint::open(&args.files.locate(model)?, &OpenOptions::default())?)
+}
+
+fn runner(args: &Args, checkpoint: &Checkpoint, name: &str, context: usize) -> Result<Runner> {
+    let options = args.load.options();
+    let chunk = options.chunk.min(ROWS);
+    let options = LoadOptions { context: Some(context), chunk, logit_rows: chunk, ..options };
+    Runner::load(checkpoint, &options).with_context(|| format!("cannot load {name}"))
+}
+
+/// Sums over the scored positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Totals {
+    tokens: usize,
+    nll: [f64; 2],
+    divergence: f64,
+    largest_divergence: f64,
+    agreements: usize,
+}
+
+fn compare(a: &mut Runner, b: &mut Runner, ids: &[u32], context: usize) -> Result<Totals> {
+    let windows = windows(ids.len(), context, context);
+    let bar = progress::count(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
+    let (mut totals, watch) = (Totals::default(), Watch::new());
+    let mut reference = Vec::new();
+    for (window, _) in windows {
+        let ids = &ids[window];
+        let (mut a, mut b) = (Session::new(a), Session::new(b));
+        for (inputs, targets) in ids[..ids.len() - 1].chunks(ROWS).zip(ids[1..].chunks(ROWS)) {
+            watch.check()?;
+            reference.clear();
+            a.feed_all(inputs, |_, logits| {
+                reference.extend_from_slice(logits);
+                Ok(())
+            })?;
+            b.feed_all(inputs, |row, logits| {
+                let reference = &reference[row * logits.len()..][..logits.len()];
+                totals.add(reference, logits, targets[row]);
+                Ok(())
+            })?;
+            bar.inc(inputs.len() as u64);
+        }
+    }
+    bar.finish_and_clear();
+    if totals.tokens == 0 {
+        bail!("expected a text of at least two tokens, found {}", ids.len());
+    }
+    if !totals.divergence.is_finite() {
+        return Err(engine::Error::NotFinite.into());
+    }
+    Ok(totals)
+}
+
+impl Totals {
+    /// Adds one position: the logits of both models there and the token that follows.
+    fn add(&mut self, a: &[f32], b: &[f32], target: u32) {
+        let (total_a, total_b) = (log_total(a), log_total(b));
+        let divergence: f64 = a
+            .iter()
+            .zip(b)
+            .map(|(&a, &b)| {
+                let (a, b) = (f64::from(a) - total_a, f64::from(b) - total_b);
+                a.exp() * (a - b)
+            })
+            .sum();
+        self.tokens += 1;
+        self.nll[0] += total_a - f64::from(a[target as usize]);
+        self.nll[1] += total_b - f64::from(b[target as usize]);
+        self.divergence += divergence;
+        self.largest_divergence = self.largest_divergence.max(divergence);
+        self.agreements += usize::from(best(a) == best(b));
+    }
+
+    fn mean(&self, total: f64) -> f64 {
+        total / self.tokens as f64
+    }
+}
+
+/// The index of the largest, the first of equals.
+fn best(logits: &[f32]) -> usize {
+    (1..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best })
+}
+
+fn print(as_json: bool, totals: &Totals, context: usize) -> Result<()> {
+    let perplexity = totals.nll.map(|nll| totals.mean(nll).exp());
+    let divergence = totals.mean(totals.divergence);
+    let agreement = totals.mean(totals.agreements as f64);
+    if as_json {
+        return Ok(output::json(&json!({
+            "perplexity_a": perplexity[0],
+            "perplexity_b": perplexity[1],
+            "mean_kl_divergence": divergence,
+            "max_kl_divergence": totals.largest_divergence,
+            "top1_agreement": agreement,
+            "tokens": totals.tokens,
+            "context": context,
+        }))?);
+    }
+    let lines = [
+        format!("perplexity of A     {:.4}", perplexity[0]),
+        format!("perplexity of B     {:.4}", perplexity[1]),
+        format!("mean KL divergence  {divergence:.6} (at most {:.4})", totals.largest_divergence),
+        format!("same best token     {:.2} %", 100.0 * agreement),
+        format!("tokens              {} scored, windows of {context}", totals.tokens),
+    ];
+    Ok(output::lines(lines)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_models_do_not_diverge_and_others_do_as_the_definition_says() {
+        let mut totals = Totals::default();
+        totals.add(&[0.0, 1.0, 2.0], &[5.0, 6.0, 7.0], 2);
+        assert!(totals.divergence.abs() < 1e-12 && totals.agreements == 1);
+        let mut totals = Totals::default();
+        // Probabilities 3/4 and 1/4 against one half each.
+        totals.add(&[3f32.ln(), 0.0], &[0.0, 1e-9], 0);
+        let expected = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
+        assert!((totals.divergence - expected).abs() < 1e-6, "{totals:?}");
+        assert!((totals.nll[1] - 2f64.ln()).abs() < 1e-6);
+    }
+}
