@@ -2,10 +2,12 @@
 //! scale per 32, IQ4_XS eight six-bit scales around 32 under one f16 factor per 256. Follows
 //! `dequantize_row_iq4_nl` and `dequantize_row_iq4_xs` of ggml.
 
-use super::q4_0::nibbles;
+use super::fit::{Block, Levels, each_block, fit_f16_scale, fit_scales, inverse, store_f16};
+use super::q4_0::{nibbles, pack_nibbles};
 use super::{QuantType, read_f16};
 
 const GROUP_LEN: usize = 32;
+const GROUPS: usize = 8;
 
 /// Levels that a code stands for, in units of the scale.
 pub(super) const LEVELS: [i8; 16] =
@@ -18,7 +20,7 @@ pub static IQ4_NL: QuantType = QuantType {
     block_len: GROUP_LEN,
     block_bytes: 18,
     dequantize: Some(dequantize_nl),
-    quantize: None,
+    quantize: Some(quantize_nl),
 };
 
 /// Eight groups of 32 codes: `value = d * (scale - 32) * LEVELS[q]`.
@@ -28,7 +30,7 @@ pub static IQ4_XS: QuantType = QuantType {
     block_len: 256,
     block_bytes: 136,
     dequantize: Some(dequantize_xs),
-    quantize: None,
+    quantize: Some(quantize_xs),
 };
 
 fn dequantize_nl(src: &[u8], dst: &mut [f32]) {
@@ -49,5 +51,71 @@ fn dequantize_xs(src: &[u8], dst: &mut [f32]) {
             let d = d * (f32::from(scale) - 32.0);
             nibbles(codes, out, |q| d * f32::from(LEVELS[usize::from(q)]));
         }
+    }
+}
+
+/// The level nearest to `value`: the lowest, and all gaps whose middles lie below `value`.
+fn level(value: f32) -> f32 {
+    let mut level = f32::from(LEVELS[0]);
+    for pair in LEVELS.windows(2) {
+        let [low, high] = [f32::from(pair[0]), f32::from(pair[1])];
+        level += if value > (low + high) / 2.0 { high - low } else { 0.0 };
+    }
+    level
+}
+
+/// The code of the level nearest to `value`.
+fn code(value: f32) -> u8 {
+    let level = level(value);
+    LEVELS.partition_point(|&l| f32::from(l) < level) as u8
+}
+
+/// Where the value of largest magnitude is tried, relative to the levels at the ends.
+const REACHES: [f32; 11] = [0.89, 0.92, 0.95, 0.975, 1.0, 1.025, 1.05, 1.08, 1.12, 1.16, 1.24];
+
+fn levels() -> Levels<impl Fn(f32) -> f32 + Copy> {
+    Levels { round: level, ends: [-127.0, 113.0], reaches: &REACHES }
+}
+
+fn quantize_nl(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<GROUP_LEN>, block: &mut [u8; 18]| {
+        let d = fit_f16_scale(values.whole(), levels());
+        store_f16(d, block);
+        let inverse = inverse(d.to_f32());
+        pack_nibbles(&values.values.map(|v| code(v * inverse)), &mut block[2..]);
+    });
+}
+
+fn quantize_xs(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<256>, block: &mut [u8; 136]| {
+        let range = [-32.0, 31.0];
+        let (d, scales) = fit_scales::<256, GROUP_LEN, GROUPS>(values, levels(), range, 2);
+        store_f16(d, block);
+        let mut high = 0;
+        for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
+            let scale = (scales[g] + 32.0) as u8;
+            block[4 + g / 2] |= (scale & 15) << (g % 2 * 4);
+            high |= u16::from(scale >> 4) << (2 * g);
+            let inverse = inverse(d.to_f32() * scales[g]);
+            let bytes = &mut block[8 + g * GROUP_LEN / 2..][..GROUP_LEN / 2];
+            pack_nibbles(&group.values.map(|v| code(v * inverse)), bytes);
+        }
+        block[2..4].copy_from_slice(&high.to_le_bytes());
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_is_nearest_to_itself() {
+        for (index, &expected) in LEVELS.iter().enumerate() {
+            for near in [-0.49, 0.0, 0.49] {
+                let value = f32::from(expected) + near;
+                assert_eq!((level(value), code(value)), (f32::from(expected), index as u8));
+            }
+        }
+        assert_eq!((code(-1e30), code(1e30)), (0, 15));
     }
 }

@@ -158,43 +158,4 @@ pub fn by_name(name: &str) -> Option<&'static QuantType> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use base::Rng;
-
-    #[test]
-    fn quantising_loses_no_more_than_its_bits_allow() {
-        let mut rng = Rng::new(5);
-        let source: Vec<f32> = (0..1024).map(|_| rng.normal()).collect();
-        for ty in TYPES {
-            let Some(quantize) = ty.quantize else { continue };
-            let mut bytes = vec![0; ty.bytes_for(source.len()).unwrap()];
-            quantize(&source, None, &mut bytes);
-            let mut back = vec![0.0; source.len()];
-            (ty.dequantize.unwrap())(&bytes, &mut back);
-            let rms = |f: &dyn Fn(usize) -> f32| {
-                ((0..1024).map(|i| f64::from(f(i)).powi(2)).sum::<f64>() / 1024.0).sqrt()
-            };
-            let error = rms(&|i| source[i] - back[i]) / rms(&|i| source[i]);
-            // A uniform quantiser of b bits over +-3 sigma has an error of about 1.7 / 2^b; some types
-            // spend a bit of b on their scales.
-            let bound = 3.5 / 2f64.powf(ty.bits_per_value().min(9.0).floor());
-            assert!(error < bound, "{ty}: {error} of {bound}");
-        }
-    }
-
-    #[test]
-    fn names_and_numbers_are_unique() {
-        for ty in TYPES {
-            assert_eq!(by_gguf_id(ty.gguf_id), Some(*ty));
-            assert_eq!(by_name(&ty.name.to_uppercase()), Some(*ty));
-        }
-    }
-
-    #[test]
-    fn sizes_are_whole_blocks_or_nothing() {
-        assert_eq!(Q4_K.bytes_for(512), Some(288));
-        assert_eq!(Q4_K.bytes_for(500), None);
-        assert_eq!(F32.bytes_for(usize::MAX), None);
-    }
-}
+mod tests;

@@ -2,10 +2,13 @@
 //! Follows the OCP Microscaling Formats specification 1.0 and `dequantize_row_mxfp4` of ggml.
 
 use super::QuantType;
-use super::q4_0::nibbles;
+use super::fit::{Group, relative};
+use super::q4_0::{nibbles, pack_nibbles};
 
 const LEN: usize = 32;
 const BYTES: usize = 17;
+/// The largest exponent under which all values are finite in f32.
+const LARGEST: u8 = 252;
 
 /// Twice the values of the codes, so that all are whole.
 pub(super) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -17,7 +20,7 @@ pub static MXFP4: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: None,
+    quantize: Some(quantize),
 };
 
 /// `2^(e - 128)`.
@@ -33,5 +36,76 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
         let scale = half_scale(block[0]);
         nibbles(&block[1..], out, |q| scale * f32::from(DOUBLED[usize::from(q)]));
+    }
+}
+
+/// The code nearest to `value`, in units of the scale; of two as near the smaller magnitude.
+fn code(value: f32) -> u8 {
+    let middles = DOUBLED[..8].windows(2).map(|pair| f32::from(pair[0] + pair[1]) / 2.0);
+    let magnitude = middles.filter(|&middle| value.abs() > middle).count() as u8;
+    // Nothing is stored as minus zero.
+    if value < 0.0 && magnitude > 0 { magnitude | 8 } else { magnitude }
+}
+
+/// Codes under the scale of `e`, and the error they leave in units of the scale of `unit`.
+fn round(group: Group<'_, LEN>, e: u8, unit: u8) -> ([u8; LEN], f32) {
+    // A double holds every quotient of a value and a scale.
+    let (scale, unit) = (f64::from(half_scale(e)), f64::from(half_scale(unit)));
+    let codes = group.values.map(|v| code((f64::from(v) / scale) as f32));
+    let restored = codes.map(|q| f64::from(DOUBLED[usize::from(q)]) * scale / unit);
+    let values = group.values.map(|v| (f64::from(v) / unit) as f32);
+    let scaled = Group { values: &values, weights: group.weights };
+    (codes, scaled.error(|i| restored[i] as f32))
+}
+
+/// The exponents worth trying, the one under which the largest magnitude fits first: a scale
+/// below may lose more on it and less on all others.
+fn exponents(group: Group<'_, LEN>) -> [u8; 3] {
+    let most = group.values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    let fitting = (most.to_bits() >> 23) as u8;
+    [1, 2, 3].map(|below| fitting.saturating_sub(below).min(LARGEST))
+}
+
+fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    let blocks = src.as_chunks::<LEN>().0.iter().zip(dst.chunks_exact_mut(BYTES));
+    for (index, (values, block)) in blocks.enumerate() {
+        let weights = importance.map_or([1.0; LEN], |w| relative(&w[index * LEN..][..LEN]));
+        let values = values.map(|v| if v.is_finite() { v } else { 0.0 });
+        let group = Group { values: &values, weights: &weights };
+        let exponents = exponents(group);
+        let mut least = f32::INFINITY;
+        for e in exponents {
+            let (codes, error) = round(group, e, exponents[0]);
+            if error < least {
+                least = error;
+                block[0] = e;
+                pack_nibbles(&codes, &mut block[1..]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_nearest_to_its_value() {
+        for q in (0..8).chain(9..16) {
+            assert_eq!(code(f32::from(DOUBLED[usize::from(q)])), q);
+        }
+        assert_eq!((code(-0.4), code(1e30), code(-1e30)), (0, 7, 15));
+    }
+
+    #[test]
+    fn the_whole_range_of_f32_is_held() {
+        for value in [3e38, 1.0, 1e-30, f32::MIN_POSITIVE, 6e-39] {
+            let mut bytes = [0; BYTES];
+            let mut back = [0.0; LEN];
+            quantize(&[value; LEN], None, &mut bytes);
+            dequantize(&bytes, &mut back);
+            assert!(back.iter().all(|b| b.is_finite()), "{value}");
+            assert!((back[0] / value - 1.0).abs() < 0.2, "{value}: {}", back[0]);
+        }
     }
 }

@@ -1,11 +1,17 @@
 //! Q2_K: 256 two-bit codes in sixteen groups of 16, each with a four-bit scale and a four-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
+use super::fit::{Block, each_block, fit_lines, store_f16};
 use super::{QuantType, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 84;
+const GROUPS: usize = 16;
 const GROUP_LEN: usize = 16;
+/// The largest code.
+const TOP: f32 = 3.0;
+/// Factors that are tried put the largest scale at the largest step over these.
+const SHRINKS: [f32; 2] = [1.0, 0.8];
 /// Offsets of the codes and the factors; scales (low nibble) and minima (high) come first.
 const CODES: usize = 16;
 const FACTORS: usize = 80;
@@ -17,7 +23,7 @@ pub static Q2_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: None,
+    quantize: Some(quantize),
 };
 
 /// Where two-bit code `index` of 256 lies: byte and shift. Four runs of 32 share 32 bytes.
@@ -38,4 +44,20 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
             }
         }
     }
+}
+
+fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+        let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 15.0, &SHRINKS);
+        store_f16(lines.factors[0], &mut block[FACTORS..]);
+        store_f16(lines.factors[1], &mut block[FACTORS + 2..]);
+        for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
+            let [scale, min] = lines.steps[g];
+            block[g] = scale as u8 | (min as u8) << 4;
+            let (first, shift) = place(g * GROUP_LEN);
+            for (byte, &value) in block[CODES + first..].iter_mut().zip(group.values) {
+                *byte |= (lines.line(g).code(value, TOP) as u8) << shift;
+            }
+        }
+    });
 }

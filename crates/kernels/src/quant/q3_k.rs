@@ -2,6 +2,7 @@
 //! one f16 factor. The third bits come first, one bit of 32 bytes per run of 32 codes. Follows
 //! `dequantize_row_q3_K` of ggml.
 
+use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::place;
 use super::{QuantType, read_f16};
 
@@ -21,7 +22,7 @@ pub static Q3_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: None,
+    quantize: Some(quantize),
 };
 
 /// Six-bit scales from twelve bytes: low nibbles of groups 0-7 and 8-15 in the low and high
@@ -46,5 +47,52 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
                 *out = scale * (f32::from(code) - 4.0);
             }
         }
+    }
+}
+
+/// The inverse of [`unpack_scales`].
+fn pack_scales(scales: &[u8; GROUPS], packed: &mut [u8]) {
+    for (g, scale) in scales.iter().enumerate() {
+        packed[g % 8] |= (scale & 15) << (g / 8 * 4);
+        packed[8 + g % 4] |= (scale >> 4) << (g / 4 * 2);
+    }
+}
+
+fn level(value: f32) -> f32 {
+    nearest(value, -4.0, 3.0)
+}
+
+/// Where the value of largest magnitude is tried, relative to the levels at the ends.
+const REACHES: [f32; 13] = [0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.55];
+
+fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    let levels = Levels { round: level, ends: [-4.0, 3.0], reaches: &REACHES };
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+        let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-32.0, 31.0], 3);
+        store_f16(d, &mut block[FACTOR..]);
+        pack_scales(&scales.map(|scale| (scale + 32.0) as u8), &mut block[SCALES..FACTOR]);
+        for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
+            let inverse = inverse(d.to_f32() * scales[g]);
+            let (low, shift) = place(g * GROUP_LEN);
+            let (high, bit) = (g % 2 * GROUP_LEN, g / 2);
+            for (i, value) in group.values.iter().enumerate() {
+                let code = (level(value * inverse) + 4.0) as u8;
+                block[LOW + low + i] |= (code & 3) << shift;
+                block[high + i] |= (code >> 2) << bit;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_scales_come_back() {
+        let scales = std::array::from_fn(|g| (g * 23 % 64) as u8);
+        let mut packed = [0; 12];
+        pack_scales(&scales, &mut packed);
+        assert_eq!(unpack_scales(&packed), scales);
     }
 }

@@ -2,10 +2,16 @@
 //! `i` is the low nibble of byte `i`, code `i + 16` its high nibble. Follows
 //! `dequantize_row_q4_0` and `dequantize_row_q4_1` of ggml.
 
-use super::fit::{extreme, low_and_high, store_f16};
+use super::fit::{
+    Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
+};
 use super::{QuantType, read_f16};
+use half::f16;
 
 const LEN: usize = 32;
+/// Where the value of largest magnitude is tried, relative to the levels at the ends.
+const REACHES: [f32; 13] =
+    [0.86, 0.89, 0.92, 0.95, 0.975, 1.0, 1.025, 1.05, 1.08, 1.11, 1.15, 1.2, 1.3];
 
 /// 32 four-bit codes with one f16 scale: `value = d * (q - 8)`.
 pub static Q4_0: QuantType = QuantType {
@@ -58,27 +64,27 @@ pub(super) fn pack_nibbles(codes: &[u8], bytes: &mut [u8]) {
     }
 }
 
-fn quantize_0(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(18)) {
-        // The value of largest magnitude gets code 0, that is -8 steps.
-        let d = extreme(values) / -8.0;
-        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
-        store_f16(d, block);
-        let codes: [u8; LEN] =
-            std::array::from_fn(|i| (values[i] * inverse + 8.5).clamp(0.0, 15.0) as u8);
-        pack_nibbles(&codes, &mut block[2..]);
-    }
+fn level(value: f32) -> f32 {
+    nearest(value, -8.0, 7.0)
 }
 
-fn quantize_1(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(20)) {
-        let (low, high) = low_and_high(values);
-        let d = (high - low) / 15.0;
-        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+fn quantize_0(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    let levels = Levels { round: level, ends: [-8.0, 7.0], reaches: &REACHES };
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 18]| {
+        let d = fit_f16_scale(values.whole(), levels);
         store_f16(d, block);
-        store_f16(low, &mut block[2..]);
-        let codes: [u8; LEN] =
-            std::array::from_fn(|i| ((values[i] - low) * inverse + 0.5).clamp(0.0, 15.0) as u8);
-        pack_nibbles(&codes, &mut block[4..]);
-    }
+        let inverse = inverse(d.to_f32());
+        pack_nibbles(&values.values.map(|v| (level(v * inverse) + 8.0) as u8), &mut block[2..]);
+    });
+}
+
+fn quantize_1(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 20]| {
+        let factors = fit_f16_line(values.whole(), 15.0);
+        store_f16(factors[0], block);
+        store_f16(factors[1], &mut block[2..]);
+        let [scale, offset] = factors.map(f16::to_f32);
+        let line = Line { scale, offset };
+        pack_nibbles(&values.values.map(|v| line.code(v, 15.0) as u8), &mut block[4..]);
+    });
 }

@@ -1,13 +1,17 @@
 //! Q4_K: 256 four-bit codes in eight groups of 32, each with a six-bit scale and a six-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
+use super::fit::{Block, Lines, each_block, fit_lines, store_f16};
 use super::{QuantType, read_f16};
-use half::f16;
 
 const LEN: usize = 256;
 const BYTES: usize = 144;
 const GROUPS: usize = 8;
 const GROUP_LEN: usize = 32;
+/// The largest code.
+const TOP: f32 = 15.0;
+/// Factors that are tried put the largest scale at the largest step over these.
+pub(super) const SHRINKS: [f32; 2] = [1.0, 0.95];
 
 /// Eight groups of 32 four-bit codes: `value = d * scale * q - dmin * min`.
 pub static Q4_K: QuantType = QuantType {
@@ -62,38 +66,25 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-/// Scale and minimum (as a positive amount subtracted) that map a group onto `0..=levels`.
-pub(super) fn range(values: &[f32], levels: f32) -> (f32, f32) {
-    let low = values.iter().fold(0.0f32, |m, &v| m.min(v));
-    let high = values.iter().fold(0.0f32, |m, &v| m.max(v));
-    ((high - low) / levels, -low)
+fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+        let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);
+        store_steps(&lines, block);
+        for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
+            let bytes = &mut block[16 + g / 2 * GROUP_LEN..][..GROUP_LEN];
+            for (byte, &value) in bytes.iter_mut().zip(group.values) {
+                *byte |= (lines.line(g).code(value, TOP) as u8) << (g % 2 * 4);
+            }
+        }
+    });
 }
 
-fn quantize(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(BYTES)) {
-        let groups: [(f32, f32); GROUPS] =
-            std::array::from_fn(|g| range(&values[g * GROUP_LEN..][..GROUP_LEN], 15.0));
-        let largest = groups.iter().fold((0.0f32, 0.0f32), |m, g| (m.0.max(g.0), m.1.max(g.1)));
-        let d = f16::from_f32(largest.0 / 63.0);
-        let dmin = f16::from_f32(largest.1 / 63.0);
-        let step = |value: f32, unit: f16| {
-            if unit.to_f32() == 0.0 { 0 } else { (value / unit.to_f32()).round().min(63.0) as u8 }
-        };
-        let scales = groups.map(|(scale, min)| (step(scale, d), step(min, dmin)));
-        block[..2].copy_from_slice(&d.to_le_bytes());
-        block[2..4].copy_from_slice(&dmin.to_le_bytes());
-        pack_scales(&scales, &mut block[4..16]);
-        let code = |index: usize| {
-            let (scale, min) = scales[index / GROUP_LEN];
-            let scale = d.to_f32() * f32::from(scale);
-            let shifted = values[index] + dmin.to_f32() * f32::from(min);
-            if scale == 0.0 { 0 } else { (shifted / scale).round().clamp(0.0, 15.0) as u8 }
-        };
-        for (i, byte) in block[16..].iter_mut().enumerate() {
-            let first = i / GROUP_LEN * 2 * GROUP_LEN + i % GROUP_LEN;
-            *byte = code(first) | code(first + GROUP_LEN) << 4;
-        }
-    }
+/// Factors and packed scales, which Q5_K begins with too.
+pub(super) fn store_steps(lines: &Lines<GROUPS>, block: &mut [u8]) {
+    store_f16(lines.factors[0], block);
+    store_f16(lines.factors[1], &mut block[2..]);
+    let scales = lines.steps.map(|[scale, min]| (scale as u8, min as u8));
+    pack_scales(&scales, &mut block[4..16]);
 }
 
 #[cfg(test)]

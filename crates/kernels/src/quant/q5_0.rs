@@ -2,11 +2,16 @@
 //! fifth bits are a little-endian word, the others nibbles as in Q4_0. Follows
 //! `dequantize_row_q5_0` and `dequantize_row_q5_1` of ggml.
 
-use super::fit::{extreme, low_and_high, store_f16};
+use super::fit::{
+    Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
+};
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{QuantType, read_f16};
+use half::f16;
 
 const LEN: usize = 32;
+/// Where the value of largest magnitude is tried, relative to the levels at the ends.
+const REACHES: [f32; 11] = [0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08, 1.1];
 
 /// 32 five-bit codes with one f16 scale: `value = d * (q - 16)`.
 pub static Q5_0: QuantType = QuantType {
@@ -60,26 +65,27 @@ fn pack(codes: &[u8; LEN], packed: &mut [u8]) {
     pack_nibbles(codes, &mut packed[4..20]);
 }
 
-fn quantize_0(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(22)) {
-        // The value of largest magnitude gets code 0, that is -16 steps.
-        let d = extreme(values) / -16.0;
-        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
-        store_f16(d, block);
-        let codes = std::array::from_fn(|i| (values[i] * inverse + 16.5).clamp(0.0, 31.0) as u8);
-        pack(&codes, &mut block[2..]);
-    }
+fn level(value: f32) -> f32 {
+    nearest(value, -16.0, 15.0)
 }
 
-fn quantize_1(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(24)) {
-        let (low, high) = low_and_high(values);
-        let d = (high - low) / 31.0;
-        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+fn quantize_0(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    let levels = Levels { round: level, ends: [-16.0, 15.0], reaches: &REACHES };
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 22]| {
+        let d = fit_f16_scale(values.whole(), levels);
         store_f16(d, block);
-        store_f16(low, &mut block[2..]);
-        let codes =
-            std::array::from_fn(|i| ((values[i] - low) * inverse + 0.5).clamp(0.0, 31.0) as u8);
-        pack(&codes, &mut block[4..]);
-    }
+        let inverse = inverse(d.to_f32());
+        pack(&values.values.map(|v| (level(v * inverse) + 16.0) as u8), &mut block[2..]);
+    });
+}
+
+fn quantize_1(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 24]| {
+        let factors = fit_f16_line(values.whole(), 31.0);
+        store_f16(factors[0], block);
+        store_f16(factors[1], &mut block[2..]);
+        let [scale, offset] = factors.map(f16::to_f32);
+        let line = Line { scale, offset };
+        pack(&values.values.map(|v| line.code(v, 31.0) as u8), &mut block[4..]);
+    });
 }

@@ -1,15 +1,19 @@
 //! Q5_K: 256 five-bit codes in eight groups of 32, scales and minima as in Q4_K, the fifth bits
 //! of group `g` in bit `g` of 32 bytes. Follows `dequantize_row_q5_K` of ggml.
 
-use super::q4_k::unpack_scales;
+use super::fit::{Block, each_block, fit_lines};
+use super::q4_k::{SHRINKS, store_steps, unpack_scales};
 use super::{QuantType, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 176;
+const GROUPS: usize = 8;
 const GROUP_LEN: usize = 32;
 /// Offsets of the fifth bits and the nibbles.
 const HIGH: usize = 16;
 const LOW: usize = 48;
+/// The largest code.
+const TOP: f32 = 31.0;
 
 /// Eight groups of 32 five-bit codes: `value = d * scale * q - dmin * min`.
 pub static Q5_K: QuantType = QuantType {
@@ -18,7 +22,7 @@ pub static Q5_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: None,
+    quantize: Some(quantize),
 };
 
 fn dequantize(src: &[u8], dst: &mut [f32]) {
@@ -35,4 +39,18 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
             }
         }
     }
+}
+
+fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+        let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);
+        store_steps(&lines, block);
+        for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
+            for (i, &value) in group.values.iter().enumerate() {
+                let code = lines.line(g).code(value, TOP) as u8;
+                block[LOW + g / 2 * GROUP_LEN + i] |= (code & 15) << (g % 2 * 4);
+                block[HIGH + i] |= (code >> 4) << g;
+            }
+        }
+    });
 }

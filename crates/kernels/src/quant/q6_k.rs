@@ -1,12 +1,12 @@
 //! Q6_K: 256 six-bit codes around 32 in sixteen groups of 16 with signed byte scales under one
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
-use super::fit::extreme;
+use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
 use super::{QuantType, read_f16};
-use half::f16;
 
 const LEN: usize = 256;
 const BYTES: usize = 210;
+const GROUPS: usize = 16;
 const GROUP_LEN: usize = 16;
 /// Offsets of the high bits, the scales and the factor; the low nibbles come first.
 const HIGH: usize = 128;
@@ -46,26 +46,27 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-fn quantize(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(BYTES)) {
-        block.fill(0);
-        // A group's value of largest magnitude gets code 0, that is -32 steps.
-        let steps: Vec<f32> = values.chunks_exact(GROUP_LEN).map(|g| extreme(g) / -32.0).collect();
-        let d = f16::from_f32(extreme(&steps) / -128.0);
-        block[FACTOR..].copy_from_slice(&d.to_le_bytes());
-        for (group, values) in values.chunks_exact(GROUP_LEN).enumerate() {
-            let unit = d.to_f32();
-            let scale =
-                if unit == 0.0 { 0.0 } else { (steps[group] / unit).round().clamp(-128.0, 127.0) };
-            block[SCALES + group] = scale as i8 as u8;
-            for (i, value) in values.iter().enumerate() {
-                let step = unit * scale;
-                let code = if step == 0.0 { 32.0 } else { (value / step).round() + 32.0 };
-                let code = code.clamp(0.0, 63.0) as u8;
-                let ((low, low_shift), (high, high_shift)) = place(group * GROUP_LEN + i);
-                block[low] |= (code & 15) << low_shift;
-                block[high] |= (code >> 4) << high_shift;
+fn level(value: f32) -> f32 {
+    nearest(value, -32.0, 31.0)
+}
+
+/// Where the value of largest magnitude is tried, relative to the levels at the ends.
+const REACHES: [f32; 5] = [0.9, 0.95, 1.0, 1.03, 1.06];
+
+fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    let levels = Levels { round: level, ends: [-32.0, 31.0], reaches: &REACHES };
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+        let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-128.0, 127.0], 8);
+        store_f16(d, &mut block[FACTOR..]);
+        for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
+            block[SCALES + g] = scales[g] as i8 as u8;
+            let inverse = inverse(d.to_f32() * scales[g]);
+            let ((low, low_shift), (high, high_shift)) = place(g * GROUP_LEN);
+            for (i, value) in group.values.iter().enumerate() {
+                let code = (level(value * inverse) + 32.0) as u8;
+                block[low + i] |= (code & 15) << low_shift;
+                block[high + i] |= (code >> 4) << high_shift;
             }
         }
-    }
+    });
 }

@@ -2,8 +2,10 @@
 //! byte as a fraction in base three, TQ2_0 four in two bits each. Follows `dequantize_row_tq1_0`
 //! and `dequantize_row_tq2_0` of ggml.
 
+use super::fit::{Block, Levels, each_block, fit_f16_scale, inverse, nearest, store_f16};
 use super::q2_k::place;
 use super::{QuantType, read_f16};
+use half::f16;
 
 const LEN: usize = 256;
 
@@ -14,7 +16,7 @@ pub static TQ1_0: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 54,
     dequantize: Some(dequantize_1),
-    quantize: None,
+    quantize: Some(quantize_1),
 };
 
 /// 256 ternary codes in two bits each: `value = d * (q - 1)`.
@@ -24,7 +26,7 @@ pub static TQ2_0: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 66,
     dequantize: Some(dequantize_2),
-    quantize: None,
+    quantize: Some(quantize_2),
 };
 
 /// Runs of bytes of a TQ1_0 block: first byte, bytes, digits in each.
@@ -39,7 +41,7 @@ fn dequantize_1(src: &[u8], dst: &mut [f32]) {
                 for (byte, out) in block[first..][..bytes].iter().zip(&mut out) {
                     // The next digit is what overflows a byte when the fraction is tripled.
                     let fraction = byte.wrapping_mul(3u8.pow(digit));
-                    *out = d * (f32::from(u16::from(fraction) * 3 >> 8) - 1.0);
+                    *out = d * (f32::from((u16::from(fraction) * 3) >> 8) - 1.0);
                 }
             }
         }
@@ -52,6 +54,67 @@ fn dequantize_2(src: &[u8], dst: &mut [f32]) {
         for (index, out) in out.iter_mut().enumerate() {
             let (byte, shift) = place(index);
             *out = d * (f32::from(block[byte] >> shift & 3) - 1.0);
+        }
+    }
+}
+
+/// Where the value of largest magnitude is tried, in units of the scale: any value from half of
+/// a unit is rounded to a whole one.
+const REACHES: [f32; 14] = [0.6, 0.75, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.25, 2.5, 3.0, 4.0, 6.0];
+
+/// The scale of a block, and its codes.
+fn fit(block: &Block<LEN>) -> (f16, [u8; LEN]) {
+    let level = |value| nearest(value, -1.0, 1.0);
+    let d =
+        fit_f16_scale(block.whole(), Levels { round: level, ends: [1.0, 1.0], reaches: &REACHES });
+    let inverse = inverse(d.to_f32());
+    (d, block.values.map(|v| (level(v * inverse) + 1.0) as u8))
+}
+
+fn quantize_1(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 54]| {
+        let (d, codes) = fit(values);
+        store_f16(d, &mut block[52..]);
+        let mut rest = &codes[..];
+        for (first, bytes, digits) in RUNS {
+            let run = rest.split_off(..bytes * digits).expect("the runs hold a block");
+            for (i, byte) in block[first..][..bytes].iter_mut().enumerate() {
+                // Five digits in base three, the last ones zero where there are fewer.
+                let digit = |d| run.get(d * bytes + i).map_or(0, |&q| u32::from(q));
+                let whole = (0..5).fold(0, |whole, d| whole * 3 + digit(d));
+                // Rounded up, so that tripling overflows into the digits again.
+                *byte = (whole * 256).div_ceil(243) as u8;
+            }
+        }
+    });
+}
+
+fn quantize_2(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 66]| {
+        let (d, codes) = fit(values);
+        store_f16(d, &mut block[64..]);
+        for (index, code) in codes.iter().enumerate() {
+            let (byte, shift) = place(index);
+            block[byte] |= code << shift;
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+
+    #[test]
+    fn ternary_values_come_back_exactly() {
+        let mut rng = Rng::new(3);
+        let values: Vec<f32> = (0..1024).map(|_| (rng.below(3) as f32 - 1.0) * 0.375).collect();
+        for ty in [&TQ1_0, &TQ2_0] {
+            let mut bytes = vec![0; ty.bytes_for(values.len()).unwrap()];
+            let mut back = vec![0.0; values.len()];
+            (ty.quantize.unwrap())(&values, None, &mut bytes);
+            (ty.dequantize.unwrap())(&bytes, &mut back);
+            assert_eq!(back, values, "{ty}");
         }
     }
 }

@@ -1,0 +1,161 @@
+//! What quantisers share: blocks of values with weights, and searches for the scales that lose
+//! least. The error of a fit is the sum over a group of `weight * (value - restored)^2`; a fit
+//! proposes scales, rounds values to the nearest level under each, and keeps the best, always
+//! judging by factors and scales as stored.
+
+mod line;
+mod scale;
+
+pub(super) use line::{Line, Lines, fit_f16_line, fit_lines};
+pub(super) use scale::{Levels, fit_f16_scale, fit_scales};
+
+use half::f16;
+
+/// Larger magnitudes cannot be stored by any type with f16 factors; cutting them there keeps
+/// all sums of squares finite.
+const LARGEST: f32 = 1e9;
+/// Groups whose values are all smaller than this are zero under the smallest f16 factor.
+const SMALLEST: f32 = 1e-12;
+/// Smallest weight of a value, relative to the mean of its block: values that are said not to
+/// matter are still stored as well as the others allow.
+const LEAST_WEIGHT: f32 = 1e-4;
+
+/// Values of one quant block and how much an error of each counts.
+pub(super) struct Block<const LEN: usize> {
+    pub values: [f32; LEN],
+    pub weights: [f32; LEN],
+}
+
+/// The part of a block that shares one scale.
+#[derive(Clone, Copy)]
+pub(super) struct Group<'a, const N: usize> {
+    pub values: &'a [f32; N],
+    pub weights: &'a [f32; N],
+}
+
+/// Calls `store` for each quant block and the bytes that it goes to.
+pub(super) fn each_block<const LEN: usize, const BYTES: usize>(
+    src: &[f32],
+    importance: Option<&[f32]>,
+    dst: &mut [u8],
+    store: impl Fn(&Block<LEN>, &mut [u8; BYTES]),
+) {
+    let ((blocks, _), (out, _)) = (src.as_chunks::<LEN>(), dst.as_chunks_mut::<BYTES>());
+    for (index, (values, out)) in blocks.iter().zip(out).enumerate() {
+        let weights = match importance {
+            Some(all) => relative(&all[index * LEN..][..LEN]),
+            None => [1.0; LEN],
+        };
+        out.fill(0);
+        store(&Block { values: values.map(bounded), weights }, out);
+    }
+}
+
+/// `value` where it can be stored, the nearest that can otherwise.
+fn bounded(value: f32) -> f32 {
+    if value.is_nan() { 0.0 } else { value.clamp(-LARGEST, LARGEST) }
+}
+
+/// Weights of mean one from importances of any size.
+pub(super) fn relative<const LEN: usize>(importance: &[f32]) -> [f32; LEN] {
+    let usable = |v: f32| if v.is_finite() { v.max(0.0) } else { 0.0 };
+    let most = importance.iter().fold(0.0f32, |m, &v| m.max(usable(v)));
+    if most == 0.0 {
+        return [1.0; LEN];
+    }
+    let mut weights: [f32; LEN] = std::array::from_fn(|i| usable(importance[i]) / most);
+    let mean = weights.iter().sum::<f32>() / LEN as f32;
+    weights.iter_mut().for_each(|w| *w = (*w / mean).max(LEAST_WEIGHT));
+    weights
+}
+
+impl<const LEN: usize> Block<LEN> {
+    /// Groups of `N` values in their order.
+    pub fn groups<const N: usize>(&self) -> impl ExactSizeIterator<Item = Group<'_, N>> + Clone {
+        let (values, weights) = (self.values.as_chunks::<N>().0, self.weights.as_chunks::<N>().0);
+        values.iter().zip(weights).map(|(values, weights)| Group { values, weights })
+    }
+
+    /// The block as one group.
+    pub fn whole(&self) -> Group<'_, LEN> {
+        Group { values: &self.values, weights: &self.weights }
+    }
+}
+
+impl<const N: usize> Group<'_, N> {
+    /// Error of restoring value `i` as `restored(i)`.
+    pub fn error(&self, restored: impl Fn(usize) -> f32) -> f32 {
+        sum::<N>(|i| {
+            let miss = self.values[i] - restored(i);
+            self.weights[i] * miss * miss
+        })
+    }
+
+    /// The value of largest magnitude.
+    fn extreme(&self) -> f32 {
+        self.values.iter().fold(0.0f32, |m, &v| if v.abs() > m.abs() { v } else { m })
+    }
+}
+
+/// Sum of `N` terms in a fixed order that leaves room for vector instructions.
+#[inline(always)]
+fn sum<const N: usize>(term: impl Fn(usize) -> f32) -> f32 {
+    let terms: [f32; N] = each(term);
+    let mut lanes = [0.0f32; 8];
+    for eight in terms.as_chunks::<8>().0 {
+        for (sum, term) in lanes.iter_mut().zip(eight) {
+            *sum += term;
+        }
+    }
+    lanes.iter().sum()
+}
+
+/// The `N` results of `f`; a plain loop, which the compiler turns into vector instructions.
+#[inline(always)]
+fn each<const N: usize>(f: impl Fn(usize) -> f32) -> [f32; N] {
+    let mut out = [0.0; N];
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = f(i);
+    }
+    out
+}
+
+/// The whole number nearest to `value` within `low..=high`, which are below 2^22: adding and
+/// taking away 1.5 * 2^23 leaves no bits for a fraction.
+#[inline(always)]
+pub(super) fn nearest(value: f32, low: f32, high: f32) -> f32 {
+    const SHIFT: f32 = 12_582_912.0;
+    // Comparisons, as `max` and `min` cost more for their care of what is not a number.
+    let value = if value > low { value } else { low };
+    let value = if value < high { value } else { high };
+    (value + SHIFT) - SHIFT
+}
+
+/// One over `scale`, or zero where nothing but zero can be stored.
+pub(super) fn inverse(scale: f32) -> f32 {
+    if scale.abs() < SMALLEST { 0.0 } else { 1.0 / scale }
+}
+
+/// The f16 nearest to `value` that is finite, and not zero unless `value` is.
+fn factor(value: f32) -> f16 {
+    let most = f16::MAX.to_f32();
+    let near = f16::from_f32(value.clamp(-most, most));
+    if near.to_bits() & 0x7fff == 0 && value.abs() >= SMALLEST {
+        return f16::from_bits(near.to_bits() | 1);
+    }
+    near
+}
+
+/// The f16 nearest to `value`, the one below and the one above it in magnitude, all finite.
+fn factors(value: f32) -> [f16; 3] {
+    let bits = factor(value).to_bits();
+    let (sign, magnitude) = (bits & 0x8000, bits & 0x7fff);
+    let largest = f16::MAX.to_bits();
+    [magnitude, magnitude.saturating_sub(1), (magnitude + 1).min(largest)]
+        .map(|magnitude| f16::from_bits(sign | magnitude))
+}
+
+/// `value` as f16 in the first two bytes.
+pub(super) fn store_f16(value: f16, bytes: &mut [u8]) {
+    bytes[..2].copy_from_slice(&value.to_le_bytes());
+}
