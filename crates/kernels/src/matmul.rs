@@ -22,6 +22,9 @@ use std::marker::PhantomData;
 const RUN_BYTES: usize = 4096;
 /// Weight rows held together while all activation rows pass over them.
 const GROUP: usize = 16;
+/// Activation rows for which widening BF16 weights on their way into a register costs less than
+/// passing them through a buffer.
+const FEW: usize = 2;
 /// Weight rows of one register tile.
 const NT: usize = 4;
 
@@ -85,6 +88,9 @@ fn matmul_f32_body<L: RegisterTile>(x: &[f32], weights: Weights<'_>, tile: &mut 
     if *weights.ty == F32 {
         let mut source = AsStored { base: weights.bytes.as_ptr().cast::<f32>(), k: weights.cols };
         product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
+    } else if *weights.ty == BF16 && tile.rows().len() <= FEW {
+        let mut source = AsStored { base: weights.bytes.as_ptr().cast::<u16>(), k: weights.cols };
+        product::<WideStep<L>, L>(x, weights.cols, &mut source, tile);
     } else {
         let mut source =
             Dequantized::<L> { weights, run: [0.0; GROUP * RUN_BYTES / 4], lanes: PhantomData };
@@ -133,13 +139,17 @@ impl RegisterTile for crate::lanes::neon::Neon {
 /// One step along K: `ELEMS` activations times `ELEMS` weights into sixteen lanes.
 trait Step {
     type Lanes: Lanes;
-    type Elem: Copy + Default;
+    type Activation: Copy + Default;
+    type Weight: Copy + Default;
     type Register: Copy;
     const ELEMS: usize;
 
     /// # Safety
     /// `ELEMS` values must be readable; no alignment is needed.
-    unsafe fn load(src: *const Self::Elem) -> Self::Register;
+    unsafe fn activations(src: *const Self::Activation) -> Self::Register;
+    /// # Safety
+    /// `ELEMS` values must be readable; no alignment is needed.
+    unsafe fn weights(src: *const Self::Weight) -> Self::Register;
     fn dot(acc: Self::Lanes, a: Self::Register, b: Self::Register) -> Self::Lanes;
 }
 
@@ -147,14 +157,49 @@ struct F32Step<L>(PhantomData<L>);
 
 impl<L: Lanes> Step for F32Step<L> {
     type Lanes = L;
-    type Elem = f32;
+    type Activation = f32;
+    type Weight = f32;
     type Register = L;
     const ELEMS: usize = 16;
 
     #[inline(always)]
-    unsafe fn load(src: *const f32) -> L {
+    unsafe fn activations(src: *const f32) -> L {
         // SAFETY: the caller's promise.
         unsafe { L::load_at(src) }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(src: *const f32) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_at(src) }
+    }
+
+    #[inline(always)]
+    fn dot(acc: L, a: L, b: L) -> L {
+        a.mul_add(b, acc)
+    }
+}
+
+/// BF16 weights widened as they are loaded: the bits of [`F32Step`] over a widened copy.
+struct WideStep<L>(PhantomData<L>);
+
+impl<L: Lanes> Step for WideStep<L> {
+    type Lanes = L;
+    type Activation = f32;
+    type Weight = u16;
+    type Register = L;
+    const ELEMS: usize = 16;
+
+    #[inline(always)]
+    unsafe fn activations(src: *const f32) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_at(src) }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(src: *const u16) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_bf16_at(src) }
     }
 
     #[inline(always)]
@@ -171,12 +216,19 @@ struct Bf16Step;
 #[cfg(target_arch = "x86_64")]
 impl Step for Bf16Step {
     type Lanes = Avx512;
-    type Elem = u16;
+    type Activation = u16;
+    type Weight = u16;
     type Register = std::arch::x86_64::__m512bh;
     const ELEMS: usize = 32;
 
     #[inline(always)]
-    unsafe fn load(src: *const u16) -> Self::Register {
+    unsafe fn activations(src: *const u16) -> Self::Register {
+        // SAFETY: the caller's promise.
+        unsafe { Self::weights(src) }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(src: *const u16) -> Self::Register {
         use std::arch::x86_64::{__m512bh, __m512i, _mm512_loadu_si512};
         // SAFETY: the caller's promise; both types are 64 bytes of plain bits.
         unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(src.cast())) }
@@ -248,12 +300,12 @@ fn widen_bf16<L: Lanes>(src: &[u8], out: &mut [f32]) {
 /// All outputs of `tile`: for each group of weight rows and run over K, every activation row.
 #[inline(always)]
 fn product<S: Step, R: RegisterTile>(
-    x: &[S::Elem],
+    x: &[S::Activation],
     k: usize,
-    source: &mut impl Source<S::Elem>,
+    source: &mut impl Source<S::Weight>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let run = RUN_BYTES / size_of::<S::Elem>();
+    let run = RUN_BYTES / size_of::<S::Activation>();
     let cols = tile.cols();
     for first in cols.clone().step_by(GROUP) {
         let rows = GROUP.min(cols.end - first);
@@ -279,10 +331,10 @@ struct Group<E> {
 /// All activation rows of the tile over one group and run.
 #[inline(always)]
 fn pass<S: Step, R: RegisterTile>(
-    x: *const S::Elem,
+    x: *const S::Activation,
     k: usize,
     len: usize,
-    group: &Group<S::Elem>,
+    group: &Group<S::Weight>,
     accumulate: bool,
     tile: &mut Tile<'_, f32>,
 ) {
@@ -304,10 +356,10 @@ fn pass<S: Step, R: RegisterTile>(
 /// `M` activation rows over one group; returns `M`.
 #[inline(always)]
 fn rows_by_group<S: Step, const M: usize>(
-    x: *const S::Elem,
+    x: *const S::Activation,
     k: usize,
     len: usize,
-    group: &Group<S::Elem>,
+    group: &Group<S::Weight>,
     accumulate: bool,
     tile: &mut Tile<'_, f32>,
     row: usize,
@@ -336,9 +388,9 @@ fn rows_by_group<S: Step, const M: usize>(
 /// `len` elements must be readable at each activation row and each weight row.
 #[inline(always)]
 unsafe fn register_tile<S: Step, const M: usize>(
-    x: *const S::Elem,
+    x: *const S::Activation,
     k: usize,
-    w: [*const S::Elem; NT],
+    w: [*const S::Weight; NT],
     len: usize,
 ) -> [[f32; NT]; M] {
     let mut acc = [[S::Lanes::splat(0.0); NT]; M];
@@ -348,13 +400,13 @@ unsafe fn register_tile<S: Step, const M: usize>(
         // SAFETY: `i + ELEMS <= len`.
         unsafe {
             let b = [
-                S::load(w[0].add(i)),
-                S::load(w[1].add(i)),
-                S::load(w[2].add(i)),
-                S::load(w[3].add(i)),
+                S::weights(w[0].add(i)),
+                S::weights(w[1].add(i)),
+                S::weights(w[2].add(i)),
+                S::weights(w[3].add(i)),
             ];
             for (m, acc) in acc.iter_mut().enumerate() {
-                let a = S::load(x.add(m * k + i));
+                let a = S::activations(x.add(m * k + i));
                 for (acc, b) in acc.iter_mut().zip(b) {
                     *acc = S::dot(*acc, a, b);
                 }
@@ -367,13 +419,13 @@ unsafe fn register_tile<S: Step, const M: usize>(
         unsafe {
             let rest = len - whole;
             let b = [
-                tail::<S>(w[0].add(whole), rest),
-                tail::<S>(w[1].add(whole), rest),
-                tail::<S>(w[2].add(whole), rest),
-                tail::<S>(w[3].add(whole), rest),
+                S::weights(tail(w[0].add(whole), rest).as_ptr()),
+                S::weights(tail(w[1].add(whole), rest).as_ptr()),
+                S::weights(tail(w[2].add(whole), rest).as_ptr()),
+                S::weights(tail(w[3].add(whole), rest).as_ptr()),
             ];
             for (m, acc) in acc.iter_mut().enumerate() {
-                let a = tail::<S>(x.add(m * k + whole), rest);
+                let a = S::activations(tail(x.add(m * k + whole), rest).as_ptr());
                 for (acc, b) in acc.iter_mut().zip(b) {
                     *acc = S::dot(*acc, a, b);
                 }
@@ -388,20 +440,18 @@ unsafe fn register_tile<S: Step, const M: usize>(
     sums
 }
 
-/// The last `rest < ELEMS` elements, filled up with zeros.
+/// The last `rest` elements, filled up with zeros to more than a step takes.
 ///
 /// # Safety
 /// `rest` elements must be readable.
 #[inline(always)]
-unsafe fn tail<S: Step>(src: *const S::Elem, rest: usize) -> S::Register {
-    let mut full = [S::Elem::default(); 32];
-    // SAFETY: `rest < ELEMS <= 32` elements are readable, and `full` holds 32.
-    unsafe {
-        for (i, slot) in full.iter_mut().enumerate().take(rest) {
-            *slot = src.add(i).read_unaligned();
-        }
-        S::load(full.as_ptr())
+unsafe fn tail<E: Copy + Default>(src: *const E, rest: usize) -> [E; 32] {
+    let mut full = [E::default(); 32];
+    for (i, slot) in full.iter_mut().enumerate().take(rest) {
+        // SAFETY: `rest` elements are readable.
+        *slot = unsafe { src.add(i).read_unaligned() };
     }
+    full
 }
 
 #[cfg(test)]
