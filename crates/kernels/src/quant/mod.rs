@@ -42,7 +42,7 @@ pub struct QuantType {
     /// Whole blocks to f32, exactly as gguf-py does: the specification of the type.
     /// `src.len() / block_bytes * block_len == dst.len()`.
     pub dequantize: Option<Dequantize>,
-    /// f32 to whole blocks, round to nearest where the format leaves a choice.
+    /// f32 to whole blocks, under the scales found to lose least where the format leaves a choice.
     pub quantize: Option<Quantize>,
 }
 

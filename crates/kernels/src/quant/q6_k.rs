@@ -56,7 +56,7 @@ const REACHES: [f32; 5] = [0.9, 0.95, 1.0, 1.03, 1.06];
 fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
     let levels = Levels { round: level, ends: [-32.0, 31.0], reaches: &REACHES };
     each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
-        let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-128.0, 127.0], 8);
+        let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-128.0, 127.0], 5);
         store_f16(d, &mut block[FACTOR..]);
         for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
             block[SCALES + g] = scales[g] as i8 as u8;

@@ -18,7 +18,7 @@ pub(in super::super) struct Levels<R> {
     pub reaches: &'static [f32],
 }
 
-/// The scale under which a group loses least, and the best it does before scales are rounded.
+/// The scale under which a group loses least, before it is rounded to what a block stores.
 fn fit_scale<const N: usize>(group: Group<'_, N>, levels: Levels<impl Fn(f32) -> f32>) -> f32 {
     let extreme = group.extreme();
     if extreme.abs() < SMALLEST {
