@@ -70,12 +70,16 @@ impl TensorStream {
         Ok(())
     }
 
+    /// An error if a tensor lacks bytes.
+    pub(crate) fn check_complete(&self) -> Result<()> {
+        let Some((name, missing)) = self.next() else { return Ok(()) };
+        let problem = format!("{missing} bytes were never written");
+        Err(Error::tensor(&self.path, name, problem))
+    }
+
     /// Gives the file its name; an error if a tensor lacks bytes.
     pub fn finish(mut self) -> Result<()> {
-        if let Some((name, missing)) = self.next() {
-            let problem = format!("{missing} bytes were never written");
-            return Err(Error::tensor(&self.path, name, problem));
-        }
+        self.check_complete()?;
         self.file.flush().map_err(|e| Error::write(&self.unfinished, e))?;
         std::fs::rename(&self.unfinished, &self.path).map_err(|e| Error::write(&self.path, e))
     }

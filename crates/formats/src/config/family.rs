@@ -79,6 +79,11 @@ pub(crate) fn gguf_name(architecture: &str) -> Option<&'static str> {
     by_name(architecture).map(|family| family.gguf_name.unwrap_or(llama::LLAMA.name))
 }
 
+/// Which values form a rotary pair in GGUF files of the family with this canonical name.
+pub(crate) fn gguf_rope(architecture: &str) -> Option<RopeLayout> {
+    by_name(architecture).map(|family| family.gguf_rope)
+}
+
 fn by_name(architecture: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.name == architecture).copied()
 }

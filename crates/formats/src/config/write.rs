@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{ModelConfig, RopeScaling, family};
+use super::{ModelConfig, RopeLayout, RopeScaling, family};
 use crate::error::{Error, Result};
 use crate::gguf::{GgufWriter, Value};
 
@@ -89,6 +89,11 @@ impl ModelConfig {
         writer.set("general.architecture", Value::String(arch.to_owned()));
         writer.set("general.name", Value::String(self.name.clone()));
         Ok(())
+    }
+
+    /// Which values of a head form a pair in GGUF files of this family, whatever they do here.
+    pub fn gguf_rope(&self) -> Result<RopeLayout> {
+        family::gguf_rope(&self.architecture).ok_or_else(|| self.unknown())
     }
 
     /// Canonical names and shapes of all tensors of a dense model of this configuration.

@@ -4,6 +4,7 @@ mod cursor;
 mod metadata;
 mod parse;
 mod split;
+mod split_writer;
 mod value;
 mod writer;
 
@@ -18,6 +19,7 @@ use crate::tensor::TensorView;
 
 pub use metadata::Metadata;
 pub use parse::{Header, TensorInfo, parse};
+pub use split_writer::SplitStream;
 pub use value::{Array, Strings, Value};
 pub use writer::GgufWriter;
 

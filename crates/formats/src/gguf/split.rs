@@ -13,9 +13,9 @@ use super::parse::Header;
 use super::{Metadata, open_part};
 use crate::error::{Error, Result};
 
-const COUNT: &str = "split.count";
-const NUMBER: &str = "split.no";
-const TENSORS: &str = "split.tensors.count";
+pub(super) const COUNT: &str = "split.count";
+pub(super) const NUMBER: &str = "split.no";
+pub(super) const TENSORS: &str = "split.tensors.count";
 
 /// What the name of a part says.
 pub(super) struct Place {
@@ -73,7 +73,12 @@ fn five_digits(text: &str) -> Option<usize> {
 }
 
 fn part_path(path: &Path, place: &Place, index: usize) -> PathBuf {
-    path.with_file_name(format!("{}-{:05}-of-{:05}.gguf", place.prefix, index + 1, place.count))
+    path.with_file_name(part_name(&place.prefix, index, place.count))
+}
+
+/// What the file with part `index` of `count` is called.
+pub(super) fn part_name(prefix: &str, index: usize, count: usize) -> String {
+    format!("{prefix}-{:05}-of-{count:05}.gguf", index + 1)
 }
 
 fn expect(metadata: &Metadata, key: &str, expected: usize) -> Result<()> {

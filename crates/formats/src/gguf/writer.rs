@@ -14,15 +14,15 @@ use crate::stream::TensorStream;
 /// A GGUF file being planned: metadata and tensors first, then their bytes as a stream.
 #[derive(Debug, Default)]
 pub struct GgufWriter {
-    metadata: IndexMap<String, Value>,
-    tensors: IndexMap<String, Planned>,
+    pub(super) metadata: IndexMap<String, Value>,
+    pub(super) tensors: IndexMap<String, Planned>,
 }
 
 #[derive(Debug)]
-struct Planned {
+pub(super) struct Planned {
     ty: &'static QuantType,
     shape: Vec<usize>,
-    bytes: usize,
+    pub bytes: usize,
 }
 
 impl GgufWriter {
