@@ -8,6 +8,7 @@ pub(crate) mod detokenize;
 pub(crate) mod inspect;
 mod likelihood;
 pub(crate) mod perplexity;
+pub(crate) mod quantize;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod synth;

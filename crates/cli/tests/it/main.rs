@@ -6,5 +6,6 @@ mod endings;
 mod files;
 mod gannet;
 mod malformed;
+mod quantize;
 mod serving;
 mod settings;

@@ -1,0 +1,262 @@
+//! Which type each tensor of a named mixture gets.
+//!
+//! Follows the choices that llama.cpp publishes for dense models: the values, the ends of MLPs
+//! and the output decide most of a model's quality, so that they get more bits. The first rule
+//! of a mixture that holds for a tensor decides; none means the base type.
+
+use kernels::quant::{self, QuantType};
+
+use When::{Always, Eighty, FirstEighth, FirstLayers, FirstSixteenth, Grouped, MoreBits};
+
+/// A named mixture.
+#[derive(Debug)]
+pub(super) struct Mixture {
+    /// As users type it.
+    pub name: &'static str,
+    /// `general.file_type` of its files.
+    pub file_type: u32,
+    /// Type of all that no rule speaks of.
+    pub base: &'static QuantType,
+    rules: &'static [Rule],
+}
+
+/// Beginning of a tensor's name behind its layer, when the rule holds, and the type.
+#[derive(Debug)]
+struct Rule(&'static str, When, &'static QuantType);
+
+/// In which layers, or for which models, a rule holds.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Always,
+    /// The first so many layers.
+    FirstLayers(usize),
+    FirstEighth,
+    FirstSixteenth,
+    /// The first eighth where there is an importance of columns.
+    FirstEighthWithImportance,
+    /// The first eighth where there is none.
+    FirstEighthWithoutImportance,
+    /// The first eighth, the last eighth, and every third layer between.
+    MoreBits,
+    /// Four or more query heads share a head of keys and values.
+    Grouped,
+    /// The models of eighty layers.
+    Eighty,
+}
+
+/// What the rules look at besides names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Model {
+    pub layers: usize,
+    /// Query heads per head of keys and values.
+    pub group: usize,
+    pub has_importance: bool,
+    /// Whether the embedding is the output too.
+    pub tied: bool,
+}
+
+const VALUES: &str = "attn_v.weight";
+const DOWN: &str = "ffn_down";
+const ATTENTION_OUT: &str = "attn_output.weight";
+const QKV: &str = "attn_qkv.weight";
+
+const fn plain(name: &'static str, file_type: u32, base: &'static QuantType) -> Mixture {
+    Mixture { name, file_type, base, rules: &[] }
+}
+
+#[rustfmt::skip]
+static MIXTURES: &[Mixture] = &[
+    Mixture { name: "q2_k", file_type: 10, base: &quant::Q2_K, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(VALUES, Grouped, &quant::Q4_K),
+        Rule(VALUES, Always, &quant::Q3_K),
+        Rule(DOWN, Always, &quant::Q3_K),
+        Rule(ATTENTION_OUT, Always, &quant::Q3_K),
+    ] },
+    Mixture { name: "q3_k_s", file_type: 11, base: &quant::Q3_K, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+    ] },
+    Mixture { name: "q3_k_m", file_type: 12, base: &quant::Q3_K, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(VALUES, FirstLayers(2), &quant::Q5_K),
+        Rule(VALUES, Always, &quant::Q4_K),
+        Rule(DOWN, FirstSixteenth, &quant::Q5_K),
+        Rule(DOWN, Always, &quant::Q4_K),
+        Rule(ATTENTION_OUT, Always, &quant::Q4_K),
+        Rule(QKV, Always, &quant::Q4_K),
+    ] },
+    Mixture { name: "q3_k_l", file_type: 13, base: &quant::Q3_K, rules: &[
+        Rule(VALUES, Always, &quant::Q5_K),
+        Rule(DOWN, Always, &quant::Q5_K),
+        Rule(ATTENTION_OUT, Always, &quant::Q5_K),
+        Rule(QKV, Always, &quant::Q4_K),
+    ] },
+    Mixture { name: "q4_k_s", file_type: 14, base: &quant::Q4_K, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(VALUES, FirstLayers(4), &quant::Q5_K),
+        Rule(DOWN, FirstEighth, &quant::Q5_K),
+    ] },
+    Mixture { name: "q4_k_m", file_type: 15, base: &quant::Q4_K, rules: &[
+        Rule(VALUES, MoreBits, &quant::Q6_K),
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(DOWN, MoreBits, &quant::Q6_K),
+        Rule(QKV, Always, &quant::Q5_K),
+    ] },
+    plain("q5_k_s", 16, &quant::Q5_K),
+    Mixture { name: "q5_k_m", file_type: 17, base: &quant::Q5_K, rules: &[
+        Rule(VALUES, MoreBits, &quant::Q6_K),
+        Rule(DOWN, MoreBits, &quant::Q6_K),
+        Rule(QKV, Always, &quant::Q6_K),
+    ] },
+    plain("q6_k", 18, &quant::Q6_K),
+    plain("q8_0", 7, &quant::Q8_0),
+    Mixture { name: "q4_0", file_type: 2, base: &quant::Q4_0, rules: &[
+        Rule(DOWN, When::FirstEighthWithImportance, &quant::Q4_1),
+    ] },
+    plain("q4_1", 3, &quant::Q4_1),
+    Mixture { name: "q5_0", file_type: 8, base: &quant::Q5_0, rules: &[
+        Rule(DOWN, When::FirstEighthWithImportance, &quant::Q5_1),
+    ] },
+    plain("q5_1", 9, &quant::Q5_1),
+    Mixture { name: "iq4_xs", file_type: 30, base: &quant::IQ4_XS, rules: IQ4_RULES },
+    Mixture { name: "iq4_nl", file_type: 25, base: &quant::IQ4_NL, rules: IQ4_RULES },
+    plain("bf16", 32, &quant::BF16),
+    plain("f16", 1, &quant::F16),
+    plain("f32", 0, &quant::F32),
+];
+
+static IQ4_RULES: &[Rule] = &[
+    Rule(VALUES, Grouped, &quant::Q5_K),
+    Rule(DOWN, When::FirstEighthWithoutImportance, &quant::Q5_K),
+];
+
+/// The mixture with this name, in any case.
+pub(super) fn find(name: &str) -> Result<&'static Mixture, String> {
+    let names = || MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ");
+    let known = MIXTURES.iter().find(|mixture| mixture.name.eq_ignore_ascii_case(name));
+    known.ok_or_else(|| format!("expected one of {}", names()))
+}
+
+impl Mixture {
+    /// The type that the tensor with this canonical name should get.
+    pub fn choose(&self, name: &str, model: &Model) -> &'static QuantType {
+        let output = name == "output.weight" || (model.tied && name == "token_embd.weight");
+        if output {
+            return self.output();
+        }
+        let Some((layer, rest)) = split_layer(name) else { return self.base };
+        let rule = self
+            .rules
+            .iter()
+            .find(|Rule(start, when, _)| rest.starts_with(start) && when.holds(layer, model));
+        rule.map_or(self.base, |Rule(_, _, ty)| ty)
+    }
+
+    /// Plain floats and eight bits are good enough for the output too.
+    fn output(&self) -> &'static QuantType {
+        match self.base.block_len == 1 || self.base == &quant::Q8_0 {
+            true => self.base,
+            false => &quant::Q6_K,
+        }
+    }
+}
+
+impl When {
+    fn holds(self, layer: usize, model: &Model) -> bool {
+        let eighth = model.layers / 8;
+        match self {
+            Self::Always => true,
+            Self::FirstLayers(count) => layer < count,
+            Self::FirstEighth => layer < eighth,
+            Self::FirstSixteenth => layer < model.layers / 16,
+            Self::FirstEighthWithImportance => layer < eighth && model.has_importance,
+            Self::FirstEighthWithoutImportance => layer < eighth && !model.has_importance,
+            Self::MoreBits => {
+                layer < eighth || layer >= 7 * model.layers / 8 || (layer - eighth) % 3 == 2
+            }
+            Self::Grouped => model.group >= 4,
+            Self::Eighty => model.layers == 80,
+        }
+    }
+}
+
+/// Layer and rest of `blk.12.rest`.
+pub(super) fn split_layer(name: &str) -> Option<(usize, &str)> {
+    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+    Some((layer.parse().ok()?, rest))
+}
+
+/// What comes closest to `ty` in smaller blocks, for rows that are not whole blocks of it.
+pub(super) fn fallback(ty: &'static QuantType) -> &'static QuantType {
+    const CLOSEST: &[(&QuantType, &QuantType)] = &[
+        (&quant::Q2_K, &quant::IQ4_NL),
+        (&quant::Q3_K, &quant::IQ4_NL),
+        (&quant::IQ4_XS, &quant::IQ4_NL),
+        (&quant::Q4_K, &quant::Q5_0),
+        (&quant::Q5_K, &quant::Q5_1),
+        (&quant::Q6_K, &quant::Q8_0),
+    ];
+    let closest = CLOSEST.iter().find(|(from, _)| *from == ty);
+    closest.map_or(&quant::F16, |(_, to)| to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mixture: &str, model: &Model, name: &str, expected: &str) {
+        let found = find(mixture).unwrap().choose(name, model);
+        assert_eq!(found.name, expected, "{mixture} {name}");
+    }
+
+    #[test]
+    fn q4_k_m_spends_more_bits_at_both_ends_and_on_every_third_layer() {
+        let model = Model { layers: 32, group: 4, ..Model::default() };
+        let more = |layer: usize| layer < 4 || layer >= 28 || (layer - 4) % 3 == 2;
+        for layer in 0..32 {
+            let expected = if more(layer) { "q6_k" } else { "q4_k" };
+            check("Q4_K_M", &model, &format!("blk.{layer}.attn_v.weight"), expected);
+            check("q4_k_m", &model, &format!("blk.{layer}.ffn_down.weight"), expected);
+            check("q4_k_m", &model, &format!("blk.{layer}.ffn_up.weight"), "q4_k");
+        }
+        check("q4_k_m", &model, "output.weight", "q6_k");
+        check("q4_k_m", &model, "token_embd.weight", "q4_k");
+        let tied = Model { tied: true, ..model };
+        check("q4_k_m", &tied, "token_embd.weight", "q6_k");
+    }
+
+    #[test]
+    fn small_mixtures_keep_the_tensors_that_matter() {
+        let model = Model { layers: 32, group: 1, ..Model::default() };
+        check("q4_k_s", &model, "blk.3.attn_v.weight", "q5_k");
+        check("q4_k_s", &model, "blk.4.attn_v.weight", "q4_k");
+        check("q4_k_s", &model, "blk.3.ffn_down.weight", "q5_k");
+        check("q3_k_m", &model, "blk.1.attn_v.weight", "q5_k");
+        check("q3_k_m", &model, "blk.2.attn_v.weight", "q4_k");
+        check("q3_k_m", &model, "blk.2.ffn_down.weight", "q4_k");
+        check("q3_k_l", &model, "blk.9.attn_output.weight", "q5_k");
+        check("q2_k", &model, "blk.9.attn_v.weight", "q3_k");
+        check("q2_k", &Model { group: 4, ..model }, "blk.9.attn_v.weight", "q4_k");
+        check("q3_k_s", &Model { layers: 80, ..model }, "blk.9.attn_v.weight", "q5_k");
+    }
+
+    #[test]
+    fn importance_moves_what_gets_more_bits() {
+        let without = Model { layers: 32, group: 1, ..Model::default() };
+        let with = Model { has_importance: true, ..without };
+        check("q4_0", &without, "blk.0.ffn_down.weight", "q4_0");
+        check("q4_0", &with, "blk.0.ffn_down.weight", "q4_1");
+        check("iq4_xs", &without, "blk.0.ffn_down.weight", "q5_k");
+        check("iq4_xs", &with, "blk.0.ffn_down.weight", "iq4_xs");
+    }
+
+    #[test]
+    fn plain_types_are_the_same_for_all_tensors() {
+        for name in ["output.weight", "token_embd.weight", "blk.0.attn_v.weight"] {
+            for mixture in ["q8_0", "bf16", "f16", "f32"] {
+                check(mixture, &Model { layers: 8, ..Model::default() }, name, mixture);
+            }
+        }
+        assert!(find("q9").unwrap_err().contains("q4_k_m, "));
+    }
+}

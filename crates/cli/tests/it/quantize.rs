@@ -1,0 +1,187 @@
+//! `gannet quantize`: what it writes loads, computes and tokenizes as the source does.
+
+use crate::gannet::{check_error, file, fixtures, path, run, run_with_input, succeed};
+use formats::gguf::{GgufWriter, Value as GgufValue};
+use serde_json::Value;
+use std::path::Path;
+
+const TEXT: &str = "Once upon a time, 12345 birds\n\tdidn't sing. <|im_end|> Möwe 🐦你好\n";
+
+fn tiny() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny").to_owned()
+}
+
+/// Quantises with `args` behind the type, anew each time; gives the report.
+fn quantize(source: &str, out: &str, ty: &str, args: &[&str]) -> Value {
+    let all = ["quantize", source, out, "--type", ty, "--force", "--json"];
+    serde_json::from_str(&succeed(&[&all[..], args].concat())).unwrap()
+}
+
+fn tokens(model: &str) -> String {
+    run_with_input(&["tokenize", model, "--stdin", "--special"], TEXT).out
+}
+
+/// The tokenizers and the templates agree.
+fn check_same_words(source: &str, made: &str) {
+    assert_eq!(tokens(made), tokens(source), "{made}");
+    let case = file("quantize-case.json", r#"{"messages": [{"role": "user", "content": "Hi"}]}"#);
+    let rendered = |model: &str| succeed(&["template", model, "--input", &case]);
+    assert_eq!(rendered(made), rendered(source), "{made}");
+}
+
+fn answer(model: &str, mode: &str) -> String {
+    let question = "What is the capital of France?";
+    succeed(&["run", "-m", model, question, "--temp", "0", "-n", "24", "--mode", mode])
+}
+
+#[test]
+fn the_built_in_model_in_eight_bits_says_the_same() {
+    let (source, out) = (tiny(), path("tiny-q8_0.gguf"));
+    let report = quantize("builtin", &out, "q8_0", &[]);
+    assert_eq!(report["files"], serde_json::json!([out]));
+    assert!(report["bits_per_weight"].as_f64().unwrap() < 8.6, "{report}");
+    check_same_words(&source, &out);
+    assert_eq!(answer(&out, "exact"), answer(&source, "exact"));
+    let shown: Value = serde_json::from_str(&succeed(&["inspect", &out, "--json"])).unwrap();
+    assert_eq!(shown["config"]["architecture"], "qwen3", "{shown}");
+    assert_eq!(shown["metadata"]["general.file_type"], 7);
+    assert_eq!(shown["metadata"]["general.name"], "gannet-tiny");
+}
+
+/// Verifies against a reference; but for cases that need a rule GGUF files have no place for.
+fn verify(model: &str, reference: &Path, composes: bool) {
+    let text = std::fs::read_to_string(reference).unwrap();
+    let mut cases: Value = serde_json::from_str(&text).unwrap();
+    if composes {
+        cases.as_object_mut().unwrap().remove("tokenizer_cases").unwrap();
+    }
+    let reference = file(&format!("reference-{}.json", cases["name"]), cases.to_string());
+    succeed(&["verify", model, "--reference", &reference, "--mode", "exact"]);
+}
+
+#[test]
+fn plain_floats_compute_exactly_what_the_reference_computed() {
+    let out = path("tiny-bf16.gguf");
+    quantize(&tiny(), &out, "bf16", &[]);
+    verify(&out, &Path::new(&tiny()).join("reference.json"), true);
+}
+
+#[test]
+fn permuted_heads_and_scaled_rotation_verify() {
+    let Some(models) = fixtures("models") else { return };
+    for (family, composes) in [("llama3", false), ("qwen2", true), ("qwen3", true)] {
+        let (source, out) = (models.join(family), path(&format!("{family}-f32.gguf")));
+        quantize(source.to_str().unwrap(), &out, "f32", &[]);
+        verify(&out, &source.join("reference.json"), composes);
+        check_same_words(source.to_str().unwrap(), &out);
+    }
+}
+
+#[test]
+fn windows_and_heads_of_synthetic_models_come_through() {
+    let prompt = "many words behind the window ".repeat(8);
+    for shape in ["tiny-mistral", "tiny-llama"] {
+        let (source, out) = (path(&format!("q-{shape}")), path(&format!("q-{shape}.gguf")));
+        succeed(&["synth", shape, "-o", &source, "--type", "f32", "--force"]);
+        quantize(&source, &out, "f32", &[]);
+        let answer = |model: &str| {
+            let args = ["run", "-m", model, &prompt, "--temp", "0", "-n", "8", "--mode", "exact"];
+            succeed(&[&args[..], &["--ignore-eos"]].concat())
+        };
+        assert_eq!(answer(&out), answer(&source), "{shape}");
+    }
+}
+
+#[test]
+fn vocabularies_that_cannot_be_had_exactly_are_refused() {
+    let Some(models) = fixtures("models") else { return };
+    let source = models.join("mistral");
+    let out = path("mistral.gguf");
+    let ended = run(&["quantize", source.to_str().unwrap(), &out, "--type", "f16"]);
+    check_error(&ended, "make a token, but are no merge");
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn parts_load_as_one_model_and_hold_the_same() {
+    let (whole, split) = (path("tiny-whole.gguf"), path("tiny-split.gguf"));
+    quantize("builtin", &whole, "q8_0", &[]);
+    let report = quantize("builtin", &split, "q8_0", &["--split-size", "1M"]);
+    let parts = report["files"].as_array().unwrap();
+    assert!(parts.len() > 1 && !Path::new(&split).exists(), "{report}");
+    let last = parts.last().unwrap().as_str().unwrap();
+    let ending = format!("-{0:05}-of-{0:05}.gguf", parts.len());
+    assert!(last.ends_with(&ending), "{last}");
+    assert_eq!(answer(last, "exact"), answer(&whole, "exact"));
+}
+
+#[test]
+fn a_gguf_file_keeps_its_metadata_and_changes_its_types() {
+    let (first, second) = (path("tiny-f16.gguf"), path("tiny-mixed.gguf"));
+    quantize("builtin", &first, "f16", &[]);
+    let choices = ["--tensor-type", "*.attn_v.weight=q8_0", "--tensor-type", "ffn_up=f16"];
+    let report = quantize(&first, &second, "q4_0", &choices);
+    assert_eq!(report["types"]["q8_0"]["tensors"], 5, "{report}");
+    assert_eq!(report["types"]["f16"]["tensors"], 5, "{report}");
+    check_same_words(&tiny(), &second);
+    let coarse = ["quantize", &second, &path("tiny-again.gguf"), "--type", "q8_0"];
+    check_error(&run(&coarse), "--allow-requantize");
+    succeed(&[&coarse[..], &["--allow-requantize", "--force"]].concat());
+}
+
+#[test]
+fn rows_that_are_no_whole_blocks_are_reported() {
+    let Some(models) = fixtures("models") else { return };
+    let source = models.join("llama3");
+    let report = quantize(source.to_str().unwrap(), &path("fell-back.gguf"), "q6_k", &[]);
+    let first = &report["fallbacks"][0];
+    assert_eq!((&first["wanted"], &first["used"]), (&"q6_k".into(), &"q8_0".into()), "{report}");
+}
+
+#[test]
+fn mistakes_are_named_and_leave_nothing_behind() {
+    let out = path("mistake.gguf");
+    let failed = |args: &[&str]| {
+        let ended = run(&[&["quantize", "builtin", &out], args].concat());
+        assert!(!Path::new(&out).exists() && !Path::new(&format!("{out}.incomplete")).exists());
+        ended
+    };
+    let bad_type = failed(&["--type", "q9"]);
+    assert_eq!(bad_type.code, Some(2));
+    assert!(bad_type.err.contains("q4_k_m"), "{}", bad_type.err);
+    let pattern = failed(&["--type", "q8_0", "--tensor-type", "nothing=f16"]);
+    check_error(&pattern, "--tensor-type nothing");
+    let importance = file("no-importance.gguf", b"GGUF");
+    check_error(&failed(&["--type", "q8_0", "--imatrix", &importance]), "no-importance.gguf");
+    let there = file("there.gguf", "x");
+    check_error(&run(&["quantize", "builtin", &there, "--type", "q8_0"]), "exists already");
+    assert_eq!(std::fs::read(there).unwrap(), b"x");
+    let named = run(&["quantize", "builtin", &path("x.bin"), "--type", "q8_0"]);
+    check_error(&named, "ends in .gguf");
+}
+
+/// An importance file about one tensor, as calibrations write it.
+fn importance(name: &str, tensor: &str, columns: usize) -> String {
+    let mut writer = GgufWriter::new();
+    writer.set("general.type", GgufValue::String("imatrix".into()));
+    let float = kernels::quant::by_name("f32").unwrap();
+    writer.plan(&format!("{tensor}.in_sum2"), float, &[1, columns]).unwrap();
+    writer.plan(&format!("{tensor}.counts"), float, &[1, 1]).unwrap();
+    let mut stream = writer.create(Path::new(&path(name))).unwrap();
+    (0..=columns).for_each(|value| stream.write(&(value as f32).to_le_bytes()).unwrap());
+    stream.finish().unwrap();
+    path(name)
+}
+
+#[test]
+fn importance_is_taken_where_it_fits_and_missed_where_it_is_absent() {
+    let (fits, out) = (importance("fits.gguf", "blk.0.ffn_up.weight", 256), path("weighed.gguf"));
+    let args = ["quantize", "builtin", &out, "--type", "q4_0", "--force", "--imatrix"];
+    let ended = run(&[&args[..], &[&fits]].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.err.contains("warning: no importance of blk.0.ffn_down"), "{}", ended.err);
+    let shown: Value = serde_json::from_str(&succeed(&["inspect", &out, "--json"])).unwrap();
+    assert_eq!(shown["metadata"]["quantize.imatrix.entries_count"], 1);
+    let short = importance("short.gguf", "blk.0.ffn_up.weight", 32);
+    check_error(&run(&[&args[..], &[&short]].concat()), "expected 256 values");
+}
