@@ -27,17 +27,19 @@ pub(super) enum Output {
 
 impl Output {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        Ok(match self {
-            Self::Whole(stream) => stream.write(bytes)?,
-            Self::Split(stream) => stream.write(bytes)?,
-        })
+        let done = match self {
+            Self::Whole(stream) => stream.write(bytes),
+            Self::Split(stream) => stream.write(bytes),
+        };
+        done.map_err(Into::into)
     }
 
     fn finish(self) -> Result<()> {
-        Ok(match self {
-            Self::Whole(stream) => stream.finish()?,
-            Self::Split(stream) => stream.finish()?,
-        })
+        let done = match self {
+            Self::Whole(stream) => stream.finish(),
+            Self::Split(stream) => stream.finish(),
+        };
+        done.map_err(Into::into)
     }
 }
 

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn q4_k_m_spends_more_bits_at_both_ends_and_on_every_third_layer() {
         let model = Model { layers: 32, group: 4, ..Model::default() };
-        let more = |layer: usize| layer < 4 || layer >= 28 || (layer - 4) % 3 == 2;
+        let more = |layer: usize| !(4..28).contains(&layer) || (layer - 4) % 3 == 2;
         for layer in 0..32 {
             let expected = if more(layer) { "q6_k" } else { "q4_k" };
             check("Q4_K_M", &model, &format!("blk.{layer}.attn_v.weight"), expected);
