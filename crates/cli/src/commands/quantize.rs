@@ -171,6 +171,11 @@ fn check_name(out: &Path) -> Result<()> {
     if out.extension().is_none_or(|extension| extension != "gguf") {
         bail!("{}: expected a name that ends in .gguf", out.display());
     }
+    let part = regex::Regex::new(r"-\d{5}-of-\d{5}$").context("a constant expression")?;
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    if part.is_match(&stem) {
+        bail!("{}: expected a name without the number of a part", out.display());
+    }
     Ok(())
 }
 

@@ -158,6 +158,8 @@ fn mistakes_are_named_and_leave_nothing_behind() {
     assert_eq!(std::fs::read(there).unwrap(), b"x");
     let named = run(&["quantize", "builtin", &path("x.bin"), "--type", "q8_0"]);
     check_error(&named, "ends in .gguf");
+    let part = run(&["quantize", "builtin", &path("x-00001-of-00002.gguf"), "--type", "q8_0"]);
+    check_error(&part, "without the number of a part");
 }
 
 /// An importance file about one tensor, as calibrations write it.
