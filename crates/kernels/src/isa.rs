@@ -14,10 +14,16 @@ pub(crate) enum Kind {
     /// AVX2 with FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// AVX2 with FMA and VNNI.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
     /// AVX-512 F, BW, VL, DQ.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// AVX-512 with BF16 dot products.
+    /// AVX-512 with VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+    /// AVX-512 with VNNI and BF16 dot products.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
     /// 128-bit Arm vectors.
@@ -43,6 +49,9 @@ impl Isa {
                 && is_x86_feature_detected!("f16c")
             {
                 kinds.push(Kind::Avx2);
+                if is_x86_feature_detected!("avxvnni") {
+                    kinds.push(Kind::AvxVnni);
+                }
             }
             if is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
@@ -50,8 +59,11 @@ impl Isa {
                 && is_x86_feature_detected!("avx512dq")
             {
                 kinds.push(Kind::Avx512);
-                if is_x86_feature_detected!("avx512bf16") {
-                    kinds.push(Kind::Avx512Bf16);
+                if is_x86_feature_detected!("avx512vnni") {
+                    kinds.push(Kind::Avx512Vnni);
+                    if is_x86_feature_detected!("avx512bf16") {
+                        kinds.push(Kind::Avx512Bf16);
+                    }
                 }
             }
         }
@@ -92,7 +104,11 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
+            Kind::AvxVnni => "avxvnni",
+            #[cfg(target_arch = "x86_64")]
             Kind::Avx512 => "avx512f",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Vnni => "avx512vnni",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "aarch64")]

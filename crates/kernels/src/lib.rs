@@ -12,6 +12,7 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 
 pub mod attention;
 pub mod elementwise;
+pub mod int8;
 mod isa;
 mod lanes;
 mod math;

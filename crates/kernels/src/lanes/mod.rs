@@ -8,6 +8,7 @@
 //! shells that [`isa_dispatch`] writes, so its intrinsics never run on a CPU without them.
 #![allow(unsafe_code)]
 
+pub(crate) mod int;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod scalar;
@@ -97,7 +98,7 @@ macro_rules! isa_dispatch {
             match isa.kind() {
                 Kind::Scalar => $body::<$crate::lanes::scalar::Scalar>($($arg),*),
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx2 => {
+                Kind::Avx2 | Kind::AvxVnni => {
                     #[target_feature(enable = "avx2,fma,f16c")]
                     fn shell($($arg: $ty),*) {
                         $body::<$crate::lanes::x86::Avx2>($($arg),*)
@@ -106,7 +107,7 @@ macro_rules! isa_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512 | Kind::Avx512Bf16 => {
+                Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 => {
                     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
                     fn shell($($arg: $ty),*) {
                         $body::<$crate::lanes::x86::Avx512>($($arg),*)

@@ -8,7 +8,7 @@ use super::{LANES, Lanes};
 use std::arch::aarch64::*;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Neon([float32x4_t; 4]);
+pub(crate) struct Neon(pub(crate) [float32x4_t; 4]);
 
 impl Neon {
     #[inline(always)]

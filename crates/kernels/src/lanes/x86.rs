@@ -10,6 +10,13 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(__m256, __m256);
 
+impl Avx2 {
+    #[inline(always)]
+    pub(crate) fn new(low: __m256, high: __m256) -> Self {
+        Self(low, high)
+    }
+}
+
 impl Lanes for Avx2 {
     #[inline(always)]
     fn prefetch<T>(at: *const T) {

@@ -11,6 +11,7 @@ pub static F32: QuantType = QuantType {
     block_bytes: 4,
     dequantize: Some(|src, dst| each(src, dst, f32::from_le_bytes)),
     quantize: Some(|src, _, dst| each_back(src, dst, f32::to_le_bytes)),
+    packing: None,
 };
 
 /// 16-bit IEEE floats.
@@ -21,6 +22,7 @@ pub static F16: QuantType = QuantType {
     block_bytes: 2,
     dequantize: Some(|src, dst| each(src, dst, |b| f16::from_le_bytes(b).to_f32())),
     quantize: Some(|src, _, dst| each_back(src, dst, |v| f16::from_f32(v).to_le_bytes())),
+    packing: None,
 };
 
 /// The upper 16 bits of 32-bit floats.
@@ -31,6 +33,7 @@ pub static BF16: QuantType = QuantType {
     block_bytes: 2,
     dequantize: Some(|src, dst| each(src, dst, |b| bf16::from_le_bytes(b).to_f32())),
     quantize: Some(|src, _, dst| each_back(src, dst, |v| bf16::from_f32(v).to_le_bytes())),
+    packing: None,
 };
 
 fn each<const N: usize>(src: &[u8], dst: &mut [f32], read: impl Fn([u8; N]) -> f32) {

@@ -18,6 +18,7 @@ pub static IQ1_S: QuantType = QuantType {
     block_bytes: 50,
     dequantize: Some(dequantize_s),
     quantize: None,
+    packing: None,
 };
 
 /// A scale per 16 and a move per 8: `value = d * (2 * scale + 1) * (entry +- 1/8)`. The factor's
@@ -29,6 +30,7 @@ pub static IQ1_M: QuantType = QuantType {
     block_bytes: 56,
     dequantize: Some(dequantize_m),
     quantize: None,
+    packing: None,
 };
 
 fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {

@@ -19,6 +19,7 @@ pub static IQ2_XXS: QuantType = QuantType {
     block_bytes: 66,
     dequantize: Some(dequantize_xxs),
     quantize: None,
+    packing: None,
 };
 
 /// Entries of nine bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
@@ -29,6 +30,7 @@ pub static IQ2_XS: QuantType = QuantType {
     block_bytes: 74,
     dequantize: Some(dequantize_xs),
     quantize: None,
+    packing: None,
 };
 
 /// Entries of ten bits and signs of eight: `value = d * (scale + 0.5) / 4 * entry * sign`.
@@ -39,6 +41,7 @@ pub static IQ2_S: QuantType = QuantType {
     block_bytes: 82,
     dequantize: Some(dequantize_s),
     quantize: None,
+    packing: None,
 };
 
 /// Eight signs of which seven are stored: the number of negative ones is even.

@@ -17,6 +17,7 @@ pub static IQ3_XXS: QuantType = QuantType {
     block_bytes: 98,
     dequantize: Some(dequantize_xxs),
     quantize: None,
+    packing: None,
 };
 
 /// Entries of nine bits and a sign for each value: `value = d * (2 * scale + 1) * entry`.
@@ -27,6 +28,7 @@ pub static IQ3_S: QuantType = QuantType {
     block_bytes: 110,
     dequantize: Some(dequantize_s),
     quantize: None,
+    packing: None,
 };
 
 /// Two entries of four values each.

@@ -4,13 +4,14 @@
 
 use super::fit::{Block, Levels, each_block, fit_f16_scale, fit_scales, inverse, store_f16};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, read_f16};
+use super::{QuantType, nibble_codes, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 
 const GROUP_LEN: usize = 32;
 const GROUPS: usize = 8;
 
 /// Levels that a code stands for, in units of the scale.
-pub(super) const LEVELS: [i8; 16] =
+pub(crate) const LEVELS: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// 32 codes with one f16 scale: `value = d * LEVELS[q]`.
@@ -21,6 +22,7 @@ pub static IQ4_NL: QuantType = QuantType {
     block_bytes: 18,
     dequantize: Some(dequantize_nl),
     quantize: Some(quantize_nl),
+    packing: Some(&PACKING_NL),
 };
 
 /// Eight groups of 32 codes: `value = d * (scale - 32) * LEVELS[q]`.
@@ -31,7 +33,38 @@ pub static IQ4_XS: QuantType = QuantType {
     block_bytes: 136,
     dequantize: Some(dequantize_xs),
     quantize: Some(quantize_xs),
+    packing: Some(&PACKING_XS),
 };
+
+static PACKING_NL: Packing = Packing {
+    form: Form::Levels,
+    codes: |block, codes| nibble_codes(&block[2..], codes),
+    scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
+};
+
+static PACKING_XS: Packing = Packing {
+    form: Form::SuperLevels,
+    codes: |block, codes| {
+        let groups = block[8..].chunks_exact(GROUP_LEN / 2);
+        for (bytes, codes) in groups.zip(codes.chunks_exact_mut(GROUP_LEN)) {
+            nibble_codes(bytes, codes);
+        }
+    },
+    scales: |block| {
+        let mut scales = BlockScales { scale: read_bits(block), ..BlockScales::default() };
+        for (group, scale) in scales.scales[..GROUPS].iter_mut().enumerate() {
+            *scale = group_scale(block, group);
+        }
+        scales
+    },
+};
+
+/// The six-bit scale of a group of an IQ4_XS block, less 32.
+fn group_scale(block: &[u8], group: usize) -> i8 {
+    let low = block[4 + group / 2] >> (group % 2 * 4) & 15;
+    let high = (read_bits(&block[2..]) >> (2 * group) & 3) as u8;
+    (low | high << 4) as i8 - 32
+}
 
 fn dequantize_nl(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(18).zip(dst.chunks_exact_mut(GROUP_LEN)) {
@@ -43,12 +76,9 @@ fn dequantize_nl(src: &[u8], dst: &mut [f32]) {
 fn dequantize_xs(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(136).zip(dst.chunks_exact_mut(256)) {
         let d = read_f16(block);
-        let high = u16::from_le_bytes([block[2], block[3]]);
         let groups = block[8..].chunks_exact(GROUP_LEN / 2);
         for (group, (codes, out)) in groups.zip(out.chunks_exact_mut(GROUP_LEN)).enumerate() {
-            let low = block[4 + group / 2] >> (group % 2 * 4) & 15;
-            let scale = u16::from(low) | (high >> (2 * group) & 3) << 4;
-            let d = d * (f32::from(scale) - 32.0);
+            let d = d * f32::from(group_scale(block, group));
             nibbles(codes, out, |q| d * f32::from(LEVELS[usize::from(q)]));
         }
     }

@@ -22,6 +22,8 @@ mod q6_k;
 mod q8_0;
 mod ternary;
 
+use crate::int8::Packing;
+
 /// Whole quant blocks to values.
 pub type Dequantize = fn(src: &[u8], dst: &mut [f32]);
 /// Values to whole quant blocks. `importance`, as long as the values, says how much an error of
@@ -44,6 +46,8 @@ pub struct QuantType {
     pub dequantize: Option<Dequantize>,
     /// f32 to whole blocks, under the scales found to lose least where the format leaves a choice.
     pub quantize: Option<Quantize>,
+    /// How blocks are taken apart for products with quantised activations.
+    pub packing: Option<&'static Packing>,
 }
 
 impl PartialEq for QuantType {
@@ -85,7 +89,9 @@ pub use float::{BF16, F16, F32};
 pub use iq1::{IQ1_M, IQ1_S};
 pub use iq2::{IQ2_S, IQ2_XS, IQ2_XXS};
 pub use iq3::{IQ3_S, IQ3_XXS};
+pub(crate) use iq4::LEVELS as IQ4_LEVELS;
 pub use iq4::{IQ4_NL, IQ4_XS};
+pub(crate) use mxfp4::DOUBLED as FLOATS_DOUBLED;
 pub use mxfp4::MXFP4;
 pub use q2_k::Q2_K;
 pub use q3_k::Q3_K;
@@ -102,13 +108,34 @@ fn read_f16(bytes: &[u8]) -> f32 {
     half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
 }
 
+/// The bits of the 16-bit value in the first two bytes.
+fn read_bits(bytes: &[u8]) -> u16 {
+    u16::from_le_bytes([bytes[0], bytes[1]])
+}
+
+/// The nibbles of `bytes` as codes: the low ones first, then the high ones.
+fn nibble_codes(bytes: &[u8], codes: &mut [u8]) {
+    let (low, high) = codes.split_at_mut(bytes.len());
+    for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+        (*low, *high) = (byte & 15, byte >> 4);
+    }
+}
+
 const fn listed(
     name: &'static str,
     gguf_id: u32,
     block_len: usize,
     block_bytes: usize,
 ) -> QuantType {
-    QuantType { name, gguf_id, block_len, block_bytes, dequantize: None, quantize: None }
+    QuantType {
+        name,
+        gguf_id,
+        block_len,
+        block_bytes,
+        dequantize: None,
+        quantize: None,
+        packing: None,
+    }
 }
 
 /// Every type a GGUF file may hold, in the order of their numbers.

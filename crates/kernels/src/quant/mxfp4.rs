@@ -1,9 +1,10 @@
 //! MXFP4: 32 four-bit floats (one sign, two exponent, one mantissa bit) under a power of two.
 //! Follows the OCP Microscaling Formats specification 1.0 and `dequantize_row_mxfp4` of ggml.
 
-use super::QuantType;
 use super::fit::{Group, relative};
 use super::q4_0::{nibbles, pack_nibbles};
+use super::{QuantType, nibble_codes};
+use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 32;
 const BYTES: usize = 17;
@@ -11,7 +12,7 @@ const BYTES: usize = 17;
 const LARGEST: u8 = 252;
 
 /// Twice the values of the codes, so that all are whole.
-pub(super) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(crate) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// 32 four-bit floats: `value = 2^(e - 128) * DOUBLED[q]`.
 pub static MXFP4: QuantType = QuantType {
@@ -21,6 +22,17 @@ pub static MXFP4: QuantType = QuantType {
     block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
+    packing: Some(&PACKING),
+};
+
+/// A power of two is a BF16 value.
+static PACKING: Packing = Packing {
+    form: Form::Floats,
+    codes: |block, codes| nibble_codes(&block[1..], codes),
+    scales: |block| {
+        let scale = (half_scale(block[0]).to_bits() >> 16) as u16;
+        BlockScales { scale, ..BlockScales::default() }
+    },
 };
 
 /// `2^(e - 128)`.

@@ -2,7 +2,8 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
 use super::fit::{Block, each_block, fit_lines, store_f16};
-use super::{QuantType, read_f16};
+use super::{QuantType, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 84;
@@ -24,7 +25,29 @@ pub static Q2_K: QuantType = QuantType {
     block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
+    packing: Some(&PACKING),
 };
+
+static PACKING: Packing = Packing {
+    form: Form::SuperTwoMin,
+    codes: |block, codes| two_bits(&block[CODES..], codes),
+    scales: |block| BlockScales {
+        scale: read_bits(&block[FACTORS..]),
+        min: read_bits(&block[FACTORS + 2..]),
+        scales: std::array::from_fn(|g| (block[g] & 15) as i8),
+        mins: std::array::from_fn(|g| (block[g] >> 4) as i8),
+    },
+};
+
+/// Two bits for each of 256 codes.
+pub(super) fn two_bits(bytes: &[u8], codes: &mut [u8]) {
+    for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+        let (first, shift) = place(run * 32);
+        for (code, byte) in codes.iter_mut().zip(&bytes[first..]) {
+            *code = byte >> shift & 3;
+        }
+    }
+}
 
 /// Where two-bit code `index` of 256 lies: byte and shift. Four runs of 32 share 32 bytes.
 pub(super) fn place(index: usize) -> (usize, u32) {

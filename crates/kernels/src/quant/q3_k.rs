@@ -3,8 +3,9 @@
 //! `dequantize_row_q3_K` of ggml.
 
 use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
-use super::q2_k::place;
-use super::{QuantType, read_f16};
+use super::q2_k::{place, two_bits};
+use super::{QuantType, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 110;
@@ -23,6 +24,24 @@ pub static Q3_K: QuantType = QuantType {
     block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
+    packing: Some(&PACKING),
+};
+
+static PACKING: Packing = Packing {
+    form: Form::SuperThree,
+    codes: |block, codes| {
+        two_bits(&block[LOW..], codes);
+        for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+            for (code, high) in codes.iter_mut().zip(block) {
+                *code |= (high >> run & 1) << 2;
+            }
+        }
+    },
+    scales: |block| BlockScales {
+        scale: read_bits(&block[FACTOR..]),
+        scales: unpack_scales(&block[SCALES..FACTOR]).map(|scale| scale as i8 - 32),
+        ..BlockScales::default()
+    },
 };
 
 /// Six-bit scales from twelve bytes: low nibbles of groups 0-7 and 8-15 in the low and high

@@ -5,7 +5,8 @@
 use super::fit::{
     Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
-use super::{QuantType, read_f16};
+use super::{QuantType, nibble_codes, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
 const LEN: usize = 32;
@@ -21,6 +22,7 @@ pub static Q4_0: QuantType = QuantType {
     block_bytes: 18,
     dequantize: Some(dequantize_0),
     quantize: Some(quantize_0),
+    packing: Some(&PACKING_0),
 };
 
 /// 32 four-bit codes with an f16 scale and minimum: `value = d * q + m`.
@@ -31,7 +33,26 @@ pub static Q4_1: QuantType = QuantType {
     block_bytes: 20,
     dequantize: Some(dequantize_1),
     quantize: Some(quantize_1),
+    packing: Some(&PACKING_1),
 };
+
+static PACKING_0: Packing = Packing {
+    form: Form::Four,
+    codes: |block, codes| nibble_codes(&block[2..], codes),
+    scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
+};
+
+static PACKING_1: Packing = Packing {
+    form: Form::FourMin,
+    codes: |block, codes| nibble_codes(&block[4..], codes),
+    scales: over_minimum,
+};
+
+/// Scale and minimum of a block that begins with both; the file's minimum is added.
+pub(super) fn over_minimum(block: &[u8]) -> BlockScales {
+    let (scale, min) = (read_bits(block), read_bits(&block[2..]) ^ 0x8000);
+    BlockScales { scale, min, ..BlockScales::default() }
+}
 
 fn dequantize_0(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(18).zip(dst.chunks_exact_mut(LEN)) {

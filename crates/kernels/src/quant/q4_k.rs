@@ -2,7 +2,8 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
 use super::fit::{Block, Lines, each_block, fit_lines, store_f16};
-use super::{QuantType, read_f16};
+use super::{QuantType, nibble_codes, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 144;
@@ -21,7 +22,35 @@ pub static Q4_K: QuantType = QuantType {
     block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
+    packing: Some(&PACKING),
 };
+
+static PACKING: Packing = Packing {
+    form: Form::SuperFourMin,
+    codes: |block, codes| pair_codes(&block[16..], codes),
+    scales: steps,
+};
+
+/// Codes of pairs of groups: one in the low nibbles of 32 bytes, one in the high.
+pub(super) fn pair_codes(bytes: &[u8], codes: &mut [u8]) {
+    let pairs = bytes.chunks_exact(GROUP_LEN);
+    for (bytes, codes) in pairs.zip(codes.chunks_exact_mut(2 * GROUP_LEN)) {
+        nibble_codes(bytes, codes);
+    }
+}
+
+/// Factors, scales and minima of a block that begins with them.
+pub(super) fn steps(block: &[u8]) -> BlockScales {
+    let mut all = BlockScales {
+        scale: read_bits(block),
+        min: read_bits(&block[2..]),
+        ..BlockScales::default()
+    };
+    for (g, (scale, min)) in unpack_scales(&block[4..16]).into_iter().enumerate() {
+        (all.scales[g], all.mins[g]) = (scale as i8, min as i8);
+    }
+    all
+}
 
 /// Six-bit scale and minimum of each group, from their twelve packed bytes: groups 0 to 3 in
 /// the low six bits of bytes 0-3 and 4-7, groups 4 to 7 in nibbles of bytes 8-11 topped with

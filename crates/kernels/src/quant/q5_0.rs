@@ -5,8 +5,9 @@
 use super::fit::{
     Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
-use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, read_f16};
+use super::q4_0::{nibbles, over_minimum, pack_nibbles};
+use super::{QuantType, nibble_codes, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
 const LEN: usize = 32;
@@ -21,6 +22,7 @@ pub static Q5_0: QuantType = QuantType {
     block_bytes: 22,
     dequantize: Some(dequantize_0),
     quantize: Some(quantize_0),
+    packing: Some(&PACKING_0),
 };
 
 /// 32 five-bit codes with an f16 scale and minimum: `value = d * q + m`.
@@ -31,7 +33,29 @@ pub static Q5_1: QuantType = QuantType {
     block_bytes: 24,
     dequantize: Some(dequantize_1),
     quantize: Some(quantize_1),
+    packing: Some(&PACKING_1),
 };
+
+static PACKING_0: Packing = Packing {
+    form: Form::Five,
+    codes: |block, codes| whole_codes(&block[2..], codes),
+    scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
+};
+
+static PACKING_1: Packing = Packing {
+    form: Form::FiveMin,
+    codes: |block, codes| whole_codes(&block[4..], codes),
+    scales: over_minimum,
+};
+
+/// The codes of four bytes of fifth bits and sixteen of nibbles.
+fn whole_codes(packed: &[u8], codes: &mut [u8]) {
+    nibble_codes(&packed[4..], codes);
+    let high = u32::from_le_bytes([packed[0], packed[1], packed[2], packed[3]]);
+    for (i, code) in codes.iter_mut().enumerate() {
+        *code |= ((high >> i & 1) as u8) << 4;
+    }
+}
 
 fn dequantize_0(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(22).zip(dst.chunks_exact_mut(LEN)) {

@@ -2,8 +2,9 @@
 //! of group `g` in bit `g` of 32 bytes. Follows `dequantize_row_q5_K` of ggml.
 
 use super::fit::{Block, each_block, fit_lines};
-use super::q4_k::{SHRINKS, store_steps, unpack_scales};
+use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
 use super::{QuantType, read_f16};
+use crate::int8::{Form, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 176;
@@ -23,6 +24,20 @@ pub static Q5_K: QuantType = QuantType {
     block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
+    packing: Some(&PACKING),
+};
+
+static PACKING: Packing = Packing {
+    form: Form::SuperFiveMin,
+    codes: |block, codes| {
+        pair_codes(&block[LOW..], codes);
+        for (group, codes) in codes.chunks_exact_mut(GROUP_LEN).enumerate() {
+            for (code, high) in codes.iter_mut().zip(&block[HIGH..]) {
+                *code |= (high >> group & 1) << 4;
+            }
+        }
+    },
+    scales: steps,
 };
 
 fn dequantize(src: &[u8], dst: &mut [f32]) {

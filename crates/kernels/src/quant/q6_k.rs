@@ -2,7 +2,8 @@
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
 use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
-use super::{QuantType, read_f16};
+use super::{QuantType, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 210;
@@ -21,6 +22,25 @@ pub static Q6_K: QuantType = QuantType {
     block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
+    packing: Some(&PACKING),
+};
+
+static PACKING: Packing = Packing {
+    form: Form::SuperSix,
+    codes: |block, codes| {
+        for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+            let ((low, low_shift), (high, high_shift)) = place(run * 32);
+            let bytes = block[low..].iter().zip(&block[high..]);
+            for (code, (low, high)) in codes.iter_mut().zip(bytes) {
+                *code = low >> low_shift & 15 | (high >> high_shift & 3) << 4;
+            }
+        }
+    },
+    scales: |block| BlockScales {
+        scale: read_bits(&block[FACTOR..]),
+        scales: std::array::from_fn(|g| block[SCALES + g] as i8),
+        ..BlockScales::default()
+    },
 };
 
 /// Where value `index` of a block keeps its low four bits (byte, shift) and its high two.

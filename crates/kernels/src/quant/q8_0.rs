@@ -1,6 +1,7 @@
 //! Q8_0: 32 signed bytes and one f16 scale. Follows `dequantize_row_q8_0` of ggml.
 
-use super::{QuantType, read_f16};
+use super::{QuantType, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
 const LEN: usize = 32;
@@ -14,6 +15,14 @@ pub static Q8_0: QuantType = QuantType {
     block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
+    packing: Some(&PACKING),
+};
+
+/// The codes are the bytes themselves.
+static PACKING: Packing = Packing {
+    form: Form::Bytes,
+    codes: |block, codes| codes.copy_from_slice(&block[2..]),
+    scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 fn dequantize(src: &[u8], dst: &mut [f32]) {

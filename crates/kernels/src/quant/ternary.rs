@@ -3,8 +3,9 @@
 //! and `dequantize_row_tq2_0` of ggml.
 
 use super::fit::{Block, Levels, each_block, fit_f16_scale, inverse, nearest, store_f16};
-use super::q2_k::place;
-use super::{QuantType, read_f16};
+use super::q2_k::{place, two_bits};
+use super::{QuantType, read_bits, read_f16};
+use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
 const LEN: usize = 256;
@@ -17,6 +18,7 @@ pub static TQ1_0: QuantType = QuantType {
     block_bytes: 54,
     dequantize: Some(dequantize_1),
     quantize: Some(quantize_1),
+    packing: Some(&PACKING_1),
 };
 
 /// 256 ternary codes in two bits each: `value = d * (q - 1)`.
@@ -27,24 +29,45 @@ pub static TQ2_0: QuantType = QuantType {
     block_bytes: 66,
     dequantize: Some(dequantize_2),
     quantize: Some(quantize_2),
+    packing: Some(&PACKING_2),
 };
+
+static PACKING_1: Packing = Packing {
+    form: Form::Ternary,
+    codes: |block, codes| digits(block, |index, digit| codes[index] = digit),
+    scales: |block| one_scale(&block[52..]),
+};
+
+static PACKING_2: Packing =
+    Packing { form: Form::Ternary, codes: two_bits, scales: |block| one_scale(&block[64..]) };
+
+/// One factor for the whole block.
+fn one_scale(factor: &[u8]) -> BlockScales {
+    BlockScales { scale: read_bits(factor), scales: [1; 16], ..BlockScales::default() }
+}
 
 /// Runs of bytes of a TQ1_0 block: first byte, bytes, digits in each.
 const RUNS: [(usize, usize, usize); 3] = [(0, 32, 5), (32, 16, 5), (48, 4, 4)];
 
+/// Calls `each` with the index and digit of every value of a TQ1_0 block.
+fn digits(block: &[u8], mut each: impl FnMut(usize, u8)) {
+    let mut index = 0;
+    for (first, bytes, digits) in RUNS {
+        for digit in 0..digits as u32 {
+            for byte in &block[first..][..bytes] {
+                // The next digit is what overflows a byte when the fraction is tripled.
+                let fraction = byte.wrapping_mul(3u8.pow(digit));
+                each(index, ((u16::from(fraction) * 3) >> 8) as u8);
+                index += 1;
+            }
+        }
+    }
+}
+
 fn dequantize_1(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(54).zip(dst.chunks_exact_mut(LEN)) {
         let d = read_f16(&block[52..]);
-        let mut out = out.iter_mut();
-        for (first, bytes, digits) in RUNS {
-            for digit in 0..digits as u32 {
-                for (byte, out) in block[first..][..bytes].iter().zip(&mut out) {
-                    // The next digit is what overflows a byte when the fraction is tripled.
-                    let fraction = byte.wrapping_mul(3u8.pow(digit));
-                    *out = d * (f32::from((u16::from(fraction) * 3) >> 8) - 1.0);
-                }
-            }
-        }
+        digits(block, |index, digit| out[index] = d * (f32::from(digit) - 1.0));
     }
 }
 

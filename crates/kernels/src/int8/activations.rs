@@ -1,0 +1,135 @@
+//! Activations as signed bytes with a scale for each 32 of them.
+//!
+//! Rows lie in panels as wide as a register tile is high: first as many of the widest as there
+//! are, then one of each smaller power of two that the rest needs. A panel of `W` rows holds,
+//! for each block of 32 inputs in turn, sixteen words of each row: `[word][row]`.
+
+use super::BLOCK;
+use crate::Isa;
+use crate::lanes::int::{IntLanes, int_dispatch};
+use crate::lanes::{LANES, Lanes};
+
+/// Words of a block of one row.
+pub(super) const RECORD: usize = 16;
+/// The words: eight of four bytes each, then what follows.
+pub(super) mod word {
+    /// f32: what a byte is worth.
+    pub const SCALE: usize = 8;
+    /// i32: the bytes' sum, negated; of all, of the first half, of the second.
+    pub const TOTAL: usize = 9;
+    /// f32: the same sums times the scale.
+    pub const SCALED: usize = 12;
+}
+/// The largest magnitude of a byte.
+const TOP: f32 = 127.0;
+
+/// Quantised rows, as [`quantise`] wrote them.
+#[derive(Clone, Copy, Debug)]
+pub struct Activations<'a> {
+    /// `words(rows, cols)` words.
+    pub words: &'a [u32],
+    /// Rows.
+    pub rows: usize,
+    /// Values of a row, whole blocks.
+    pub cols: usize,
+}
+
+/// Words that `rows` rows of `cols` values take.
+pub fn words(rows: usize, cols: usize) -> usize {
+    assert!(cols.is_multiple_of(BLOCK), "rows of whole blocks");
+    rows * cols / BLOCK * RECORD
+}
+
+/// Most rows of a panel.
+pub fn panel_rows(isa: Isa) -> usize {
+    let mut rows = 0;
+    ask_rows(isa, &mut rows);
+    rows
+}
+
+int_dispatch! {
+    fn ask_rows(rows: &mut usize) = ask_rows_body
+}
+
+#[inline(always)]
+fn ask_rows_body<I: IntLanes>(rows: &mut usize) {
+    *rows = I::ROWS;
+}
+
+/// First row and width of each panel of `rows` rows, none wider than `most`, a power of two.
+pub(super) fn panels(rows: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let left = rows - start;
+        if left == 0 {
+            return None;
+        }
+        let width = if left >= most { most } else { 1 << left.ilog2() };
+        start += width;
+        Some((start - width, width))
+    })
+}
+
+/// Rounds rows of `cols` values to bytes, in whole panels: `x` holds all rows, or those from a
+/// multiple of [`panel_rows`] on. A block that holds NaN or infinities gets a scale of NaN.
+pub fn quantise(isa: Isa, x: &[f32], cols: usize, out: &mut [u32]) {
+    assert!(cols > 0 && x.len().is_multiple_of(cols), "whole rows");
+    assert_eq!(out.len(), words(x.len() / cols, cols), "words for the rows");
+    dispatch(isa, x, cols, out);
+}
+
+int_dispatch! {
+    fn dispatch(x: &[f32], cols: usize, out: &mut [u32]) = quantise_body
+}
+
+#[inline(always)]
+fn quantise_body<I: IntLanes>(x: &[f32], cols: usize, out: &mut [u32]) {
+    let row_words = words(1, cols);
+    for (start, width) in panels(x.len() / cols, I::ROWS) {
+        let panel = &mut out[start * row_words..][..width * row_words];
+        for i in 0..width {
+            let row = &x[(start + i) * cols..][..cols];
+            let records = panel.chunks_exact_mut(width * RECORD);
+            for (values, record) in row.as_chunks::<BLOCK>().0.iter().zip(records) {
+                let block = block::<I::Float>(values);
+                for (slot, word) in record[i..].iter_mut().step_by(width).zip(block) {
+                    *slot = word;
+                }
+            }
+        }
+    }
+}
+
+/// The words of one block.
+#[inline(always)]
+fn block<L: Lanes>(values: &[f32; BLOCK]) -> [u32; RECORD] {
+    let (halves, _) = values.as_chunks::<LANES>();
+    let (a, b) = (L::load(&halves[0]), L::load(&halves[1]));
+    let zero = L::splat(0.0);
+    let largest = a.max(zero.sub(a)).max(b.max(zero.sub(b))).max_lane();
+    // NaN where a value is not finite, else 0.
+    let poison = b.mul_add(zero, a.mul(zero)).sum();
+    let inverse = if largest > 0.0 { TOP / largest } else { 0.0 };
+    let mut rounded = [0.0; BLOCK];
+    let (low, high) = rounded.split_at_mut(LANES);
+    // A tiny block's inverse may be infinite; its bytes are bounded all the same.
+    let inverse = L::splat(inverse.min(f32::MAX));
+    for (half, out) in [(a, low), (b, high)] {
+        let out: &mut [f32; LANES] = out.try_into().expect("halves of a block");
+        half.mul(inverse).round().store(out);
+    }
+    let bytes = rounded.map(|v| v as i8);
+    let mut record = [0; RECORD];
+    for (word, quad) in record.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(quad.map(|q| q as u8));
+    }
+    let scale = largest / TOP + poison;
+    let sum = |bytes: &[i8]| -bytes.iter().map(|&q| i32::from(q)).sum::<i32>();
+    let (first, second) = (sum(&bytes[..LANES]), sum(&bytes[LANES..]));
+    record[word::SCALE] = scale.to_bits();
+    for (i, sum) in [first + second, first, second].into_iter().enumerate() {
+        record[word::TOTAL + i] = sum as u32;
+        record[word::SCALED + i] = (scale * sum as f32).to_bits();
+    }
+    record
+}

@@ -1,0 +1,321 @@
+//! What packed layouts are made of: planes of code bits, and scales.
+#![allow(unsafe_code)]
+
+use super::{BLOCK, GROUP, packed::BlockScales};
+use crate::lanes::Lanes;
+use crate::lanes::int::IntLanes;
+use crate::quant::{FLOATS_DOUBLED, IQ4_LEVELS};
+
+/// Where the bits of 32 codes lie: `WORDS` words per row, each holding bits of up to eight quads.
+pub(super) trait Planes {
+    /// Words of a block of one row.
+    const WORDS: usize;
+    /// Codes are signed bytes.
+    const SIGNED: bool = false;
+    /// Zero is this power of two, if any.
+    const OFFSET: Option<u32> = None;
+
+    /// The words of eight quads of codes; the first `WORDS` count.
+    fn words(quads: [u32; 8]) -> [u32; 8];
+
+    /// The codes of quad `J` of sixteen rows.
+    ///
+    /// # Safety
+    /// `WORDS * 64` bytes must be readable at `block`.
+    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes;
+}
+
+/// Sixteen words.
+const PLANE: usize = 4 * GROUP;
+
+/// Signed bytes.
+pub(super) struct Bytes;
+
+impl Planes for Bytes {
+    const WORDS: usize = 8;
+    const SIGNED: bool = true;
+
+    fn words(quads: [u32; 8]) -> [u32; 8] {
+        quads
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+        // SAFETY: the caller's promise.
+        I::signed(unsafe { I::codes_at(block.add(J * PLANE)) })
+    }
+}
+
+/// The low four bits of codes, quads `j` and `j + 4` sharing a word.
+fn nibble_words(quads: [u32; 8]) -> [u32; 4] {
+    std::array::from_fn(|j| quads[j] & 0x0f0f_0f0f | (quads[j + 4] & 0x0f0f_0f0f) << 4)
+}
+
+/// # Safety
+/// 256 bytes must be readable.
+#[inline(always)]
+unsafe fn nibbles<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+    // SAFETY: the caller's promise.
+    let word = unsafe { I::codes_at(block.add(J % 4 * PLANE)) };
+    I::field(word, if J < 4 { 0 } else { 4 }, 15)
+}
+
+/// Four bits in nibbles and `HIGH` bits above them, around `1 << OFFSET` (or 0, if `OFFSET` is 0).
+pub(super) struct Nibbles<const HIGH: u32, const OFFSET: u32>;
+
+impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
+    const WORDS: usize = 4 + HIGH as usize;
+    const OFFSET: Option<u32> = if OFFSET == 0 { None } else { Some(OFFSET) };
+
+    fn words(quads: [u32; 8]) -> [u32; 8] {
+        let mut words = [0; 8];
+        words[..4].copy_from_slice(&nibble_words(quads));
+        for (j, quad) in quads.into_iter().enumerate() {
+            match HIGH {
+                1 => words[4] |= (quad >> 4 & 0x0101_0101) << j,
+                2 => words[4 + j / 4] |= (quad >> 4 & 0x0303_0303) << (j % 4 * 2),
+                _ => {}
+            }
+        }
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let low = nibbles::<I, J>(block);
+            match HIGH {
+                1 => {
+                    let plane = I::codes_at(block.add(4 * PLANE));
+                    I::either(low, bit_to::<I>(plane, J as u32, 4))
+                }
+                2 => {
+                    let plane = I::codes_at(block.add((4 + J / 4) * PLANE));
+                    let at = J as u32 % 4 * 2;
+                    let high = match at < 4 {
+                        true => I::raised(plane, 4 - at, 0x30),
+                        false => I::field(plane, at - 4, 0x30),
+                    };
+                    I::either(low, high)
+                }
+                _ => low,
+            }
+        }
+    }
+}
+
+/// Bit `from` of each byte, moved to bit `to`.
+#[inline(always)]
+fn bit_to<I: IntLanes>(plane: I::Codes, from: u32, to: u32) -> I::Codes {
+    match from <= to {
+        true => I::raised(plane, to - from, 1 << to),
+        false => I::field(plane, from - to, 1 << to),
+    }
+}
+
+/// Two bits, four quads to a word, and `HIGH` bits above them, around `1 << OFFSET`, or 0 if
+/// `AROUND` is false.
+pub(super) struct Pairs<const HIGH: u32, const AROUND: bool, const OFFSET: u32>;
+
+impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
+    for Pairs<HIGH, AROUND, OFFSET>
+{
+    const WORDS: usize = 2 + HIGH as usize;
+    const OFFSET: Option<u32> = if AROUND { Some(OFFSET) } else { None };
+
+    fn words(quads: [u32; 8]) -> [u32; 8] {
+        let mut words = [0; 8];
+        for (j, quad) in quads.into_iter().enumerate() {
+            words[j / 4] |= (quad & 0x0303_0303) << (j % 4 * 2);
+            if HIGH == 1 {
+                words[2] |= (quad >> 2 & 0x0101_0101) << j;
+            }
+        }
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let low = I::field(I::codes_at(block.add(J / 4 * PLANE)), J as u32 % 4 * 2, 3);
+            match HIGH {
+                1 => I::either(low, bit_to::<I>(I::codes_at(block.add(2 * PLANE)), J as u32, 2)),
+                _ => low,
+            }
+        }
+    }
+}
+
+/// Nibbles that stand for the levels of IQ4, or for four-bit floats.
+pub(super) struct Table<const FLOATS: bool>;
+
+impl<const FLOATS: bool> Planes for Table<FLOATS> {
+    const WORDS: usize = 4;
+    const SIGNED: bool = true;
+
+    fn words(quads: [u32; 8]) -> [u32; 8] {
+        Nibbles::<0, 0>::words(quads)
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+        let table = if FLOATS { &FLOATS_DOUBLED } else { &IQ4_LEVELS };
+        // SAFETY: the caller's promise.
+        I::signed(I::lookup(table, unsafe { nibbles::<I, J>(block) }))
+    }
+}
+
+/// Scales, and minima where there are any, of sixteen rows.
+pub(super) trait Scales {
+    /// Every 16 inputs have a scale of their own, not every 32.
+    const HALVES: bool;
+    /// Minima are subtracted.
+    const MINS: bool;
+
+    /// Bytes of a group of `blocks` blocks of 32.
+    fn bytes(blocks: usize) -> usize;
+    /// Writes what quant block `block` of row `row` has.
+    fn store(from: &BlockScales, block: usize, row: usize, to: &mut [u8]);
+    /// Scales of half `half` (0 without halves) of block `block`.
+    ///
+    /// # Safety
+    /// `bytes(block + 1)` bytes must be readable.
+    unsafe fn scale<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float;
+    /// Minima of the same.
+    ///
+    /// # Safety
+    /// As `scale`, and `MINS`.
+    unsafe fn min<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float;
+}
+
+/// A 16-bit scale for each block of 32, and a minimum with `MINS`; BF16 with `POWERS`, else f16.
+pub(super) struct Each<const MINS: bool, const POWERS: bool>;
+
+impl<const MINS: bool, const POWERS: bool> Each<MINS, POWERS> {
+    const STRIDE: usize = 2 * GROUP * if MINS { 2 } else { 1 };
+}
+
+impl<const MINS: bool, const POWERS: bool> Scales for Each<MINS, POWERS> {
+    const HALVES: bool = false;
+    const MINS: bool = MINS;
+
+    fn bytes(blocks: usize) -> usize {
+        blocks * Self::STRIDE
+    }
+
+    fn store(from: &BlockScales, block: usize, row: usize, to: &mut [u8]) {
+        let at = block * Self::STRIDE + 2 * row;
+        to[at..][..2].copy_from_slice(&from.scale.to_le_bytes());
+        if MINS {
+            to[at + 2 * GROUP..][..2].copy_from_slice(&from.min.to_le_bytes());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<I: IntLanes>(at: *const u8, block: usize, _half: usize) -> I::Float {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = at.add(block * Self::STRIDE);
+            if POWERS { I::Float::load_bf16_at(at.cast()) } else { I::f16_at(at) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn min<I: IntLanes>(at: *const u8, block: usize, _half: usize) -> I::Float {
+        // SAFETY: the caller's promise.
+        unsafe { I::f16_at(at.add(block * Self::STRIDE + 2 * GROUP)) }
+    }
+}
+
+/// Byte scales for each 32 inputs, or each 16 with `HALVES`, under f16 factors for each 256: the
+/// factors, then the scales, then with `MINS` the minima.
+pub(super) struct Under<const HALVES: bool, const MINS: bool>;
+
+/// Blocks under one factor.
+const SUPER: usize = 256 / BLOCK;
+
+impl<const HALVES: bool, const MINS: bool> Under<HALVES, MINS> {
+    const PARTS: usize = if HALVES { 2 } else { 1 };
+    const FACTORS: usize = 2 * GROUP * if MINS { 2 } else { 1 };
+    const STEPS: usize = SUPER * Self::PARTS * GROUP;
+    const STRIDE: usize = Self::FACTORS + Self::STEPS * if MINS { 2 } else { 1 };
+
+    /// Offsets of the factors and of the steps of a block.
+    #[inline(always)]
+    fn place(block: usize, half: usize) -> (usize, usize) {
+        let factors = block / SUPER * Self::STRIDE;
+        (factors, factors + Self::FACTORS + (block % SUPER * Self::PARTS + half) * GROUP)
+    }
+}
+
+impl<const HALVES: bool, const MINS: bool> Scales for Under<HALVES, MINS> {
+    const HALVES: bool = HALVES;
+    const MINS: bool = MINS;
+
+    fn bytes(blocks: usize) -> usize {
+        blocks / SUPER * Self::STRIDE
+    }
+
+    fn store(from: &BlockScales, block: usize, row: usize, to: &mut [u8]) {
+        let to = &mut to[block * Self::STRIDE..][..Self::STRIDE];
+        to[2 * row..][..2].copy_from_slice(&from.scale.to_le_bytes());
+        let mut store = |first: usize, values: &[i8; 16]| {
+            for (i, value) in values[..SUPER * Self::PARTS].iter().enumerate() {
+                to[first + i * GROUP + row] = *value as u8;
+            }
+        };
+        store(Self::FACTORS, &from.scales);
+        if MINS {
+            store(Self::FACTORS + Self::STEPS, &from.mins);
+            to[2 * (GROUP + row)..][..2].copy_from_slice(&from.min.to_le_bytes());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float {
+        let (factor, step) = Self::place(block, half);
+        // SAFETY: the caller's promise.
+        unsafe { I::f16_at(at.add(factor)).mul(I::i8_at(at.add(step))) }
+    }
+
+    #[inline(always)]
+    unsafe fn min<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float {
+        let (factor, step) = Self::place(block, half);
+        // SAFETY: the caller's promise.
+        unsafe { I::f16_at(at.add(factor + 2 * GROUP)).mul(I::i8_at(at.add(step + Self::STEPS))) }
+    }
+}
+
+/// Runs `$body` with the planes and scales of a form named `$p` and `$s`.
+macro_rules! with_form {
+    ($form:expr, $p:ident, $s:ident => $body:expr) => {{
+        use $crate::int8::forms::{Bytes, Each, Nibbles, Pairs, Table, Under};
+        use $crate::int8::packed::Form;
+        macro_rules! run {
+            ($planes:ty, $scales:ty) => {{
+                type $p = $planes;
+                type $s = $scales;
+                $body
+            }};
+        }
+        match $form {
+            Form::Bytes => run!(Bytes, Each<false, false>),
+            Form::Four => run!(Nibbles<0, 3>, Each<false, false>),
+            Form::FourMin => run!(Nibbles<0, 0>, Each<true, false>),
+            Form::Five => run!(Nibbles<1, 4>, Each<false, false>),
+            Form::FiveMin => run!(Nibbles<1, 0>, Each<true, false>),
+            Form::Levels => run!(Table<false>, Each<false, false>),
+            Form::Floats => run!(Table<true>, Each<false, true>),
+            Form::SuperTwoMin => run!(Pairs<0, false, 0>, Under<true, true>),
+            Form::SuperThree => run!(Pairs<1, true, 2>, Under<true, false>),
+            Form::SuperFourMin => run!(Nibbles<0, 0>, Under<false, true>),
+            Form::SuperFiveMin => run!(Nibbles<1, 0>, Under<false, true>),
+            Form::SuperSix => run!(Nibbles<2, 5>, Under<true, false>),
+            Form::SuperLevels => run!(Table<false>, Under<false, false>),
+            Form::Ternary => run!(Pairs<0, true, 0>, Under<false, false>),
+        }
+    }};
+}
+pub(super) use with_form;

@@ -1,0 +1,30 @@
+//! Products of quantised weights with activations rounded to signed bytes.
+//!
+//! Activations are rounded once per row, in blocks of 32 with an f32 scale each
+//! ([`activations`]). Weights are packed once, when a model is loaded, into groups of sixteen
+//! rows that registers hold side by side ([`packed`]), without losing a bit of what the file
+//! says. One layout serves one activation row and hundreds.
+//!
+//! One order for every output element, whatever rows are computed together and on whatever
+//! instruction set: over the inputs that share a scale of the weights within a block (32, or 16),
+//! products are summed as integers, exactly; these sums are added in ascending order as
+//! `sum += (integers * scale) * activation scale` and, for types with minima,
+//! `sum += min * (activation scale * -(sum of the activations' integers))`, additions fused with
+//! their product ([`product`]).
+
+pub mod activations;
+mod forms;
+pub mod packed;
+mod product;
+
+pub use activations::{Activations, quantise, words};
+pub use packed::{BlockScales, Form, Packed, Packing, pack};
+pub use product::matmul;
+
+/// Inputs that share an activation scale.
+pub const BLOCK: usize = 32;
+/// Weight rows side by side in a group.
+pub const GROUP: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Sixteen i32 sums of products of bytes: the integer side of the lanes.
+//!
+//! A group of sixteen weight rows is held as 64 bytes, four consecutive inputs of each row. The
+//! sums are exact, so every instruction set gives the same integers whatever it makes of them
+//! underway; only [`IntLanes::float`] leads on to values that are rounded.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
+pub(crate) mod scalar;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86;
+
+use super::Lanes;
+
+/// A piece of work on any lanes.
+pub(crate) trait Task {
+    /// What it gives.
+    type Output;
+    /// Does it.
+    fn run<I: IntLanes>(self) -> Self::Output;
+}
+
+/// Products of weight codes with quantised activations, sixteen rows at a time.
+pub(crate) trait IntLanes: Copy {
+    /// Lanes that the sums become.
+    type Float: Lanes;
+    /// 64 codes: four of each row.
+    type Codes: Copy;
+    /// A sum for each row.
+    type Sums: Copy;
+
+    /// Most activation rows of a register tile; a power of two.
+    const ROWS: usize;
+    /// `signed` adds 2 to this power, which the start of the sums must take back.
+    const BIAS: Option<u32>;
+
+    /// Runs `task` in a function of its own, compiled for these lanes.
+    fn enter<T: Task>(task: T) -> T::Output;
+
+    /// Codes from memory.
+    ///
+    /// # Safety
+    /// 64 bytes must be readable.
+    unsafe fn codes_at(src: *const u8) -> Self::Codes;
+    /// `code >> shift & mask`; `mask` has no more than `8 - shift` low bits.
+    fn field(codes: Self::Codes, shift: u32, mask: u8) -> Self::Codes;
+    /// `code << shift & mask`; the low `shift` bits of `mask` are clear.
+    fn raised(codes: Self::Codes, shift: u32, mask: u8) -> Self::Codes;
+    /// Bitwise or.
+    fn either(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// `table[code]` of codes below 16.
+    fn lookup(table: &[i8; 16], codes: Self::Codes) -> Self::Codes;
+    /// Signed codes as `dot_signed` takes them.
+    fn signed(codes: Self::Codes) -> Self::Codes;
+
+    /// All sums `value << shift`.
+    fn sums(value: i32, shift: u32) -> Self::Sums;
+    /// Adds the products of each row's four codes, 0 to 127, with the four signed bytes of
+    /// `quad`, none of them -128.
+    fn dot(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums;
+    /// As `dot`, of codes that went through `signed`.
+    fn dot_signed(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums;
+    /// The sums, rounded to nearest even.
+    fn float(sums: Self::Sums) -> Self::Float;
+
+    /// Sixteen signed bytes as f32.
+    ///
+    /// # Safety
+    /// 16 bytes must be readable.
+    unsafe fn i8_at(src: *const u8) -> Self::Float;
+    /// Sixteen f16 values as f32.
+    ///
+    /// # Safety
+    /// 32 bytes must be readable.
+    unsafe fn f16_at(src: *const u8) -> Self::Float;
+}
+
+/// Writes a kernel that takes an [`Isa`](crate::Isa) first and runs `$body` with the integer
+/// lanes of that instruction set, inside a function compiled for it.
+macro_rules! int_dispatch {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident : $ty:ty),* $(,)?) = $body:ident) => {
+        $(#[$meta])*
+        #[allow(unsafe_code, clippy::too_many_arguments)]
+        $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
+            use $crate::isa::Kind;
+            #[cfg(target_arch = "x86_64")]
+            use $crate::lanes::int::x86;
+            match isa.kind() {
+                Kind::Scalar => $body::<$crate::lanes::int::scalar::Scalar>($($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                Kind::Avx2 | Kind::Avx512 => {
+                    #[target_feature(enable = "avx2,fma,f16c")]
+                    fn shell($($arg: $ty),*) {
+                        $body::<x86::Avx2>($($arg),*)
+                    }
+                    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
+                    unsafe { shell($($arg),*) }
+                }
+                #[cfg(target_arch = "x86_64")]
+                Kind::AvxVnni => {
+                    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+                    fn shell($($arg: $ty),*) {
+                        $body::<x86::AvxVnni>($($arg),*)
+                    }
+                    // SAFETY: as above.
+                    unsafe { shell($($arg),*) }
+                }
+                #[cfg(target_arch = "x86_64")]
+                Kind::Avx512Vnni | Kind::Avx512Bf16 => {
+                    #[target_feature(
+                        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c"
+                    )]
+                    fn shell($($arg: $ty),*) {
+                        $body::<x86::Avx512Vnni>($($arg),*)
+                    }
+                    // SAFETY: as above.
+                    unsafe { shell($($arg),*) }
+                }
+                #[cfg(target_arch = "aarch64")]
+                Kind::Neon => {
+                    #[target_feature(enable = "neon")]
+                    fn shell($($arg: $ty),*) {
+                        $body::<$crate::lanes::int::neon::Neon>($($arg),*)
+                    }
+                    // SAFETY: as above.
+                    unsafe { shell($($arg),*) }
+                }
+            }
+        }
+    };
+}
+pub(crate) use int_dispatch;

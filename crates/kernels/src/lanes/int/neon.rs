@@ -1,0 +1,116 @@
+//! The integer lanes in four 128-bit Arm registers.
+#![allow(unsafe_code)]
+// SAFETY of every block here: these functions are reached only from shells compiled for NEON
+// (see the head of `lanes`); pointers are the caller's promise.
+#![allow(clippy::undocumented_unsafe_blocks)]
+
+use super::{IntLanes, Task};
+use crate::lanes::{LANES, Lanes, neon as float};
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use std::arch::aarch64::*;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Neon;
+
+type Bytes = [uint8x16_t; 4];
+type Four = [int32x4_t; 4];
+
+/// Sums of four products each: pairs fit sixteen bits, because no activation is -128.
+#[inline(always)]
+unsafe fn quads(sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
+    unsafe {
+        let codes = vreinterpretq_s8_u8(codes);
+        let low = vmull_s8(vget_low_s8(codes), vget_low_s8(x));
+        let high = vmull_s8(vget_high_s8(codes), vget_high_s8(x));
+        vpadalq_s16(sums, vpaddq_s16(low, high))
+    }
+}
+
+impl IntLanes for Neon {
+    type Float = float::Neon;
+    type Codes = Bytes;
+    type Sums = Four;
+    const ROWS: usize = 4;
+    const BIAS: Option<u32> = None;
+
+    #[inline(always)]
+    fn enter<T: Task>(task: T) -> T::Output {
+        #[inline(never)]
+        #[target_feature(enable = "neon")]
+        fn shell<T: Task>(task: T) -> T::Output {
+            task.run::<Neon>()
+        }
+        unsafe { shell(task) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes_at(src: *const u8) -> Bytes {
+        unsafe {
+            [vld1q_u8(src), vld1q_u8(src.add(16)), vld1q_u8(src.add(32)), vld1q_u8(src.add(48))]
+        }
+    }
+
+    #[inline(always)]
+    fn field(codes: Bytes, shift: u32, mask: u8) -> Bytes {
+        let (count, mask) = unsafe { (vdupq_n_s8(-(shift as i8)), vdupq_n_u8(mask)) };
+        codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
+    }
+
+    #[inline(always)]
+    fn raised(codes: Bytes, shift: u32, mask: u8) -> Bytes {
+        let (count, mask) = unsafe { (vdupq_n_s8(shift as i8), vdupq_n_u8(mask)) };
+        codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
+    }
+
+    #[inline(always)]
+    fn either(a: Bytes, b: Bytes) -> Bytes {
+        std::array::from_fn(|i| unsafe { vorrq_u8(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    fn lookup(table: &[i8; 16], codes: Bytes) -> Bytes {
+        let table = unsafe { vld1q_u8(table.as_ptr().cast()) };
+        codes.map(|codes| unsafe { vqtbl1q_u8(table, codes) })
+    }
+
+    #[inline(always)]
+    fn signed(codes: Bytes) -> Bytes {
+        codes
+    }
+
+    #[inline(always)]
+    fn sums(value: i32, shift: u32) -> Four {
+        [unsafe { vdupq_n_s32(value << shift) }; 4]
+    }
+
+    #[inline(always)]
+    fn dot(sums: Four, codes: Bytes, quad: i32) -> Four {
+        let x = unsafe { vreinterpretq_s8_s32(vdupq_n_s32(quad)) };
+        std::array::from_fn(|i| unsafe { quads(sums[i], codes[i], x) })
+    }
+
+    #[inline(always)]
+    fn dot_signed(sums: Four, codes: Bytes, quad: i32) -> Four {
+        Self::dot(sums, codes, quad)
+    }
+
+    #[inline(always)]
+    fn float(sums: Four) -> float::Neon {
+        float::Neon(sums.map(|sums| unsafe { vcvtq_f32_s32(sums) }))
+    }
+
+    #[inline(always)]
+    unsafe fn i8_at(src: *const u8) -> float::Neon {
+        let bytes = unsafe { src.cast::<[i8; LANES]>().read() };
+        Lanes::load(&bytes.map(f32::from))
+    }
+
+    #[inline(always)]
+    unsafe fn f16_at(src: *const u8) -> float::Neon {
+        let bits = unsafe { src.cast::<[[u8; 2]; LANES]>().read() };
+        let mut values = [0.0; LANES];
+        bits.map(f16::from_le_bytes).convert_to_f32_slice(&mut values);
+        Lanes::load(&values)
+    }
+}

@@ -1,0 +1,91 @@
+//! The integer lanes as arrays: what every instruction set must agree with.
+#![allow(unsafe_code)]
+
+use super::{IntLanes, Task};
+use crate::lanes::{LANES, Lanes};
+use half::f16;
+use std::array::from_fn;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Scalar;
+
+impl IntLanes for Scalar {
+    type Float = crate::lanes::scalar::Scalar;
+    type Codes = [u8; 64];
+    type Sums = [i32; LANES];
+    const ROWS: usize = 1;
+    const BIAS: Option<u32> = None;
+
+    #[inline(never)]
+    fn enter<T: Task>(task: T) -> T::Output {
+        task.run::<Self>()
+    }
+
+    #[inline(never)]
+    unsafe fn codes_at(src: *const u8) -> [u8; 64] {
+        // SAFETY: the caller vouches for 64 readable bytes.
+        unsafe { src.cast::<[u8; 64]>().read() }
+    }
+
+    #[inline(never)]
+    fn field(codes: [u8; 64], shift: u32, mask: u8) -> [u8; 64] {
+        codes.map(|code| code >> shift & mask)
+    }
+
+    #[inline(never)]
+    fn raised(codes: [u8; 64], shift: u32, mask: u8) -> [u8; 64] {
+        codes.map(|code| code << shift & mask)
+    }
+
+    #[inline(never)]
+    fn either(a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
+        from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(never)]
+    fn lookup(table: &[i8; 16], codes: [u8; 64]) -> [u8; 64] {
+        codes.map(|code| table[usize::from(code)] as u8)
+    }
+
+    fn signed(codes: [u8; 64]) -> [u8; 64] {
+        codes
+    }
+
+    fn sums(value: i32, shift: u32) -> [i32; LANES] {
+        [value << shift; LANES]
+    }
+
+    #[inline(never)]
+    fn dot(sums: [i32; LANES], codes: [u8; 64], quad: i32) -> [i32; LANES] {
+        let x = quad.to_le_bytes();
+        from_fn(|row| {
+            (0..4).fold(sums[row], |sum, i| {
+                sum + i32::from(codes[row * 4 + i] as i8) * i32::from(x[i] as i8)
+            })
+        })
+    }
+
+    #[inline(never)]
+    fn dot_signed(sums: [i32; LANES], codes: [u8; 64], quad: i32) -> [i32; LANES] {
+        Self::dot(sums, codes, quad)
+    }
+
+    #[inline(never)]
+    fn float(sums: [i32; LANES]) -> Self::Float {
+        Lanes::load(&sums.map(|sum| sum as f32))
+    }
+
+    #[inline(never)]
+    unsafe fn i8_at(src: *const u8) -> Self::Float {
+        // SAFETY: the caller vouches for 16 readable bytes.
+        let bytes = unsafe { src.cast::<[i8; LANES]>().read() };
+        Lanes::load(&bytes.map(f32::from))
+    }
+
+    #[inline(never)]
+    unsafe fn f16_at(src: *const u8) -> Self::Float {
+        // SAFETY: the caller vouches for 32 readable bytes.
+        let bytes = unsafe { src.cast::<[[u8; 2]; LANES]>().read() };
+        Lanes::load(&bytes.map(|b| f16::from_le_bytes(b).to_f32()))
+    }
+}

@@ -1,0 +1,287 @@
+//! The integer lanes in two 256-bit registers, with and without VNNI, and in one of 512 bits.
+#![allow(unsafe_code)]
+// SAFETY of every block here: these functions are reached only from shells compiled for and run
+// on their instruction set (see the head of `lanes`); pointers are the caller's promise.
+#![allow(clippy::undocumented_unsafe_blocks)]
+
+use super::{IntLanes, Task};
+use crate::lanes::x86 as float;
+use std::arch::x86_64::*;
+
+/// 64 bytes, or sixteen sums.
+type Two = [__m256i; 2];
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2;
+
+#[derive(Clone, Copy)]
+pub(crate) struct AvxVnni;
+
+/// What both 256-bit sets have in common.
+macro_rules! common256 {
+    () => {
+        type Float = float::Avx2;
+        type Codes = Two;
+        type Sums = Two;
+        const ROWS: usize = 4;
+
+        #[inline(always)]
+        unsafe fn codes_at(src: *const u8) -> Two {
+            unsafe { [_mm256_loadu_si256(src.cast()), _mm256_loadu_si256(src.add(32).cast())] }
+        }
+
+        #[inline(always)]
+        fn field(codes: Two, shift: u32, mask: u8) -> Two {
+            unsafe {
+                let (count, mask) = (_mm_cvtsi32_si128(shift as i32), _mm256_set1_epi8(mask as i8));
+                [
+                    _mm256_and_si256(_mm256_srl_epi16(codes[0], count), mask),
+                    _mm256_and_si256(_mm256_srl_epi16(codes[1], count), mask),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        fn raised(codes: Two, shift: u32, mask: u8) -> Two {
+            unsafe {
+                let (count, mask) = (_mm_cvtsi32_si128(shift as i32), _mm256_set1_epi8(mask as i8));
+                [
+                    _mm256_and_si256(_mm256_sll_epi16(codes[0], count), mask),
+                    _mm256_and_si256(_mm256_sll_epi16(codes[1], count), mask),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        fn either(a: Two, b: Two) -> Two {
+            unsafe { [_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])] }
+        }
+
+        #[inline(always)]
+        fn lookup(table: &[i8; 16], codes: Two) -> Two {
+            unsafe {
+                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                [_mm256_shuffle_epi8(table, codes[0]), _mm256_shuffle_epi8(table, codes[1])]
+            }
+        }
+
+        #[inline(always)]
+        fn sums(value: i32, shift: u32) -> Two {
+            [unsafe { _mm256_set1_epi32(value << shift) }; 2]
+        }
+
+        #[inline(always)]
+        fn float(sums: Two) -> float::Avx2 {
+            unsafe { float::Avx2::new(_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])) }
+        }
+
+        #[inline(always)]
+        unsafe fn i8_at(src: *const u8) -> float::Avx2 {
+            unsafe {
+                let bytes = _mm_loadu_si128(src.cast());
+                let high = _mm_unpackhi_epi64(bytes, bytes);
+                float::Avx2::new(
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high)),
+                )
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn f16_at(src: *const u8) -> float::Avx2 {
+            unsafe {
+                float::Avx2::new(
+                    _mm256_cvtph_ps(_mm_loadu_si128(src.cast())),
+                    _mm256_cvtph_ps(_mm_loadu_si128(src.add(16).cast())),
+                )
+            }
+        }
+    };
+}
+
+/// Sums of four products each, of bytes 0 to 128 with signed bytes, none -128: neighbours add up
+/// to 32,512 at most, so the saturating step never saturates.
+#[inline(always)]
+unsafe fn quads(codes: __m256i, x: __m256i) -> __m256i {
+    unsafe { _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)) }
+}
+
+/// As `quads`, of signed codes: their signs move to the other factor.
+#[inline(always)]
+unsafe fn signed_quads(codes: __m256i, x: __m256i) -> __m256i {
+    unsafe { quads(_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes)) }
+}
+
+impl IntLanes for Avx2 {
+    common256!();
+    const BIAS: Option<u32> = None;
+
+    #[inline(always)]
+    fn enter<T: Task>(task: T) -> T::Output {
+        #[inline(never)]
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn shell<T: Task>(task: T) -> T::Output {
+            task.run::<Avx2>()
+        }
+        unsafe { shell(task) }
+    }
+
+    #[inline(always)]
+    fn signed(codes: Two) -> Two {
+        codes
+    }
+
+    #[inline(always)]
+    fn dot(sums: Two, codes: Two, quad: i32) -> Two {
+        unsafe {
+            let x = _mm256_set1_epi32(quad);
+            [
+                _mm256_add_epi32(sums[0], quads(codes[0], x)),
+                _mm256_add_epi32(sums[1], quads(codes[1], x)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn dot_signed(sums: Two, codes: Two, quad: i32) -> Two {
+        unsafe {
+            let x = _mm256_set1_epi32(quad);
+            [
+                _mm256_add_epi32(sums[0], signed_quads(codes[0], x)),
+                _mm256_add_epi32(sums[1], signed_quads(codes[1], x)),
+            ]
+        }
+    }
+}
+
+impl IntLanes for AvxVnni {
+    common256!();
+    const BIAS: Option<u32> = Some(7);
+
+    #[inline(always)]
+    fn enter<T: Task>(task: T) -> T::Output {
+        #[inline(never)]
+        #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+        fn shell<T: Task>(task: T) -> T::Output {
+            task.run::<AvxVnni>()
+        }
+        unsafe { shell(task) }
+    }
+
+    #[inline(always)]
+    fn signed(codes: Two) -> Two {
+        unsafe {
+            let bias = _mm256_set1_epi8(-128);
+            [_mm256_xor_si256(codes[0], bias), _mm256_xor_si256(codes[1], bias)]
+        }
+    }
+
+    #[inline(always)]
+    fn dot(sums: Two, codes: Two, quad: i32) -> Two {
+        unsafe {
+            let x = _mm256_set1_epi32(quad);
+            [
+                _mm256_dpbusd_avx_epi32(sums[0], codes[0], x),
+                _mm256_dpbusd_avx_epi32(sums[1], codes[1], x),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn dot_signed(sums: Two, codes: Two, quad: i32) -> Two {
+        Self::dot(sums, codes, quad)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512Vnni;
+
+impl IntLanes for Avx512Vnni {
+    type Float = float::Avx512;
+    type Codes = __m512i;
+    type Sums = __m512i;
+    const ROWS: usize = 8;
+    const BIAS: Option<u32> = Some(7);
+
+    #[inline(always)]
+    fn enter<T: Task>(task: T) -> T::Output {
+        #[inline(never)]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+        fn shell<T: Task>(task: T) -> T::Output {
+            task.run::<Avx512Vnni>()
+        }
+        unsafe { shell(task) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes_at(src: *const u8) -> __m512i {
+        unsafe { _mm512_loadu_si512(src.cast()) }
+    }
+
+    #[inline(always)]
+    fn field(codes: __m512i, shift: u32, mask: u8) -> __m512i {
+        unsafe {
+            let shifted = _mm512_srl_epi16(codes, _mm_cvtsi32_si128(shift as i32));
+            _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8))
+        }
+    }
+
+    #[inline(always)]
+    fn raised(codes: __m512i, shift: u32, mask: u8) -> __m512i {
+        unsafe {
+            let shifted = _mm512_sll_epi16(codes, _mm_cvtsi32_si128(shift as i32));
+            _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8))
+        }
+    }
+
+    #[inline(always)]
+    fn either(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_or_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn lookup(table: &[i8; 16], codes: __m512i) -> __m512i {
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, codes)
+        }
+    }
+
+    #[inline(always)]
+    fn signed(codes: __m512i) -> __m512i {
+        unsafe { _mm512_xor_si512(codes, _mm512_set1_epi8(-128)) }
+    }
+
+    #[inline(always)]
+    fn sums(value: i32, shift: u32) -> __m512i {
+        unsafe { _mm512_sll_epi32(_mm512_set1_epi32(value), _mm_cvtsi32_si128(shift as i32)) }
+    }
+
+    #[inline(always)]
+    fn dot(sums: __m512i, codes: __m512i, quad: i32) -> __m512i {
+        unsafe { _mm512_dpbusd_epi32(sums, codes, _mm512_set1_epi32(quad)) }
+    }
+
+    #[inline(always)]
+    fn dot_signed(sums: __m512i, codes: __m512i, quad: i32) -> __m512i {
+        Self::dot(sums, codes, quad)
+    }
+
+    #[inline(always)]
+    fn float(sums: __m512i) -> float::Avx512 {
+        float::Avx512(unsafe { _mm512_cvtepi32_ps(sums) })
+    }
+
+    #[inline(always)]
+    unsafe fn i8_at(src: *const u8) -> float::Avx512 {
+        unsafe {
+            let bytes = _mm_loadu_si128(src.cast());
+            float::Avx512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn f16_at(src: *const u8) -> float::Avx512 {
+        unsafe { float::Avx512(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast()))) }
+    }
+}
