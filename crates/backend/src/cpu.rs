@@ -1,16 +1,19 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
 mod kv;
+mod products;
+mod weights;
 
 use crate::{
     AttentionSpec, Backend, Batch, Buffer, Error, KvType, LayerCache, Matrix, MatrixSpec, Memory,
-    Mode, Pairs, Rope, Vector,
+    Mode, Pairs, Rope, Table, Vector,
 };
 use base::{AlignedVec, ThreadPool};
-use kernels::matmul::{Input, Weights, matmul};
-use kernels::quant::BF16;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
+use products::Rounded;
+use std::ops::Range;
+use weights::{Matrices, row_bytes};
 
 /// Rows times width below which an operation is not worth handing to other threads.
 const SERIAL_VALUES: usize = 16 * 1024;
@@ -34,12 +37,13 @@ pub struct Cpu {
     mode: Mode,
     pool: ThreadPool,
     buffers: Vec<Workspace>,
-    matrices: Vec<MatrixSpec>,
+    tables: Vec<MatrixSpec>,
+    matrices: Matrices,
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
     kv: KvCache,
-    /// Activations of the current product as BF16.
-    narrow: AlignedVec<u16>,
+    /// Activations of the current products, rounded.
+    rounded: Rounded,
 }
 
 impl std::fmt::Debug for Cpu {
@@ -63,11 +67,12 @@ impl Cpu {
             mode,
             pool,
             buffers: Vec::new(),
-            matrices: Vec::new(),
+            tables: Vec::new(),
+            matrices: Matrices::default(),
             vectors: Vec::new(),
             ropes: Vec::new(),
             kv: KvCache::default(),
-            narrow: AlignedVec::default(),
+            rounded: Rounded::default(),
         })
     }
 
@@ -116,36 +121,16 @@ impl Cpu {
         self.put(out, data);
     }
 
+    /// Rows of a buffer that is not lent out.
+    fn read_rows(&self, buffer: Buffer, rows: Range<usize>) -> &[f32] {
+        let Workspace { width, data } = &self.buffers[buffer.0];
+        &data[rows.start * width..rows.end * width]
+    }
+
     /// Row `row` of a buffer that is not lent out.
     fn row(&self, buffer: Buffer, row: usize) -> &[f32] {
         let Workspace { width, data } = &self.buffers[buffer.0];
         &data[row * width..][..*width]
-    }
-
-    /// Rounds the first `rows` rows of `x` to BF16, into `narrow`.
-    fn narrow(&mut self, x: Buffer, rows: usize) {
-        let width = self.width(x);
-        let needed = rows * width;
-        if self.narrow.len() < needed {
-            self.narrow = AlignedVec::zeroed(self.buffers[x.0].data.len().max(needed));
-        }
-        let mut narrow = std::mem::take(&mut self.narrow);
-        if needed < SERIAL_VALUES {
-            elementwise::to_bf16(self.isa, self.read(x, rows), &mut narrow[..needed]);
-        } else {
-            let this = &*self;
-            this.pool.for_each_tile(&mut narrow[..needed], width, (8, width), |mut tile| {
-                for row in tile.rows() {
-                    elementwise::to_bf16(this.isa, this.row(x, row), tile.row_mut(row));
-                }
-            });
-        }
-        self.narrow = narrow;
-    }
-
-    /// Outputs claimed at a time: enough pieces to even out threads, few enough to be cheap.
-    fn columns_per_tile(&self, outputs: usize) -> usize {
-        (outputs / (self.pool.threads() * 8)).next_multiple_of(16).clamp(16, 512)
     }
 }
 
@@ -156,18 +141,16 @@ impl Backend for Cpu {
         Ok(Buffer(self.buffers.len() - 1))
     }
 
+    fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error> {
+        let row_bytes = row_bytes(spec.ty, spec.cols)?;
+        let bytes = spec.rows.checked_mul(row_bytes);
+        assert_eq!(Some((*spec.bytes).as_ref().len()), bytes, "table bytes");
+        self.tables.push(spec);
+        Ok(Table(self.tables.len() - 1))
+    }
+
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
-        let MatrixSpec { ty, rows, cols, .. } = spec;
-        if !ty.is_supported() {
-            return Err(Error::UnsupportedType(ty.name.to_owned()));
-        }
-        let Some(row_bytes) = ty.bytes_for(cols) else {
-            let block = ty.block_len;
-            return Err(Error::PartialBlock { cols, ty: ty.name.to_owned(), block });
-        };
-        assert_eq!(Some((*spec.bytes).as_ref().len()), rows.checked_mul(row_bytes), "matrix bytes");
-        self.matrices.push(spec);
-        Ok(Matrix(self.matrices.len() - 1))
+        Ok(Matrix(self.matrices.add(spec, self.mode, self.isa, &self.pool)?))
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Vector {
@@ -193,12 +176,12 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn embed(&mut self, table: Matrix, tokens: &[u32], out: Buffer) {
+    fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
         self.each_row(out, tokens.len(), |this, row, out| {
-            let MatrixSpec { ty, cols, bytes, .. } = &this.matrices[table.0];
-            let row_bytes = ty.bytes_for(*cols).expect("checked in `matrix`");
+            let MatrixSpec { ty, cols, bytes, .. } = &this.tables[table.0];
+            let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
             let start = tokens[row] as usize * row_bytes;
-            let dequantize = ty.dequantize.expect("checked in `matrix`");
+            let dequantize = ty.dequantize.expect("checked in `table`");
             dequantize(&(**bytes).as_ref()[start..start + row_bytes], out);
         });
     }
@@ -213,27 +196,8 @@ impl Backend for Cpu {
         });
     }
 
-    fn linear(&mut self, x: Buffer, weight: Matrix, out: Buffer, rows: usize) {
-        let MatrixSpec { ty, rows: outputs, cols, .. } = self.matrices[weight.0];
-        assert!(self.width(x) == cols && self.width(out) == outputs, "buffers fit the matrix");
-        let narrow = self.mode == Mode::Fast && self.isa.has_bf16_dot() && *ty == BF16;
-        if narrow {
-            self.narrow(x, rows);
-        }
-        let mut data = self.take(out);
-        let this = &*self;
-        let bytes = (*this.matrices[weight.0].bytes).as_ref();
-        let weights = Weights { ty, rows: outputs, cols, bytes };
-        let input = if narrow {
-            Input::Bf16(&this.narrow[..rows * cols])
-        } else {
-            Input::F32(this.read(x, rows))
-        };
-        let tile = (rows.max(1), this.columns_per_tile(outputs));
-        this.pool.for_each_tile(&mut data[..rows * outputs], outputs, tile, |mut tile| {
-            matmul(this.isa, input, weights, &mut tile);
-        });
-        self.put(out, data);
+    fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
+        self.products(x, outputs, rows);
     }
 
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
@@ -305,12 +269,15 @@ impl Backend for Cpu {
     }
 
     fn memory(&self) -> Memory {
+        // A table that products use too counts once.
+        let tables = self.tables.iter().filter(|table| !self.matrices.uses(&table.bytes));
         Memory {
-            weights: self.matrices.iter().map(|m| (*m.bytes).as_ref().len()).sum::<usize>()
+            weights: self.matrices.bytes()
+                + tables.map(|t| (*t.bytes).as_ref().len()).sum::<usize>()
                 + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
-                + 2 * self.narrow.len(),
+                + self.rounded.bytes(),
             cache: self.kv.bytes(),
         }
     }

@@ -12,6 +12,10 @@ pub struct Buffer(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix(pub(crate) usize);
 
+/// An embedding table held by a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table(pub(crate) usize);
+
 /// A weight vector held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vector(pub(crate) usize);
@@ -20,8 +24,16 @@ pub struct Vector(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rope(pub(crate) usize);
 
-/// Bytes that stay where they are while a backend uses them, such as a mapped file.
-pub type Storage = Arc<dyn AsRef<[u8]> + Send + Sync>;
+/// Bytes that stay where they are while a backend uses them, such as a part of a mapped file.
+pub trait Bytes: AsRef<[u8]> + Send + Sync {
+    /// The backend has a copy of its own: the bytes will hardly be read again. A hint only.
+    fn not_needed(&self) {}
+}
+
+impl Bytes for Vec<u8> {}
+
+/// Shared [`Bytes`].
+pub type Storage = Arc<dyn Bytes>;
 
 /// A weight matrix as a checkpoint stores it.
 #[derive(Clone)]
@@ -41,7 +53,8 @@ pub struct MatrixSpec {
 pub enum Mode {
     /// f32: the mode in which results are compared with a reference.
     Exact,
-    /// BF16 where the weights are BF16 and the CPU multiplies them so; f32 elsewhere.
+    /// Bytes, with a scale for each 32, where the weights are quantised; BF16 where the weights
+    /// are BF16 and the CPU multiplies them so; f32 elsewhere.
     #[default]
     Fast,
 }

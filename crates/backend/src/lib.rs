@@ -15,8 +15,8 @@ mod handles;
 pub use batch::{Batch, SequenceRows};
 pub use cpu::Cpu;
 pub use handles::{
-    AttentionSpec, Buffer, KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope, Storage,
-    Vector,
+    AttentionSpec, Buffer, Bytes, KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope,
+    Storage, Table, Vector,
 };
 
 /// What a backend cannot do.
@@ -61,7 +61,9 @@ pub enum Error {
 pub trait Backend: Send {
     /// A workspace of `rows` rows of `width` f32 values, zeroed.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error>;
-    /// Takes a weight matrix.
+    /// Takes an embedding table.
+    fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error>;
+    /// Takes a weight matrix for products.
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error>;
     /// Takes a weight vector, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;
@@ -78,11 +80,12 @@ pub trait Backend: Send {
     ) -> Result<(), Error>;
 
     /// `out[i] = table[tokens[i]]`.
-    fn embed(&mut self, table: Matrix, tokens: &[u32], out: Buffer);
+    fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer);
     /// RMSNorm of each unit of `weight.len()` values in each row.
     fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize);
-    /// `out = x * weight^T`, `[rows, matrix rows]`.
-    fn linear(&mut self, x: Buffer, weight: Matrix, out: Buffer, rows: usize);
+    /// `out = x * weight^T`, `[rows, matrix rows]`, for each weight and output: what they have
+    /// in common is done once.
+    fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
     /// Adds `bias` to each row.
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize);
     /// Computes the angles of `positions`, one row each.

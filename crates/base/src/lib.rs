@@ -9,7 +9,7 @@ pub mod mmap;
 pub mod pool;
 pub mod rng;
 
-pub use mem::{AlignedVec, OutOfMemory};
+pub use mem::{ALIGN, AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
 pub use pool::{ThreadPool, Tile};
 pub use rng::Rng;

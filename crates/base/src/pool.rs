@@ -259,6 +259,16 @@ impl<T> Tile<'_, T> {
         self.cols.clone()
     }
 
+    /// All of a tile that spans all columns of its rows.
+    pub fn whole(&mut self) -> &mut [T] {
+        assert!(self.cols == (0..self.width), "the tile spans its rows");
+        // SAFETY: whole rows lie together; as in `row_mut` otherwise.
+        unsafe {
+            let start = self.base.add(self.rows.start * self.width);
+            std::slice::from_raw_parts_mut(start, self.rows.len() * self.width)
+        }
+    }
+
     /// The part of row `row` (an index of the whole matrix) inside the tile.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         assert!(self.rows.contains(&row), "row outside the tile");

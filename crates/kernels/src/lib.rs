@@ -11,12 +11,14 @@
 compile_error!("checkpoints hold little-endian values, which kernels read as they lie in the file");
 
 pub mod attention;
+pub mod bf16;
 pub mod elementwise;
 pub mod int8;
 mod isa;
 mod lanes;
 mod math;
 pub mod matmul;
+mod panels;
 pub mod probe;
 pub mod quant;
 pub mod rope;

@@ -8,8 +8,6 @@
 #![allow(unsafe_code)]
 
 use crate::isa::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::isa::Kind;
 use crate::lanes::Lanes;
 use crate::lanes::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
@@ -41,15 +39,6 @@ pub struct Weights<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Activations `[m, cols]`, row-major.
-#[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
-    /// For weights of any type.
-    F32(&'a [f32]),
-    /// Bits of BF16 values, for BF16 weights where [`Isa::has_bf16_dot`].
-    Bf16(&'a [u16]),
-}
-
 impl Weights<'_> {
     fn check(&self) {
         assert_eq!(
@@ -61,22 +50,12 @@ impl Weights<'_> {
 }
 
 /// Computes the outputs of `tile`, whose columns are weight rows and whose rows are rows of
-/// `input`. `tile.rows().end * weights.cols` activations must be there.
-pub fn matmul(isa: Isa, input: Input<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+/// `x` (`[m, cols]`, row-major). `tile.rows().end * weights.cols` activations must be there.
+pub fn matmul(isa: Isa, x: &[f32], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
     weights.check();
     assert!(tile.cols().end <= weights.rows, "tile has more columns than weights rows");
-    let needed = tile.rows().end * weights.cols;
-    match input {
-        Input::F32(x) => {
-            assert!(x.len() >= needed, "too few activations");
-            matmul_f32(isa, x, weights, tile);
-        }
-        Input::Bf16(x) => {
-            assert!(x.len() >= needed, "too few activations");
-            assert!(*weights.ty == BF16, "BF16 activations need BF16 weights");
-            matmul_bf16(isa, x, weights, tile);
-        }
-    }
+    assert!(x.len() >= tile.rows().end * weights.cols, "too few activations");
+    matmul_f32(isa, x, weights, tile);
 }
 
 crate::lanes::isa_dispatch! {
@@ -96,23 +75,6 @@ fn matmul_f32_body<L: RegisterTile>(x: &[f32], weights: Weights<'_>, tile: &mut 
             Dequantized::<L> { weights, run: [0.0; GROUP * RUN_BYTES / 4], lanes: PhantomData };
         product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn matmul_bf16(isa: Isa, x: &[u16], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma,f16c")]
-    fn shell(x: &[u16], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
-        let mut source = AsStored { base: weights.bytes.as_ptr().cast::<u16>(), k: weights.cols };
-        product::<Bf16Step, Avx512>(x, weights.cols, &mut source, tile);
-    }
-    assert!(isa.kind() == Kind::Avx512Bf16, "no BF16 dot product on {isa:?}");
-    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-    unsafe { shell(x, weights, tile) }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn matmul_bf16(isa: Isa, _x: &[u16], _weights: Weights<'_>, _tile: &mut Tile<'_, f32>) {
-    panic!("no BF16 dot product on {isa:?}");
 }
 
 /// How many activation rows a register tile of an instruction set takes.
@@ -205,39 +167,6 @@ impl<L: Lanes> Step for WideStep<L> {
     #[inline(always)]
     fn dot(acc: L, a: L, b: L) -> L {
         a.mul_add(b, acc)
-    }
-}
-
-/// 32 BF16 products into 16 lanes: lane `l` takes elements `2l` and `2l + 1`, rounded as
-/// `vdpbf16ps` does (each product and sum to nearest even, denormals as zero).
-#[cfg(target_arch = "x86_64")]
-struct Bf16Step;
-
-#[cfg(target_arch = "x86_64")]
-impl Step for Bf16Step {
-    type Lanes = Avx512;
-    type Activation = u16;
-    type Weight = u16;
-    type Register = std::arch::x86_64::__m512bh;
-    const ELEMS: usize = 32;
-
-    #[inline(always)]
-    unsafe fn activations(src: *const u16) -> Self::Register {
-        // SAFETY: the caller's promise.
-        unsafe { Self::weights(src) }
-    }
-
-    #[inline(always)]
-    unsafe fn weights(src: *const u16) -> Self::Register {
-        use std::arch::x86_64::{__m512bh, __m512i, _mm512_loadu_si512};
-        // SAFETY: the caller's promise; both types are 64 bytes of plain bits.
-        unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(src.cast())) }
-    }
-
-    #[inline(always)]
-    fn dot(acc: Avx512, a: Self::Register, b: Self::Register) -> Avx512 {
-        // SAFETY: reached only from the shell compiled for avx512bf16.
-        Avx512(unsafe { std::arch::x86_64::_mm512_dpbf16_ps(acc.0, a, b) })
     }
 }
 

@@ -2,16 +2,10 @@ use super::*;
 use base::{Rng, ThreadPool};
 
 /// `[m, n]` outputs of the whole product, in tiles of `tile`.
-fn run(
-    isa: Isa,
-    input: Input<'_>,
-    weights: Weights<'_>,
-    m: usize,
-    tile: (usize, usize),
-) -> Vec<f32> {
+fn run(isa: Isa, x: &[f32], weights: Weights<'_>, m: usize, tile: (usize, usize)) -> Vec<f32> {
     let mut out = vec![f32::NAN; m * weights.rows];
     ThreadPool::new(2).unwrap().for_each_tile(&mut out, weights.rows, tile, |mut tile| {
-        matmul(isa, input, weights, &mut tile);
+        matmul(isa, x, weights, &mut tile);
     });
     out
 }
@@ -53,10 +47,10 @@ fn f32_products_agree_with_the_naive_sum_and_with_scalar_to_the_bit() {
             let x = random(m * k, 1);
             let (bytes, values) = stored(ty, &random(n * k, 2));
             let weights = Weights { ty, rows: n, cols: k, bytes: &bytes };
-            let want = run(Isa::SCALAR, Input::F32(&x), weights, m, (m, n));
+            let want = run(Isa::SCALAR, &x, weights, m, (m, n));
             assert_close(&want, &naive(&x, &values, m, n, k), k, 1e-6);
             for isa in Isa::available() {
-                let got = run(isa, Input::F32(&x), weights, m, (4, 16));
+                let got = run(isa, &x, weights, m, (4, 16));
                 assert_eq!(got, want, "{isa:?} {ty} {m}x{n}x{k}");
             }
         }
@@ -64,40 +58,16 @@ fn f32_products_agree_with_the_naive_sum_and_with_scalar_to_the_bit() {
 }
 
 #[test]
-fn bf16_products_agree_with_the_naive_sum() {
-    for isa in Isa::available().into_iter().filter(|isa| isa.has_bf16_dot()) {
-        for (m, n, k) in SHAPES {
-            let (x_bytes, x) = stored(&BF16, &random(m * k, 3));
-            let bits: Vec<u16> =
-                x_bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
-            let (bytes, values) = stored(&BF16, &random(n * k, 4));
-            let weights = Weights { ty: &BF16, rows: n, cols: k, bytes: &bytes };
-            let got = run(isa, Input::Bf16(&bits), weights, m, (m, n));
-            assert_close(&got, &naive(&x, &values, m, n, k), k, 1e-6);
-        }
-    }
-}
-
-#[test]
 fn one_row_alone_has_the_bits_it_has_among_many() {
     let (m, n, k) = (13, 35, 2100);
-    let (x_bytes, x) = stored(&BF16, &random(m * k, 5));
-    let bits: Vec<u16> =
-        x_bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+    let x = random(m * k, 5);
     let (bytes, _) = stored(&BF16, &random(n * k, 6));
     let weights = Weights { ty: &BF16, rows: n, cols: k, bytes: &bytes };
     for isa in Isa::available() {
-        let whole = run(isa, Input::F32(&x), weights, m, (m, n));
+        let whole = run(isa, &x, weights, m, (m, n));
         for row in 0..m {
-            let alone = run(isa, Input::F32(&x[row * k..][..k]), weights, 1, (1, 5));
+            let alone = run(isa, &x[row * k..][..k], weights, 1, (1, 5));
             assert_eq!(alone, whole[row * n..][..n], "{isa:?} row {row}");
-        }
-        if isa.has_bf16_dot() {
-            let whole = run(isa, Input::Bf16(&bits), weights, m, (5, 16));
-            for row in 0..m {
-                let alone = run(isa, Input::Bf16(&bits[row * k..][..k]), weights, 1, (1, 3));
-                assert_eq!(alone, whole[row * n..][..n], "{isa:?} row {row}");
-            }
         }
     }
 }

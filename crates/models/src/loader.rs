@@ -2,7 +2,7 @@
 
 use crate::layers::{Linear, Norm};
 use crate::{Error, Model, arch};
-use backend::{Backend, Matrix, MatrixSpec};
+use backend::{Backend, Bytes, Matrix, MatrixSpec, Table};
 use formats::{Checkpoint, MappedBytes, TensorView};
 use std::sync::Arc;
 
@@ -40,6 +40,12 @@ impl AsRef<[u8]> for Mapped {
     }
 }
 
+impl Bytes for Mapped {
+    fn not_needed(&self) {
+        self.0.not_needed();
+    }
+}
+
 /// What an architecture loads from and into.
 pub(crate) struct Loader<'a> {
     pub checkpoint: &'a Checkpoint,
@@ -47,15 +53,30 @@ pub(crate) struct Loader<'a> {
     pub limits: Limits,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
     /// The matrix `name` of shape `[rows, cols]`.
     pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, Error> {
+        let (view, spec) = self.spec(name, rows, cols)?;
+        self.backend.matrix(spec).map_err(|source| tensor_error(view, source))
+    }
+
+    /// The embedding table `name` of shape `[rows, cols]`.
+    pub fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Table, Error> {
+        let (view, spec) = self.spec(name, rows, cols)?;
+        self.backend.table(spec).map_err(|source| tensor_error(view, source))
+    }
+
+    fn spec(
+        &self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<(&'a TensorView, MatrixSpec), Error> {
         let view = self.checkpoint.require(name, &[rows, cols])?;
         // The disk reads on while other tensors are looked at.
         view.bytes().will_need();
         let bytes = Arc::new(Mapped(view.bytes().clone()));
-        let matrix = self.backend.matrix(MatrixSpec { ty: view.ty, rows, cols, bytes });
-        matrix.map_err(|source| tensor_error(view, source))
+        Ok((view, MatrixSpec { ty: view.ty, rows, cols, bytes }))
     }
 
     /// The projection `name.weight` of shape `[outputs, inputs]`, with `name.bias` if there.

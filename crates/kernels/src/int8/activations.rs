@@ -1,13 +1,13 @@
 //! Activations as signed bytes with a scale for each 32 of them.
 //!
-//! Rows lie in panels as wide as a register tile is high: first as many of the widest as there
-//! are, then one of each smaller power of two that the rest needs. A panel of `W` rows holds,
-//! for each block of 32 inputs in turn, sixteen words of each row: `[word][row]`.
+//! Rows lie in panels (see [`crate::panels`]). A panel of `W` rows holds, for each block of 32
+//! inputs in turn, sixteen words of each row: `[word][row]`.
 
 use super::BLOCK;
 use crate::Isa;
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::lanes::{LANES, Lanes};
+use crate::panels::panels;
 
 /// Words of a block of one row.
 pub(super) const RECORD: usize = 16;
@@ -54,20 +54,6 @@ int_dispatch! {
 #[inline(always)]
 fn ask_rows_body<I: IntLanes>(rows: &mut usize) {
     *rows = I::ROWS;
-}
-
-/// First row and width of each panel of `rows` rows, none wider than `most`, a power of two.
-pub(super) fn panels(rows: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let left = rows - start;
-        if left == 0 {
-            return None;
-        }
-        let width = if left >= most { most } else { 1 << left.ilog2() };
-        start += width;
-        Some((start - width, width))
-    })
 }
 
 /// Rounds rows of `cols` values to bytes, in whole panels: `x` holds all rows, or those from a

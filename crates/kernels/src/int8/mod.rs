@@ -12,12 +12,12 @@
 //! `sum += min * (activation scale * -(sum of the activations' integers))`, additions fused with
 //! their product ([`product`]).
 
-pub mod activations;
+mod activations;
 mod forms;
-pub mod packed;
+mod packed;
 mod product;
 
-pub use activations::{Activations, quantise, words};
+pub use activations::{Activations, panel_rows, quantise, words};
 pub use packed::{BlockScales, Form, Packed, Packing, pack};
 pub use product::matmul;
 

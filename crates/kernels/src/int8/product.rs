@@ -1,7 +1,7 @@
 //! The product of quantised activations and packed weights.
 #![allow(unsafe_code)]
 
-use super::activations::{RECORD, panels, word};
+use super::activations::{RECORD, word};
 use super::forms::{Planes, Scales, with_form};
 use super::packed::{Packed, group_bytes};
 use super::{Activations, BLOCK, GROUP, words};
@@ -13,6 +13,7 @@ use crate::lanes::int::scalar::Scalar;
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, Task, int_dispatch};
 use crate::lanes::{LANES, Lanes};
+use crate::panels::panels;
 use base::Tile;
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-use super::activations::{RECORD, panel_rows, panels, word};
+use super::activations::{RECORD, word};
 use super::*;
 use crate::Isa;
 use crate::quant::{QuantType, TYPES};
@@ -90,21 +90,6 @@ fn extreme_activations_stay_bounded_or_give_nan() {
             }
         }
     }
-}
-
-#[test]
-fn panels_cover_all_rows_in_order() {
-    for rows in 0..40 {
-        for most in [1, 2, 4, 8] {
-            let mut next = 0;
-            for (start, width) in panels(rows, most) {
-                assert!(start == next && width.is_power_of_two() && width <= most);
-                next += width;
-            }
-            assert_eq!(next, rows);
-        }
-    }
-    assert!(Isa::available().into_iter().all(|isa| panel_rows(isa).is_power_of_two()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::layers::{
 };
 use crate::loader::Loader;
 use crate::{Error, Model};
-use backend::{Backend, Batch, Buffer, LayerCache, Matrix, Pairs, Rope};
+use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table};
 use formats::config::RopeLayout;
 
 pub(super) static ARCHS: &[Arch] = &[
@@ -36,7 +36,7 @@ struct Layer {
 }
 
 struct Dense {
-    embed: Matrix,
+    embed: Table,
     layers: Vec<Layer>,
     norm: Norm,
     head: Linear,
@@ -68,9 +68,9 @@ fn load(loader: &mut Loader<'_>, variant: Variant) -> Result<Box<dyn Model>, Err
         RopeLayout::Interleaved => Pairs::Interleaved,
     };
     let rope = loader.backend.rope(frequencies(&config.rope), pairs, loader.limits.rows)?;
-    let embed = loader.matrix("token_embd.weight", vocab, hidden)?;
+    let embed = loader.table("token_embd.weight", vocab, hidden)?;
     let head = match config.tied_embeddings {
-        true => Linear::new(embed, None),
+        true => Linear::new(loader.matrix("token_embd.weight", vocab, hidden)?, None),
         false => loader.linear("output", vocab, hidden)?,
     };
     let layers = (0..config.layers)

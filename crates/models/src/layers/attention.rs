@@ -95,9 +95,9 @@ impl Attention {
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
     pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &AttentionBuffers) {
         let rows = pass.rows();
-        self.q.forward(pass, x, work.q, rows); // [rows, heads * head_dim]
-        self.k.forward(pass, x, work.k, rows); // [rows, kv_heads * head_dim]
-        self.v.forward(pass, x, work.v, rows);
+        // [rows, heads * head_dim], and twice [rows, kv_heads * head_dim]
+        let outputs = [(&self.q, work.q), (&self.k, work.k), (&self.v, work.v)];
+        Linear::forward_each(pass, x, outputs, rows);
         let (q, k) = match &self.norms {
             Some((q_norm, k_norm)) => {
                 q_norm.forward(pass, work.q, work.q_normed, rows);

@@ -16,9 +16,21 @@ impl Linear {
 
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`.
     pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, rows: usize) {
-        pass.backend.linear(x, self.weight, out, rows);
-        if let Some(bias) = self.bias {
-            pass.backend.add_bias(out, bias, rows);
+        Self::forward_each(pass, x, [(self, out)], rows);
+    }
+
+    /// The same for several projections of one input.
+    pub fn forward_each<const N: usize>(
+        pass: &mut Pass<'_>,
+        x: Buffer,
+        outputs: [(&Self, Buffer); N],
+        rows: usize,
+    ) {
+        pass.backend.linear(x, &outputs.map(|(linear, out)| (linear.weight, out)), rows);
+        for (linear, out) in outputs {
+            if let Some(bias) = linear.bias {
+                pass.backend.add_bias(out, bias, rows);
+            }
         }
     }
 }

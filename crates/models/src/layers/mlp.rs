@@ -44,8 +44,7 @@ impl GatedMlp {
     /// `[rows, hidden]` to `[rows, hidden]`.
     pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &MlpBuffers) {
         let rows = pass.rows();
-        self.gate.forward(pass, x, work.gate, rows);
-        self.up.forward(pass, x, work.up, rows);
+        Linear::forward_each(pass, x, [(&self.gate, work.gate), (&self.up, work.up)], rows);
         pass.backend.silu_mul(work.gate, work.up, rows);
         self.down.forward(pass, work.gate, out, rows);
     }
