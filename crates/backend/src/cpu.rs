@@ -1,8 +1,8 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
 use crate::{
-    AttentionSpec, Backend, Batch, Buffer, Error, KvType, LayerCache, Matrix, MatrixSpec, Memory,
-    Mode, Pairs, Rope, Vector,
+    AttentionSpec, Backend, Batch, Buffer, Error, InputSums, KvType, LayerCache, Matrix,
+    MatrixSpec, Memory, Mode, Pairs, Rope, Vector,
 };
 use base::{AlignedVec, ThreadPool};
 use kernels::attention::{self, KvElem, KvRef, KvShape, MAX_HEAD_DIM, Query};
@@ -40,14 +40,16 @@ struct LayerKv {
 pub struct Cpu {
     isa: Isa,
     mode: Mode,
-    pool: ThreadPool,
+    pub(crate) pool: ThreadPool,
     buffers: Vec<Workspace>,
-    matrices: Vec<MatrixSpec>,
+    pub(crate) matrices: Vec<MatrixSpec>,
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
     layers: Vec<LayerKv>,
     /// Activations of the current product as BF16.
     narrow: AlignedVec<u16>,
+    /// Sums over the inputs of each matrix, where somebody asked for them.
+    pub(crate) inputs: Option<Vec<InputSums>>,
 }
 
 impl std::fmt::Debug for Cpu {
@@ -76,6 +78,7 @@ impl Cpu {
             ropes: Vec::new(),
             layers: Vec::new(),
             narrow: AlignedVec::default(),
+            inputs: None,
         })
     }
 
@@ -90,11 +93,11 @@ impl Cpu {
     }
 
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
-    fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
+    pub(crate) fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
         std::mem::take(&mut self.buffers[buffer.0].data)
     }
 
-    fn put(&mut self, buffer: Buffer, data: AlignedVec<f32>) {
+    pub(crate) fn put(&mut self, buffer: Buffer, data: AlignedVec<f32>) {
         self.buffers[buffer.0].data = data;
     }
 
@@ -262,6 +265,7 @@ impl Backend for Cpu {
     }
 
     fn linear(&mut self, x: Buffer, weight: Matrix, out: Buffer, rows: usize) {
+        self.note_inputs(x, weight, rows);
         let MatrixSpec { ty, rows: outputs, cols, .. } = self.matrices[weight.0];
         assert!(self.width(x) == cols && self.width(out) == outputs, "buffers fit the matrix");
         let narrow = self.mode == Mode::Fast && self.isa.has_bf16_dot() && *ty == BF16;

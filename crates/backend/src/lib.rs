@@ -11,6 +11,7 @@
 mod batch;
 mod cpu;
 mod handles;
+mod inputs;
 
 pub use batch::{Batch, SequenceRows};
 pub use cpu::Cpu;
@@ -18,6 +19,7 @@ pub use handles::{
     AttentionSpec, Buffer, KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope, Storage,
     Vector,
 };
+pub use inputs::InputSums;
 
 /// What a backend cannot do.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 use crate::{Error, ModelInfo};
-use backend::{Backend, Batch, Cpu, KvType, Memory, Mode};
+use backend::{Backend, Batch, Cpu, InputSums, KvType, Memory, Mode};
 use formats::Checkpoint;
 use models::{Limits, Model};
 
@@ -127,6 +127,16 @@ impl Runner {
     /// Bytes held.
     pub fn memory(&self) -> Memory {
         self.backend.memory()
+    }
+
+    /// From now on sums up what goes into the product with every matrix.
+    pub fn collect_inputs(&mut self) {
+        self.backend.collect_inputs();
+    }
+
+    /// The sums since they were last taken, under the canonical names of the matrices.
+    pub fn take_input_sums(&mut self) -> Vec<InputSums> {
+        self.backend.take_input_sums()
     }
 
     /// An empty batch that any step of this model fits into.

@@ -54,7 +54,8 @@ impl Loader<'_> {
         // The disk reads on while other tensors are looked at.
         view.bytes().will_need();
         let bytes = Arc::new(Mapped(view.bytes().clone()));
-        let matrix = self.backend.matrix(MatrixSpec { ty: view.ty, rows, cols, bytes });
+        let spec = MatrixSpec { name: name.to_owned(), ty: view.ty, rows, cols, bytes };
+        let matrix = self.backend.matrix(spec);
         matrix.map_err(|source| tensor_error(view, source))
     }
 
