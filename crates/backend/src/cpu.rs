@@ -92,6 +92,16 @@ impl Cpu {
         self.pool.threads()
     }
 
+    /// Pins every thread but the caller's to a CPU of its own.
+    pub fn pin_threads(&self) -> Result<(), Error> {
+        self.pool.pin().map_err(Error::Pin)
+    }
+
+    /// Pins the calling thread, which shall only compute from now on, if the others are pinned.
+    pub fn pin_caller(&self) {
+        self.pool.pin_caller();
+    }
+
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
     pub(crate) fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
         std::mem::take(&mut self.buffers[buffer.0].data)

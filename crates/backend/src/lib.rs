@@ -57,6 +57,9 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The system does not pin the threads.
+    #[error("cannot pin threads to CPUs: {0}")]
+    Pin(std::io::Error),
 }
 
 /// Operations on one device. Row counts are at most what the buffers were made for.
