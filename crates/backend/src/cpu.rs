@@ -1,5 +1,6 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
+mod inputs;
 mod kv;
 mod products;
 mod weights;
@@ -9,6 +10,7 @@ use crate::{
     Mode, Pairs, Rope, Table, Vector,
 };
 use base::{AlignedVec, ThreadPool};
+pub use inputs::InputSums;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
 use products::Rounded;
@@ -44,6 +46,8 @@ pub struct Cpu {
     kv: KvCache,
     /// Activations of the current products, rounded.
     rounded: Rounded,
+    /// Sums over the inputs of each matrix, where somebody asked for them.
+    inputs: Option<Vec<InputSums>>,
 }
 
 impl std::fmt::Debug for Cpu {
@@ -73,6 +77,7 @@ impl Cpu {
             ropes: Vec::new(),
             kv: KvCache::default(),
             rounded: Rounded::default(),
+            inputs: None,
         })
     }
 
@@ -84,6 +89,16 @@ impl Cpu {
     /// Threads in use.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// Pins every thread but the caller's to a CPU of its own.
+    pub fn pin_threads(&self) -> Result<(), Error> {
+        self.pool.pin().map_err(Error::Pin)
+    }
+
+    /// Pins the calling thread, which shall only compute from now on, if the others are pinned.
+    pub fn pin_caller(&self) {
+        self.pool.pin_caller();
     }
 
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
@@ -197,6 +212,9 @@ impl Backend for Cpu {
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
+        for (matrix, _) in outputs {
+            self.note_inputs(x, *matrix, rows);
+        }
         self.products(x, outputs, rows);
     }
 

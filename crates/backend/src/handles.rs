@@ -38,6 +38,8 @@ pub type Storage = Arc<dyn Bytes>;
 /// A weight matrix as a checkpoint stores it.
 #[derive(Clone)]
 pub struct MatrixSpec {
+    /// What it is called, for those who ask about it.
+    pub name: String,
     /// How values are stored.
     pub ty: &'static QuantType,
     /// Outputs.

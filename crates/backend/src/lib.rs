@@ -13,7 +13,7 @@ mod cpu;
 mod handles;
 
 pub use batch::{Batch, SequenceRows};
-pub use cpu::Cpu;
+pub use cpu::{Cpu, InputSums};
 pub use handles::{
     AttentionSpec, Buffer, Bytes, KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope,
     Storage, Table, Vector,
@@ -55,6 +55,9 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The system does not pin the threads.
+    #[error("cannot pin threads to CPUs: {0}")]
+    Pin(std::io::Error),
 }
 
 /// Operations on one device. Row counts are at most what the buffers were made for.

@@ -1,53 +1,83 @@
 //! The thread pool of the forward pass: persistent workers, a hand-off that spins briefly and
 //! then parks, and work claimed in fixed pieces of the output.
 //!
+//! Nobody waits for a worker that has not begun: shared work is done when its pieces are, and a
+//! worker that comes after that finds the gate closed. One that loses its core in the middle of
+//! a piece does keep the others waiting, and one that has a core together with another thread of
+//! the pool only takes turns with it: such workers sit out for a while.
+//!
 //! Invariant: which thread computes a piece never matters, because a piece is a set of output
 //! elements and every output element is computed whole by whoever claims it.
 #![allow(unsafe_code)]
 
+mod gate;
+mod pin;
+mod rests;
+#[cfg(test)]
+mod tests;
+
+use gate::{Gate, MOST_WORKERS, View};
+use rests::Rests;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
-/// Polls of the hand-off flag before a worker gives its core back (some tens of microseconds).
-const SPINS: usize = 4_000;
-/// Polls with `yield_now` after that, before it parks.
-const YIELDS: usize = 50;
+/// Polls of the gate before a thread gives its core back (some tens of microseconds).
+const SPINS: usize = 5_000;
+/// The caller waits this long for the last worker, and twice as long as it worked itself, before
+/// it takes it that the worker has lost its core.
+const PATIENCE: Duration = Duration::from_micros(300);
 
 type Job = *const (dyn Fn(usize) + Sync);
 
 /// What the caller and the workers share.
 struct Shared {
-    /// Counts jobs handed out. A worker runs each new value once.
-    epoch: AtomicUsize,
-    /// Workers that have not finished the current job.
-    running: AtomicUsize,
+    gate: Gate,
     stop: AtomicBool,
-    /// Written by the caller before `epoch` changes, read by workers after.
+    /// Written by the caller while the gate is closed and nobody inside, read by workers inside.
     job: JobCell,
-    /// Set by a worker about to park.
-    parked: Vec<AtomicBool>,
+    seats: Vec<Seat>,
+    /// The CPU that each thread was on when it last looked, the caller's first.
+    cpus: Vec<AtomicUsize>,
+    /// The caller, and whether it is parked.
+    waiter: Mutex<Option<Thread>>,
+    waits: AtomicBool,
     panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
+}
+
+/// What one worker shows, and is told, apart from all others.
+#[derive(Default)]
+#[repr(align(128))]
+struct Seat {
+    /// About to park, or parked.
+    parked: AtomicBool,
+    /// Inside the gate.
+    inside: AtomicBool,
+    /// Stays away from jobs that do not call everybody, until the caller wants it back.
+    rests: AtomicBool,
 }
 
 struct JobCell(std::cell::UnsafeCell<Option<Job>>);
 
-// SAFETY: the cell is written only by the caller while no worker runs (`running == 0`), and read
-// by workers only between a change of `epoch` (acquire) and their decrement of `running`.
+// SAFETY: the cell is written only by the caller while the gate is closed and no worker inside,
+// and read by workers only while they are inside.
 unsafe impl Sync for JobCell {}
-// SAFETY: the job is Sync, and outlives every use of the pointer (see `ThreadPool::run`).
+// SAFETY: the job is Sync, and outlives every use of the pointer (see `ThreadPool::work_on`).
 unsafe impl Send for JobCell {}
 
 /// A fixed set of threads that run one job at a time together with the calling thread.
 pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<(Thread, Option<JoinHandle<()>>)>,
-    /// One job at a time: taken for the length of `run`.
-    busy: Mutex<()>,
+    /// One job at a time: taken for the length of it.
+    busy: Mutex<Rests>,
+    /// The CPU of the calling thread, where threads are pinned.
+    caller_cpu: OnceLock<usize>,
 }
 
 impl std::fmt::Debug for ThreadPool {
@@ -61,15 +91,23 @@ impl ThreadPool {
     /// started; 0 counts as 1). An error if the system does not start one.
     pub fn new(threads: usize) -> io::Result<Self> {
         let helpers = threads.max(1) - 1;
+        if helpers > MOST_WORKERS {
+            let problem = format!("expected at most {} threads", MOST_WORKERS + 1);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
         let shared = Arc::new(Shared {
-            epoch: AtomicUsize::new(0),
-            running: AtomicUsize::new(0),
+            gate: Gate::new(),
             stop: AtomicBool::new(false),
             job: JobCell(std::cell::UnsafeCell::new(None)),
-            parked: (0..helpers).map(|_| AtomicBool::new(false)).collect(),
+            seats: (0..helpers).map(|_| Seat::default()).collect(),
+            cpus: (0..=helpers).map(|_| AtomicUsize::new(pin::NOWHERE)).collect(),
+            // Likely the caller, and asking makes the handle that waiting needs.
+            waiter: Mutex::new(Some(thread::current())),
+            waits: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
-        let mut pool = Self { shared, workers: Vec::new(), busy: Mutex::new(()) };
+        let busy = Mutex::new(Rests::new(helpers));
+        let mut pool = Self { shared, workers: Vec::new(), busy, caller_cpu: OnceLock::new() };
         for index in 0..helpers {
             let shared = Arc::clone(&pool.shared);
             let handle = thread::Builder::new()
@@ -77,6 +115,8 @@ impl ThreadPool {
                 .spawn(move || work(&shared, index))?;
             pool.workers.push((handle.thread().clone(), Some(handle)));
         }
+        // Nobody waits for a worker later; here all come to be.
+        pool.run(&|_| ());
         Ok(pool)
     }
 
@@ -85,18 +125,57 @@ impl ThreadPool {
         self.workers.len() + 1
     }
 
+    /// Pins every worker to a CPU of its own, as far as there are as many, of those that this
+    /// process may use. An error where the system cannot.
+    pub fn pin(&self) -> io::Result<()> {
+        let cpus = pin::cpus()?;
+        let pinned = Mutex::new(Ok(()));
+        self.run(&|worker| {
+            if let Err(error) = pin_worker(worker, cpus) {
+                *lock(&pinned) = Err(error);
+            }
+        });
+        self.caller_cpu.get_or_init(|| cpus[0]);
+        pinned.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Pins the calling thread to the CPU that `pin` left for it. Threads that it starts later
+    /// are pinned there too, so this is for threads that only compute.
+    pub fn pin_caller(&self) {
+        if let Some(cpu) = self.caller_cpu.get() {
+            // Where the workers could be pinned and this cannot, nothing is lost but speed.
+            let _ = pin::pin(*cpu);
+        }
+    }
+
     /// Runs `job(worker)` once on every thread of the pool, 0 being the caller, and returns when
     /// all have finished. A panic in any of them is raised here. A job must not call the pool
     /// it runs on: it would wait for itself.
     pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
+        self.work_on(job, true);
+    }
+
+    /// Runs `job(worker)` on the caller, and once on every worker that comes before the caller
+    /// has finished; or on `everybody`.
+    fn work_on(&self, job: &(dyn Fn(usize) + Sync), everybody: bool) {
         if self.workers.is_empty() {
             return job(0);
         }
-        let _one_at_a_time = self.busy.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.hand_out(job);
+        let mut rests = lock(&self.busy);
+        let begun = Instant::now();
+        self.hand_out(job, everybody, &mut rests);
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
-        self.wait();
-        let theirs = self.shared.panic.lock().unwrap_or_else(|p| p.into_inner()).take();
+        let worked = begun.elapsed();
+        if everybody {
+            let all = self.workers.len();
+            self.wait(Duration::MAX, |gate| gate.inside() == 0 && gate.entered() == all);
+        }
+        self.shared.gate.close();
+        if !self.wait(PATIENCE + 2 * worked, |gate| gate.inside() == 0) {
+            self.send_to_rest(&mut rests);
+            self.wait(Duration::MAX, |gate| gate.inside() == 0);
+        }
+        let theirs = lock(&self.shared.panic).take();
         if let Err(payload) = own {
             resume_unwind(payload);
         }
@@ -105,29 +184,66 @@ impl ThreadPool {
         }
     }
 
-    fn hand_out(&self, job: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: only the lifetime changes. `run` returns (or unwinds) after `wait`, when no
-        // worker can touch the job any more, so the pointer never outlives the reference.
+    fn hand_out(&self, job: &(dyn Fn(usize) + Sync), everybody: bool, rests: &mut Rests) {
+        if rests.any() {
+            for worker in rests.end(Instant::now()) {
+                self.shared.seats[worker].rests.store(false, Ordering::Relaxed);
+            }
+        }
+        // SAFETY: only the lifetime changes. `work_on` returns (or unwinds) with the gate closed
+        // and nobody inside, when no worker can touch the job any more, so the pointer is never
+        // used after the reference has ended.
         let job: Job = unsafe { std::mem::transmute(job) };
-        // SAFETY: `running` is 0 here, so no worker reads the cell.
+        // SAFETY: the gate is closed and nobody inside, so no worker reads the cell.
         unsafe { *self.shared.job.0.get() = Some(job) };
-        self.shared.running.store(self.workers.len(), Ordering::Relaxed);
-        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
-        for ((thread, _), parked) in self.workers.iter().zip(&self.shared.parked) {
-            if parked.load(Ordering::SeqCst) {
-                thread.unpark();
+        self.shared.note_cpu(0, pin::current());
+        self.shared.gate.open(everybody);
+        for (index, seat) in self.shared.seats.iter().enumerate() {
+            if !seat.parked.load(Ordering::SeqCst) {
+                continue;
+            }
+            let resting = seat.rests.load(Ordering::Relaxed);
+            if resting {
+                rests.begin(index, Instant::now());
+            }
+            if everybody || !resting {
+                self.workers[index].0.unpark();
             }
         }
     }
 
-    fn wait(&self) {
-        let mut polls = 0;
-        while self.shared.running.load(Ordering::Acquire) != 0 {
-            polls += 1;
-            if polls < SPINS {
-                std::hint::spin_loop();
-            } else {
-                thread::yield_now();
+    /// Waits until the gate is as `done` wants it; false where it is not within `patience`.
+    fn wait(&self, patience: Duration, done: impl Fn(View) -> bool) -> bool {
+        let Shared { gate, waiter, waits, .. } = &*self.shared;
+        for _ in 0..SPINS {
+            if done(gate.view(Ordering::Acquire)) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        // A core that nobody uses may be given to the worker that is waited for.
+        let begun = Instant::now();
+        *lock(waiter) = Some(thread::current());
+        waits.store(true, Ordering::SeqCst);
+        let is_done = loop {
+            let left = patience.saturating_sub(begun.elapsed());
+            match done(gate.view(Ordering::SeqCst)) {
+                true => break true,
+                false if left.is_zero() => break false,
+                false => thread::park_timeout(left),
+            }
+        };
+        waits.store(false, Ordering::SeqCst);
+        is_done
+    }
+
+    /// Workers that are still inside have lost their cores, it seems.
+    fn send_to_rest(&self, rests: &mut Rests) {
+        let now = Instant::now();
+        for (index, seat) in self.shared.seats.iter().enumerate() {
+            if seat.inside.load(Ordering::Relaxed) {
+                seat.rests.store(true, Ordering::Relaxed);
+                rests.begin(index, now);
             }
         }
     }
@@ -137,16 +253,17 @@ impl ThreadPool {
         if count <= 1 || self.workers.is_empty() {
             return (0..count).for_each(f);
         }
-        let next = AtomicUsize::new(0);
-        self.run(&|_| {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
-                    return;
-                }
+        let next = AtomicUsize::new(1);
+        let job = |worker| {
+            // The caller has the first, so that it knows how long one takes.
+            let claim = || next.fetch_add(1, Ordering::Relaxed);
+            let mut index = if worker == 0 { 0 } else { claim() };
+            while index < count {
                 f(index);
+                index = claim();
             }
-        });
+        };
+        self.work_on(&job, false);
     }
 
     /// Cuts the matrix `data` (`data.len() / width` rows of `width` values) into tiles of
@@ -180,11 +297,10 @@ impl ThreadPool {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
         for (thread, handle) in &mut self.workers {
             thread.unpark();
             if let Some(handle) = handle.take() {
-                // A worker's panic was already handed to the caller of `run`.
+                // A worker's panic was already handed to the caller of the job.
                 let _ = handle.join();
             }
         }
@@ -192,50 +308,102 @@ impl Drop for ThreadPool {
 }
 
 fn work(shared: &Shared, index: usize) {
+    let seat = &shared.seats[index];
     let mut seen = 0;
-    loop {
-        seen = await_job(shared, index, seen);
-        if shared.stop.load(Ordering::SeqCst) {
-            return;
-        }
-        // SAFETY: `epoch` changed, so the caller wrote the cell before and will not write it
-        // again until this worker has decremented `running`; the job is alive until then.
+    while let Some(gate) = shared.await_job(index, seen) {
+        seen = gate.job();
+        seat.inside.store(true, Ordering::Relaxed);
+        // SAFETY: this worker is inside, so the caller wrote the cell before it opened the gate
+        // and will not write it again until this worker has left; the job is alive until then.
         let job = unsafe { &*(*shared.job.0.get()).expect("a job was handed out") };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(index + 1))) {
-            *shared.panic.lock().unwrap_or_else(|p| p.into_inner()) = Some(payload);
+            *lock(&shared.panic) = Some(payload);
         }
-        shared.running.fetch_sub(1, Ordering::Release);
+        seat.inside.store(false, Ordering::Relaxed);
+        let last = shared.gate.leave().inside() == 0;
+        if last && shared.waits.load(Ordering::SeqCst) {
+            lock(&shared.waiter).iter().for_each(Thread::unpark);
+        }
     }
 }
 
-/// Waits until the epoch differs from `seen` and returns it.
-fn await_job(shared: &Shared, index: usize, seen: usize) -> usize {
-    let changed = |order| {
-        let epoch = shared.epoch.load(order);
-        (epoch != seen).then_some(epoch)
-    };
-    for _ in 0..SPINS {
-        if let Some(epoch) = changed(Ordering::Acquire) {
-            return epoch;
+impl Shared {
+    /// Waits for a job after `seen` and enters it; `None` when the pool ends.
+    fn await_job(&self, index: usize, seen: u64) -> Option<View> {
+        let seat = &self.seats[index];
+        loop {
+            if self.is_in_the_way(index + 1) && !self.goes_elsewhere(index + 1) {
+                seat.rests.store(true, Ordering::Relaxed);
+            }
+            for _ in 0..SPINS {
+                if let Some(gate) = self.enter(seat, seen) {
+                    return Some(gate);
+                }
+                if seat.rests.load(Ordering::Relaxed) {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            self.note_cpu(index + 1, pin::NOWHERE);
+            seat.parked.store(true, Ordering::SeqCst);
+            let last = self.gate.view(Ordering::SeqCst).job();
+            let entered = loop {
+                if self.stop.load(Ordering::SeqCst) {
+                    return None;
+                }
+                let entered = self.enter(seat, seen);
+                // A job that it comes too late for is a sign that more will follow.
+                if entered.is_some() || self.gate.view(Ordering::SeqCst).job() != last {
+                    break entered;
+                }
+                thread::park();
+            };
+            seat.parked.store(false, Ordering::SeqCst);
+            if entered.is_some() {
+                return entered;
+            }
         }
-        std::hint::spin_loop();
     }
-    for _ in 0..YIELDS {
-        if let Some(epoch) = changed(Ordering::Acquire) {
-            return epoch;
-        }
-        thread::yield_now();
+
+    /// Whether a thread before this one is on the same CPU, where both can only take turns.
+    fn is_in_the_way(&self, thread: usize) -> bool {
+        let here = pin::current();
+        self.note_cpu(thread, here);
+        let mut others = self.cpus[..thread].iter().map(|cpu| cpu.load(Ordering::Relaxed));
+        here != pin::NOWHERE && others.any(|cpu| cpu == here)
     }
-    let parked = &shared.parked[index];
-    parked.store(true, Ordering::SeqCst);
-    let epoch = loop {
-        if let Some(epoch) = changed(Ordering::SeqCst) {
-            break epoch;
+
+    /// Goes to a CPU that no thread of the pool is on, if there is one. The system would do this
+    /// too, but not soon for a thread that sleeps most of the time.
+    fn goes_elsewhere(&self, thread: usize) -> bool {
+        let gone = pin::leave(self.cpus.iter().map(|cpu| cpu.load(Ordering::Relaxed)));
+        self.note_cpu(thread, pin::current());
+        gone
+    }
+
+    /// Writes only what is new: others read this often.
+    fn note_cpu(&self, thread: usize, cpu: usize) {
+        if self.cpus[thread].load(Ordering::Relaxed) != cpu {
+            self.cpus[thread].store(cpu, Ordering::Relaxed);
         }
-        thread::park();
-    };
-    parked.store(false, Ordering::SeqCst);
-    epoch
+    }
+
+    /// Enters, if the gate is open to this worker.
+    fn enter(&self, seat: &Seat, seen: u64) -> Option<View> {
+        let gate = self.gate.view(Ordering::Acquire);
+        let comes = || gate.calls_everybody() || !seat.rests.load(Ordering::Relaxed);
+        if gate.admits(seen) && comes() { self.gate.enter(seen) } else { None }
+    }
+}
+
+fn pin_worker(worker: usize, cpus: &[usize]) -> io::Result<()> {
+    // The caller may be a thread that does not stay it; see `pin_caller`.
+    if worker == 0 { Ok(()) } else { pin::pin(cpus[worker % cpus.len()]) }
+}
+
+/// A panic with the lock held leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A rectangle of a row-major matrix that no other thread touches.
@@ -289,65 +457,5 @@ unsafe impl<T: Send> Sync for SendPtr<T> {}
 impl<T> SendPtr<T> {
     fn get(&self) -> *mut T {
         self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_index_is_visited_once() {
-        for threads in [1, 2, 5] {
-            let pool = ThreadPool::new(threads).unwrap();
-            for count in [0, 1, 2, 1000] {
-                let seen: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
-                pool.for_each(count, |i| {
-                    seen[i].fetch_add(1, Ordering::Relaxed);
-                });
-                assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1));
-            }
-        }
-    }
-
-    #[test]
-    fn tiles_cover_the_matrix_without_overlap() {
-        let pool = ThreadPool::new(3).unwrap();
-        let mut data = vec![0u32; 7 * 10];
-        pool.for_each_tile(&mut data, 10, (3, 4), |mut tile| {
-            for row in tile.rows() {
-                for value in tile.row_mut(row) {
-                    *value += 1;
-                }
-            }
-        });
-        assert!(data.iter().all(|&v| v == 1));
-    }
-
-    #[test]
-    fn a_worker_wakes_after_it_parked() {
-        let pool = ThreadPool::new(2).unwrap();
-        for _ in 0..3 {
-            let ran = AtomicUsize::new(0);
-            pool.run(&|_| {
-                ran.fetch_add(1, Ordering::SeqCst);
-            });
-            assert_eq!(ran.load(Ordering::SeqCst), 2);
-            thread::sleep(std::time::Duration::from_millis(30));
-        }
-    }
-
-    #[test]
-    fn a_panic_in_a_worker_reaches_the_caller_and_the_pool_lives_on() {
-        let pool = ThreadPool::new(2).unwrap();
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            pool.run(&|worker| assert!(worker == 0, "worker fails"));
-        }));
-        assert!(result.is_err());
-        let ran = AtomicUsize::new(0);
-        pool.for_each(10, |_| {
-            ran.fetch_add(1, Ordering::SeqCst);
-        });
-        assert_eq!(ran.load(Ordering::SeqCst), 10);
     }
 }

@@ -35,6 +35,9 @@ pub(crate) struct LoadArgs {
     /// Threads that compute; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
+    /// Pin each thread to a CPU of its own (Linux)
+    #[arg(long)]
+    pin: bool,
     /// Tokens of prompt and answer together; left out: the model's, as far as memory allows
     #[arg(long, value_name = "N")]
     ctx: Option<usize>,
@@ -140,6 +143,7 @@ impl LoadArgs {
     pub fn options(&self) -> LoadOptions {
         LoadOptions {
             threads: self.threads,
+            pin: self.pin,
             mode: self.mode,
             kv_type: self.kv_type,
             context: self.ctx,

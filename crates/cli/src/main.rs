@@ -54,6 +54,7 @@ enum Command {
     Verify(commands::verify::Args),
     Bench(commands::bench::Args),
     Synth(commands::synth::Args),
+    Imatrix(commands::imatrix::Args),
     Quantize(commands::quantize::Args),
     Completions(commands::completions::Args),
 }
@@ -91,6 +92,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Verify(args) => commands::verify::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Synth(args) => commands::synth::run(&args),
+        Command::Imatrix(args) => commands::imatrix::run(&args),
         Command::Quantize(args) => commands::quantize::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     }

@@ -25,7 +25,7 @@ const COMMANDS: [&str; 5] = ["run", "chat", "serve", "perplexity", "bench"];
 #[rustfmt::skip]
 pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template",
-    "threads", "ctx", "mode", "kv-type", "chunk", "check",
+    "threads", "pin", "ctx", "mode", "kv-type", "chunk", "check",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",
     "repeat-penalty", "presence-penalty", "frequency-penalty", "penalty-window",
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",

@@ -37,7 +37,10 @@ pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandl
     let (handle, door) = door(runner.info().clone(), options.queue);
     let thread = std::thread::Builder::new()
         .name("gannet-engine".into())
-        .spawn(move || Engine::new(runner, door, options).run())
+        .spawn(move || {
+            runner.pin_caller();
+            Engine::new(runner, door, options).run();
+        })
         .expect("cannot start the engine thread");
     (handle, thread)
 }

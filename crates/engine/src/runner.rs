@@ -1,7 +1,7 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 use crate::{Error, ModelInfo};
-use backend::{Backend, Batch, Cpu, KvType, Memory, Mode};
+use backend::{Backend, Batch, Cpu, InputSums, KvType, Memory, Mode};
 use formats::Checkpoint;
 use models::{Limits, Model};
 
@@ -10,6 +10,8 @@ use models::{Limits, Model};
 pub struct LoadOptions {
     /// Threads that compute; 0 for all cores.
     pub threads: usize,
+    /// Whether each thread is pinned to a CPU of its own.
+    pub pin: bool,
     /// Compute mode.
     pub mode: Mode,
     /// Storage type of the KV cache; `None` for the mode's default.
@@ -28,6 +30,7 @@ impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             threads: 0,
+            pin: false,
             mode: Mode::default(),
             kv_type: None,
             context: None,
@@ -69,6 +72,9 @@ impl Runner {
             threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
         };
         let mut backend = Cpu::new(threads, options.mode)?;
+        if options.pin {
+            backend.pin_threads()?;
+        }
         // No prompt is longer than the context.
         let chunk = options.chunk.clamp(1, options.context.unwrap_or(config.context_length).max(1));
         let limits = Limits { rows: chunk, logit_rows: options.logit_rows.clamp(1, chunk) };
@@ -127,6 +133,21 @@ impl Runner {
     /// Bytes held.
     pub fn memory(&self) -> Memory {
         self.backend.memory()
+    }
+
+    /// Pins the calling thread too, where threads are pinned: it shall only compute from now on.
+    pub fn pin_caller(&self) {
+        self.backend.pin_caller();
+    }
+
+    /// From now on sums up what goes into the product with every matrix.
+    pub fn collect_inputs(&mut self) {
+        self.backend.collect_inputs();
+    }
+
+    /// The sums since they were last taken, under the canonical names of the matrices.
+    pub fn take_input_sums(&mut self) -> Vec<InputSums> {
+        self.backend.take_input_sums()
     }
 
     /// An empty batch that any step of this model fits into.

@@ -14,8 +14,9 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// An empty timeline.
+    /// An empty timeline. Where threads are pinned, the calling one is too.
     pub fn new(runner: &'a mut Runner) -> Self {
+        runner.pin_caller();
         let (batch, table) = (runner.batch(), (0..runner.blocks() as u32).collect());
         Self { runner, batch, table, len: 0 }
     }

@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod generation;
 pub mod gguf;
+pub mod imatrix;
 mod json;
 mod layout;
 pub mod names;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use formats::imatrix::Imatrix;
 use formats::{Checkpoint, GenerationDefaults, ModelConfig, OpenOptions, gguf, safetensors};
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -36,6 +37,14 @@ fn safetensors_seeds_load_or_give_errors() {
     for (path, bytes) in corpus("safetensors") {
         let parsed = safetensors::parse(&bytes, &path);
         assert_eq!(parsed.is_ok(), is_valid(&path), "{parsed:?}");
+    }
+}
+
+#[test]
+fn imatrix_seeds_load_or_give_errors() {
+    for (path, _) in corpus("imatrix") {
+        let opened = Imatrix::open(&path);
+        assert_eq!(opened.is_ok(), is_valid(&path), "{}: {:?}", path.display(), opened.err());
     }
 }
 

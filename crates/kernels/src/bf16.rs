@@ -205,6 +205,14 @@ mod x86 {
         }
     }
 
+    #[inline(always)]
+    fn as_bf16(bits: __m512i) -> __m512bh {
+        // SAFETY: both types are 64 bytes of plain bits.
+        unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
+    }
+
+    /// Adds `count` pairs of inputs to the sums.
+    ///
     /// # Safety
     /// `count * M` words must be readable at `x`, `count` times 64 bytes at each group.
     #[target_feature(enable = "avx512f,avx512bf16")]
@@ -222,7 +230,7 @@ mod x86 {
             }
         }
         for pair in 0..count {
-            // SAFETY: `pair < count`; both types are 64 bytes of plain bits.
+            // SAFETY: `pair < count`.
             unsafe {
                 let mut w = [_mm512_setzero_si512(); N];
                 for (w, at) in w.iter_mut().zip(groups) {
@@ -231,8 +239,7 @@ mod x86 {
                 for (m, acc) in acc.iter_mut().enumerate() {
                     let x = _mm512_set1_epi32(*x.add(pair * M + m) as i32);
                     for (acc, w) in acc.iter_mut().zip(w) {
-                        let (x, w) = std::mem::transmute::<_, (__m512bh, __m512bh)>((x, w));
-                        *acc = _mm512_dpbf16_ps(*acc, w, x);
+                        *acc = _mm512_dpbf16_ps(*acc, as_bf16(w), as_bf16(x));
                     }
                 }
             }

@@ -76,7 +76,8 @@ impl<'a> Loader<'a> {
         // The disk reads on while other tensors are looked at.
         view.bytes().will_need();
         let bytes = Arc::new(Mapped(view.bytes().clone()));
-        Ok((view, MatrixSpec { ty: view.ty, rows, cols, bytes }))
+        let name = name.to_owned();
+        Ok((view, MatrixSpec { name, ty: view.ty, rows, cols, bytes }))
     }
 
     /// The projection `name.weight` of shape `[outputs, inputs]`, with `name.bias` if there.

@@ -5,7 +5,7 @@ use super::weights::{Place, Weights};
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
 use base::AlignedVec;
-use kernels::{bf16, int8, matmul};
+use kernels::{Isa, bf16, int8, matmul};
 
 /// Activations of the current products, as words of panels.
 #[derive(Default)]
@@ -21,20 +21,44 @@ impl Rounded {
     }
 }
 
-/// What a product takes its activations as.
+/// What activations are rounded to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum InputType {
-    F32,
+enum Rounding {
     Bf16,
     Int8,
 }
 
+impl Rounding {
+    fn words(self, rows: usize, cols: usize) -> usize {
+        match self {
+            Self::Bf16 => bf16::words(rows, cols),
+            Self::Int8 => int8::words(rows, cols),
+        }
+    }
+
+    /// Rows of whole panels.
+    fn panel(self, isa: Isa) -> usize {
+        match self {
+            Self::Bf16 => bf16::PANEL,
+            Self::Int8 => int8::panel_rows(isa),
+        }
+    }
+
+    fn round(self, isa: Isa, x: &[f32], cols: usize, out: &mut [u32]) {
+        match self {
+            Self::Bf16 => bf16::round(isa, x, cols, out),
+            Self::Int8 => int8::quantise(isa, x, cols, out),
+        }
+    }
+}
+
 impl Weights {
-    fn input(&self) -> InputType {
+    /// What they are multiplied with, if not f32.
+    fn rounding(&self) -> Option<Rounding> {
         match self.place {
-            Place::Stored(_) => InputType::F32,
-            Place::Bf16(_) => InputType::Bf16,
-            Place::Int8(..) => InputType::Int8,
+            Place::Stored(_) => None,
+            Place::Bf16(_) => Some(Rounding::Bf16),
+            Place::Int8(..) => Some(Rounding::Int8),
         }
     }
 }
@@ -42,9 +66,10 @@ impl Weights {
 impl Cpu {
     /// `out = x * matrix^T` for each matrix and output.
     pub(super) fn products(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
-        for input in [InputType::Bf16, InputType::Int8] {
-            if outputs.iter().any(|(matrix, _)| self.matrices.get(matrix.0).input() == input) {
-                self.round(x, rows, input);
+        for to in [Rounding::Bf16, Rounding::Int8] {
+            let mut matrices = outputs.iter().map(|(matrix, _)| self.matrices.get(matrix.0));
+            if matrices.any(|weights| weights.rounding() == Some(to)) {
+                self.round(x, rows, to);
             }
         }
         for (matrix, out) in outputs {
@@ -52,35 +77,30 @@ impl Cpu {
         }
     }
 
-    /// Rounds the first `rows` rows of `x` to `input`.
-    fn round(&mut self, x: Buffer, rows: usize, input: InputType) {
-        let width = self.width(x);
-        let (isa, most) = (self.isa, self.buffers[x.0].data.len() / width);
-        let (words, panel, round): (fn(_, _) -> _, _, fn(_, &[f32], _, &mut [u32])) = match input {
-            InputType::F32 => return,
-            InputType::Bf16 => (bf16::words, bf16::PANEL, bf16::round),
-            InputType::Int8 => (int8::words, int8::panel_rows(isa), int8::quantise),
-        };
-        let mut all = std::mem::take(self.rounded_mut(input));
-        if all.len() < words(rows, width) {
-            all = AlignedVec::zeroed(words(most.max(rows), width));
+    /// Rounds the first `rows` rows of `x`.
+    fn round(&mut self, x: Buffer, rows: usize, to: Rounding) {
+        let (isa, width) = (self.isa, self.width(x));
+        let mut all = std::mem::take(self.rounded_mut(to));
+        if all.len() < to.words(rows, width) {
+            let most = self.buffers[x.0].data.len() / width;
+            all = AlignedVec::zeroed(to.words(most, width));
         }
-        let (used, values) = (&mut all[..words(rows, width)], self.read_rows(x, 0..rows));
+        let (used, values) = (&mut all[..to.words(rows, width)], self.read_rows(x, 0..rows));
         if values.len() < SERIAL_VALUES {
-            round(isa, values, width, used);
+            to.round(isa, values, width, used);
         } else {
-            let row_words = words(1, width);
-            self.pool.for_each_tile(used, row_words, (panel, row_words), |mut tile| {
-                round(isa, self.read_rows(x, tile.rows()), width, tile.whole());
+            let tile = (to.panel(isa), to.words(1, width));
+            self.pool.for_each_tile(used, tile.1, tile, |mut tile| {
+                to.round(isa, self.read_rows(x, tile.rows()), width, tile.whole());
             });
         }
-        *self.rounded_mut(input) = all;
+        *self.rounded_mut(to) = all;
     }
 
-    fn rounded_mut(&mut self, input: InputType) -> &mut AlignedVec<u32> {
-        match input {
-            InputType::Bf16 => &mut self.rounded.bf16,
-            _ => &mut self.rounded.int8,
+    fn rounded_mut(&mut self, to: Rounding) -> &mut AlignedVec<u32> {
+        match to {
+            Rounding::Bf16 => &mut self.rounded.bf16,
+            Rounding::Int8 => &mut self.rounded.int8,
         }
     }
 

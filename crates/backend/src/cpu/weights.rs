@@ -13,6 +13,7 @@ const CHUNK: usize = 256 << 20;
 
 /// A weight matrix on its way to products.
 pub(super) struct Weights {
+    pub name: String,
     pub ty: &'static QuantType,
     pub rows: usize,
     pub cols: usize,
@@ -49,6 +50,11 @@ impl Matrices {
         &self.all[index]
     }
 
+    /// All of them, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Weights> {
+        self.all.iter()
+    }
+
     /// Packed weights.
     pub fn bytes_at(&self, place: &InChunk) -> &[u8] {
         &self.chunks[place.chunk][place.range.clone()]
@@ -80,7 +86,7 @@ impl Matrices {
         isa: Isa,
         pool: &ThreadPool,
     ) -> Result<usize, Error> {
-        let MatrixSpec { ty, rows, cols, bytes } = spec;
+        let MatrixSpec { name, ty, rows, cols, bytes } = spec;
         let row_bytes = row_bytes(ty, cols)?;
         assert_eq!(Some((*bytes).as_ref().len()), rows.checked_mul(row_bytes), "matrix bytes");
         let packed = |all: usize| (all / rows.div_ceil(GROUP), row_bytes * GROUP);
@@ -98,7 +104,7 @@ impl Matrices {
             }
             _ => Place::Stored(bytes),
         };
-        self.all.push(Weights { ty, rows, cols, place });
+        self.all.push(Weights { name, ty, rows, cols, place });
         Ok(self.all.len() - 1)
     }
 

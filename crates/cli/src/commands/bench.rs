@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Threads that compute (0: all cores)
     #[arg(long, env = "GANNET_THREADS", default_value_t = 0)]
     threads: usize,
+    /// Pin each thread to a CPU of its own (Linux)
+    #[arg(long)]
+    pin: bool,
     /// Repetitions of each measurement
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -80,6 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let checkpoint = open(&path, args)?;
     let mut runner = load(&checkpoint, args)?;
     let mut probe = Probe::new(runner.threads())?;
+    runner.pin_caller();
     let work = Work::of(&checkpoint, args.mode);
     let plan = measure::Plan {
         prompts: &args.prompt,
@@ -127,6 +131,7 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
     let batch = longest(&args.batch).max(1);
     let options = LoadOptions {
         threads: args.threads,
+        pin: args.pin,
         mode: args.mode,
         context: Some(longest(&args.prompt).max(decode * batch)),
         chunk: args.chunk.max(batch),

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// be repeated, the last that fits wins
     #[arg(long, value_name = "PATTERN=TYPE", value_parser = overrides::parse)]
     tensor_type: Vec<Override>,
-    /// Importance of the columns, as a GGUF file of sums over calibration text
+    /// Importance of the columns, as `gannet imatrix` or llama.cpp writes it (.gguf or .dat)
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
     /// Write parts of at most this size, such as 2G or 500M
@@ -121,6 +121,9 @@ fn describe(
         header.set("quantize.imatrix.file", Value::String(importance.file_name()));
         let count = Value::U32(importance.len().try_into().unwrap_or(u32::MAX));
         header.set("quantize.imatrix.entries_count", count);
+        header.set("quantize.imatrix.dataset", Value::String(importance.datasets.join(", ")));
+        let windows = Value::U32(importance.windows.try_into().unwrap_or(u32::MAX));
+        header.set("quantize.imatrix.chunks_count", windows);
         warn_of_unweighed(targets);
     }
     for Target { tensor, ty, .. } in targets {

@@ -16,6 +16,8 @@ fn same_seed_same_text_on_any_number_of_threads_and_any_chunks() {
     for extra in [["--threads", "1"], ["--threads", "3"], ["--chunk", "1"], ["--chunk", "17"]] {
         assert_eq!(answer(&extra), expected, "{extra:?}");
     }
+    #[cfg(target_os = "linux")]
+    assert_eq!(answer(&["--threads", "3", "--pin"]), expected, "pinned");
 }
 
 #[test]

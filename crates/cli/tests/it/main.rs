@@ -5,6 +5,7 @@ mod determinism;
 mod endings;
 mod files;
 mod gannet;
+mod imatrix;
 mod malformed;
 mod quantize;
 mod serving;

@@ -24,7 +24,10 @@ fn tokens(model: &str) -> String {
 /// The tokenizers and the templates agree.
 fn check_same_words(source: &str, made: &str) {
     assert_eq!(tokens(made), tokens(source), "{made}");
-    let case = file("quantize-case.json", r#"{"messages": [{"role": "user", "content": "Hi"}]}"#);
+    // A file of its own for each of the tests that run side by side.
+    let name = Path::new(made).file_name().unwrap().to_str().unwrap();
+    let case = r#"{"messages": [{"role": "user", "content": "Hi"}]}"#;
+    let case = file(&format!("{name}-case.json"), case);
     let rendered = |model: &str| succeed(&["template", model, "--input", &case]);
     assert_eq!(rendered(made), rendered(source), "{made}");
 }

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
 use base::Rng;
-use engine::{BLOCK, Batch, LoadOptions, Mode, Runner, Session};
+use engine::{BLOCK, Batch, InputSums, LoadOptions, Mode, Runner, Session};
 use formats::Checkpoint;
 
 const TOKENS: usize = 90;
@@ -107,6 +107,31 @@ fn rewinding_and_going_on_equals_starting_anew() {
         session.truncate(50);
         assert_eq!(bits(session.feed(&tokens(6)[50..], 40).unwrap()), want);
     });
+}
+
+/// What went into every product while `tokens` were computed, `chunk` at a time.
+fn input_sums(checkpoint: &Checkpoint, threads: usize, chunk: usize) -> Vec<InputSums> {
+    let options = LoadOptions { mode: Mode::Exact, threads, chunk, ..LoadOptions::default() };
+    let options = LoadOptions { logit_rows: chunk, context: Some(TOKENS), ..options };
+    let mut runner = Runner::load(checkpoint, &options).unwrap();
+    runner.collect_inputs();
+    Session::new(&mut runner).feed_all(&tokens(11), |_, _| Ok(())).unwrap();
+    runner.take_input_sums()
+}
+
+#[test]
+fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
+    for architecture in ARCHITECTURES {
+        let (checkpoint, _folder) = random(architecture);
+        let whole = input_sums(&checkpoint, 1, TOKENS);
+        assert!(whole.iter().all(|sums| sums.rows == TOKENS as u64), "{architecture}");
+        // Seven matrices a layer, and the head.
+        assert_eq!(whole.len(), 7 * checkpoint.config().layers + 1, "{architecture}");
+        for (threads, chunk) in [(3, 33), (2, 7), (1, 1)] {
+            let sums = input_sums(&checkpoint, threads, chunk);
+            assert!(sums == whole, "{architecture} {threads} {chunk}");
+        }
+    }
 }
 
 #[test]

@@ -5,31 +5,31 @@ use std::path::Path;
 use crate::error::{Error, Result, shown};
 
 /// A position in the bytes of one file.
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     path: &'a Path,
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(path: &'a Path, bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(path: &'a Path, bytes: &'a [u8]) -> Self {
         Self { path, bytes, at: 0 }
     }
 
-    pub(super) fn path(&self) -> &'a Path {
+    pub(crate) fn path(&self) -> &'a Path {
         self.path
     }
 
-    pub(super) fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.at
     }
 
-    pub(super) fn remaining(&self) -> u64 {
+    pub(crate) fn remaining(&self) -> u64 {
         (self.bytes.len() - self.at) as u64
     }
 
     /// The next `len` bytes; `what` names them in the error.
-    pub(super) fn take(&mut self, len: u64, what: &str) -> Result<&'a [u8]> {
+    pub(crate) fn take(&mut self, len: u64, what: &str) -> Result<&'a [u8]> {
         if len > self.remaining() {
             return Err(self.ended(len, what));
         }
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks that `count` items of at least `item_bytes` each can still follow.
-    pub(super) fn expect_items(&self, count: u64, item_bytes: u64, what: &str) -> Result<()> {
+    pub(crate) fn expect_items(&self, count: u64, item_bytes: u64, what: &str) -> Result<()> {
         let needed = count.saturating_mul(item_bytes);
         if needed > self.remaining() {
             let problem = format!(
@@ -52,22 +52,22 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    pub(super) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N as u64, what)?);
         Ok(out)
     }
 
-    pub(super) fn u32(&mut self, what: &str) -> Result<u32> {
+    pub(crate) fn u32(&mut self, what: &str) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    pub(super) fn u64(&mut self, what: &str) -> Result<u64> {
+    pub(crate) fn u64(&mut self, what: &str) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
     /// A string: length in bytes, then UTF-8.
-    pub(super) fn string(&mut self, what: &str) -> Result<&'a str> {
+    pub(crate) fn string(&mut self, what: &str) -> Result<&'a str> {
         let len = self.u64(what)?;
         let bytes = self.take(len, what)?;
         std::str::from_utf8(bytes).map_err(|e| {

@@ -17,6 +17,7 @@ use crate::bytes::{MappedBytes, map_file};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
+pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
 pub use parse::{Header, TensorInfo, parse};
 pub use split_writer::SplitStream;

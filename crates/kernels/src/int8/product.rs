@@ -223,12 +223,12 @@ unsafe fn quad<I: IntLanes, P: Planes, const N: usize, const M: usize, const J: 
         for n in 1..N {
             w[n] = P::codes::<I, J>(codes[n]);
         }
-        for m in 0..M {
+        for (m, sums) in sums.iter_mut().enumerate() {
             let quad = *x.add(J * M + m) as i32;
-            for n in 0..N {
-                sums[m][n] = match P::SIGNED {
-                    true => I::dot_signed(sums[m][n], w[n], quad),
-                    false => I::dot(sums[m][n], w[n], quad),
+            for (sum, w) in sums.iter_mut().zip(w) {
+                *sum = match P::SIGNED {
+                    true => I::dot_signed(*sum, w, quad),
+                    false => I::dot(*sum, w, quad),
                 };
             }
         }
@@ -329,15 +329,15 @@ unsafe fn add<I: IntLanes, S: Scales, const N: usize, const M: usize>(
         // SAFETY: the caller's promise.
         unsafe {
             let scale = S::scale::<I>(scales[n], block, half);
-            for m in 0..M {
+            for (m, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                 let unit = I::Float::splat(f32::from_bits(*x.add(word::SCALE * M + m)));
-                acc[m][n] = I::float(sums[m][n]).mul(scale).mul_add(unit, acc[m][n]);
+                acc[n] = I::float(sums[n]).mul(scale).mul_add(unit, acc[n]);
             }
             if S::MINS {
                 let min = S::min::<I>(scales[n], block, half);
-                for m in 0..M {
+                for (m, acc) in acc.iter_mut().enumerate() {
                     let sum = f32::from_bits(*x.add((word::SCALED + part) * M + m));
-                    acc[m][n] = min.mul_add(I::Float::splat(sum), acc[m][n]);
+                    acc[n] = min.mul_add(I::Float::splat(sum), acc[n]);
                 }
             }
         }

@@ -1,0 +1,134 @@
+//! What the inputs of the products add up to: how much each column of a matrix matters.
+//!
+//! Invariant: the squares of a column are added in f64 in the order of the rows, so that the
+//! sums depend neither on threads nor on how the rows came in batches.
+
+use super::Cpu;
+use crate::{Backend, Buffer, Matrix};
+use base::ThreadPool;
+
+/// Columns that one thread adds up at a time.
+const COLUMNS: usize = 128;
+
+/// What went into the products with one matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputSums {
+    /// Name of the matrix.
+    pub name: String,
+    /// The sum of the squares of every column.
+    pub squares: Vec<f64>,
+    /// Rows added up.
+    pub rows: u64,
+}
+
+impl InputSums {
+    fn new(name: &str, columns: usize) -> Self {
+        Self { name: name.to_owned(), squares: vec![0.0; columns], rows: 0 }
+    }
+
+    /// Adds whole rows of `x`.
+    fn add(&mut self, x: &[f32], pool: &ThreadPool) {
+        let width = self.squares.len();
+        self.rows += (x.len() / width) as u64;
+        pool.for_each_tile(&mut self.squares, width, (1, COLUMNS), |mut tile| {
+            let columns = tile.cols();
+            let sums = tile.row_mut(0);
+            for row in x.chunks_exact(width) {
+                for (sum, value) in sums.iter_mut().zip(&row[columns.clone()]) {
+                    // The square of an f32 is exact in f64.
+                    *sum += f64::from(*value) * f64::from(*value);
+                }
+            }
+        });
+    }
+}
+
+impl Cpu {
+    /// From now on sums up the inputs of every product, from zero.
+    pub fn collect_inputs(&mut self) {
+        let zeros = self.matrices.iter().map(|m| InputSums::new(&m.name, m.cols)).collect();
+        self.inputs = Some(zeros);
+    }
+
+    /// The sums since they were last taken, of the matrices that anything was multiplied with,
+    /// in the order in which they were loaded. Nothing where `collect_inputs` was not called.
+    pub fn take_input_sums(&mut self) -> Vec<InputSums> {
+        if self.inputs.is_none() {
+            return Vec::new();
+        }
+        let sums = self.inputs.take().unwrap_or_default();
+        self.collect_inputs();
+        sums.into_iter().filter(|sums| sums.rows > 0).collect()
+    }
+
+    /// Sums up the first `rows` rows of `x`, which `weight` is about to be multiplied with, if
+    /// anybody asked for it.
+    pub(super) fn note_inputs(&mut self, x: Buffer, weight: Matrix, rows: usize) {
+        let Some(mut inputs) = self.inputs.take() else { return };
+        inputs[weight.0].add(self.read(x, rows), &self.pool);
+        self.inputs = Some(inputs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MatrixSpec, Mode};
+    use kernels::quant::F32;
+    use std::sync::Arc;
+
+    const COLS: usize = 300;
+
+    fn random(values: usize) -> Vec<f32> {
+        let mut rng = base::Rng::new(7);
+        (0..values).map(|_| rng.below(1000) as f32 / 37.0 - 12.0).collect()
+    }
+
+    fn matrix(cpu: &mut Cpu, name: &str) -> Matrix {
+        let bytes = Arc::new(vec![0u8; 4 * 16 * COLS]);
+        let spec = MatrixSpec { name: name.into(), ty: &F32, rows: 16, cols: COLS, bytes };
+        cpu.matrix(spec).unwrap()
+    }
+
+    /// Multiplies `x` in batches of at most `chunk` rows.
+    fn collected(x: &[f32], threads: usize, chunk: usize) -> Vec<InputSums> {
+        let mut cpu = Cpu::new(threads, Mode::Exact).unwrap();
+        let used = matrix(&mut cpu, "used");
+        matrix(&mut cpu, "unused");
+        let input = cpu.buffer(chunk, COLS).unwrap();
+        let out = cpu.buffer(chunk, 16).unwrap();
+        cpu.linear(input, &[(used, out)], 1); // Before anybody asked.
+        cpu.collect_inputs();
+        for rows in x.chunks(chunk * COLS) {
+            let mut data = cpu.take(input);
+            data[..rows.len()].copy_from_slice(rows);
+            cpu.put(input, data);
+            cpu.linear(input, &[(used, out)], rows.len() / COLS);
+        }
+        cpu.take_input_sums()
+    }
+
+    #[test]
+    fn squares_add_up_by_column_in_one_order_whatever_the_threads_and_batches() {
+        let x = random(17 * COLS);
+        let column = |c: usize| x.iter().skip(c).step_by(COLS).map(|&v| f64::from(v).powi(2));
+        let squares = (0..COLS).map(|c| column(c).fold(0.0, |sum, square| sum + square)).collect();
+        let expected = [InputSums { name: "used".into(), squares, rows: 17 }];
+        for (threads, chunk) in [(1, 17), (3, 17), (2, 5), (1, 1)] {
+            assert_eq!(collected(&x, threads, chunk), expected, "{threads} {chunk}");
+        }
+    }
+
+    #[test]
+    fn sums_begin_anew_when_taken_and_are_nothing_unasked() {
+        let mut cpu = Cpu::new(1, Mode::Exact).unwrap();
+        let used = matrix(&mut cpu, "used");
+        let (input, out) = (cpu.buffer(2, COLS).unwrap(), cpu.buffer(2, 16).unwrap());
+        cpu.linear(input, &[(used, out)], 2);
+        assert_eq!(cpu.take_input_sums(), []);
+        cpu.collect_inputs();
+        cpu.linear(input, &[(used, out)], 2);
+        assert_eq!(cpu.take_input_sums()[0].rows, 2);
+        assert_eq!(cpu.take_input_sums(), []);
+    }
+}

@@ -1,0 +1,34 @@
+//! What tells a text or a model from others, so that work goes on only where it began.
+
+use super::Windows;
+use formats::Checkpoint;
+use sha2::{Digest, Sha256};
+
+/// Bytes of a tensor's beginning, and of its end: enough to know a model that was trained on.
+const SAMPLE: usize = 4096;
+
+/// Of the tokens of the whole text, so that more windows of it can be computed later.
+pub(super) fn text(windows: &Windows) -> String {
+    let mut hash = Sha256::new();
+    hash.update((windows.prefix.len() as u64).to_le_bytes());
+    for id in windows.prefix.iter().chain(windows.ids) {
+        hash.update(id.to_le_bytes());
+    }
+    hex(hash)
+}
+
+/// Of names, types, shapes and samples of all weights: nobody wants to wait for all bytes.
+pub(super) fn model(checkpoint: &Checkpoint) -> String {
+    let mut hash = Sha256::new();
+    for tensor in checkpoint.tensors() {
+        let bytes = tensor.data();
+        hash.update(format!("{} {} {:?}\n", tensor.name, tensor.ty.name, tensor.shape));
+        hash.update(&bytes[..bytes.len().min(SAMPLE)]);
+        hash.update(&bytes[bytes.len().saturating_sub(SAMPLE)..]);
+    }
+    hex(hash)
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,184 @@
+//! `gannet imatrix`: what it sums up, that it goes on where it stopped, and that quantising
+//! reads it.
+
+use crate::gannet::{check_error, command, file, path, run, run_with_input, succeed, tiny};
+use formats::imatrix::Imatrix;
+use formats::{Checkpoint, OpenOptions};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+/// Tokens of the windows here. The model has a token for each byte.
+const CTX: usize = 32;
+
+fn text() -> String {
+    let words = (0..60).map(|n| format!("{} birds sing, {} do not. ", n * n, n + 3));
+    words.collect()
+}
+
+fn text_file() -> String {
+    file("calibration.txt", text())
+}
+
+/// Collects with `args`, and gives the report.
+fn collect(out: &str, args: &[&str]) -> Value {
+    let (tiny, text) = (tiny(), text_file());
+    let all = ["imatrix", &tiny, "--text", &text, "-o", out, "--ctx", "32", "--json"];
+    serde_json::from_str(&succeed(&[&all[..], args].concat())).unwrap()
+}
+
+fn read(file: &str) -> Imatrix {
+    Imatrix::open(Path::new(file)).unwrap()
+}
+
+/// The first product's inputs by hand: embeddings, each row normed.
+#[test]
+fn the_first_layers_sums_are_what_its_definition_says() {
+    let out = path("first.gguf");
+    let report = collect(&out, &["--force", "--windows", "3"]);
+    assert_eq!((&report["windows"], &report["matrices"]), (&3.into(), &15.into()), "{report}");
+    let checkpoint = Checkpoint::open(Path::new(&tiny()), &OpenOptions::default()).unwrap();
+    let floats = |name: &str| checkpoint.tensor(name).unwrap().to_f32().unwrap();
+    let (embed, norm) = (floats("token_embd.weight"), floats("blk.0.attn_norm.weight"));
+    let mut expected = vec![0f64; norm.len()];
+    let ids = run_with_input(&["tokenize", &tiny(), "--stdin"], &text()).out;
+    for id in ids.split_whitespace().take(3 * CTX) {
+        let id: usize = id.parse().unwrap();
+        let row = &embed[id * norm.len()..][..norm.len()];
+        let mean = row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / row.len() as f64;
+        let scale = (mean + f64::from(checkpoint.config().rms_norm_eps)).sqrt().recip();
+        for ((sum, value), weight) in expected.iter_mut().zip(row).zip(&norm) {
+            *sum += (f64::from(*value) * scale * f64::from(*weight)).powi(2);
+        }
+    }
+    for name in ["attn_q", "attn_k", "attn_v"] {
+        let entry = &read(&out).entries[&format!("blk.0.{name}.weight")];
+        assert_eq!(entry.counts, [(3 * CTX) as f32]);
+        for (found, expected) in entry.sums.iter().zip(&expected) {
+            assert!((f64::from(*found) - expected).abs() < 1e-5 * expected, "{found} {expected}");
+        }
+    }
+}
+
+#[test]
+fn threads_and_interruptions_change_no_byte() {
+    let (whole, parts) = (path("whole.gguf"), path("parts.gguf"));
+    collect(&whole, &["--force", "--windows", "7", "--threads", "1"]);
+    collect(&parts, &["--force", "--windows", "2", "--threads", "3"]);
+    let report = collect(&parts, &["--windows", "7", "--threads", "2"]);
+    assert_eq!(report["resumed_at"], 2, "{report}");
+    assert!(std::fs::read(&whole).unwrap() == std::fs::read(&parts).unwrap());
+    let again = collect(&parts, &["--windows", "5"]);
+    assert_eq!((&again["windows"], &again["resumed_at"]), (&7.into(), &7.into()), "{again}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_the_windows_there_are() {
+    let (out, whole) = (path("stopped.gguf"), path("unstopped.gguf"));
+    let long = file("long.txt", text().repeat(200));
+    let args = ["imatrix", &tiny(), "--text", &long, "--ctx", "32", "--threads", "1", "-o"];
+    let mut command = command();
+    command.args([&args[..], &[&out, "-v", "--force"]].concat());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("computed window 2")));
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("the same command goes on")), "{rest:?}");
+    let done = read(&out).chunks;
+    assert!((2..1000).contains(&done), "{done}");
+    let windows = (done + 1).to_string();
+    succeed(&[&args[..], &[&out, "--windows", &windows]].concat());
+    succeed(&[&args[..], &[&whole, "--windows", &windows, "--force"]].concat());
+    assert!(std::fs::read(&whole).unwrap() == std::fs::read(&out).unwrap());
+}
+
+#[test]
+fn work_goes_on_only_where_it_began() {
+    let out = path("begun.gguf");
+    collect(&out, &["--force", "--windows", "1"]);
+    let before = std::fs::read(&out).unwrap();
+    let (tiny, text) = (tiny(), text_file());
+    let refused = |model: &str, text: &str, ctx: &str, expected: &str| {
+        let ended = run(&["imatrix", model, "--text", text, "--ctx", ctx, "-o", &out]);
+        check_error(&ended, expected);
+        assert!(ended.err.contains("--force starts anew"), "{}", ended.err);
+    };
+    refused(&tiny, &text, "16", "imatrix.chunk_size: expected windows of 16 tokens, found 32");
+    let other = file("other.txt", "something else ".repeat(99));
+    refused(&tiny, &other, "32", "expected sums over the text other.txt");
+    let model = path("other-tiny");
+    succeed(&["synth", "tiny-qwen3", "--force", "-o", &model, "--seed", "4"]);
+    refused(&model, &text, "32", "found those of another model");
+    assert!(std::fs::read(&out).unwrap() == before);
+    let mut theirs = read(&out);
+    theirs.text_digest = None;
+    theirs.write(Path::new(&out)).unwrap();
+    refused(&tiny, &text, "32", "found another's");
+    let report = collect(&out, &["--windows", "1", "--force"]);
+    assert_eq!(report["resumed_at"], 0);
+    assert!(std::fs::read(&out).unwrap() == before);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let (tiny, text, out) = (tiny(), text_file(), path("none.gguf"));
+    let failed = |args: &[&str], expected: &str| {
+        check_error(&run(&[&["imatrix", &tiny, "-o", &out], args].concat()), expected);
+        assert!(!Path::new(&out).exists());
+    };
+    failed(&["--text", "/no/such/text"], "/no/such/text");
+    failed(&["--text", &text, "--ctx", "0"], "--ctx: expected at least 1 tokens, found 0");
+    let short = file("short.txt", "ten bytes.");
+    failed(&["--text", &short, "--ctx", "11"], "expected a text of at least 11 tokens, found 10");
+    let model = file("no-model.gguf", "GGUF");
+    check_error(&run(&["imatrix", &model, "--text", &text]), "no-model.gguf");
+    let broken = file("broken.gguf", "something");
+    check_error(&run(&["imatrix", &tiny, "--text", &text, "-o", &broken]), "broken.gguf");
+    assert_eq!(std::fs::read(&broken).unwrap(), b"something");
+}
+
+#[test]
+fn quantising_reads_what_was_collected_and_the_older_form_alike() {
+    let (imatrix, out) = (path("builtin-imatrix.gguf"), path("weighed-builtin.gguf"));
+    let args = ["imatrix", "builtin", "--text", "-", "--ctx", "64", "--force", "-o", &imatrix];
+    let args = [&args[..], &["--json"]].concat();
+    let report: Value = serde_json::from_str(&run_with_input(&args, &text()).out).unwrap();
+    assert!(report["windows"].as_u64().unwrap() > 3, "{report}");
+    let quantize = |imatrix: &str| {
+        let args = ["quantize", "builtin", &out, "--type", "q4_0", "--force", "--imatrix", imatrix];
+        let ended = run(&args);
+        assert!(ended.code == Some(0) && !ended.err.contains("warning"), "{}", ended.err);
+        let shown = succeed(&["inspect", &out, "--json"]);
+        let metadata = serde_json::from_str::<Value>(&shown).unwrap()["metadata"].clone();
+        assert_eq!(metadata["quantize.imatrix.dataset"], "standard input");
+        assert_eq!(metadata["quantize.imatrix.chunks_count"], report["windows"]);
+        let bytes = std::fs::read(&out).unwrap();
+        // The file's name stands before the weights.
+        bytes[bytes.len() - (1 << 20)..].to_vec()
+    };
+    let ours = quantize(&imatrix);
+    assert!(ours == quantize(&legacy(&read(&imatrix))), "the weights are the same");
+}
+
+/// The same as a file of the older form.
+fn legacy(imatrix: &Imatrix) -> String {
+    let number = |number: usize| (number as i32).to_le_bytes();
+    let mut bytes = number(imatrix.entries.len()).to_vec();
+    for (name, entry) in &imatrix.entries {
+        bytes.extend(number(name.len()));
+        bytes.extend(name.as_bytes());
+        // One window, so that values are means.
+        bytes.extend(number(1));
+        bytes.extend(number(entry.sums.len()));
+        bytes.extend(entry.means().iter().flat_map(|value| value.to_le_bytes()));
+    }
+    bytes.extend(number(imatrix.chunks));
+    bytes.extend(number("standard input".len()));
+    bytes.extend(b"standard input");
+    file("builtin.dat", bytes)
+}
