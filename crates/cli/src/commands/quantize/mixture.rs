@@ -20,9 +20,9 @@ pub(super) struct Mixture {
     rules: &'static [Rule],
 }
 
-/// Beginning of a tensor's name behind its layer, when the rule holds, and the type.
+/// Beginnings of a tensor's name behind its layer, when the rule holds, and the type.
 #[derive(Debug)]
-struct Rule(&'static str, When, &'static QuantType);
+struct Rule(&'static [&'static str], When, &'static QuantType);
 
 /// In which layers, or for which models, a rule holds.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ enum When {
     MoreBits,
     /// Four or more query heads share a head of keys and values.
     Grouped,
-    /// The models of eighty layers.
+    /// The models of eighty layers that share heads of keys and values.
     Eighty,
 }
 
@@ -55,10 +55,10 @@ pub(super) struct Model {
     pub tied: bool,
 }
 
-const VALUES: &str = "attn_v.weight";
-const DOWN: &str = "ffn_down";
-const ATTENTION_OUT: &str = "attn_output.weight";
-const QKV: &str = "attn_qkv.weight";
+/// Values, alone or in one matrix with queries and keys.
+const VALUES: &[&str] = &["attn_v.weight", "attn_qkv.weight"];
+const DOWN: &[&str] = &["ffn_down"];
+const ATTENTION_OUT: &[&str] = &["attn_output.weight"];
 
 const fn plain(name: &'static str, file_type: u32, base: &'static QuantType) -> Mixture {
     Mixture { name, file_type, base, rules: &[] }
@@ -83,13 +83,11 @@ static MIXTURES: &[Mixture] = &[
         Rule(DOWN, FirstSixteenth, &quant::Q5_K),
         Rule(DOWN, Always, &quant::Q4_K),
         Rule(ATTENTION_OUT, Always, &quant::Q4_K),
-        Rule(QKV, Always, &quant::Q4_K),
     ] },
     Mixture { name: "q3_k_l", file_type: 13, base: &quant::Q3_K, rules: &[
         Rule(VALUES, Always, &quant::Q5_K),
         Rule(DOWN, Always, &quant::Q5_K),
         Rule(ATTENTION_OUT, Always, &quant::Q5_K),
-        Rule(QKV, Always, &quant::Q4_K),
     ] },
     Mixture { name: "q4_k_s", file_type: 14, base: &quant::Q4_K, rules: &[
         Rule(VALUES, Eighty, &quant::Q5_K),
@@ -100,13 +98,11 @@ static MIXTURES: &[Mixture] = &[
         Rule(VALUES, MoreBits, &quant::Q6_K),
         Rule(VALUES, Eighty, &quant::Q5_K),
         Rule(DOWN, MoreBits, &quant::Q6_K),
-        Rule(QKV, Always, &quant::Q5_K),
     ] },
     plain("q5_k_s", 16, &quant::Q5_K),
     Mixture { name: "q5_k_m", file_type: 17, base: &quant::Q5_K, rules: &[
         Rule(VALUES, MoreBits, &quant::Q6_K),
         Rule(DOWN, MoreBits, &quant::Q6_K),
-        Rule(QKV, Always, &quant::Q6_K),
     ] },
     plain("q6_k", 18, &quant::Q6_K),
     plain("q8_0", 7, &quant::Q8_0),
@@ -145,10 +141,9 @@ impl Mixture {
             return self.output();
         }
         let Some((layer, rest)) = split_layer(name) else { return self.base };
-        let rule = self
-            .rules
-            .iter()
-            .find(|Rule(start, when, _)| rest.starts_with(start) && when.holds(layer, model));
+        let rule = self.rules.iter().find(|Rule(starts, when, _)| {
+            starts.iter().any(|start| rest.starts_with(start)) && when.holds(layer, model)
+        });
         rule.map_or(self.base, |Rule(_, _, ty)| ty)
     }
 
@@ -175,7 +170,7 @@ impl When {
                 layer < eighth || layer >= 7 * model.layers / 8 || (layer - eighth) % 3 == 2
             }
             Self::Grouped => model.group >= 4,
-            Self::Eighty => model.layers == 80,
+            Self::Eighty => model.layers == 80 && model.group > 1,
         }
     }
 }
@@ -237,7 +232,18 @@ mod tests {
         check("q3_k_l", &model, "blk.9.attn_output.weight", "q5_k");
         check("q2_k", &model, "blk.9.attn_v.weight", "q3_k");
         check("q2_k", &Model { group: 4, ..model }, "blk.9.attn_v.weight", "q4_k");
-        check("q3_k_s", &Model { layers: 80, ..model }, "blk.9.attn_v.weight", "q5_k");
+        check("q3_k_s", &Model { layers: 80, ..model }, "blk.9.attn_v.weight", "q3_k");
+        check("q3_k_s", &Model { layers: 80, group: 8, ..model }, "blk.9.attn_v.weight", "q5_k");
+    }
+
+    #[test]
+    fn values_get_their_bits_together_with_queries_and_keys_too() {
+        let model = Model { layers: 32, group: 1, ..Model::default() };
+        for (mixture, layer) in [("q4_k_m", 0), ("q4_k_m", 4), ("q3_k_m", 1), ("q3_k_l", 9)] {
+            let name = |part: &str| format!("blk.{layer}.{part}.weight");
+            let values = find(mixture).unwrap().choose(&name("attn_v"), &model);
+            check(mixture, &model, &name("attn_qkv"), values.name);
+        }
     }
 
     #[test]

@@ -1,0 +1,264 @@
+"""Gannet beside llama.cpp and mistral.rs, on the same GGUF files.
+
+    python compare.py --gannet PATH --models FILE...
+    python compare.py --gannet PATH --synth DIR --json
+
+Every measurement is a process of its own that ends before the next begins, so that nobody waits beside a spinning
+thread; the sides take turns, each round in another order. Figures are medians over the rounds, ratios medians of the
+ratios within the rounds: what slows the machine for a while slows both sides of a ratio.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from sides import SIDES
+
+SHAPES = ["qwen3-0.6b", "llama-3.2-1b"]
+TYPES = ["bf16", "q8_0", "q4_0", "q4_k_m", "q6_k"]
+MODULES = {"llama.cpp": "llama_cpp", "mistral.rs": "mistralrs"}
+LOAD_PROMPT = "1 2 3 4 "
+"""Eight tokens where a vocabulary has no merges, as those of `gannet synth`."""
+HOPELESS = 0.9
+"""A variant of a peer that reaches less than this share of its best in the first round takes no part in the others."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """`prefill` of `tokens`, `decode` behind `tokens`, both in tokens a second, or `load` in seconds."""
+
+    phase: str
+    tokens: int
+    batch: int = 1
+
+    def __str__(self):
+        if self.phase == "load":
+            return "first token"
+        return f"{self.phase} {self.tokens}" + (f" x{self.batch}" if self.batch > 1 else "")
+
+
+@dataclass(frozen=True)
+class Side:
+    """Gannet, or a peer in one of its variants."""
+
+    name: str
+    variant: str = ""
+
+    def command(self, args, model, case):
+        if self.name != "gannet":
+            script = str(Path(__file__).with_name("sides.py"))
+            command = [sys.executable, script, self.name, model, "--variant", self.variant, "--gen", str(args.gen)]
+            command += ["--threads", str(args.threads), "--batch", str(case.batch)]
+            return command + ["--phase", case.phase, "--tokens", str(case.tokens)]
+        if case.phase == "load":
+            return [args.gannet, "run", "-m", model, "--raw", "-n", "1", "--temp", "0", LOAD_PROMPT]
+        command = [args.gannet, "bench", "-m", model, "--json", "--runs", "1"]
+        if case.phase == "prefill":
+            return command + ["--prompt", str(case.tokens), "--gen", "1"]
+        command += ["--depth", str(case.tokens), "--batch", str(case.batch)]
+        return command + ["--prompt", "1", "--gen", str(args.gen)]
+
+    def measure(self, args, model, case):
+        """One run: its value, the most memory it had resident in bytes, and what the side says of itself."""
+        environment = {**os.environ, "GANNET_THREADS": str(args.threads), "RAYON_NUM_THREADS": str(args.threads)}
+        started = time.perf_counter()
+        output, peak = run(self.command(args, model, case), environment)
+        seconds = time.perf_counter() - started
+        if self.name != "gannet":
+            answer = json.loads(output.splitlines()[-1])
+            return answer["value"], peak, answer["version"]
+        if case.phase == "load":
+            return seconds, peak, None
+        report = json.loads(output)
+        found = next(r for r in report["results"] if (r["phase"], r["tokens"]) == (case.phase, case.tokens))
+        return found["tokens_per_second"]["median"], peak, report["machine"]["isa"]
+
+
+def run(command, environment):
+    """Standard output of a command, and the most memory it had resident in bytes."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            errors.seek(0)
+            last = (errors.read().strip().splitlines() or ["no message"])[-1]
+            raise RuntimeError(f"{command[0]} ended with {process.returncode}: {last}")
+    return output, usage.ru_maxrss * 1024
+
+
+def compare(args, model, case, sides):
+    """All rounds of one case: for each side its values in order of the rounds."""
+    sides, values, peaks, notes = list(sides), {}, {}, {}
+    for turn in range(args.runs):
+        at = turn % max(len(sides), 1)
+        for side in sides[at:] + sides[:at]:
+            try:
+                value, peak, notes[side] = side.measure(args, model, case)
+            except RuntimeError as problem:
+                print(f"{model}: {case}: {side.name} {side.variant}: {problem}", file=sys.stderr)
+                sides.remove(side)
+                values.pop(side, None)
+                continue
+            values.setdefault(side, []).append(value)
+            peaks[side] = max(peak, peaks.get(side, 0))
+        if turn == 0:
+            sides = [side for side in sides if not hopeless(case, side, values)]
+    return [
+        {"side": side.name, "variant": side.variant, "values": found, "peak_bytes": peaks[side], "says": notes[side]}
+        for side, found in values.items()
+    ]
+
+
+def hopeless(case, side, values):
+    rivals = [speed(case, found[0]) for other, found in values.items() if other.name == side.name]
+    return speed(case, values[side][0]) < HOPELESS * max(rivals)
+
+
+def speed(case, value):
+    return 1 / value if case.phase == "load" else value
+
+
+def best(case, results, name):
+    """The variant of a side with the best median, among those that ran to the end."""
+    own = [result for result in results if result["side"] == name]
+    rounds = max((len(result["values"]) for result in own), default=0)
+    own = [result for result in own if len(result["values"]) == rounds]
+    return max(own, key=lambda result: speed(case, statistics.median(result["values"])), default=None)
+
+
+def row(model, case, results, peers):
+    """A line of the table as a dictionary."""
+    gannet = best(case, results, "gannet")
+    line = {"model": Path(model).stem, "case": str(case), **asdict(case), "results": results}
+    for name in ["gannet", *peers]:
+        found = best(case, results, name)
+        if found is None or gannet is None:
+            continue
+        pairs = zip(gannet["values"], found["values"])
+        ratio = statistics.median(speed(case, ours) / speed(case, theirs) for ours, theirs in pairs)
+        line[name] = {
+            "median": statistics.median(found["values"]),
+            "min": min(found["values"]),
+            "max": max(found["values"]),
+            "variant": found["variant"],
+            "peak_bytes": found["peak_bytes"],
+            "gannet_ratio": ratio,
+        }
+    return line
+
+
+def print_head(facts, peers, runs):
+    for key, value in facts.items():
+        print(f"{key + ':':14}{value}")
+    print(f"\ntokens a second, for the first token seconds: medians of {runs} rounds; ratio: Gannet's speed over the peer's")
+    titles = "".join(f"{name:>12}{'ratio':>8}  {'variant':14}" for name in peers)
+    print(f"{'model':22}{'case':16}{'gannet':>10}{titles}", flush=True)
+
+
+def print_row(line, peers):
+    digits = 3 if line["phase"] == "load" else 1
+    names = [name for name in ["gannet", *peers] if name in line]
+    text = f"{line['model']:22}{line['case']:16}"
+    text += f"{line['gannet']['median']:10.{digits}f}" if "gannet" in line else f"{'-':>10}"
+    for name in peers:
+        found = line.get(name)
+        if found:
+            text += f"{found['median']:12.{digits}f}{found['gannet_ratio']:8.2f}  {found['variant']:14}"
+        else:
+            text += f"{'-':>12}{'-':>8}  {'':14}"
+    print(text.rstrip(), flush=True)
+    if line["phase"] == "load":
+        peaks = (f"{name} {line[name]['peak_bytes'] / 1e6:.0f}" for name in names)
+        print(f"{line['model']:22}most memory resident, MB: {', '.join(peaks)}", flush=True)
+
+
+def synthesise(args):
+    """Makes the files of random weights that are not there yet; gives all their paths."""
+    folder = Path(args.synth)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for shape in SHAPES:
+        plain = folder / f"{shape}-{TYPES[0]}.gguf"
+        if not plain.exists():
+            subprocess.run([args.gannet, "synth", shape, "-o", plain, "--type", TYPES[0]], check=True)
+        made.append(str(plain))
+        for kind in TYPES[1:]:
+            small = folder / f"{shape}-{kind}.gguf"
+            if not small.exists():
+                command = [args.gannet, "quantize", plain, small, "--type", kind]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            made.append(str(small))
+    return made
+
+
+def machine(args):
+    """What a figure must not be quoted without."""
+    cpu = platform.processor()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu)
+    version = subprocess.run([args.gannet, "--version"], capture_output=True, text=True, check=True)
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "threads": args.threads,
+        "system": platform.platform(),
+        "load_average": os.getloadavg()[0],
+        "gannet": version.stdout.strip(),
+    }
+
+
+def numbers(text):
+    return [int(part) for part in text.split(",") if part]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gannet", required=True, help="the program to measure")
+    parser.add_argument("--models", nargs="+", default=[], help="GGUF files")
+    parser.add_argument("--synth", metavar="DIR", help="make files of random weights here, and measure those")
+    parser.add_argument("--peers", default=",".join(MODULES), help="peers, where installed")
+    parser.add_argument("--prompt", type=numbers, default=[512, 2048], help="prompt lengths")
+    parser.add_argument("--depth", type=numbers, default=[0, 4096], help="tokens in the cache before decoding")
+    parser.add_argument("--gen", type=int, default=32, help="steps of decoding")
+    parser.add_argument("--sequences", type=numbers, default=[1, 8], help="sequences decoded together")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=5, help="rounds")
+    parser.add_argument("--json", action="store_true", help="print one JSON object behind the table")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    models = args.models + (synthesise(args) if args.synth and not args.models else [])
+    peers = [name for name in args.peers.split(",") if find_spec(MODULES[name])]
+    sides = [Side("gannet")] + [Side(name, variant) for name in peers for variant in SIDES[name].VARIANTS]
+    cases = [Case("prefill", length) for length in args.prompt]
+    cases += [Case("decode", depth, batch) for depth in args.depth for batch in args.sequences]
+    cases.append(Case("load", len(LOAD_PROMPT)))
+    facts = machine(args)
+    print_head(facts, peers, args.runs)
+    lines = []
+    for model in models:
+        for case in cases:
+            lines.append(row(model, case, compare(args, model, case, sides), peers))
+            print_row(lines[-1], peers)
+    said = {result["says"] for line in lines for result in line["results"] if result["says"]}
+    print("\n".join(sorted(said)))
+    if args.json:
+        print(json.dumps({"machine": facts, "arguments": vars(args), "says": sorted(said), "lines": lines}))
+
+
+if __name__ == "__main__":
+    main()

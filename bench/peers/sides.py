@@ -1,0 +1,190 @@
+"""One measurement of a peer, in a process of its own: `compare.py` starts it and reads its one line of JSON.
+
+    python sides.py llama.cpp MODEL --phase decode --tokens 4096 --batch 1 --variant flash,repack
+    python sides.py mistral.rs MODEL --phase prefill --tokens 512
+    python sides.py llama.cpp MODEL --phase load
+
+`prefill` gives tokens a second of a prompt of `--tokens`; `decode` tokens a second of all sequences together, `--tokens`
+already in the cache of each; `load` the seconds from opening the file to the first token after a prompt of `--tokens`. What is timed was done once before, untimed, in the
+first two. Nothing of Python but a loop over steps is inside the time.
+"""
+
+import argparse
+import json
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+PIECE = 2048
+"""Prompt tokens given to llama.cpp at once, its default; it cuts them into pieces of 512 itself."""
+
+
+class LlamaCpp:
+    """A model in llama.cpp, through its C functions."""
+
+    VARIANTS = ["flash,repack", "flash", "repack", "plain"]
+
+    def __init__(self, args, context):
+        import llama_cpp
+
+        self.lib = lib = llama_cpp
+        # Kept, or the callback would be collected while llama.cpp holds it.
+        self.log = lib.llama_log_callback(lambda level, text, data: None)
+        lib.llama_log_set(self.log, None)
+        self.started = time.perf_counter()
+        lib.llama_backend_init()
+        model = lib.llama_model_default_params()
+        model.n_gpu_layers = 0
+        model.use_extra_bufts = "repack" in args.variant
+        self.model = lib.llama_model_load_from_file(args.model.encode(), model)
+        if not self.model:
+            sys.exit(f"{args.model}: llama.cpp does not load it")
+        params = lib.llama_context_default_params()
+        params.n_ctx = context * args.batch
+        params.n_seq_max = args.batch
+        params.n_threads = params.n_threads_batch = args.threads
+        params.flash_attn_type = int("flash" in args.variant)
+        self.context = lib.llama_init_from_model(self.model, params)
+        if not self.context:
+            sys.exit(f"{args.model}: llama.cpp makes no context")
+        self.tokens = random_ids(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model)), context)
+        self.batch = lib.llama_batch_init(PIECE, 0, 1)
+        self.sequences = range(args.batch)
+
+    def forget(self, position):
+        """Drops what the caches hold from `position` on."""
+        memory = self.lib.llama_get_memory(self.context)
+        for sequence in self.sequences:
+            self.lib.llama_memory_seq_rm(memory, sequence, position, -1)
+
+    def feed(self, count):
+        """Computes the first `count` tokens of each sequence, with logits for the last of them."""
+        for sequence in self.sequences:
+            for start in range(0, count, PIECE):
+                places = [(sequence, at, at + 1 == count) for at in range(start, min(start + PIECE, count))]
+                self.compute(places)
+
+    def step(self, position):
+        """Computes the token at `position` of all sequences together, with logits."""
+        self.compute([(sequence, position, True) for sequence in self.sequences])
+
+    def compute(self, places):
+        batch = self.batch
+        for at, (sequence, position, wanted) in enumerate(places):
+            batch.token[at] = self.tokens[position]
+            batch.pos[at] = position
+            batch.n_seq_id[at] = 1
+            batch.seq_id[at][0] = sequence
+            batch.logits[at] = wanted
+        batch.n_tokens = len(places)
+        if self.lib.llama_decode(self.context, batch) != 0:
+            sys.exit("llama.cpp: llama_decode fails")
+        self.lib.llama_synchronize(self.context)
+
+    def prefill(self, args):
+        self.feed(args.tokens)
+        self.forget(0)
+        start = time.perf_counter()
+        self.feed(args.tokens)
+        return args.tokens / (time.perf_counter() - start)
+
+    def decode(self, args):
+        depth = max(args.tokens, 1)
+        self.feed(depth)
+        self.step(depth)
+        self.forget(depth)
+        start = time.perf_counter()
+        for position in range(depth, depth + args.gen):
+            self.step(position)
+        return args.batch * args.gen / (time.perf_counter() - start)
+
+    def load(self, args):
+        self.feed(args.tokens)
+        return time.perf_counter() - self.started
+
+    def version(self):
+        info = self.lib.llama_print_system_info().decode()
+        return f"llama.cpp {self.lib.llama_version().decode()} (llama-cpp-python {self.lib.__version__}); {info}"
+
+
+class MistralRs:
+    """A model in mistral.rs, through its Python package. It takes text only: random letters, each of which is a token
+    in the vocabularies of `gannet synth`; others have words for some, and their prompts are so much shorter."""
+
+    VARIANTS = ["default"]
+
+    def __init__(self, args, context):
+        import mistralrs
+
+        self.lib = mistralrs
+        self.started = time.perf_counter()
+        path = Path(args.model)
+        which = mistralrs.Which.GGUF(quantized_model_id=str(path.parent), quantized_filename=path.name)
+        self.runner = mistralrs.Runner(which, max_seqs=args.batch, prefix_cache_n=0, token_source="none")
+
+    def ask(self, tokens, generate):
+        """What the engine says of the time it took for a prompt of `tokens` and `generate` tokens of answer."""
+        prompt = "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=tokens))
+        request = self.lib.CompletionRequest(
+            prompt=prompt, model="default", max_tokens=generate, temperature=0.0, ignore_eos=True
+        )
+        usage = self.runner.send_completion_request(request).usage
+        if usage.completion_tokens != generate:
+            sys.exit(f"mistral.rs: generates {usage.completion_tokens} tokens, not {generate}")
+        return usage
+
+    def prefill(self, args):
+        self.ask(args.tokens, 1)
+        return self.ask(args.tokens, 1).avg_prompt_tok_per_sec
+
+    def decode(self, args):
+        depth = max(args.tokens, 1)
+        self.ask(depth, 2)
+        rates = []
+        together = lambda: rates.append(self.ask(depth, args.gen).avg_compl_tok_per_sec)
+        threads = [threading.Thread(target=together) for _ in range(args.batch)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(rates)
+
+    def load(self, args):
+        self.ask(args.tokens, 1)
+        return time.perf_counter() - self.started
+
+    def version(self):
+        from importlib.metadata import version
+
+        return f"mistral.rs {version('mistralrs')}"
+
+
+SIDES = {"llama.cpp": LlamaCpp, "mistral.rs": MistralRs}
+
+
+def random_ids(vocabulary, count):
+    random.seed(0)
+    return [random.randrange(vocabulary) for _ in range(count)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("side", choices=SIDES)
+    parser.add_argument("model")
+    parser.add_argument("--phase", choices=["prefill", "decode", "load"], required=True)
+    parser.add_argument("--tokens", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--gen", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--variant", default="")
+    args = parser.parse_args()
+    room = args.tokens + (args.gen if args.phase == "decode" else 0)
+    side = SIDES[args.side](args, (room + 1 + 255) // 256 * 256)
+    value = getattr(side, args.phase)(args)
+    print(json.dumps({"value": value, "version": side.version()}))
+
+
+if __name__ == "__main__":
+    main()
