@@ -77,7 +77,7 @@ fn quantise_body<I: IntLanes>(x: &[f32], cols: usize, out: &mut [u32]) {
             let row = &x[(start + i) * cols..][..cols];
             let records = panel.chunks_exact_mut(width * RECORD);
             for (values, record) in row.as_chunks::<BLOCK>().0.iter().zip(records) {
-                let block = block::<I::Float>(values);
+                let block = block::<I, I::Float>(values);
                 for (slot, word) in record[i..].iter_mut().step_by(width).zip(block) {
                     *slot = word;
                 }
@@ -88,32 +88,24 @@ fn quantise_body<I: IntLanes>(x: &[f32], cols: usize, out: &mut [u32]) {
 
 /// The words of one block.
 #[inline(always)]
-fn block<L: Lanes>(values: &[f32; BLOCK]) -> [u32; RECORD] {
+fn block<I, L: Lanes>(values: &[f32; BLOCK]) -> [u32; RECORD]
+where
+    I: IntLanes<Float = L>,
+{
     let (halves, _) = values.as_chunks::<LANES>();
     let (a, b) = (L::load(&halves[0]), L::load(&halves[1]));
-    let zero = L::splat(0.0);
-    let largest = a.max(zero.sub(a)).max(b.max(zero.sub(b))).max_lane();
-    // NaN where a value is not finite, else 0.
-    let poison = b.mul_add(zero, a.mul(zero)).sum();
-    let inverse = if largest > 0.0 { TOP / largest } else { 0.0 };
-    let mut rounded = [0.0; BLOCK];
-    let (low, high) = rounded.split_at_mut(LANES);
+    let largest = I::magnitude(a, b);
     // A tiny block's inverse may be infinite; its bytes are bounded all the same.
-    let inverse = L::splat(inverse.min(f32::MAX));
-    for (half, out) in [(a, low), (b, high)] {
-        let out: &mut [f32; LANES] = out.try_into().expect("halves of a block");
-        half.mul(inverse).round().store(out);
-    }
-    let bytes = rounded.map(|v| v as i8);
+    let inverse = if largest > 0.0 { (TOP / largest).min(f32::MAX) } else { 0.0 };
+    let inverse = L::splat(inverse);
     let mut record = [0; RECORD];
-    for (word, quad) in record.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *word = u32::from_le_bytes(quad.map(|q| q as u8));
-    }
-    let scale = largest / TOP + poison;
-    let sum = |bytes: &[i8]| -bytes.iter().map(|&q| i32::from(q)).sum::<i32>();
-    let (first, second) = (sum(&bytes[..LANES]), sum(&bytes[LANES..]));
+    let (quads, _) = record.as_chunks_mut::<4>();
+    // Wrapping: where values are not finite, the sums are nothing either.
+    let first = I::bytes(a.mul(inverse), &mut quads[0]).wrapping_neg();
+    let second = I::bytes(b.mul(inverse), &mut quads[1]).wrapping_neg();
+    let scale = if largest.is_finite() { largest / TOP } else { f32::NAN };
     record[word::SCALE] = scale.to_bits();
-    for (i, sum) in [first + second, first, second].into_iter().enumerate() {
+    for (i, sum) in [first.wrapping_add(second), first, second].into_iter().enumerate() {
         record[word::TOTAL + i] = sum as u32;
         record[word::SCALED + i] = (scale * sum as f32).to_bits();
     }

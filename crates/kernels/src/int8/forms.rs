@@ -1,7 +1,7 @@
 //! What packed layouts are made of: planes of code bits, and scales.
 #![allow(unsafe_code)]
 
-use super::{BLOCK, GROUP, packed::BlockScales};
+use super::{GROUP, packed::BlockScales};
 use crate::lanes::Lanes;
 use crate::lanes::int::IntLanes;
 use crate::quant::{FLOATS_DOUBLED, IQ4_LEVELS};
@@ -167,27 +167,31 @@ impl<const FLOATS: bool> Planes for Table<FLOATS> {
     }
 }
 
+/// Blocks of a span: their scales lie together, before their codes.
+pub(super) const SPAN: usize = 8;
+
 /// Scales, and minima where there are any, of sixteen rows.
 pub(super) trait Scales {
     /// Every 16 inputs have a scale of their own, not every 32.
     const HALVES: bool;
     /// Minima are subtracted.
     const MINS: bool;
+    /// Bytes of a span; a multiple of 64.
+    const BYTES: usize;
 
-    /// Bytes of a group of `blocks` blocks of 32.
-    fn bytes(blocks: usize) -> usize;
-    /// Writes what quant block `block` of row `row` has.
-    fn store(from: &BlockScales, block: usize, row: usize, to: &mut [u8]);
-    /// Scales of half `half` (0 without halves) of block `block`.
+    /// Writes what a quant block of row `row` has; `block` is the first of its blocks within the
+    /// span.
+    fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]);
+    /// Scales of half `half` (0 without halves) of block `block` of a span.
     ///
     /// # Safety
-    /// `bytes(block + 1)` bytes must be readable.
-    unsafe fn scale<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float;
+    /// `BYTES` bytes must be readable at `span`.
+    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float;
     /// Minima of the same.
     ///
     /// # Safety
     /// As `scale`, and `MINS`.
-    unsafe fn min<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float;
+    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float;
 }
 
 /// A 16-bit scale for each block of 32, and a minimum with `MINS`; BF16 with `POWERS`, else f16.
@@ -200,91 +204,81 @@ impl<const MINS: bool, const POWERS: bool> Each<MINS, POWERS> {
 impl<const MINS: bool, const POWERS: bool> Scales for Each<MINS, POWERS> {
     const HALVES: bool = false;
     const MINS: bool = MINS;
+    const BYTES: usize = SPAN * Self::STRIDE;
 
-    fn bytes(blocks: usize) -> usize {
-        blocks * Self::STRIDE
-    }
-
-    fn store(from: &BlockScales, block: usize, row: usize, to: &mut [u8]) {
+    fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {
         let at = block * Self::STRIDE + 2 * row;
-        to[at..][..2].copy_from_slice(&from.scale.to_le_bytes());
+        span[at..][..2].copy_from_slice(&from.scale.to_le_bytes());
         if MINS {
-            to[at + 2 * GROUP..][..2].copy_from_slice(&from.min.to_le_bytes());
+            span[at + 2 * GROUP..][..2].copy_from_slice(&from.min.to_le_bytes());
         }
     }
 
     #[inline(always)]
-    unsafe fn scale<I: IntLanes>(at: *const u8, block: usize, _half: usize) -> I::Float {
+    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, _half: usize) -> I::Float {
         // SAFETY: the caller's promise.
         unsafe {
-            let at = at.add(block * Self::STRIDE);
+            let at = span.add(block * Self::STRIDE);
             if POWERS { I::Float::load_bf16_at(at.cast()) } else { I::f16_at(at) }
         }
     }
 
     #[inline(always)]
-    unsafe fn min<I: IntLanes>(at: *const u8, block: usize, _half: usize) -> I::Float {
+    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, _half: usize) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::f16_at(at.add(block * Self::STRIDE + 2 * GROUP)) }
+        unsafe { I::f16_at(span.add(block * Self::STRIDE + 2 * GROUP)) }
     }
 }
 
-/// Byte scales for each 32 inputs, or each 16 with `HALVES`, under f16 factors for each 256: the
-/// factors, then the scales, then with `MINS` the minima.
+/// Byte scales for each 32 inputs, or each 16 with `HALVES`, under an f16 factor for the span:
+/// the factor, with `MINS` that of the minima, then the scales, then the minima.
 pub(super) struct Under<const HALVES: bool, const MINS: bool>;
-
-/// Blocks under one factor.
-const SUPER: usize = 256 / BLOCK;
 
 impl<const HALVES: bool, const MINS: bool> Under<HALVES, MINS> {
     const PARTS: usize = if HALVES { 2 } else { 1 };
     const FACTORS: usize = 2 * GROUP * if MINS { 2 } else { 1 };
-    const STEPS: usize = SUPER * Self::PARTS * GROUP;
-    const STRIDE: usize = Self::FACTORS + Self::STEPS * if MINS { 2 } else { 1 };
+    const STEPS: usize = SPAN * Self::PARTS * GROUP;
 
-    /// Offsets of the factors and of the steps of a block.
+    /// Offset of the steps of a block.
     #[inline(always)]
-    fn place(block: usize, half: usize) -> (usize, usize) {
-        let factors = block / SUPER * Self::STRIDE;
-        (factors, factors + Self::FACTORS + (block % SUPER * Self::PARTS + half) * GROUP)
+    fn step(block: usize, half: usize) -> usize {
+        Self::FACTORS + (block * Self::PARTS + half) * GROUP
     }
 }
 
 impl<const HALVES: bool, const MINS: bool> Scales for Under<HALVES, MINS> {
     const HALVES: bool = HALVES;
     const MINS: bool = MINS;
+    const BYTES: usize =
+        (Self::FACTORS + Self::STEPS * if MINS { 2 } else { 1 }).next_multiple_of(64);
 
-    fn bytes(blocks: usize) -> usize {
-        blocks / SUPER * Self::STRIDE
-    }
-
-    fn store(from: &BlockScales, block: usize, row: usize, to: &mut [u8]) {
-        let to = &mut to[block * Self::STRIDE..][..Self::STRIDE];
-        to[2 * row..][..2].copy_from_slice(&from.scale.to_le_bytes());
+    fn store(from: &BlockScales, _block: usize, row: usize, span: &mut [u8]) {
+        span[2 * row..][..2].copy_from_slice(&from.scale.to_le_bytes());
         let mut store = |first: usize, values: &[i8; 16]| {
-            for (i, value) in values[..SUPER * Self::PARTS].iter().enumerate() {
-                to[first + i * GROUP + row] = *value as u8;
+            for (i, value) in values[..SPAN * Self::PARTS].iter().enumerate() {
+                span[first + i * GROUP + row] = *value as u8;
             }
         };
         store(Self::FACTORS, &from.scales);
         if MINS {
             store(Self::FACTORS + Self::STEPS, &from.mins);
-            to[2 * (GROUP + row)..][..2].copy_from_slice(&from.min.to_le_bytes());
+            span[2 * (GROUP + row)..][..2].copy_from_slice(&from.min.to_le_bytes());
         }
     }
 
     #[inline(always)]
-    unsafe fn scale<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float {
-        let (factor, step) = Self::place(block, half);
+    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::f16_at(at.add(factor)).mul(I::i8_at(at.add(step))) }
+        unsafe { I::f16_at(span).mul(I::i8_at(span.add(Self::step(block, half)))) }
     }
 
     #[inline(always)]
-    unsafe fn min<I: IntLanes>(at: *const u8, block: usize, half: usize) -> I::Float {
-        let (factor, step) = Self::place(block, half);
+    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::f16_at(at.add(factor + 2 * GROUP)).mul(I::i8_at(at.add(step + Self::STEPS))) }
+        unsafe {
+            let step = I::i8_at(span.add(Self::step(block, half) + Self::STEPS));
+            I::f16_at(span.add(2 * GROUP)).mul(step)
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Weights packed for integer products: sixteen rows side by side, every code in as many bits as
 //! the file spends on it.
 //!
-//! A group of sixteen rows holds the codes of each block of 32 inputs in turn, then the scales.
-//! Codes lie in words of four inputs (`quads`), the same word of all sixteen rows together, so
+//! A group of sixteen rows is one stream: for each span of eight blocks of 32 inputs the scales,
+//! then the codes of each block. Codes lie in words of four inputs (`quads`), the same word of all sixteen rows together, so
 //! that one load feeds sixteen sums; which bits of a word belong to which quad is the business of
 //! the form's planes ([`super::forms`]).
 
-use super::forms::{self, Planes, Scales};
+use super::forms::{self, Planes, SPAN, Scales};
 use super::{BLOCK, GROUP};
 use crate::quant::QuantType;
 
@@ -88,12 +88,17 @@ impl Packed<'_> {
     }
 }
 
-/// Bytes of a group of sixteen rows: codes, then scales, then up to a multiple of 64.
+/// Bytes of a group of sixteen rows.
 pub(super) fn group_bytes(form: Form, cols: usize) -> usize {
     let blocks = cols / BLOCK;
     forms::with_form!(form, P, S => {
-        (blocks * P::WORDS * 4 * GROUP + S::bytes(blocks)).next_multiple_of(64)
+        blocks.div_ceil(SPAN) * S::BYTES + blocks * code_bytes::<P>()
     })
+}
+
+/// Bytes of the codes of a block of sixteen rows.
+pub(super) const fn code_bytes<P: Planes>() -> usize {
+    P::WORDS * 4 * GROUP
 }
 
 /// Packs sixteen rows, or as many as are left, of a matrix with rows of `cols` values into one
@@ -111,44 +116,41 @@ pub fn pack(ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
         group.fill(0);
     }
     forms::with_form!(packing.form, P, S => {
-        let (codes, scales) = group.split_at_mut(cols / BLOCK * P::WORDS * 4 * GROUP);
-        for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
-            pack_codes::<P>(packing, ty, bytes, row, codes);
-            for (block, bytes) in bytes.chunks_exact(ty.block_bytes).enumerate() {
-                S::store(&(packing.scales)(bytes), block, row, scales);
+        let quant_blocks = SPAN * BLOCK / ty.block_len;
+        let spans = group.chunks_mut(S::BYTES + SPAN * code_bytes::<P>());
+        for (index, span) in spans.enumerate() {
+            let (scales, codes) = span.split_at_mut(S::BYTES);
+            for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
+                let blocks = bytes.chunks_exact(ty.block_bytes).skip(index * quant_blocks);
+                for (block, bytes) in blocks.take(quant_blocks).enumerate() {
+                    S::store(&(packing.scales)(bytes), block, row, scales);
+                    let inputs = ty.block_len / BLOCK;
+                    let out = &mut codes[block * inputs * code_bytes::<P>()..];
+                    pack_codes::<P>(packing, (ty.block_len, bytes), row, out);
+                }
             }
         }
     });
 }
 
-/// One row's codes into the words of its group.
+/// The codes of one quant block into the words of its row.
 fn pack_codes<P: Planes>(
     packing: &Packing,
-    ty: &QuantType,
-    bytes: &[u8],
+    (len, bytes): (usize, &[u8]),
     row: usize,
-    group: &mut [u8],
+    out: &mut [u8],
 ) {
-    let mut codes = [0; 256];
-    let codes = &mut codes[..ty.block_len];
-    let per_quant_block = ty.block_len / BLOCK * P::WORDS * 4 * GROUP;
-    for (block, out) in
-        bytes.chunks_exact(ty.block_bytes).zip(group.chunks_exact_mut(per_quant_block))
-    {
-        (packing.codes)(block, codes);
-        let blocks = out.chunks_exact_mut(P::WORDS * 4 * GROUP);
-        for (codes, out) in codes.as_chunks::<BLOCK>().0.iter().zip(blocks) {
-            let quads: [u32; 8] = std::array::from_fn(|i| {
-                u32::from_le_bytes([
-                    codes[4 * i],
-                    codes[4 * i + 1],
-                    codes[4 * i + 2],
-                    codes[4 * i + 3],
-                ])
-            });
-            for (word, out) in P::words(quads).iter().zip(out.chunks_exact_mut(4 * GROUP)) {
-                out[4 * row..][..4].copy_from_slice(&word.to_le_bytes());
-            }
+    let mut codes = [0; SPAN * BLOCK];
+    let codes = &mut codes[..len];
+    (packing.codes)(bytes, codes);
+    let blocks = out.chunks_exact_mut(code_bytes::<P>());
+    for (codes, out) in codes.as_chunks::<BLOCK>().0.iter().zip(blocks) {
+        let mut quads = [0; 8];
+        for (quad, codes) in quads.iter_mut().zip(codes.as_chunks::<4>().0) {
+            *quad = u32::from_le_bytes(*codes);
+        }
+        for (word, out) in P::words(quads).iter().zip(out.chunks_exact_mut(4 * GROUP)) {
+            out[4 * row..][..4].copy_from_slice(&word.to_le_bytes());
         }
     }
 }

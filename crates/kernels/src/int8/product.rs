@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::activations::{RECORD, word};
-use super::forms::{Planes, Scales, with_form};
-use super::packed::{Packed, group_bytes};
+use super::forms::{Planes, SPAN, Scales, with_form};
+use super::packed::{Packed, code_bytes, group_bytes};
 use super::{Activations, BLOCK, GROUP, words};
 use crate::Isa;
 #[cfg(target_arch = "aarch64")]
@@ -19,6 +19,9 @@ use std::marker::PhantomData;
 
 /// Bytes of activations that stay in a core's cache while weights pass over them.
 const CACHED: usize = 192 << 10;
+
+/// How far ahead of the products of one row weights are asked for, in bytes.
+const AHEAD: usize = 1536;
 
 /// Computes the outputs of `tile`, whose columns are weight rows and whose rows are all rows of
 /// `input`. The tile's first column is a multiple of [`GROUP`].
@@ -119,7 +122,7 @@ impl Tiles for Avx512Vnni {
     }
 
     fn outputs<P: Planes, S: Scales>(at: At<'_>, width: usize, tile: &mut Tile<'_, f32>) {
-        match (width, at.groups) {
+        match (width, Self::groups(at.product.input.rows)) {
             (8, _) => outputs::<Self, P, S, 2, 8>(at, tile),
             (4, _) => outputs::<Self, P, S, 2, 4>(at, tile),
             (2, _) => outputs::<Self, P, S, 2, 2>(at, tile),
@@ -135,8 +138,8 @@ struct At<'a> {
     product: &'a Product<'a>,
     row: usize,
     group: usize,
-    /// Groups wanted together.
-    groups: usize,
+    /// Groups between those that are computed together.
+    apart: usize,
 }
 
 /// All columns of the tile for `count` rows from `first`, the start of a panel.
@@ -147,10 +150,13 @@ fn rows<I: Tiles, P: Planes, S: Scales>(
     count: usize,
     tile: &mut Tile<'_, f32>,
 ) {
-    let groups = I::groups(product.input.rows);
-    for group in (0..tile.cols().len().div_ceil(GROUP)).step_by(groups) {
+    let groups = tile.cols().len().div_ceil(GROUP);
+    let together = I::groups(product.input.rows);
+    // Each of those together goes through a part of the tile of its own, from end to end.
+    let apart = groups.div_ceil(together);
+    for group in 0..apart {
         for (start, width) in panels(count, I::ROWS) {
-            let at = At { product, row: first + start, group, groups };
+            let at = At { product, row: first + start, group, apart };
             I::outputs::<P, S>(at, width, tile);
         }
     }
@@ -162,20 +168,24 @@ fn outputs<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize>(
     at: At<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let At { product, row, group, .. } = at;
+    let At { product, row, group, apart } = at;
     let Product { input, groups, stride, blocks } = *product;
-    // Past the end the last group is computed again and its results dropped.
+    // Past the end the last group is computed again.
     let last = (tile.cols().len() - 1) / GROUP;
+    let mut places = [group; N];
     let mut weights = [groups; N];
-    for (i, at) in weights.iter_mut().enumerate() {
-        *at = groups.wrapping_add((group + i).min(last) * stride);
+    for (n, (place, at)) in places.iter_mut().zip(&mut weights).enumerate() {
+        *place = (group + n * apart).min(last);
+        *at = groups.wrapping_add(*place * stride);
     }
     let panel = input.words[row * blocks * RECORD..][..M * blocks * RECORD].as_ptr();
     let sums = I::enter(Sums::<P, S, N, M> { panel, weights, blocks, form: PhantomData });
     for (m, sums) in sums.iter().enumerate() {
-        let out = &mut tile.row_mut(row + m)[group * GROUP..];
-        for (sum, out) in sums.iter().zip(out.chunks_mut(GROUP)) {
-            out.copy_from_slice(&sum[..out.len()]);
+        let out = tile.row_mut(row + m);
+        for (sum, place) in sums.iter().zip(places) {
+            let out = &mut out[place * GROUP..];
+            let kept = GROUP.min(out.len());
+            out[..kept].copy_from_slice(&sum[..kept]);
         }
     }
 }
@@ -268,13 +278,21 @@ unsafe fn sums<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize
     blocks: usize,
 ) -> [[I::Float; N]; M] {
     let mut acc = [[I::Float::splat(0.0); N]; M];
-    let code_bytes = P::WORDS * 4 * GROUP;
-    let mut codes = groups;
     let mut scales = groups;
-    for at in &mut scales {
-        *at = at.wrapping_add(blocks * code_bytes);
-    }
+    let mut codes = groups;
     for block in 0..blocks {
+        if block % SPAN == 0 {
+            scales = codes;
+            for at in &mut codes {
+                *at = at.wrapping_add(S::BYTES);
+            }
+            if M == 1 {
+                ahead::<I, N>(&scales, S::BYTES);
+            }
+        }
+        if M == 1 {
+            ahead::<I, N>(&codes, code_bytes::<P>());
+        }
         // SAFETY: `block < blocks`, and the pointers advance a block at a time.
         unsafe {
             if S::HALVES {
@@ -283,13 +301,13 @@ unsafe fn sums<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize
                 quad::<I, P, N, M, 1>(x, &codes, &mut a);
                 quad::<I, P, N, M, 2>(x, &codes, &mut a);
                 quad::<I, P, N, M, 3>(x, &codes, &mut a);
-                add::<I, S, N, M>(&a, x, (&scales, block, 1), &mut acc);
+                add::<I, S, N, M>(&a, x, (&scales, block % SPAN, 1), &mut acc);
                 let mut b = start::<I, P, N, M>(x, 2);
                 quad::<I, P, N, M, 4>(x, &codes, &mut b);
                 quad::<I, P, N, M, 5>(x, &codes, &mut b);
                 quad::<I, P, N, M, 6>(x, &codes, &mut b);
                 quad::<I, P, N, M, 7>(x, &codes, &mut b);
-                add::<I, S, N, M>(&b, x, (&scales, block, 2), &mut acc);
+                add::<I, S, N, M>(&b, x, (&scales, block % SPAN, 2), &mut acc);
             } else {
                 let mut a = start::<I, P, N, M>(x, 0);
                 quad::<I, P, N, M, 0>(x, &codes, &mut a);
@@ -300,15 +318,25 @@ unsafe fn sums<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize
                 quad::<I, P, N, M, 5>(x, &codes, &mut a);
                 quad::<I, P, N, M, 6>(x, &codes, &mut a);
                 quad::<I, P, N, M, 7>(x, &codes, &mut a);
-                add::<I, S, N, M>(&a, x, (&scales, block, 0), &mut acc);
+                add::<I, S, N, M>(&a, x, (&scales, block % SPAN, 0), &mut acc);
             }
             x = x.add(M * RECORD);
             for at in &mut codes {
-                *at = at.add(code_bytes);
+                *at = at.add(code_bytes::<P>());
             }
         }
     }
     acc
+}
+
+/// Asks for `bytes` bytes that are read soon: one row has too little to do while it waits.
+#[inline(always)]
+fn ahead<I: IntLanes, const N: usize>(streams: &[*const u8; N], bytes: usize) {
+    for at in streams {
+        for line in (0..bytes).step_by(64) {
+            I::Float::prefetch(at.wrapping_add(AHEAD + line));
+        }
+    }
 }
 
 /// Adds the integer sums of part `part` of a block (see [`start`]), scaled, and takes off the

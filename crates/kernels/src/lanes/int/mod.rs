@@ -11,7 +11,7 @@ pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
-use super::Lanes;
+use super::{LANES, Lanes};
 
 /// A piece of work on any lanes.
 pub(crate) trait Task {
@@ -63,6 +63,34 @@ pub(crate) trait IntLanes: Copy {
     fn dot_signed(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums;
     /// The sums, rounded to nearest even.
     fn float(sums: Self::Sums) -> Self::Float;
+
+    /// The largest magnitude among the values; NaN if there is one.
+    fn magnitude(a: Self::Float, b: Self::Float) -> f32 {
+        let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
+        a.store(&mut first);
+        b.store(&mut second);
+        // Magnitudes are ordered as their bits, NaN behind all others.
+        let mut largest = [0u32; LANES];
+        for (largest, (a, b)) in largest.iter_mut().zip(first.iter().zip(&second)) {
+            *largest = a.abs().to_bits().max(b.abs().to_bits());
+        }
+        f32::from_bits(largest.into_iter().fold(0, u32::max))
+    }
+
+    /// Values rounded to nearest even, to signed bytes, and their sum. What is beyond bytes gives
+    /// any bytes.
+    fn bytes(values: Self::Float, out: &mut [u32; 4]) -> i32 {
+        let mut rounded = [0.0; LANES];
+        values.round().store(&mut rounded);
+        let mut sum = 0;
+        *out = [0; 4];
+        for (i, value) in rounded.into_iter().enumerate() {
+            let byte = value as i8;
+            sum += i32::from(byte);
+            out[i / 4] |= u32::from(byte as u8) << (i % 4 * 8);
+        }
+        sum
+    }
 
     /// Sixteen signed bytes as f32.
     ///

@@ -273,6 +273,24 @@ impl IntLanes for Avx512Vnni {
     }
 
     #[inline(always)]
+    fn magnitude(a: float::Avx512, b: float::Avx512) -> f32 {
+        unsafe {
+            let (a, b) = (_mm512_abs_ps(a.0), _mm512_abs_ps(b.0));
+            let both = _mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b));
+            f32::from_bits(_mm512_reduce_max_epu32(both))
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(values: float::Avx512, out: &mut [u32; 4]) -> i32 {
+        unsafe {
+            let whole = _mm512_cvtps_epi32(values.0);
+            _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(whole));
+            _mm512_reduce_add_epi32(whole)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn i8_at(src: *const u8) -> float::Avx512 {
         unsafe {
             let bytes = _mm_loadu_si128(src.cast());
