@@ -28,8 +28,8 @@ TYPES = ["bf16", "q8_0", "q4_0", "q4_k_m", "q6_k"]
 MODULES = {"llama.cpp": "llama_cpp", "mistral.rs": "mistralrs"}
 LOAD_PROMPT = "1 2 3 4 "
 """Eight tokens where a vocabulary has no merges, as those of `gannet synth`."""
-HOPELESS = 0.9
-"""A variant of a peer that reaches less than this share of its best in the first round takes no part in the others."""
+HOPELESS = 0.8
+"""A variant of a peer whose best run of two reaches less than this share of the peer's best takes no further part."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def compare(args, model, case, sides):
                 continue
             values.setdefault(side, []).append(value)
             peaks[side] = max(peak, peaks.get(side, 0))
-        if turn == 0:
+        if turn > 0:
             sides = [side for side in sides if not hopeless(case, side, values)]
     return [
         {"side": side.name, "variant": side.variant, "values": found, "peak_bytes": peaks[side], "says": notes[side]}
@@ -121,8 +121,9 @@ def compare(args, model, case, sides):
 
 
 def hopeless(case, side, values):
-    rivals = [speed(case, found[0]) for other, found in values.items() if other.name == side.name]
-    return speed(case, values[side][0]) < HOPELESS * max(rivals)
+    """Whether a variant is far behind another of the same side. The best runs count: what disturbs only slows."""
+    fastest = {other: max(speed(case, value) for value in found) for other, found in values.items()}
+    return fastest[side] < HOPELESS * max(rate for other, rate in fastest.items() if other.name == side.name)
 
 
 def speed(case, value):

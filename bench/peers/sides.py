@@ -13,7 +13,6 @@ import argparse
 import json
 import random
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -140,16 +139,11 @@ class MistralRs:
         return self.ask(args.tokens, 1).avg_prompt_tok_per_sec
 
     def decode(self, args):
+        if args.batch > 1:
+            sys.exit("mistral.rs: its Python package takes one request at a time")
         depth = max(args.tokens, 1)
         self.ask(depth, 2)
-        rates = []
-        together = lambda: rates.append(self.ask(depth, args.gen).avg_compl_tok_per_sec)
-        threads = [threading.Thread(target=together) for _ in range(args.batch)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return sum(rates)
+        return self.ask(depth, args.gen).avg_compl_tok_per_sec
 
     def load(self, args):
         self.ask(args.tokens, 1)
@@ -183,6 +177,8 @@ def main():
     room = args.tokens + (args.gen if args.phase == "decode" else 0)
     side = SIDES[args.side](args, (room + 1 + 255) // 256 * 256)
     value = getattr(side, args.phase)(args)
+    if not value > 0:
+        sys.exit(f"{args.side}: {args.phase} {args.tokens} is too short to be timed")
     print(json.dumps({"value": value, "version": side.version()}))
 
 
