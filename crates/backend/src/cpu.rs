@@ -1,14 +1,16 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
+mod kv;
+
 use crate::{
     AttentionSpec, Backend, Batch, Buffer, Error, KvType, LayerCache, Matrix, MatrixSpec, Memory,
     Mode, Pairs, Rope, Vector,
 };
 use base::{AlignedVec, ThreadPool};
-use kernels::attention::{self, KvElem, KvRef, KvShape, MAX_HEAD_DIM, Query};
 use kernels::matmul::{Input, Weights, matmul};
 use kernels::quant::BF16;
 use kernels::{Isa, elementwise, rope};
+use kv::KvCache;
 
 /// Rows times width below which an operation is not worth handing to other threads.
 const SERIAL_VALUES: usize = 16 * 1024;
@@ -26,16 +28,6 @@ struct RopeTable {
     sin: AlignedVec<f32>,
 }
 
-enum KvData {
-    F32(AlignedVec<f32>, AlignedVec<f32>),
-    Bf16(AlignedVec<u16>, AlignedVec<u16>),
-}
-
-struct LayerKv {
-    shape: KvShape,
-    data: KvData,
-}
-
 /// Executes on this machine's CPU.
 pub struct Cpu {
     isa: Isa,
@@ -45,7 +37,7 @@ pub struct Cpu {
     matrices: Vec<MatrixSpec>,
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
-    layers: Vec<LayerKv>,
+    kv: KvCache,
     /// Activations of the current product as BF16.
     narrow: AlignedVec<u16>,
 }
@@ -74,7 +66,7 @@ impl Cpu {
             matrices: Vec::new(),
             vectors: Vec::new(),
             ropes: Vec::new(),
-            layers: Vec::new(),
+            kv: KvCache::default(),
             narrow: AlignedVec::default(),
         })
     }
@@ -157,36 +149,6 @@ impl Cpu {
     }
 }
 
-/// Cache of one layer, zeroed.
-fn layer_kv(shape: KvShape, blocks: usize, ty: KvType) -> Result<LayerKv, Error> {
-    let (keys, values) = (blocks * shape.key_block_len(), blocks * shape.value_block_len());
-    let data = match ty {
-        KvType::F32 => KvData::F32(AlignedVec::try_zeroed(keys)?, AlignedVec::try_zeroed(values)?),
-        KvType::Bf16 => {
-            KvData::Bf16(AlignedVec::try_zeroed(keys)?, AlignedVec::try_zeroed(values)?)
-        }
-    };
-    Ok(LayerKv { shape, data })
-}
-
-fn store_rows<T: KvElem>(
-    shape: KvShape,
-    (keys, values): (&mut [T], &mut [T]),
-    (k, v): (&[f32], &[f32]),
-    batch: &Batch,
-) {
-    let width = shape.heads * shape.dim;
-    for sequence in batch.sequences() {
-        let table = batch.block_table(sequence);
-        for (i, row) in sequence.rows.clone().enumerate() {
-            let position = sequence.position + i;
-            let at = (table[position / shape.block] as usize, position % shape.block);
-            let new = (&k[row * width..][..width], &v[row * width..][..width]);
-            attention::store(shape, (&mut *keys, &mut *values), at, new);
-        }
-    }
-}
-
 impl Backend for Cpu {
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {
         let data = AlignedVec::try_zeroed(rows.saturating_mul(width))?;
@@ -227,17 +189,7 @@ impl Backend for Cpu {
         blocks: usize,
         ty: KvType,
     ) -> Result<(), Error> {
-        let shapes = layers.iter().map(|l| KvShape { block, heads: l.heads, dim: l.dim });
-        let per_block = |s: KvShape| (s.key_block_len() + s.value_block_len()) as u128;
-        let bytes = shapes.clone().map(|s| per_block(s) * blocks as u128).sum::<u128>()
-            * ty.bytes() as u128;
-        if let Some(layer) = layers.iter().find(|l| l.dim == 0 || l.dim > MAX_HEAD_DIM) {
-            return Err(Error::HeadSize(layer.dim));
-        }
-        if bytes > isize::MAX as u128 / 2 {
-            return Err(Error::CacheTooLarge(bytes));
-        }
-        self.layers = shapes.map(|shape| layer_kv(shape, blocks, ty)).collect::<Result<_, _>>()?;
+        self.kv = KvCache::new(layers, block, blocks, ty)?;
         Ok(())
     }
 
@@ -310,11 +262,7 @@ impl Backend for Cpu {
 
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Buffer, batch: &Batch) {
         let (k, v) = (&self.buffers[keys.0].data, &self.buffers[values.0].data);
-        let LayerKv { shape, data } = &mut self.layers[layer];
-        match data {
-            KvData::F32(keys, values) => store_rows(*shape, (keys, values), (k, v), batch),
-            KvData::Bf16(keys, values) => store_rows(*shape, (keys, values), (k, v), batch),
-        }
+        self.kv.store(layer, (k, v), batch);
     }
 
     fn attention(
@@ -328,32 +276,8 @@ impl Backend for Cpu {
         let width = self.width(q);
         assert_eq!(width, self.width(out), "queries and outputs have one width");
         let mut data = self.take(out);
-        for sequence in batch.sequences() {
-            let rows = sequence.rows.start * width..sequence.rows.end * width;
-            let query = Query {
-                q: &self.buffers[q.0].data[rows.clone()],
-                heads: spec.heads,
-                position: sequence.position,
-                blocks: batch.block_table(sequence),
-                scale: spec.scale,
-                window: spec.window.unwrap_or(usize::MAX),
-            };
-            let LayerKv { shape, data: kv } = &self.layers[layer];
-            // Sixteen query vectors pass over the keys together: rows times heads of a group.
-            let group = spec.heads / shape.heads;
-            let tile = ((16 / group).max(1), group * shape.dim);
-            let shape = *shape;
-            self.pool.for_each_tile(&mut data[rows], width, tile, |mut tile| match kv {
-                KvData::F32(keys, values) => {
-                    let kv = KvRef { shape, keys, values };
-                    attention::attention(self.isa, &query, kv, &mut tile);
-                }
-                KvData::Bf16(keys, values) => {
-                    let kv = KvRef { shape, keys, values };
-                    attention::attention(self.isa, &query, kv, &mut tile);
-                }
-            });
-        }
+        let q = &self.buffers[q.0].data;
+        self.kv.attend((self.isa, &self.pool), layer, (q, &mut data), spec, batch);
         self.put(out, data);
     }
 
@@ -381,17 +305,13 @@ impl Backend for Cpu {
     }
 
     fn memory(&self) -> Memory {
-        let cache = |layer: &LayerKv| match &layer.data {
-            KvData::F32(k, v) => 4 * (k.len() + v.len()),
-            KvData::Bf16(k, v) => 2 * (k.len() + v.len()),
-        };
         Memory {
             weights: self.matrices.iter().map(|m| (*m.bytes).as_ref().len()).sum::<usize>()
                 + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + 2 * self.narrow.len(),
-            cache: self.layers.iter().map(cache).sum(),
+            cache: self.kv.bytes(),
         }
     }
 }
