@@ -13,6 +13,7 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 pub mod attention;
 pub mod elementwise;
 mod isa;
+pub mod kv;
 mod lanes;
 mod math;
 pub mod matmul;

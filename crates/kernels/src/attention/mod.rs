@@ -1,183 +1,62 @@
-//! Causal attention over a KV cache stored in blocks.
-//!
-//! Layout of one layer's cache, for `B` positions a block (a multiple of 16) and KV heads `h`:
-//! keys `[block][h][dim][B]` (transposed, so that sixteen positions are sixteen lanes and no
-//! score needs a horizontal sum), values `[block][h][B][dim padded to 16]`.
+//! Causal attention over a KV cache stored in blocks (see [`kv`](crate::kv) for their layout).
 //!
 //! One order for every output, whatever rows are computed together and however the prompt was
-//! cut: positions are walked in runs of 64 aligned to absolute positions, with a running
-//! maximum and sum (Milakov and Gimelshein, 2018); a score adds over the head in ascending
-//! order, a value over positions in ascending order. Block size does not enter.
-#![allow(unsafe_code)]
+//! cut. Positions fall into spans of [`SPAN`], aligned to absolute positions. Within a span:
+//! a score adds over the head in ascending order; weights are `exp(score - largest)`; their sum
+//! adds, in lane `l` of sixteen, positions that leave `l` when divided by 16 in ascending order,
+//! and folds the lanes; a value adds over positions in ascending order. Spans are added up in
+//! ascending order with a running maximum (Milakov and Gimelshein, 2018). So different threads
+//! may compute the spans of one row ([`attention_span`], then [`combine_spans`]) or one thread
+//! all of them ([`attention`]), with equal bits. Block size does not enter.
+//!
+//! All of it is f32 arithmetic over the exact values that the cache stands for, except that where
+//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has BF16 dot products, queries and
+//! weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the head,
+//! or two positions, are added at a time, as the hardware does.
 
-use crate::lanes::{LANES, Lanes, isa_dispatch, scalar::Scalar};
-use crate::math::exp;
+mod mac;
+mod room;
+mod scores;
+mod softmax;
+mod source;
+mod span;
+mod values;
+
+use crate::Isa;
+use crate::kv::{KvLayout, KvType, SPAN};
+use crate::lanes::{LANES, isa_dispatch};
 use base::Tile;
-
-/// Positions of one step of the running softmax.
-pub const RUN: usize = 64;
-/// Largest head size.
-pub const MAX_HEAD_DIM: usize = 512;
-/// Query vectors that pass over the same keys and values together.
-const QUERIES: usize = 16;
-/// Query vectors of one register tile.
-const QT: usize = 4;
-
-/// Whether an instruction set has registers for two groups of positions per query.
-trait ScoreTile: Lanes {
-    const PAIRS: bool;
-}
-
-impl ScoreTile for Scalar {
-    const PAIRS: bool = false;
-}
-#[cfg(target_arch = "x86_64")]
-impl ScoreTile for crate::lanes::x86::Avx2 {
-    const PAIRS: bool = false;
-}
-#[cfg(target_arch = "x86_64")]
-impl ScoreTile for crate::lanes::x86::Avx512 {
-    const PAIRS: bool = true;
-}
-#[cfg(target_arch = "aarch64")]
-impl ScoreTile for crate::lanes::neon::Neon {
-    const PAIRS: bool = false;
-}
-
-mod sealed {
-    /// Only the types below have kernels.
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for u16 {}
-}
-
-/// A storage type of cached keys and values: `f32`, or `u16` for bits of BF16.
-pub trait KvElem: sealed::Sealed + bytemuck::Pod + Send + Sync {
-    /// Rounds a computed value to the type.
-    fn from_f32(value: f32) -> Self;
-}
-
-/// A storage type that the kernels can read.
-trait Stored: KvElem {
-    /// Sixteen values as f32.
-    ///
-    /// # Safety
-    /// 16 values must be readable.
-    unsafe fn lanes<L: Lanes>(src: *const Self) -> L;
-}
-
-impl KvElem for f32 {
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-}
-
-impl Stored for f32 {
-    #[inline(always)]
-    unsafe fn lanes<L: Lanes>(src: *const Self) -> L {
-        // SAFETY: the caller's promise.
-        unsafe { L::load_at(src) }
-    }
-}
-
-/// BF16 bits.
-impl KvElem for u16 {
-    fn from_f32(value: f32) -> Self {
-        half::bf16::from_f32(value).to_bits()
-    }
-}
-
-impl Stored for u16 {
-    #[inline(always)]
-    unsafe fn lanes<L: Lanes>(src: *const Self) -> L {
-        // SAFETY: the caller's promise.
-        unsafe { L::load_bf16_at(src) }
-    }
-}
-
-/// Sizes of one layer's cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvShape {
-    /// Positions in a block; a multiple of 16 that divides 64, or a multiple of 64.
-    pub block: usize,
-    /// KV heads.
-    pub heads: usize,
-    /// Values of a head.
-    pub dim: usize,
-}
-
-impl KvShape {
-    /// Values between the rows of two positions.
-    pub fn value_stride(&self) -> usize {
-        self.dim.next_multiple_of(LANES)
-    }
-
-    /// Elements of one block of keys.
-    pub fn key_block_len(&self) -> usize {
-        self.heads * self.dim * self.block
-    }
-
-    /// Elements of one block of values.
-    pub fn value_block_len(&self) -> usize {
-        self.heads * self.block * self.value_stride()
-    }
-
-    fn check(&self) {
-        assert!(self.dim > 0 && self.dim <= MAX_HEAD_DIM, "head size {}", self.dim);
-        assert!(
-            self.block > 0 && self.block.is_multiple_of(LANES),
-            "positions in a block: {}",
-            self.block
-        );
-    }
-}
+use mac::{Mac, Tiles};
+use room::{ROOM, Room};
+use softmax::{Softmax, combine};
+use source::Source;
+use span::Pass;
+use std::ops::Range;
 
 /// One layer's keys and values.
-#[derive(Debug)]
-pub struct KvRef<'a, T> {
+#[derive(Clone, Copy, Debug)]
+pub struct KvRef<'a> {
     /// Sizes.
-    pub shape: KvShape,
-    /// `[blocks][heads][dim][block]`.
-    pub keys: &'a [T],
-    /// `[blocks][heads][block][value_stride]`.
-    pub values: &'a [T],
+    pub layout: KvLayout,
+    /// `[blocks][heads][head bytes]`.
+    pub data: &'a [u8],
 }
 
-impl<T> Clone for KvRef<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for KvRef<'_, T> {}
-
-/// Stores the key and value rows (`heads * dim` values each) of one position: `slot` counts
-/// positions inside `block`, a block number of the cache.
-pub fn store<T: KvElem>(
-    shape: KvShape,
-    (keys, values): (&mut [T], &mut [T]),
-    (block, slot): (usize, usize),
-    (key, value): (&[f32], &[f32]),
-) {
-    assert!(slot < shape.block && key.len() == shape.heads * shape.dim && key.len() == value.len());
-    let keys = &mut keys[block * shape.key_block_len()..][..shape.key_block_len()];
-    let values = &mut values[block * shape.value_block_len()..][..shape.value_block_len()];
-    for (index, key) in key.iter().enumerate() {
-        keys[index * shape.block + slot] = T::from_f32(*key);
-    }
-    for (head, value) in value.chunks_exact(shape.dim).enumerate() {
-        let start = (head * shape.block + slot) * shape.value_stride();
-        for (out, value) in values[start..][..shape.dim].iter_mut().zip(value) {
-            *out = T::from_f32(*value);
-        }
+impl<'a> KvRef<'a> {
+    #[inline(always)]
+    fn head(self, block: usize, head: usize) -> &'a [u8] {
+        let bytes = self.layout.head_bytes();
+        &self.data[(block * self.layout.heads + head) * bytes..][..bytes]
     }
 }
 
 /// Attention of consecutive positions of one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
-    /// Rotated queries `[rows, heads * dim]` of the sequence's rows in this step.
+    /// Rotated queries `[rows, heads * dim]`.
     pub q: &'a [f32],
+    /// Rows.
+    pub rows: usize,
     /// Query heads; a multiple of the KV heads, consecutive heads sharing one KV head.
     pub heads: usize,
     /// Position of the first row.
@@ -188,338 +67,238 @@ pub struct Query<'a> {
     pub scale: f32,
     /// Positions a query sees, itself included; `usize::MAX` for all before it.
     pub window: usize,
+    /// Whether BF16 keys and values may be multiplied as BF16 where the CPU can.
+    pub narrow: bool,
 }
 
-/// Computes the outputs of `tile`: rows of the sequence by the columns of the query heads that
-/// share one KV head (`heads / kv heads * dim` columns).
-pub fn attention<T: KvElem>(
-    isa: crate::Isa,
-    query: &Query<'_>,
-    kv: KvRef<'_, T>,
-    tile: &mut Tile<'_, f32>,
-) {
-    kv.shape.check();
-    let group = query.heads / kv.shape.heads;
-    assert!(group * kv.shape.heads == query.heads, "query heads share KV heads evenly");
-    assert!(tile.cols().len() == group * kv.shape.dim, "one KV head's columns");
-    let last = query.position + tile.rows().end;
-    assert!(last <= query.blocks.len() * kv.shape.block, "positions outside the block table");
-    let blocks = kv.keys.len() / kv.shape.key_block_len();
-    assert!(kv.values.len() >= blocks * kv.shape.value_block_len(), "values for every block");
-    assert!(query.blocks.iter().all(|&b| (b as usize) < blocks), "block outside the cache");
-    assert!(query.q.len() >= tile.rows().end * query.heads * kv.shape.dim, "a query per row");
-    dispatch(isa, query, kv, tile);
-}
+impl Query<'_> {
+    /// Heads that share a KV head.
+    fn group(&self, kv: KvRef<'_>) -> usize {
+        self.heads / kv.layout.heads
+    }
 
-fn dispatch<T: KvElem>(
-    isa: crate::Isa,
-    query: &Query<'_>,
-    kv: KvRef<'_, T>,
-    tile: &mut Tile<'_, f32>,
-) {
-    // The two storage types are spelt out because the shells cannot be generic.
-    if let (Ok(keys), Ok(values)) =
-        (bytemuck::try_cast_slice(kv.keys), bytemuck::try_cast_slice(kv.values))
-        && size_of::<T>() == 4
-    {
-        attend_f32(isa, query, KvRef { shape: kv.shape, keys, values }, tile);
-    } else {
-        let (keys, values) = (bytemuck::cast_slice(kv.keys), bytemuck::cast_slice(kv.values));
-        attend_bf16(isa, query, KvRef { shape: kv.shape, keys, values }, tile);
+    /// The spans that any of the rows sees.
+    pub fn spans(&self) -> Range<usize> {
+        let oldest = (self.position + 1).saturating_sub(self.window);
+        oldest / SPAN..(self.position + self.rows - 1) / SPAN + 1
+    }
+
+    fn check(&self, kv: KvRef<'_>) {
+        let KvLayout { heads, dim, block, .. } = kv.layout;
+        kv.layout.check();
+        assert!(self.rows > 0 && self.window > 0, "a row that sees itself");
+        assert!(self.group(kv) * heads == self.heads, "query heads share KV heads evenly");
+        let last = self.position + self.rows;
+        assert!(last <= self.blocks.len() * block, "positions outside the block table");
+        let blocks = kv.data.len() / kv.layout.block_bytes();
+        assert!(self.blocks.iter().all(|&b| (b as usize) < blocks), "block outside the cache");
+        assert!(self.q.len() >= self.rows * self.heads * dim, "a query per row");
     }
 }
 
-isa_dispatch! {
-    fn attend_f32(query: &Query<'_>, kv: KvRef<'_, f32>, tile: &mut Tile<'_, f32>) = attend_body
+/// Makes what this thread needs to attend to caches of `layout`, so that it allocates nothing
+/// later.
+pub fn warm_up(layout: &KvLayout) {
+    ROOM.with_borrow_mut(|room| room.reserve(layout.block * layout.value_stride()));
 }
 
-isa_dispatch! {
-    fn attend_bf16(query: &Query<'_>, kv: KvRef<'_, u16>, tile: &mut Tile<'_, f32>) = attend_body_bf16
+/// Values that [`attention_span`] gives for one query vector: the largest score, the sum of the
+/// weights, the weighted values.
+pub fn partial_len(layout: &KvLayout) -> usize {
+    2 + layout.value_stride()
 }
 
-#[inline(always)]
-fn attend_body_bf16<L: ScoreTile>(query: &Query<'_>, kv: KvRef<'_, u16>, tile: &mut Tile<'_, f32>) {
-    attend::<L, u16>(query, kv, tile);
+/// Computes the outputs of `tile`: the query's rows by the columns of the query heads that share
+/// one KV head (`heads / kv heads * dim` columns).
+pub fn attention(isa: Isa, query: &Query<'_>, kv: KvRef<'_>, tile: &mut Tile<'_, f32>) {
+    query.check(kv);
+    let columns = query.group(kv) * kv.layout.dim;
+    assert!(tile.cols().len() == columns, "one KV head's columns");
+    assert!(tile.rows().len() == query.rows, "the query's rows");
+    let kv_head = tile.cols().start / columns;
+    dispatch(isa, &Job { query, kv, kv_head }, Output::Rows(tile));
 }
 
-#[inline(always)]
-fn attend_body<L: ScoreTile>(query: &Query<'_>, kv: KvRef<'_, f32>, tile: &mut Tile<'_, f32>) {
-    attend::<L, f32>(query, kv, tile);
-}
-
-/// A query vector on its way through the runs.
-#[derive(Clone, Copy)]
-struct State {
-    /// Row and column of its first output in the matrix.
-    row: usize,
-    head: usize,
-    position: usize,
-    max: f32,
-    sum: f32,
-    /// Weights of the current run, and the factor of what was summed before.
-    probs: [f32; RUN],
-    rescale: f32,
-}
-
-#[inline(always)]
-fn attend<L: ScoreTile, T: Stored>(query: &Query<'_>, kv: KvRef<'_, T>, tile: &mut Tile<'_, f32>) {
-    let dim = kv.shape.dim;
-    let group = query.heads / kv.shape.heads;
-    let kv_head = tile.cols().start / (group * dim);
-    let total = tile.rows().len() * group;
-    for first in (0..total).step_by(QUERIES) {
-        let count = QUERIES.min(total - first);
-        let mut states = [None; QUERIES];
-        for (i, state) in states[..count].iter_mut().enumerate() {
-            let row = tile.rows().start + (first + i) / group;
-            *state = Some(State {
-                row,
-                head: kv_head * group + (first + i) % group,
-                position: query.position + row,
-                max: f32::NEG_INFINITY,
-                sum: 0.0,
-                probs: [0.0; RUN],
-                rescale: 0.0,
-            });
-        }
-        let mut states = states.map(|s| s.unwrap_or(EMPTY));
-        let mut outs = [0.0; QUERIES * MAX_HEAD_DIM];
-        walk::<L, T>(query, kv, kv_head, &mut states[..count], &mut outs);
-        for (state, out) in states[..count].iter().zip(outs.chunks_exact(MAX_HEAD_DIM)) {
-            let column = (state.head - kv_head * group) * dim;
-            for (to, from) in tile.row_mut(state.row)[column..][..dim].iter_mut().zip(out) {
-                *to = from / state.sum;
-            }
-        }
-    }
-}
-
-const EMPTY: State = State {
-    row: 0,
-    head: 0,
-    position: 0,
-    max: f32::NEG_INFINITY,
-    sum: 0.0,
-    probs: [0.0; RUN],
-    rescale: 0.0,
-};
-
-/// All runs that any of the queries sees.
-#[inline(always)]
-fn walk<L: ScoreTile, T: Stored>(
+/// Computes what span `span` adds to the outputs of the query heads that share `kv_head`: for
+/// each row and head of the group [`partial_len`] values of `out`, for [`combine_spans`].
+pub fn attention_span(
+    isa: Isa,
     query: &Query<'_>,
-    kv: KvRef<'_, T>,
-    kv_head: usize,
-    states: &mut [State],
-    outs: &mut [f32; QUERIES * MAX_HEAD_DIM],
+    kv: KvRef<'_>,
+    (kv_head, span): (usize, usize),
+    out: &mut [f32],
 ) {
-    let last = states[states.len() - 1].position;
-    let oldest = (states[0].position + 1).saturating_sub(query.window);
-    for start in (oldest / RUN * RUN..=last).step_by(RUN) {
-        let run = RunOf { query, kv, kv_head, start, len: RUN.min(last + 1 - start) };
-        for tile in states.chunks_mut(QT) {
-            score::<L, T>(run, tile);
-            for state in tile.iter_mut() {
-                soften::<L>(state, start, query.window);
-            }
-        }
-        for (tile, outs) in states.chunks(QT).zip(outs.chunks_mut(QT * MAX_HEAD_DIM)) {
-            weigh::<L, T>(run, tile, outs);
-        }
-    }
+    query.check(kv);
+    assert!(kv_head < kv.layout.heads && query.spans().contains(&span), "a span of a KV head");
+    assert!(out.len() >= query.rows * query.group(kv) * partial_len(&kv.layout), "partial results");
+    dispatch(isa, &Job { query, kv, kv_head }, Output::Span(span, out));
 }
 
-/// Where a run of one KV head lies, for the queries that pass over it.
-#[derive(Clone, Copy)]
-struct RunOf<'a, T> {
+/// What is computed: the query's rows in one KV head.
+struct Job<'a> {
     query: &'a Query<'a>,
-    kv: KvRef<'a, T>,
+    kv: KvRef<'a>,
     kv_head: usize,
-    /// Positions `start..start + len`.
-    start: usize,
-    len: usize,
 }
 
-impl<T> RunOf<'_, T> {
-    /// Index of the cache block of `position`, and of the one after it (or the same at the end).
-    #[inline(always)]
-    fn block(&self, position: usize) -> (usize, usize) {
-        let at = position / self.kv.shape.block;
-        let next = (at + 1).min(self.query.blocks.len() - 1);
-        (self.query.blocks[at] as usize, self.query.blocks[next] as usize)
-    }
+/// Where it goes.
+enum Output<'a, 't> {
+    Rows(&'a mut Tile<'t, f32>),
+    /// Of one span alone.
+    Span(usize, &'a mut [f32]),
 }
 
-/// Scaled scores of up to `QT` queries against a run, into their `probs`.
-#[inline(always)]
-fn score<L: ScoreTile, T: Stored>(run: RunOf<'_, T>, tile: &mut [State]) {
-    match tile.len() {
-        1 => score_queries::<L, T, 1>(run, tile),
-        2 => score_queries::<L, T, 2>(run, tile),
-        _ => score_queries::<L, T, QT>(run, tile),
-    }
-}
-
-#[inline(always)]
-fn score_queries<L: ScoreTile, T: Stored, const Q: usize>(run: RunOf<'_, T>, tile: &mut [State]) {
-    let KvShape { block, dim, .. } = run.kv.shape;
-    let stride = run.query.heads * dim;
-    // Missing queries of the tile repeat the last; their results are dropped.
-    let q: [*const f32; Q] = std::array::from_fn(|i| {
-        let state = &tile[i.min(tile.len() - 1)];
-        run.query.q[state.row * stride + state.head * dim..][..dim].as_ptr()
+fn dispatch(isa: Isa, job: &Job<'_>, output: Output<'_, '_>) {
+    ROOM.with_borrow_mut(|room| match job.kv.layout.ty {
+        KvType::F32 => attend_f32(isa, job, output, room),
+        #[cfg(target_arch = "x86_64")]
+        KvType::Bf16 if job.query.narrow && isa.has_bf16_dot() => {
+            #[target_feature(
+                enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"
+            )]
+            fn shell(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) {
+                attend::<source::Bf16Dot>(job, output, room);
+            }
+            #[allow(unsafe_code)]
+            // SAFETY: an `Isa` with BF16 dot products exists only where the CPU has them.
+            unsafe {
+                shell(job, output, room);
+            }
+        }
+        KvType::Bf16 => attend_bf16(isa, job, output, room),
+        KvType::F16 => attend_f16(isa, job, output, room),
+        KvType::Q8_0 => attend_q8_0(isa, job, output, room),
     });
-    let mut first = 0;
-    while first < run.len {
-        // Two groups of lanes halve the time that a sum waits for itself, where registers allow.
-        let in_block = block - (run.start + first) % block;
-        let pair = L::PAIRS && run.len - first > LANES && in_block >= 2 * LANES;
-        first += match pair {
-            true => score_groups::<L, T, Q, 2>(run, q, first, tile),
-            false => score_groups::<L, T, Q, 1>(run, q, first, tile),
-        };
-    }
 }
 
-/// Scores for `G * 16` positions of one block, from the `first` of the run on; gives how many.
+/// One function for a storage type, with a shell for each instruction set.
+macro_rules! attend_as {
+    ($name:ident, $body:ident, $source:ident) => {
+        isa_dispatch! {
+            fn $name(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) = $body
+        }
+
+        #[inline(always)]
+        fn $body<L: Tiles>(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) {
+            attend::<source::$source<L>>(job, output, room);
+        }
+    };
+}
+
+attend_as!(attend_f32, attend_f32_body, F32);
+attend_as!(attend_bf16, attend_bf16_body, Bf16);
+attend_as!(attend_f16, attend_f16_body, F16);
+attend_as!(attend_q8_0, attend_q8_0_body, Q8_0);
+
 #[inline(always)]
-fn score_groups<L: Lanes, T: Stored, const Q: usize, const G: usize>(
-    run: RunOf<'_, T>,
-    q: [*const f32; Q],
-    first: usize,
-    tile: &mut [State],
-) -> usize {
-    let KvShape { block, dim, .. } = run.kv.shape;
-    let position = run.start + first;
-    let (at, next) = run.block(position);
-    let inside = run.kv_head * dim * block + position % block;
-    let head = at * run.kv.shape.key_block_len() + inside;
-    assert!(head + (dim - 1) * block + G * LANES <= run.kv.keys.len());
-    let keys = run.kv.keys[head..].as_ptr();
-    let ahead = run.kv.keys.as_ptr().wrapping_add(next * run.kv.shape.key_block_len() + inside);
-    let mut acc = [[L::splat(0.0); G]; Q];
-    for d in 0..dim {
-        L::prefetch(ahead.wrapping_add(d * block));
-        // SAFETY: checked above: `G * 16` keys are readable at every `d`, and q has `dim`.
-        unsafe {
-            for g in 0..G {
-                let k = T::lanes::<L>(keys.add(d * block + g * LANES));
-                for (acc, q) in acc.iter_mut().zip(q) {
-                    acc[g] = L::splat(*q.add(d)).mul_add(k, acc[g]);
-                }
+fn attend<S: Source>(job: &Job<'_>, mut output: Output<'_, '_>, room: &mut Room) {
+    for pass in Pass::all(job.query, job.kv, job.kv_head) {
+        span::prepare::<S>(&pass, room);
+        let (oldest, last) = pass.reach();
+        room.total = [Softmax::NONE; room::QUERIES];
+        let spans = match output {
+            Output::Span(span, _) => span..span + 1,
+            Output::Rows(_) => {
+                room.totals[..pass.count * job.kv.layout.value_stride()].fill(0.0);
+                oldest / SPAN..last / SPAN + 1
+            }
+        };
+        for span in spans {
+            if span < oldest / SPAN || span > last / SPAN {
+                room.softmax = [Softmax::NONE; room::QUERIES];
+                continue;
+            }
+            span::attend::<S>(&pass, span, room);
+            if let Output::Rows(_) = output {
+                add_up::<S>(&pass, room);
             }
         }
-    }
-    for (state, acc) in tile.iter_mut().zip(acc) {
-        let (probs, _) = state.probs.as_chunks_mut::<LANES>();
-        for (probs, acc) in probs[first / LANES..].iter_mut().zip(acc) {
-            acc.mul(L::splat(run.query.scale)).store(probs);
+        match &mut output {
+            Output::Rows(tile) => put_rows(&pass, tile, room),
+            Output::Span(_, out) => put_partial(&pass, out, room),
         }
     }
-    G * LANES
 }
 
-/// One step of the running softmax: scores in `probs` become weights.
+/// Adds the span in `room` to the total.
 #[inline(always)]
-fn soften<L: Lanes>(state: &mut State, start: usize, window: usize) {
-    let from = (state.position + 1).saturating_sub(window).saturating_sub(start).min(RUN);
-    let to = (state.position + 1).saturating_sub(start).min(RUN);
-    state.rescale = 1.0;
-    if from >= to {
-        state.probs = [0.0; RUN];
-        return;
-    }
-    state.probs[..from].fill(f32::NEG_INFINITY);
-    state.probs[to..].fill(f32::NEG_INFINITY);
-    let (probs, _) = state.probs.as_chunks_mut::<LANES>();
-    let mut largest = L::load(&probs[0]);
-    for chunk in &probs[1..] {
-        largest = largest.max(L::load(chunk));
-    }
-    let max = largest.max_lane();
-    let max = if max > state.max { max } else { state.max };
-    let mut sum = L::splat(0.0);
-    for chunk in probs {
-        let weights = exp(L::load(chunk).sub(L::splat(max)));
-        weights.store(chunk);
-        sum = sum.add(weights);
-    }
-    let mut rescale = [0.0; LANES];
-    exp(L::splat(state.max - max)).store(&mut rescale);
-    state.rescale = rescale[0];
-    state.sum = state.sum * state.rescale + sum.sum();
-    state.max = max;
-}
-
-/// Adds a run's weighted values to the outputs of up to `QT` queries.
-#[inline(always)]
-fn weigh<L: Lanes, T: Stored>(run: RunOf<'_, T>, tile: &[State], outs: &mut [f32]) {
-    match tile.len() {
-        1 => weigh_queries::<L, T, 1>(run, tile, outs),
-        2 => weigh_queries::<L, T, 2>(run, tile, outs),
-        _ => weigh_queries::<L, T, QT>(run, tile, outs),
+fn add_up<S: Source>(pass: &Pass<'_>, room: &mut Room) {
+    let stride = pass.kv.layout.value_stride();
+    for i in 0..pass.count {
+        let values = &room.sums[i * stride..][..stride];
+        let sums = &mut room.totals[i * stride..][..stride];
+        let span = room.softmax[i];
+        combine::<<S::Mac as Mac>::Lanes>(&mut room.total[i], sums, span, values);
     }
 }
 
 #[inline(always)]
-fn weigh_queries<L: Lanes, T: Stored, const Q: usize>(
-    run: RunOf<'_, T>,
-    tile: &[State],
-    outs: &mut [f32],
+fn put_rows(pass: &Pass<'_>, tile: &mut Tile<'_, f32>, room: &Room) {
+    let KvLayout { dim, .. } = pass.kv.layout;
+    for (i, sums) in room.totals.chunks_exact(pass.kv.layout.value_stride()).enumerate() {
+        if i == pass.count {
+            break;
+        }
+        let (row, head) = pass.row_and_head(i);
+        let row = tile.rows().start + row;
+        divide(sums, room.total[i].sum, &mut tile.row_mut(row)[head * dim..][..dim]);
+    }
+}
+
+#[inline(always)]
+fn divide(sums: &[f32], sum: f32, out: &mut [f32]) {
+    for (out, value) in out.iter_mut().zip(sums) {
+        *out = value / sum;
+    }
+}
+
+#[inline(always)]
+fn put_partial(pass: &Pass<'_>, out: &mut [f32], room: &Room) {
+    let stride = pass.kv.layout.value_stride();
+    let partials = out.chunks_exact_mut(partial_len(&pass.kv.layout)).skip(pass.first);
+    for (i, partial) in partials.take(pass.count).enumerate() {
+        let Softmax { max, sum } = room.softmax[i];
+        partial[..2].copy_from_slice(&[max, sum]);
+        partial[2..].copy_from_slice(&room.sums[i * stride..][..stride]);
+    }
+}
+
+isa_dispatch! {
+    /// Adds up what [`attention_span`] gave for the spans of a query in one KV head, ascending,
+    /// into the outputs of `tile` (as [`attention`] takes it). Span `i` of them begins at
+    /// `partials[i * apart]`.
+    pub fn combine_spans(
+        layout: &KvLayout,
+        partials: &[f32],
+        apart: usize,
+        tile: &mut Tile<'_, f32>,
+    ) = combine_spans_body
+}
+
+#[inline(always)]
+fn combine_spans_body<L: Tiles>(
+    layout: &KvLayout,
+    partials: &[f32],
+    apart: usize,
+    tile: &mut Tile<'_, f32>,
 ) {
-    let stride = run.kv.shape.value_stride();
-    let mut d = 0;
-    while d < stride {
-        d += match stride - d >= 4 * LANES {
-            true => weigh_columns::<L, T, Q, 4>(run, d, tile, outs),
-            false => weigh_columns::<L, T, Q, 1>(run, d, tile, outs),
-        };
+    let (len, stride) = (partial_len(layout), layout.value_stride());
+    let mut at = 0;
+    for row in tile.rows() {
+        for out in tile.row_mut(row).chunks_exact_mut(layout.dim) {
+            let (mut total, mut sums) = (Softmax::NONE, [0.0; crate::kv::MAX_HEAD_DIM]);
+            for span in partials.chunks(apart) {
+                let partial = &span[at..][..len];
+                let softmax = Softmax { max: partial[0], sum: partial[1] };
+                combine::<L>(&mut total, &mut sums[..stride], softmax, &partial[2..]);
+            }
+            divide(&sums, total.sum, out);
+            at += len;
+        }
     }
 }
 
-/// `weigh` for `W * 16` columns of the head beginning with column `d`; gives how many.
-#[inline(always)]
-fn weigh_columns<L: Lanes, T: Stored, const Q: usize, const W: usize>(
-    run: RunOf<'_, T>,
-    d: usize,
-    tile: &[State],
-    outs: &mut [f32],
-) -> usize {
-    let (block, stride) = (run.kv.shape.block, run.kv.shape.value_stride());
-    let probs: [&[f32; RUN]; Q] = std::array::from_fn(|i| &tile[i.min(tile.len() - 1)].probs);
-    let mut acc = [[L::splat(0.0); W]; Q];
-    for (i, (acc, state)) in acc.iter_mut().zip(tile).enumerate() {
-        let before = &outs[i * MAX_HEAD_DIM + d..][..W * LANES];
-        for (acc, before) in acc.iter_mut().zip(before.as_chunks::<LANES>().0) {
-            *acc = L::load(before).mul(L::splat(state.rescale));
-        }
-    }
-    for j in 0..run.len {
-        let position = run.start + j;
-        let (at, next) = run.block(position);
-        let inside = (run.kv_head * block + position % block) * stride + d;
-        let row = &run.kv.values[at * run.kv.shape.value_block_len() + inside..][..W * LANES];
-        let ahead = next * run.kv.shape.value_block_len() + inside;
-        for line in (0..W * LANES).step_by(64 / size_of::<T>()) {
-            L::prefetch(run.kv.values.as_ptr().wrapping_add(ahead + line));
-        }
-        for w in 0..W {
-            // SAFETY: `row` holds W * 16 values.
-            let value = unsafe { T::lanes::<L>(row.as_ptr().add(w * LANES)) };
-            for (acc, probs) in acc.iter_mut().zip(probs) {
-                acc[w] = L::splat(probs[j]).mul_add(value, acc[w]);
-            }
-        }
-    }
-    for (i, acc) in acc.iter().enumerate().take(tile.len()) {
-        let out = &mut outs[i * MAX_HEAD_DIM + d..][..W * LANES];
-        for (acc, out) in acc.iter().zip(out.as_chunks_mut::<LANES>().0) {
-            acc.store(out);
-        }
-    }
-    W * LANES
-}
+const _: () = assert!(SPAN.is_multiple_of(LANES));
 
 #[cfg(test)]
-#[path = "attention_tests.rs"]
 mod tests;
