@@ -44,7 +44,7 @@ impl KvCache {
             Ok(LayerKv { layout, data: AlignedVec::try_zeroed(blocks * layout.block_bytes())? })
         };
         let layers = layers.iter().map(layer).collect::<Result<Vec<_>, Error>>()?;
-        pool.run(&|_| layers.iter().for_each(|layer| attention::warm_up(&layer.layout)));
+        pool.run(&|_| attention::warm_up());
         Ok(Self { layers, plan: Plan::default() })
     }
 

@@ -1,4 +1,4 @@
-//! Multiply-adds over units of four bytes: what lies in a cache, or in a copy of it.
+//! Multiply-adds over units, sixteen at a time.
 #![allow(unsafe_code)]
 
 use crate::lanes::{LANES, Lanes, scalar::Scalar, widen::Widen};
@@ -46,9 +46,6 @@ pub(super) trait Mac {
     /// # Safety
     /// A factor must be readable.
     unsafe fn splat(at: *const Self::Factor) -> Self::Splat;
-    /// # Safety
-    /// 16 units must be readable; no alignment is needed.
-    unsafe fn load(at: *const u32) -> Self::Units;
     /// `acc` plus the products of a unit, in ascending order.
     fn mac(factor: Self::Splat, units: Self::Units, acc: Self::Lanes) -> Self::Lanes;
     /// Writes the weights of positions `16 * chunk` on as factors of `row`, whose sixteen values
@@ -75,12 +72,6 @@ impl<L: Tiles> Mac for Single<L> {
     unsafe fn splat(at: *const f32) -> L {
         // SAFETY: the caller's promise.
         L::splat(unsafe { *at })
-    }
-
-    #[inline(always)]
-    unsafe fn load(at: *const u32) -> L {
-        // SAFETY: the caller's promise.
-        unsafe { L::load_at(at.cast()) }
     }
 
     #[inline(always)]
@@ -119,12 +110,6 @@ impl<L: Tiles> Mac for Wide<L> {
         // SAFETY: the caller's promise.
         let [low, high] = unsafe { *at };
         (L::splat(low), L::splat(high))
-    }
-
-    #[inline(always)]
-    unsafe fn load(at: *const u32) -> (L, L) {
-        // SAFETY: the caller's promise.
-        unsafe { L::load_bf16_pairs_at(at) }
     }
 
     #[inline(always)]
@@ -168,12 +153,6 @@ mod dot {
         unsafe fn splat(at: *const u32) -> __m512bh {
             // SAFETY: the caller's promise; both types are 64 bytes of plain bits.
             unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(*at as i32)) }
-        }
-
-        #[inline(always)]
-        unsafe fn load(at: *const u32) -> __m512bh {
-            // SAFETY: as above.
-            unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(at.cast())) }
         }
 
         #[inline(always)]

@@ -96,10 +96,9 @@ impl Query<'_> {
     }
 }
 
-/// Makes what this thread needs to attend to caches of `layout`, so that it allocates nothing
-/// later.
-pub fn warm_up(layout: &KvLayout) {
-    ROOM.with_borrow_mut(|room| room.reserve(layout.block * layout.value_stride()));
+/// Makes what this thread needs to attend, so that it allocates nothing later.
+pub fn warm_up() {
+    ROOM.with_borrow_mut(|_| ());
 }
 
 /// Values that [`attention_span`] gives for one query vector: the largest score, the sum of the

@@ -23,8 +23,6 @@ pub(super) struct Room {
     pub totals: AlignedVec<f32>,
     pub softmax: [Softmax; QUERIES],
     pub total: [Softmax; QUERIES],
-    /// Copies of keys or values.
-    pub copy: AlignedVec<f32>,
 }
 
 impl Room {
@@ -38,14 +36,6 @@ impl Room {
             totals: AlignedVec::zeroed(values),
             softmax: [Softmax::NONE; QUERIES],
             total: [Softmax::NONE; QUERIES],
-            copy: AlignedVec::zeroed(0),
-        }
-    }
-
-    /// Makes sure that copies of `values` values fit.
-    pub fn reserve(&mut self, values: usize) {
-        if self.copy.len() < values {
-            self.copy = AlignedVec::zeroed(values);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::mac::{Mac, Tiles};
 use super::room::{ROW, Room};
+use super::source::Source;
 use crate::kv::KvLayout;
 use crate::lanes::{LANES, Lanes};
 
@@ -10,7 +11,9 @@ use crate::lanes::{LANES, Lanes};
 #[derive(Clone, Copy)]
 pub(super) struct KeyBlock {
     /// `[steps][block]` units.
-    pub units: *const u32,
+    pub units: *const u8,
+    /// `[groups][block]`, of types that have any.
+    pub scales: *const u8,
     /// What is read next, of the same size.
     pub ahead: *const u8,
     /// Units of a head, and positions of the block.
@@ -60,9 +63,9 @@ fn tile_width<M: Mac>(left: usize) -> usize {
 /// into `room.scores` from column `at` on.
 ///
 /// # Safety
-/// `keys.units` must hold `steps * block` units.
+/// `keys` must hold `steps * block` units and their scales.
 #[inline(always)]
-pub(super) unsafe fn scores<M: Mac>(
+pub(super) unsafe fn scores<S: Source>(
     keys: KeyBlock,
     (count, positions, at): (usize, usize, usize),
     room: &mut Room,
@@ -70,18 +73,18 @@ pub(super) unsafe fn scores<M: Mac>(
     assert!(positions <= keys.block && at + positions <= ROW);
     let mut first = 0;
     while first < count {
-        let width = tile_width::<M>(count - first);
-        let factors: &[M::Factor] = bytemuck::cast_slice(&room.factors[..]);
+        let width = tile_width::<S::Mac>(count - first);
+        let factors: &[<S::Mac as Mac>::Factor] = bytemuck::cast_slice(&room.factors[..]);
         let factors = factors[first * keys.steps..][..width * keys.steps].as_ptr();
         let scores = room.scores[first * ROW..][..width * ROW].as_mut_ptr();
         let tile = (factors, scores.wrapping_add(at), positions);
         // SAFETY: `width` queries' factors and rows of scores are there, checked by the slices.
         unsafe {
             match width {
-                1 => columns::<M, 1>(keys, tile),
-                2 => columns::<M, 2>(keys, tile),
-                4 => columns::<M, 4>(keys, tile),
-                _ => columns::<M, 8>(keys, tile),
+                1 => columns::<S, 1>(keys, tile),
+                2 => columns::<S, 2>(keys, tile),
+                4 => columns::<S, 4>(keys, tile),
+                _ => columns::<S, 8>(keys, tile),
             }
         }
         first += width;
@@ -91,19 +94,19 @@ pub(super) unsafe fn scores<M: Mac>(
 /// # Safety
 /// As [`tile`], for all `positions`.
 #[inline(always)]
-unsafe fn columns<M: Mac, const Q: usize>(
+unsafe fn columns<S: Source, const Q: usize>(
     keys: KeyBlock,
-    (factors, scores, positions): (*const M::Factor, *mut f32, usize),
+    (factors, scores, positions): (*const <S::Mac as Mac>::Factor, *mut f32, usize),
 ) {
     let mut p = 0;
     while p < positions {
         // SAFETY: the caller's promise, and `p` plus the tile's positions is at most `positions`.
         unsafe {
-            if M::Lanes::WIDE && positions - p >= 2 * LANES {
-                tile::<M, Q, 2>(keys, factors, scores.add(p), p);
+            if <S::Mac as Mac>::Lanes::WIDE && positions - p >= 2 * LANES {
+                tile::<S, Q, 2>(keys, factors, scores.add(p), p);
                 p += 2 * LANES;
             } else {
-                tile::<M, Q, 1>(keys, factors, scores.add(p), p);
+                tile::<S, Q, 1>(keys, factors, scores.add(p), p);
                 p += LANES;
             }
         }
@@ -113,42 +116,62 @@ unsafe fn columns<M: Mac, const Q: usize>(
 /// Scores of `Q` queries for `G * 16` positions from `p` on.
 ///
 /// # Safety
-/// `keys.units` must hold `steps * block` units, of which `p + G * 16` are in a row of `block`;
+/// `keys` must hold `steps * block` units and their scales, `p + G * 16` of a row of `block`;
 /// `factors` must hold `[steps][Q]`, and `scores` have room for `Q` rows of `G * 16`, [`ROW`]
 /// apart.
 #[inline(always)]
-unsafe fn tile<M: Mac, const Q: usize, const G: usize>(
+unsafe fn tile<S: Source, const Q: usize, const G: usize>(
     keys: KeyBlock,
-    factors: *const M::Factor,
+    factors: *const <S::Mac as Mac>::Factor,
     scores: *mut f32,
     p: usize,
 ) {
-    let mut acc = [[M::Lanes::splat(0.0); G]; Q];
-    for step in 0..keys.steps {
-        let at = step * keys.block + p;
-        M::Lanes::prefetch(keys.ahead.wrapping_add(4 * at));
-        if G > 1 {
-            M::Lanes::prefetch(keys.ahead.wrapping_add(4 * (at + LANES)));
+    type LanesOf<S> = <<S as Source>::Mac as Mac>::Lanes;
+    let mut acc = [[LanesOf::<S>::splat(0.0); G]; Q];
+    for first in (0..keys.steps).step_by(S::STEPS) {
+        let group = first / S::STEPS * keys.block + p;
+        // SAFETY: `first < steps`, so the group has scales; the caller's promise.
+        let mut scales = [unsafe { S::key_scales(keys.scales, group) }; G];
+        for (g, scales) in scales.iter_mut().enumerate().skip(1) {
+            // SAFETY: as above.
+            *scales = unsafe { S::key_scales(keys.scales, group + g * LANES) };
         }
-        // SAFETY: `step < steps`; the caller's promise.
-        unsafe {
-            let mut units = [M::load(keys.units.add(at)); G];
-            for (g, units) in units.iter_mut().enumerate().skip(1) {
-                *units = M::load(keys.units.add(at + g * LANES));
-            }
-            for (i, acc) in acc.iter_mut().enumerate() {
-                let factor = M::splat(factors.add(step * Q + i));
-                for (acc, units) in acc.iter_mut().zip(units) {
-                    *acc = M::mac(factor, units, *acc);
+        for step in first..(first + S::STEPS).min(keys.steps) {
+            let at = step * keys.block + p;
+            prefetch::<S, G>(keys.ahead, at);
+            // SAFETY: `step < steps`; the caller's promise.
+            unsafe {
+                let from = keys.units.add(S::BYTES * at);
+                let mut units = [S::load(from, scales[0]); G];
+                for (g, units) in units.iter_mut().enumerate().skip(1) {
+                    *units = S::load(from.add(S::BYTES * g * LANES), scales[g]);
+                }
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    let factor = S::Mac::splat(factors.add(step * Q + i));
+                    for (acc, units) in acc.iter_mut().zip(units) {
+                        *acc = S::Mac::mac(factor, units, *acc);
+                    }
                 }
             }
         }
     }
     for (i, acc) in acc.into_iter().enumerate() {
         for (g, acc) in acc.into_iter().enumerate() {
-            let scaled = acc.mul(M::Lanes::splat(keys.scale));
+            let scaled = acc.mul(LanesOf::<S>::splat(keys.scale));
             // SAFETY: the caller's promise.
             unsafe { scaled.store_at(scores.add(i * ROW + g * LANES)) };
         }
+    }
+}
+
+/// Asks for the lines that begin with `G * 16` units at index `at` of what is read next.
+#[inline(always)]
+fn prefetch<S: Source, const G: usize>(ahead: *const u8, at: usize) {
+    let at = S::BYTES * at;
+    if S::BYTES * LANES == 64 || at.is_multiple_of(64) {
+        <S::Mac as Mac>::Lanes::prefetch(ahead.wrapping_add(at));
+    }
+    if G > 1 && S::BYTES * LANES == 64 {
+        <S::Mac as Mac>::Lanes::prefetch(ahead.wrapping_add(at + 64));
     }
 }

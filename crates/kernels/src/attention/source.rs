@@ -1,86 +1,143 @@
-//! Where the units of one head of one block are read: in the cache, or in a copy made of it.
+//! How the units of each storage type come into registers.
+#![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 use super::mac::Dot;
 use super::mac::{Mac, Single, Tiles, Wide};
-use crate::kv::{self, KvLayout, Unpack};
+use crate::kv::{GROUP, MAX_HEAD_DIM};
 use std::marker::PhantomData;
 
-/// A storage type as one instruction set reads it. Units of keys are `[units of the head][block]`,
-/// units of values `[units of positions][value_stride]`.
+/// A storage type as one instruction set reads it.
 pub(super) trait Source {
     type Mac: Mac;
+    /// What units of one group are multiplied with on their way into registers.
+    type Scale: Copy;
+    /// Bytes of a unit.
+    const BYTES: usize;
+    /// Units of a head's key that share a scale.
+    const STEPS: usize = MAX_HEAD_DIM;
+    /// Whether a load costs more than reading.
+    const CONVERTS: bool = false;
 
-    /// Where the units of the keys of `head` begin: in `head` itself or in `room`.
-    fn keys(layout: &KvLayout, head: &[u8], room: &mut [f32], ahead: *const u8) -> *const u32;
+    /// The scales of 16 keys, the first of them at index `at`.
+    ///
+    /// # Safety
+    /// `at` and 15 more must lie inside `scales`, if the type has any.
+    unsafe fn key_scales(scales: *const u8, at: usize) -> Self::Scale;
 
-    /// As `keys`, for the values of the first `positions` positions.
-    fn values(
-        layout: &KvLayout,
-        head: &[u8],
-        positions: usize,
-        room: &mut [f32],
-        ahead: *const u8,
-    ) -> *const u32;
+    /// The scale of values at index `at`, in all lanes.
+    ///
+    /// # Safety
+    /// `at` must lie inside `scales`, if the type has any.
+    unsafe fn value_scale(scales: *const u8, at: usize) -> Self::Scale;
 
-    /// Values that a copy of one block takes.
-    fn room(layout: &KvLayout) -> usize;
+    /// Sixteen units.
+    ///
+    /// # Safety
+    /// They must be readable; no alignment is needed.
+    unsafe fn load(at: *const u8, scale: Self::Scale) -> <Self::Mac as Mac>::Units;
 }
 
-/// Units that lie in the cache as they are multiplied.
-pub(super) struct InPlace<M>(PhantomData<M>);
+/// What types without scales have in their place.
+macro_rules! unscaled {
+    () => {
+        type Scale = ();
 
-impl<M: Mac> Source for InPlace<M> {
-    type Mac = M;
+        #[inline(always)]
+        unsafe fn key_scales(_: *const u8, _: usize) {}
 
-    #[inline(always)]
-    fn keys(_: &KvLayout, head: &[u8], _: &mut [f32], _: *const u8) -> *const u32 {
-        head.as_ptr().cast()
-    }
-
-    #[inline(always)]
-    fn values(layout: &KvLayout, head: &[u8], _: usize, _: &mut [f32], _: *const u8) -> *const u32 {
-        head[layout.value_start()..].as_ptr().cast()
-    }
-
-    fn room(_: &KvLayout) -> usize {
-        0
-    }
+        #[inline(always)]
+        unsafe fn value_scale(_: *const u8, _: usize) {}
+    };
 }
 
-/// Values that are copied to f32 first, a block at a time.
-pub(super) struct Copied<L, U>(PhantomData<(L, U)>);
+pub(super) struct F32<L>(PhantomData<L>);
 
-impl<L: Tiles, U: Unpack> Source for Copied<L, U> {
+impl<L: Tiles> Source for F32<L> {
     type Mac = Single<L>;
+    const BYTES: usize = 4;
+    unscaled!();
 
     #[inline(always)]
-    fn keys(layout: &KvLayout, head: &[u8], room: &mut [f32], ahead: *const u8) -> *const u32 {
-        U::keys::<L>(layout, head, room, ahead);
-        room.as_ptr().cast()
-    }
-
-    #[inline(always)]
-    fn values(
-        layout: &KvLayout,
-        head: &[u8],
-        positions: usize,
-        room: &mut [f32],
-        ahead: *const u8,
-    ) -> *const u32 {
-        U::values::<L>(layout, head, positions, room, ahead);
-        room.as_ptr().cast()
-    }
-
-    fn room(layout: &KvLayout) -> usize {
-        layout.block * layout.value_stride()
+    unsafe fn load(at: *const u8, (): ()) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_at(at.cast()) }
     }
 }
 
-pub(super) type F32<L> = InPlace<Single<L>>;
-pub(super) type Bf16<L> = InPlace<Wide<L>>;
-pub(super) type F16<L> = Copied<L, kv::F16>;
-pub(super) type Q8_0<L> = Copied<L, kv::Q8_0>;
+/// BF16 widened to f32.
+pub(super) struct Bf16<L>(PhantomData<L>);
+
+impl<L: Tiles> Source for Bf16<L> {
+    type Mac = Wide<L>;
+    const BYTES: usize = 4;
+    unscaled!();
+
+    #[inline(always)]
+    unsafe fn load(at: *const u8, (): ()) -> (L, L) {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_bf16_pairs_at(at.cast()) }
+    }
+}
+
 /// BF16 multiplied as such.
 #[cfg(target_arch = "x86_64")]
-pub(super) type Bf16Dot = InPlace<Dot>;
+pub(super) struct Bf16Dot;
+
+#[cfg(target_arch = "x86_64")]
+impl Source for Bf16Dot {
+    type Mac = Dot;
+    const BYTES: usize = 4;
+    unscaled!();
+
+    #[inline(always)]
+    unsafe fn load(at: *const u8, (): ()) -> std::arch::x86_64::__m512bh {
+        use std::arch::x86_64::{__m512bh, __m512i, _mm512_loadu_si512};
+        // SAFETY: the caller's promise; both types are 64 bytes of plain bits.
+        unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(at.cast())) }
+    }
+}
+
+pub(super) struct F16<L>(PhantomData<L>);
+
+impl<L: Tiles> Source for F16<L> {
+    type Mac = Single<L>;
+    const BYTES: usize = 2;
+    const CONVERTS: bool = true;
+    unscaled!();
+
+    #[inline(always)]
+    unsafe fn load(at: *const u8, (): ()) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_f16_at(at.cast()) }
+    }
+}
+
+pub(super) struct Q8_0<L>(PhantomData<L>);
+
+impl<L: Tiles> Source for Q8_0<L> {
+    type Mac = Single<L>;
+    type Scale = L;
+    const BYTES: usize = 1;
+    const STEPS: usize = GROUP;
+    const CONVERTS: bool = true;
+
+    #[inline(always)]
+    unsafe fn key_scales(scales: *const u8, at: usize) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_bf16_at(scales.cast::<u16>().add(at)) }
+    }
+
+    #[inline(always)]
+    unsafe fn value_scale(scales: *const u8, at: usize) -> L {
+        // SAFETY: the caller's promise.
+        let bits = unsafe { scales.cast::<u16>().add(at).read_unaligned() };
+        L::splat(f32::from_bits(u32::from(bits) << 16))
+    }
+
+    #[inline(always)]
+    unsafe fn load(at: *const u8, scale: L) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_i8_at(at.cast()) }.mul(scale)
+    }
+}

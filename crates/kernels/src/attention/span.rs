@@ -79,7 +79,6 @@ impl<'a> Pass<'a> {
 /// Lays the pass's queries out for [`attend`].
 #[inline(always)]
 pub(super) fn prepare<S: Source>(pass: &Pass<'_>, room: &mut Room) {
-    room.reserve(S::room(&pass.kv.layout));
     scores::pack::<S::Mac>(&pass.kv.layout, (0..pass.count).map(|i| pass.vector(i)), room);
 }
 
@@ -112,15 +111,16 @@ fn score<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
             false => next.as_ptr(),
         };
         let keys = KeyBlock {
-            units: S::keys(layout, head, &mut room.copy, ahead),
+            units: head.as_ptr(),
+            scales: head[layout.key_scales()..].as_ptr(),
             ahead,
             steps: layout.dim.div_ceil(S::Mac::WIDTH),
             block: layout.block,
             scale: pass.query.scale,
         };
         let positions = (columns.end - at).min(layout.block).next_multiple_of(LANES);
-        // SAFETY: `units` are the keys of one head of one block.
-        unsafe { scores::scores::<S::Mac>(keys, (pass.count, positions, at), room) };
+        // SAFETY: these are the keys of one head of one block.
+        unsafe { scores::scores::<S>(keys, (pass.count, positions, at), room) };
     }
 }
 
@@ -129,25 +129,24 @@ fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
     let layout = &pass.kv.layout;
     let stride = layout.value_stride();
     room.sums[..pass.count * stride].fill(0.0);
-    // A copy holds one block.
-    let blocks = if S::room(layout) > 0 { 1 } else { (RUN / layout.block).clamp(1, BLOCKS) };
+    let blocks = (RUN / layout.block).clamp(1, BLOCKS);
     for at in columns.clone().step_by(blocks * layout.block) {
         let positions = (columns.end - at).min(blocks * layout.block);
         let mut run = ValueRun {
             units: [std::ptr::null(); BLOCKS],
             ahead: [std::ptr::null(); BLOCKS],
+            scales: layout.value_scales(),
+            groups: layout.groups(),
             per_block: layout.block / S::Mac::WIDTH,
             len: positions.div_ceil(S::Mac::WIDTH),
             stride,
         };
         for (i, first) in (at..at + positions).step_by(layout.block).enumerate() {
             let (head, next) = pass.heads(start + first);
-            let here = (columns.end - first).min(layout.block);
-            let values = next[layout.value_start()..].as_ptr();
-            run.ahead[i] = values;
-            run.units[i] = S::values(layout, head, here, &mut room.copy, next.as_ptr());
+            run.units[i] = head[layout.value_start()..].as_ptr();
+            run.ahead[i] = next[layout.value_start()..].as_ptr();
         }
         // SAFETY: `units` are the values of one head of each block of the run.
-        unsafe { values::weigh::<S::Mac>(&run, (pass.count, at), room) };
+        unsafe { values::weigh::<S>(&run, (pass.count, at), room) };
     }
 }

@@ -1,17 +1,15 @@
 //! Floating-point keys and values.
 //!
-//! f32 and F16: keys `[dim][block]`, values `[block][stride]`. BF16 pairs neighbours, so that
-//! four bytes are a unit of the hardware's dot product: keys `[pairs of the head][block][2]`,
-//! values `[pairs of positions][stride][2]`.
-#![allow(unsafe_code)]
+//! A unit is one value in f32 and F16. BF16 pairs neighbours, as the hardware's dot product takes
+//! them: of the head in keys, of positions in values.
 
-use super::{Format, KvLayout, Unpack};
-use crate::lanes::{LANES, widen::Widen};
+use super::{Format, KvLayout};
 
 pub(super) static F32_FORMAT: Format = Format {
     name: "f32",
-    key_bytes: |layout| 4 * layout.dim * layout.block,
-    value_bytes: |layout| 4 * layout.value_stride() * layout.block,
+    unit: 4,
+    width: 1,
+    scaled: false,
     store_key: |layout, keys, slot, key| {
         put_key(cast(keys), layout.block, slot, key.iter().copied());
     },
@@ -22,16 +20,18 @@ pub(super) static F32_FORMAT: Format = Format {
 
 pub(super) static BF16_FORMAT: Format = Format {
     name: "bf16",
-    key_bytes: |layout| 4 * layout.pairs() * layout.block,
-    value_bytes: |layout| 2 * layout.value_stride() * layout.block,
+    unit: 4,
+    width: 2,
+    scaled: false,
     store_key: store_bf16_key,
     store_value: store_bf16_value,
 };
 
 pub(super) static F16_FORMAT: Format = Format {
     name: "f16",
-    key_bytes: |layout| 2 * layout.dim * layout.block,
-    value_bytes: |layout| 2 * layout.value_stride() * layout.block,
+    unit: 2,
+    width: 1,
+    scaled: false,
     store_key: |layout, keys, slot, key| {
         put_key(cast(keys), layout.block, slot, key.iter().map(|v| f16_bits(*v)));
     },
@@ -86,41 +86,5 @@ fn store_bf16_value(layout: &KvLayout, values: &mut [u8], slot: usize, value: &[
             0 => bf16_bits(*value),
             _ => *pair & 0xffff | bf16_bits(*value) << 16,
         };
-    }
-}
-
-/// Half precision.
-pub(crate) struct F16;
-
-impl Unpack for F16 {
-    #[inline(always)]
-    fn keys<L: Widen>(layout: &KvLayout, head: &[u8], room: &mut [f32], ahead: *const u8) {
-        widen::<L>(&head[..2 * layout.dim * layout.block], room, ahead);
-    }
-
-    #[inline(always)]
-    fn values<L: Widen>(
-        layout: &KvLayout,
-        head: &[u8],
-        positions: usize,
-        room: &mut [f32],
-        ahead: *const u8,
-    ) {
-        let start = layout.value_start();
-        let bytes = 2 * layout.value_stride() * positions;
-        widen::<L>(&head[start..][..bytes], room, ahead.wrapping_add(start));
-    }
-}
-
-#[inline(always)]
-fn widen<L: Widen>(halves: &[u8], room: &mut [f32], ahead: *const u8) {
-    let (room, _) = room.as_chunks_mut::<LANES>();
-    let (halves, _) = halves.as_chunks::<{ 2 * LANES }>();
-    for (i, (to, from)) in room.iter_mut().zip(halves).enumerate() {
-        if i % 2 == 0 {
-            L::prefetch(ahead.wrapping_add(i * 2 * LANES));
-        }
-        // SAFETY: `from` is 16 values of two bytes.
-        unsafe { L::load_f16_at(from.as_ptr().cast()) }.store(to);
     }
 }

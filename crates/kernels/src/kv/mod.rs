@@ -1,9 +1,10 @@
-//! How cached keys and values are stored: one file per type, each with a [`Format`].
+//! How cached keys and values are stored: a [`Format`] for each type.
 //!
 //! A block holds `block` positions of one layer: for each KV head its keys, then its values, so
 //! that a block is one run of bytes and so is a head of it. Keys are transposed (sixteen
-//! positions are sixteen lanes, and no score needs a horizontal sum), values lie by position.
-//! The layout is a function of the type and the sizes only, never of the instruction set.
+//! positions are sixteen lanes, and no score needs a horizontal sum): `[units of the head][block]`.
+//! Values lie by position: `[units of positions][stride]`. Scales, where a type has them, follow
+//! the units: `[groups][block]` for keys, `[block][groups]` for values. The layout is a function of the type and the sizes only, never of the instruction set.
 //!
 //! Invariant: what is stored for a position depends on nothing but the position's own key and
 //! value, and every type stands for exact f32 values, which is what the kernels compute with.
@@ -11,17 +12,14 @@
 mod float;
 mod q8_0;
 
-pub(crate) use float::F16;
-pub(crate) use q8_0::Q8_0;
-
-use crate::lanes::{LANES, widen::Widen};
+use crate::lanes::LANES;
 
 /// Largest head size.
 pub const MAX_HEAD_DIM: usize = 512;
 /// Positions of a span, which blocks divide; see [`attention`](crate::attention).
 pub const SPAN: usize = 512;
 /// Values that share a scale in quantised types.
-const GROUP: usize = 32;
+pub(crate) const GROUP: usize = 32;
 /// Heads of blocks begin at whole cache lines.
 const ALIGN: usize = 64;
 
@@ -41,9 +39,12 @@ pub enum KvType {
 /// What a type is.
 struct Format {
     name: &'static str,
-    /// Bytes of one head's keys, and of its values, in one block.
-    key_bytes: fn(&KvLayout) -> usize,
-    value_bytes: fn(&KvLayout) -> usize,
+    /// Bytes of a unit: what kernels multiply at once in a lane.
+    unit: usize,
+    /// Values in a unit: neighbours of the head in a key, of two positions in values.
+    width: usize,
+    /// Whether a scale of two bytes stands for every [`GROUP`] values of a head.
+    scaled: bool,
     /// Stores the `dim` values of one head's key, or value, at a slot of the head's bytes.
     store_key: fn(&KvLayout, &mut [u8], usize, &[f32]),
     store_value: fn(&KvLayout, &mut [u8], usize, &[f32]),
@@ -100,26 +101,35 @@ impl KvLayout {
 
     /// Bytes of one head in a block, keys and values.
     pub fn head_bytes(&self) -> usize {
-        self.value_start() + (self.ty.format().value_bytes)(self).next_multiple_of(ALIGN)
+        let scales = if self.ty.format().scaled { 2 * self.groups() * self.block } else { 0 };
+        self.value_start() + (self.value_scales() + scales).next_multiple_of(ALIGN)
     }
 
     /// Where a head's values begin behind its keys.
     pub(crate) fn value_start(&self) -> usize {
-        (self.ty.format().key_bytes)(self).next_multiple_of(ALIGN)
+        let scales = if self.ty.format().scaled { 2 * self.groups() * self.block } else { 0 };
+        (self.key_scales() + scales).next_multiple_of(ALIGN)
     }
 
-    /// Values between the rows of two positions (or pairs of positions), as kernels see them.
+    /// Where the scales of a head's keys lie behind their units, `[groups][block]`.
+    pub(crate) fn key_scales(&self) -> usize {
+        let Format { unit, width, .. } = self.ty.format();
+        unit * self.dim.div_ceil(*width) * self.block
+    }
+
+    /// Where the scales of a head's values lie behind their units, `[block][groups]`.
+    pub(crate) fn value_scales(&self) -> usize {
+        let Format { unit, width, .. } = self.ty.format();
+        unit * self.block / width * self.value_stride()
+    }
+
+    /// Units between the rows of two positions (or pairs of positions).
     pub(crate) fn value_stride(&self) -> usize {
         self.dim.next_multiple_of(GROUP)
     }
 
-    /// Pairs of a head's values, the last one filled up.
-    pub(crate) fn pairs(&self) -> usize {
-        self.dim.div_ceil(2)
-    }
-
     /// Values that share a scale, of a head.
-    fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.dim.div_ceil(GROUP)
     }
 
@@ -140,21 +150,6 @@ impl KvLayout {
         let fits = self.block.is_multiple_of(LANES) && SPAN.is_multiple_of(self.block);
         assert!(self.block > 0 && fits, "positions in a block: {}", self.block);
     }
-}
-
-/// A type that kernels read through f32 copies of one head of one block: keys `[dim][block]`,
-/// values `[block][value_stride]`. `ahead` is the head that is read next.
-pub(crate) trait Unpack {
-    /// Copies the keys of `head`.
-    fn keys<L: Widen>(layout: &KvLayout, head: &[u8], room: &mut [f32], ahead: *const u8);
-    /// Copies the first `positions` values of `head`.
-    fn values<L: Widen>(
-        layout: &KvLayout,
-        head: &[u8],
-        positions: usize,
-        room: &mut [f32],
-        ahead: *const u8,
-    );
 }
 
 /// A scale as the 16 bits of a BF16 value no smaller, so that nothing has to be clamped. Its
