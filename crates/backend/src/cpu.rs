@@ -1,5 +1,6 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
+mod attend;
 mod inputs;
 mod kv;
 mod products;
@@ -9,6 +10,7 @@ use crate::{
     AttentionSpec, Backend, Batch, Buffer, Error, KvType, LayerCache, Matrix, MatrixSpec, Memory,
     Mode, Pairs, Rope, Table, Vector,
 };
+use attend::How;
 use base::{AlignedVec, ThreadPool};
 pub use inputs::InputSums;
 use kernels::{Isa, elementwise, rope};
@@ -187,7 +189,7 @@ impl Backend for Cpu {
         blocks: usize,
         ty: KvType,
     ) -> Result<(), Error> {
-        self.kv = KvCache::new(layers, block, blocks, ty)?;
+        self.kv = KvCache::new(&self.pool, layers, (block, blocks), ty)?;
         Ok(())
     }
 
@@ -244,7 +246,7 @@ impl Backend for Cpu {
 
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Buffer, batch: &Batch) {
         let (k, v) = (&self.buffers[keys.0].data, &self.buffers[values.0].data);
-        self.kv.store(layer, (k, v), batch);
+        self.kv.store(&self.pool, layer, (k, v), batch);
     }
 
     fn attention(
@@ -259,7 +261,9 @@ impl Backend for Cpu {
         assert_eq!(width, self.width(out), "queries and outputs have one width");
         let mut data = self.take(out);
         let q = &self.buffers[q.0].data;
-        self.kv.attend((self.isa, &self.pool), layer, (q, &mut data), spec, batch);
+        let narrow = self.mode == Mode::Fast;
+        let how = How { isa: self.isa, pool: &self.pool, narrow };
+        self.kv.attend(how, layer, (q, &mut data), spec, batch);
         self.put(out, data);
     }
 
@@ -295,7 +299,8 @@ impl Backend for Cpu {
                 + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
-                + self.rounded.bytes(),
+                + self.rounded.bytes()
+                + self.kv.workspace(),
             cache: self.kv.bytes(),
         }
     }

@@ -1,5 +1,7 @@
 //! Handles and descriptions that models pass to a backend.
 
+use kernels::kv::KvLayout;
+pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
 pub use kernels::rope::Pairs;
 use std::sync::Arc;
@@ -91,37 +93,6 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// Storage type of cached keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KvType {
-    /// 4 bytes a value.
-    F32,
-    /// 2 bytes a value.
-    Bf16,
-}
-
-impl KvType {
-    /// Bytes of one value.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 => 2,
-        }
-    }
-}
-
-impl std::str::FromStr for KvType {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "f32" => Ok(Self::F32),
-            "bf16" => Ok(Self::Bf16),
-            other => Err(format!("KV cache type must be f32 or bf16, not {other:?}")),
-        }
-    }
-}
-
 /// What one layer stores in the KV cache for each position: a key and a value per KV head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerCache {
@@ -129,6 +100,17 @@ pub struct LayerCache {
     pub heads: usize,
     /// Values of a head.
     pub dim: usize,
+}
+
+impl LayerCache {
+    /// Bytes of a block of `block` positions.
+    pub fn block_bytes(self, block: usize, ty: KvType) -> usize {
+        self.layout(block, ty).block_bytes()
+    }
+
+    pub(crate) fn layout(self, block: usize, ty: KvType) -> KvLayout {
+        KvLayout { ty, block, heads: self.heads, dim: self.dim }
+    }
 }
 
 /// How one layer attends.

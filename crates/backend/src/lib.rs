@@ -36,7 +36,7 @@ pub enum Error {
         block: usize,
     },
     /// A head size outside what the attention kernel takes.
-    #[error("heads of {0} values are not supported (at most {max})", max = kernels::attention::MAX_HEAD_DIM)]
+    #[error("heads of {0} values are not supported (at most {max})", max = kernels::kv::MAX_HEAD_DIM)]
     HeadSize(usize),
     /// The KV cache does not fit into memory.
     #[error("a KV cache of {0} bytes does not fit into memory")]

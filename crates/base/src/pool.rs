@@ -276,21 +276,61 @@ impl ThreadPool {
         (tile_rows, tile_cols): (usize, usize),
         f: impl Fn(Tile<'_, T>) + Sync,
     ) {
-        assert!(width > 0 && tile_rows > 0 && tile_cols > 0, "empty tiles");
+        assert!(tile_rows > 0, "empty tiles");
+        let matrix = Matrix::new(data, width);
+        let down = matrix.rows.div_ceil(tile_rows);
+        self.for_each(down * width.div_ceil(tile_cols), |index| {
+            let (row, col) = (index % down * tile_rows, index / down * tile_cols);
+            // SAFETY: every index is another tile, and each is visited once.
+            f(unsafe { matrix.tile(row..(row + tile_rows).min(matrix.rows), (col, tile_cols)) });
+        });
+    }
+
+    /// As [`ThreadPool::for_each_tile`], with the rows of tiles given: ascending ranges that do not
+    /// overlap. `f` also gets the index of its range.
+    pub fn for_each_cut<T: Send>(
+        &self,
+        data: &mut [T],
+        width: usize,
+        (cuts, tile_cols): (&[Range<usize>], usize),
+        f: impl Fn(usize, Tile<'_, T>) + Sync,
+    ) {
+        let matrix = Matrix::new(data, width);
+        assert!(cuts.iter().all(|cut| cut.start <= cut.end), "ranges");
+        assert!(cuts.windows(2).all(|pair| pair[0].end <= pair[1].start), "ranges that ascend");
+        assert!(cuts.last().is_none_or(|last| last.end <= matrix.rows), "rows that there are");
+        self.for_each(cuts.len() * width.div_ceil(tile_cols), |index| {
+            let (cut, col) = (index % cuts.len(), index / cuts.len() * tile_cols);
+            // SAFETY: every index is another tile, of rows that are no other range's, and each is
+            // visited once.
+            f(cut, unsafe { matrix.tile(cuts[cut].clone(), (col, tile_cols)) });
+        });
+    }
+}
+
+/// A matrix that is handed out in tiles.
+struct Matrix<'a, T> {
+    base: SendPtr<T>,
+    rows: usize,
+    width: usize,
+    _borrow: PhantomData<&'a mut [SendPtr<T>]>,
+}
+
+impl<'a, T: Send> Matrix<'a, T> {
+    fn new(data: &'a mut [T], width: usize) -> Self {
+        assert!(width > 0, "empty tiles");
         assert!(data.len().is_multiple_of(width), "whole rows only");
         let rows = data.len() / width;
-        let (down, across) = (rows.div_ceil(tile_rows), width.div_ceil(tile_cols));
-        let base = SendPtr(data.as_mut_ptr());
-        self.for_each(down * across, |index| {
-            let (row, col) = (index % down * tile_rows, index / down * tile_cols);
-            f(Tile {
-                base: base.get(),
-                width,
-                rows: row..(row + tile_rows).min(rows),
-                cols: col..(col + tile_cols).min(width),
-                _borrow: PhantomData,
-            });
-        });
+        Self { base: SendPtr(data.as_mut_ptr()), rows, width, _borrow: PhantomData }
+    }
+
+    /// The tile of `rows` and up to `cols.1` columns from `cols.0` on.
+    ///
+    /// # Safety
+    /// The rows must be there, and no other tile that is in use may overlap this one.
+    unsafe fn tile<'t>(&'t self, rows: Range<usize>, cols: (usize, usize)) -> Tile<'t, T> {
+        let cols = cols.0..(cols.0 + cols.1).min(self.width);
+        Tile { base: self.base.get(), width: self.width, rows, cols, _borrow: PhantomData }
     }
 }
 

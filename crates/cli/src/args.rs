@@ -44,7 +44,8 @@ pub(crate) struct LoadArgs {
     /// Arithmetic: exact (f32) or fast (bf16 where weights and CPU have it)
     #[arg(long, value_name = "MODE", default_value = "fast")]
     mode: Mode,
-    /// Storage of the KV cache: f32 or bf16; left out: f32 in exact mode, bf16 in fast mode
+    /// Storage of the KV cache: f32, bf16, f16 or q8_0; left out: f32 in exact mode, bf16 in
+    /// fast mode
     #[arg(long, value_name = "TYPE")]
     kv_type: Option<KvType>,
     /// Most prompt tokens computed at once

@@ -11,7 +11,7 @@ mod runner;
 mod sampler;
 mod session;
 
-pub use backend::{Batch, InputSums, KvType, Memory, Mode};
+pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
 pub use error::Error;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Submission, SubmitError, door};
 pub use request::{

@@ -80,7 +80,8 @@ impl Runner {
         let limits = Limits { rows: chunk, logit_rows: options.logit_rows.clamp(1, chunk) };
         let model = models::load(checkpoint, &mut backend, limits)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
-        let per_token = model.cache().iter().map(|l| 2 * l.heads * l.dim * kv_type.bytes()).sum();
+        let per_block: usize = model.cache().iter().map(|l| l.block_bytes(BLOCK, kv_type)).sum();
+        let per_token = per_block.div_ceil(BLOCK);
         let Memory { weights, workspace, .. } = backend.memory();
         let memory = available_memory()
             .map(|bytes| Room { bytes, spare: bytes.saturating_sub(weights + workspace) });

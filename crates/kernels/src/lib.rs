@@ -15,6 +15,7 @@ pub mod bf16;
 pub mod elementwise;
 pub mod int8;
 mod isa;
+pub mod kv;
 mod lanes;
 mod math;
 pub mod matmul;

@@ -1,135 +1,114 @@
-//! The KV cache of the CPU, and attention over it.
+//! The KV cache of the CPU: where keys and values of all layers lie, and storing them.
 
+use super::attend::{Call, How, Plan};
 use crate::{AttentionSpec, Batch, Error, KvType, LayerCache};
 use base::{AlignedVec, ThreadPool};
-use kernels::Isa;
-use kernels::attention::{self, KvElem, KvRef, KvShape, MAX_HEAD_DIM, Query};
+use kernels::attention::{self, KvRef};
+use kernels::kv::{KvLayout, MAX_HEAD_DIM};
+
+/// Rows from which storing them is worth handing to other threads.
+const PARALLEL_ROWS: usize = 8;
 
 /// Keys and values of all layers.
 #[derive(Default)]
 pub(super) struct KvCache {
     layers: Vec<LayerKv>,
+    plan: Plan,
 }
 
 struct LayerKv {
-    shape: KvShape,
-    data: KvData,
-}
-
-enum KvData {
-    F32(AlignedVec<f32>, AlignedVec<f32>),
-    Bf16(AlignedVec<u16>, AlignedVec<u16>),
+    layout: KvLayout,
+    /// `[blocks][heads][head bytes]`.
+    data: AlignedVec<u8>,
 }
 
 impl KvCache {
-    /// `blocks` blocks of `block` positions for each of `layers`, zeroed.
+    /// `blocks` blocks of `block` positions for each of `layers`, zeroed, to be attended to by the
+    /// threads of `pool`.
     pub fn new(
+        pool: &ThreadPool,
         layers: &[LayerCache],
-        block: usize,
-        blocks: usize,
+        (block, blocks): (usize, usize),
         ty: KvType,
     ) -> Result<Self, Error> {
-        let shapes = layers.iter().map(|l| KvShape { block, heads: l.heads, dim: l.dim });
-        let per_block = |s: KvShape| (s.key_block_len() + s.value_block_len()) as u128;
-        let bytes = shapes.clone().map(|s| per_block(s) * blocks as u128).sum::<u128>()
-            * ty.bytes() as u128;
         if let Some(layer) = layers.iter().find(|l| l.dim == 0 || l.dim > MAX_HEAD_DIM) {
             return Err(Error::HeadSize(layer.dim));
         }
+        let per_block = |layer: &LayerCache| layer.block_bytes(block, ty) as u128;
+        let bytes = layers.iter().map(per_block).sum::<u128>() * blocks as u128;
         if bytes > isize::MAX as u128 / 2 {
             return Err(Error::CacheTooLarge(bytes));
         }
-        let layers =
-            shapes.map(|shape| LayerKv::new(shape, blocks, ty)).collect::<Result<_, _>>()?;
-        Ok(Self { layers })
+        let layer = |layer: &LayerCache| {
+            let layout = layer.layout(block, ty);
+            Ok(LayerKv { layout, data: AlignedVec::try_zeroed(blocks * layout.block_bytes())? })
+        };
+        let layers = layers.iter().map(layer).collect::<Result<Vec<_>, Error>>()?;
+        pool.run(&|_| attention::warm_up());
+        Ok(Self { layers, plan: Plan::default() })
     }
 
-    /// Bytes held.
+    /// Bytes of keys and values.
     pub fn bytes(&self) -> usize {
-        let bytes = |layer: &LayerKv| match &layer.data {
-            KvData::F32(k, v) => 4 * (k.len() + v.len()),
-            KvData::Bf16(k, v) => 2 * (k.len() + v.len()),
-        };
-        self.layers.iter().map(bytes).sum()
+        self.layers.iter().map(|layer| layer.data.len()).sum()
+    }
+
+    /// Bytes of what is kept between calls besides.
+    pub fn workspace(&self) -> usize {
+        self.plan.bytes()
     }
 
     /// Stores key and value rows (`[batch rows, heads * dim]` each) in `layer`'s blocks.
-    pub fn store(&mut self, layer: usize, rows: (&[f32], &[f32]), batch: &Batch) {
-        let LayerKv { shape, data } = &mut self.layers[layer];
-        match data {
-            KvData::F32(keys, values) => store_rows(*shape, (keys, values), rows, batch),
-            KvData::Bf16(keys, values) => store_rows(*shape, (keys, values), rows, batch),
+    pub fn store(
+        &mut self,
+        pool: &ThreadPool,
+        layer: usize,
+        (k, v): (&[f32], &[f32]),
+        batch: &Batch,
+    ) {
+        let LayerKv { layout, data } = &mut self.layers[layer];
+        let (block, head) = (layout.block_bytes(), layout.head_bytes());
+        let put = |row: usize, h: usize, bytes: &mut [u8], slot: usize| {
+            let at = (row * layout.heads + h) * layout.dim;
+            layout.store(bytes, slot, &k[at..][..layout.dim], &v[at..][..layout.dim]);
+        };
+        if batch.rows() < PARALLEL_ROWS {
+            each_slot(batch, layout.block, |row, at, slot| {
+                for (h, bytes) in data[at * block..][..block].chunks_exact_mut(head).enumerate() {
+                    put(row, h, bytes, slot);
+                }
+            });
+            return;
         }
+        let blocks = data.len() / block;
+        pool.for_each_tile(data, block, (blocks, head), |mut tile| {
+            let h = tile.cols().start / head;
+            each_slot(batch, layout.block, |row, at, slot| put(row, h, tile.row_mut(at), slot));
+        });
     }
 
     /// Attention of the query rows `q` into `out`, `[batch rows, heads * dim]` each.
     pub fn attend(
-        &self,
-        (isa, pool): (Isa, &ThreadPool),
+        &mut self,
+        how: How<'_>,
         layer: usize,
         (q, out): (&[f32], &mut [f32]),
         spec: &AttentionSpec,
         batch: &Batch,
     ) {
-        let LayerKv { shape, data } = &self.layers[layer];
-        let width = spec.heads * shape.dim;
-        for sequence in batch.sequences() {
-            let rows = sequence.rows.start * width..sequence.rows.end * width;
-            let query = Query {
-                q: &q[rows.clone()],
-                heads: spec.heads,
-                position: sequence.position,
-                blocks: batch.block_table(sequence),
-                scale: spec.scale,
-                window: spec.window.unwrap_or(usize::MAX),
-            };
-            // Sixteen query vectors pass over the keys together: rows times heads of a group.
-            let group = spec.heads / shape.heads;
-            let tile = ((16 / group).max(1), group * shape.dim);
-            let shape = *shape;
-            pool.for_each_tile(&mut out[rows], width, tile, |mut tile| match data {
-                KvData::F32(keys, values) => {
-                    let kv = KvRef { shape, keys, values };
-                    attention::attention(isa, &query, kv, &mut tile);
-                }
-                KvData::Bf16(keys, values) => {
-                    let kv = KvRef { shape, keys, values };
-                    attention::attention(isa, &query, kv, &mut tile);
-                }
-            });
-        }
+        let LayerKv { layout, data } = &self.layers[layer];
+        let kv = KvRef { layout: *layout, data };
+        Call { how, kv, q, spec, batch }.run(&mut self.plan, out);
     }
 }
 
-impl LayerKv {
-    fn new(shape: KvShape, blocks: usize, ty: KvType) -> Result<Self, Error> {
-        let (keys, values) = (blocks * shape.key_block_len(), blocks * shape.value_block_len());
-        let data = match ty {
-            KvType::F32 => {
-                KvData::F32(AlignedVec::try_zeroed(keys)?, AlignedVec::try_zeroed(values)?)
-            }
-            KvType::Bf16 => {
-                KvData::Bf16(AlignedVec::try_zeroed(keys)?, AlignedVec::try_zeroed(values)?)
-            }
-        };
-        Ok(Self { shape, data })
-    }
-}
-
-fn store_rows<T: KvElem>(
-    shape: KvShape,
-    (keys, values): (&mut [T], &mut [T]),
-    (k, v): (&[f32], &[f32]),
-    batch: &Batch,
-) {
-    let width = shape.heads * shape.dim;
+/// Calls `f(row, block number, slot)` for each row of the batch.
+fn each_slot(batch: &Batch, block: usize, mut f: impl FnMut(usize, usize, usize)) {
     for sequence in batch.sequences() {
         let table = batch.block_table(sequence);
         for (i, row) in sequence.rows.clone().enumerate() {
             let position = sequence.position + i;
-            let at = (table[position / shape.block] as usize, position % shape.block);
-            let new = (&k[row * width..][..width], &v[row * width..][..width]);
-            attention::store(shape, (&mut *keys, &mut *values), at, new);
+            f(row, table[position / block] as usize, position % block);
         }
     }
 }

@@ -146,3 +146,25 @@ fn a_panic_in_a_worker_reaches_the_caller_and_the_pool_lives_on() {
     });
     assert_eq!(ran.load(Ordering::SeqCst), 10);
 }
+
+#[test]
+fn cuts_cover_their_rows_once_and_no_others() {
+    let pool = ThreadPool::new(3).unwrap();
+    let mut data = vec![0usize; 9 * 10];
+    let cuts = [1..2, 2..5, 7..9];
+    pool.for_each_cut(&mut data, 10, (&cuts, 4), |cut, mut tile| {
+        for row in tile.rows() {
+            tile.row_mut(row).iter_mut().for_each(|value| *value += cut + 1);
+        }
+    });
+    let rows: Vec<_> = data.chunks(10).map(|row| row[0]).collect();
+    assert_eq!(rows, [0, 1, 2, 2, 2, 0, 0, 3, 3]);
+    assert!(data.chunks(10).all(|row| row.iter().all(|value| *value == row[0])));
+}
+
+#[test]
+#[should_panic(expected = "ranges that ascend")]
+fn overlapping_cuts_are_refused() {
+    let pool = ThreadPool::new(1).unwrap();
+    pool.for_each_cut(&mut [0; 4], 1, (&[0..2, 1..3], 1), |_, _| {});
+}

@@ -8,7 +8,7 @@ mod work;
 
 use crate::commands::synth;
 use anyhow::{Context, Result};
-use engine::{LoadOptions, Mode, Runner};
+use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;
 use machine::Probe;
@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Compute mode: exact (f32) or fast
     #[arg(long, env = "GANNET_MODE", default_value = "fast")]
     mode: Mode,
+    /// Storage of the KV cache, as `run` takes it [default: f32 in exact mode, bf16 in fast mode]
+    #[arg(long, env = "GANNET_KV_TYPE", value_name = "TYPE")]
+    kv_type: Option<KvType>,
     /// Most prompt tokens computed at once
     #[arg(long, default_value_t = 512)]
     chunk: usize,
@@ -69,6 +72,12 @@ pub(crate) struct Args {
     /// Print comma-separated values
     #[arg(long)]
     csv: bool,
+}
+
+impl Args {
+    fn kv_type(&self) -> KvType {
+        self.kv_type.unwrap_or(self.mode.default_kv_type())
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -84,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut runner = load(&checkpoint, args)?;
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let work = Work::of(&checkpoint, args.mode);
+    let work = Work::of(&checkpoint, args.mode, args.kv_type());
     let plan = measure::Plan {
         prompts: &args.prompt,
         depths: &args.depth,
@@ -96,7 +105,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut results = measure::run(&mut runner, &mut probe, &plan, &work)?;
     let machine = probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &work));
-    let report = report::Report::new(&runner, args.mode, &checkpoint, machine, results);
+    let report =
+        report::Report::new(&runner, (args.mode, args.kv_type()), &checkpoint, machine, results);
     let text = match (args.json, args.csv) {
         (true, _) => report.to_json(),
         (_, true) => report.to_csv(),
@@ -133,6 +143,7 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
         threads: args.threads,
         pin: args.pin,
         mode: args.mode,
+        kv_type: args.kv_type,
         context: Some(longest(&args.prompt).max(decode * batch)),
         chunk: args.chunk.max(batch),
         logit_rows: batch,

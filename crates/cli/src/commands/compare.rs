@@ -9,7 +9,7 @@ use crate::input::Source;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, Runner, Session};
+use engine::{KvType, LoadOptions, Runner, Session};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
 use std::path::PathBuf;
@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// File with the text; `-` or left out: standard input
     #[arg(short, long, value_name = "FILE", alias = "file")]
     text: Option<PathBuf>,
+    /// Storage of B's KV cache; left out: as --kv-type says for both
+    #[arg(long, value_name = "TYPE")]
+    b_kv_type: Option<KvType>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -49,8 +52,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let ids = assets.tokenizer.encode(&text, options)?;
     let lengths = [&a, &b].map(|checkpoint| checkpoint.config().context_length);
     let context = args.load.options().context.unwrap_or(lengths[0].min(lengths[1]).min(CONTEXT));
-    let mut a = runner(args, &a, &args.a, context)?;
-    let mut b = runner(args, &b, &args.b, context)?;
+    let options = LoadOptions { context: Some(context), ..args.load.options() };
+    let mut a = runner(&options, &a, &args.a)?;
+    let options = LoadOptions { kv_type: args.b_kv_type.or(options.kv_type), ..options };
+    let mut b = runner(&options, &b, &args.b)?;
     let vocabularies = [&a, &b].map(|runner| runner.info().vocab_size);
     if vocabularies[0] != vocabularies[1] {
         let [a, b] = vocabularies;
@@ -66,10 +71,9 @@ fn open(args: &Args, model: &str) -> Result<Checkpoint> {
     Ok(Checkpoint::open(&args.files.locate(model)?, &OpenOptions::default())?)
 }
 
-fn runner(args: &Args, checkpoint: &Checkpoint, name: &str, context: usize) -> Result<Runner> {
-    let options = args.load.options();
+fn runner(options: &LoadOptions, checkpoint: &Checkpoint, name: &str) -> Result<Runner> {
     let chunk = options.chunk.min(ROWS);
-    let options = LoadOptions { context: Some(context), chunk, logit_rows: chunk, ..options };
+    let options = LoadOptions { chunk, logit_rows: chunk, ..options.clone() };
     Runner::load(checkpoint, &options).with_context(|| format!("cannot load {name}"))
 }
 

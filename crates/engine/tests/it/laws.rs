@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
 use base::Rng;
-use engine::{BLOCK, Batch, InputSums, LoadOptions, Mode, Runner, Session};
+use engine::{BLOCK, Batch, InputSums, KvType, LoadOptions, Mode, Runner, Session};
 use formats::Checkpoint;
 
 const TOKENS: usize = 90;
@@ -131,6 +131,43 @@ fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
             let sums = input_sums(&checkpoint, threads, chunk);
             assert!(sums == whole, "{architecture} {threads} {chunk}");
         }
+    }
+}
+
+/// Over more than one span of attention, which several threads may share.
+#[test]
+fn every_type_of_cache_keeps_the_laws_over_long_contexts() {
+    let (checkpoint, _folder) = random("qwen3");
+    let mut rng = Rng::new(11);
+    let prompt: Vec<u32> = (0..1030).map(|_| rng.below(131) as u32).collect();
+    for (mode, kv_type) in [
+        (Mode::Fast, KvType::Bf16),
+        (Mode::Exact, KvType::Bf16),
+        (Mode::Exact, KvType::F32),
+        (Mode::Exact, KvType::F16),
+        (Mode::Fast, KvType::Q8_0),
+    ] {
+        let run = |threads, chunks: &[usize]| {
+            let (kv_type, context) = (Some(kv_type), Some(prompt.len()));
+            let options = LoadOptions { mode, kv_type, threads, context, ..LoadOptions::default() };
+            let mut runner = Runner::load(&checkpoint, &options).unwrap();
+            let mut session = Session::new(&mut runner);
+            let mut rest = &prompt[..];
+            for (i, &chunk) in chunks.iter().cycle().enumerate() {
+                let (now, later) = rest.split_at(chunk.min(rest.len()));
+                let logits = bits(session.feed(now, 512).unwrap());
+                if later.is_empty() {
+                    return logits;
+                }
+                assert!(i < prompt.len());
+                rest = later;
+            }
+            unreachable!("some chunk is the last")
+        };
+        let want = run(1, &[512]);
+        assert_eq!(run(8, &[512]), want, "{mode:?} {kv_type:?}: threads");
+        assert_eq!(run(8, &[509, 3, 1, 1]), want, "{mode:?} {kv_type:?}: chunks");
+        assert_eq!(run(1, &[1]), want, "{mode:?} {kv_type:?}: one by one");
     }
 }
 

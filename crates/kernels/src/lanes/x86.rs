@@ -8,7 +8,7 @@ use super::{LANES, Lanes};
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2(__m256, __m256);
+pub(crate) struct Avx2(pub(super) __m256, pub(super) __m256);
 
 impl Avx2 {
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::measure::Measurement;
-use engine::{Mode, Runner};
+use engine::{KvType, Mode, Runner};
 use formats::Checkpoint;
 use serde::Serialize;
 use std::fmt::Write;
@@ -12,6 +12,7 @@ pub(super) struct Report {
     model: String,
     architecture: String,
     mode: &'static str,
+    kv_type: &'static str,
     machine: Machine,
     results: Vec<Measurement>,
 }
@@ -19,7 +20,7 @@ pub(super) struct Report {
 impl Report {
     pub fn new(
         runner: &Runner,
-        mode: Mode,
+        (mode, kv_type): (Mode, KvType),
         checkpoint: &Checkpoint,
         machine: Machine,
         results: Vec<Measurement>,
@@ -28,6 +29,7 @@ impl Report {
             model: runner.info().name.clone(),
             architecture: checkpoint.config().architecture.clone(),
             mode: mode.name(),
+            kv_type: kv_type.name(),
             machine,
             results,
         }
@@ -77,9 +79,9 @@ impl Report {
         } = &self.machine;
         let bf16 = bf16_gops.map_or(String::new(), |gops| format!(", {gops:.0} BF16 Gop/s"));
         let mut text = format!(
-            "{} ({}), mode {}\nmachine: {threads} threads, {isa}, {read_bandwidth_gbs:.1} GB/s \
+            "{} ({}), mode {}, KV cache {}\nmachine: {threads} threads, {isa}, {read_bandwidth_gbs:.1} GB/s \
              read ({least:.1} to {most:.1}), {f32_gops:.0} f32 Gop/s{bf16}\n\n",
-            self.model, self.architecture, self.mode
+            self.model, self.architecture, self.mode, self.kv_type
         );
         let head = ("phase", "tokens", "batch", "tok/s", "min", "max", "GB/s", "share", "Gop/s");
         let (a, b, c, d, e, f, g, h, i) = head;

@@ -1,6 +1,6 @@
 //! How much a step must move and multiply, counted from the tensors of the checkpoint.
 
-use engine::Mode;
+use engine::{BLOCK, KvType, LayerCache, Mode};
 use formats::Checkpoint;
 use kernels::quant::BF16;
 
@@ -22,13 +22,13 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub fn of(checkpoint: &Checkpoint, mode: Mode) -> Self {
+    pub fn of(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType) -> Self {
         let config = checkpoint.config();
         let head = if config.tied_embeddings { "token_embd.weight" } else { "output.weight" };
+        let layer = LayerCache { heads: config.kv_heads, dim: config.head_dim };
         let mut work = Self {
             weight_bytes: 0,
-            kv_bytes: (2 * config.layers * config.kv_heads * config.head_dim) as u64
-                * mode.default_kv_type().bytes() as u64,
+            kv_bytes: (config.layers * layer.block_bytes(BLOCK, kv_type) / BLOCK) as u64,
             layer_weights: 0,
             head_weights: 0,
             attention: (2 * config.layers * config.heads * config.head_dim) as u64,

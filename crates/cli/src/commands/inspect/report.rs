@@ -1,7 +1,7 @@
 //! What is told about a model, for programs and for people.
 
 use super::values::{float, metadata_json, short, shown};
-use engine::{BLOCK, KvType};
+use engine::{BLOCK, KvType, LayerCache};
 use formats::{ModelConfig, ModelFiles, TensorView};
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
@@ -129,7 +129,7 @@ impl<'a> Report<'a> {
     }
 
     fn memory_text(&self, out: &mut String) {
-        for ty in [KvType::Bf16, KvType::F32] {
+        for ty in KvType::ALL {
             let Some((per_token, whole)) = self.kv_bytes(ty) else { return };
             let _ = writeln!(
                 out,
@@ -137,7 +137,7 @@ impl<'a> Report<'a> {
                 size(per_token),
                 size(whole),
                 self.context,
-                ty_name(ty),
+                ty.name(),
             );
         }
     }
@@ -149,21 +149,24 @@ impl<'a> Report<'a> {
                 json!({"kv_bytes_per_token": per_token, "kv_bytes": whole, "total_bytes": total})
             })
         };
-        json!({
+        let mut memory = json!({
             "weights_bytes": self.total().bytes,
             "context": self.context,
-            "bf16": kv(KvType::Bf16),
-            "f32": kv(KvType::F32),
-        })
+        });
+        for ty in KvType::ALL {
+            memory[ty.name()] = json!(kv(ty));
+        }
+        memory
     }
 
     /// Bytes of the KV cache for a token and for the context, which takes whole blocks.
     fn kv_bytes(&self, ty: KvType) -> Option<(usize, usize)> {
         let config = self.config.as_ref().ok()?;
-        let row = config.kv_heads.checked_mul(config.head_dim)?.checked_mul(2 * ty.bytes())?;
-        let per_token = row.checked_mul(config.layers)?;
-        let slots = self.context.checked_next_multiple_of(BLOCK)?;
-        Some((per_token, per_token.checked_mul(slots)?))
+        // What no cache could have is not worth telling, and would overflow.
+        config.kv_heads.checked_mul(config.head_dim)?.checked_mul(16 * BLOCK)?;
+        let layer = LayerCache { heads: config.kv_heads, dim: config.head_dim };
+        let block = layer.block_bytes(BLOCK, ty).checked_mul(config.layers)?;
+        Some((block.div_ceil(BLOCK), block.checked_mul(self.context.div_ceil(BLOCK))?))
     }
 
     fn types(&self) -> IndexMap<&'static str, Total> {
@@ -228,13 +231,6 @@ fn tensor_json(tensor: &TensorView) -> Json {
         "bytes": tensor.data().len(),
         "supported": tensor.ty.is_supported(),
     })
-}
-
-fn ty_name(ty: KvType) -> &'static str {
-    match ty {
-        KvType::F32 => "f32",
-        KvType::Bf16 => "bf16",
-    }
 }
 
 fn size(bytes: usize) -> String {

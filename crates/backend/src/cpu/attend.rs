@@ -1,0 +1,161 @@
+//! Attention spread over threads.
+//!
+//! Rows are cut into pieces of as many query vectors as pass over the keys together, and pieces
+//! are spread over threads by KV head. Where that leaves threads without work, each span of
+//! positions is computed on its own and the spans of a row are added up afterwards, which gives
+//! the same bits.
+
+use crate::{AttentionSpec, Batch};
+use base::{AlignedVec, ThreadPool};
+use kernels::Isa;
+use kernels::attention::{self, KvRef, Query};
+use std::ops::Range;
+
+/// Query vectors of a piece.
+const VECTORS: usize = 16;
+/// Tiles for each thread from which they even out.
+const TILES: usize = 4;
+
+/// What attention is computed with.
+#[derive(Clone, Copy)]
+pub(super) struct How<'a> {
+    pub isa: Isa,
+    pub pool: &'a ThreadPool,
+    /// Whether BF16 may be multiplied as such.
+    pub narrow: bool,
+}
+
+/// Attention of one layer.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub how: How<'a>,
+    pub kv: KvRef<'a>,
+    /// Query rows of the batch, `[rows, heads * dim]`.
+    pub q: &'a [f32],
+    pub spec: &'a AttentionSpec,
+    pub batch: &'a Batch,
+}
+
+/// What a call computes; kept, so that the next one allocates nothing.
+#[derive(Default)]
+pub(super) struct Plan {
+    pieces: Vec<Piece>,
+    /// Rows of each piece in the batch.
+    cuts: Vec<Range<usize>>,
+    /// Piece and span of each row of `partials`.
+    items: Vec<(usize, usize)>,
+    /// `[items][KV heads][rows of a piece * heads of a group][partial_len]`.
+    partials: AlignedVec<f32>,
+}
+
+/// Rows of one sequence that are computed together.
+struct Piece {
+    /// Index of the sequence in the batch.
+    sequence: usize,
+    position: usize,
+    /// Its spans among the items.
+    items: Range<usize>,
+}
+
+impl Plan {
+    /// Bytes of partial results.
+    pub fn bytes(&self) -> usize {
+        4 * self.partials.len()
+    }
+
+    /// Cuts the batch into pieces of up to `rows` rows.
+    fn cut(&mut self, batch: &Batch, rows: usize) {
+        self.pieces.clear();
+        self.cuts.clear();
+        for (index, sequence) in batch.sequences().iter().enumerate() {
+            for first in sequence.rows.clone().step_by(rows) {
+                let position = sequence.position + first - sequence.rows.start;
+                self.pieces.push(Piece { sequence: index, position, items: 0..0 });
+                self.cuts.push(first..(first + rows).min(sequence.rows.end));
+            }
+        }
+    }
+
+    /// Lists the spans of every piece.
+    fn list_spans(&mut self, call: &Call<'_>) {
+        self.items.clear();
+        for index in 0..self.pieces.len() {
+            let first = self.items.len();
+            let spans = call.query(self, index).spans();
+            self.items.extend(spans.map(|span| (index, span)));
+            self.pieces[index].items = first..self.items.len();
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Outputs of all rows into `out`, `[rows, heads * dim]`.
+    pub fn run(&self, plan: &mut Plan, out: &mut [f32]) {
+        plan.cut(self.batch, (VECTORS / self.group()).max(1));
+        let out = &mut out[..self.batch.rows() * self.spec.heads * self.kv.layout.dim];
+        let threads = self.how.pool.threads();
+        if threads > 1 && plan.pieces.len() * self.kv.layout.heads < TILES * threads {
+            plan.list_spans(self);
+            if plan.items.len() > plan.pieces.len() {
+                return self.by_spans(plan, out);
+            }
+        }
+        self.by_pieces(plan, out);
+    }
+
+    /// Query heads that share a KV head.
+    fn group(&self) -> usize {
+        self.spec.heads / self.kv.layout.heads
+    }
+
+    fn query(&self, plan: &Plan, piece: usize) -> Query<'_> {
+        let (rows, piece) = (plan.cuts[piece].clone(), &plan.pieces[piece]);
+        let width = self.spec.heads * self.kv.layout.dim;
+        Query {
+            q: &self.q[rows.start * width..rows.end * width],
+            rows: rows.len(),
+            heads: self.spec.heads,
+            position: piece.position,
+            blocks: self.batch.block_table(&self.batch.sequences()[piece.sequence]),
+            scale: self.spec.scale,
+            window: self.spec.window.unwrap_or(usize::MAX),
+            narrow: self.how.narrow,
+        }
+    }
+
+    fn by_pieces(&self, plan: &Plan, out: &mut [f32]) {
+        let columns = self.group() * self.kv.layout.dim;
+        let width = self.spec.heads * self.kv.layout.dim;
+        self.how.pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
+            attention::attention(self.how.isa, &self.query(plan, piece), self.kv, &mut tile);
+        });
+    }
+
+    fn by_spans(&self, plan: &mut Plan, out: &mut [f32]) {
+        let layout = &self.kv.layout;
+        let rows = plan.cuts.iter().map(Range::len).max().unwrap_or(0);
+        let len = rows * self.group() * attention::partial_len(layout);
+        let apart = layout.heads * len;
+        let needed = plan.items.len() * apart;
+        if plan.partials.len() < needed {
+            plan.partials = AlignedVec::zeroed(needed.next_power_of_two());
+        }
+        let mut partials = std::mem::take(&mut plan.partials);
+        let (isa, pool) = (self.how.isa, self.how.pool);
+        pool.for_each_tile(&mut partials[..needed], apart, (1, len), |mut tile| {
+            let (item, kv_head) = (tile.rows().start, tile.cols().start / len);
+            let (piece, span) = plan.items[item];
+            let query = self.query(plan, piece);
+            attention::attention_span(isa, &query, self.kv, (kv_head, span), tile.row_mut(item));
+        });
+        let columns = self.group() * layout.dim;
+        let width = self.spec.heads * layout.dim;
+        pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
+            let items = plan.pieces[piece].items.clone();
+            let first = tile.cols().start / columns * len;
+            let spans = items.start * apart + first..(items.end - 1) * apart + first + len;
+            attention::combine_spans(isa, layout, &partials[spans], apart, &mut tile);
+        });
+        plan.partials = partials;
+    }
+}

@@ -1,0 +1,303 @@
+//! Causal attention over a KV cache stored in blocks (see [`kv`](crate::kv) for their layout).
+//!
+//! One order for every output, whatever rows are computed together and however the prompt was
+//! cut. Positions fall into spans of [`SPAN`], aligned to absolute positions. Within a span:
+//! a score adds over the head in ascending order; weights are `exp(score - largest)`; their sum
+//! adds, in lane `l` of sixteen, positions that leave `l` when divided by 16 in ascending order,
+//! and folds the lanes; a value adds over positions in ascending order. Spans are added up in
+//! ascending order with a running maximum (Milakov and Gimelshein, 2018). So different threads
+//! may compute the spans of one row ([`attention_span`], then [`combine_spans`]) or one thread
+//! all of them ([`attention`]), with equal bits. Block size does not enter.
+//!
+//! All of it is f32 arithmetic over the exact values that the cache stands for, except that where
+//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has BF16 dot products, queries and
+//! weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the head,
+//! or two positions, are added at a time, as the hardware does.
+
+mod mac;
+mod room;
+mod scores;
+mod softmax;
+mod source;
+mod span;
+mod values;
+
+use crate::Isa;
+use crate::kv::{KvLayout, KvType, SPAN};
+use crate::lanes::{LANES, isa_dispatch};
+use base::Tile;
+use mac::{Mac, Tiles};
+use room::{ROOM, Room};
+use softmax::{Softmax, combine};
+use source::Source;
+use span::Pass;
+use std::ops::Range;
+
+/// One layer's keys and values.
+#[derive(Clone, Copy, Debug)]
+pub struct KvRef<'a> {
+    /// Sizes.
+    pub layout: KvLayout,
+    /// `[blocks][heads][head bytes]`.
+    pub data: &'a [u8],
+}
+
+impl<'a> KvRef<'a> {
+    #[inline(always)]
+    fn head(self, block: usize, head: usize) -> &'a [u8] {
+        let bytes = self.layout.head_bytes();
+        &self.data[(block * self.layout.heads + head) * bytes..][..bytes]
+    }
+}
+
+/// Attention of consecutive positions of one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// Rotated queries `[rows, heads * dim]`.
+    pub q: &'a [f32],
+    /// Rows.
+    pub rows: usize,
+    /// Query heads; a multiple of the KV heads, consecutive heads sharing one KV head.
+    pub heads: usize,
+    /// Position of the first row.
+    pub position: usize,
+    /// The sequence's blocks, in order of positions.
+    pub blocks: &'a [u32],
+    /// Factor of the scores, usually `1 / sqrt(dim)`.
+    pub scale: f32,
+    /// Positions a query sees, itself included; `usize::MAX` for all before it.
+    pub window: usize,
+    /// Whether BF16 keys and values may be multiplied as BF16 where the CPU can.
+    pub narrow: bool,
+}
+
+impl Query<'_> {
+    /// Heads that share a KV head.
+    fn group(&self, kv: KvRef<'_>) -> usize {
+        self.heads / kv.layout.heads
+    }
+
+    /// The spans that any of the rows sees.
+    pub fn spans(&self) -> Range<usize> {
+        let oldest = (self.position + 1).saturating_sub(self.window);
+        oldest / SPAN..(self.position + self.rows - 1) / SPAN + 1
+    }
+
+    fn check(&self, kv: KvRef<'_>) {
+        let KvLayout { heads, dim, block, .. } = kv.layout;
+        kv.layout.check();
+        assert!(self.rows > 0 && self.window > 0, "a row that sees itself");
+        assert!(self.group(kv) * heads == self.heads, "query heads share KV heads evenly");
+        let last = self.position + self.rows;
+        assert!(last <= self.blocks.len() * block, "positions outside the block table");
+        let blocks = kv.data.len() / kv.layout.block_bytes();
+        assert!(self.blocks.iter().all(|&b| (b as usize) < blocks), "block outside the cache");
+        assert!(self.q.len() >= self.rows * self.heads * dim, "a query per row");
+    }
+}
+
+/// Makes what this thread needs to attend, so that it allocates nothing later.
+pub fn warm_up() {
+    ROOM.with_borrow_mut(|_| ());
+}
+
+/// Values that [`attention_span`] gives for one query vector: the largest score, the sum of the
+/// weights, the weighted values.
+pub fn partial_len(layout: &KvLayout) -> usize {
+    2 + layout.value_stride()
+}
+
+/// Computes the outputs of `tile`: the query's rows by the columns of the query heads that share
+/// one KV head (`heads / kv heads * dim` columns).
+pub fn attention(isa: Isa, query: &Query<'_>, kv: KvRef<'_>, tile: &mut Tile<'_, f32>) {
+    query.check(kv);
+    let columns = query.group(kv) * kv.layout.dim;
+    assert!(tile.cols().len() == columns, "one KV head's columns");
+    assert!(tile.rows().len() == query.rows, "the query's rows");
+    let kv_head = tile.cols().start / columns;
+    dispatch(isa, &Job { query, kv, kv_head }, Output::Rows(tile));
+}
+
+/// Computes what span `span` adds to the outputs of the query heads that share `kv_head`: for
+/// each row and head of the group [`partial_len`] values of `out`, for [`combine_spans`].
+pub fn attention_span(
+    isa: Isa,
+    query: &Query<'_>,
+    kv: KvRef<'_>,
+    (kv_head, span): (usize, usize),
+    out: &mut [f32],
+) {
+    query.check(kv);
+    assert!(kv_head < kv.layout.heads && query.spans().contains(&span), "a span of a KV head");
+    assert!(out.len() >= query.rows * query.group(kv) * partial_len(&kv.layout), "partial results");
+    dispatch(isa, &Job { query, kv, kv_head }, Output::Span(span, out));
+}
+
+/// What is computed: the query's rows in one KV head.
+struct Job<'a> {
+    query: &'a Query<'a>,
+    kv: KvRef<'a>,
+    kv_head: usize,
+}
+
+/// Where it goes.
+enum Output<'a, 't> {
+    Rows(&'a mut Tile<'t, f32>),
+    /// Of one span alone.
+    Span(usize, &'a mut [f32]),
+}
+
+fn dispatch(isa: Isa, job: &Job<'_>, output: Output<'_, '_>) {
+    ROOM.with_borrow_mut(|room| match job.kv.layout.ty {
+        KvType::F32 => attend_f32(isa, job, output, room),
+        #[cfg(target_arch = "x86_64")]
+        KvType::Bf16 if job.query.narrow && isa.has_bf16_dot() => {
+            #[target_feature(
+                enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"
+            )]
+            fn shell(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) {
+                attend::<source::Bf16Dot>(job, output, room);
+            }
+            #[allow(unsafe_code)]
+            // SAFETY: an `Isa` with BF16 dot products exists only where the CPU has them.
+            unsafe {
+                shell(job, output, room);
+            }
+        }
+        KvType::Bf16 => attend_bf16(isa, job, output, room),
+        KvType::F16 => attend_f16(isa, job, output, room),
+        KvType::Q8_0 => attend_q8_0(isa, job, output, room),
+    });
+}
+
+/// One function for a storage type, with a shell for each instruction set.
+macro_rules! attend_as {
+    ($name:ident, $body:ident, $source:ident) => {
+        isa_dispatch! {
+            fn $name(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) = $body
+        }
+
+        #[inline(always)]
+        fn $body<L: Tiles>(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) {
+            attend::<source::$source<L>>(job, output, room);
+        }
+    };
+}
+
+attend_as!(attend_f32, attend_f32_body, F32);
+attend_as!(attend_bf16, attend_bf16_body, Bf16);
+attend_as!(attend_f16, attend_f16_body, F16);
+attend_as!(attend_q8_0, attend_q8_0_body, Q8_0);
+
+#[inline(always)]
+fn attend<S: Source>(job: &Job<'_>, mut output: Output<'_, '_>, room: &mut Room) {
+    for pass in Pass::all(job.query, job.kv, job.kv_head) {
+        span::prepare::<S>(&pass, room);
+        let (oldest, last) = pass.reach();
+        room.total = [Softmax::NONE; room::QUERIES];
+        let spans = match output {
+            Output::Span(span, _) => span..span + 1,
+            Output::Rows(_) => {
+                room.totals[..pass.count * job.kv.layout.value_stride()].fill(0.0);
+                oldest / SPAN..last / SPAN + 1
+            }
+        };
+        for span in spans {
+            if span < oldest / SPAN || span > last / SPAN {
+                room.softmax = [Softmax::NONE; room::QUERIES];
+                continue;
+            }
+            span::attend::<S>(&pass, span, room);
+            if let Output::Rows(_) = output {
+                add_up::<S>(&pass, room);
+            }
+        }
+        match &mut output {
+            Output::Rows(tile) => put_rows(&pass, tile, room),
+            Output::Span(_, out) => put_partial(&pass, out, room),
+        }
+    }
+}
+
+/// Adds the span in `room` to the total.
+#[inline(always)]
+fn add_up<S: Source>(pass: &Pass<'_>, room: &mut Room) {
+    let stride = pass.kv.layout.value_stride();
+    for i in 0..pass.count {
+        let values = &room.sums[i * stride..][..stride];
+        let sums = &mut room.totals[i * stride..][..stride];
+        let span = room.softmax[i];
+        combine::<<S::Mac as Mac>::Lanes>(&mut room.total[i], sums, span, values);
+    }
+}
+
+#[inline(always)]
+fn put_rows(pass: &Pass<'_>, tile: &mut Tile<'_, f32>, room: &Room) {
+    let KvLayout { dim, .. } = pass.kv.layout;
+    for (i, sums) in room.totals.chunks_exact(pass.kv.layout.value_stride()).enumerate() {
+        if i == pass.count {
+            break;
+        }
+        let (row, head) = pass.row_and_head(i);
+        let row = tile.rows().start + row;
+        divide(sums, room.total[i].sum, &mut tile.row_mut(row)[head * dim..][..dim]);
+    }
+}
+
+#[inline(always)]
+fn divide(sums: &[f32], sum: f32, out: &mut [f32]) {
+    for (out, value) in out.iter_mut().zip(sums) {
+        *out = value / sum;
+    }
+}
+
+#[inline(always)]
+fn put_partial(pass: &Pass<'_>, out: &mut [f32], room: &Room) {
+    let stride = pass.kv.layout.value_stride();
+    let partials = out.chunks_exact_mut(partial_len(&pass.kv.layout)).skip(pass.first);
+    for (i, partial) in partials.take(pass.count).enumerate() {
+        let Softmax { max, sum } = room.softmax[i];
+        partial[..2].copy_from_slice(&[max, sum]);
+        partial[2..].copy_from_slice(&room.sums[i * stride..][..stride]);
+    }
+}
+
+isa_dispatch! {
+    /// Adds up what [`attention_span`] gave for the spans of a query in one KV head, ascending,
+    /// into the outputs of `tile` (as [`attention`] takes it). Span `i` of them begins at
+    /// `partials[i * apart]`.
+    pub fn combine_spans(
+        layout: &KvLayout,
+        partials: &[f32],
+        apart: usize,
+        tile: &mut Tile<'_, f32>,
+    ) = combine_spans_body
+}
+
+#[inline(always)]
+fn combine_spans_body<L: Tiles>(
+    layout: &KvLayout,
+    partials: &[f32],
+    apart: usize,
+    tile: &mut Tile<'_, f32>,
+) {
+    let (len, stride) = (partial_len(layout), layout.value_stride());
+    let mut at = 0;
+    for row in tile.rows() {
+        for out in tile.row_mut(row).chunks_exact_mut(layout.dim) {
+            let (mut total, mut sums) = (Softmax::NONE, [0.0; crate::kv::MAX_HEAD_DIM]);
+            for span in partials.chunks(apart) {
+                let partial = &span[at..][..len];
+                let softmax = Softmax { max: partial[0], sum: partial[1] };
+                combine::<L>(&mut total, &mut sums[..stride], softmax, &partial[2..]);
+            }
+            divide(&sums, total.sum, out);
+            at += len;
+        }
+    }
+}
+
+const _: () = assert!(SPAN.is_multiple_of(LANES));
+
+#[cfg(test)]
+mod tests;

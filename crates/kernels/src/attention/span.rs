@@ -1,0 +1,152 @@
+//! One span of positions for the queries that pass over it together.
+#![allow(unsafe_code)]
+
+use super::mac::Mac;
+use super::room::{QUERIES, ROW, Room};
+use super::scores::{self, KeyBlock};
+use super::softmax::soften;
+use super::source::Source;
+use super::values::{self, BLOCKS, ValueRun};
+use super::{KvRef, Query};
+use crate::kv::SPAN;
+use crate::lanes::LANES;
+use std::ops::Range;
+
+/// Positions over which weighted sums stay in registers.
+const RUN: usize = 128;
+
+/// Query vectors `first..first + count` of those that share a KV head: rows times the heads of a
+/// group.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'a> {
+    pub query: &'a Query<'a>,
+    pub kv: KvRef<'a>,
+    pub kv_head: usize,
+    pub first: usize,
+    pub count: usize,
+}
+
+impl<'a> Pass<'a> {
+    /// All passes over `kv_head` that `query` takes.
+    pub fn all(query: &'a Query<'a>, kv: KvRef<'a>, kv_head: usize) -> impl Iterator<Item = Self> {
+        let vectors = query.rows * query.group(kv);
+        (0..vectors).step_by(QUERIES).map(move |first| {
+            let count = QUERIES.min(vectors - first);
+            Self { query, kv, kv_head, first, count }
+        })
+    }
+
+    /// Row of the query, and head inside the group, of the pass's vector `i`.
+    pub fn row_and_head(&self, i: usize) -> (usize, usize) {
+        let group = self.query.group(self.kv);
+        ((self.first + i) / group, (self.first + i) % group)
+    }
+
+    fn position(&self, i: usize) -> usize {
+        self.query.position + self.row_and_head(i).0
+    }
+
+    fn vector(&self, i: usize) -> &'a [f32] {
+        let (dim, (row, head)) = (self.kv.layout.dim, self.row_and_head(i));
+        let head = self.kv_head * self.query.group(self.kv) + head;
+        &self.query.q[(row * self.query.heads + head) * dim..][..dim]
+    }
+
+    /// The oldest position that any vector sees, and the last.
+    pub fn reach(&self) -> (usize, usize) {
+        let oldest = (self.position(0) + 1).saturating_sub(self.query.window);
+        (oldest, self.position(self.count - 1))
+    }
+
+    /// Columns of the span beginning at `start` that vector `i` sees.
+    fn visible(&self, i: usize, start: usize) -> Range<usize> {
+        let end = self.position(i) + 1;
+        let column = |position: usize| position.saturating_sub(start).min(SPAN);
+        column(end.saturating_sub(self.query.window))..column(end)
+    }
+
+    /// The bytes of this KV head where `position` is stored, and where the next block's are (or
+    /// the same at the end).
+    #[inline(always)]
+    fn heads(&self, position: usize) -> (&'a [u8], &'a [u8]) {
+        let at = position / self.kv.layout.block;
+        let next = (at + 1).min(self.query.blocks.len() - 1);
+        let head = |block: usize| self.kv.head(self.query.blocks[block] as usize, self.kv_head);
+        (head(at), head(next))
+    }
+}
+
+/// Lays the pass's queries out for [`attend`].
+#[inline(always)]
+pub(super) fn prepare<S: Source>(pass: &Pass<'_>, room: &mut Room) {
+    scores::pack::<S::Mac>(&pass.kv.layout, (0..pass.count).map(|i| pass.vector(i)), room);
+}
+
+/// Attends to span `span`: leaves the softmax of each vector in `room.softmax` and its weighted
+/// values, not yet divided by the sum of the weights, in `room.sums`.
+#[inline(always)]
+pub(super) fn attend<S: Source>(pass: &Pass<'_>, span: usize, room: &mut Room) {
+    let start = span * SPAN;
+    let (oldest, last) = pass.reach();
+    let block = pass.kv.layout.block;
+    let columns = oldest.saturating_sub(start) / block * block..(last + 1 - start).min(SPAN);
+    score::<S>(pass, start, columns.clone(), room);
+    let whole = columns.start..columns.end.next_multiple_of(LANES);
+    for i in 0..pass.count {
+        let row = &mut room.scores[i * ROW..][..ROW];
+        room.softmax[i] = soften::<S::Mac>(row, whole.clone(), pass.visible(i, start));
+    }
+    weigh::<S>(pass, start, columns, room);
+}
+
+#[inline(always)]
+fn score<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: &mut Room) {
+    let layout = &pass.kv.layout;
+    for at in columns.clone().step_by(layout.block) {
+        let (head, next) = pass.heads(start + at);
+        // Behind the last keys come the first values.
+        let last = at + layout.block >= columns.end;
+        let ahead = match last {
+            true => pass.heads(start + columns.start).0[layout.value_start()..].as_ptr(),
+            false => next.as_ptr(),
+        };
+        let keys = KeyBlock {
+            units: head.as_ptr(),
+            scales: head[layout.key_scales()..].as_ptr(),
+            ahead,
+            steps: layout.dim.div_ceil(S::Mac::WIDTH),
+            block: layout.block,
+            scale: pass.query.scale,
+        };
+        let positions = (columns.end - at).min(layout.block).next_multiple_of(LANES);
+        // SAFETY: these are the keys of one head of one block.
+        unsafe { scores::scores::<S>(keys, (pass.count, positions, at), room) };
+    }
+}
+
+#[inline(always)]
+fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: &mut Room) {
+    let layout = &pass.kv.layout;
+    let stride = layout.value_stride();
+    room.sums[..pass.count * stride].fill(0.0);
+    let blocks = (RUN / layout.block).clamp(1, BLOCKS);
+    for at in columns.clone().step_by(blocks * layout.block) {
+        let positions = (columns.end - at).min(blocks * layout.block);
+        let mut run = ValueRun {
+            units: [std::ptr::null(); BLOCKS],
+            ahead: [std::ptr::null(); BLOCKS],
+            scales: layout.value_scales(),
+            groups: layout.groups(),
+            per_block: layout.block / S::Mac::WIDTH,
+            len: positions.div_ceil(S::Mac::WIDTH),
+            stride,
+        };
+        for (i, first) in (at..at + positions).step_by(layout.block).enumerate() {
+            let (head, next) = pass.heads(start + first);
+            run.units[i] = head[layout.value_start()..].as_ptr();
+            run.ahead[i] = next[layout.value_start()..].as_ptr();
+        }
+        // SAFETY: `units` are the values of one head of each block of the run.
+        unsafe { values::weigh::<S>(&run, (pass.count, at), room) };
+    }
+}

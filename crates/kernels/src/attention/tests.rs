@@ -1,0 +1,270 @@
+use super::*;
+use base::{Rng, ThreadPool};
+
+struct Case {
+    block: usize,
+    kv_heads: usize,
+    dim: usize,
+    heads: usize,
+    window: usize,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    queries: Vec<f32>,
+    positions: usize,
+}
+
+/// How a case is computed.
+#[derive(Clone, Copy)]
+struct How {
+    isa: Isa,
+    ty: KvType,
+    narrow: bool,
+    tile_rows: usize,
+    /// Every span on its own, then combined.
+    split: bool,
+}
+
+impl How {
+    fn new(isa: Isa, ty: KvType) -> Self {
+        Self { isa, ty, narrow: false, tile_rows: 5, split: false }
+    }
+}
+
+const SCALE: f32 = 0.3;
+
+impl Case {
+    fn new(
+        (block, kv_heads, dim): (usize, usize, usize),
+        heads: usize,
+        window: usize,
+        positions: usize,
+    ) -> Self {
+        let mut rng = Rng::new((block + dim + positions) as u64);
+        let mut random = |len: usize| (0..len).map(|_| rng.normal()).collect::<Vec<f32>>();
+        let width = kv_heads * dim;
+        let (keys, values) = (random(positions * width), random(positions * width));
+        let queries = random(positions * heads * dim);
+        Self { block, kv_heads, dim, heads, window, keys, values, queries, positions }
+    }
+
+    fn layout(&self, ty: KvType) -> KvLayout {
+        KvLayout { ty, block: self.block, heads: self.kv_heads, dim: self.dim }
+    }
+
+    /// The cache with positions up to `end`. Blocks lie in reverse, so that a wrong table shows,
+    /// and are full of what others left, which must not be seen.
+    fn cache(&self, ty: KvType, end: usize) -> (Vec<u8>, Vec<u32>) {
+        let layout = self.layout(ty);
+        let blocks = self.positions.div_ceil(self.block);
+        let mut data = vec![0; blocks * layout.block_bytes()];
+        let table: Vec<u32> = (0..blocks as u32).rev().collect();
+        let rotten = vec![f32::NAN; self.dim];
+        for head in data.chunks_exact_mut(layout.head_bytes()) {
+            (0..self.block).for_each(|slot| layout.store(head, slot, &rotten, &rotten));
+        }
+        for position in 0..end {
+            for head in 0..self.kv_heads {
+                let at = (position * self.kv_heads + head) * self.dim;
+                let block = table[position / self.block] as usize;
+                let start = (block * self.kv_heads + head) * layout.head_bytes();
+                layout.store(
+                    &mut data[start..][..layout.head_bytes()],
+                    position % self.block,
+                    &self.keys[at..][..self.dim],
+                    &self.values[at..][..self.dim],
+                );
+            }
+        }
+        (data, table)
+    }
+
+    /// Outputs of positions `range`, everything before them being in the cache.
+    fn run(&self, how: How, range: std::ops::Range<usize>) -> Vec<f32> {
+        let (data, table) = self.cache(how.ty, range.end);
+        let columns = self.heads * self.dim;
+        let kv = KvRef { layout: self.layout(how.ty), data: &data };
+        let mut out = vec![f32::NAN; range.len() * columns];
+        let tile = (how.tile_rows, columns / self.kv_heads);
+        ThreadPool::new(2).unwrap().for_each_tile(&mut out, columns, tile, |mut tile| {
+            let first = range.start + tile.rows().start;
+            let query = Query {
+                q: &self.queries[first * columns..][..tile.rows().len() * columns],
+                rows: tile.rows().len(),
+                heads: self.heads,
+                position: first,
+                blocks: &table,
+                scale: SCALE,
+                window: self.window,
+                narrow: how.narrow,
+            };
+            match how.split {
+                true => split(how.isa, &query, kv, &mut tile),
+                false => attention(how.isa, &query, kv, &mut tile),
+            }
+        });
+        out
+    }
+
+    /// Outputs of one position by the definition, in f64, of the values as they are given.
+    fn naive(&self, position: usize) -> Vec<f64> {
+        let mut out = Vec::new();
+        for head in 0..self.heads {
+            let kv_head = head / (self.heads / self.kv_heads);
+            let q = &self.queries[(position * self.heads + head) * self.dim..][..self.dim];
+            let from = (position + 1).saturating_sub(self.window);
+            let at = |p: usize| (p * self.kv_heads + kv_head) * self.dim;
+            let weight = |p: usize| {
+                let key = &self.keys[at(p)..][..self.dim];
+                let dot: f64 = q.iter().zip(key).map(|(a, b)| f64::from(a * b)).sum();
+                (dot * f64::from(SCALE)).exp()
+            };
+            let weights: Vec<f64> = (from..=position).map(weight).collect();
+            let total: f64 = weights.iter().sum();
+            out.extend((0..self.dim).map(|d| {
+                let weighted = (from..=position).zip(&weights);
+                weighted.map(|(p, w)| w * f64::from(self.values[at(p) + d])).sum::<f64>() / total
+            }));
+        }
+        out
+    }
+}
+
+fn split(isa: Isa, query: &Query<'_>, kv: KvRef<'_>, tile: &mut Tile<'_, f32>) {
+    let kv_head = tile.cols().start / tile.cols().len();
+    let len = query.rows * query.group(kv) * partial_len(&kv.layout);
+    let apart = len + 3;
+    let mut partials = vec![f32::NAN; query.spans().len() * apart];
+    // Any order of spans does.
+    for (partial, span) in partials.chunks_mut(apart).zip(query.spans()).rev() {
+        attention_span(isa, query, kv, (kv_head, span), partial);
+    }
+    combine_spans(isa, &kv.layout, &partials, apart, tile);
+}
+
+fn cases() -> Vec<Case> {
+    const ALL: usize = usize::MAX;
+    vec![
+        Case::new((16, 2, 16), 4, ALL, 150),
+        Case::new((32, 1, 20), 3, ALL, 70),
+        Case::new((64, 2, 128), 4, 24, 140),
+        Case::new((16, 1, 80), 1, 1, 20),
+        Case::new((32, 1, 21), 7, ALL, 40),
+        // More than two spans, and a window that leaves whole spans behind.
+        Case::new((32, 1, 32), 2, ALL, 1100),
+        Case::new((64, 1, 16), 1, 600, 1700),
+    ]
+}
+
+/// Some positions of a case, the last among them.
+fn some(case: &Case) -> Vec<usize> {
+    let mut some: Vec<_> =
+        [0, 1, 15, 16, 63, 64, 139, 511, 512, 513, 1024].map(|p| p % case.positions).into();
+    some.push(case.positions - 1);
+    some
+}
+
+#[test]
+fn attention_agrees_with_the_naive_sum() {
+    let tolerances = [2e-5, 0.1, 0.02, 0.1];
+    for case in cases() {
+        for isa in Isa::available() {
+            for (ty, tolerance) in KvType::ALL.into_iter().zip(tolerances) {
+                let got = case.run(How::new(isa, ty), 0..case.positions);
+                for position in some(&case) {
+                    let want = case.naive(position);
+                    let got = &got[position * want.len()..][..want.len()];
+                    for (got, want) in got.iter().zip(want) {
+                        let off = (f64::from(*got) - want).abs();
+                        assert!(off < tolerance, "{isa:?} {ty:?}: {got} is not {want}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_isa_gives_the_bits_of_scalar() {
+    for case in cases() {
+        for ty in KvType::ALL {
+            let want = case.run(How::new(Isa::SCALAR, ty), 0..case.positions);
+            for isa in Isa::available() {
+                let how = How { tile_rows: 3, ..How::new(isa, ty) };
+                assert_eq!(case.run(how, 0..case.positions), want, "{isa:?} {ty:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_has_the_same_bits_alone_as_among_later_rows_and_split_over_spans() {
+    for case in cases() {
+        let columns = case.heads * case.dim;
+        for isa in Isa::available() {
+            for (ty, narrow) in
+                KvType::ALL.map(|ty| (ty, false)).into_iter().chain([(KvType::Bf16, true)])
+            {
+                let how = How { narrow, tile_rows: 33, ..How::new(isa, ty) };
+                let whole = case.run(how, 0..case.positions);
+                for position in some(&case) {
+                    for split in [false, true] {
+                        let how = How { split, tile_rows: 1, ..how };
+                        let alone = case.run(how, position..position + 1);
+                        let want = &whole[position * columns..][..columns];
+                        assert_eq!(alone, want, "{isa:?} {ty:?} {position} split: {split}");
+                    }
+                }
+                let tail = case.positions / 2..case.positions;
+                let how = How { split: true, ..how };
+                assert_eq!(case.run(how, tail.clone()), whole[tail.start * columns..], "{isa:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn block_size_does_not_change_bits() {
+    for ty in KvType::ALL {
+        let run = |block| {
+            let mut case = Case::new((16, 2, 32), 2, usize::MAX, 630);
+            case.block = block;
+            case.run(How::new(Isa::available()[0], ty), 0..630)
+        };
+        let want = run(16);
+        assert_eq!(run(64), want);
+        assert_eq!(run(32), want);
+        assert_eq!(run(512), want);
+    }
+}
+
+/// The arithmetic does not know of storage: a type gives the bits of f32 over the same values.
+#[test]
+fn bf16_values_give_the_bits_of_f32() {
+    for mut case in cases() {
+        let round = |v: &mut f32| *v = half::bf16::from_f32(*v).to_f32();
+        case.keys.iter_mut().for_each(round);
+        case.values.iter_mut().for_each(round);
+        for isa in Isa::available() {
+            let [a, b] = [KvType::F32, KvType::Bf16]
+                .map(|ty| case.run(How::new(isa, ty), 0..case.positions));
+            assert_eq!(a, b, "{isa:?}");
+        }
+    }
+}
+
+#[test]
+fn bf16_products_agree_with_the_naive_sum() {
+    for case in cases() {
+        for isa in Isa::available() {
+            let how = How { narrow: true, ..How::new(isa, KvType::Bf16) };
+            let got = case.run(how, 0..case.positions);
+            for position in some(&case) {
+                let want = case.naive(position);
+                let got = &got[position * want.len()..][..want.len()];
+                for (got, want) in got.iter().zip(want) {
+                    assert!((f64::from(*got) - want).abs() < 0.1, "{isa:?}: {got} is not {want}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Floating-point keys and values.
+//!
+//! A unit is one value in f32 and F16. BF16 pairs neighbours, as the hardware's dot product takes
+//! them: of the head in keys, of positions in values.
+
+use super::{Format, KvLayout};
+
+pub(super) static F32_FORMAT: Format = Format {
+    name: "f32",
+    unit: 4,
+    width: 1,
+    scaled: false,
+    store_key: |layout, keys, slot, key| {
+        put_key(cast(keys), layout.block, slot, key.iter().copied());
+    },
+    store_value: |layout, values, slot, value| {
+        put_value(cast(values), layout.value_stride(), slot, value.iter().copied());
+    },
+};
+
+pub(super) static BF16_FORMAT: Format = Format {
+    name: "bf16",
+    unit: 4,
+    width: 2,
+    scaled: false,
+    store_key: store_bf16_key,
+    store_value: store_bf16_value,
+};
+
+pub(super) static F16_FORMAT: Format = Format {
+    name: "f16",
+    unit: 2,
+    width: 1,
+    scaled: false,
+    store_key: |layout, keys, slot, key| {
+        put_key(cast(keys), layout.block, slot, key.iter().map(|v| f16_bits(*v)));
+    },
+    store_value: |layout, values, slot, value| {
+        let value = value.iter().map(|v| f16_bits(*v));
+        put_value(cast(values), layout.value_stride(), slot, value);
+    },
+};
+
+fn cast<T: bytemuck::Pod>(bytes: &mut [u8]) -> &mut [T] {
+    bytemuck::cast_slice_mut(bytes)
+}
+
+fn put_key<T>(keys: &mut [T], block: usize, slot: usize, key: impl Iterator<Item = T>) {
+    for (column, value) in keys.chunks_exact_mut(block).zip(key) {
+        column[slot] = value;
+    }
+}
+
+fn put_value<T>(values: &mut [T], stride: usize, slot: usize, value: impl Iterator<Item = T>) {
+    for (to, value) in values[slot * stride..].iter_mut().zip(value) {
+        *to = value;
+    }
+}
+
+fn bf16_bits(value: f32) -> u32 {
+    u32::from(half::bf16::from_f32(value).to_bits())
+}
+
+fn f16_bits(value: f32) -> u16 {
+    half::f16::from_f32(value).to_bits()
+}
+
+fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) {
+    let keys: &mut [u32] = cast(keys);
+    let (pairs, last) = key.as_chunks::<2>();
+    for (column, [low, high]) in keys.chunks_exact_mut(layout.block).zip(pairs) {
+        column[slot] = bf16_bits(*low) | bf16_bits(*high) << 16;
+    }
+    if let [last] = last {
+        keys[pairs.len() * layout.block + slot] = bf16_bits(*last);
+    }
+}
+
+/// An even position clears its neighbour, of which nothing is known yet but that its weight is
+/// zero: whatever an earlier sequence left there must not be multiplied with it.
+fn store_bf16_value(layout: &KvLayout, values: &mut [u8], slot: usize, value: &[f32]) {
+    let stride = layout.value_stride();
+    let pairs: &mut [u32] = cast(values);
+    for (pair, value) in pairs[slot / 2 * stride..].iter_mut().zip(value) {
+        *pair = match slot % 2 {
+            0 => bf16_bits(*value),
+            _ => *pair & 0xffff | bf16_bits(*value) << 16,
+        };
+    }
+}

@@ -1,0 +1,180 @@
+//! How cached keys and values are stored: a [`Format`] for each type.
+//!
+//! A block holds `block` positions of one layer: for each KV head its keys, then its values, so
+//! that a block is one run of bytes and so is a head of it. Keys are transposed (sixteen
+//! positions are sixteen lanes, and no score needs a horizontal sum): `[units of the head][block]`.
+//! Values lie by position: `[units of positions][stride]`. Scales, where a type has them, follow
+//! the units: `[groups][block]` for keys, `[block][groups]` for values. The layout is a function of the type and the sizes only, never of the instruction set.
+//!
+//! Invariant: what is stored for a position depends on nothing but the position's own key and
+//! value, and every type stands for exact f32 values, which is what the kernels compute with.
+
+mod float;
+mod q8_0;
+
+use crate::lanes::LANES;
+
+/// Largest head size.
+pub const MAX_HEAD_DIM: usize = 512;
+/// Positions of a span, which blocks divide; see [`attention`](crate::attention).
+pub const SPAN: usize = 512;
+/// Values that share a scale in quantised types.
+pub(crate) const GROUP: usize = 32;
+/// Heads of blocks begin at whole cache lines.
+const ALIGN: usize = 64;
+
+/// Storage type of cached keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvType {
+    /// 4 bytes a value.
+    F32,
+    /// 2 bytes a value, the range of f32.
+    Bf16,
+    /// 2 bytes a value, more digits and less range.
+    F16,
+    /// 8 bits a value, and a scale for every 32.
+    Q8_0,
+}
+
+/// What a type is.
+struct Format {
+    name: &'static str,
+    /// Bytes of a unit: what kernels multiply at once in a lane.
+    unit: usize,
+    /// Values in a unit: neighbours of the head in a key, of two positions in values.
+    width: usize,
+    /// Whether a scale of two bytes stands for every [`GROUP`] values of a head.
+    scaled: bool,
+    /// Stores the `dim` values of one head's key, or value, at a slot of the head's bytes.
+    store_key: fn(&KvLayout, &mut [u8], usize, &[f32]),
+    store_value: fn(&KvLayout, &mut [u8], usize, &[f32]),
+}
+
+impl KvType {
+    /// All types, largest first.
+    pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::F16, Self::Q8_0];
+
+    fn format(self) -> &'static Format {
+        match self {
+            Self::F32 => &float::F32_FORMAT,
+            Self::Bf16 => &float::BF16_FORMAT,
+            Self::F16 => &float::F16_FORMAT,
+            Self::Q8_0 => &q8_0::FORMAT,
+        }
+    }
+
+    /// Name as users write it.
+    pub fn name(self) -> &'static str {
+        self.format().name
+    }
+}
+
+impl std::str::FromStr for KvType {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|ty| ty.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("KV cache type must be one of {names}, not {name:?}")
+        })
+    }
+}
+
+/// Sizes of one layer's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayout {
+    /// How values are stored.
+    pub ty: KvType,
+    /// Positions in a block; a multiple of 16 that divides [`SPAN`].
+    pub block: usize,
+    /// KV heads.
+    pub heads: usize,
+    /// Values of a head, at most [`MAX_HEAD_DIM`].
+    pub dim: usize,
+}
+
+impl KvLayout {
+    /// Bytes of one block: what one layer takes for `block` positions.
+    pub fn block_bytes(&self) -> usize {
+        self.heads * self.head_bytes()
+    }
+
+    /// Bytes of one head in a block, keys and values.
+    pub fn head_bytes(&self) -> usize {
+        let scales = if self.ty.format().scaled { 2 * self.groups() * self.block } else { 0 };
+        self.value_start() + (self.value_scales() + scales).next_multiple_of(ALIGN)
+    }
+
+    /// Where a head's values begin behind its keys.
+    pub(crate) fn value_start(&self) -> usize {
+        let scales = if self.ty.format().scaled { 2 * self.groups() * self.block } else { 0 };
+        (self.key_scales() + scales).next_multiple_of(ALIGN)
+    }
+
+    /// Where the scales of a head's keys lie behind their units, `[groups][block]`.
+    pub(crate) fn key_scales(&self) -> usize {
+        let Format { unit, width, .. } = self.ty.format();
+        unit * self.dim.div_ceil(*width) * self.block
+    }
+
+    /// Where the scales of a head's values lie behind their units, `[block][groups]`.
+    pub(crate) fn value_scales(&self) -> usize {
+        let Format { unit, width, .. } = self.ty.format();
+        unit * self.block / width * self.value_stride()
+    }
+
+    /// Units between the rows of two positions (or pairs of positions).
+    pub(crate) fn value_stride(&self) -> usize {
+        self.dim.next_multiple_of(GROUP)
+    }
+
+    /// Values that share a scale, of a head.
+    pub(crate) fn groups(&self) -> usize {
+        self.dim.div_ceil(GROUP)
+    }
+
+    /// Stores the key and value (`dim` values each) of one position in `head`, the
+    /// [`head_bytes`](Self::head_bytes) of one head in one block. Positions are stored in
+    /// ascending order.
+    pub fn store(&self, head: &mut [u8], slot: usize, key: &[f32], value: &[f32]) {
+        assert!(slot < self.block && head.len() == self.head_bytes(), "a slot of the head");
+        assert!(key.len() == self.dim && value.len() == self.dim, "a key and a value");
+        let (keys, values) = head.split_at_mut(self.value_start());
+        (self.ty.format().store_key)(self, keys, slot, key);
+        (self.ty.format().store_value)(self, values, slot, value);
+    }
+
+    /// Ends the program where kernels could not read what lies in this layout.
+    pub(crate) fn check(&self) {
+        assert!(self.dim > 0 && self.dim <= MAX_HEAD_DIM, "head size {}", self.dim);
+        let fits = self.block.is_multiple_of(LANES) && SPAN.is_multiple_of(self.block);
+        assert!(self.block > 0 && fits, "positions in a block: {}", self.block);
+    }
+}
+
+/// A scale as the 16 bits of a BF16 value no smaller, so that nothing has to be clamped. Its
+/// products with small integers are exact in f32.
+fn scale_bits(scale: f32) -> u16 {
+    let bits = scale.to_bits();
+    // Infinity and NaN stay what they are.
+    if scale.is_finite() { (bits.saturating_add(0xffff) >> 16) as u16 } else { 0x7fc0 }
+}
+
+/// The value of [`scale_bits`].
+fn scale_value(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// The largest magnitude, NaN if there is one.
+fn largest(values: &[f32]) -> f32 {
+    let mut largest = 0.0f32;
+    for value in values {
+        let value = value.abs();
+        // Not `max`, which drops NaN.
+        largest = if value > largest || value.is_nan() { value } else { largest };
+    }
+    largest
+}
+
+#[cfg(test)]
+mod tests;

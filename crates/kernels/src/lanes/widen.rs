@@ -1,0 +1,205 @@
+//! Sixteen lanes from narrower stored values, exactly.
+#![allow(unsafe_code)]
+// SAFETY of every block here: values of an instruction set's type are made only inside functions
+// compiled for it (see the head of `lanes`); pointers are the caller's promise.
+#![allow(clippy::undocumented_unsafe_blocks)]
+
+use super::{LANES, Lanes, scalar::Scalar};
+use half::f16;
+
+/// Loads that widen.
+pub(crate) trait Widen: Lanes {
+    /// Lanes of the low and of the high halves of 16 pairs of BF16 values.
+    ///
+    /// # Safety
+    /// 16 pairs must be readable; no alignment is needed.
+    unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self);
+
+    /// Lanes from 16 F16 values.
+    ///
+    /// # Safety
+    /// 16 values must be readable; no alignment is needed.
+    #[inline(always)]
+    unsafe fn load_f16_at(src: *const u16) -> Self {
+        let bits = unsafe { src.cast::<[u16; LANES]>().read_unaligned() };
+        let mut values = [0.0; LANES];
+        for (value, bits) in values.iter_mut().zip(bits) {
+            *value = f16::from_bits(bits).to_f32();
+        }
+        Self::load(&values)
+    }
+
+    /// Lanes from 16 signed bytes.
+    ///
+    /// # Safety
+    /// 16 values must be readable.
+    #[inline(always)]
+    unsafe fn load_i8_at(src: *const i8) -> Self {
+        let bytes = unsafe { src.cast::<[i8; LANES]>().read_unaligned() };
+        let mut values = [0.0; LANES];
+        for (value, byte) in values.iter_mut().zip(bytes) {
+            *value = f32::from(byte);
+        }
+        Self::load(&values)
+    }
+}
+
+/// Both halves of 16 pairs by arithmetic on whole arrays.
+#[inline(always)]
+unsafe fn bf16_pairs<L: Lanes>(src: *const u32) -> (L, L) {
+    let pairs = unsafe { src.cast::<[u32; LANES]>().read_unaligned() };
+    let (mut low, mut high) = ([0.0; LANES], [0.0; LANES]);
+    for (i, pair) in pairs.into_iter().enumerate() {
+        low[i] = f32::from_bits(pair << 16);
+        high[i] = f32::from_bits(pair & 0xffff_0000);
+    }
+    (L::load(&low), L::load(&high))
+}
+
+impl Widen for Scalar {
+    unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
+        unsafe { bf16_pairs(src) }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Widen for super::neon::Neon {
+    #[inline(always)]
+    unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
+        unsafe { bf16_pairs(src) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::super::x86::{Avx2, Avx512};
+    use super::{LANES, Widen};
+    use std::arch::x86_64::*;
+
+    impl Widen for Avx2 {
+        #[inline(always)]
+        unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
+            unsafe {
+                let a = _mm256_loadu_si256(src.cast());
+                let b = _mm256_loadu_si256(src.add(LANES / 2).cast());
+                (Self(low8(a), low8(b)), Self(high8(a), high8(b)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_f16_at(src: *const u16) -> Self {
+            unsafe {
+                let (a, b) = (_mm_loadu_si128(src.cast()), _mm_loadu_si128(src.add(8).cast()));
+                Self(_mm256_cvtph_ps(a), _mm256_cvtph_ps(b))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_i8_at(src: *const i8) -> Self {
+            unsafe { signed8x2(_mm_loadu_si128(src.cast())) }
+        }
+    }
+
+    impl Widen for Avx512 {
+        #[inline(always)]
+        unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
+            unsafe {
+                let pairs = _mm512_loadu_si512(src.cast());
+                let high = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+                let low = _mm512_slli_epi32::<16>(pairs);
+                (Self(_mm512_castsi512_ps(low)), Self(_mm512_castsi512_ps(high)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_f16_at(src: *const u16) -> Self {
+            unsafe { Self(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast()))) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_i8_at(src: *const i8) -> Self {
+            unsafe { signed16(_mm_loadu_si128(src.cast())) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn low8(pairs: __m256i) -> __m256 {
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)) }
+    }
+
+    #[inline(always)]
+    unsafe fn high8(pairs: __m256i) -> __m256 {
+        unsafe {
+            let mask = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+            _mm256_castsi256_ps(_mm256_and_si256(pairs, mask))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn signed8x2(bytes: __m128i) -> Avx2 {
+        unsafe {
+            let low = _mm256_cvtepi8_epi32(bytes);
+            let high = _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes));
+            Avx2(_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn signed16(bytes: __m128i) -> Avx512 {
+        unsafe { Avx512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+    use crate::lanes::isa_dispatch;
+
+    fn loads_body<L: Widen>(bytes: &[u8; 64], out: &mut Vec<u32>) {
+        let at = bytes.as_ptr();
+        // SAFETY: no load takes more than 64 bytes.
+        let (pairs, halves, bytes) = unsafe {
+            let pairs = L::load_bf16_pairs_at(at.cast());
+            (pairs, L::load_f16_at(at.cast()), L::load_i8_at(at.cast()))
+        };
+        for lanes in [pairs.0, pairs.1, halves, bytes] {
+            let mut values = [0.0; LANES];
+            lanes.store(&mut values);
+            // Any NaN is as good as another.
+            let quiet = |v: f32| if v.is_nan() { f32::NAN } else { v };
+            out.extend(values.iter().map(|v| quiet(*v).to_bits()));
+        }
+    }
+
+    isa_dispatch! {
+        fn loads(bytes: &[u8; 64], out: &mut Vec<u32>) = loads_body
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_isa_widens_as_scalar_does(seed: u64) {
+            let mut rng = base::Rng::new(seed);
+            let bytes = std::array::from_fn(|_| rng.below(256) as u8);
+            let mut want = Vec::new();
+            loads(Isa::SCALAR, &bytes, &mut want);
+            for isa in Isa::available() {
+                let mut got = Vec::new();
+                loads(isa, &bytes, &mut got);
+                assert_eq!(got, want, "{isa:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_and_halves_of_pairs_are_where_they_belong() {
+        let mut bytes = [0; 64];
+        (bytes[0], bytes[1]) = (0x2f, 0xff);
+        bytes[2..4].copy_from_slice(&half::bf16::from_f32(3.0).to_le_bytes());
+        let mut out = Vec::new();
+        loads(Isa::SCALAR, &bytes, &mut out);
+        let lane = |group: usize, lane: usize| f32::from_bits(out[group * LANES + lane]);
+        assert_eq!(lane(1, 0), 3.0, "high half of the first pair");
+        assert_eq!((lane(3, 0), lane(3, 1)), (47.0, -1.0), "signed bytes");
+    }
+}
