@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::isa::Isa;
+use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::lanes::{LANES, Lanes, isa_dispatch, scalar::Scalar};
 
 /// Independent groups of lanes: enough to hide the latency of a multiply-add, few enough to
@@ -109,6 +110,30 @@ pub fn bf16_dots(_isa: Isa, _steps: u64, _sum: &mut f32) -> bool {
     false
 }
 
+/// Operations of one step of [`int8_dots`]: four products and four sums per lane.
+pub const INT8_OPS_PER_STEP: u64 = 4 * OPS_PER_STEP;
+
+int_dispatch! {
+    /// Runs `steps` steps of dot products of bytes in registers, 12 groups of lanes each.
+    pub fn int8_dots(steps: u64, sum: &mut f32) = int8_dots_body
+}
+
+#[inline(always)]
+fn int8_dots_body<I: IntLanes>(steps: u64, sum: &mut f32) {
+    // SAFETY: 64 bytes.
+    let codes = unsafe { I::codes_at([1; 64].as_ptr()) };
+    let quad = sum.to_bits() as i32 & 0x0707_0707;
+    // Chains that registers hold: one register each, or two.
+    let mut sums = [I::sums(0, 0); MOST];
+    let chains = if I::ROWS >= 8 { MOST } else { MOST / 2 };
+    for _ in 0..steps * MOST as u64 / chains as u64 {
+        for sum in &mut sums[..chains] {
+            *sum = I::dot(*sum, codes, quad);
+        }
+    }
+    *sum = sums.iter().fold(I::Float::splat(0.0), |all, sum| all.add(I::float(*sum))).sum();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +161,10 @@ mod tests {
                 sum
             };
             assert_ne!(run(1), run(100));
+            let mut sum = 1.5;
+            int8_dots(isa, 3, &mut sum);
+            // Of the bits of 1.5, 0x3FC00000, only the top byte has any of the lowest three: all.
+            assert_eq!(sum, 3.0 * 12.0 * 16.0 * 7.0, "{isa:?}");
             let mut sum = 1.0;
             assert_eq!(bf16_dots(isa, 3, &mut sum), isa.has_bf16_dot());
         }

@@ -29,6 +29,8 @@ pub(super) struct Machine {
     pub f32_gops: f64,
     /// The same for BF16 dot products, where the CPU has them.
     pub bf16_gops: Option<f64>,
+    /// The same for dot products of bytes.
+    pub int8_gops: f64,
 }
 
 /// Measures the machine again and again, between the runs of what is compared with it: other
@@ -40,6 +42,7 @@ pub(super) struct Probe {
     bandwidth: Vec<f64>,
     f32_gops: Vec<f64>,
     bf16_gops: Vec<f64>,
+    int8_gops: Vec<f64>,
 }
 
 impl Probe {
@@ -54,8 +57,8 @@ impl Probe {
             }
         });
         let isa = Isa::detect().unwrap_or(Isa::SCALAR);
-        let (bandwidth, f32_gops, bf16_gops) = Default::default();
-        Ok(Self { pool, isa, data, bandwidth, f32_gops, bf16_gops })
+        let (bandwidth, f32_gops, bf16_gops, int8_gops) = Default::default();
+        Ok(Self { pool, isa, data, bandwidth, f32_gops, bf16_gops, int8_gops })
     }
 
     /// Measures once.
@@ -65,6 +68,8 @@ impl Probe {
         let isa = self.isa;
         let seconds = self.compute(|sum| probe::multiply_adds(isa, STEPS, sum));
         self.f32_gops.push(self.gops(probe::OPS_PER_STEP, seconds));
+        let seconds = self.compute(|sum| probe::int8_dots(isa, STEPS, sum));
+        self.int8_gops.push(self.gops(probe::INT8_OPS_PER_STEP, seconds));
         if isa.has_bf16_dot() {
             let seconds = self.compute(|sum| {
                 probe::bf16_dots(isa, STEPS, sum);
@@ -85,6 +90,7 @@ impl Probe {
             read_bandwidth_max_gbs: bandwidth.max,
             f32_gops: Spread::of(&self.f32_gops).median,
             bf16_gops: bf16.then(|| Spread::of(&self.bf16_gops).median),
+            int8_gops: Spread::of(&self.int8_gops).median,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, Probe};
 use super::spread::Spread;
-use super::work::Work;
+use super::work::{Arithmetic, Work};
 use anyhow::{Result, bail};
 use engine::{BLOCK, Batch, Runner};
 use serde::Serialize;
@@ -159,7 +159,11 @@ fn measurement(
 impl Measurement {
     /// Sets the shares of what `machine` sustains.
     pub fn compare(&mut self, machine: &Machine, work: &Work) {
-        let peak = machine.bf16_gops.filter(|_| work.bf16).unwrap_or(machine.f32_gops);
+        let peak = match work.arithmetic {
+            Arithmetic::F32 => machine.f32_gops,
+            Arithmetic::Bf16 => machine.bf16_gops.unwrap_or(machine.f32_gops),
+            Arithmetic::Int8 => machine.int8_gops,
+        };
         self.bandwidth_share = self.bandwidth_gbs / machine.read_bandwidth_gbs;
         self.peak_share = self.gops / peak;
     }

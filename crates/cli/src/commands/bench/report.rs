@@ -76,11 +76,12 @@ impl Report {
             read_bandwidth_max_gbs: most,
             f32_gops,
             bf16_gops,
+            int8_gops,
         } = &self.machine;
         let bf16 = bf16_gops.map_or(String::new(), |gops| format!(", {gops:.0} BF16 Gop/s"));
         let mut text = format!(
             "{} ({}), mode {}, KV cache {}\nmachine: {threads} threads, {isa}, {read_bandwidth_gbs:.1} GB/s \
-             read ({least:.1} to {most:.1}), {f32_gops:.0} f32 Gop/s{bf16}\n\n",
+             read ({least:.1} to {most:.1}), {f32_gops:.0} f32 Gop/s{bf16}, {int8_gops:.0} int8 Gop/s\n\n",
             self.model, self.architecture, self.mode, self.kv_type
         );
         let head = ("phase", "tokens", "batch", "tok/s", "min", "max", "GB/s", "share", "Gop/s");

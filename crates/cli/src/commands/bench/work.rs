@@ -2,7 +2,7 @@
 
 use engine::{BLOCK, KvType, LayerCache, Mode};
 use formats::Checkpoint;
-use kernels::quant::BF16;
+use kernels::quant::{BF16, QuantType};
 
 /// The work of one model.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +17,28 @@ pub(super) struct Work {
     head_weights: u64,
     /// Multiply-adds of attention for one token and one position it sees.
     attention: u64,
-    /// Whether most weights are multiplied as BF16 where the CPU can.
-    pub bf16: bool,
+    /// What most weights are multiplied as.
+    pub arithmetic: Arithmetic,
+}
+
+/// What weights are multiplied as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    F32,
+    /// Where the CPU can.
+    Bf16,
+    Int8,
+}
+
+impl Arithmetic {
+    fn of(ty: &QuantType, mode: Mode) -> Self {
+        match mode {
+            Mode::Exact => Self::F32,
+            Mode::Fast if *ty == BF16 => Self::Bf16,
+            Mode::Fast if ty.packing.is_some() => Self::Int8,
+            Mode::Fast => Self::F32,
+        }
+    }
 }
 
 impl Work {
@@ -32,9 +52,9 @@ impl Work {
             layer_weights: 0,
             head_weights: 0,
             attention: (2 * config.layers * config.heads * config.head_dim) as u64,
-            bf16: false,
+            arithmetic: Arithmetic::F32,
         };
-        let mut bf16_weights = 0;
+        let mut weights_by = [(Arithmetic::F32, 0), (Arithmetic::Bf16, 0), (Arithmetic::Int8, 0)];
         for tensor in checkpoint.tensors().filter(|t| t.shape.len() == 2) {
             let weights = tensor.elements() as u64;
             if tensor.name == head {
@@ -45,10 +65,14 @@ impl Work {
                 work.layer_weights += weights;
             }
             work.weight_bytes += tensor.data().len() as u64;
-            bf16_weights += if *tensor.ty == BF16 { weights } else { 0 };
+            let arithmetic = Arithmetic::of(tensor.ty, mode);
+            for (by, sum) in &mut weights_by {
+                *sum += if *by == arithmetic { weights } else { 0 };
+            }
         }
-        let most = bf16_weights * 2 > work.layer_weights + work.head_weights;
-        work.bf16 = mode == Mode::Fast && most;
+        if let Some((most, _)) = weights_by.into_iter().max_by_key(|(_, weights)| *weights) {
+            work.arithmetic = most;
+        }
         work
     }
 
