@@ -4,6 +4,7 @@ use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
 use base::Rng;
 use engine::{BLOCK, Batch, InputSums, KvType, LoadOptions, Mode, Runner, Session};
 use formats::Checkpoint;
+use std::path::Path;
 
 const TOKENS: usize = 90;
 
@@ -34,13 +35,51 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|l| l.to_bits()).collect()
 }
 
-/// Runs `law` on every architecture in both modes.
+/// Runs `law` on every architecture, and on quantised weights, in both modes.
 fn everywhere(law: impl Fn(&Checkpoint, Mode)) {
-    for architecture in ARCHITECTURES {
-        let (checkpoint, _folder) = random(architecture);
+    let both = |checkpoint: &Checkpoint| {
         for mode in [Mode::Exact, Mode::Fast] {
-            law(&checkpoint, mode);
+            law(checkpoint, mode);
         }
+    };
+    for architecture in ARCHITECTURES {
+        both(&random(architecture).0);
+    }
+    both(&open(Path::new(BUILT_IN_Q8_0)));
+}
+
+/// The built-in model in Q8_0.
+const BUILT_IN_Q8_0: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+
+/// Mean Kullback-Leibler divergence of `fast` from `exact` mode, over the greedy continuation of
+/// a few tokens.
+fn divergence_of_fast_mode(checkpoint: &Checkpoint) -> f64 {
+    let (mut exact, mut fast) = (load(checkpoint, Mode::Exact, 1), load(checkpoint, Mode::Fast, 1));
+    let (mut exact, mut fast) = (Session::new(&mut exact), Session::new(&mut fast));
+    let log_probs = |logits: &[f32]| -> Vec<f64> {
+        let all = logits.iter().map(|l| f64::from(*l).exp()).sum::<f64>().ln();
+        logits.iter().map(|l| f64::from(*l) - all).collect()
+    };
+    let mut next = tokens(12)[..20].to_vec();
+    let mut sum = 0.0;
+    for _ in 0..50 {
+        let p = log_probs(exact.feed(&next, 64).unwrap());
+        let q = log_probs(fast.feed(&next, 64).unwrap());
+        sum += p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>();
+        let best = (0..p.len()).max_by(|a, b| p[*a].total_cmp(&p[*b]));
+        next = vec![best.unwrap() as u32];
+    }
+    sum / 50.0
+}
+
+#[test]
+fn fast_mode_stays_close_to_exact_mode() {
+    let found = divergence_of_fast_mode(&open(Path::new(BUILT_IN_Q8_0)));
+    assert!((1e-9..1e-3).contains(&found), "built-in model in Q8_0: {found}");
+    for architecture in ARCHITECTURES {
+        let found = divergence_of_fast_mode(&random(architecture).0);
+        assert!((0.0..1e-3).contains(&found.abs()), "{architecture}: {found}");
     }
 }
 
