@@ -11,5 +11,5 @@ pub mod rng;
 
 pub use mem::{ALIGN, AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
-pub use pool::{ThreadPool, Tile};
+pub use pool::{MOST_MATRICES, ThreadPool, Tile};
 pub use rng::Rng;

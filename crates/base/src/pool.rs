@@ -286,6 +286,33 @@ impl ThreadPool {
         });
     }
 
+    /// Cuts several matrices (data, width, and columns of a tile) into tiles of all rows and calls
+    /// `f` with the index of a matrix and a tile of it, on any thread: one piece of work for what
+    /// would be several.
+    pub fn for_each_tile_of<T: Send>(
+        &self,
+        matrices: &mut [(&mut [T], usize, usize)],
+        f: impl Fn(usize, Tile<'_, T>) + Sync,
+    ) {
+        assert!(matrices.len() <= MOST_MATRICES, "too many matrices at once");
+        let mut all: [_; MOST_MATRICES] = std::array::from_fn(|_| None);
+        let mut count = 0;
+        for (slot, (data, width, cols)) in all.iter_mut().zip(matrices) {
+            let pieces = width.div_ceil(*cols);
+            *slot = Some((Matrix::new(data, *width), *cols, pieces));
+            count += pieces;
+        }
+        self.for_each(count, |mut index| {
+            for (at, (matrix, cols, pieces)) in all.iter().flatten().enumerate() {
+                if index < *pieces {
+                    // SAFETY: every index is another tile, and each is visited once.
+                    return f(at, unsafe { matrix.tile(0..matrix.rows, (index * cols, *cols)) });
+                }
+                index -= pieces;
+            }
+        });
+    }
+
     /// As [`ThreadPool::for_each_tile`], with the rows of tiles given: ascending ranges that do not
     /// overlap. `f` also gets the index of its range.
     pub fn for_each_cut<T: Send>(
@@ -307,6 +334,9 @@ impl ThreadPool {
         });
     }
 }
+
+/// Most matrices that are cut into tiles at once.
+pub const MOST_MATRICES: usize = 4;
 
 /// A matrix that is handed out in tiles.
 struct Matrix<'a, T> {

@@ -4,7 +4,7 @@
 use super::weights::{Place, Weights};
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
-use base::AlignedVec;
+use base::{AlignedVec, MOST_MATRICES, Tile};
 use kernels::{Isa, bf16, int8, matmul};
 
 /// Activations of the current products, as words of panels.
@@ -72,8 +72,34 @@ impl Cpu {
                 self.round(x, rows, to);
             }
         }
-        for (matrix, out) in outputs {
-            self.product(x, *matrix, *out, rows);
+        for outputs in outputs.chunks(MOST_MATRICES) {
+            self.spread(x, outputs, rows);
+        }
+    }
+
+    /// Computes all products, whose tiles the threads share, `x` being rounded already.
+    fn spread(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
+        let mut data: [AlignedVec<f32>; MOST_MATRICES] = Default::default();
+        for (data, (_, out)) in data.iter_mut().zip(outputs) {
+            *data = self.take(*out);
+        }
+        let this = &*self;
+        let mut all = data.iter_mut();
+        let mut parts: [(&mut [f32], usize, usize); MOST_MATRICES] =
+            std::array::from_fn(|at| match (outputs.get(at), all.next()) {
+                (Some((matrix, out)), Some(data)) => {
+                    let Weights { rows: width, cols, .. } = *this.matrices.get(matrix.0);
+                    let fits = this.width(x) == cols && this.width(*out) == width;
+                    assert!(fits, "buffers fit the matrix");
+                    (&mut data[..rows * width], width, this.columns_per_tile(width))
+                }
+                _ => (&mut [][..], 1, 1),
+            });
+        this.pool.for_each_tile_of(&mut parts[..outputs.len()], |at, mut tile| {
+            this.product(x, outputs[at].0, rows, &mut tile);
+        });
+        for (data, (_, out)) in data.into_iter().zip(outputs) {
+            self.put(*out, data);
         }
     }
 
@@ -104,44 +130,30 @@ impl Cpu {
         }
     }
 
-    /// `out = x * matrix^T`; `x` was rounded before to what the product takes.
-    fn product(&mut self, x: Buffer, matrix: Matrix, out: Buffer, rows: usize) {
-        let Weights { rows: outputs, cols, .. } = *self.matrices.get(matrix.0);
-        assert!(self.width(x) == cols && self.width(out) == outputs, "buffers fit the matrix");
-        let mut data = self.take(out);
-        let this = &*self;
-        let (isa, pool, weights) = (this.isa, &this.pool, this.matrices.get(matrix.0));
-        let used = &mut data[..rows * outputs];
-        let tile = (rows.max(1), this.columns_per_tile(outputs));
+    /// A tile of `x * matrix^T`; `x` was rounded before to what the product takes.
+    fn product(&self, x: Buffer, matrix: Matrix, rows: usize, tile: &mut Tile<'_, f32>) {
+        let weights = self.matrices.get(matrix.0);
+        let Weights { ty, rows: outputs, cols, .. } = *weights;
         match &weights.place {
             Place::Stored(bytes) => {
                 let bytes = (**bytes).as_ref();
-                let weights = matmul::Weights { ty: weights.ty, rows: outputs, cols, bytes };
-                let x = this.read_rows(x, 0..rows);
-                pool.for_each_tile(used, outputs, tile, |mut tile| {
-                    matmul::matmul(isa, x, weights, &mut tile);
-                });
+                let weights = matmul::Weights { ty, rows: outputs, cols, bytes };
+                matmul::matmul(self.isa, self.read_rows(x, 0..rows), weights, tile);
             }
             Place::Bf16(place) => {
-                let words = &this.rounded.bf16[..bf16::words(rows, cols)];
+                let words = &self.rounded.bf16[..bf16::words(rows, cols)];
                 let input = bf16::Activations { words, rows, cols };
-                let bytes = this.matrices.bytes_at(place);
-                let weights = bf16::Packed { rows: outputs, cols, bytes };
-                pool.for_each_tile(used, outputs, tile, |mut tile| {
-                    bf16::matmul(isa, input, weights, &mut tile);
-                });
+                let bytes = self.matrices.bytes_at(place);
+                bf16::matmul(self.isa, input, bf16::Packed { rows: outputs, cols, bytes }, tile);
             }
             Place::Int8(form, place) => {
-                let words = &this.rounded.int8[..int8::words(rows, cols)];
+                let words = &self.rounded.int8[..int8::words(rows, cols)];
                 let input = int8::Activations { words, rows, cols };
-                let bytes = this.matrices.bytes_at(place);
+                let bytes = self.matrices.bytes_at(place);
                 let weights = int8::Packed { form: *form, rows: outputs, cols, bytes };
-                pool.for_each_tile(used, outputs, tile, |mut tile| {
-                    int8::matmul(isa, input, weights, &mut tile);
-                });
+                int8::matmul(self.isa, input, weights, tile);
             }
         }
-        self.put(out, data);
     }
 
     /// Outputs claimed at a time: enough pieces to even out threads, few enough to be cheap, and

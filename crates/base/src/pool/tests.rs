@@ -168,3 +168,18 @@ fn overlapping_cuts_are_refused() {
     let pool = ThreadPool::new(1).unwrap();
     pool.for_each_cut(&mut [0; 4], 1, (&[0..2, 1..3], 1), |_, _| {});
 }
+
+#[test]
+fn tiles_of_several_matrices_cover_each_once() {
+    for threads in [1, 3] {
+        let pool = ThreadPool::new(threads).unwrap();
+        let (mut a, mut b, mut c) = (vec![0usize; 3 * 10], vec![0usize; 2 * 4], vec![0usize; 0]);
+        let mut matrices = [(&mut a[..], 10, 4), (&mut b[..], 4, 4), (&mut c[..], 5, 2)];
+        pool.for_each_tile_of(&mut matrices, |at, mut tile| {
+            for row in tile.rows() {
+                tile.row_mut(row).iter_mut().for_each(|value| *value += at + 1);
+            }
+        });
+        assert!(a.iter().all(|v| *v == 1) && b.iter().all(|v| *v == 2));
+    }
+}
