@@ -153,22 +153,24 @@ mod x86 {
         let last = tile.cols().len().div_ceil(GROUP) - 1;
         // One row passes once: there is nothing to keep.
         let run = if count == 1 { pairs } else { RUN };
-        for group in (0..=last).step_by(N) {
-            // Past the end the last group is computed again and its results dropped.
-            let at = std::array::from_fn::<_, N, _>(|n| {
-                groups[(group + n).min(last) * group_bytes(weights.cols)..].as_ptr()
-            });
+        // Each of the groups that are computed together goes through a part of the tile of its
+        // own, from end to end: a long stream of memory.
+        let apart = (last + 1).div_ceil(N);
+        for group in 0..apart {
+            // Past the end the last group is computed again.
+            let places = std::array::from_fn::<_, N, _>(|n| (group + n * apart).min(last));
+            let at = places.map(|place| groups[place * group_bytes(weights.cols)..].as_ptr());
             for from in (0..pairs).step_by(run) {
                 let span = (from, run.min(pairs - from));
                 for (start, width) in panels(count, PANEL) {
                     let row = first + start;
                     let x = &input.words[row * pairs..][..width * pairs];
                     match (N, width) {
-                        (4, _) => outputs::<N, 1>(x, at, span, (row, group), tile),
-                        (_, 8) => outputs::<N, 8>(x, at, span, (row, group), tile),
-                        (_, 4) => outputs::<N, 4>(x, at, span, (row, group), tile),
-                        (_, 2) => outputs::<N, 2>(x, at, span, (row, group), tile),
-                        _ => outputs::<N, 1>(x, at, span, (row, group), tile),
+                        (4, _) => outputs::<N, 1>(x, at, span, (row, places), tile),
+                        (_, 8) => outputs::<N, 8>(x, at, span, (row, places), tile),
+                        (_, 4) => outputs::<N, 4>(x, at, span, (row, places), tile),
+                        (_, 2) => outputs::<N, 2>(x, at, span, (row, places), tile),
+                        _ => outputs::<N, 1>(x, at, span, (row, places), tile),
                     }
                 }
             }
@@ -180,16 +182,18 @@ mod x86 {
         x: &[u32],
         groups: [*const u8; N],
         (from, count): (usize, usize),
-        (row, group): (usize, usize),
+        (row, places): (usize, [usize; N]),
         tile: &mut Tile<'_, f32>,
     ) {
         let x = x[from * M..][..count * M].as_ptr();
         let mut sums = [[[0.0; GROUP]; N]; M];
         if from > 0 {
             for (m, sums) in sums.iter_mut().enumerate() {
-                let out = &tile.row_mut(row + m)[group * GROUP..];
-                for (sums, out) in sums.iter_mut().zip(out.chunks(GROUP)) {
-                    sums[..out.len()].copy_from_slice(out);
+                let out = tile.row_mut(row + m);
+                for (sums, place) in sums.iter_mut().zip(places) {
+                    let out = &out[place * GROUP..];
+                    let kept = GROUP.min(out.len());
+                    sums[..kept].copy_from_slice(&out[..kept]);
                 }
             }
         }
@@ -198,9 +202,11 @@ mod x86 {
         // the tile, so `count` words of sixteen rows are readable at each; `x` was sliced.
         unsafe { add::<N, M>(x, groups, count, &mut sums) };
         for (m, sums) in sums.iter().enumerate() {
-            let out = &mut tile.row_mut(row + m)[group * GROUP..];
-            for (sums, out) in sums.iter().zip(out.chunks_mut(GROUP)) {
-                out.copy_from_slice(&sums[..out.len()]);
+            let out = tile.row_mut(row + m);
+            for (sums, place) in sums.iter().zip(places) {
+                let out = &mut out[place * GROUP..];
+                let kept = GROUP.min(out.len());
+                out[..kept].copy_from_slice(&sums[..kept]);
             }
         }
     }
