@@ -12,7 +12,17 @@ const HIGHEST: f32 = 88.3;
 /// Cody-Waite reduction to |r| <= ln(2)/2 and the Taylor polynomial of degree 7.
 #[inline(always)]
 pub(crate) fn exp<L: Lanes>(x: L) -> L {
-    let bounded = L::splat(0.0).sub(L::splat(0.0).sub(x).max(L::splat(-HIGHEST)));
+    reduced(x, L::splat(0.0).sub(L::splat(0.0).sub(x).max(L::splat(-HIGHEST))))
+}
+
+/// [`exp`] of what is not above 0, with equal bits and less work.
+#[inline(always)]
+pub(crate) fn exp_to_one<L: Lanes>(x: L) -> L {
+    reduced(x, x)
+}
+
+#[inline(always)]
+fn reduced<L: Lanes>(x: L, bounded: L) -> L {
     let n = bounded.mul(L::splat(std::f32::consts::LOG2_E)).round();
     // ln(2) in two parts; the first has few bits, so n times it is exact.
     let r = n.mul_add(L::splat(-0.693_359_4), bounded);
@@ -31,6 +41,11 @@ mod tests {
 
     fn exps_body<L: Lanes>(x: &[f32; 16], out: &mut [f32; 16]) {
         exp(L::load(x)).store(out);
+        let mut again = [0.0; 16];
+        exp_to_one(L::load(x)).store(&mut again);
+        for ((x, want), got) in x.iter().zip(out).zip(again) {
+            assert!(*x > 0.0 || x.is_nan() || got.to_bits() == want.to_bits(), "exp({x})");
+        }
     }
 
     crate::lanes::isa_dispatch! {

@@ -1,7 +1,7 @@
 //! Multiply-adds over units, sixteen at a time.
 #![allow(unsafe_code)]
 
-use crate::lanes::{LANES, Lanes, scalar::Scalar, widen::Widen};
+use crate::lanes::{LANES, scalar::Scalar, widen::Widen};
 use std::marker::PhantomData;
 
 /// Sizes of register tiles.
@@ -129,8 +129,8 @@ pub(super) struct Dot;
 
 #[cfg(target_arch = "x86_64")]
 mod dot {
-    use super::{Dot, LANES, Lanes, Mac};
-    use crate::lanes::x86::Avx512;
+    use super::{Dot, LANES, Mac};
+    use crate::lanes::{Lanes, x86::Avx512};
     use std::arch::x86_64::*;
 
     impl Mac for Dot {

@@ -2,7 +2,7 @@
 
 use super::mac::Mac;
 use crate::lanes::{LANES, Lanes};
-use crate::math::exp;
+use crate::math::exp_to_one;
 use std::ops::Range;
 
 /// The largest score of some positions and the sum of their weights, `exp(score - max)`.
@@ -48,7 +48,7 @@ pub(super) fn soften<M: Mac>(
     let mut sum = M::Lanes::splat(0.0);
     for chunk in chunks {
         let scores = M::Lanes::load(&row.as_chunks::<LANES>().0[chunk]);
-        let weights = exp(scores.sub(M::Lanes::splat(max)));
+        let weights = exp_to_one(scores.sub(M::Lanes::splat(max)));
         sum = sum.add(M::put_weights(weights, row, chunk));
     }
     Softmax { max, sum: sum.sum() }
@@ -66,8 +66,8 @@ pub(super) fn combine<L: Lanes>(
         return;
     }
     let max = if span.max > total.max { span.max } else { total.max };
-    let before = exp(L::splat(total.max - max));
-    let here = exp(L::splat(span.max - max));
+    let before = exp_to_one(L::splat(total.max - max));
+    let here = exp_to_one(L::splat(span.max - max));
     let mut sum = [0.0; LANES];
     L::splat(span.sum).mul_add(here, L::splat(total.sum).mul(before)).store(&mut sum);
     *total = Softmax { max, sum: sum[0] };

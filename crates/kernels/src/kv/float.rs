@@ -3,7 +3,8 @@
 //! A unit is one value in f32 and F16. BF16 pairs neighbours, as the hardware's dot product takes
 //! them: of the head in keys, of positions in values.
 
-use super::{Format, KvLayout};
+use super::{Format, KvLayout, MAX_HEAD_DIM};
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 pub(super) static F32_FORMAT: Format = Format {
     name: "f32",
@@ -33,11 +34,13 @@ pub(super) static F16_FORMAT: Format = Format {
     width: 1,
     scaled: false,
     store_key: |layout, keys, slot, key| {
-        put_key(cast(keys), layout.block, slot, key.iter().map(|v| f16_bits(*v)));
+        let halves = to_f16(key);
+        put_key(cast(keys), layout.block, slot, halves[..key.len()].iter().copied());
     },
     store_value: |layout, values, slot, value| {
-        let value = value.iter().map(|v| f16_bits(*v));
-        put_value(cast(values), layout.value_stride(), slot, value);
+        let halves = to_f16(value);
+        let halves = halves[..value.len()].iter().copied();
+        put_value(cast(values), layout.value_stride(), slot, halves);
     },
 };
 
@@ -61,8 +64,11 @@ fn bf16_bits(value: f32) -> u32 {
     u32::from(half::bf16::from_f32(value).to_bits())
 }
 
-fn f16_bits(value: f32) -> u16 {
-    half::f16::from_f32(value).to_bits()
+fn to_f16(values: &[f32]) -> [u16; MAX_HEAD_DIM] {
+    let mut halves = [0; MAX_HEAD_DIM];
+    let to: &mut [half::f16] = halves[..values.len()].reinterpret_cast_mut();
+    to.convert_from_f32_slice(values);
+    halves
 }
 
 fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) {

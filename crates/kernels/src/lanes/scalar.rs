@@ -69,7 +69,7 @@ impl Lanes for Scalar {
     }
 
     fn scale_exp2(self, n: Self) -> Self {
-        zip(self, n, |a, n| a * f32::from_bits(((n as i32 + 127) as u32) << 23))
+        zip(self, n, |a, n| a * f32::from_bits(((n as i32).wrapping_add(127) as u32) << 23))
     }
 
     fn zero_if_below(self, limit: Self, value: Self) -> Self {

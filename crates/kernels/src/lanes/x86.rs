@@ -260,11 +260,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn scale_exp2(self, n: Self) -> Self {
-        unsafe {
-            let biased = _mm512_add_epi32(_mm512_cvttps_epi32(n.0), _mm512_set1_epi32(127));
-            let power = _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased));
-            Self(_mm512_mul_ps(self.0, power))
-        }
+        Self(unsafe { _mm512_scalef_ps(self.0, n.0) })
     }
 
     #[inline(always)]
