@@ -114,7 +114,8 @@ tiles_of_one_group!(AvxVnni);
 #[cfg(target_arch = "aarch64")]
 tiles_of_one_group!(Neon);
 
-/// One row reads four groups side by side, which keeps more reads of memory under way.
+/// Six rows by two groups leave all sums in registers, integers and f32. One row reads four groups
+/// side by side, which keeps more reads of memory under way.
 #[cfg(target_arch = "x86_64")]
 impl Tiles for Avx512Vnni {
     fn groups(rows: usize) -> usize {
@@ -123,7 +124,7 @@ impl Tiles for Avx512Vnni {
 
     fn outputs<P: Planes, S: Scales>(at: At<'_>, width: usize, tile: &mut Tile<'_, f32>) {
         match (width, Self::groups(at.product.input.rows)) {
-            (8, _) => outputs::<Self, P, S, 2, 8>(at, tile),
+            (6, _) => outputs::<Self, P, S, 2, 6>(at, tile),
             (4, _) => outputs::<Self, P, S, 2, 4>(at, tile),
             (2, _) => outputs::<Self, P, S, 2, 2>(at, tile),
             (_, 4) => outputs::<Self, P, S, 4, 1>(at, tile),

@@ -30,7 +30,7 @@ pub(crate) trait IntLanes: Copy {
     /// A sum for each row.
     type Sums: Copy;
 
-    /// Most activation rows of a register tile; a power of two.
+    /// Most activation rows of a register tile.
     const ROWS: usize;
     /// `signed` adds 2 to this power, which the start of the sums must take back.
     const BIAS: Option<u32>;

@@ -200,7 +200,7 @@ impl IntLanes for Avx512Vnni {
     type Float = float::Avx512;
     type Codes = __m512i;
     type Sums = __m512i;
-    const ROWS: usize = 8;
+    const ROWS: usize = 6;
     const BIAS: Option<u32> = Some(7);
 
     #[inline(always)]
