@@ -3,7 +3,7 @@
 //!
 //! Weights are packed when a model is loaded: sixteen rows side by side, a word of two
 //! consecutive inputs of each, so that one load feeds sixteen sums. Activations lie in panels
-//! (see [`crate::panels`]): the words of a panel's rows side by side.
+//! (see `panels`): the words of a panel's rows side by side.
 //!
 //! One order for every output element: pairs of inputs are added to one f32 sum in ascending
 //! order, each as `vdpbf16ps` does (both products and sums rounded to nearest even, denormals as

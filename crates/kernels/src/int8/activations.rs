@@ -1,6 +1,6 @@
 //! Activations as signed bytes with a scale for each 32 of them.
 //!
-//! Rows lie in panels (see [`crate::panels`]). A panel of `W` rows holds, for each block of 32
+//! Rows lie in panels (see `panels`). A panel of `W` rows holds, for each block of 32
 //! inputs in turn, sixteen words of each row: `[word][row]`.
 
 use super::BLOCK;

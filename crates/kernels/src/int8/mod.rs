@@ -1,8 +1,8 @@
 //! Products of quantised weights with activations rounded to signed bytes.
 //!
 //! Activations are rounded once per row, in blocks of 32 with an f32 scale each
-//! ([`activations`]). Weights are packed once, when a model is loaded, into groups of sixteen
-//! rows that registers hold side by side ([`packed`]), without losing a bit of what the file
+//! (`activations`). Weights are packed once, when a model is loaded, into groups of sixteen
+//! rows that registers hold side by side (`packed`), without losing a bit of what the file
 //! says. One layout serves one activation row and hundreds.
 //!
 //! One order for every output element, whatever rows are computed together and on whatever
@@ -10,7 +10,7 @@
 //! products are summed as integers, exactly; these sums are added in ascending order as
 //! `sum += (integers * scale) * activation scale` and, for types with minima,
 //! `sum += min * (activation scale * -(sum of the activations' integers))`, additions fused with
-//! their product ([`product`]).
+//! their product (`product`).
 
 mod activations;
 mod forms;

@@ -1,4 +1,4 @@
-//! How cached keys and values are stored: a [`Format`] for each type.
+//! How cached keys and values are stored: a `Format` for each type.
 //!
 //! A block holds `block` positions of one layer: for each KV head its keys, then its values, so
 //! that a block is one run of bytes and so is a head of it. Keys are transposed (sixteen
