@@ -1,23 +1,23 @@
 //! Matrix products `y[m, n] = sum over k of x[m, k] * w[n, k]`, weights row-major as files store
 //! them.
 //!
-//! One order for every output element, whatever the number of rows: K is cut into runs of
-//! 4096 bytes of activations; within a run, lane `l` of sixteen adds the products of its
-//! elements in ascending K; lanes are folded by halves; runs are added in ascending order.
-//! Tiles only decide which elements are computed together, never this order.
+//! One order for every output element, whatever the number of rows: K is cut into runs of 1024
+//! inputs; within a run, lane `l` of sixteen adds the products of its elements in ascending K;
+//! lanes are folded by halves; runs are added in ascending order. Tiles only decide which elements
+//! are computed together, never this order.
 #![allow(unsafe_code)]
 
 use crate::isa::Isa;
-use crate::lanes::Lanes;
 use crate::lanes::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::x86::{Avx2, Avx512};
+use crate::lanes::{LANES, Lanes};
 use crate::quant::{BF16, F32, QuantType};
 use base::Tile;
 use std::marker::PhantomData;
 
-/// Bytes of activations in one run over K.
-const RUN_BYTES: usize = 4096;
+/// Inputs of one run over K.
+const RUN: usize = 1024;
 /// Weight rows held together while all activation rows pass over them.
 const GROUP: usize = 16;
 /// Activation rows for which widening BF16 weights on their way into a register costs less than
@@ -66,14 +66,13 @@ crate::lanes::isa_dispatch! {
 fn matmul_f32_body<L: RegisterTile>(x: &[f32], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
     if *weights.ty == F32 {
         let mut source = AsStored { base: weights.bytes.as_ptr().cast::<f32>(), k: weights.cols };
-        product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
+        product::<L, _>(x, weights.cols, &mut source, tile);
     } else if *weights.ty == BF16 && tile.rows().len() <= FEW {
         let mut source = AsStored { base: weights.bytes.as_ptr().cast::<u16>(), k: weights.cols };
-        product::<WideStep<L>, L>(x, weights.cols, &mut source, tile);
+        product::<L, _>(x, weights.cols, &mut source, tile);
     } else {
-        let mut source =
-            Dequantized::<L> { weights, run: [0.0; GROUP * RUN_BYTES / 4], lanes: PhantomData };
-        product::<F32Step<L>, L>(x, weights.cols, &mut source, tile);
+        let mut source = Dequantized::<L> { weights, run: [0.0; GROUP * RUN], lanes: PhantomData };
+        product::<L, _>(x, weights.cols, &mut source, tile);
     }
 }
 
@@ -98,75 +97,29 @@ impl RegisterTile for crate::lanes::neon::Neon {
     const MT: usize = 1;
 }
 
-/// One step along K: `ELEMS` activations times `ELEMS` weights into sixteen lanes.
-trait Step {
-    type Lanes: Lanes;
-    type Activation: Copy + Default;
-    type Weight: Copy + Default;
-    type Register: Copy;
-    const ELEMS: usize;
-
+/// A value as it is stored where the products read it.
+trait Element: Copy + Default {
+    /// Sixteen values as f32, exactly.
+    ///
     /// # Safety
-    /// `ELEMS` values must be readable; no alignment is needed.
-    unsafe fn activations(src: *const Self::Activation) -> Self::Register;
-    /// # Safety
-    /// `ELEMS` values must be readable; no alignment is needed.
-    unsafe fn weights(src: *const Self::Weight) -> Self::Register;
-    fn dot(acc: Self::Lanes, a: Self::Register, b: Self::Register) -> Self::Lanes;
+    /// 16 values must be readable; no alignment is needed.
+    unsafe fn lanes_at<L: Lanes>(src: *const Self) -> L;
 }
 
-struct F32Step<L>(PhantomData<L>);
-
-impl<L: Lanes> Step for F32Step<L> {
-    type Lanes = L;
-    type Activation = f32;
-    type Weight = f32;
-    type Register = L;
-    const ELEMS: usize = 16;
-
+impl Element for f32 {
     #[inline(always)]
-    unsafe fn activations(src: *const f32) -> L {
+    unsafe fn lanes_at<L: Lanes>(src: *const f32) -> L {
         // SAFETY: the caller's promise.
         unsafe { L::load_at(src) }
-    }
-
-    #[inline(always)]
-    unsafe fn weights(src: *const f32) -> L {
-        // SAFETY: the caller's promise.
-        unsafe { L::load_at(src) }
-    }
-
-    #[inline(always)]
-    fn dot(acc: L, a: L, b: L) -> L {
-        a.mul_add(b, acc)
     }
 }
 
-/// BF16 weights widened as they are loaded: the bits of [`F32Step`] over a widened copy.
-struct WideStep<L>(PhantomData<L>);
-
-impl<L: Lanes> Step for WideStep<L> {
-    type Lanes = L;
-    type Activation = f32;
-    type Weight = u16;
-    type Register = L;
-    const ELEMS: usize = 16;
-
+/// BF16 bits, widened as they are loaded: the bits of products with a widened copy.
+impl Element for u16 {
     #[inline(always)]
-    unsafe fn activations(src: *const f32) -> L {
-        // SAFETY: the caller's promise.
-        unsafe { L::load_at(src) }
-    }
-
-    #[inline(always)]
-    unsafe fn weights(src: *const u16) -> L {
+    unsafe fn lanes_at<L: Lanes>(src: *const u16) -> L {
         // SAFETY: the caller's promise.
         unsafe { L::load_bf16_at(src) }
-    }
-
-    #[inline(always)]
-    fn dot(acc: L, a: L, b: L) -> L {
-        a.mul_add(b, acc)
     }
 }
 
@@ -193,7 +146,7 @@ impl<E> Source<E> for AsStored<E> {
 /// Weights turned to f32 one group and run at a time.
 struct Dequantized<'a, L> {
     weights: Weights<'a>,
-    run: [f32; GROUP * RUN_BYTES / 4],
+    run: [f32; GROUP * RUN],
     lanes: PhantomData<L>,
 }
 
@@ -228,23 +181,22 @@ fn widen_bf16<L: Lanes>(src: &[u8], out: &mut [f32]) {
 
 /// All outputs of `tile`: for each group of weight rows and run over K, every activation row.
 #[inline(always)]
-fn product<S: Step, R: RegisterTile>(
-    x: &[S::Activation],
+fn product<L: RegisterTile, E: Element>(
+    x: &[f32],
     k: usize,
-    source: &mut impl Source<S::Weight>,
+    source: &mut impl Source<E>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let run = RUN_BYTES / size_of::<S::Activation>();
     let cols = tile.cols();
     for first in cols.clone().step_by(GROUP) {
         let rows = GROUP.min(cols.end - first);
-        for k0 in (0..k).step_by(run) {
-            let len = run.min(k - k0);
+        for k0 in (0..k).step_by(RUN) {
+            let len = RUN.min(k - k0);
             let (w, stride) = source.group(first, rows, k0, len);
             let group = Group { w, stride, rows, col: first - cols.start };
             // SAFETY: `matmul` checked that all rows of `tile` are in `x`; `k0 + len <= k`.
             let x0 = unsafe { x.as_ptr().add(k0) };
-            pass::<S, R>(x0, k, len, &group, k0 > 0, tile);
+            pass::<L, E>(x0, k, len, &group, k0 > 0, tile);
         }
     }
 }
@@ -259,11 +211,11 @@ struct Group<E> {
 
 /// All activation rows of the tile over one group and run.
 #[inline(always)]
-fn pass<S: Step, R: RegisterTile>(
-    x: *const S::Activation,
+fn pass<L: RegisterTile, E: Element>(
+    x: *const f32,
     k: usize,
     len: usize,
-    group: &Group<S::Weight>,
+    group: &Group<E>,
     accumulate: bool,
     tile: &mut Tile<'_, f32>,
 ) {
@@ -273,22 +225,22 @@ fn pass<S: Step, R: RegisterTile>(
         let left = rows.end - row;
         // SAFETY: rows `row..rows.end` of the activations exist, `k` apart.
         let at = unsafe { x.add(row * k) };
-        row += match left.min(R::MT) {
-            6 => rows_by_group::<S, 6>(at, k, len, group, accumulate, tile, row),
-            4 | 5 => rows_by_group::<S, 4>(at, k, len, group, accumulate, tile, row),
-            2 | 3 => rows_by_group::<S, 2>(at, k, len, group, accumulate, tile, row),
-            _ => rows_by_group::<S, 1>(at, k, len, group, accumulate, tile, row),
+        row += match left.min(L::MT) {
+            6 => rows_by_group::<L, E, 6>(at, k, len, group, accumulate, tile, row),
+            4 | 5 => rows_by_group::<L, E, 4>(at, k, len, group, accumulate, tile, row),
+            2 | 3 => rows_by_group::<L, E, 2>(at, k, len, group, accumulate, tile, row),
+            _ => rows_by_group::<L, E, 1>(at, k, len, group, accumulate, tile, row),
         };
     }
 }
 
 /// `M` activation rows over one group; returns `M`.
 #[inline(always)]
-fn rows_by_group<S: Step, const M: usize>(
-    x: *const S::Activation,
+fn rows_by_group<L: Lanes, E: Element, const M: usize>(
+    x: *const f32,
     k: usize,
     len: usize,
-    group: &Group<S::Weight>,
+    group: &Group<E>,
     accumulate: bool,
     tile: &mut Tile<'_, f32>,
     row: usize,
@@ -299,7 +251,7 @@ fn rows_by_group<S: Step, const M: usize>(
             group.w.wrapping_add((n + i).min(group.rows - 1) * group.stride)
         });
         // SAFETY: M rows of x and the rows `w` hold at least `len` elements each.
-        let sums = unsafe { register_tile::<S, M>(x, k, w, len) };
+        let sums = unsafe { register_tile::<L, E, M>(x, k, w, len) };
         let kept = NT.min(group.rows - n);
         for (m, sums) in sums.iter().enumerate() {
             let out = &mut tile.row_mut(row + m)[group.col + n..][..kept];
@@ -316,47 +268,47 @@ fn rows_by_group<S: Step, const M: usize>(
 /// # Safety
 /// `len` elements must be readable at each activation row and each weight row.
 #[inline(always)]
-unsafe fn register_tile<S: Step, const M: usize>(
-    x: *const S::Activation,
+unsafe fn register_tile<L: Lanes, E: Element, const M: usize>(
+    x: *const f32,
     k: usize,
-    w: [*const S::Weight; NT],
+    w: [*const E; NT],
     len: usize,
 ) -> [[f32; NT]; M] {
-    let mut acc = [[S::Lanes::splat(0.0); NT]; M];
-    let whole = len - len % S::ELEMS;
+    let mut acc = [[L::splat(0.0); NT]; M];
+    let whole = len - len % LANES;
     let mut i = 0;
     while i < whole {
-        // SAFETY: `i + ELEMS <= len`.
+        // SAFETY: `i + LANES <= len`.
         unsafe {
             let b = [
-                S::weights(w[0].add(i)),
-                S::weights(w[1].add(i)),
-                S::weights(w[2].add(i)),
-                S::weights(w[3].add(i)),
+                E::lanes_at::<L>(w[0].add(i)),
+                E::lanes_at::<L>(w[1].add(i)),
+                E::lanes_at::<L>(w[2].add(i)),
+                E::lanes_at::<L>(w[3].add(i)),
             ];
             for (m, acc) in acc.iter_mut().enumerate() {
-                let a = S::activations(x.add(m * k + i));
+                let a = L::load_at(x.add(m * k + i));
                 for (acc, b) in acc.iter_mut().zip(b) {
-                    *acc = S::dot(*acc, a, b);
+                    *acc = a.mul_add(b, *acc);
                 }
             }
         }
-        i += S::ELEMS;
+        i += LANES;
     }
     if whole < len {
         // SAFETY: `len - whole` elements are readable behind `whole`.
         unsafe {
             let rest = len - whole;
             let b = [
-                S::weights(tail(w[0].add(whole), rest).as_ptr()),
-                S::weights(tail(w[1].add(whole), rest).as_ptr()),
-                S::weights(tail(w[2].add(whole), rest).as_ptr()),
-                S::weights(tail(w[3].add(whole), rest).as_ptr()),
+                E::lanes_at::<L>(tail(w[0].add(whole), rest).as_ptr()),
+                E::lanes_at::<L>(tail(w[1].add(whole), rest).as_ptr()),
+                E::lanes_at::<L>(tail(w[2].add(whole), rest).as_ptr()),
+                E::lanes_at::<L>(tail(w[3].add(whole), rest).as_ptr()),
             ];
             for (m, acc) in acc.iter_mut().enumerate() {
-                let a = S::activations(tail(x.add(m * k + whole), rest).as_ptr());
+                let a = L::load_at(tail(x.add(m * k + whole), rest).as_ptr());
                 for (acc, b) in acc.iter_mut().zip(b) {
-                    *acc = S::dot(*acc, a, b);
+                    *acc = a.mul_add(b, *acc);
                 }
             }
         }
@@ -364,18 +316,18 @@ unsafe fn register_tile<S: Step, const M: usize>(
     // A loop, not `map`: closures are not compiled for the instruction set (see `lanes::x86`).
     let mut sums = [[0.0; NT]; M];
     for (sums, acc) in sums.iter_mut().zip(acc) {
-        *sums = S::Lanes::sum4(acc);
+        *sums = L::sum4(acc);
     }
     sums
 }
 
-/// The last `rest` elements, filled up with zeros to more than a step takes.
+/// The last `rest` elements, filled up with zeros.
 ///
 /// # Safety
 /// `rest` elements must be readable.
 #[inline(always)]
-unsafe fn tail<E: Copy + Default>(src: *const E, rest: usize) -> [E; 32] {
-    let mut full = [E::default(); 32];
+unsafe fn tail<E: Copy + Default>(src: *const E, rest: usize) -> [E; LANES] {
+    let mut full = [E::default(); LANES];
     for (i, slot) in full.iter_mut().enumerate().take(rest) {
         // SAFETY: `rest` elements are readable.
         *slot = unsafe { src.add(i).read_unaligned() };

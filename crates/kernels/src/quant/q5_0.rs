@@ -5,7 +5,7 @@
 use super::fit::{
     Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
-use super::q4_0::{nibbles, over_minimum, pack_nibbles};
+use super::q4_0::{over_minimum, pack_nibbles};
 use super::{QuantType, nibble_codes, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
@@ -38,18 +38,18 @@ pub static Q5_1: QuantType = QuantType {
 
 static PACKING_0: Packing = Packing {
     form: Form::Five,
-    codes: |block, codes| whole_codes(&block[2..], codes),
+    codes: |block, out| codes(&block[2..], out),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 static PACKING_1: Packing = Packing {
     form: Form::FiveMin,
-    codes: |block, codes| whole_codes(&block[4..], codes),
+    codes: |block, out| codes(&block[4..], out),
     scales: over_minimum,
 };
 
 /// The codes of four bytes of fifth bits and sixteen of nibbles.
-fn whole_codes(packed: &[u8], codes: &mut [u8]) {
+fn codes(packed: &[u8], codes: &mut [u8]) {
     nibble_codes(&packed[4..], codes);
     let high = u32::from_le_bytes([packed[0], packed[1], packed[2], packed[3]]);
     for (i, code) in codes.iter_mut().enumerate() {
@@ -60,25 +60,22 @@ fn whole_codes(packed: &[u8], codes: &mut [u8]) {
 fn dequantize_0(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(22).zip(dst.chunks_exact_mut(LEN)) {
         let d = read_f16(block);
-        codes(&block[2..], out);
-        out.iter_mut().for_each(|value| *value = d * (*value - 16.0));
+        let mut q = [0; LEN];
+        codes(&block[2..], &mut q);
+        for (out, q) in out.iter_mut().zip(q) {
+            *out = d * (f32::from(q) - 16.0);
+        }
     }
 }
 
 fn dequantize_1(src: &[u8], dst: &mut [f32]) {
     for (block, out) in src.chunks_exact(24).zip(dst.chunks_exact_mut(LEN)) {
         let (d, m) = (read_f16(block), read_f16(&block[2..]));
-        codes(&block[4..], out);
-        out.iter_mut().for_each(|value| *value = d * *value + m);
-    }
-}
-
-/// The codes of four bytes of fifth bits and sixteen of nibbles.
-fn codes(packed: &[u8], out: &mut [f32]) {
-    nibbles(&packed[4..], out, f32::from);
-    let high = u32::from_le_bytes([packed[0], packed[1], packed[2], packed[3]]);
-    for (i, out) in out.iter_mut().enumerate() {
-        *out += if high >> i & 1 == 1 { 16.0 } else { 0.0 };
+        let mut q = [0; LEN];
+        codes(&block[4..], &mut q);
+        for (out, q) in out.iter_mut().zip(q) {
+            *out = d * f32::from(q) + m;
+        }
     }
 }
 
