@@ -6,15 +6,17 @@
 //! says. One layout serves one activation row and hundreds.
 //!
 //! One order for every output element, whatever rows are computed together and on whatever
-//! instruction set: over the inputs that share a scale of the weights within a block (32, or 16),
-//! products are summed as integers, exactly; these sums are added in ascending order as
+//! instruction set. The products of the inputs that share a scale of the weights within a block
+//! (32, or 16) are summed as integers, exactly. A block's sums times their scales, the second half
+//! added to the first where there are two, are what is added in ascending order:
 //! `sum += (integers * scale) * activation scale` and, for types with minima,
-//! `sum += min * (activation scale * -(sum of the activations' integers))`, additions fused with
-//! their product (`product`).
+//! `sum += min * (activation scale * -(sum of the activations' integers))` for each of them,
+//! additions fused with their product (`product`).
 
 mod activations;
 mod forms;
 mod packed;
+mod plain;
 mod product;
 
 pub use activations::{Activations, panel_rows, quantise, words};

@@ -4,21 +4,33 @@
 use super::activations::{RECORD, word};
 use super::forms::{Planes, SPAN, Scales, with_form};
 use super::packed::{Packed, code_bytes, group_bytes};
+use super::plain::{self, Plain, RUN, Scratch};
 use super::{Activations, BLOCK, GROUP, words};
 use crate::Isa;
+use crate::lanes::Lanes;
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::Neon;
 use crate::lanes::int::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, Task, int_dispatch};
-use crate::lanes::{LANES, Lanes};
 use crate::panels::panels;
 use base::Tile;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Bytes of activations that stay in a core's cache while weights pass over them.
-const CACHED: usize = 192 << 10;
+const CACHED: usize = 640 << 10;
+
+/// Rows for which it pays to take weights apart in memory.
+const MANY: usize = 16;
+
+/// Most rows that one run of weights is multiplied with.
+const MOST: usize = 192;
+
+/// Most groups of a register tile, and most rows.
+const GROUPS: usize = 4;
+const PANEL: usize = 6;
 
 /// How far ahead of the products of one row weights are asked for, in bytes.
 const AHEAD: usize = 1536;
@@ -44,15 +56,6 @@ fn body<I: Tiles>(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'
     with_form!(weights.form, P, S => product::<I, P, S>(input, weights, tile));
 }
 
-/// The groups of a tile and what they are multiplied with.
-struct Product<'a> {
-    input: Activations<'a>,
-    /// First group of the tile.
-    groups: *const u8,
-    stride: usize,
-    blocks: usize,
-}
-
 #[inline(always)]
 fn product<I: Tiles, P: Planes, S: Scales>(
     input: Activations<'_>,
@@ -60,22 +63,150 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     tile: &mut Tile<'_, f32>,
 ) {
     let stride = group_bytes(weights.form, weights.cols);
-    let groups = weights.bytes[tile.cols().start / GROUP * stride..].as_ptr();
-    let product = Product { input, groups, stride, blocks: weights.cols / BLOCK };
+    let first = weights.bytes[tile.cols().start / GROUP * stride..].as_ptr();
+    let groups = Groups { first, stride, count: tile.cols().len().div_ceil(GROUP) };
     let row_bytes = 4 * words(1, weights.cols);
-    let cached = (CACHED / row_bytes).max(I::ROWS) / I::ROWS * I::ROWS;
-    for first in (0..input.rows).step_by(cached) {
-        let last = (first + cached).min(input.rows);
-        rows::<I, P, S>(&product, first, last - first, tile);
+    let cached = (CACHED / row_bytes).clamp(MANY, MOST) / I::ROWS * I::ROWS;
+    for start in (0..input.rows).step_by(cached) {
+        let rows = start..input.rows.min(start + cached);
+        if S::HALVES && rows.len() >= MANY {
+            taken_apart::<I, P, S>(input, rows, &groups, tile);
+        } else {
+            directly::<I, P, S>(input, rows, &groups, tile);
+        }
+    }
+}
+
+/// The groups of a tile.
+struct Groups {
+    first: *const u8,
+    stride: usize,
+    count: usize,
+}
+
+impl Groups {
+    /// The bytes of a group; past the end those of the last.
+    fn bytes(&self, place: usize) -> *const u8 {
+        self.first.wrapping_add(place.min(self.count - 1) * self.stride)
+    }
+}
+
+/// Outputs of `rows` with weights as they are packed.
+#[inline(always)]
+fn directly<I: Tiles, P: Planes, S: Scales>(
+    input: Activations<'_>,
+    rows: Range<usize>,
+    groups: &Groups,
+    tile: &mut Tile<'_, f32>,
+) {
+    let together = I::groups(input.rows);
+    // Each of those together goes through a part of the tile of its own, from end to end.
+    let apart = groups.count.div_ceil(together);
+    let mut sums = [[0.0; GROUP]; GROUPS * PANEL];
+    for group in 0..apart {
+        let places = std::array::from_fn(|n| group + n * apart);
+        let weights = places.map(|place| groups.bytes(place));
+        let run = Run { input, blocks: 0..input.cols / BLOCK, weights };
+        for (panel, width) in panels(rows.len(), I::ROWS) {
+            let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
+            I::add::<P, S>(&run, row, width, sums);
+            write(row, sums, &places[..together], tile);
+        }
+    }
+}
+
+/// The same with runs of weights taken apart, each for all of `rows`.
+#[inline(always)]
+fn taken_apart<I: Tiles, P: Planes, S: Scales>(
+    input: Activations<'_>,
+    rows: Range<usize>,
+    groups: &Groups,
+    tile: &mut Tile<'_, f32>,
+) {
+    let (together, all) = (I::groups(input.rows), input.cols / BLOCK);
+    let mut scratch = Scratch::new();
+    let mut sums = [[0.0; GROUP]; plain::GROUPS * MOST];
+    for group in (0..groups.count).step_by(together) {
+        let places: [_; GROUPS] = std::array::from_fn(|n| group + n);
+        for first in (0..all).step_by(RUN) {
+            let blocks = first..all.min(first + RUN);
+            let offset = first / SPAN * (S::BYTES + SPAN * code_bytes::<P>());
+            let mut weights = places.map(|place| groups.bytes(place).wrapping_add(offset));
+            for (n, weights) in weights[..together].iter_mut().enumerate() {
+                // SAFETY: `matmul` checked the weights to have all groups of the tile, each with
+                // all blocks of the inputs.
+                *weights = unsafe { scratch.fill::<I, P, S>(n, *weights, blocks.len()) };
+            }
+            let (run, last) = (Run { input, blocks, weights }, first + RUN >= all);
+            for (panel, width) in panels(rows.len(), I::ROWS) {
+                let sums = &mut sums[panel * together..][..width * together];
+                I::add::<Plain<P>, Plain<S>>(&run, rows.start + panel, width, sums);
+                // At once, so that the next panel's products hide what writing waits for.
+                if last {
+                    write(rows.start + panel, sums, &places[..together], tile);
+                }
+            }
+        }
+    }
+}
+
+/// Blocks of all rows of activations, and of some groups of weights: where the first of the blocks
+/// lies in each.
+struct Run<'a> {
+    input: Activations<'a>,
+    blocks: Range<usize>,
+    weights: [*const u8; GROUPS],
+}
+
+impl Run<'_> {
+    /// Adds the products of a panel of `M` rows from `row` and `N` groups to `sums`: those of the
+    /// groups one after the other, row by row. The first run of blocks begins from zero.
+    #[inline(always)]
+    fn add_panel<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize>(
+        &self,
+        row: usize,
+        sums: &mut [[f32; GROUP]],
+    ) {
+        let panel = &self.input.words[row * self.input.cols / BLOCK * RECORD..];
+        let panel = &panel[M * self.blocks.start * RECORD..][..M * self.blocks.len() * RECORD];
+        I::enter(Sums::<P, S, N, M> {
+            panel: panel.as_ptr(),
+            weights: self.weights.first_chunk().expect("as many groups as any tile has"),
+            blocks: self.blocks.len(),
+            goes_on: self.blocks.start > 0,
+            sums: &mut sums[..M * N],
+            form: PhantomData,
+        });
+    }
+}
+
+/// Copies the sums of rows from `row` to the outputs in `places`, of which those beyond the tile do
+/// not exist.
+#[inline(always)]
+fn write(row: usize, sums: &[[f32; GROUP]], places: &[usize], tile: &mut Tile<'_, f32>) {
+    for (m, sums) in sums.chunks_exact(places.len()).enumerate() {
+        let outputs = tile.row_mut(row + m);
+        for (sums, place) in sums.iter().zip(places) {
+            let outputs = outputs.get_mut(place * GROUP..).unwrap_or_default();
+            match outputs.first_chunk_mut() {
+                Some(all) => *all = *sums,
+                None => outputs.copy_from_slice(&sums[..outputs.len()]),
+            }
+        }
     }
 }
 
 /// Which register tiles an instruction set has: `groups` says how many groups of weights pass
-/// over panels of `width` rows together, `outputs` computes them. Only what is named here is
+/// over panels of `width` rows together, `add` adds them up. Only what is named here is
 /// compiled.
 trait Tiles: IntLanes {
     fn groups(rows: usize) -> usize;
-    fn outputs<P: Planes, S: Scales>(at: At<'_>, width: usize, tile: &mut Tile<'_, f32>);
+    fn add<P: Planes, S: Scales>(
+        run: &Run<'_>,
+        row: usize,
+        width: usize,
+        sums: &mut [[f32; GROUP]],
+    );
 }
 
 impl Tiles for Scalar {
@@ -83,8 +214,13 @@ impl Tiles for Scalar {
         1
     }
 
-    fn outputs<P: Planes, S: Scales>(at: At<'_>, _width: usize, tile: &mut Tile<'_, f32>) {
-        outputs::<Self, P, S, 1, 1>(at, tile);
+    fn add<P: Planes, S: Scales>(
+        run: &Run<'_>,
+        row: usize,
+        _width: usize,
+        sums: &mut [[f32; GROUP]],
+    ) {
+        run.add_panel::<Self, P, S, 1, 1>(row, sums);
     }
 }
 
@@ -96,11 +232,16 @@ macro_rules! tiles_of_one_group {
                 1
             }
 
-            fn outputs<P: Planes, S: Scales>(at: At<'_>, width: usize, tile: &mut Tile<'_, f32>) {
+            fn add<P: Planes, S: Scales>(
+                run: &Run<'_>,
+                row: usize,
+                width: usize,
+                sums: &mut [[f32; GROUP]],
+            ) {
                 match width {
-                    4 => outputs::<Self, P, S, 1, 4>(at, tile),
-                    2 => outputs::<Self, P, S, 1, 2>(at, tile),
-                    _ => outputs::<Self, P, S, 1, 1>(at, tile),
+                    4 => run.add_panel::<Self, P, S, 1, 4>(row, sums),
+                    2 => run.add_panel::<Self, P, S, 1, 2>(row, sums),
+                    _ => run.add_panel::<Self, P, S, 1, 1>(row, sums),
                 }
             }
         }
@@ -122,99 +263,57 @@ impl Tiles for Avx512Vnni {
         if rows == 1 { 4 } else { 2 }
     }
 
-    fn outputs<P: Planes, S: Scales>(at: At<'_>, width: usize, tile: &mut Tile<'_, f32>) {
-        match (width, Self::groups(at.product.input.rows)) {
-            (6, _) => outputs::<Self, P, S, 2, 6>(at, tile),
-            (4, _) => outputs::<Self, P, S, 2, 4>(at, tile),
-            (2, _) => outputs::<Self, P, S, 2, 2>(at, tile),
-            (_, 4) => outputs::<Self, P, S, 4, 1>(at, tile),
-            _ => outputs::<Self, P, S, 2, 1>(at, tile),
-        }
-    }
-}
-
-/// A place in a product: a row of activations, the start of a panel, and a group of the tile.
-#[derive(Clone, Copy)]
-struct At<'a> {
-    product: &'a Product<'a>,
-    row: usize,
-    group: usize,
-    /// Groups between those that are computed together.
-    apart: usize,
-}
-
-/// All columns of the tile for `count` rows from `first`, the start of a panel.
-#[inline(always)]
-fn rows<I: Tiles, P: Planes, S: Scales>(
-    product: &Product<'_>,
-    first: usize,
-    count: usize,
-    tile: &mut Tile<'_, f32>,
-) {
-    let groups = tile.cols().len().div_ceil(GROUP);
-    let together = I::groups(product.input.rows);
-    // Each of those together goes through a part of the tile of its own, from end to end.
-    let apart = groups.div_ceil(together);
-    for group in 0..apart {
-        for (start, width) in panels(count, I::ROWS) {
-            let at = At { product, row: first + start, group, apart };
-            I::outputs::<P, S>(at, width, tile);
-        }
-    }
-}
-
-/// `M` rows by `N` groups of outputs.
-#[inline(always)]
-fn outputs<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize>(
-    at: At<'_>,
-    tile: &mut Tile<'_, f32>,
-) {
-    let At { product, row, group, apart } = at;
-    let Product { input, groups, stride, blocks } = *product;
-    // Past the end the last group is computed again.
-    let last = (tile.cols().len() - 1) / GROUP;
-    let mut places = [group; N];
-    let mut weights = [groups; N];
-    for (n, (place, at)) in places.iter_mut().zip(&mut weights).enumerate() {
-        *place = (group + n * apart).min(last);
-        *at = groups.wrapping_add(*place * stride);
-    }
-    let panel = input.words[row * blocks * RECORD..][..M * blocks * RECORD].as_ptr();
-    let sums = I::enter(Sums::<P, S, N, M> { panel, weights, blocks, form: PhantomData });
-    for (m, sums) in sums.iter().enumerate() {
-        let out = tile.row_mut(row + m);
-        for (sum, place) in sums.iter().zip(places) {
-            let out = &mut out[place * GROUP..];
-            let kept = GROUP.min(out.len());
-            out[..kept].copy_from_slice(&sum[..kept]);
+    fn add<P: Planes, S: Scales>(
+        run: &Run<'_>,
+        row: usize,
+        width: usize,
+        sums: &mut [[f32; GROUP]],
+    ) {
+        match (width, Self::groups(run.input.rows)) {
+            (6, _) => run.add_panel::<Self, P, S, 2, 6>(row, sums),
+            (4, _) => run.add_panel::<Self, P, S, 2, 4>(row, sums),
+            (2, _) => run.add_panel::<Self, P, S, 2, 2>(row, sums),
+            (_, 4) => run.add_panel::<Self, P, S, 4, 1>(row, sums),
+            _ => run.add_panel::<Self, P, S, 2, 1>(row, sums),
         }
     }
 }
 
 /// The work of one register tile: `M` rows of activations, a panel, by `N` groups of weights,
 /// all of `blocks` blocks.
-struct Sums<P, S, const N: usize, const M: usize> {
+struct Sums<'a, P, S, const N: usize, const M: usize> {
     panel: *const u32,
-    weights: [*const u8; N],
+    weights: &'a [*const u8; N],
     blocks: usize,
+    /// `sums` has those of the blocks before.
+    goes_on: bool,
+    /// `[M, N]` groups of outputs.
+    sums: &'a mut [[f32; GROUP]],
     form: PhantomData<(P, S)>,
 }
 
-impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<P, S, N, M> {
-    type Output = [[[f32; LANES]; N]; M];
+impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, S, N, M> {
+    type Output = ();
 
     #[inline(always)]
-    fn run<I: IntLanes>(self) -> Self::Output {
-        // SAFETY: `matmul` checked the weights to have all groups of the tile, each with `blocks`
-        // blocks; the panel was sliced to `M` rows of as many.
-        let sums = unsafe { sums::<I, P, S, N, M>(self.panel, self.weights, self.blocks) };
-        let mut out = [[[0.0; LANES]; N]; M];
-        for (sums, out) in sums.iter().zip(&mut out) {
-            for (sum, out) in sums.iter().zip(out) {
-                sum.store(out);
+    fn run<I: IntLanes>(self) {
+        let Self { panel, weights, blocks, goes_on, sums: out, .. } = self;
+        let mut sums = [[I::Float::splat(0.0); N]; M];
+        if goes_on {
+            for (m, sums) in sums.iter_mut().enumerate() {
+                for (n, sum) in sums.iter_mut().enumerate() {
+                    *sum = I::Float::load(&out[m * N + n]);
+                }
             }
         }
-        out
+        // SAFETY: `matmul` checked the weights to have all groups of the tile, each with all
+        // blocks of the inputs, and `Scratch` has those taken apart; the panel was sliced.
+        unsafe { add_blocks::<I, P, S, N, M>(panel, *weights, blocks, &mut sums) };
+        for (m, sums) in sums.iter().enumerate() {
+            for (n, sum) in sums.iter().enumerate() {
+                sum.store(&mut out[m * N + n]);
+            }
+        }
     }
 }
 
@@ -268,17 +367,17 @@ unsafe fn start<I: IntLanes, P: Planes, const N: usize, const M: usize>(
     sums
 }
 
-/// The sums over all blocks of `M` rows and `N` groups.
+/// Adds `blocks` blocks of `M` rows and `N` groups to their sums.
 ///
 /// # Safety
 /// `blocks` blocks must be readable in each group and in the panel of `M` rows at `x`.
 #[inline(always)]
-unsafe fn sums<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize>(
+unsafe fn add_blocks<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize>(
     mut x: *const u32,
     groups: [*const u8; N],
     blocks: usize,
-) -> [[I::Float; N]; M] {
-    let mut acc = [[I::Float::splat(0.0); N]; M];
+    acc: &mut [[I::Float; N]; M],
+) {
     let mut scales = groups;
     let mut codes = groups;
     for block in 0..blocks {
@@ -296,19 +395,22 @@ unsafe fn sums<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize
         }
         // SAFETY: `block < blocks`, and the pointers advance a block at a time.
         unsafe {
+            let at = Scaling { scales: &scales, block: block % SPAN, x };
             if S::HALVES {
                 let mut a = start::<I, P, N, M>(x, 1);
                 quad::<I, P, N, M, 0>(x, &codes, &mut a);
                 quad::<I, P, N, M, 1>(x, &codes, &mut a);
                 quad::<I, P, N, M, 2>(x, &codes, &mut a);
                 quad::<I, P, N, M, 3>(x, &codes, &mut a);
-                add::<I, S, N, M>(&a, x, (&scales, block % SPAN, 1), &mut acc);
+                let first = at.first::<I, S, M>(&a, 0);
                 let mut b = start::<I, P, N, M>(x, 2);
                 quad::<I, P, N, M, 4>(x, &codes, &mut b);
                 quad::<I, P, N, M, 5>(x, &codes, &mut b);
                 quad::<I, P, N, M, 6>(x, &codes, &mut b);
                 quad::<I, P, N, M, 7>(x, &codes, &mut b);
-                add::<I, S, N, M>(&b, x, (&scales, block % SPAN, 2), &mut acc);
+                at.add::<I, M>(&at.second::<I, S, M>(&b, &first), acc);
+                at.minima::<I, S, M>(1, acc);
+                at.minima::<I, S, M>(2, acc);
             } else {
                 let mut a = start::<I, P, N, M>(x, 0);
                 quad::<I, P, N, M, 0>(x, &codes, &mut a);
@@ -319,7 +421,8 @@ unsafe fn sums<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize
                 quad::<I, P, N, M, 5>(x, &codes, &mut a);
                 quad::<I, P, N, M, 6>(x, &codes, &mut a);
                 quad::<I, P, N, M, 7>(x, &codes, &mut a);
-                add::<I, S, N, M>(&a, x, (&scales, block % SPAN, 0), &mut acc);
+                at.add::<I, M>(&at.first::<I, S, M>(&a, 0), acc);
+                at.minima::<I, S, M>(0, acc);
             }
             x = x.add(M * RECORD);
             for at in &mut codes {
@@ -327,7 +430,6 @@ unsafe fn sums<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize
             }
         }
     }
-    acc
 }
 
 /// Asks for `bytes` bytes that are read soon: one row has too little to do while it waits.
@@ -340,34 +442,86 @@ fn ahead<I: IntLanes, const N: usize>(streams: &[*const u8; N], bytes: usize) {
     }
 }
 
-/// Adds the integer sums of part `part` of a block (see [`start`]), scaled, and takes off the
-/// minima.
-///
-/// # Safety
-/// A record of `M` rows must be readable at `x`, and as [`Scales::scale`] and [`Scales::min`] at
-/// each of `scales`.
-#[inline(always)]
-unsafe fn add<I: IntLanes, S: Scales, const N: usize, const M: usize>(
-    sums: &[[I::Sums; N]; M],
+/// What the integer sums of a block are worth: where the scales of its span are in each group,
+/// which block of the span it is, and the record of the activations.
+struct Scaling<'a, const N: usize> {
+    scales: &'a [*const u8; N],
+    block: usize,
     x: *const u32,
-    (scales, block, part): (&[*const u8; N], usize, usize),
-    acc: &mut [[I::Float; N]; M],
-) {
-    let half = part.max(1) - 1;
-    for n in 0..N {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let scale = S::scale::<I>(scales[n], block, half);
-            for (m, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
-                let unit = I::Float::splat(f32::from_bits(*x.add(word::SCALE * M + m)));
-                acc[n] = I::float(sums[n]).mul(scale).mul_add(unit, acc[n]);
+}
+
+/// Everything here is the caller's promise: a record of `M` rows is readable at `x`, and as
+/// [`Scales::scale`] and [`Scales::min`] at each of `scales`.
+impl<const N: usize> Scaling<'_, N> {
+    /// Sums times the scales of the weights of half `half`.
+    #[inline(always)]
+    unsafe fn first<I: IntLanes, S: Scales, const M: usize>(
+        &self,
+        sums: &[[I::Sums; N]; M],
+        half: usize,
+    ) -> [[I::Float; N]; M] {
+        let mut scaled = [[I::Float::splat(0.0); N]; M];
+        for n in 0..N {
+            // SAFETY: see above.
+            let scale = unsafe { S::scale::<I>(self.scales[n], self.block, half) };
+            for (scaled, sums) in scaled.iter_mut().zip(sums) {
+                scaled[n] = I::float(sums[n]).mul(scale);
             }
-            if S::MINS {
-                let min = S::min::<I>(scales[n], block, half);
-                for (m, acc) in acc.iter_mut().enumerate() {
-                    let sum = f32::from_bits(*x.add((word::SCALED + part) * M + m));
-                    acc[n] = min.mul_add(I::Float::splat(sum), acc[n]);
-                }
+        }
+        scaled
+    }
+
+    /// The same of the second half, added to that of the first.
+    #[inline(always)]
+    unsafe fn second<I: IntLanes, S: Scales, const M: usize>(
+        &self,
+        sums: &[[I::Sums; N]; M],
+        first: &[[I::Float; N]; M],
+    ) -> [[I::Float; N]; M] {
+        let mut scaled = *first;
+        for n in 0..N {
+            // SAFETY: see above.
+            let scale = unsafe { S::scale::<I>(self.scales[n], self.block, 1) };
+            for (scaled, sums) in scaled.iter_mut().zip(sums) {
+                scaled[n] = I::float(sums[n]).mul_add(scale, scaled[n]);
+            }
+        }
+        scaled
+    }
+
+    /// Adds what was scaled, times the scales of the activations.
+    #[inline(always)]
+    unsafe fn add<I: IntLanes, const M: usize>(
+        &self,
+        scaled: &[[I::Float; N]; M],
+        acc: &mut [[I::Float; N]; M],
+    ) {
+        for (m, (acc, scaled)) in acc.iter_mut().zip(scaled).enumerate() {
+            // SAFETY: see above.
+            let unit = unsafe { f32::from_bits(*self.x.add(word::SCALE * M + m)) };
+            for (acc, scaled) in acc.iter_mut().zip(scaled) {
+                *acc = scaled.mul_add(I::Float::splat(unit), *acc);
+            }
+        }
+    }
+
+    /// Takes off the minima, if there are any, of part `part` (see [`start`]).
+    #[inline(always)]
+    unsafe fn minima<I: IntLanes, S: Scales, const M: usize>(
+        &self,
+        part: usize,
+        acc: &mut [[I::Float; N]; M],
+    ) {
+        if !S::MINS {
+            return;
+        }
+        for n in 0..N {
+            // SAFETY: see above.
+            let min = unsafe { S::min::<I>(self.scales[n], self.block, part.max(1) - 1) };
+            for (m, acc) in acc.iter_mut().enumerate() {
+                // SAFETY: see above.
+                let sum = unsafe { f32::from_bits(*self.x.add((word::SCALED + part) * M + m)) };
+                acc[n] = min.mul_add(I::Float::splat(sum), acc[n]);
             }
         }
     }

@@ -143,6 +143,22 @@ fn every_isa_and_tile_gives_the_bits_of_scalar() {
 }
 
 #[test]
+fn runs_of_weights_taken_apart_give_the_bits_of_scalar() {
+    let (m, n, k) = (23, 37, 2304);
+    for ty in packable().filter(|ty| ["q2_k", "q3_k", "q6_k"].contains(&ty.name)) {
+        let bytes = weights(ty, n, k, 8);
+        let packed = pack_all(ty, n, k, &bytes);
+        let form = ty.packing.unwrap().form;
+        let weights = Packed { form, rows: n, cols: k, bytes: &packed };
+        let x = random(m * k, 9);
+        let want = product(Isa::SCALAR, &x[..2 * k], weights, n);
+        for isa in Isa::available() {
+            assert_eq!(product(isa, &x, weights, 48)[..2 * n], want, "{isa:?} {ty}");
+        }
+    }
+}
+
+#[test]
 fn one_row_alone_has_the_bits_it_has_among_many() {
     for ty in packable() {
         let (m, n, k) = (11, 80, 256);

@@ -60,8 +60,11 @@ fn put_value<T>(values: &mut [T], stride: usize, slot: usize, value: impl Iterat
     }
 }
 
+/// The bits of `half::bf16::from_f32`, without a branch.
 fn bf16_bits(value: f32) -> u32 {
-    u32::from(half::bf16::from_f32(value).to_bits())
+    let bits = value.to_bits();
+    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    if value.is_nan() { bits >> 16 | 0x40 } else { nearest }
 }
 
 fn to_f16(values: &[f32]) -> [u16; MAX_HEAD_DIM] {
@@ -74,8 +77,13 @@ fn to_f16(values: &[f32]) -> [u16; MAX_HEAD_DIM] {
 fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) {
     let keys: &mut [u32] = cast(keys);
     let (pairs, last) = key.as_chunks::<2>();
-    for (column, [low, high]) in keys.chunks_exact_mut(layout.block).zip(pairs) {
-        column[slot] = bf16_bits(*low) | bf16_bits(*high) << 16;
+    // All pairs first: conversions take vector instructions, scattering does not.
+    let mut rounded = [0; MAX_HEAD_DIM / 2];
+    for (rounded, [low, high]) in rounded.iter_mut().zip(pairs) {
+        *rounded = bf16_bits(*low) | bf16_bits(*high) << 16;
+    }
+    for (column, pair) in keys.chunks_exact_mut(layout.block).zip(&rounded[..pairs.len()]) {
+        column[slot] = *pair;
     }
     if let [last] = last {
         keys[pairs.len() * layout.block + slot] = bf16_bits(*last);
@@ -87,10 +95,25 @@ fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) 
 fn store_bf16_value(layout: &KvLayout, values: &mut [u8], slot: usize, value: &[f32]) {
     let stride = layout.value_stride();
     let pairs: &mut [u32] = cast(values);
-    for (pair, value) in pairs[slot / 2 * stride..].iter_mut().zip(value) {
-        *pair = match slot % 2 {
-            0 => bf16_bits(*value),
-            _ => *pair & 0xffff | bf16_bits(*value) << 16,
-        };
+    let pairs = pairs[slot / 2 * stride..].iter_mut().zip(value);
+    if slot.is_multiple_of(2) {
+        pairs.for_each(|(pair, value)| *pair = bf16_bits(*value));
+    } else {
+        pairs.for_each(|(pair, value)| *pair = *pair & 0xffff | bf16_bits(*value) << 16);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bf16_is_rounded_as_everywhere() {
+        let special = [0, 1, 0x8000, 0x7f7f_ffff, 0x7f80_0000, 0x7f80_0001, 0xffff_ffff];
+        for bits in (0..=u32::MAX).step_by(4093).chain(special) {
+            let value = f32::from_bits(bits);
+            let want = half::bf16::from_f32(value).to_bits();
+            assert_eq!(bf16_bits(value), u32::from(want), "{bits:08x}");
+        }
     }
 }

@@ -43,6 +43,11 @@ pub(crate) trait IntLanes: Copy {
     /// # Safety
     /// 64 bytes must be readable.
     unsafe fn codes_at(src: *const u8) -> Self::Codes;
+    /// Codes to memory, as `codes_at` reads them.
+    ///
+    /// # Safety
+    /// 64 bytes must be writable.
+    unsafe fn store_codes(codes: Self::Codes, dst: *mut u8);
     /// `code >> shift & mask`; `mask` has no more than `8 - shift` low bits.
     fn field(codes: Self::Codes, shift: u32, mask: u8) -> Self::Codes;
     /// `code << shift & mask`; the low `shift` bits of `mask` are clear.

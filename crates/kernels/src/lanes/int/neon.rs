@@ -52,6 +52,13 @@ impl IntLanes for Neon {
     }
 
     #[inline(always)]
+    unsafe fn store_codes(codes: Bytes, dst: *mut u8) {
+        for (i, codes) in codes.into_iter().enumerate() {
+            unsafe { vst1q_u8(dst.add(16 * i), codes) }
+        }
+    }
+
+    #[inline(always)]
     fn field(codes: Bytes, shift: u32, mask: u8) -> Bytes {
         let (count, mask) = unsafe { (vdupq_n_s8(-(shift as i8)), vdupq_n_u8(mask)) };
         codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })

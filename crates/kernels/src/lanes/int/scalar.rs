@@ -28,6 +28,12 @@ impl IntLanes for Scalar {
     }
 
     #[inline(never)]
+    unsafe fn store_codes(codes: [u8; 64], dst: *mut u8) {
+        // SAFETY: the caller vouches for 64 writable bytes.
+        unsafe { dst.cast::<[u8; 64]>().write(codes) }
+    }
+
+    #[inline(never)]
     fn field(codes: [u8; 64], shift: u32, mask: u8) -> [u8; 64] {
         codes.map(|code| code >> shift & mask)
     }

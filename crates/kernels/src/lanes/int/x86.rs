@@ -31,6 +31,14 @@ macro_rules! common256 {
         }
 
         #[inline(always)]
+        unsafe fn store_codes(codes: Two, dst: *mut u8) {
+            unsafe {
+                _mm256_storeu_si256(dst.cast(), codes[0]);
+                _mm256_storeu_si256(dst.add(32).cast(), codes[1]);
+            }
+        }
+
+        #[inline(always)]
         fn field(codes: Two, shift: u32, mask: u8) -> Two {
             unsafe {
                 let (count, mask) = (_mm_cvtsi32_si128(shift as i32), _mm256_set1_epi8(mask as i8));
@@ -219,6 +227,11 @@ impl IntLanes for Avx512Vnni {
     }
 
     #[inline(always)]
+    unsafe fn store_codes(codes: __m512i, dst: *mut u8) {
+        unsafe { _mm512_storeu_si512(dst.cast(), codes) }
+    }
+
+    #[inline(always)]
     fn field(codes: __m512i, shift: u32, mask: u8) -> __m512i {
         unsafe {
             let shifted = _mm512_srl_epi16(codes, _mm_cvtsi32_si128(shift as i32));
@@ -284,9 +297,11 @@ impl IntLanes for Avx512Vnni {
     #[inline(always)]
     fn bytes(values: float::Avx512, out: &mut [u32; 4]) -> i32 {
         unsafe {
-            let whole = _mm512_cvtps_epi32(values.0);
-            _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(whole));
-            _mm512_reduce_add_epi32(whole)
+            let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(values.0));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
+            // Sums of unsigned bytes, eight each: every byte is 128 too large.
+            let sums = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)), _mm_setzero_si128());
+            _mm_cvtsi128_si32(sums) + _mm_extract_epi32::<2>(sums) - 16 * 128
         }
     }
 
