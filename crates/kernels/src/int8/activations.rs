@@ -72,15 +72,26 @@ int_dispatch! {
 fn quantise_body<I: IntLanes>(x: &[f32], cols: usize, out: &mut [u32]) {
     let row_words = words(1, cols);
     for (start, width) in panels(x.len() / cols, I::ROWS) {
+        let rows = &x[start * cols..][..width * cols];
         let panel = &mut out[start * row_words..][..width * row_words];
-        for i in 0..width {
-            let row = &x[(start + i) * cols..][..cols];
-            let records = panel.chunks_exact_mut(width * RECORD);
-            for (values, record) in row.as_chunks::<BLOCK>().0.iter().zip(records) {
-                let block = block::<I, I::Float>(values);
-                for (slot, word) in record[i..].iter_mut().step_by(width).zip(block) {
-                    *slot = word;
-                }
+        match width {
+            6 => quantise_panel::<I, 6>(rows, cols, panel),
+            4 => quantise_panel::<I, 4>(rows, cols, panel),
+            2 => quantise_panel::<I, 2>(rows, cols, panel),
+            1 => quantise_panel::<I, 1>(rows, cols, panel),
+            _ => unreachable!("no register tile is {width} rows high"),
+        }
+    }
+}
+
+#[inline(always)]
+fn quantise_panel<I: IntLanes, const W: usize>(rows: &[f32], cols: usize, panel: &mut [u32]) {
+    for (i, row) in rows.chunks_exact(cols).enumerate() {
+        let records = panel.as_chunks_mut::<W>().0.as_chunks_mut::<RECORD>().0;
+        for (values, record) in row.as_chunks::<BLOCK>().0.iter().zip(records) {
+            let words = block::<I, I::Float>(values);
+            for (slots, word) in record.iter_mut().zip(words) {
+                slots[i] = word;
             }
         }
     }
