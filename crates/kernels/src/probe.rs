@@ -124,7 +124,7 @@ fn int8_dots_body<I: IntLanes>(steps: u64, sum: &mut f32) {
     let codes = unsafe { I::codes_at([1; 64].as_ptr()) };
     let quad = sum.to_bits() as i32 & 0x0707_0707;
     // Chains that registers hold: one register each, or two.
-    let mut sums = [I::sums(0, 0); MOST];
+    let mut sums = [I::zero(); MOST];
     let chains = if I::ROWS > 4 { MOST } else { MOST / 2 };
     for _ in 0..steps * MOST as u64 / chains as u64 {
         for sum in &mut sums[..chains] {

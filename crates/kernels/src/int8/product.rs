@@ -356,12 +356,11 @@ unsafe fn start<I: IntLanes, P: Planes, const N: usize, const M: usize>(
     part: usize,
 ) -> [[I::Sums; N]; M] {
     let zero = if P::SIGNED { I::BIAS } else { P::OFFSET };
-    let mut sums = [[I::sums(0, 0); N]; M];
+    let mut sums = [[I::zero(); N]; M];
     if let Some(shift) = zero {
         for (m, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller's promise.
-            let total = unsafe { *x.add((word::TOTAL + part) * M + m) } as i32;
-            *sums = [I::sums(total, shift); N];
+            *sums = [unsafe { I::shifted_at(x.add((word::TOTAL + part) * M + m), shift) }; N];
         }
     }
     sums

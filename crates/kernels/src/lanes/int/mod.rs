@@ -59,8 +59,13 @@ pub(crate) trait IntLanes: Copy {
     /// Signed codes as `dot_signed` takes them.
     fn signed(codes: Self::Codes) -> Self::Codes;
 
-    /// All sums `value << shift`.
-    fn sums(value: i32, shift: u32) -> Self::Sums;
+    /// All sums zero.
+    fn zero() -> Self::Sums;
+    /// All sums the value at `src`, times 2 to the power `shift`, which is a constant.
+    ///
+    /// # Safety
+    /// The value must be readable.
+    unsafe fn shifted_at(src: *const u32, shift: u32) -> Self::Sums;
     /// Adds the products of each row's four codes, 0 to 127, with the four signed bytes of
     /// `quad`, none of them -128.
     fn dot(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums;

@@ -87,8 +87,13 @@ impl IntLanes for Neon {
     }
 
     #[inline(always)]
-    fn sums(value: i32, shift: u32) -> Four {
-        [unsafe { vdupq_n_s32(value << shift) }; 4]
+    fn zero() -> Four {
+        [unsafe { vdupq_n_s32(0) }; 4]
+    }
+
+    #[inline(always)]
+    unsafe fn shifted_at(src: *const u32, shift: u32) -> Four {
+        [unsafe { vdupq_n_s32((*src).cast_signed() << shift) }; 4]
     }
 
     #[inline(always)]

@@ -57,8 +57,13 @@ impl IntLanes for Scalar {
         codes
     }
 
-    fn sums(value: i32, shift: u32) -> [i32; LANES] {
-        [value << shift; LANES]
+    fn zero() -> [i32; LANES] {
+        [0; LANES]
+    }
+
+    unsafe fn shifted_at(src: *const u32, shift: u32) -> [i32; LANES] {
+        // SAFETY: the caller's promise.
+        [unsafe { *src }.cast_signed() << shift; LANES]
     }
 
     #[inline(never)]

@@ -74,8 +74,13 @@ macro_rules! common256 {
         }
 
         #[inline(always)]
-        fn sums(value: i32, shift: u32) -> Two {
-            [unsafe { _mm256_set1_epi32(value << shift) }; 2]
+        fn zero() -> Two {
+            [unsafe { _mm256_setzero_si256() }; 2]
+        }
+
+        #[inline(always)]
+        unsafe fn shifted_at(src: *const u32, shift: u32) -> Two {
+            [unsafe { _mm256_set1_epi32((*src).cast_signed() << shift) }; 2]
         }
 
         #[inline(always)]
@@ -201,6 +206,25 @@ impl IntLanes for AvxVnni {
     }
 }
 
+/// Sixteen times the value at `src`, shifted to the left. By hand: the compiler shifts before it
+/// copies to all lanes, and a copy between registers takes a port of the products, which neither
+/// copies from memory nor shifts do.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn shifted<const SHIFT: u32>(src: *const u32) -> __m512i {
+    let sums;
+    unsafe {
+        std::arch::asm!(
+            "vpslld {sums}, dword ptr [{src}]{{1to16}}, {shift}",
+            sums = lateout(zmm_reg) sums,
+            src = in(reg) src,
+            shift = const SHIFT,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Vnni;
 
@@ -266,8 +290,25 @@ impl IntLanes for Avx512Vnni {
     }
 
     #[inline(always)]
-    fn sums(value: i32, shift: u32) -> __m512i {
-        unsafe { _mm512_sll_epi32(_mm512_set1_epi32(value), _mm_cvtsi32_si128(shift as i32)) }
+    fn zero() -> __m512i {
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn shifted_at(src: *const u32, shift: u32) -> __m512i {
+        unsafe {
+            match shift {
+                0 => shifted::<0>(src),
+                1 => shifted::<1>(src),
+                2 => shifted::<2>(src),
+                3 => shifted::<3>(src),
+                4 => shifted::<4>(src),
+                5 => shifted::<5>(src),
+                6 => shifted::<6>(src),
+                7 => shifted::<7>(src),
+                _ => unreachable!("codes have eight bits"),
+            }
+        }
     }
 
     #[inline(always)]
