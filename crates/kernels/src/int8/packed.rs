@@ -173,9 +173,12 @@ fn body<L: Transpose>(form: Form, quant_blocks: usize, span: &[RowSpan; GROUP], 
 fn pack_words<P: Planes>(quads: &[[u8; 4 * GROUP]; 8], out: &mut [u8]) {
     let mut words = [[0; GROUP]; 8];
     for row in 0..GROUP {
-        let quad = |quads: &[u8; 4 * GROUP]| u32::from_le_bytes(quads.as_chunks().0[row]);
-        let packed = P::words(quads.each_ref().map(quad));
-        for (words, word) in words.iter_mut().zip(packed) {
+        // Not `map`, which the compiler leaves outside the function that has the instruction set.
+        let mut own = [0; 8];
+        for (own, quads) in own.iter_mut().zip(quads) {
+            *own = u32::from_le_bytes(quads.as_chunks().0[row]);
+        }
+        for (words, word) in words.iter_mut().zip(P::words(own)) {
             words[row] = word;
         }
     }
