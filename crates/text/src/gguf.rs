@@ -143,19 +143,19 @@ fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
         let kind = kind(types.get(id as usize).copied().unwrap_or(1), text);
         let empty = text.is_empty().then(|| format!("[EMPTY_{id}]"));
         let named = empty.as_deref().unwrap_or(text);
-        if let Some(other) = vocab.id(named) {
-            let what = format!("token \"{named}\" has ids {other} and {id}");
-            return Err(TextError::tokenizer(TOKENS, what));
-        }
         let whole = matches!(kind, TokenKind::Special | TokenKind::Added);
         let bytes = if whole { text.as_bytes().into() } else { decoder.bytes(text) };
         let entry = Entry { text: named, bytes: &bytes, kind };
-        vocab.insert(id, entry).map_err(|clash| match clash {
+        let before = vocab.insert(id, entry).map_err(|clash| match clash {
             Clash::Id(other) => TextError::tokenizer(TOKENS, format!("id {id} is \"{other}\"")),
             Clash::TooFar { limit } => {
                 TextError::tokenizer(TOKENS, format!("more than {limit} tokens"))
             }
         })?;
+        if let Some(other) = before {
+            let what = format!("token \"{named}\" has ids {other} and {id}");
+            return Err(TextError::tokenizer(TOKENS, what));
+        }
     }
     Ok(vocab)
 }

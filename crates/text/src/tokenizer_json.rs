@@ -123,12 +123,13 @@ fn model_vocab(model: &RawModel, added: usize, decoder: &Decoder) -> Result<Voca
 
 fn insert(vocab: &mut Vocab, id: u32, entry: Entry<'_>) -> Result<()> {
     let text = entry.text;
-    vocab.insert(id, entry).map_err(|clash| match clash {
+    let added = vocab.insert(id, entry).map_err(|clash| match clash {
         Clash::Id(other) => bad(format!("tokens \"{other}\" and \"{text}\" share id {id}")),
         Clash::TooFar { limit } => bad(format!(
             "token \"{text}\": id {id} is far outside the vocabulary (expected below {limit})"
         )),
-    })
+    });
+    added.map(|_| ())
 }
 
 /// Adds the added tokens to `vocab`; each comes back with its `normalized` flag. What a token

@@ -47,12 +47,16 @@ pub(crate) struct Vocab {
     limit: usize,
 }
 
-/// Where a token's text and bytes lie.
-#[derive(Debug, Clone)]
+/// Where a token's text and bytes lie: first and end of each.
+#[derive(Debug, Clone, Copy)]
 struct Place {
-    text: Range<usize>,
-    bytes: Range<usize>,
+    text: [u32; 2],
+    bytes: [u32; 2],
     kind: TokenKind,
+}
+
+fn range([first, end]: [u32; 2]) -> Range<usize> {
+    first as usize..end as usize
 }
 
 impl Vocab {
@@ -62,9 +66,15 @@ impl Vocab {
         Vocab { ids: Ids::for_count(count), limit, ..Self::default() }
     }
 
-    /// Adds a token; a second text for one id is a clash.
-    pub fn insert(&mut self, id: u32, entry: Entry<'_>) -> Result<(), Clash> {
+    /// Adds a token and gives the id that its text led to before; a second text for one id is a
+    /// clash.
+    pub fn insert(&mut self, id: u32, entry: Entry<'_>) -> Result<Option<u32>, Clash> {
         let index = id as usize;
+        let text = append(self.texts.len(), entry.text.len());
+        let bytes = append(self.bytes.len(), entry.bytes.len());
+        let (Some(text), Some(bytes)) = (text, bytes) else {
+            return Err(Clash::TooFar { limit: self.limit });
+        };
         if index >= self.limit || id == FREE {
             return Err(Clash::TooFar { limit: self.limit });
         }
@@ -74,14 +84,11 @@ impl Vocab {
         if index >= self.places.len() {
             self.places.resize(index + 1, None);
         }
-        let (text, bytes) = (self.texts.len(), self.bytes.len());
         self.texts.push_str(entry.text);
         self.bytes.extend(entry.bytes);
-        let (text, bytes) = (text..self.texts.len(), bytes..self.bytes.len());
         self.places[index] = Some(Place { text, bytes, kind: entry.kind });
         let (places, texts) = (&self.places, &self.texts);
-        self.ids.insert(id, |id| text_of(places, texts, id));
-        Ok(())
+        Ok(self.ids.insert(id, |id| text_of(places, texts, id)))
     }
 
     /// One more than the largest id.
@@ -91,8 +98,8 @@ impl Vocab {
 
     /// The token of `id`.
     pub fn get(&self, id: u32) -> Option<Entry<'_>> {
-        let Place { text, bytes, kind } = self.places.get(id as usize)?.clone()?;
-        Some(Entry { text: &self.texts[text], bytes: &self.bytes[bytes], kind })
+        let Place { text, bytes, kind } = (*self.places.get(id as usize)?)?;
+        Some(Entry { text: &self.texts[range(text)], bytes: &self.bytes[range(bytes)], kind })
     }
 
     /// The id of the token whose text is `text`.
@@ -106,9 +113,14 @@ impl Vocab {
     }
 }
 
+/// The place of `len` more behind `first`, if offsets can say it.
+fn append(first: usize, len: usize) -> Option<[u32; 2]> {
+    Some([u32::try_from(first).ok()?, u32::try_from(first.checked_add(len)?).ok()?])
+}
+
 /// The text of an id that is in the table.
 fn text_of<'a>(places: &[Option<Place>], texts: &'a str, id: u32) -> &'a str {
-    places[id as usize].as_ref().map_or("", |place| &texts[place.text.clone()])
+    places[id as usize].map_or("", |place| &texts[range(place.text)])
 }
 
 /// A slot without an id; ids are far smaller.
@@ -143,8 +155,8 @@ impl Ids {
         (at, None)
     }
 
-    /// Makes `id` the id of its text.
-    fn insert<'a>(&mut self, id: u32, text_of: impl Fn(u32) -> &'a str) {
+    /// Makes `id` the id of its text, and gives the one that was.
+    fn insert<'a>(&mut self, id: u32, text_of: impl Fn(u32) -> &'a str) -> Option<u32> {
         if 2 * (self.used + 1) > self.slots.len() {
             let mut larger = Self { used: self.used, ..Self::for_count(2 * self.used) };
             for &id in self.slots.iter().filter(|&&id| id != FREE) {
@@ -156,6 +168,7 @@ impl Ids {
         let (at, found) = self.find(text_of(id), text_of);
         self.used += usize::from(found.is_none());
         self.slots[at] = id;
+        found
     }
 }
 
