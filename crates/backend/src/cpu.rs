@@ -3,6 +3,7 @@
 mod attend;
 mod inputs;
 mod kv;
+mod packing;
 mod products;
 mod weights;
 
@@ -167,7 +168,7 @@ impl Backend for Cpu {
     }
 
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
-        Ok(Matrix(self.matrices.add(spec, self.mode, self.isa, &self.pool)?))
+        Ok(Matrix(self.matrices.add(spec, self.mode, self.isa)?))
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Vector {
@@ -189,6 +190,8 @@ impl Backend for Cpu {
         blocks: usize,
         ty: KvType,
     ) -> Result<(), Error> {
+        // The weights are complete now.
+        self.matrices.pack(self.isa, &self.pool);
         self.kv = KvCache::new(&self.pool, layers, (block, blocks), ty)?;
         Ok(())
     }
@@ -214,6 +217,7 @@ impl Backend for Cpu {
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
+        self.matrices.pack(self.isa, &self.pool);
         for (matrix, _) in outputs {
             self.note_inputs(x, *matrix, rows);
         }

@@ -4,6 +4,7 @@ use kernels::kv::KvLayout;
 pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
 pub use kernels::rope::Pairs;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A workspace made by [`Backend::buffer`](crate::Backend::buffer).
@@ -28,8 +29,12 @@ pub struct Rope(pub(crate) usize);
 
 /// Bytes that stay where they are while a backend uses them, such as a part of a mapped file.
 pub trait Bytes: AsRef<[u8]> + Send + Sync {
-    /// The backend has a copy of its own: the bytes will hardly be read again. A hint only.
-    fn not_needed(&self) {}
+    /// The bytes of `range` will be read soon. A hint only.
+    fn will_need(&self, _range: Range<usize>) {}
+
+    /// The backend has a copy of its own: the bytes of `range` will hardly be read again. A hint
+    /// only.
+    fn not_needed(&self, _range: Range<usize>) {}
 }
 
 impl Bytes for Vec<u8> {}

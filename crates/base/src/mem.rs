@@ -9,9 +9,11 @@ use std::ptr::NonNull;
 /// Alignment of every buffer: one cache line, one AVX-512 register.
 pub const ALIGN: usize = 64;
 
-/// Buffers of at least this many bytes are aligned to 2 MiB, so that the kernel may
-/// back them with huge pages.
-const HUGE: usize = 2 << 20;
+/// Bytes of a huge page.
+const PAGE: usize = 2 << 20;
+/// Buffers of at least this many bytes are aligned to huge pages, so that the kernel may back
+/// them with such. Of smaller ones, workspaces most of them, often only the first rows are used.
+const HUGE: usize = 8 * PAGE;
 
 /// Memory that the system does not give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +63,7 @@ impl<T: Pod> AlignedVec<T> {
     }
 
     fn align(len: usize) -> usize {
-        if len * size_of::<T>() >= HUGE { HUGE } else { ALIGN }
+        if len * size_of::<T>() >= HUGE { PAGE } else { ALIGN }
     }
 
     /// Room for `len` values behind the next multiple of the alignment. The layout itself asks

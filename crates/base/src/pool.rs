@@ -313,6 +313,24 @@ impl ThreadPool {
         });
     }
 
+    /// As [`ThreadPool::for_each_tile`], of columns `cols` only, in tiles of all rows.
+    pub fn for_each_strip<T: Send>(
+        &self,
+        data: &mut [T],
+        width: usize,
+        (cols, tile_cols): (Range<usize>, usize),
+        f: impl Fn(Tile<'_, T>) + Sync,
+    ) {
+        assert!(cols.end <= width, "columns that there are");
+        let matrix = Matrix::new(data, width);
+        self.for_each(cols.len().div_ceil(tile_cols), |index| {
+            let first = cols.start + index * tile_cols;
+            let count = tile_cols.min(cols.end - first);
+            // SAFETY: every index is another tile, and each is visited once.
+            f(unsafe { matrix.tile(0..matrix.rows, (first, count)) });
+        });
+    }
+
     /// As [`ThreadPool::for_each_tile`], with the rows of tiles given: ascending ranges that do not
     /// overlap. `f` also gets the index of its range.
     pub fn for_each_cut<T: Send>(

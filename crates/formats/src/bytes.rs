@@ -52,14 +52,21 @@ impl MappedBytes {
         self.map.path()
     }
 
-    /// Hints that the bytes will be read soon.
-    pub fn will_need(&self) {
-        self.map.will_need(self.range());
+    /// Hints that those of the bytes in `part` will be read soon.
+    pub fn will_need(&self, part: Range<usize>) {
+        self.map.will_need(self.within(part));
     }
 
-    /// Hints that the bytes will not be read again soon, so that their pages may go.
-    pub fn not_needed(&self) {
-        self.map.not_needed(self.range());
+    /// Hints that those of the bytes in `part` will not be read again soon, so that their pages
+    /// may go.
+    pub fn not_needed(&self, part: Range<usize>) {
+        self.map.not_needed(self.within(part));
+    }
+
+    /// Where in the file a part of the bytes lies.
+    fn within(&self, part: Range<usize>) -> Range<usize> {
+        let place = |at: usize| self.range.start.saturating_add(at).min(self.range.end);
+        place(part.start)..place(part.end)
     }
 }
 

@@ -10,6 +10,8 @@
 //! zero). How many rows are computed together never matters.
 #![allow(unsafe_code)]
 
+use crate::lanes::isa_dispatch;
+use crate::lanes::transpose::Transpose;
 use crate::panels::panels;
 use crate::{Isa, elementwise};
 use base::Tile;
@@ -55,22 +57,38 @@ fn group_bytes(cols: usize) -> usize {
     cols.div_ceil(2) * 4 * GROUP
 }
 
-/// Packs sixteen rows of `cols` values, or as many as are left, into one group: `rows` holds
-/// their bytes as the file has them, `group` is overwritten.
-pub fn pack(cols: usize, rows: &[u8], group: &mut [u8]) {
+isa_dispatch! {
+    /// Packs sixteen rows of `cols` values, or as many as are left, into one group: `rows` holds
+    /// their bytes as the file has them, `group` is overwritten.
+    pub fn pack(cols: usize, rows: &[u8], group: &mut [u8]) = pack_body
+}
+
+#[inline(always)]
+fn pack_body<L: Transpose>(cols: usize, rows: &[u8], group: &mut [u8]) {
     assert!(cols > 0 && rows.len().is_multiple_of(2 * cols), "whole rows");
     assert!(rows.len() <= 2 * cols * GROUP && group.len() == group_bytes(cols), "a group");
-    if rows.len() < 2 * cols * GROUP || !cols.is_multiple_of(2) {
-        group.fill(0);
-    }
     let words = group.as_chunks_mut::<{ 4 * GROUP }>().0;
+    if rows.len() < 2 * cols * GROUP {
+        words.fill([0; 4 * GROUP]);
+        return pack_pairs(cols, rows, 0, words);
+    }
+    let (squares, _) = words.as_chunks_mut::<GROUP>();
+    let whole = cols / (2 * GROUP) * GROUP;
+    for (index, square) in squares[..whole / GROUP].iter_mut().enumerate() {
+        let row = |i: usize| rows[2 * cols * i + 4 * GROUP * index..].first_chunk();
+        L::transpose(std::array::from_fn(|i| row(i).expect("whole rows")), square);
+    }
+    pack_pairs(cols, rows, whole, &mut words[whole..]);
+}
+
+/// The pairs of all rows from pair `first` on, one by one.
+fn pack_pairs(cols: usize, rows: &[u8], first: usize, words: &mut [[u8; 4 * GROUP]]) {
     for (row, bytes) in rows.chunks_exact(2 * cols).enumerate() {
-        let (pairs, last) = bytes.as_chunks::<4>();
+        let pairs = bytes[4 * first..].chunks(4);
         for (word, pair) in words.iter_mut().zip(pairs) {
-            word[4 * row..][..4].copy_from_slice(pair);
-        }
-        if let ([low, high], Some(word)) = (last, words.last_mut()) {
-            word[4 * row..][..2].copy_from_slice(&[*low, *high]);
+            let mut whole = [0; 4];
+            whole[..pair.len()].copy_from_slice(pair);
+            word[4 * row..][..4].copy_from_slice(&whole);
         }
     }
 }
@@ -275,7 +293,7 @@ mod tests {
         let mut packed = vec![0xff; packed_bytes(rows, cols)];
         let groups = packed.chunks_exact_mut(group_bytes(cols));
         for (bytes, group) in bytes.chunks(2 * cols * GROUP).zip(groups) {
-            pack(cols, bytes, group);
+            pack(Isa::SCALAR, cols, bytes, group);
         }
         packed
     }
@@ -325,6 +343,23 @@ mod tests {
             let whole = product(isa, &x, weights, 48);
             for (row, want) in x.chunks_exact(k).zip(whole.chunks_exact(n)) {
                 assert_eq!(product(isa, row, weights, 64), want);
+            }
+        }
+    }
+
+    #[test]
+    fn every_isa_packs_pairs_of_rows_side_by_side() {
+        for (rows, cols) in [(16, 1), (16, 31), (16, 64), (16, 103), (5, 64)] {
+            let bytes: Vec<u8> = (0..2 * rows * cols).map(|i| (i * 31 % 251) as u8).collect();
+            for isa in Isa::available() {
+                let mut group = vec![0xff; group_bytes(cols)];
+                pack(isa, cols, &bytes, &mut group);
+                for (at, found) in group.chunks_exact(2).enumerate() {
+                    let (row, col) = (at / 2 % GROUP, at / 2 / GROUP * 2 + at % 2);
+                    let there = row < rows && col < cols;
+                    let want = if there { &bytes[2 * (row * cols + col)..][..2] } else { &[0; 2] };
+                    assert_eq!(found, want, "{isa:?} [{row}, {col}]");
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::layers::{Linear, Norm};
 use crate::{Error, Model, arch};
 use backend::{Backend, Bytes, Matrix, MatrixSpec, Table};
 use formats::{Checkpoint, MappedBytes, TensorView};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How much workspace a model makes.
@@ -41,8 +42,12 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl Bytes for Mapped {
-    fn not_needed(&self) {
-        self.0.not_needed();
+    fn will_need(&self, range: Range<usize>) {
+        self.0.will_need(range);
+    }
+
+    fn not_needed(&self, range: Range<usize>) {
+        self.0.not_needed(range);
     }
 }
 
@@ -73,8 +78,6 @@ impl<'a> Loader<'a> {
         cols: usize,
     ) -> Result<(&'a TensorView, MatrixSpec), Error> {
         let view = self.checkpoint.require(name, &[rows, cols])?;
-        // The disk reads on while other tensors are looked at.
-        view.bytes().will_need();
         let bytes = Arc::new(Mapped(view.bytes().clone()));
         let name = name.to_owned();
         Ok((view, MatrixSpec { name, ty: view.ty, rows, cols, bytes }))

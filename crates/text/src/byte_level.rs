@@ -25,7 +25,11 @@ fn byte_of(c: char) -> Option<u8> {
 
 /// The bytes of a token written in the alphabet; `None` if any character is foreign to it.
 pub(crate) fn decode(token: &str) -> Option<Vec<u8>> {
-    token.chars().map(byte_of).collect()
+    let mut bytes = Vec::with_capacity(token.len());
+    for c in token.chars() {
+        bytes.push(byte_of(c)?);
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]

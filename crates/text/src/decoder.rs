@@ -7,6 +7,7 @@
 use crate::byte_level;
 use crate::error::{Result, TextError};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// How tokens become bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -101,17 +102,26 @@ impl Decoder {
     }
 
     /// The bytes that a token with this text stands for.
-    pub fn bytes(&self, token: &str) -> Vec<u8> {
-        let mut text = token.to_owned();
+    pub fn bytes<'a>(&self, token: &'a str) -> Cow<'a, [u8]> {
+        let mut text = Cow::Borrowed(token);
         for (from, to) in &self.replace {
-            text = text.replace(from.as_str(), to);
+            if text.contains(from.as_str()) {
+                text = text.replace(from.as_str(), to).into();
+            }
         }
         let byte = self.byte_fallback.then(|| byte_token(&text)).flatten();
         if let Some(byte) = byte {
-            return vec![byte];
+            return vec![byte].into();
         }
         let bytes = self.byte_level.then(|| byte_level::decode(&text)).flatten();
-        bytes.unwrap_or_else(|| text.into_bytes())
+        bytes.map_or_else(|| as_bytes(text), Cow::Owned)
+    }
+}
+
+fn as_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => text.as_bytes().into(),
+        Cow::Owned(text) => text.into_bytes().into(),
     }
 }
 

@@ -124,7 +124,7 @@ fn model(metadata: &Metadata, vocab: &Vocab, pre: PreType) -> Result<ModelWrappe
             .ok_or_else(|| TextError::tokenizer(MERGES, format!("merge \"{text}\" is not a pair")))
     };
     let merges = merges.iter().map(parse).collect::<Result<Vec<_>>>()?;
-    let tokens = vocab.iter().map(|(id, entry)| (entry.text.to_string(), id)).collect();
+    let tokens = vocab.iter().map(|(id, entry)| (entry.text.to_owned(), id));
     let options = BpeOptions { ignore_merges: pre.ignore_merges, ..BpeOptions::default() };
     bpe_model(tokens, merges, options, MERGES)
 }
@@ -141,20 +141,21 @@ fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
     let mut vocab = Vocab::for_count(tokens.len());
     for (id, text) in (0u32..).zip(tokens.iter()) {
         let kind = kind(types.get(id as usize).copied().unwrap_or(1), text);
-        let named = if text.is_empty() { format!("[EMPTY_{id}]") } else { text.to_owned() };
-        if let Some(other) = vocab.id(&named) {
-            let what = format!("token \"{named}\" has ids {other} and {id}");
-            return Err(TextError::tokenizer(TOKENS, what));
-        }
+        let empty = text.is_empty().then(|| format!("[EMPTY_{id}]"));
+        let named = empty.as_deref().unwrap_or(text);
         let whole = matches!(kind, TokenKind::Special | TokenKind::Added);
-        let bytes = if whole { text.as_bytes().to_vec() } else { decoder.bytes(text) };
-        let entry = Entry { text: named.into(), bytes: bytes.into(), kind };
-        vocab.insert(id, entry).map_err(|clash| match clash {
+        let bytes = if whole { text.as_bytes().into() } else { decoder.bytes(text) };
+        let entry = Entry { text: named, bytes: &bytes, kind };
+        let before = vocab.insert(id, entry).map_err(|clash| match clash {
             Clash::Id(other) => TextError::tokenizer(TOKENS, format!("id {id} is \"{other}\"")),
             Clash::TooFar { limit } => {
                 TextError::tokenizer(TOKENS, format!("more than {limit} tokens"))
             }
         })?;
+        if let Some(other) = before {
+            let what = format!("token \"{named}\" has ids {other} and {id}");
+            return Err(TextError::tokenizer(TOKENS, what));
+        }
     }
     Ok(vocab)
 }
@@ -185,11 +186,11 @@ fn added(metadata: &Metadata, vocab: &Vocab) -> Result<AddedTokens> {
         vocab.iter().filter(|(_, e)| matches!(e.kind, TokenKind::Special | TokenKind::Added));
     let tokens = whole.map(|(id, entry)| AddedToken {
         id,
-        text: entry.text.to_string(),
+        text: entry.text.to_owned(),
         special: entry.kind == TokenKind::Special,
         single_word: false,
         lstrip: false,
-        rstrip: strips && !matches!(&*entry.text, "<unk>" | "<s>" | "<|endoftext|>"),
+        rstrip: strips && !matches!(entry.text, "<unk>" | "<s>" | "<|endoftext|>"),
     });
     AddedTokens::new(tokens.collect())
 }
@@ -209,7 +210,7 @@ fn byte_ids(vocab: &Vocab) -> Box<[Option<u32>; 256]> {
         ids[usize::from(byte)] = single;
     }
     for (id, entry) in vocab.iter() {
-        if let Some(byte) = byte_token(&entry.text) {
+        if let Some(byte) = byte_token(entry.text) {
             ids[usize::from(byte)] = Some(id);
         }
     }

@@ -106,7 +106,7 @@ impl Tokenizer {
 
     /// The bytes that `id` stands for; empty for ids without a token.
     pub fn token_bytes(&self, id: u32) -> &[u8] {
-        self.vocab.get(id).map_or(&[], |entry| &entry.bytes)
+        self.vocab.get(id).map_or(&[], |entry| entry.bytes)
     }
 
     /// What kind of token `id` is; `None` for ids without a token.
@@ -131,7 +131,7 @@ impl Tokenizer {
 
     /// The text of a token, as the vocabulary writes it.
     pub fn id_to_token(&self, id: u32) -> Option<&str> {
-        self.vocab.get(id).map(|entry| &*entry.text)
+        self.vocab.get(id).map(|entry| entry.text)
     }
 
     /// The tokens with a role.

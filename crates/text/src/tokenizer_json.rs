@@ -11,7 +11,6 @@ use crate::raw_json::{RawAdded, RawMerge, RawModel, RawTokenizer, RawVocab};
 use crate::vocab::{Clash, Entry, TokenKind, Vocab};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::HashSet;
 use tokenizers::models::{bpe, unigram};
 use tokenizers::{ModelWrapper, NormalizerWrapper};
 
@@ -102,34 +101,35 @@ fn stage<T: DeserializeOwned>(name: &str, value: Value, known: &[&str]) -> Resul
 }
 
 fn model_vocab(model: &RawModel, added: usize, decoder: &Decoder) -> Result<Vocab> {
-    let entry = |text: &str| {
+    let add = |vocab: &mut Vocab, id: u32, text: &str| {
         let byte = model.byte_fallback && byte_token(text).is_some();
         let kind = if byte { TokenKind::Byte } else { TokenKind::Normal };
-        Entry { text: text.into(), bytes: decoder.bytes(text).into(), kind }
+        insert(vocab, id, Entry { text, bytes: &decoder.bytes(text), kind })
     };
     match &model.vocab {
         RawVocab::Ids(ids) => {
             let mut vocab = Vocab::for_count(ids.len() + added);
-            ids.iter().try_for_each(|(text, id)| insert(&mut vocab, *id, entry(text)))?;
+            ids.iter().try_for_each(|(text, id)| add(&mut vocab, *id, text))?;
             Ok(vocab)
         }
         RawVocab::Scores(scores) => {
             let mut vocab = Vocab::for_count(scores.len() + added);
             let mut ids = (0u32..).zip(scores);
-            ids.try_for_each(|(id, (text, _))| insert(&mut vocab, id, entry(text)))?;
+            ids.try_for_each(|(id, (text, _))| add(&mut vocab, id, text))?;
             Ok(vocab)
         }
     }
 }
 
-fn insert(vocab: &mut Vocab, id: u32, entry: Entry) -> Result<()> {
-    let text = entry.text.clone();
-    vocab.insert(id, entry).map_err(|clash| match clash {
+fn insert(vocab: &mut Vocab, id: u32, entry: Entry<'_>) -> Result<()> {
+    let text = entry.text;
+    let added = vocab.insert(id, entry).map_err(|clash| match clash {
         Clash::Id(other) => bad(format!("tokens \"{other}\" and \"{text}\" share id {id}")),
         Clash::TooFar { limit } => bad(format!(
             "token \"{text}\": id {id} is far outside the vocabulary (expected below {limit})"
         )),
-    })
+    });
+    added.map(|_| ())
 }
 
 /// Adds the added tokens to `vocab`; each comes back with its `normalized` flag. What a token
@@ -144,8 +144,9 @@ fn add_tokens(
         let id = vocab.id(&token.content).unwrap_or(token.id);
         let kind = if token.special { TokenKind::Special } else { TokenKind::Added };
         let normalizer = normalizer.filter(|_| token.normalized);
-        let bytes = decoder.bytes(&added::normalize(&token.content, normalizer)?).into();
-        insert(vocab, id, Entry { text: token.content.as_str().into(), bytes, kind })?;
+        let normalized = added::normalize(&token.content, normalizer)?;
+        let bytes = &decoder.bytes(&normalized);
+        insert(vocab, id, Entry { text: &token.content, bytes, kind })?;
         let RawAdded { content: text, special, single_word, lstrip, rstrip, .. } = token;
         Ok((token.normalized, AddedToken { id, text, special, single_word, lstrip, rstrip }))
     };
@@ -190,15 +191,18 @@ pub(crate) struct BpeOptions {
 
 /// Builds a BPE model after checking that every merge names tokens that exist.
 pub(crate) fn bpe_model(
-    vocab: Vec<(String, u32)>,
+    tokens: impl IntoIterator<Item = (String, u32)>,
     merges: Vec<RawMerge>,
     options: BpeOptions,
     file: &str,
 ) -> Result<ModelWrapper> {
+    let tokens = tokens.into_iter();
+    let mut vocab = bpe::Vocab::with_capacity(tokens.size_hint().1.unwrap_or(0));
+    vocab.extend(tokens);
     check_merges(&vocab, &merges, options.prefix.as_deref().unwrap_or(""), file)?;
     let merges = merges.into_iter().map(|RawMerge(left, right)| (left, right)).collect();
     let mut builder = bpe::BPE::builder()
-        .vocab_and_merges(vocab.into_iter().collect::<bpe::Vocab>(), merges)
+        .vocab_and_merges(vocab, merges)
         .fuse_unk(options.fuse_unk)
         .byte_fallback(options.byte_fallback)
         .ignore_merges(options.ignore_merges);
@@ -215,20 +219,14 @@ pub(crate) fn bpe_model(
     Ok(built.into())
 }
 
-fn check_merges(
-    vocab: &[(String, u32)],
-    merges: &[RawMerge],
-    prefix: &str,
-    file: &str,
-) -> Result<()> {
-    let known: HashSet<&str> = vocab.iter().map(|(text, _)| text.as_str()).collect();
+fn check_merges(known: &bpe::Vocab, merges: &[RawMerge], prefix: &str, file: &str) -> Result<()> {
     let mut whole = String::new();
     for (index, RawMerge(left, right)) in merges.iter().enumerate() {
         whole.clear();
         whole.push_str(left);
         whole.push_str(right.strip_prefix(prefix).unwrap_or(right));
         let sides_fit = right.starts_with(prefix);
-        let missing = [left, right, &whole].into_iter().find(|t| !known.contains(t.as_str()));
+        let missing = [left, right, &whole].into_iter().find(|t| !known.contains_key(t.as_str()));
         if let Some(missing) = missing.or((!sides_fit).then_some(right)) {
             let what = format!(
                 "merge {index} (\"{left}\" \"{right}\") needs token \"{missing}\", which is not in \

@@ -13,13 +13,19 @@ const PARALLEL_ROWS: usize = 8;
 #[derive(Default)]
 pub(super) struct KvCache {
     layers: Vec<LayerKv>,
+    /// `[blocks][layers][heads][head bytes]`: what is in use lies together, so that huge pages
+    /// hold little else.
+    data: AlignedVec<u8>,
+    /// Bytes of a block of all layers.
+    stride: usize,
     plan: Plan,
 }
 
+#[derive(Clone, Copy)]
 struct LayerKv {
     layout: KvLayout,
-    /// `[blocks][heads][head bytes]`.
-    data: AlignedVec<u8>,
+    /// Where its part of a block begins.
+    start: usize,
 }
 
 impl KvCache {
@@ -39,18 +45,21 @@ impl KvCache {
         if bytes > isize::MAX as u128 / 2 {
             return Err(Error::CacheTooLarge(bytes));
         }
-        let layer = |layer: &LayerCache| {
-            let layout = layer.layout(block, ty);
-            Ok(LayerKv { layout, data: AlignedVec::try_zeroed(blocks * layout.block_bytes())? })
+        let mut stride = 0;
+        let place = |layer: &LayerCache| {
+            let (layout, start) = (layer.layout(block, ty), stride);
+            stride += layout.block_bytes();
+            LayerKv { layout, start }
         };
-        let layers = layers.iter().map(layer).collect::<Result<Vec<_>, Error>>()?;
+        let layers = layers.iter().map(place).collect();
+        let data = AlignedVec::try_zeroed(blocks * stride)?;
         pool.run(&|_| attention::warm_up());
-        Ok(Self { layers, plan: Plan::default() })
+        Ok(Self { layers, data, stride, plan: Plan::default() })
     }
 
     /// Bytes of keys and values.
     pub fn bytes(&self) -> usize {
-        self.layers.iter().map(|layer| layer.data.len()).sum()
+        self.data.len()
     }
 
     /// Bytes of what is kept between calls besides.
@@ -66,23 +75,24 @@ impl KvCache {
         (k, v): (&[f32], &[f32]),
         batch: &Batch,
     ) {
-        let LayerKv { layout, data } = &mut self.layers[layer];
-        let (block, head) = (layout.block_bytes(), layout.head_bytes());
+        let LayerKv { layout, start } = self.layers[layer];
+        let (block, head, stride) = (layout.block_bytes(), layout.head_bytes(), self.stride);
         let put = |row: usize, h: usize, bytes: &mut [u8], slot: usize| {
             let at = (row * layout.heads + h) * layout.dim;
             layout.store(bytes, slot, &k[at..][..layout.dim], &v[at..][..layout.dim]);
         };
         if batch.rows() < PARALLEL_ROWS {
             each_slot(batch, layout.block, |row, at, slot| {
-                for (h, bytes) in data[at * block..][..block].chunks_exact_mut(head).enumerate() {
+                let heads = &mut self.data[at * stride + start..][..block];
+                for (h, bytes) in heads.chunks_exact_mut(head).enumerate() {
                     put(row, h, bytes, slot);
                 }
             });
             return;
         }
-        let blocks = data.len() / block;
-        pool.for_each_tile(data, block, (blocks, head), |mut tile| {
-            let h = tile.cols().start / head;
+        let strips = (start..start + block, head);
+        pool.for_each_strip(&mut self.data, stride, strips, |mut tile| {
+            let h = (tile.cols().start - start) / head;
             each_slot(batch, layout.block, |row, at, slot| put(row, h, tile.row_mut(at), slot));
         });
     }
@@ -96,8 +106,8 @@ impl KvCache {
         spec: &AttentionSpec,
         batch: &Batch,
     ) {
-        let LayerKv { layout, data } = &self.layers[layer];
-        let kv = KvRef { layout: *layout, data };
+        let LayerKv { layout, start } = self.layers[layer];
+        let kv = KvRef { layout, data: &self.data[start..], stride: self.stride };
         Call { how, kv, q, spec, batch }.run(&mut self.plan, out);
     }
 }

@@ -1,5 +1,6 @@
 //! Weight matrices of the CPU: as the file stores them, or packed for products with rounded activations.
 
+use super::packing::{Job, Jobs};
 use crate::{Error, MatrixSpec, Mode, Storage};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
 use kernels::int8::GROUP;
@@ -43,6 +44,8 @@ pub(super) struct Matrices {
     chunks: Vec<AlignedVec<u8>>,
     /// Bytes in use of the last chunk.
     used: usize,
+    /// What is to be packed before the first product.
+    jobs: Jobs,
 }
 
 impl Matrices {
@@ -77,57 +80,42 @@ impl Matrices {
         })
     }
 
-    /// Takes a matrix for products in `mode`, packed if there is a packing for it, and gives its
-    /// index. The file's pages are let go then.
-    pub fn add(
-        &mut self,
-        spec: MatrixSpec,
-        mode: Mode,
-        isa: Isa,
-        pool: &ThreadPool,
-    ) -> Result<usize, Error> {
+    /// Takes a matrix for products in `mode` and gives its index. If there is a packing for it,
+    /// it is packed by the next [`Matrices::pack`], and there is room for it already.
+    pub fn add(&mut self, spec: MatrixSpec, mode: Mode, isa: Isa) -> Result<usize, Error> {
         let MatrixSpec { name, ty, rows, cols, bytes } = spec;
         let row_bytes = row_bytes(ty, cols)?;
         assert_eq!(Some((*bytes).as_ref().len()), rows.checked_mul(row_bytes), "matrix bytes");
-        let packed = |all: usize| (all / rows.div_ceil(GROUP), row_bytes * GROUP);
         let place = match ty.packing {
-            _ if mode == Mode::Exact || rows == 0 || cols == 0 => Place::Stored(bytes),
+            _ if mode == Mode::Exact || rows == 0 || cols == 0 => None,
             Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
-                let sizes = packed(int8::Packed::bytes_for(packing.form, rows, cols));
-                let pack = |from: &[u8], to: &mut [u8]| int8::pack(ty, cols, from, to);
-                Place::Int8(packing.form, self.pack(&bytes, sizes, pack, pool)?)
+                let room = self.reserve(int8::Packed::bytes_for(packing.form, rows, cols))?;
+                Some(Place::Int8(packing.form, room))
             }
             None if *ty == BF16 && isa.has_bf16_dot() => {
-                let sizes = packed(bf16::packed_bytes(rows, cols));
-                let pack = |from: &[u8], to: &mut [u8]| bf16::pack(cols, from, to);
-                Place::Bf16(self.pack(&bytes, sizes, pack, pool)?)
+                Some(Place::Bf16(self.reserve(bf16::packed_bytes(rows, cols))?))
             }
-            _ => Place::Stored(bytes),
+            _ => None,
         };
+        let place = place.unwrap_or_else(|| {
+            // The disk reads on while other tensors are looked at.
+            bytes.will_need(0..rows * row_bytes);
+            Place::Stored(bytes.clone())
+        });
+        if let Place::Bf16(room) | Place::Int8(_, room) = &place {
+            let group = room.range.len() / rows.div_ceil(GROUP);
+            let to = (room.chunk, room.range.start);
+            self.jobs.push(Job { bytes, ty, cols, rows: row_bytes * GROUP, group, to });
+        }
         self.all.push(Weights { name, ty, rows, cols, place });
         Ok(self.all.len() - 1)
     }
 
-    /// Packs all groups of a matrix, each written by the thread that claims it: `group` bytes of
-    /// each run of `rows` bytes.
-    fn pack(
-        &mut self,
-        from: &Storage,
-        (group, rows): (usize, usize),
-        pack: impl Fn(&[u8], &mut [u8]) + Sync,
-        pool: &ThreadPool,
-    ) -> Result<InChunk, OutOfMemory> {
-        let bytes = (**from).as_ref();
-        let place = self.reserve(bytes.len().div_ceil(rows) * group)?;
-        let to = &mut self.chunks[place.chunk][place.range.clone()];
-        pool.for_each_tile(to, group, (4, group), |mut tile| {
-            for index in tile.rows() {
-                let from = &bytes[index * rows..];
-                pack(&from[..from.len().min(rows)], tile.row_mut(index));
-            }
-        });
-        from.not_needed();
-        Ok(place)
+    /// Packs what was added since the last time.
+    pub fn pack(&mut self, isa: Isa, pool: &ThreadPool) {
+        if !self.jobs.is_empty() {
+            std::mem::take(&mut self.jobs).run(&mut self.chunks, isa, pool);
+        }
     }
 
     /// Room for `bytes` bytes.

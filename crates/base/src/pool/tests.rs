@@ -183,3 +183,18 @@ fn tiles_of_several_matrices_cover_each_once() {
         assert!(a.iter().all(|v| *v == 1) && b.iter().all(|v| *v == 2));
     }
 }
+
+#[test]
+fn strips_cover_their_columns_once_and_no_others() {
+    let pool = ThreadPool::new(3).unwrap();
+    let mut data = vec![0; 4 * 11];
+    pool.for_each_strip(&mut data, 11, (2..9, 3), |mut tile| {
+        assert_eq!(tile.rows(), 0..4);
+        for row in tile.rows() {
+            tile.row_mut(row).iter_mut().for_each(|value| *value += 1);
+        }
+    });
+    for (at, value) in data.iter().enumerate() {
+        assert_eq!(*value, i32::from((2..9).contains(&(at % 11))));
+    }
+}

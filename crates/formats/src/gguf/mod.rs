@@ -87,6 +87,9 @@ impl GgufFile {
 fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
     let map = map_file(path)?;
     let header = parse(&map, path)?;
+    // All that stands before the tensors was copied.
+    let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
+    map.not_needed(0..first.unwrap_or(map.len()));
     Ok((map, header))
 }
 

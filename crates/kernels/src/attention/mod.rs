@@ -38,15 +38,17 @@ use std::ops::Range;
 pub struct KvRef<'a> {
     /// Sizes.
     pub layout: KvLayout,
-    /// `[blocks][heads][head bytes]`.
+    /// `[heads][head bytes]` of each block, `stride` bytes from block to block.
     pub data: &'a [u8],
+    /// Bytes from one block to the next.
+    pub stride: usize,
 }
 
 impl<'a> KvRef<'a> {
     #[inline(always)]
     fn head(self, block: usize, head: usize) -> &'a [u8] {
         let bytes = self.layout.head_bytes();
-        &self.data[(block * self.layout.heads + head) * bytes..][..bytes]
+        &self.data[block * self.stride + head * bytes..][..bytes]
     }
 }
 
@@ -90,8 +92,9 @@ impl Query<'_> {
         assert!(self.group(kv) * heads == self.heads, "query heads share KV heads evenly");
         let last = self.position + self.rows;
         assert!(last <= self.blocks.len() * block, "positions outside the block table");
-        let blocks = kv.data.len() / kv.layout.block_bytes();
-        assert!(self.blocks.iter().all(|&b| (b as usize) < blocks), "block outside the cache");
+        let block = kv.layout.block_bytes();
+        let there = |&at: &u32| at as usize * kv.stride + block <= kv.data.len();
+        assert!(self.blocks.iter().all(there), "block outside the cache");
         assert!(self.q.len() >= self.rows * self.heads * dim, "a query per row");
     }
 }

@@ -31,6 +31,8 @@ impl How {
 }
 
 const SCALE: f32 = 0.3;
+/// Bytes between the blocks of a cache.
+const GAP: usize = 192;
 
 impl Case {
     fn new(
@@ -56,17 +58,19 @@ impl Case {
     fn cache(&self, ty: KvType, end: usize) -> (Vec<u8>, Vec<u32>) {
         let layout = self.layout(ty);
         let blocks = self.positions.div_ceil(self.block);
-        let mut data = vec![0; blocks * layout.block_bytes()];
+        let mut data = vec![0; blocks * (layout.block_bytes() + GAP)];
         let table: Vec<u32> = (0..blocks as u32).rev().collect();
         let rotten = vec![f32::NAN; self.dim];
-        for head in data.chunks_exact_mut(layout.head_bytes()) {
-            (0..self.block).for_each(|slot| layout.store(head, slot, &rotten, &rotten));
+        for block in data.chunks_exact_mut(layout.block_bytes() + GAP) {
+            for head in block.chunks_exact_mut(layout.head_bytes()) {
+                (0..self.block).for_each(|slot| layout.store(head, slot, &rotten, &rotten));
+            }
         }
         for position in 0..end {
             for head in 0..self.kv_heads {
                 let at = (position * self.kv_heads + head) * self.dim;
                 let block = table[position / self.block] as usize;
-                let start = (block * self.kv_heads + head) * layout.head_bytes();
+                let start = block * (layout.block_bytes() + GAP) + head * layout.head_bytes();
                 layout.store(
                     &mut data[start..][..layout.head_bytes()],
                     position % self.block,
@@ -82,7 +86,8 @@ impl Case {
     fn run(&self, how: How, range: std::ops::Range<usize>) -> Vec<f32> {
         let (data, table) = self.cache(how.ty, range.end);
         let columns = self.heads * self.dim;
-        let kv = KvRef { layout: self.layout(how.ty), data: &data };
+        let layout = self.layout(how.ty);
+        let kv = KvRef { layout, data: &data, stride: layout.block_bytes() + GAP };
         let mut out = vec![f32::NAN; range.len() * columns];
         let tile = (how.tile_rows, columns / self.kv_heads);
         ThreadPool::new(2).unwrap().for_each_tile(&mut out, columns, tile, |mut tile| {

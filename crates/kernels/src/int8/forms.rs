@@ -35,6 +35,7 @@ impl Planes for Bytes {
     const WORDS: usize = 8;
     const SIGNED: bool = true;
 
+    #[inline(always)]
     fn words(quads: [u32; 8]) -> [u32; 8] {
         quads
     }
@@ -47,6 +48,7 @@ impl Planes for Bytes {
 }
 
 /// The low four bits of codes, quads `j` and `j + 4` sharing a word.
+#[inline(always)]
 fn nibble_words(quads: [u32; 8]) -> [u32; 4] {
     std::array::from_fn(|j| quads[j] & 0x0f0f_0f0f | (quads[j + 4] & 0x0f0f_0f0f) << 4)
 }
@@ -67,6 +69,7 @@ impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
     const WORDS: usize = 4 + HIGH as usize;
     const OFFSET: Option<u32> = if OFFSET == 0 { None } else { Some(OFFSET) };
 
+    #[inline(always)]
     fn words(quads: [u32; 8]) -> [u32; 8] {
         let mut words = [0; 8];
         words[..4].copy_from_slice(&nibble_words(quads));
@@ -124,6 +127,7 @@ impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
     const WORDS: usize = 2 + HIGH as usize;
     const OFFSET: Option<u32> = if AROUND { Some(OFFSET) } else { None };
 
+    #[inline(always)]
     fn words(quads: [u32; 8]) -> [u32; 8] {
         let mut words = [0; 8];
         for (j, quad) in quads.into_iter().enumerate() {
@@ -155,6 +159,7 @@ impl<const FLOATS: bool> Planes for Table<FLOATS> {
     const WORDS: usize = 4;
     const SIGNED: bool = true;
 
+    #[inline(always)]
     fn words(quads: [u32; 8]) -> [u32; 8] {
         Nibbles::<0, 0>::words(quads)
     }
@@ -206,6 +211,7 @@ impl<const MINS: bool, const POWERS: bool> Scales for Each<MINS, POWERS> {
     const MINS: bool = MINS;
     const BYTES: usize = SPAN * Self::STRIDE;
 
+    #[inline(always)]
     fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {
         let at = block * Self::STRIDE + 2 * row;
         span[at..][..2].copy_from_slice(&from.scale.to_le_bytes());
@@ -252,6 +258,7 @@ impl<const HALVES: bool, const MINS: bool> Scales for Under<HALVES, MINS> {
     const BYTES: usize =
         (Self::FACTORS + Self::STEPS * if MINS { 2 } else { 1 }).next_multiple_of(64);
 
+    #[inline(always)]
     fn store(from: &BlockScales, _block: usize, row: usize, span: &mut [u8]) {
         span[2 * row..][..2].copy_from_slice(&from.scale.to_le_bytes());
         let mut store = |first: usize, values: &[i8; 16]| {

@@ -8,6 +8,9 @@
 
 use super::forms::{self, Planes, SPAN, Scales};
 use super::{BLOCK, GROUP};
+use crate::Isa;
+use crate::lanes::isa_dispatch;
+use crate::lanes::transpose::Transpose;
 use crate::quant::QuantType;
 
 /// Which packed layout and kernel a type of weights takes.
@@ -61,11 +64,24 @@ pub struct BlockScales {
 pub struct Packing {
     /// Layout and kernel.
     pub form: Form,
-    /// The codes of one quant block, as many as it has values: unsigned, but for
-    /// [`Form::Bytes`].
-    pub codes: fn(block: &[u8], codes: &mut [u8]),
-    /// The scales of one quant block.
-    pub scales: fn(block: &[u8]) -> BlockScales,
+    /// Takes apart the quant blocks of a row's span, or as many as are left of it.
+    pub unpack: fn(isa: Isa, blocks: &[u8], row: &mut RowSpan),
+}
+
+/// A span of one row, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct RowSpan {
+    /// The codes: unsigned, but for [`Form::Bytes`].
+    pub codes: [u8; SPAN * BLOCK],
+    /// The scales of each quant block.
+    pub scales: [BlockScales; SPAN],
+}
+
+impl RowSpan {
+    const EMPTY: Self = {
+        let none = BlockScales { scale: 0, min: 0, scales: [0; 16], mins: [0; 16] };
+        Self { codes: [0; SPAN * BLOCK], scales: [none; SPAN] }
+    };
 }
 
 /// Packed weights `[rows, cols]`.
@@ -106,7 +122,7 @@ pub(super) const fn code_bytes<P: Planes>() -> usize {
 ///
 /// # Panics
 /// If the type has no packing or the lengths do not fit.
-pub fn pack(ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
+pub fn pack(isa: Isa, ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
     let packing = ty.packing.expect("only types with a packing are packed");
     let row_bytes = ty.bytes_for(cols).expect("rows of whole quant blocks");
     assert!(cols > 0 && cols.is_multiple_of(BLOCK), "rows of whole blocks");
@@ -115,42 +131,59 @@ pub fn pack(ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
     if rows.len() < GROUP * row_bytes {
         group.fill(0);
     }
-    forms::with_form!(packing.form, P, S => {
-        let quant_blocks = SPAN * BLOCK / ty.block_len;
-        let spans = group.chunks_mut(S::BYTES + SPAN * code_bytes::<P>());
-        for (index, span) in spans.enumerate() {
-            let (scales, codes) = span.split_at_mut(S::BYTES);
-            for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
-                let blocks = bytes.chunks_exact(ty.block_bytes).skip(index * quant_blocks);
-                for (block, bytes) in blocks.take(quant_blocks).enumerate() {
-                    S::store(&(packing.scales)(bytes), block, row, scales);
-                    let inputs = ty.block_len / BLOCK;
-                    let out = &mut codes[block * inputs * code_bytes::<P>()..];
-                    pack_codes::<P>(packing, (ty.block_len, bytes), row, out);
-                }
+    let span_bytes = SPAN * BLOCK / ty.block_len * ty.block_bytes;
+    let whole = forms::with_form!(packing.form, P, S => S::BYTES + SPAN * code_bytes::<P>());
+    let mut span = [RowSpan::EMPTY; GROUP];
+    for (index, out) in group.chunks_mut(whole).enumerate() {
+        for (row, bytes) in span.iter_mut().zip(rows.chunks_exact(row_bytes)) {
+            let bytes = &bytes[index * span_bytes..];
+            (packing.unpack)(isa, &bytes[..bytes.len().min(span_bytes)], row);
+        }
+        pack_span(isa, packing.form, SPAN * BLOCK / ty.block_len, &span, out);
+    }
+}
+
+isa_dispatch! {
+    /// Writes a span of sixteen rows, each of `quant_blocks` quant blocks.
+    fn pack_span(form: Form, quant_blocks: usize, span: &[RowSpan; GROUP], out: &mut [u8]) = body
+}
+
+#[inline(always)]
+fn body<L: Transpose>(form: Form, quant_blocks: usize, span: &[RowSpan; GROUP], out: &mut [u8]) {
+    let mut quads = [[[0; 4 * GROUP]; GROUP]; SPAN * BLOCK / (4 * GROUP)];
+    for (at, quads) in quads.iter_mut().enumerate() {
+        L::transpose(span.each_ref().map(|row| &row.codes.as_chunks().0[at]), quads);
+    }
+    forms::with_form!(form, P, S => {
+        let (scales, codes) = out.split_at_mut(S::BYTES);
+        for (index, row) in span.iter().enumerate() {
+            for (block, from) in row.scales[..quant_blocks].iter().enumerate() {
+                S::store(from, block, index, scales);
             }
+        }
+        let blocks = codes.chunks_exact_mut(code_bytes::<P>());
+        for (out, quads) in blocks.zip(quads.as_flattened().as_chunks::<8>().0) {
+            pack_words::<P>(quads, out);
         }
     });
 }
 
-/// The codes of one quant block into the words of its row.
-fn pack_codes<P: Planes>(
-    packing: &Packing,
-    (len, bytes): (usize, &[u8]),
-    row: usize,
-    out: &mut [u8],
-) {
-    let mut codes = [0; SPAN * BLOCK];
-    let codes = &mut codes[..len];
-    (packing.codes)(bytes, codes);
-    let blocks = out.chunks_exact_mut(code_bytes::<P>());
-    for (codes, out) in codes.as_chunks::<BLOCK>().0.iter().zip(blocks) {
-        let mut quads = [0; 8];
-        for (quad, codes) in quads.iter_mut().zip(codes.as_chunks::<4>().0) {
-            *quad = u32::from_le_bytes(*codes);
+/// The words of a block of sixteen rows.
+#[inline(always)]
+fn pack_words<P: Planes>(quads: &[[u8; 4 * GROUP]; 8], out: &mut [u8]) {
+    let mut words = [[0; GROUP]; 8];
+    for row in 0..GROUP {
+        // Not `map`, which the compiler leaves outside the function that has the instruction set.
+        let mut own = [0; 8];
+        for (own, quads) in own.iter_mut().zip(quads) {
+            *own = u32::from_le_bytes(quads.as_chunks().0[row]);
         }
-        for (word, out) in P::words(quads).iter().zip(out.chunks_exact_mut(4 * GROUP)) {
-            out[4 * row..][..4].copy_from_slice(&word.to_le_bytes());
+        for (words, word) in words.iter_mut().zip(P::words(own)) {
+            words[row] = word;
         }
+    }
+    let out = out.as_chunks_mut::<4>().0;
+    for (out, word) in out.iter_mut().zip(words.as_flattened()) {
+        *out = word.to_le_bytes();
     }
 }

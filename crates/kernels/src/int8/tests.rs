@@ -23,9 +23,27 @@ fn pack_all(ty: &'static QuantType, rows: usize, cols: usize, bytes: &[u8]) -> A
     let group = packed.len() / rows.div_ceil(GROUP);
     let group_rows = ty.bytes_for(cols).unwrap() * GROUP;
     for (bytes, group) in bytes.chunks(group_rows).zip(packed.chunks_exact_mut(group)) {
-        pack(ty, cols, bytes, group);
+        pack(Isa::SCALAR, ty, cols, bytes, group);
     }
     packed
+}
+
+#[test]
+fn every_isa_packs_the_bytes_of_scalar() {
+    for ty in packable() {
+        for (rows, blocks) in [(16, 8), (16, 24), (7, 8), (16, 9)] {
+            let cols = (blocks * BLOCK).next_multiple_of(ty.block_len);
+            let mut rng = Rng::new(8);
+            let bytes = ty.bytes_for(rows * cols).unwrap();
+            let bytes: Vec<u8> = (0..bytes).map(|_| rng.next_u64() as u8).collect();
+            let want = pack_all(ty, rows, cols, &bytes);
+            for isa in Isa::available() {
+                let mut got = AlignedVec::zeroed(want.len());
+                pack(isa, ty, cols, &bytes, &mut got);
+                assert!(*got == *want, "{isa:?} {ty} {rows}x{cols}");
+            }
+        }
+    }
 }
 
 fn activations(isa: Isa, x: &[f32], cols: usize) -> Vec<u32> {

@@ -12,6 +12,7 @@ pub(crate) mod int;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod scalar;
+pub(crate) mod transpose;
 pub(crate) mod widen;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;

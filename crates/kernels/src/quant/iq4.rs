@@ -4,7 +4,7 @@
 
 use super::fit::{Block, Levels, each_block, fit_f16_scale, fit_scales, inverse, store_f16};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes, read_bits, read_f16};
+use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
 const GROUP_LEN: usize = 32;
@@ -36,14 +36,16 @@ pub static IQ4_XS: QuantType = QuantType {
     packing: Some(&PACKING_XS),
 };
 
-static PACKING_NL: Packing = Packing {
+static PACKING_NL: Packing = packing! {
     form: Form::Levels,
+    block: (GROUP_LEN, 18),
     codes: |block, codes| nibble_codes(&block[2..], codes),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
-static PACKING_XS: Packing = Packing {
+static PACKING_XS: Packing = packing! {
     form: Form::SuperLevels,
+    block: (256, 136),
     codes: |block, codes| {
         let groups = block[8..].chunks_exact(GROUP_LEN / 2);
         for (bytes, codes) in groups.zip(codes.chunks_exact_mut(GROUP_LEN)) {
@@ -60,6 +62,7 @@ static PACKING_XS: Packing = Packing {
 };
 
 /// The six-bit scale of a group of an IQ4_XS block, less 32.
+#[inline(always)]
 fn group_scale(block: &[u8], group: usize) -> i8 {
     let low = block[4 + group / 2] >> (group % 2 * 4) & 15;
     let high = (read_bits(&block[2..]) >> (2 * group) & 3) as u8;

@@ -24,6 +24,40 @@ mod ternary;
 
 use crate::int8::Packing;
 
+/// A [`Packing`] from its form, the values and bytes of a quant block, and what a block says:
+/// its codes, as many as it has values, and its scales. Both are compiled for every instruction
+/// set, so what they call is to be inlined.
+macro_rules! packing {
+    (
+        form: $form:expr,
+        block: ($len:expr, $bytes:expr),
+        codes: |$block:ident, $codes:ident| $take:expr,
+        scales: |$scaled:ident| $scales:expr $(,)?
+    ) => {{
+        use $crate::int8::{self, RowSpan};
+        #[inline(always)]
+        fn block_codes($block: &[u8; $bytes], $codes: &mut [u8; $len]) {
+            $take
+        }
+        #[inline(always)]
+        fn block_scales($scaled: &[u8; $bytes]) -> int8::BlockScales {
+            $scales
+        }
+        #[inline(always)]
+        #[allow(clippy::extra_unused_type_parameters)] // `isa_dispatch` wants one.
+        fn body<L>(blocks: &[u8], row: &mut RowSpan) {
+            let row = row.codes.as_chunks_mut().0.iter_mut().zip(&mut row.scales);
+            for (block, (codes, scales)) in blocks.as_chunks().0.iter().zip(row) {
+                block_codes(block, codes);
+                *scales = block_scales(block);
+            }
+        }
+        $crate::lanes::isa_dispatch! { fn unpack(blocks: &[u8], row: &mut RowSpan) = body }
+        int8::Packing { form: $form, unpack }
+    }};
+}
+use packing;
+
 /// Whole quant blocks to values.
 pub type Dequantize = fn(src: &[u8], dst: &mut [f32]);
 /// Values to whole quant blocks. `importance`, as long as the values, says how much an error of
@@ -109,11 +143,13 @@ fn read_f16(bytes: &[u8]) -> f32 {
 }
 
 /// The bits of the 16-bit value in the first two bytes.
+#[inline(always)]
 fn read_bits(bytes: &[u8]) -> u16 {
     u16::from_le_bytes([bytes[0], bytes[1]])
 }
 
 /// The nibbles of `bytes` as codes: the low ones first, then the high ones.
+#[inline(always)]
 fn nibble_codes(bytes: &[u8], codes: &mut [u8]) {
     let (low, high) = codes.split_at_mut(bytes.len());
     for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {

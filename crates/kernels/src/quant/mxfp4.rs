@@ -3,7 +3,7 @@
 
 use super::fit::{Group, relative};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes};
+use super::{QuantType, nibble_codes, packing};
 use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 32;
@@ -26,8 +26,9 @@ pub static MXFP4: QuantType = QuantType {
 };
 
 /// A power of two is a BF16 value.
-static PACKING: Packing = Packing {
+static PACKING: Packing = packing! {
     form: Form::Floats,
+    block: (LEN, BYTES),
     codes: |block, codes| nibble_codes(&block[1..], codes),
     scales: |block| {
         let scale = (half_scale(block[0]).to_bits() >> 16) as u16;
@@ -36,6 +37,7 @@ static PACKING: Packing = Packing {
 };
 
 /// `2^(e - 128)`.
+#[inline(always)]
 fn half_scale(e: u8) -> f32 {
     match e {
         // Below the normal numbers of f32.

@@ -2,7 +2,7 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
 use super::fit::{Block, each_block, fit_lines, store_f16};
-use super::{QuantType, read_bits, read_f16};
+use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
@@ -28,8 +28,9 @@ pub static Q2_K: QuantType = QuantType {
     packing: Some(&PACKING),
 };
 
-static PACKING: Packing = Packing {
+static PACKING: Packing = packing! {
     form: Form::SuperTwoMin,
+    block: (LEN, BYTES),
     codes: |block, codes| two_bits(&block[CODES..], codes),
     scales: |block| BlockScales {
         scale: read_bits(&block[FACTORS..]),
@@ -40,6 +41,7 @@ static PACKING: Packing = Packing {
 };
 
 /// Two bits for each of 256 codes.
+#[inline(always)]
 pub(super) fn two_bits(bytes: &[u8], codes: &mut [u8]) {
     for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
         let (first, shift) = place(run * 32);
@@ -50,6 +52,7 @@ pub(super) fn two_bits(bytes: &[u8], codes: &mut [u8]) {
 }
 
 /// Where two-bit code `index` of 256 lies: byte and shift. Four runs of 32 share 32 bytes.
+#[inline(always)]
 pub(super) fn place(index: usize) -> (usize, u32) {
     let (half, quarter, lane) = (index / 128, index % 128 / 32, index % 32);
     (half * 32 + lane, 2 * quarter as u32)

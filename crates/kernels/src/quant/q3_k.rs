@@ -4,7 +4,7 @@
 
 use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
-use super::{QuantType, read_bits, read_f16};
+use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
@@ -27,8 +27,9 @@ pub static Q3_K: QuantType = QuantType {
     packing: Some(&PACKING),
 };
 
-static PACKING: Packing = Packing {
+static PACKING: Packing = packing! {
     form: Form::SuperThree,
+    block: (LEN, BYTES),
     codes: |block, codes| {
         two_bits(&block[LOW..], codes);
         for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
@@ -46,6 +47,7 @@ static PACKING: Packing = Packing {
 
 /// Six-bit scales from twelve bytes: low nibbles of groups 0-7 and 8-15 in the low and high
 /// nibbles of the first eight, then two high bits of groups `g`, `g + 4`, `g + 8`, `g + 12`.
+#[inline(always)]
 fn unpack_scales(packed: &[u8]) -> [u8; GROUPS] {
     std::array::from_fn(|g| {
         let low = packed[g % 8] >> (g / 8 * 4) & 15;

@@ -5,7 +5,7 @@
 use super::fit::{
     Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
-use super::{QuantType, nibble_codes, read_bits, read_f16};
+use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
@@ -36,19 +36,22 @@ pub static Q4_1: QuantType = QuantType {
     packing: Some(&PACKING_1),
 };
 
-static PACKING_0: Packing = Packing {
+static PACKING_0: Packing = packing! {
     form: Form::Four,
+    block: (LEN, 18),
     codes: |block, codes| nibble_codes(&block[2..], codes),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
-static PACKING_1: Packing = Packing {
+static PACKING_1: Packing = packing! {
     form: Form::FourMin,
+    block: (LEN, 20),
     codes: |block, codes| nibble_codes(&block[4..], codes),
-    scales: over_minimum,
+    scales: |block| over_minimum(block),
 };
 
 /// Scale and minimum of a block that begins with both; the file's minimum is added.
+#[inline(always)]
 pub(super) fn over_minimum(block: &[u8]) -> BlockScales {
     let (scale, min) = (read_bits(block), read_bits(&block[2..]) ^ 0x8000);
     BlockScales { scale, min, ..BlockScales::default() }

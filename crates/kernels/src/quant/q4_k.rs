@@ -2,7 +2,7 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
 use super::fit::{Block, Lines, each_block, fit_lines, store_f16};
-use super::{QuantType, nibble_codes, read_bits, read_f16};
+use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
@@ -25,13 +25,15 @@ pub static Q4_K: QuantType = QuantType {
     packing: Some(&PACKING),
 };
 
-static PACKING: Packing = Packing {
+static PACKING: Packing = packing! {
     form: Form::SuperFourMin,
+    block: (LEN, BYTES),
     codes: |block, codes| pair_codes(&block[16..], codes),
-    scales: steps,
+    scales: |block| steps(block),
 };
 
 /// Codes of pairs of groups: one in the low nibbles of 32 bytes, one in the high.
+#[inline(always)]
 pub(super) fn pair_codes(bytes: &[u8], codes: &mut [u8]) {
     let pairs = bytes.chunks_exact(GROUP_LEN);
     for (bytes, codes) in pairs.zip(codes.chunks_exact_mut(2 * GROUP_LEN)) {
@@ -40,6 +42,7 @@ pub(super) fn pair_codes(bytes: &[u8], codes: &mut [u8]) {
 }
 
 /// Factors, scales and minima of a block that begins with them.
+#[inline(always)]
 pub(super) fn steps(block: &[u8]) -> BlockScales {
     let mut all = BlockScales {
         scale: read_bits(block),
@@ -55,6 +58,7 @@ pub(super) fn steps(block: &[u8]) -> BlockScales {
 /// Six-bit scale and minimum of each group, from their twelve packed bytes: groups 0 to 3 in
 /// the low six bits of bytes 0-3 and 4-7, groups 4 to 7 in nibbles of bytes 8-11 topped with
 /// the high two bits of the first eight.
+#[inline(always)]
 pub(super) fn unpack_scales(packed: &[u8]) -> [(u8, u8); GROUPS] {
     std::array::from_fn(|g| {
         if g < 4 {

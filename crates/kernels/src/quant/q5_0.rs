@@ -6,7 +6,7 @@ use super::fit::{
     Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
 use super::q4_0::{over_minimum, pack_nibbles};
-use super::{QuantType, nibble_codes, read_bits, read_f16};
+use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
@@ -36,19 +36,22 @@ pub static Q5_1: QuantType = QuantType {
     packing: Some(&PACKING_1),
 };
 
-static PACKING_0: Packing = Packing {
+static PACKING_0: Packing = packing! {
     form: Form::Five,
+    block: (LEN, 22),
     codes: |block, out| codes(&block[2..], out),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
-static PACKING_1: Packing = Packing {
+static PACKING_1: Packing = packing! {
     form: Form::FiveMin,
+    block: (LEN, 24),
     codes: |block, out| codes(&block[4..], out),
-    scales: over_minimum,
+    scales: |block| over_minimum(block),
 };
 
 /// The codes of four bytes of fifth bits and sixteen of nibbles.
+#[inline(always)]
 fn codes(packed: &[u8], codes: &mut [u8]) {
     nibble_codes(&packed[4..], codes);
     let high = u32::from_le_bytes([packed[0], packed[1], packed[2], packed[3]]);

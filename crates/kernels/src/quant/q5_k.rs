@@ -3,7 +3,7 @@
 
 use super::fit::{Block, each_block, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
-use super::{QuantType, read_f16};
+use super::{QuantType, packing, read_f16};
 use crate::int8::{Form, Packing};
 
 const LEN: usize = 256;
@@ -27,8 +27,9 @@ pub static Q5_K: QuantType = QuantType {
     packing: Some(&PACKING),
 };
 
-static PACKING: Packing = Packing {
+static PACKING: Packing = packing! {
     form: Form::SuperFiveMin,
+    block: (LEN, BYTES),
     codes: |block, codes| {
         pair_codes(&block[LOW..], codes);
         for (group, codes) in codes.chunks_exact_mut(GROUP_LEN).enumerate() {
@@ -37,7 +38,7 @@ static PACKING: Packing = Packing {
             }
         }
     },
-    scales: steps,
+    scales: |block| steps(block),
 };
 
 fn dequantize(src: &[u8], dst: &mut [f32]) {

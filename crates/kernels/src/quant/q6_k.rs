@@ -2,7 +2,7 @@
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
 use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
-use super::{QuantType, read_bits, read_f16};
+use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
 const LEN: usize = 256;
@@ -25,8 +25,9 @@ pub static Q6_K: QuantType = QuantType {
     packing: Some(&PACKING),
 };
 
-static PACKING: Packing = Packing {
+static PACKING: Packing = packing! {
     form: Form::SuperSix,
+    block: (LEN, BYTES),
     codes: |block, codes| {
         for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
             let ((low, low_shift), (high, high_shift)) = place(run * 32);
@@ -44,6 +45,7 @@ static PACKING: Packing = Packing {
 };
 
 /// Where value `index` of a block keeps its low four bits (byte, shift) and its high two.
+#[inline(always)]
 fn place(index: usize) -> ((usize, u32), (usize, u32)) {
     let (half, within) = (index / 128, index % 128);
     let (quarter, lane) = (within / 32, within % 32);

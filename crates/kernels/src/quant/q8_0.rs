@@ -1,6 +1,6 @@
 //! Q8_0: 32 signed bytes and one f16 scale. Follows `dequantize_row_q8_0` of ggml.
 
-use super::{QuantType, read_bits, read_f16};
+use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
@@ -19,8 +19,9 @@ pub static Q8_0: QuantType = QuantType {
 };
 
 /// The codes are the bytes themselves.
-static PACKING: Packing = Packing {
+static PACKING: Packing = packing! {
     form: Form::Bytes,
+    block: (LEN, BYTES),
     codes: |block, codes| codes.copy_from_slice(&block[2..]),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };

@@ -4,7 +4,7 @@
 
 use super::fit::{Block, Levels, each_block, fit_f16_scale, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
-use super::{QuantType, read_bits, read_f16};
+use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 use half::f16;
 
@@ -32,16 +32,22 @@ pub static TQ2_0: QuantType = QuantType {
     packing: Some(&PACKING_2),
 };
 
-static PACKING_1: Packing = Packing {
+static PACKING_1: Packing = packing! {
     form: Form::Ternary,
+    block: (LEN, 54),
     codes: |block, codes| digits(block, |index, digit| codes[index] = digit),
     scales: |block| one_scale(&block[52..]),
 };
 
-static PACKING_2: Packing =
-    Packing { form: Form::Ternary, codes: two_bits, scales: |block| one_scale(&block[64..]) };
+static PACKING_2: Packing = packing! {
+    form: Form::Ternary,
+    block: (LEN, 66),
+    codes: |block, codes| two_bits(block, codes),
+    scales: |block| one_scale(&block[64..]),
+};
 
 /// One factor for the whole block.
+#[inline(always)]
 fn one_scale(factor: &[u8]) -> BlockScales {
     BlockScales { scale: read_bits(factor), scales: [1; 16], ..BlockScales::default() }
 }
@@ -50,6 +56,7 @@ fn one_scale(factor: &[u8]) -> BlockScales {
 const RUNS: [(usize, usize, usize); 3] = [(0, 32, 5), (32, 16, 5), (48, 4, 4)];
 
 /// Calls `each` with the index and digit of every value of a TQ1_0 block.
+#[inline(always)]
 fn digits(block: &[u8], mut each: impl FnMut(usize, u8)) {
     let mut index = 0;
     for (first, bytes, digits) in RUNS {

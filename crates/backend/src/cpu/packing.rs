@@ -1,0 +1,124 @@
+//! Packing of weights when a model is loaded: all matrices at once, cut into pieces that the
+//! threads take in turns.
+//!
+//! What the file holds is asked for some pieces before it is packed, so that a disk reads on
+//! meanwhile, and given back piece by piece, so that no weight is in memory twice for long.
+
+use crate::Storage;
+use base::{AlignedVec, ThreadPool};
+use kernels::quant::QuantType;
+use kernels::{Isa, bf16, int8};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of a piece, about: those of a huge page, which the thread that comes first has to clear
+/// while others that want it wait.
+const PIECE: usize = 2 << 20;
+/// Pieces that are asked for ahead.
+const AHEAD: usize = 128;
+
+/// A matrix to be packed.
+pub(super) struct Job {
+    /// Its bytes as the file has them.
+    pub bytes: Storage,
+    /// Their type.
+    pub ty: &'static QuantType,
+    /// Inputs.
+    pub cols: usize,
+    /// Bytes of the rows of a group.
+    pub rows: usize,
+    /// Bytes of a packed group.
+    pub group: usize,
+    /// Chunk, and offset in it, of the first packed group.
+    pub to: (usize, usize),
+}
+
+/// Matrices to be packed, in the order of the memory they are packed into.
+#[derive(Default)]
+pub(super) struct Jobs(Vec<Job>);
+
+/// Some groups of a matrix.
+struct Piece<'a> {
+    job: &'a Job,
+    from: Range<usize>,
+    to: &'a mut [u8],
+}
+
+impl Jobs {
+    /// Adds a matrix that is packed behind all others.
+    pub fn push(&mut self, job: Job) {
+        self.0.push(job);
+    }
+
+    /// Whether there is nothing to be packed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Packs all matrices into `chunks`.
+    pub fn run(self, chunks: &mut [AlignedVec<u8>], isa: Isa, pool: &ThreadPool) {
+        let all = self.pieces(chunks);
+        let sources: Vec<_> = all.iter().map(|piece| (piece.job, piece.from.clone())).collect();
+        let ask = |index: usize| {
+            if let Some((job, from)) = sources.get(index) {
+                job.bytes.will_need(from.clone());
+            }
+        };
+        (0..AHEAD).for_each(ask);
+        let rest = Mutex::new(all.into_iter().enumerate());
+        pool.for_each(sources.len(), |_| {
+            let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+            if let Some((index, piece)) = next {
+                ask(index + AHEAD);
+                piece.pack(isa);
+            }
+        });
+    }
+
+    /// The pieces of all matrices.
+    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> VecDeque<Piece<'a>> {
+        let mut pieces = VecDeque::new();
+        let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
+        let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
+        for job in &self.0 {
+            while at.0 != job.to.0 {
+                let (index, chunk) = chunks.next().expect("a chunk for every matrix");
+                (at, rest) = ((index, 0), chunk);
+            }
+            let groups = (*job.bytes).as_ref().len().div_ceil(job.rows);
+            let packed;
+            (packed, rest) = rest[job.to.1 - at.1..].split_at_mut(groups * job.group);
+            at.1 = job.to.1 + packed.len();
+            job.cut(packed, &mut pieces);
+        }
+        pieces
+    }
+}
+
+impl Job {
+    /// Cuts the matrix into pieces of whole groups.
+    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut VecDeque<Piece<'a>>) {
+        let groups = (PIECE / self.group).max(1);
+        let len = (*self.bytes).as_ref().len();
+        for (index, to) in packed.chunks_mut(groups * self.group).enumerate() {
+            let start = index * groups * self.rows;
+            let from = start..(start + groups * self.rows).min(len);
+            pieces.push_back(Piece { job: self, from, to });
+        }
+    }
+}
+
+impl Piece<'_> {
+    fn pack(self, isa: Isa) {
+        let Job { bytes, ty, cols, rows, group, .. } = self.job;
+        let groups = (**bytes).as_ref()[self.from.clone()].chunks(*rows);
+        for (from, to) in groups.zip(self.to.chunks_exact_mut(*group)) {
+            match ty.packing {
+                Some(_) => int8::pack(isa, ty, *cols, from, to),
+                None => bf16::pack(isa, *cols, from, to),
+            }
+        }
+        bytes.not_needed(self.from);
+    }
+}
