@@ -32,7 +32,7 @@ const MOST: usize = 192;
 const GROUPS: usize = 4;
 const PANEL: usize = 6;
 
-/// How far ahead of the products of one row weights are asked for, in bytes.
+/// How far ahead of the products of few rows weights are asked for, in bytes.
 const AHEAD: usize = 1536;
 
 /// Computes the outputs of `tile`, whose columns are weight rows and whose rows are all rows of
@@ -106,8 +106,9 @@ fn directly<I: Tiles, P: Planes, S: Scales>(
     for group in 0..apart {
         let places = std::array::from_fn(|n| group + n * apart);
         let weights = places.map(|place| groups.bytes(place));
-        let run = Run { input, blocks: 0..input.cols / BLOCK, weights };
+        let mut run = Run { input, blocks: 0..input.cols / BLOCK, weights, ahead: true };
         for (panel, width) in panels(rows.len(), I::ROWS) {
+            run.ahead = panel == 0 && input.rows < MANY;
             let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
             I::add::<P, S>(&run, row, width, sums);
             write(row, sums, &places[..together], tile);
@@ -137,7 +138,8 @@ fn taken_apart<I: Tiles, P: Planes, S: Scales>(
                 // all blocks of the inputs.
                 *weights = unsafe { scratch.fill::<I, P, S>(n, *weights, blocks.len()) };
             }
-            let (run, last) = (Run { input, blocks, weights }, first + RUN >= all);
+            let run = Run { input, blocks, weights, ahead: false };
+            let last = first + RUN >= all;
             for (panel, width) in panels(rows.len(), I::ROWS) {
                 let sums = &mut sums[panel * together..][..width * together];
                 I::add::<Plain<P>, Plain<S>>(&run, rows.start + panel, width, sums);
@@ -156,6 +158,8 @@ struct Run<'a> {
     input: Activations<'a>,
     blocks: Range<usize>,
     weights: [*const u8; GROUPS],
+    /// The weights come from memory, and there are too few rows to hide it.
+    ahead: bool,
 }
 
 impl Run<'_> {
@@ -174,6 +178,7 @@ impl Run<'_> {
             weights: self.weights.first_chunk().expect("as many groups as any tile has"),
             blocks: self.blocks.len(),
             goes_on: self.blocks.start > 0,
+            ahead: self.ahead,
             sums: &mut sums[..M * N],
             form: PhantomData,
         });
@@ -287,6 +292,8 @@ struct Sums<'a, P, S, const N: usize, const M: usize> {
     blocks: usize,
     /// `sums` has those of the blocks before.
     goes_on: bool,
+    /// As in [`Run`].
+    ahead: bool,
     /// `[M, N]` groups of outputs.
     sums: &'a mut [[f32; GROUP]],
     form: PhantomData<(P, S)>,
@@ -297,7 +304,7 @@ impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, 
 
     #[inline(always)]
     fn run<I: IntLanes>(self) {
-        let Self { panel, weights, blocks, goes_on, sums: out, .. } = self;
+        let Self { panel, weights, blocks, goes_on, ahead, sums: out, .. } = self;
         let mut sums = [[I::Float::splat(0.0); N]; M];
         if goes_on {
             for (m, sums) in sums.iter_mut().enumerate() {
@@ -308,7 +315,9 @@ impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, 
         }
         // SAFETY: `matmul` checked the weights to have all groups of the tile, each with all
         // blocks of the inputs, and `Scratch` has those taken apart; the panel was sliced.
-        unsafe { add_blocks::<I, P, S, N, M>(panel, *weights, blocks, &mut sums) };
+        unsafe {
+            add_blocks::<I, P, S, N, M>(panel, *weights, (blocks, ahead), &mut sums);
+        }
         for (m, sums) in sums.iter().enumerate() {
             for (n, sum) in sums.iter().enumerate() {
                 sum.store(&mut out[m * N + n]);
@@ -374,7 +383,7 @@ unsafe fn start<I: IntLanes, P: Planes, const N: usize, const M: usize>(
 unsafe fn add_blocks<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize>(
     mut x: *const u32,
     groups: [*const u8; N],
-    blocks: usize,
+    (blocks, ahead): (usize, bool),
     acc: &mut [[I::Float; N]; M],
 ) {
     let mut scales = groups;
@@ -385,12 +394,12 @@ unsafe fn add_blocks<I: IntLanes, P: Planes, S: Scales, const N: usize, const M:
             for at in &mut codes {
                 *at = at.wrapping_add(S::BYTES);
             }
-            if M == 1 {
-                ahead::<I, N>(&scales, S::BYTES);
+            if ahead {
+                ask::<I, N>(&scales, S::BYTES);
             }
         }
-        if M == 1 {
-            ahead::<I, N>(&codes, code_bytes::<P>());
+        if ahead {
+            ask::<I, N>(&codes, code_bytes::<P>());
         }
         // SAFETY: `block < blocks`, and the pointers advance a block at a time.
         unsafe {
@@ -431,9 +440,9 @@ unsafe fn add_blocks<I: IntLanes, P: Planes, S: Scales, const N: usize, const M:
     }
 }
 
-/// Asks for `bytes` bytes that are read soon: one row has too little to do while it waits.
+/// Asks for `bytes` bytes that are read soon.
 #[inline(always)]
-fn ahead<I: IntLanes, const N: usize>(streams: &[*const u8; N], bytes: usize) {
+fn ask<I: IntLanes, const N: usize>(streams: &[*const u8; N], bytes: usize) {
     for at in streams {
         for line in (0..bytes).step_by(64) {
             I::Float::prefetch(at.wrapping_add(AHEAD + line));
