@@ -72,11 +72,17 @@ fn add_body<L: Lanes>(x: &mut [f32], y: &[f32]) {
 fn to_bf16_body<L: Lanes>(x: &[f32], out: &mut [u16]) {
     assert_eq!(x.len(), out.len(), "rows of one length");
     for (out, x) in out.iter_mut().zip(x) {
-        let bits = x.to_bits();
-        let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1));
-        let quiet_nan = bits | 0x0040_0000;
-        *out = ((if x.is_nan() { quiet_nan } else { rounded }) >> 16) as u16;
+        *out = bf16_bits(*x);
     }
+}
+
+/// One value of [`to_bf16`].
+#[inline(always)]
+pub(crate) fn bf16_bits(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1));
+    let quiet_nan = bits | 0x0040_0000;
+    ((if x.is_nan() { quiet_nan } else { rounded }) >> 16) as u16
 }
 
 #[cfg(test)]

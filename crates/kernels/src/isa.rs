@@ -29,6 +29,9 @@ pub(crate) enum Kind {
     /// 128-bit Arm vectors.
     #[cfg(target_arch = "aarch64")]
     Neon,
+    /// The same with dot products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot,
 }
 
 /// Environment variable that forces an instruction set by name.
@@ -70,6 +73,9 @@ impl Isa {
         #[cfg(target_arch = "aarch64")]
         if std::arch::is_aarch64_feature_detected!("neon") {
             kinds.push(Kind::Neon);
+            if std::arch::is_aarch64_feature_detected!("dotprod") {
+                kinds.push(Kind::NeonDot);
+            }
         }
         kinds.into_iter().map(Self).collect()
     }
@@ -113,6 +119,8 @@ impl Isa {
             Kind::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Kind::NeonDot => "neondot",
         }
     }
 

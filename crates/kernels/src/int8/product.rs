@@ -9,7 +9,7 @@ use super::{Activations, BLOCK, GROUP, words};
 use crate::Isa;
 use crate::lanes::Lanes;
 #[cfg(target_arch = "aarch64")]
-use crate::lanes::int::neon::Neon;
+use crate::lanes::int::neon::{Neon, NeonDot};
 use crate::lanes::int::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
@@ -259,6 +259,8 @@ tiles_of_one_group!(Avx2);
 tiles_of_one_group!(AvxVnni);
 #[cfg(target_arch = "aarch64")]
 tiles_of_one_group!(Neon);
+#[cfg(target_arch = "aarch64")]
+tiles_of_one_group!(NeonDot);
 
 /// Six rows by two groups leave all sums in registers, integers and f32. One row reads four groups
 /// side by side, which keeps more reads of memory under way.

@@ -4,6 +4,7 @@
 //! them: of the head in keys, of positions in values.
 
 use super::{Format, KvLayout, MAX_HEAD_DIM};
+use crate::elementwise::bf16_bits;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 pub(super) static F32_FORMAT: Format = Format {
@@ -60,18 +61,15 @@ fn put_value<T>(values: &mut [T], stride: usize, slot: usize, value: impl Iterat
     }
 }
 
-/// The bits of `half::bf16::from_f32`, without a branch.
-fn bf16_bits(value: f32) -> u32 {
-    let bits = value.to_bits();
-    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    if value.is_nan() { bits >> 16 | 0x40 } else { nearest }
-}
-
 fn to_f16(values: &[f32]) -> [u16; MAX_HEAD_DIM] {
     let mut halves = [0; MAX_HEAD_DIM];
     let to: &mut [half::f16] = halves[..values.len()].reinterpret_cast_mut();
     to.convert_from_f32_slice(values);
     halves
+}
+
+fn pair(low: u16, high: u16) -> u32 {
+    u32::from(low) | u32::from(high) << 16
 }
 
 fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) {
@@ -80,13 +78,13 @@ fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) 
     // All pairs first: conversions take vector instructions, scattering does not.
     let mut rounded = [0; MAX_HEAD_DIM / 2];
     for (rounded, [low, high]) in rounded.iter_mut().zip(pairs) {
-        *rounded = bf16_bits(*low) | bf16_bits(*high) << 16;
+        *rounded = pair(bf16_bits(*low), bf16_bits(*high));
     }
-    for (column, pair) in keys.chunks_exact_mut(layout.block).zip(&rounded[..pairs.len()]) {
-        column[slot] = *pair;
+    for (column, both) in keys.chunks_exact_mut(layout.block).zip(&rounded[..pairs.len()]) {
+        column[slot] = *both;
     }
     if let [last] = last {
-        keys[pairs.len() * layout.block + slot] = bf16_bits(*last);
+        keys[pairs.len() * layout.block + slot] = pair(bf16_bits(*last), 0);
     }
 }
 
@@ -97,23 +95,8 @@ fn store_bf16_value(layout: &KvLayout, values: &mut [u8], slot: usize, value: &[
     let pairs: &mut [u32] = cast(values);
     let pairs = pairs[slot / 2 * stride..].iter_mut().zip(value);
     if slot.is_multiple_of(2) {
-        pairs.for_each(|(pair, value)| *pair = bf16_bits(*value));
+        pairs.for_each(|(both, value)| *both = pair(bf16_bits(*value), 0));
     } else {
-        pairs.for_each(|(pair, value)| *pair = *pair & 0xffff | bf16_bits(*value) << 16);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bf16_is_rounded_as_everywhere() {
-        let special = [0, 1, 0x8000, 0x7f7f_ffff, 0x7f80_0000, 0x7f80_0001, 0xffff_ffff];
-        for bits in (0..=u32::MAX).step_by(4093).chain(special) {
-            let value = f32::from_bits(bits);
-            let want = half::bf16::from_f32(value).to_bits();
-            assert_eq!(bf16_bits(value), u32::from(want), "{bits:08x}");
-        }
+        pairs.for_each(|(both, value)| *both = pair(*both as u16, bf16_bits(*value)));
     }
 }

@@ -118,7 +118,7 @@ macro_rules! isa_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "aarch64")]
-                Kind::Neon => {
+                Kind::Neon | Kind::NeonDot => {
                     #[target_feature(enable = "neon")]
                     fn shell($($arg: $ty),*) {
                         $body::<$crate::lanes::neon::Neon>($($arg),*)

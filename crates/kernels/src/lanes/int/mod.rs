@@ -164,6 +164,15 @@ macro_rules! int_dispatch {
                     // SAFETY: as above.
                     unsafe { shell($($arg),*) }
                 }
+                #[cfg(target_arch = "aarch64")]
+                Kind::NeonDot => {
+                    #[target_feature(enable = "neon,dotprod")]
+                    fn shell($($arg: $ty),*) {
+                        $body::<$crate::lanes::int::neon::NeonDot>($($arg),*)
+                    }
+                    // SAFETY: as above.
+                    unsafe { shell($($arg),*) }
+                }
             }
         }
     };

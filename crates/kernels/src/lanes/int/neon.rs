@@ -13,6 +13,9 @@ use std::arch::aarch64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Neon;
 
+#[derive(Clone, Copy)]
+pub(crate) struct NeonDot;
+
 type Bytes = [uint8x16_t; 4];
 type Four = [int32x4_t; 4];
 
@@ -27,12 +30,90 @@ unsafe fn quads(sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
     }
 }
 
+/// What both sets have in common.
+macro_rules! common {
+    () => {
+        type Float = float::Neon;
+        type Codes = Bytes;
+        type Sums = Four;
+        const ROWS: usize = 4;
+        const BIAS: Option<u32> = None;
+
+        #[inline(always)]
+        unsafe fn codes_at(src: *const u8) -> Bytes {
+            unsafe {
+                [vld1q_u8(src), vld1q_u8(src.add(16)), vld1q_u8(src.add(32)), vld1q_u8(src.add(48))]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store_codes(codes: Bytes, dst: *mut u8) {
+            for (i, codes) in codes.into_iter().enumerate() {
+                unsafe { vst1q_u8(dst.add(16 * i), codes) }
+            }
+        }
+
+        #[inline(always)]
+        fn field(codes: Bytes, shift: u32, mask: u8) -> Bytes {
+            let (count, mask) = unsafe { (vdupq_n_s8(-(shift as i8)), vdupq_n_u8(mask)) };
+            codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
+        }
+
+        #[inline(always)]
+        fn raised(codes: Bytes, shift: u32, mask: u8) -> Bytes {
+            let (count, mask) = unsafe { (vdupq_n_s8(shift as i8), vdupq_n_u8(mask)) };
+            codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
+        }
+
+        #[inline(always)]
+        fn either(a: Bytes, b: Bytes) -> Bytes {
+            std::array::from_fn(|i| unsafe { vorrq_u8(a[i], b[i]) })
+        }
+
+        #[inline(always)]
+        fn lookup(table: &[i8; 16], codes: Bytes) -> Bytes {
+            let table = unsafe { vld1q_u8(table.as_ptr().cast()) };
+            codes.map(|codes| unsafe { vqtbl1q_u8(table, codes) })
+        }
+
+        #[inline(always)]
+        fn signed(codes: Bytes) -> Bytes {
+            codes
+        }
+
+        #[inline(always)]
+        fn zero() -> Four {
+            [unsafe { vdupq_n_s32(0) }; 4]
+        }
+
+        #[inline(always)]
+        unsafe fn shifted_at(src: *const u32, shift: u32) -> Four {
+            [unsafe { vdupq_n_s32((*src).cast_signed() << shift) }; 4]
+        }
+
+        #[inline(always)]
+        fn float(sums: Four) -> float::Neon {
+            float::Neon(sums.map(|sums| unsafe { vcvtq_f32_s32(sums) }))
+        }
+
+        #[inline(always)]
+        unsafe fn i8_at(src: *const u8) -> float::Neon {
+            let bytes = unsafe { src.cast::<[i8; LANES]>().read() };
+            Lanes::load(&bytes.map(f32::from))
+        }
+
+        #[inline(always)]
+        unsafe fn f16_at(src: *const u8) -> float::Neon {
+            let bits = unsafe { src.cast::<[[u8; 2]; LANES]>().read() };
+            let mut values = [0.0; LANES];
+            bits.map(f16::from_le_bytes).convert_to_f32_slice(&mut values);
+            Lanes::load(&values)
+        }
+    };
+}
+
 impl IntLanes for Neon {
-    type Float = float::Neon;
-    type Codes = Bytes;
-    type Sums = Four;
-    const ROWS: usize = 4;
-    const BIAS: Option<u32> = None;
+    common!();
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
@@ -45,58 +126,6 @@ impl IntLanes for Neon {
     }
 
     #[inline(always)]
-    unsafe fn codes_at(src: *const u8) -> Bytes {
-        unsafe {
-            [vld1q_u8(src), vld1q_u8(src.add(16)), vld1q_u8(src.add(32)), vld1q_u8(src.add(48))]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn store_codes(codes: Bytes, dst: *mut u8) {
-        for (i, codes) in codes.into_iter().enumerate() {
-            unsafe { vst1q_u8(dst.add(16 * i), codes) }
-        }
-    }
-
-    #[inline(always)]
-    fn field(codes: Bytes, shift: u32, mask: u8) -> Bytes {
-        let (count, mask) = unsafe { (vdupq_n_s8(-(shift as i8)), vdupq_n_u8(mask)) };
-        codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
-    }
-
-    #[inline(always)]
-    fn raised(codes: Bytes, shift: u32, mask: u8) -> Bytes {
-        let (count, mask) = unsafe { (vdupq_n_s8(shift as i8), vdupq_n_u8(mask)) };
-        codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
-    }
-
-    #[inline(always)]
-    fn either(a: Bytes, b: Bytes) -> Bytes {
-        std::array::from_fn(|i| unsafe { vorrq_u8(a[i], b[i]) })
-    }
-
-    #[inline(always)]
-    fn lookup(table: &[i8; 16], codes: Bytes) -> Bytes {
-        let table = unsafe { vld1q_u8(table.as_ptr().cast()) };
-        codes.map(|codes| unsafe { vqtbl1q_u8(table, codes) })
-    }
-
-    #[inline(always)]
-    fn signed(codes: Bytes) -> Bytes {
-        codes
-    }
-
-    #[inline(always)]
-    fn zero() -> Four {
-        [unsafe { vdupq_n_s32(0) }; 4]
-    }
-
-    #[inline(always)]
-    unsafe fn shifted_at(src: *const u32, shift: u32) -> Four {
-        [unsafe { vdupq_n_s32((*src).cast_signed() << shift) }; 4]
-    }
-
-    #[inline(always)]
     fn dot(sums: Four, codes: Bytes, quad: i32) -> Four {
         let x = unsafe { vreinterpretq_s8_s32(vdupq_n_s32(quad)) };
         std::array::from_fn(|i| unsafe { quads(sums[i], codes[i], x) })
@@ -106,23 +135,45 @@ impl IntLanes for Neon {
     fn dot_signed(sums: Four, codes: Bytes, quad: i32) -> Four {
         Self::dot(sums, codes, quad)
     }
+}
+
+/// Adds sums of four products each. By hand: the intrinsic is not stable yet.
+#[inline]
+#[target_feature(enable = "dotprod")]
+fn sdot(mut sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
+    unsafe {
+        std::arch::asm!(
+            "sdot {sums:v}.4s, {codes:v}.16b, {x:v}.16b",
+            sums = inout(vreg) sums,
+            codes = in(vreg) codes,
+            x = in(vreg) x,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
+impl IntLanes for NeonDot {
+    common!();
 
     #[inline(always)]
-    fn float(sums: Four) -> float::Neon {
-        float::Neon(sums.map(|sums| unsafe { vcvtq_f32_s32(sums) }))
+    fn enter<T: Task>(task: T) -> T::Output {
+        #[inline(never)]
+        #[target_feature(enable = "neon,dotprod")]
+        fn shell<T: Task>(task: T) -> T::Output {
+            task.run::<NeonDot>()
+        }
+        unsafe { shell(task) }
     }
 
     #[inline(always)]
-    unsafe fn i8_at(src: *const u8) -> float::Neon {
-        let bytes = unsafe { src.cast::<[i8; LANES]>().read() };
-        Lanes::load(&bytes.map(f32::from))
+    fn dot(sums: Four, codes: Bytes, quad: i32) -> Four {
+        let x = unsafe { vreinterpretq_s8_s32(vdupq_n_s32(quad)) };
+        std::array::from_fn(|i| unsafe { sdot(sums[i], codes[i], x) })
     }
 
     #[inline(always)]
-    unsafe fn f16_at(src: *const u8) -> float::Neon {
-        let bits = unsafe { src.cast::<[[u8; 2]; LANES]>().read() };
-        let mut values = [0.0; LANES];
-        bits.map(f16::from_le_bytes).convert_to_f32_slice(&mut values);
-        Lanes::load(&values)
+    fn dot_signed(sums: Four, codes: Bytes, quad: i32) -> Four {
+        Self::dot(sums, codes, quad)
     }
 }
