@@ -3,11 +3,17 @@
 //! proposes scales, rounds values to the nearest level under each, and keeps the best, always
 //! judging by factors and scales as stored.
 
+mod book;
 mod line;
 mod scale;
+mod signs;
+mod step;
 
+pub(super) use book::Book;
 pub(super) use line::{Line, Lines, fit_f16_line, fit_lines};
 pub(super) use scale::{Levels, fit_f16_scale, fit_scales};
+pub(super) use signs::{Signs, Unsigned};
+pub(super) use step::{Rounded, Steps, fit_steps};
 
 use half::f16;
 
