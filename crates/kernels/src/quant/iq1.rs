@@ -2,9 +2,11 @@
 //! down, under an f16 factor and three-bit scales per 32 or 16 values. Follows
 //! `dequantize_row_iq1_s` and `dequantize_row_iq1_m` of ggml.
 
+use super::fit::{Block, Book, Group, Rounded, Steps, each_block, fit_steps, store_f16};
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
 use super::{QuantType, read_f16};
+use std::sync::LazyLock;
 
 const LEN: usize = 256;
 /// How far all values of an entry are moved.
@@ -17,7 +19,7 @@ pub static IQ1_S: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 50,
     dequantize: Some(dequantize_s),
-    quantize: None,
+    quantize: Some(quantize_s),
     packing: None,
 };
 
@@ -29,7 +31,7 @@ pub static IQ1_M: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 56,
     dequantize: Some(dequantize_m),
-    quantize: None,
+    quantize: Some(quantize_m),
     packing: None,
 };
 
@@ -71,4 +73,76 @@ fn dequantize_m(src: &[u8], dst: &mut [f32]) {
             write(out, entry, scale, high & 8 != 0);
         }
     }
+}
+
+static BOOK: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID, 2));
+
+/// The levels of an entry that is moved up, and of one that is moved down.
+const LEVELS: [[f32; 3]; 2] =
+    [[DELTA - 1.0, DELTA, DELTA + 1.0], [-DELTA - 1.0, -DELTA, 1.0 - DELTA]];
+const STEPS: Steps = Steps { part: 2.0, most: 7.0, reaches: &REACHES };
+/// Where the value of largest magnitude is tried.
+const REACHES: [f32; 9] = [0.8, 1.0, 1.15, 1.3, 1.45, 1.6, 1.8, 2.1, 2.5];
+
+/// A group under the move that loses less, and whether that is down.
+#[inline(always)]
+fn moved<const N: usize>(
+    book: &Book<EIGHT, 3>,
+    group: Group<'_, N>,
+    scale: f32,
+) -> (Rounded<N>, bool) {
+    let [up, down] = LEVELS.map(|levels| book.round(group, &levels, scale));
+    if down.loss < up.loss { (down, true) } else { (up, false) }
+}
+
+fn quantize_s(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    let book = &*BOOK;
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 50]| {
+        let round = |group: Group<'_, 32>, scale: f32| moved(book, group, scale).0;
+        let (d, steps) = fit_steps::<LEN, 32, 8>(values, STEPS, round);
+        store_f16(d, block);
+        for (g, group) in values.groups::<32>().enumerate() {
+            let scale = STEPS.scale(d, steps[g]);
+            let down = moved(book, group, scale).1;
+            let mut word = (steps[g] as u16) << 12 | u16::from(down) << 15;
+            for (i, eight) in values.groups::<EIGHT>().skip(4 * g).take(4).enumerate() {
+                let levels = &LEVELS[usize::from(down)];
+                let entry = book.nearest(eight.values, eight.weights, levels, scale).0;
+                block[2 + 4 * g + i] = entry as u8;
+                word |= (entry >> 8) << (3 * i);
+            }
+            block[34 + 2 * g..][..2].copy_from_slice(&word.to_le_bytes());
+        }
+    });
+}
+
+fn quantize_m(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
+    let book = &*BOOK;
+    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 56]| {
+        let (d, steps) = fit_steps::<LEN, 16, 16>(values, STEPS, |group, scale| {
+            let mut rounded = Rounded { levels: [0.0; 16], loss: 0.0 };
+            for (eight, out) in group.eights().zip(rounded.levels.as_chunks_mut::<EIGHT>().0) {
+                let (found, _) = moved(book, eight, scale);
+                *out = found.levels;
+                rounded.loss += found.loss;
+            }
+            rounded
+        });
+        let mut words = [0u16; 4];
+        for (i, word) in words.iter_mut().enumerate() {
+            let steps = steps[4 * i..][..4].iter().enumerate();
+            *word =
+                steps.fold(d.to_bits() >> (4 * i) << 12, |w, (j, &s)| w | (s as u16) << (3 * j));
+            block[48 + 2 * i..][..2].copy_from_slice(&word.to_le_bytes());
+        }
+        for (i, eight) in values.groups::<EIGHT>().enumerate() {
+            let scale = STEPS.scale(d, steps[i / 2]);
+            let down = moved(book, eight, scale).1;
+            let levels = &LEVELS[usize::from(down)];
+            let entry = book.nearest(eight.values, eight.weights, levels, scale).0;
+            block[i] = entry as u8;
+            let high = (entry >> 8) as u8 | u8::from(down) << 3;
+            block[32 + i / 2] |= high << (i % 2 * 4);
+        }
+    });
 }

@@ -88,7 +88,13 @@ impl<const LEN: usize> Block<LEN> {
     }
 }
 
-impl<const N: usize> Group<'_, N> {
+impl<'a, const N: usize> Group<'a, N> {
+    /// The eights of the group.
+    pub fn eights(self) -> impl Iterator<Item = Group<'a, 8>> {
+        let (values, weights) = (self.values.as_chunks::<8>().0, self.weights.as_chunks::<8>().0);
+        values.iter().zip(weights).map(|(values, weights)| Group { values, weights })
+    }
+
     /// Error of restoring value `i` as `restored(i)`.
     pub fn error(&self, restored: impl Fn(usize) -> f32) -> f32 {
         sum::<N>(|i| {
