@@ -2,7 +2,9 @@
 //! down, under an f16 factor and three-bit scales per 32 or 16 values. Follows
 //! `dequantize_row_iq1_s` and `dequantize_row_iq1_m` of ggml.
 
-use super::fit::{Block, Book, Group, Rounded, Steps, each_block, fit_steps, store_f16};
+use super::fit::{
+    self, Block, Book, Group, Leveled, Quantiser, Rounded, Rounding, Steps, fit_steps, store_f16,
+};
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
 use super::{QuantType, read_f16};
@@ -19,7 +21,7 @@ pub static IQ1_S: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 50,
     dequantize: Some(dequantize_s),
-    quantize: Some(quantize_s),
+    quantize: Some(fit::quantize::<StoreS, LEN, 50>),
     packing: None,
 };
 
@@ -31,7 +33,7 @@ pub static IQ1_M: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 56,
     dequantize: Some(dequantize_m),
-    quantize: Some(quantize_m),
+    quantize: Some(fit::quantize::<StoreM, LEN, 56>),
     packing: None,
 };
 
@@ -84,65 +86,94 @@ const STEPS: Steps = Steps { part: 2.0, most: 7.0, reaches: &REACHES };
 /// Where the value of largest magnitude is tried.
 const REACHES: [f32; 9] = [0.8, 1.0, 1.15, 1.3, 1.45, 1.6, 1.8, 2.1, 2.5];
 
-/// A group under the move that loses less, and whether that is down.
-#[inline(always)]
-fn moved<const N: usize>(
-    book: &Book<EIGHT, 3>,
-    group: Group<'_, N>,
-    scale: f32,
-) -> (Rounded<N>, bool) {
-    let [up, down] = LEVELS.map(|levels| book.round(group, &levels, scale));
-    if down.loss < up.loss { (down, true) } else { (up, false) }
+/// Rounds a group to entries that are all moved in the direction that loses less.
+#[derive(Clone, Copy)]
+struct Moved<'a>(&'a Book<EIGHT, 3>);
+
+impl Moved<'_> {
+    #[inline(always)]
+    fn leveled(&self, down: bool) -> Leveled<'_, EIGHT, 3> {
+        Leveled { book: self.0, levels: &LEVELS[usize::from(down)] }
+    }
+
+    /// The group, and whether it is moved down.
+    #[inline(always)]
+    fn better<const N: usize>(&self, group: Group<'_, N>, scale: f32) -> (Rounded<N>, bool) {
+        let mut best = (Rounded { levels: [0.0; N], loss: f32::INFINITY }, false);
+        for down in [false, true] {
+            let rounded = self.leveled(down).round(group, scale);
+            if rounded.loss < best.0.loss {
+                best = (rounded, down);
+            }
+        }
+        best
+    }
 }
 
-fn quantize_s(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let book = &*BOOK;
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 50]| {
-        let round = |group: Group<'_, 32>, scale: f32| moved(book, group, scale).0;
-        let (d, steps) = fit_steps::<LEN, 32, 8>(values, STEPS, round);
+impl<const N: usize> Rounding<N> for Moved<'_> {
+    #[inline(always)]
+    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+        self.better(group, scale).0
+    }
+}
+
+/// Rounds each eight of a group to an entry that is moved on its own.
+#[derive(Clone, Copy)]
+struct MovedApart<'a>(Moved<'a>);
+
+impl<const N: usize> Rounding<N> for MovedApart<'_> {
+    #[inline(always)]
+    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+        let mut rounded = Rounded { levels: [0.0; N], loss: 0.0 };
+        for (eight, out) in group.eights().zip(rounded.levels.as_chunks_mut::<EIGHT>().0) {
+            let found = self.0.round(eight, scale);
+            *out = found.levels;
+            rounded.loss += found.loss;
+        }
+        rounded
+    }
+}
+
+struct StoreS;
+
+impl Quantiser<LEN, 50> for StoreS {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 50]) {
+        let moved = Moved(&BOOK);
+        let (d, steps) = fit_steps::<LEN, 32, 8>(values, STEPS, moved);
         store_f16(d, block);
         for (g, group) in values.groups::<32>().enumerate() {
             let scale = STEPS.scale(d, steps[g]);
-            let down = moved(book, group, scale).1;
+            let down = moved.better(group, scale).1;
             let mut word = (steps[g] as u16) << 12 | u16::from(down) << 15;
-            for (i, eight) in values.groups::<EIGHT>().skip(4 * g).take(4).enumerate() {
-                let levels = &LEVELS[usize::from(down)];
-                let entry = book.nearest(eight.values, eight.weights, levels, scale).0;
+            for (i, eight) in group.eights().enumerate() {
+                let entry = moved.leveled(down).nearest_eight(eight, scale).0[0];
                 block[2 + 4 * g + i] = entry as u8;
                 word |= (entry >> 8) << (3 * i);
             }
             block[34 + 2 * g..][..2].copy_from_slice(&word.to_le_bytes());
         }
-    });
+    }
 }
 
-fn quantize_m(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let book = &*BOOK;
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 56]| {
-        let (d, steps) = fit_steps::<LEN, 16, 16>(values, STEPS, |group, scale| {
-            let mut rounded = Rounded { levels: [0.0; 16], loss: 0.0 };
-            for (eight, out) in group.eights().zip(rounded.levels.as_chunks_mut::<EIGHT>().0) {
-                let (found, _) = moved(book, eight, scale);
-                *out = found.levels;
-                rounded.loss += found.loss;
-            }
-            rounded
-        });
-        let mut words = [0u16; 4];
-        for (i, word) in words.iter_mut().enumerate() {
-            let steps = steps[4 * i..][..4].iter().enumerate();
-            *word =
-                steps.fold(d.to_bits() >> (4 * i) << 12, |w, (j, &s)| w | (s as u16) << (3 * j));
+struct StoreM;
+
+impl Quantiser<LEN, 56> for StoreM {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 56]) {
+        let moved = Moved(&BOOK);
+        let (d, steps) = fit_steps::<LEN, 16, 16>(values, STEPS, MovedApart(moved));
+        for (i, steps) in steps.chunks_exact(4).enumerate() {
+            let factor = d.to_bits() >> (4 * i) << 12;
+            let word = (0..4).fold(factor, |word, j| word | (steps[j] as u16) << (3 * j));
             block[48 + 2 * i..][..2].copy_from_slice(&word.to_le_bytes());
         }
         for (i, eight) in values.groups::<EIGHT>().enumerate() {
             let scale = STEPS.scale(d, steps[i / 2]);
-            let down = moved(book, eight, scale).1;
-            let levels = &LEVELS[usize::from(down)];
-            let entry = book.nearest(eight.values, eight.weights, levels, scale).0;
+            let down = moved.better(eight, scale).1;
+            let entry = moved.leveled(down).nearest_eight(eight, scale).0[0];
             block[i] = entry as u8;
-            let high = (entry >> 8) as u8 | u8::from(down) << 3;
-            block[32 + i / 2] |= high << (i % 2 * 4);
+            block[32 + i / 2] |= ((entry >> 8) as u8 | u8::from(down) << 3) << (i % 2 * 4);
         }
-    });
+    }
 }

@@ -2,7 +2,9 @@
 //! f16 factor and a four-bit scale per 32 values. Follows `dequantize_row_iq3_xxs` and
 //! `dequantize_row_iq3_s` of ggml.
 
-use super::fit::{Block, Book, Signs, Steps, Unsigned, each_block, fit_steps, store_f16};
+use super::fit::{
+    self, Block, Book, Leveled, Quantiser, Signs, Steps, Unsigned, fit_steps, store_f16,
+};
 use super::grids::{IQ3_S as GRID_S, IQ3_XXS as GRID_XXS};
 use super::iq2::{EIGHT, even_signs, nibble, pack_steps, read_u32, signed};
 use super::{QuantType, read_f16};
@@ -23,7 +25,7 @@ pub static IQ3_XXS: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 98,
     dequantize: Some(dequantize_xxs),
-    quantize: Some(quantize_xxs),
+    quantize: Some(fit::quantize::<StoreXxs, LEN, 98>),
     packing: None,
 };
 
@@ -34,7 +36,7 @@ pub static IQ3_S: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 110,
     dequantize: Some(dequantize_s),
-    quantize: Some(quantize_s),
+    quantize: Some(fit::quantize::<StoreS, LEN, 110>),
     packing: None,
 };
 
@@ -84,46 +86,47 @@ const STEPS_S: Steps = Steps { part: 2.0, most: 15.0, reaches: &REACHES_S };
 const REACHES_XXS: [f32; 9] = [38.0, 42.0, 46.0, 50.0, 54.0, 58.0, 62.0, 68.0, 75.0];
 const REACHES_S: [f32; 9] = [10.0, 11.0, 12.0, 13.0, 13.7, 14.4, 15.2, 16.5, 18.0];
 
-fn quantize_xxs(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let book = &*BOOK_XXS;
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 98]| {
+struct StoreXxs;
+
+impl Quantiser<LEN, 98> for StoreXxs {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 98]) {
+        let book = Leveled { book: &BOOK_XXS, levels: &LEVELS_XXS };
         let values = Unsigned::of(values, Signs::Seven);
-        let (d, steps) =
-            fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_XXS, |group, scale| {
-                book.round(group, &LEVELS_XXS, scale)
-            });
+        let (d, steps) = fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_XXS, book);
         store_f16(d, block);
         for (g, step) in steps.iter().enumerate() {
             let mut word = (*step as u32) << 28;
             for i in 0..4 {
                 let (at, scale) = (4 * g + i, STEPS_XXS.scale(d, *step));
-                let (entries, signs) = values.store(at, book, &LEVELS_XXS, scale);
+                let (entries, signs) = values.store(at, book, scale);
                 block[2 + 2 * at] = entries[0] as u8;
                 block[3 + 2 * at] = entries[1] as u8;
                 word |= u32::from(signs & 127) << (7 * i);
             }
             block[66 + 4 * g..][..4].copy_from_slice(&word.to_le_bytes());
         }
-    });
+    }
 }
 
-fn quantize_s(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let book = &*BOOK_S;
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 110]| {
+struct StoreS;
+
+impl Quantiser<LEN, 110> for StoreS {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 110]) {
+        let book = Leveled { book: &BOOK_S, levels: &LEVELS_S };
         let values = Unsigned::of(values, Signs::Eight);
-        let (d, steps) = fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_S, |group, scale| {
-            book.round(group, &LEVELS_S, scale)
-        });
+        let (d, steps) = fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_S, book);
         store_f16(d, block);
         pack_steps(&steps, &mut block[106..]);
         for i in 0..LEN / EIGHT {
             let scale = STEPS_S.scale(d, steps[i / 4]);
-            let (entries, signs) = values.store(i, book, &LEVELS_S, scale);
+            let (entries, signs) = values.store(i, book, scale);
             block[74 + i] = signs;
             for (four, entry) in (2 * i..).zip(entries) {
                 block[2 + four] = entry as u8;
                 block[66 + four / 8] |= ((entry >> 8) as u8) << (four % 8);
             }
         }
-    });
+    }
 }

@@ -2,10 +2,11 @@
 //!
 //! The error of an entry is a sum over its positions, so that it is also the sum of the errors of
 //! its two halves, of which there are few. Where the levels that are nearest position by position
-//! make an entry, that is the answer; otherwise all entries are gone through by their upper
-//! halves, passing over those that are too bad even with the best lower half.
+//! make an entry, that is the answer; otherwise all entries are gone through by the last quarters
+//! and then the upper halves of their positions, passing over those that are too bad even with the
+//! best of the rest.
 
-use super::{Group, Rounded};
+use super::{Group, Rounded, Rounding};
 
 /// Entries of `P` positions, each of which has one of `L` levels.
 pub(in super::super) struct Book<const P: usize, const L: usize> {
@@ -17,6 +18,55 @@ pub(in super::super) struct Book<const P: usize, const L: usize> {
     lowers: Vec<(u8, u16)>,
     /// Where the entries of each upper half begin in `lowers`, and the end of all.
     starts: [u16; HALVES + 1],
+}
+
+/// A book whose codes stand for `levels`.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Leveled<'a, const P: usize, const L: usize> {
+    pub book: &'a Book<P, L>,
+    pub levels: &'a [f32; L],
+}
+
+impl<const N: usize, const P: usize, const L: usize> Rounding<N> for Leveled<'_, P, L> {
+    #[inline(always)]
+    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+        let mut rounded = Rounded { levels: [0.0; N], loss: 0.0 };
+        let parts = group.values.as_chunks::<P>().0.iter().zip(group.weights.as_chunks::<P>().0);
+        for ((values, weights), out) in parts.zip(rounded.levels.as_chunks_mut::<P>().0) {
+            let (number, loss) = self.nearest(values, weights, scale);
+            *out = self.book.codes(number).map(|code| self.levels[usize::from(code)]);
+            rounded.loss += loss;
+        }
+        rounded
+    }
+}
+
+impl<const P: usize, const L: usize> Leveled<'_, P, L> {
+    /// The one or two entries of eight values, and what they lose.
+    #[inline(always)]
+    pub fn nearest_eight(self, eight: Group<'_, 8>, scale: f32) -> ([u16; 2], f32) {
+        let (mut numbers, mut total) = ([0; 2], 0.0);
+        let parts = eight.values.as_chunks::<P>().0.iter().zip(eight.weights.as_chunks::<P>().0);
+        for ((values, weights), number) in parts.zip(&mut numbers) {
+            let (found, loss) = self.nearest(values, weights, scale);
+            *number = found;
+            total += loss;
+        }
+        (numbers, total)
+    }
+
+    /// The number of the entry that loses least under `scale`, and what it loses.
+    #[inline(always)]
+    fn nearest(self, values: &[f32; P], weights: &[f32; P], scale: f32) -> (u16, f32) {
+        let mut costs = [[0.0; P]; L];
+        for (costs, level) in costs.iter_mut().zip(self.levels) {
+            for i in 0..P {
+                let miss = values[i] - scale * level;
+                costs[i] = weights[i] * miss * miss;
+            }
+        }
+        self.book.least(&costs)
+    }
 }
 
 const NONE: u16 = u16::MAX;
@@ -47,63 +97,9 @@ impl<const P: usize, const L: usize> Book<P, L> {
     }
 
     /// The code at each position of entry `number`.
+    #[inline(always)]
     fn codes(&self, number: u16) -> &[u8; P] {
         &self.codes[usize::from(number)]
-    }
-
-    /// A group as entries under `scale`, where codes stand for `levels`.
-    #[inline(always)]
-    pub fn round<const N: usize>(
-        &self,
-        group: Group<'_, N>,
-        levels: &[f32; L],
-        scale: f32,
-    ) -> Rounded<N> {
-        let mut rounded = Rounded { levels: [0.0; N], loss: 0.0 };
-        let parts = group.values.as_chunks::<P>().0.iter().zip(group.weights.as_chunks::<P>().0);
-        for ((values, weights), out) in parts.zip(rounded.levels.as_chunks_mut::<P>().0) {
-            let (number, loss) = self.nearest(values, weights, levels, scale);
-            *out = self.codes(number).map(|code| levels[usize::from(code)]);
-            rounded.loss += loss;
-        }
-        rounded
-    }
-
-    /// The one or two entries of eight values, and what they lose.
-    #[inline(always)]
-    pub fn nearest_eight(
-        &self,
-        eight: Group<'_, 8>,
-        levels: &[f32; L],
-        scale: f32,
-    ) -> ([u16; 2], f32) {
-        let (mut numbers, mut total) = ([0; 2], 0.0);
-        let parts = eight.values.as_chunks::<P>().0.iter().zip(eight.weights.as_chunks::<P>().0);
-        for ((values, weights), number) in parts.zip(&mut numbers) {
-            let (found, loss) = self.nearest(values, weights, levels, scale);
-            *number = found;
-            total += loss;
-        }
-        (numbers, total)
-    }
-
-    /// The number of the entry that loses least under `scale`, and what it loses.
-    #[inline(always)]
-    pub fn nearest(
-        &self,
-        values: &[f32; P],
-        weights: &[f32; P],
-        levels: &[f32; L],
-        scale: f32,
-    ) -> (u16, f32) {
-        let mut costs = [[0.0; P]; L];
-        for (costs, level) in costs.iter_mut().zip(levels) {
-            for i in 0..P {
-                let miss = values[i] - scale * level;
-                costs[i] = weights[i] * miss * miss;
-            }
-        }
-        self.least(&costs)
     }
 
     /// The number of the entry with the least error, and the error.
@@ -114,31 +110,35 @@ impl<const P: usize, const L: usize> Book<P, L> {
         if number != NONE {
             return (number, least.iter().sum());
         }
-        let (lower, upper) = (tabled(costs, 0), tabled(costs, P / 2));
+        let lower = tabled(costs, 0, P / 2);
+        let [third, fourth] = [P / 2, 3 * P / 4].map(|first| tabled(costs, first, P / 4));
         let floor: f32 = least[..P / 2].iter().sum();
-        let mut best = (0, f32::INFINITY);
+        let third_floor = floor + least[P / 2..3 * P / 4].iter().sum::<f32>();
+        let len = L.pow(P as u32 / 4);
         // The most promising upper half first: what it finds rules out most of the others.
-        self.search(join::<L>(&codes[P / 2..]), &lower, &upper, &mut best);
-        for half in 0..L.pow(P as u32 / 2) {
-            if upper[half] + floor < best.1 {
-                self.search(half, &lower, &upper, &mut best);
+        let likely = join::<L>(&codes[P / 2..]);
+        let mut best = (0, f32::INFINITY);
+        self.search(likely, third[likely % len] + fourth[likely / len], &lower, &mut best);
+        for (high, cost) in fourth[..len].iter().enumerate() {
+            if cost + third_floor >= best.1 {
+                continue;
+            }
+            for (low, other) in third[..len].iter().enumerate() {
+                let upper = cost + other;
+                if upper + floor < best.1 {
+                    self.search(high * len + low, upper, &lower, &mut best);
+                }
             }
         }
         best
     }
 
-    /// Looks at all entries of an upper half.
+    /// Looks at all entries of an upper half with the error `upper`.
     #[inline(always)]
-    fn search(
-        &self,
-        half: usize,
-        lower: &[f32; HALVES],
-        upper: &[f32; HALVES],
-        best: &mut (u16, f32),
-    ) {
+    fn search(&self, half: usize, upper: f32, lower: &[f32; HALVES], best: &mut (u16, f32)) {
         let range = usize::from(self.starts[half])..usize::from(self.starts[half + 1]);
         for &(low, number) in &self.lowers[range] {
-            let cost = upper[half] + lower[usize::from(low)];
+            let cost = upper + lower[usize::from(low)];
             if cost < best.1 {
                 *best = (number, cost);
             }
@@ -166,15 +166,20 @@ fn by_position<const P: usize, const L: usize>(costs: &Costs<P, L>) -> ([u8; P],
     (codes, least)
 }
 
-/// The errors of all combinations of codes at half of the positions, beginning with `first`.
+/// The errors of all combinations of codes at `count` positions, beginning with `first`.
 #[inline(always)]
-fn tabled<const P: usize, const L: usize>(costs: &Costs<P, L>, first: usize) -> [f32; HALVES] {
+fn tabled<const P: usize, const L: usize>(
+    costs: &Costs<P, L>,
+    first: usize,
+    count: usize,
+) -> [f32; HALVES] {
     let mut table = [0.0; HALVES];
     let mut len = 1;
-    for i in first..first + P / 2 {
-        for code in (0..L).rev() {
+    for i in first..first + count {
+        // The lowest code last, as the others are made from what it replaces.
+        for (code, costs) in costs.iter().enumerate().rev() {
             for at in 0..len {
-                table[code * len + at] = table[at] + costs[code][i];
+                table[code * len + at] = table[at] + costs[i];
             }
         }
         len *= L;
@@ -221,7 +226,8 @@ mod tests {
                 (0..P).map(|i| weights[i] * miss(i).powi(2)).sum()
             };
             let least = grid.iter().map(loss).fold(f32::INFINITY, f32::min);
-            let (number, found) = book.nearest(&values, &weights, &levels, 0.7);
+            let (number, found) =
+                Leveled { book: &book, levels: &levels }.nearest(&values, &weights, 0.7);
             assert!((found - least).abs() <= 1e-5 * least, "{found}, {least}");
             assert!((loss(&grid[usize::from(number)]) - least).abs() <= 1e-5 * least);
         }

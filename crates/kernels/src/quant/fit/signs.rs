@@ -3,7 +3,7 @@
 //! gets the wrong sign, which makes its magnitude a negative one that is best restored as the
 //! smallest there is.
 
-use super::{Block, Book};
+use super::{Block, Group, Leveled};
 
 const LEN: usize = 256;
 const EIGHT: usize = 8;
@@ -20,7 +20,6 @@ pub(in super::super) struct Unsigned {
     pub block: Block<LEN>,
     /// A set bit for each negative value of eight.
     signs: [u8; LEN / EIGHT],
-    stored: Signs,
 }
 
 impl Unsigned {
@@ -29,7 +28,6 @@ impl Unsigned {
         let mut parts = Self {
             block: Block { values: block.values.map(f32::abs), weights: block.weights },
             signs: [0; LEN / EIGHT],
-            stored,
         };
         for (at, (signs, eight)) in parts.signs.iter_mut().zip(block.groups::<EIGHT>()).enumerate()
         {
@@ -50,37 +48,43 @@ impl Unsigned {
     pub fn store<const P: usize, const L: usize>(
         &self,
         at: usize,
-        book: &Book<P, L>,
-        levels: &[f32; L],
+        book: Leveled<'_, P, L>,
         scale: f32,
     ) -> ([u16; 2], u8) {
         let eight = self.block.groups::<EIGHT>().nth(at).expect("a block has 32 eights");
-        let (mut entries, mut least) = book.nearest_eight(eight, levels, scale);
-        let mut signs = self.signs[at];
+        let (mut entries, mut least, mut signs) = ([0; 2], f32::INFINITY, 0);
         let wrong = negative(eight.values);
-        if self.stored == Signs::Seven && wrong != 0 {
-            for i in 0..EIGHT {
-                let mut values = eight.values.map(f32::abs);
-                values[i] *= -1.0;
-                let tried = super::Group { values: &values, ..eight };
-                let (found, loss) = book.nearest_eight(tried, levels, scale);
-                if loss < least {
-                    (entries, least) = (found, loss);
-                    signs = self.signs[at] ^ wrong ^ 1 << i;
-                }
+        // Under a scale that is known, any of the eight may be the best one to have it wrong.
+        let tries = if wrong == 0 { 1 } else { EIGHT };
+        for i in 0..tries {
+            let flipped = if wrong == 0 { 0 } else { 1 << i };
+            let values = std::array::from_fn(|j| signed(eight.values[j].abs(), flipped >> j & 1));
+            let tried = Group { values: &values, ..eight };
+            let (found, loss) = book.nearest_eight(tried, scale);
+            if loss < least {
+                (entries, least) = (found, loss);
+                signs = self.signs[at] ^ wrong ^ flipped;
             }
         }
         (entries, signs)
     }
 }
 
+/// Negated where `bit` is set.
+#[inline(always)]
+fn signed(value: f32, bit: u8) -> f32 {
+    if bit == 1 { -value } else { value }
+}
+
 /// A set bit for each negative value.
+#[inline(always)]
 fn negative(values: &[f32; EIGHT]) -> u8 {
     values.iter().enumerate().fold(0, |bits, (i, &v)| bits | u8::from(v < 0.0) << i)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Book;
     use super::*;
     use base::Rng;
 
@@ -95,9 +99,10 @@ mod tests {
             values: std::array::from_fn(|_| rng.normal() * 5.0),
             weights: std::array::from_fn(|_| rng.normal().exp()),
         };
+        let book = Leveled { book: &book, levels: &levels };
         let parts = Unsigned::of(&block, Signs::Seven);
         for (at, eight) in block.groups::<8>().enumerate() {
-            let (entries, signs) = parts.store(at, &book, &levels, 1.0);
+            let (entries, signs) = parts.store(at, book, 1.0);
             assert_eq!(signs.count_ones() % 2, 0);
             let loss = |i: usize, flip: bool| {
                 let level = levels[usize::from(entries[i / 4] >> (3 * (i % 4)) & 7)];
