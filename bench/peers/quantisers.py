@@ -21,7 +21,9 @@ import numpy as np
 
 MIXTURES = {
     "q2_k": 10, "q3_k_s": 11, "q3_k_m": 12, "q3_k_l": 13, "q4_k_s": 14, "q4_k_m": 15, "q5_k_s": 16, "q5_k_m": 17,
-    "q6_k": 18, "q8_0": 7, "q4_0": 2, "q4_1": 3, "q5_0": 8, "q5_1": 9, "iq4_xs": 30, "iq4_nl": 25, "f16": 1, "bf16": 32,
+    "q6_k": 18, "q8_0": 7, "q4_0": 2, "q4_1": 3, "q5_0": 8, "q5_1": 9, "iq4_xs": 30, "iq4_nl": 25, "iq3_m": 27,
+    "iq3_s": 26, "iq3_xs": 22, "iq3_xxs": 23, "iq2_m": 29, "iq2_s": 28, "iq2_xs": 20, "iq2_xxs": 19, "iq1_m": 31,
+    "iq1_s": 24, "tq2_0": 37, "tq1_0": 36, "mxfp4_moe": 38, "f16": 1, "bf16": 32,
 }  # fmt: skip
 """Names and `general.file_type`."""
 TOLERANCE = 1.0005

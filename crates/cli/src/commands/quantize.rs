@@ -21,6 +21,7 @@ use convert::Output;
 use formats::ModelFiles;
 use formats::gguf::{GgufWriter, Value};
 use importance::Importance;
+use kernels::quant::{self, QuantType};
 use mixture::Mixture;
 use overrides::Override;
 use plan::{Target, Wishes};
@@ -125,6 +126,8 @@ fn describe(
         let windows = Value::U32(importance.windows.try_into().unwrap_or(u32::MAX));
         header.set("quantize.imatrix.chunks_count", windows);
         warn_of_unweighed(targets);
+    } else {
+        warn_of_no_importance(targets);
     }
     for Target { tensor, ty, .. } in targets {
         header.plan(&tensor.name, ty, &tensor.shape)?;
@@ -142,6 +145,20 @@ fn warn_of_unweighed(targets: &[Target]) {
         let more = unweighed.count();
         let name = &first.tensor.name;
         output::note(format_args!("warning: no importance of {name} and {more} more tensors"));
+    }
+}
+
+/// Types of so few bits that what matters less must pay for what matters more.
+fn warn_of_no_importance(targets: &[Target]) {
+    const NEEDY: [&QuantType; 5] =
+        [&quant::IQ1_S, &quant::IQ1_M, &quant::IQ2_XXS, &quant::IQ2_XS, &quant::IQ2_S];
+    let mut needy = targets.iter().filter(|target| NEEDY.contains(&target.ty));
+    if let Some(first) = needy.next() {
+        let (name, ty, more) = (&first.tensor.name, first.ty, needy.count());
+        output::note(format_args!(
+            "warning: {name} ({ty}) and {more} more tensors lose much of what matters without \
+             --imatrix; `gannet imatrix` makes one"
+        ));
     }
 }
 

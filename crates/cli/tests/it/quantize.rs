@@ -190,3 +190,18 @@ fn importance_is_taken_where_it_fits_and_missed_where_it_is_absent() {
     let short = importance("short.gguf", "blk.0.ffn_up.weight", 32);
     check_error(&run(&[&args[..], &[&short]].concat()), "expected 256 values");
 }
+
+#[test]
+fn the_smallest_types_without_importance_are_made_with_a_warning() {
+    let out = path("tiny-iq2_xs.gguf");
+    let ended = run(&["quantize", "builtin", &out, "--type", "iq2_xs", "--force"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(
+        ended.err.contains("(iq2_xs) and ") && ended.err.contains("--imatrix"),
+        "{}",
+        ended.err
+    );
+    let report = quantize("builtin", &out, "iq1_m", &["--tensor-type", "*=iq3_s"]);
+    assert_eq!(report["types"]["iq3_s"]["tensors"], 36, "{report}");
+    assert!(!answer(&out, "fast").is_empty());
+}

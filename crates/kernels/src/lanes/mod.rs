@@ -132,6 +132,43 @@ macro_rules! isa_dispatch {
 }
 pub(crate) use isa_dispatch;
 
+/// Work in plain Rust that gains from being compiled for each instruction set. Its bits are those
+/// of Rust's operators: nothing is fused or reordered.
+pub(crate) trait Work {
+    /// Does it. `#[inline(always)]`, as all that it calls, or it is compiled for none.
+    fn run(self);
+}
+
+/// Does `work`, compiled for `isa`.
+#[allow(unsafe_code)]
+pub(crate) fn run_on<W: Work>(isa: crate::Isa, work: W) {
+    use crate::isa::Kind;
+    match isa.kind() {
+        Kind::Scalar => work.run(),
+        #[cfg(target_arch = "x86_64")]
+        Kind::Avx2 | Kind::AvxVnni => {
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn shell<W: Work>(work: W) {
+                work.run();
+            }
+            // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
+            unsafe { shell(work) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 => {
+            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+            fn shell<W: Work>(work: W) {
+                work.run();
+            }
+            // SAFETY: as above.
+            unsafe { shell(work) }
+        }
+        // Every CPU with this architecture has these.
+        #[cfg(target_arch = "aarch64")]
+        Kind::Neon => work.run(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,9 +2,13 @@
 //! down, under an f16 factor and three-bit scales per 32 or 16 values. Follows
 //! `dequantize_row_iq1_s` and `dequantize_row_iq1_m` of ggml.
 
+use super::fit::{
+    self, Block, Book, Group, Leveled, Quantiser, Rounded, Rounding, Steps, fit_steps, store_f16,
+};
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
 use super::{QuantType, read_f16};
+use std::sync::LazyLock;
 
 const LEN: usize = 256;
 /// How far all values of an entry are moved.
@@ -17,7 +21,7 @@ pub static IQ1_S: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 50,
     dequantize: Some(dequantize_s),
-    quantize: None,
+    quantize: Some(fit::quantize::<StoreS, LEN, 50>),
     packing: None,
 };
 
@@ -29,7 +33,7 @@ pub static IQ1_M: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 56,
     dequantize: Some(dequantize_m),
-    quantize: None,
+    quantize: Some(fit::quantize::<StoreM, LEN, 56>),
     packing: None,
 };
 
@@ -69,6 +73,107 @@ fn dequantize_m(src: &[u8], dst: &mut [f32]) {
             let high = nibble(&block[32..], i);
             let entry = GRID[usize::from(block[i]) | (high as usize & 7) << 8];
             write(out, entry, scale, high & 8 != 0);
+        }
+    }
+}
+
+static BOOK: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID, 2));
+
+/// The levels of an entry that is moved up, and of one that is moved down.
+const LEVELS: [[f32; 3]; 2] =
+    [[DELTA - 1.0, DELTA, DELTA + 1.0], [-DELTA - 1.0, -DELTA, 1.0 - DELTA]];
+const STEPS: Steps = Steps { part: 2.0, most: 7.0, reaches: &REACHES };
+/// Where the value of largest magnitude is tried.
+const REACHES: [f32; 9] = [0.8, 1.0, 1.15, 1.3, 1.45, 1.6, 1.8, 2.1, 2.5];
+
+/// Rounds a group to entries that are all moved in the direction that loses less.
+#[derive(Clone, Copy)]
+struct Moved<'a>(&'a Book<EIGHT, 3>);
+
+impl Moved<'_> {
+    #[inline(always)]
+    fn leveled(&self, down: bool) -> Leveled<'_, EIGHT, 3> {
+        Leveled { book: self.0, levels: &LEVELS[usize::from(down)] }
+    }
+
+    /// The group, and whether it is moved down.
+    #[inline(always)]
+    fn better<const N: usize>(&self, group: Group<'_, N>, scale: f32) -> (Rounded<N>, bool) {
+        let mut best = (Rounded { levels: [0.0; N], loss: f32::INFINITY }, false);
+        for down in [false, true] {
+            let rounded = self.leveled(down).round(group, scale);
+            if rounded.loss < best.0.loss {
+                best = (rounded, down);
+            }
+        }
+        best
+    }
+}
+
+impl<const N: usize> Rounding<N> for Moved<'_> {
+    #[inline(always)]
+    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+        self.better(group, scale).0
+    }
+}
+
+/// Rounds each eight of a group to an entry that is moved on its own.
+#[derive(Clone, Copy)]
+struct MovedApart<'a>(Moved<'a>);
+
+impl<const N: usize> Rounding<N> for MovedApart<'_> {
+    #[inline(always)]
+    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+        let mut rounded = Rounded { levels: [0.0; N], loss: 0.0 };
+        for (eight, out) in group.eights().zip(rounded.levels.as_chunks_mut::<EIGHT>().0) {
+            let found = self.0.round(eight, scale);
+            *out = found.levels;
+            rounded.loss += found.loss;
+        }
+        rounded
+    }
+}
+
+struct StoreS;
+
+impl Quantiser<LEN, 50> for StoreS {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 50]) {
+        let moved = Moved(&BOOK);
+        let (d, steps) = fit_steps::<LEN, 32, 8>(values, STEPS, moved);
+        store_f16(d, block);
+        for (g, group) in values.groups::<32>().enumerate() {
+            let scale = STEPS.scale(d, steps[g]);
+            let down = moved.better(group, scale).1;
+            let mut word = (steps[g] as u16) << 12 | u16::from(down) << 15;
+            for (i, eight) in group.eights().enumerate() {
+                let entry = moved.leveled(down).nearest_eight(eight, scale).0[0];
+                block[2 + 4 * g + i] = entry as u8;
+                word |= (entry >> 8) << (3 * i);
+            }
+            block[34 + 2 * g..][..2].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+struct StoreM;
+
+impl Quantiser<LEN, 56> for StoreM {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 56]) {
+        let moved = Moved(&BOOK);
+        let (d, steps) = fit_steps::<LEN, 16, 16>(values, STEPS, MovedApart(moved));
+        for (i, steps) in steps.chunks_exact(4).enumerate() {
+            let factor = d.to_bits() >> (4 * i) << 12;
+            let word = (0..4).fold(factor, |word, j| word | (steps[j] as u16) << (3 * j));
+            block[48 + 2 * i..][..2].copy_from_slice(&word.to_le_bytes());
+        }
+        for (i, eight) in values.groups::<EIGHT>().enumerate() {
+            let scale = STEPS.scale(d, steps[i / 2]);
+            let down = moved.better(eight, scale).1;
+            let entry = moved.leveled(down).nearest_eight(eight, scale).0[0];
+            block[i] = entry as u8;
+            block[32 + i / 2] |= ((entry >> 8) as u8 | u8::from(down) << 3) << (i % 2 * 4);
         }
     }
 }

@@ -2,14 +2,18 @@
 //! under an f16 factor and four-bit scales per 32 or 16 values. Follows `dequantize_row_iq2_xxs`,
 //! `dequantize_row_iq2_xs` and `dequantize_row_iq2_s` of ggml.
 
+use super::fit::{
+    self, Block, Book, Leveled, Quantiser, Signs, Steps, Unsigned, fit_steps, store_f16,
+};
 use super::grids::{IQ2_S as GRID_S, IQ2_XS as GRID_XS, IQ2_XXS as GRID_XXS};
 use super::{QuantType, read_f16};
+use std::sync::LazyLock;
 
 const LEN: usize = 256;
 /// Values of a codebook entry.
 pub(super) const EIGHT: usize = 8;
 /// Magnitudes in the codebooks.
-const LEVELS: [f32; 4] = [8.0, 25.0, 43.0, f32::NAN];
+const LEVELS: [f32; 3] = [8.0, 25.0, 43.0];
 
 /// Entries of eight bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
 pub static IQ2_XXS: QuantType = QuantType {
@@ -18,7 +22,7 @@ pub static IQ2_XXS: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 66,
     dequantize: Some(dequantize_xxs),
-    quantize: None,
+    quantize: Some(fit::quantize::<StoreXxs, LEN, 66>),
     packing: None,
 };
 
@@ -29,7 +33,7 @@ pub static IQ2_XS: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 74,
     dequantize: Some(dequantize_xs),
-    quantize: None,
+    quantize: Some(fit::quantize::<StoreXs, LEN, 74>),
     packing: None,
 };
 
@@ -40,7 +44,7 @@ pub static IQ2_S: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 82,
     dequantize: Some(dequantize_s),
-    quantize: None,
+    quantize: Some(fit::quantize::<StoreS, LEN, 82>),
     packing: None,
 };
 
@@ -57,7 +61,7 @@ pub(super) fn signed(value: f32, signs: u8, index: usize) -> f32 {
 
 fn write(out: &mut [f32], entry: u16, signs: u8, scale: f32) {
     for (i, out) in out.iter_mut().enumerate() {
-        let level = LEVELS[usize::from(entry >> (2 * i) & 3)];
+        let level = LEVELS[usize::from(entry >> (2 * i) & 3).min(2)];
         *out = signed(scale * level, signs, i);
     }
 }
@@ -109,4 +113,89 @@ fn dequantize_s(src: &[u8], dst: &mut [f32]) {
 /// Nibble `index`, low ones first.
 pub(super) fn nibble(bytes: &[u8], index: usize) -> u32 {
     u32::from(bytes[index / 2] >> (index % 2 * 4) & 15)
+}
+
+static BOOK_XXS: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID_XXS, 2));
+static BOOK_XS: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID_XS, 2));
+static BOOK_S: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID_S, 2));
+
+const STEPS: Steps = Steps { part: 0.25, most: 15.0, reaches: &REACHES };
+/// Where the value of largest magnitude is tried.
+const REACHES: [f32; 9] = [26.0, 30.0, 34.0, 38.0, 42.0, 46.0, 51.0, 57.0, 64.0];
+
+struct StoreXxs;
+
+impl Quantiser<LEN, 66> for StoreXxs {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 66]) {
+        let book = Leveled { book: &BOOK_XXS, levels: &LEVELS };
+        let values = Unsigned::of(values, Signs::Seven);
+        let (d, steps) = fit_steps::<LEN, 32, 8>(&values.block, STEPS, book);
+        store_f16(d, block);
+        for (g, (step, out)) in steps.iter().zip(block[2..].chunks_exact_mut(8)).enumerate() {
+            let (scale, mut word) = (STEPS.scale(d, *step), (*step as u32) << 28);
+            for (i, number) in out[..4].iter_mut().enumerate() {
+                let (entries, signs) = values.store(4 * g + i, book, scale);
+                *number = entries[0] as u8;
+                word |= u32::from(signs & 127) << (7 * i);
+            }
+            out[4..].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+/// The factor, the steps and, for each eight, its entry and signs, of scales for 16 values.
+#[inline(always)]
+fn fit_16(
+    values: &Block<LEN>,
+    book: Leveled<'_, EIGHT, 3>,
+    signs: Signs,
+    mut store: impl FnMut(usize, u16, u8),
+) -> (half::f16, [f32; 16]) {
+    let values = Unsigned::of(values, signs);
+    let (d, steps) = fit_steps::<LEN, 16, 16>(&values.block, STEPS, book);
+    for i in 0..LEN / EIGHT {
+        let (entries, signs) = values.store(i, book, STEPS.scale(d, steps[i / 2]));
+        store(i, entries[0], signs);
+    }
+    (d, steps)
+}
+
+/// The inverse of [`nibble`].
+#[inline(always)]
+pub(super) fn pack_steps(steps: &[f32], bytes: &mut [u8]) {
+    for (byte, pair) in bytes.iter_mut().zip(steps.chunks_exact(2)) {
+        *byte = pair[0] as u8 | (pair[1] as u8) << 4;
+    }
+}
+
+struct StoreXs;
+
+impl Quantiser<LEN, 74> for StoreXs {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 74]) {
+        let book = Leveled { book: &BOOK_XS, levels: &LEVELS };
+        let (d, steps) = fit_16(values, book, Signs::Seven, |i, entry, signs| {
+            let word = entry | u16::from(signs & 127) << 9;
+            block[2 + 2 * i..][..2].copy_from_slice(&word.to_le_bytes());
+        });
+        store_f16(d, block);
+        pack_steps(&steps, &mut block[66..]);
+    }
+}
+
+struct StoreS;
+
+impl Quantiser<LEN, 82> for StoreS {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 82]) {
+        let book = Leveled { book: &BOOK_S, levels: &LEVELS };
+        let (d, steps) = fit_16(values, book, Signs::Eight, |i, entry, signs| {
+            block[2 + i] = entry as u8;
+            block[34 + i] = signs;
+            block[66 + i / 4] |= ((entry >> 8) as u8) << (2 * (i % 4));
+        });
+        store_f16(d, block);
+        pack_steps(&steps, &mut block[74..]);
+    }
 }

@@ -2,12 +2,21 @@
 //! f16 factor and a four-bit scale per 32 values. Follows `dequantize_row_iq3_xxs` and
 //! `dequantize_row_iq3_s` of ggml.
 
+use super::fit::{
+    self, Block, Book, Leveled, Quantiser, Signs, Steps, Unsigned, fit_steps, store_f16,
+};
 use super::grids::{IQ3_S as GRID_S, IQ3_XXS as GRID_XXS};
-use super::iq2::{EIGHT, even_signs, nibble, read_u32, signed};
+use super::iq2::{EIGHT, even_signs, nibble, pack_steps, read_u32, signed};
 use super::{QuantType, read_f16};
+use std::sync::LazyLock;
 
 const LEN: usize = 256;
 const GROUP_LEN: usize = 32;
+/// Values of a codebook entry.
+const FOUR: usize = 4;
+/// Magnitudes in the codebooks.
+const LEVELS_XXS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
+const LEVELS_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
 
 /// Entries of eight bits and signs of seven per eight: `value = d * (scale + 0.5) / 2 * entry`.
 pub static IQ3_XXS: QuantType = QuantType {
@@ -16,7 +25,7 @@ pub static IQ3_XXS: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 98,
     dequantize: Some(dequantize_xxs),
-    quantize: None,
+    quantize: Some(fit::quantize::<StoreXxs, LEN, 98>),
     packing: None,
 };
 
@@ -27,21 +36,19 @@ pub static IQ3_S: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 110,
     dequantize: Some(dequantize_s),
-    quantize: None,
+    quantize: Some(fit::quantize::<StoreS, LEN, 110>),
     packing: None,
 };
 
 /// Two entries of four values each.
-fn write(out: &mut [f32], entries: [u16; 2], signs: u8, scale: f32, level: impl Fn(u16) -> f32) {
+fn write(out: &mut [f32], entries: [u16; 2], signs: u8, scale: f32, levels: &[f32; 8]) {
     for (i, out) in out.iter_mut().enumerate() {
         let code = entries[i / 4] >> (3 * (i % 4)) & 7;
-        *out = signed(scale * level(code), signs, i);
+        *out = signed(scale * levels[usize::from(code)], signs, i);
     }
 }
 
 fn dequantize_xxs(src: &[u8], dst: &mut [f32]) {
-    // 4, 12, 20 and so on, but for the last.
-    let level = |code| if code == 7 { 62.0 } else { f32::from(4 + 8 * code) };
     for (block, out) in src.chunks_exact(98).zip(dst.chunks_exact_mut(LEN)) {
         let d = read_f16(block);
         for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
@@ -50,14 +57,13 @@ fn dequantize_xxs(src: &[u8], dst: &mut [f32]) {
             for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
                 let codes = &block[2 + 8 * group + 2 * i..];
                 let entries = [0, 1].map(|half| GRID_XXS[usize::from(codes[half])]);
-                write(out, entries, even_signs(word >> (7 * i)), scale, level);
+                write(out, entries, even_signs(word >> (7 * i)), scale, &LEVELS_XXS);
             }
         }
     }
 }
 
 fn dequantize_s(src: &[u8], dst: &mut [f32]) {
-    let level = |code| f32::from(1 + 2 * code);
     for (block, out) in src.chunks_exact(110).zip(dst.chunks_exact_mut(LEN)) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
@@ -66,7 +72,61 @@ fn dequantize_s(src: &[u8], dst: &mut [f32]) {
                 let high = block[66 + four / 8] >> (four % 8) & 1;
                 GRID_S[usize::from(block[2 + four]) | usize::from(high) << 8]
             });
-            write(out, entries, block[74 + i], scale, level);
+            write(out, entries, block[74 + i], scale, &LEVELS_S);
+        }
+    }
+}
+
+static BOOK_XXS: LazyLock<Book<FOUR, 8>> = LazyLock::new(|| Book::new(&GRID_XXS, 3));
+static BOOK_S: LazyLock<Book<FOUR, 8>> = LazyLock::new(|| Book::new(&GRID_S, 3));
+
+const STEPS_XXS: Steps = Steps { part: 0.5, most: 15.0, reaches: &REACHES_XXS };
+const STEPS_S: Steps = Steps { part: 2.0, most: 15.0, reaches: &REACHES_S };
+/// Where the value of largest magnitude is tried.
+const REACHES_XXS: [f32; 9] = [38.0, 42.0, 46.0, 50.0, 54.0, 58.0, 62.0, 68.0, 75.0];
+const REACHES_S: [f32; 9] = [10.0, 11.0, 12.0, 13.0, 13.7, 14.4, 15.2, 16.5, 18.0];
+
+struct StoreXxs;
+
+impl Quantiser<LEN, 98> for StoreXxs {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 98]) {
+        let book = Leveled { book: &BOOK_XXS, levels: &LEVELS_XXS };
+        let values = Unsigned::of(values, Signs::Seven);
+        let (d, steps) = fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_XXS, book);
+        store_f16(d, block);
+        for (g, step) in steps.iter().enumerate() {
+            let mut word = (*step as u32) << 28;
+            for i in 0..4 {
+                let (at, scale) = (4 * g + i, STEPS_XXS.scale(d, *step));
+                let (entries, signs) = values.store(at, book, scale);
+                block[2 + 2 * at] = entries[0] as u8;
+                block[3 + 2 * at] = entries[1] as u8;
+                word |= u32::from(signs & 127) << (7 * i);
+            }
+            block[66 + 4 * g..][..4].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+struct StoreS;
+
+impl Quantiser<LEN, 110> for StoreS {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 110]) {
+        let book = Leveled { book: &BOOK_S, levels: &LEVELS_S };
+        let values = Unsigned::of(values, Signs::Eight);
+        let (d, steps) = fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_S, book);
+        store_f16(d, block);
+        pack_steps(&steps, &mut block[106..]);
+        for i in 0..LEN / EIGHT {
+            let scale = STEPS_S.scale(d, steps[i / 4]);
+            let (entries, signs) = values.store(i, book, scale);
+            block[74 + i] = signs;
+            for (four, entry) in (2 * i..).zip(entries) {
+                block[2 + four] = entry as u8;
+                block[66 + four / 8] |= ((entry >> 8) as u8) << (four % 8);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! scale per 32, IQ4_XS eight six-bit scales around 32 under one f16 factor per 256. Follows
 //! `dequantize_row_iq4_nl` and `dequantize_row_iq4_xs` of ggml.
 
-use super::fit::{Block, Levels, each_block, fit_f16_scale, fit_scales, inverse, store_f16};
+use super::fit::{self, Block, Levels, Quantiser, fit_f16_scale, fit_scales, inverse, store_f16};
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
@@ -21,7 +21,7 @@ pub static IQ4_NL: QuantType = QuantType {
     block_len: GROUP_LEN,
     block_bytes: 18,
     dequantize: Some(dequantize_nl),
-    quantize: Some(quantize_nl),
+    quantize: Some(fit::quantize::<StoreNl, GROUP_LEN, 18>),
     packing: Some(&PACKING_NL),
 };
 
@@ -32,7 +32,7 @@ pub static IQ4_XS: QuantType = QuantType {
     block_len: 256,
     block_bytes: 136,
     dequantize: Some(dequantize_xs),
-    quantize: Some(quantize_xs),
+    quantize: Some(fit::quantize::<StoreXs, 256, 136>),
     packing: Some(&PACKING_XS),
 };
 
@@ -88,6 +88,7 @@ fn dequantize_xs(src: &[u8], dst: &mut [f32]) {
 }
 
 /// The level nearest to `value`: the lowest, and all gaps whose middles lie below `value`.
+#[inline(always)]
 fn level(value: f32) -> f32 {
     let mut level = f32::from(LEVELS[0]);
     for pair in LEVELS.windows(2) {
@@ -98,6 +99,7 @@ fn level(value: f32) -> f32 {
 }
 
 /// The code of the level nearest to `value`.
+#[inline(always)]
 fn code(value: f32) -> u8 {
     let level = level(value);
     LEVELS.partition_point(|&l| f32::from(l) < level) as u8
@@ -110,17 +112,23 @@ fn levels() -> Levels<impl Fn(f32) -> f32 + Copy> {
     Levels { round: level, ends: [-127.0, 113.0], reaches: &REACHES }
 }
 
-fn quantize_nl(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<GROUP_LEN>, block: &mut [u8; 18]| {
+struct StoreNl;
+
+impl Quantiser<GROUP_LEN, 18> for StoreNl {
+    #[inline(always)]
+    fn store(values: &Block<GROUP_LEN>, block: &mut [u8; 18]) {
         let d = fit_f16_scale(values.whole(), levels());
         store_f16(d, block);
         let inverse = inverse(d.to_f32());
         pack_nibbles(&values.values.map(|v| code(v * inverse)), &mut block[2..]);
-    });
+    }
 }
 
-fn quantize_xs(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<256>, block: &mut [u8; 136]| {
+struct StoreXs;
+
+impl Quantiser<256, 136> for StoreXs {
+    #[inline(always)]
+    fn store(values: &Block<256>, block: &mut [u8; 136]) {
         let range = [-32.0, 31.0];
         let (d, scales) = fit_scales::<256, GROUP_LEN, GROUPS>(values, levels(), range, 2);
         store_f16(d, block);
@@ -134,7 +142,7 @@ fn quantize_xs(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
             pack_nibbles(&group.values.map(|v| code(v * inverse)), bytes);
         }
         block[2..4].copy_from_slice(&high.to_le_bytes());
-    });
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! MXFP4: 32 four-bit floats (one sign, two exponent, one mantissa bit) under a power of two.
 //! Follows the OCP Microscaling Formats specification 1.0 and `dequantize_row_mxfp4` of ggml.
 
-use super::fit::{Group, relative};
+use super::fit::{Group, isa, relative};
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{QuantType, nibble_codes, packing};
 use crate::int8::{BlockScales, Form, Packing};
+use crate::lanes::{Work, run_on};
 
 const LEN: usize = 32;
 const BYTES: usize = 17;
@@ -54,6 +55,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
 }
 
 /// The code nearest to `value`, in units of the scale; of two as near the smaller magnitude.
+#[inline(always)]
 fn code(value: f32) -> u8 {
     let middles = DOUBLED[..8].windows(2).map(|pair| f32::from(pair[0] + pair[1]) / 2.0);
     let magnitude = middles.filter(|&middle| value.abs() > middle).count() as u8;
@@ -62,6 +64,7 @@ fn code(value: f32) -> u8 {
 }
 
 /// Codes under the scale of `e`, and the error they leave in units of the scale of `unit`.
+#[inline(always)]
 fn round(group: Group<'_, LEN>, e: u8, unit: u8) -> ([u8; LEN], f32) {
     // A double holds every quotient of a value and a scale.
     let (scale, unit) = (f64::from(half_scale(e)), f64::from(half_scale(unit)));
@@ -74,6 +77,7 @@ fn round(group: Group<'_, LEN>, e: u8, unit: u8) -> ([u8; LEN], f32) {
 
 /// The exponents worth trying, the one under which the largest magnitude fits first: a scale
 /// below may lose more on it and less on all others.
+#[inline(always)]
 fn exponents(group: Group<'_, LEN>) -> [u8; 3] {
     let most = group.values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
     let fitting = (most.to_bits() >> 23) as u8;
@@ -81,20 +85,38 @@ fn exponents(group: Group<'_, LEN>) -> [u8; 3] {
 }
 
 fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let blocks = src.as_chunks::<LEN>().0.iter().zip(dst.chunks_exact_mut(BYTES));
-    for (index, (values, block)) in blocks.enumerate() {
-        let weights = importance.map_or([1.0; LEN], |w| relative(&w[index * LEN..][..LEN]));
-        let values = values.map(|v| if v.is_finite() { v } else { 0.0 });
-        let group = Group { values: &values, weights: &weights };
-        let exponents = exponents(group);
-        let mut least = f32::INFINITY;
-        for e in exponents {
-            let (codes, error) = round(group, e, exponents[0]);
-            if error < least {
-                least = error;
-                block[0] = e;
-                pack_nibbles(&codes, &mut block[1..]);
-            }
+    run_on(isa(), Blocks { src, importance, dst });
+}
+
+struct Blocks<'a> {
+    src: &'a [f32],
+    importance: Option<&'a [f32]>,
+    dst: &'a mut [u8],
+}
+
+impl Work for Blocks<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let blocks = self.src.as_chunks::<LEN>().0.iter().zip(self.dst.chunks_exact_mut(BYTES));
+        for (index, (values, block)) in blocks.enumerate() {
+            let weigh = |all: &[f32]| relative(&all[index * LEN..][..LEN]);
+            let weights = self.importance.map_or([1.0; LEN], weigh);
+            let values = values.map(|v| if v.is_finite() { v } else { 0.0 });
+            store(Group { values: &values, weights: &weights }, block);
+        }
+    }
+}
+
+#[inline(always)]
+fn store(group: Group<'_, LEN>, block: &mut [u8]) {
+    let exponents = exponents(group);
+    let mut least = f32::INFINITY;
+    for e in exponents {
+        let (codes, error) = round(group, e, exponents[0]);
+        if error < least {
+            least = error;
+            block[0] = e;
+            pack_nibbles(&codes, &mut block[1..]);
         }
     }
 }

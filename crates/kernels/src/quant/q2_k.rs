@@ -1,7 +1,7 @@
 //! Q2_K: 256 two-bit codes in sixteen groups of 16, each with a four-bit scale and a four-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
-use super::fit::{Block, each_block, fit_lines, store_f16};
+use super::fit::{self, Block, Quantiser, fit_lines, store_f16};
 use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
@@ -24,7 +24,7 @@ pub static Q2_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: Some(quantize),
+    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
 };
 
@@ -72,8 +72,11 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+struct Store;
+
+impl Quantiser<LEN, BYTES> for Store {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 15.0, &SHRINKS);
         store_f16(lines.factors[0], &mut block[FACTORS..]);
         store_f16(lines.factors[1], &mut block[FACTORS + 2..]);
@@ -85,5 +88,5 @@ fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
                 *byte |= (lines.line(g).code(value, TOP) as u8) << shift;
             }
         }
-    });
+    }
 }

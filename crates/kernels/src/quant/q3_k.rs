@@ -2,7 +2,7 @@
 //! one f16 factor. The third bits come first, one bit of 32 bytes per run of 32 codes. Follows
 //! `dequantize_row_q3_K` of ggml.
 
-use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
+use super::fit::{self, Block, Levels, Quantiser, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
 use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
@@ -23,7 +23,7 @@ pub static Q3_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: Some(quantize),
+    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
 };
 
@@ -72,6 +72,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
 }
 
 /// The inverse of [`unpack_scales`].
+#[inline(always)]
 fn pack_scales(scales: &[u8; GROUPS], packed: &mut [u8]) {
     for (g, scale) in scales.iter().enumerate() {
         packed[g % 8] |= (scale & 15) << (g / 8 * 4);
@@ -79,6 +80,7 @@ fn pack_scales(scales: &[u8; GROUPS], packed: &mut [u8]) {
     }
 }
 
+#[inline(always)]
 fn level(value: f32) -> f32 {
     nearest(value, -4.0, 3.0)
 }
@@ -86,9 +88,12 @@ fn level(value: f32) -> f32 {
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
 const REACHES: [f32; 13] = [0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.55];
 
-fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let levels = Levels { round: level, ends: [-4.0, 3.0], reaches: &REACHES };
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+struct Store;
+
+impl Quantiser<LEN, BYTES> for Store {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
+        let levels = Levels { round: level, ends: [-4.0, 3.0], reaches: &REACHES };
         let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-32.0, 31.0], 3);
         store_f16(d, &mut block[FACTOR..]);
         pack_scales(&scales.map(|scale| (scale + 32.0) as u8), &mut block[SCALES..FACTOR]);
@@ -102,7 +107,7 @@ fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
                 block[high + i] |= (code >> 2) << bit;
             }
         }
-    });
+    }
 }
 
 #[cfg(test)]

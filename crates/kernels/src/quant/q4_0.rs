@@ -3,7 +3,7 @@
 //! `dequantize_row_q4_0` and `dequantize_row_q4_1` of ggml.
 
 use super::fit::{
-    Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
+    self, Block, Levels, Line, Quantiser, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
@@ -21,7 +21,7 @@ pub static Q4_0: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 18,
     dequantize: Some(dequantize_0),
-    quantize: Some(quantize_0),
+    quantize: Some(fit::quantize::<Store0, LEN, 18>),
     packing: Some(&PACKING_0),
 };
 
@@ -32,7 +32,7 @@ pub static Q4_1: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 20,
     dequantize: Some(dequantize_1),
-    quantize: Some(quantize_1),
+    quantize: Some(fit::quantize::<Store1, LEN, 20>),
     packing: Some(&PACKING_1),
 };
 
@@ -81,6 +81,7 @@ pub(super) fn nibbles(bytes: &[u8], out: &mut [f32], value: impl Fn(u8) -> f32) 
 }
 
 /// The inverse of [`nibbles`].
+#[inline(always)]
 pub(super) fn pack_nibbles(codes: &[u8], bytes: &mut [u8]) {
     let (low, high) = codes.split_at(bytes.len());
     for ((low, high), byte) in low.iter().zip(high).zip(bytes) {
@@ -88,27 +89,34 @@ pub(super) fn pack_nibbles(codes: &[u8], bytes: &mut [u8]) {
     }
 }
 
+#[inline(always)]
 fn level(value: f32) -> f32 {
     nearest(value, -8.0, 7.0)
 }
 
-fn quantize_0(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let levels = Levels { round: level, ends: [-8.0, 7.0], reaches: &REACHES };
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 18]| {
+struct Store0;
+
+impl Quantiser<LEN, 18> for Store0 {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 18]) {
+        let levels = Levels { round: level, ends: [-8.0, 7.0], reaches: &REACHES };
         let d = fit_f16_scale(values.whole(), levels);
         store_f16(d, block);
         let inverse = inverse(d.to_f32());
         pack_nibbles(&values.values.map(|v| (level(v * inverse) + 8.0) as u8), &mut block[2..]);
-    });
+    }
 }
 
-fn quantize_1(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 20]| {
+struct Store1;
+
+impl Quantiser<LEN, 20> for Store1 {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 20]) {
         let factors = fit_f16_line(values.whole(), 15.0);
         store_f16(factors[0], block);
         store_f16(factors[1], &mut block[2..]);
         let [scale, offset] = factors.map(f16::to_f32);
         let line = Line { scale, offset };
         pack_nibbles(&values.values.map(|v| line.code(v, 15.0) as u8), &mut block[4..]);
-    });
+    }
 }

@@ -1,7 +1,7 @@
 //! Q4_K: 256 four-bit codes in eight groups of 32, each with a six-bit scale and a six-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
-use super::fit::{Block, Lines, each_block, fit_lines, store_f16};
+use super::fit::{self, Block, Lines, Quantiser, fit_lines, store_f16};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
@@ -21,7 +21,7 @@ pub static Q4_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: Some(quantize),
+    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
 };
 
@@ -71,6 +71,7 @@ pub(super) fn unpack_scales(packed: &[u8]) -> [(u8, u8); GROUPS] {
 }
 
 /// The inverse of [`unpack_scales`].
+#[inline(always)]
 pub(super) fn pack_scales(scales: &[(u8, u8); GROUPS], packed: &mut [u8]) {
     for g in 0..4 {
         let ((scale, min), (high_scale, high_min)) = (scales[g], scales[g + 4]);
@@ -99,8 +100,11 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+struct Store;
+
+impl Quantiser<LEN, BYTES> for Store {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);
         store_steps(&lines, block);
         for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
@@ -109,10 +113,11 @@ fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
                 *byte |= (lines.line(g).code(value, TOP) as u8) << (g % 2 * 4);
             }
         }
-    });
+    }
 }
 
 /// Factors and packed scales, which Q5_K begins with too.
+#[inline(always)]
 pub(super) fn store_steps(lines: &Lines<GROUPS>, block: &mut [u8]) {
     store_f16(lines.factors[0], block);
     store_f16(lines.factors[1], &mut block[2..]);

@@ -3,7 +3,7 @@
 //! `dequantize_row_q5_0` and `dequantize_row_q5_1` of ggml.
 
 use super::fit::{
-    Block, Levels, Line, each_block, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
+    self, Block, Levels, Line, Quantiser, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
 use super::q4_0::{over_minimum, pack_nibbles};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
@@ -21,7 +21,7 @@ pub static Q5_0: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 22,
     dequantize: Some(dequantize_0),
-    quantize: Some(quantize_0),
+    quantize: Some(fit::quantize::<Store0, LEN, 22>),
     packing: Some(&PACKING_0),
 };
 
@@ -32,7 +32,7 @@ pub static Q5_1: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 24,
     dequantize: Some(dequantize_1),
-    quantize: Some(quantize_1),
+    quantize: Some(fit::quantize::<Store1, LEN, 24>),
     packing: Some(&PACKING_1),
 };
 
@@ -83,33 +83,41 @@ fn dequantize_1(src: &[u8], dst: &mut [f32]) {
 }
 
 /// The inverse of [`codes`].
+#[inline(always)]
 fn pack(codes: &[u8; LEN], packed: &mut [u8]) {
     let high = codes.iter().enumerate().fold(0u32, |bits, (i, q)| bits | u32::from(q >> 4) << i);
     packed[..4].copy_from_slice(&high.to_le_bytes());
     pack_nibbles(codes, &mut packed[4..20]);
 }
 
+#[inline(always)]
 fn level(value: f32) -> f32 {
     nearest(value, -16.0, 15.0)
 }
 
-fn quantize_0(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let levels = Levels { round: level, ends: [-16.0, 15.0], reaches: &REACHES };
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 22]| {
+struct Store0;
+
+impl Quantiser<LEN, 22> for Store0 {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 22]) {
+        let levels = Levels { round: level, ends: [-16.0, 15.0], reaches: &REACHES };
         let d = fit_f16_scale(values.whole(), levels);
         store_f16(d, block);
         let inverse = inverse(d.to_f32());
         pack(&values.values.map(|v| (level(v * inverse) + 16.0) as u8), &mut block[2..]);
-    });
+    }
 }
 
-fn quantize_1(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 24]| {
+struct Store1;
+
+impl Quantiser<LEN, 24> for Store1 {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 24]) {
         let factors = fit_f16_line(values.whole(), 31.0);
         store_f16(factors[0], block);
         store_f16(factors[1], &mut block[2..]);
         let [scale, offset] = factors.map(f16::to_f32);
         let line = Line { scale, offset };
         pack(&values.values.map(|v| line.code(v, 31.0) as u8), &mut block[4..]);
-    });
+    }
 }

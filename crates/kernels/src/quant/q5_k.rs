@@ -1,7 +1,7 @@
 //! Q5_K: 256 five-bit codes in eight groups of 32, scales and minima as in Q4_K, the fifth bits
 //! of group `g` in bit `g` of 32 bytes. Follows `dequantize_row_q5_K` of ggml.
 
-use super::fit::{Block, each_block, fit_lines};
+use super::fit::{self, Block, Quantiser, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
 use super::{QuantType, packing, read_f16};
 use crate::int8::{Form, Packing};
@@ -23,7 +23,7 @@ pub static Q5_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: Some(quantize),
+    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
 };
 
@@ -57,8 +57,11 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+struct Store;
+
+impl Quantiser<LEN, BYTES> for Store {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);
         store_steps(&lines, block);
         for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
@@ -68,5 +71,5 @@ fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
                 block[HIGH + i] |= (code >> 4) << g;
             }
         }
-    });
+    }
 }

@@ -1,7 +1,7 @@
 //! Q6_K: 256 six-bit codes around 32 in sixteen groups of 16 with signed byte scales under one
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
-use super::fit::{Block, Levels, each_block, fit_scales, inverse, nearest, store_f16};
+use super::fit::{self, Block, Levels, Quantiser, fit_scales, inverse, nearest, store_f16};
 use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
 
@@ -21,7 +21,7 @@ pub static Q6_K: QuantType = QuantType {
     block_len: LEN,
     block_bytes: BYTES,
     dequantize: Some(dequantize),
-    quantize: Some(quantize),
+    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
 };
 
@@ -68,6 +68,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
     }
 }
 
+#[inline(always)]
 fn level(value: f32) -> f32 {
     nearest(value, -32.0, 31.0)
 }
@@ -75,9 +76,12 @@ fn level(value: f32) -> f32 {
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
 const REACHES: [f32; 5] = [0.9, 0.95, 1.0, 1.03, 1.06];
 
-fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    let levels = Levels { round: level, ends: [-32.0, 31.0], reaches: &REACHES };
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; BYTES]| {
+struct Store;
+
+impl Quantiser<LEN, BYTES> for Store {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
+        let levels = Levels { round: level, ends: [-32.0, 31.0], reaches: &REACHES };
         let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-128.0, 127.0], 5);
         store_f16(d, &mut block[FACTOR..]);
         for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
@@ -90,5 +94,5 @@ fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
                 block[high + i] |= (code >> 4) << high_shift;
             }
         }
-    });
+    }
 }

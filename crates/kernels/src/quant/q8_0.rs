@@ -1,7 +1,9 @@
 //! Q8_0: 32 signed bytes and one f16 scale. Follows `dequantize_row_q8_0` of ggml.
 
+use super::fit::isa;
 use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
+use crate::lanes::{Work, run_on};
 use half::f16;
 
 const LEN: usize = 32;
@@ -36,13 +38,26 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
 }
 
 fn quantize(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    for (values, block) in src.chunks_exact(LEN).zip(dst.chunks_exact_mut(BYTES)) {
-        let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-        let d = largest / 127.0;
-        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
-        block[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
-        for (q, value) in block[2..].iter_mut().zip(values) {
-            *q = (value * inverse).round() as i8 as u8;
+    run_on(isa(), Rows { src, dst });
+}
+
+struct Rows<'a> {
+    src: &'a [f32],
+    dst: &'a mut [u8],
+}
+
+impl Work for Rows<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let blocks = self.src.as_chunks::<LEN>().0.iter();
+        for (values, block) in blocks.zip(self.dst.as_chunks_mut::<BYTES>().0) {
+            let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+            let d = largest / 127.0;
+            let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+            block[..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
+            for (q, value) in block[2..].iter_mut().zip(values) {
+                *q = (value * inverse).round() as i8 as u8;
+            }
         }
     }
 }

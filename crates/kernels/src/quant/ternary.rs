@@ -2,7 +2,7 @@
 //! byte as a fraction in base three, TQ2_0 four in two bits each. Follows `dequantize_row_tq1_0`
 //! and `dequantize_row_tq2_0` of ggml.
 
-use super::fit::{Block, Levels, each_block, fit_f16_scale, inverse, nearest, store_f16};
+use super::fit::{self, Block, Levels, Quantiser, fit_f16_scale, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
 use super::{QuantType, packing, read_bits, read_f16};
 use crate::int8::{BlockScales, Form, Packing};
@@ -17,7 +17,7 @@ pub static TQ1_0: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 54,
     dequantize: Some(dequantize_1),
-    quantize: Some(quantize_1),
+    quantize: Some(fit::quantize::<Store1, LEN, 54>),
     packing: Some(&PACKING_1),
 };
 
@@ -28,7 +28,7 @@ pub static TQ2_0: QuantType = QuantType {
     block_len: LEN,
     block_bytes: 66,
     dequantize: Some(dequantize_2),
-    quantize: Some(quantize_2),
+    quantize: Some(fit::quantize::<Store2, LEN, 66>),
     packing: Some(&PACKING_2),
 };
 
@@ -93,6 +93,7 @@ fn dequantize_2(src: &[u8], dst: &mut [f32]) {
 const REACHES: [f32; 14] = [0.6, 0.75, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.25, 2.5, 3.0, 4.0, 6.0];
 
 /// The scale of a block, and its codes.
+#[inline(always)]
 fn fit(block: &Block<LEN>) -> (f16, [u8; LEN]) {
     let level = |value| nearest(value, -1.0, 1.0);
     let d =
@@ -101,8 +102,11 @@ fn fit(block: &Block<LEN>) -> (f16, [u8; LEN]) {
     (d, block.values.map(|v| (level(v * inverse) + 1.0) as u8))
 }
 
-fn quantize_1(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 54]| {
+struct Store1;
+
+impl Quantiser<LEN, 54> for Store1 {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 54]) {
         let (d, codes) = fit(values);
         store_f16(d, &mut block[52..]);
         let mut rest = &codes[..];
@@ -116,18 +120,21 @@ fn quantize_1(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
                 *byte = (whole * 256).div_ceil(243) as u8;
             }
         }
-    });
+    }
 }
 
-fn quantize_2(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    each_block(src, importance, dst, |values: &Block<LEN>, block: &mut [u8; 66]| {
+struct Store2;
+
+impl Quantiser<LEN, 66> for Store2 {
+    #[inline(always)]
+    fn store(values: &Block<LEN>, block: &mut [u8; 66]) {
         let (d, codes) = fit(values);
         store_f16(d, &mut block[64..]);
         for (index, code) in codes.iter().enumerate() {
             let (byte, shift) = place(index);
             block[byte] |= code << shift;
         }
-    });
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,12 @@
 use super::*;
+use crate::Isa;
 use base::Rng;
+use std::cell::Cell;
+
+thread_local! {
+    /// The instruction set that quantisers of this thread use, if not the best.
+    pub(super) static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
+}
 
 /// The types that values are rounded for; plain floats have nothing to choose.
 fn rounding() -> impl Iterator<Item = &'static QuantType> {
@@ -57,6 +64,13 @@ fn quantising_loses_no_more_than_its_bits_allow() {
         ("q4_k", 0.0718),
         ("q5_k", 0.0357),
         ("q6_k", 0.0171),
+        ("iq1_s", 0.457),
+        ("iq1_m", 0.424),
+        ("iq2_xxs", 0.337),
+        ("iq2_xs", 0.294),
+        ("iq2_s", 0.246),
+        ("iq3_xxs", 0.182),
+        ("iq3_s", 0.1335),
         ("iq4_nl", 0.0758),
         ("iq4_xs", 0.0764),
         ("mxfp4", 0.1148),
@@ -188,4 +202,24 @@ fn searches_come_near_to_the_least_loss() {
     check(&Q4_0, [-8.0, 7.0], &[0.0], 1.03);
     check(&Q5_0, [-16.0, 15.0], &[0.0], 1.06);
     check(&Q4_1, [0.0, 15.0], &offsets, 1.05);
+}
+
+#[test]
+fn every_isa_gives_the_same_blocks() {
+    let (source, weights) = (normal(15, 1024), uneven(16, 1024));
+    for ty in rounding() {
+        let mut blocks = Vec::new();
+        for isa in Isa::available() {
+            FORCED.set(Some(isa));
+            for importance in [None, Some(&weights[..])] {
+                let mut bytes = vec![0; ty.bytes_for(source.len()).unwrap()];
+                (ty.quantize.unwrap())(&source, importance, &mut bytes);
+                blocks.push(bytes);
+            }
+        }
+        for (index, bytes) in blocks.iter().enumerate() {
+            assert_eq!(bytes, &blocks[index % 2], "{ty}");
+        }
+    }
+    FORCED.set(None);
 }

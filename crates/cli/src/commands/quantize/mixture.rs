@@ -6,7 +6,10 @@
 
 use kernels::quant::{self, QuantType};
 
-use When::{Always, Eighty, FirstEighth, FirstLayers, FirstSixteenth, Grouped, MoreBits};
+use When::{
+    Always, Eighty, FirstEighth, FirstLayers, FirstSixteenth, Grouped, Middle, MoreBits,
+    WithoutImportance,
+};
 
 /// A named mixture.
 #[derive(Debug)]
@@ -20,7 +23,7 @@ pub(super) struct Mixture {
     rules: &'static [Rule],
 }
 
-/// Beginnings of a tensor's name behind its layer, when the rule holds, and the type.
+/// Beginnings of a tensor's name, behind its layer if it has one, when the rule holds, and the type.
 #[derive(Debug)]
 struct Rule(&'static [&'static str], When, &'static QuantType);
 
@@ -36,6 +39,10 @@ enum When {
     FirstEighthWithImportance,
     /// The first eighth where there is none.
     FirstEighthWithoutImportance,
+    /// All where there is no importance of columns.
+    WithoutImportance,
+    /// All but the first eighth and the last.
+    Middle,
     /// The first eighth, the last eighth, and every third layer between.
     MoreBits,
     /// Four or more query heads share a head of keys and values.
@@ -59,6 +66,11 @@ pub(super) struct Model {
 const VALUES: &[&str] = &["attn_v.weight", "attn_qkv.weight"];
 const DOWN: &[&str] = &["ffn_down"];
 const ATTENTION_OUT: &[&str] = &["attn_output.weight"];
+const QUERIES_AND_KEYS: &[&str] = &["attn_q.weight", "attn_k.weight"];
+const GATE_AND_UP: &[&str] = &["ffn_gate", "ffn_up"];
+const EXPERTS: &[&str] = &["ffn_gate_exps", "ffn_up_exps", "ffn_gate_up_exps", "ffn_down_exps"];
+const EMBEDDING: &[&str] = &["token_embd.weight"];
+const OUTPUT: &[&str] = &["output.weight"];
 
 const fn plain(name: &'static str, file_type: u32, base: &'static QuantType) -> Mixture {
     Mixture { name, file_type, base, rules: &[] }
@@ -116,6 +128,44 @@ static MIXTURES: &[Mixture] = &[
     plain("q5_1", 9, &quant::Q5_1),
     Mixture { name: "iq4_xs", file_type: 30, base: &quant::IQ4_XS, rules: IQ4_RULES },
     Mixture { name: "iq4_nl", file_type: 25, base: &quant::IQ4_NL, rules: IQ4_RULES },
+    Mixture { name: "iq3_m", file_type: 27, base: &quant::IQ3_S, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(VALUES, Always, &quant::Q4_K),
+        Rule(DOWN, FirstEighth, &quant::Q4_K),
+        Rule(ATTENTION_OUT, Always, &quant::Q4_K),
+    ] },
+    Mixture { name: "iq3_s", file_type: 26, base: &quant::IQ3_S, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(VALUES, Grouped, &quant::Q4_K),
+    ] },
+    Mixture { name: "iq3_xs", file_type: 22, base: &quant::IQ3_S, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(VALUES, Grouped, &quant::Q4_K),
+        Rule(QUERIES_AND_KEYS, Always, &quant::IQ3_XXS),
+        Rule(GATE_AND_UP, Middle, &quant::IQ3_XXS),
+    ] },
+    Mixture { name: "iq3_xxs", file_type: 23, base: &quant::IQ3_XXS, rules: &[
+        Rule(VALUES, Eighty, &quant::Q5_K),
+        Rule(VALUES, Grouped, &quant::Q4_K),
+        Rule(VALUES, WithoutImportance, &quant::IQ3_S),
+        Rule(QUERIES_AND_KEYS, Always, &quant::IQ2_S),
+        Rule(DOWN, When::FirstEighthWithoutImportance, &quant::Q4_K),
+        Rule(DOWN, WithoutImportance, &quant::Q3_K),
+        Rule(ATTENTION_OUT, Always, &quant::IQ3_S),
+        Rule(EMBEDDING, Always, &quant::IQ3_S),
+        Rule(OUTPUT, Always, &quant::Q5_K),
+    ] },
+    Mixture { name: "iq2_m", file_type: 29, base: &quant::IQ2_S, rules: IQ2_RULES },
+    Mixture { name: "iq2_s", file_type: 28, base: &quant::IQ2_XS, rules: IQ2_RULES },
+    Mixture { name: "iq2_xs", file_type: 20, base: &quant::IQ2_XS, rules: IQ2_XS_RULES },
+    Mixture { name: "iq2_xxs", file_type: 19, base: &quant::IQ2_XXS, rules: IQ2_XS_RULES },
+    Mixture { name: "iq1_m", file_type: 31, base: &quant::IQ1_M, rules: IQ1_RULES },
+    Mixture { name: "iq1_s", file_type: 24, base: &quant::IQ1_S, rules: IQ1_RULES },
+    Mixture { name: "tq2_0", file_type: 37, base: &quant::TQ2_0, rules: TERNARY_RULES },
+    Mixture { name: "tq1_0", file_type: 36, base: &quant::TQ1_0, rules: TERNARY_RULES },
+    Mixture { name: "mxfp4_moe", file_type: 38, base: &quant::Q8_0, rules: &[
+        Rule(EXPERTS, Always, &quant::MXFP4),
+    ] },
     plain("bf16", 32, &quant::BF16),
     plain("f16", 1, &quant::F16),
     plain("f32", 0, &quant::F32),
@@ -125,6 +175,34 @@ static IQ4_RULES: &[Rule] = &[
     Rule(VALUES, Grouped, &quant::Q5_K),
     Rule(DOWN, When::FirstEighthWithoutImportance, &quant::Q5_K),
 ];
+
+static IQ2_RULES: &[Rule] = &[
+    Rule(VALUES, Grouped, &quant::Q4_K),
+    Rule(VALUES, Always, &quant::IQ3_S),
+    Rule(DOWN, FirstEighth, &quant::IQ3_S),
+    Rule(ATTENTION_OUT, Always, &quant::IQ3_S),
+    Rule(EMBEDDING, Always, &quant::IQ3_S),
+    Rule(OUTPUT, Always, &quant::Q5_K),
+];
+
+static IQ2_XS_RULES: &[Rule] = &[
+    Rule(VALUES, Grouped, &quant::Q4_K),
+    Rule(VALUES, Always, &quant::Q2_K),
+    Rule(DOWN, FirstEighth, &quant::Q2_K),
+    Rule(EMBEDDING, Always, &quant::Q2_K),
+    Rule(OUTPUT, Always, &quant::Q5_K),
+];
+
+static IQ1_RULES: &[Rule] = &[
+    Rule(VALUES, Grouped, &quant::Q4_K),
+    Rule(VALUES, Always, &quant::Q2_K),
+    Rule(DOWN, FirstEighth, &quant::Q2_K),
+    Rule(ATTENTION_OUT, Always, &quant::IQ2_XXS),
+    Rule(EMBEDDING, Always, &quant::Q2_K),
+    Rule(OUTPUT, Always, &quant::Q5_K),
+];
+
+static TERNARY_RULES: &[Rule] = &[Rule(EMBEDDING, Always, &quant::Q4_K)];
 
 /// The mixture with this name, in any case.
 pub(super) fn find(name: &str) -> Result<&'static Mixture, String> {
@@ -137,14 +215,16 @@ impl Mixture {
     /// The type that the tensor with this canonical name should get.
     pub fn choose(&self, name: &str, model: &Model) -> &'static QuantType {
         let output = name == "output.weight" || (model.tied && name == "token_embd.weight");
-        if output {
-            return self.output();
-        }
-        let Some((layer, rest)) = split_layer(name) else { return self.base };
+        let name = if output { "output.weight" } else { name };
+        let (layer, rest) = split_layer(name).unwrap_or((0, name));
         let rule = self.rules.iter().find(|Rule(starts, when, _)| {
             starts.iter().any(|start| rest.starts_with(start)) && when.holds(layer, model)
         });
-        rule.map_or(self.base, |Rule(_, _, ty)| ty)
+        match rule {
+            Some(Rule(_, _, ty)) => ty,
+            None if output => self.output(),
+            None => self.base,
+        }
     }
 
     /// Plain floats and eight bits are good enough for the output too.
@@ -166,6 +246,8 @@ impl When {
             Self::FirstSixteenth => layer < model.layers / 16,
             Self::FirstEighthWithImportance => layer < eighth && model.has_importance,
             Self::FirstEighthWithoutImportance => layer < eighth && !model.has_importance,
+            Self::WithoutImportance => !model.has_importance,
+            Self::Middle => layer >= eighth && layer < 7 * model.layers / 8,
             Self::MoreBits => {
                 layer < eighth || layer >= 7 * model.layers / 8 || (layer - eighth) % 3 == 2
             }
@@ -184,6 +266,15 @@ pub(super) fn split_layer(name: &str) -> Option<(usize, &str)> {
 /// What comes closest to `ty` in smaller blocks, for rows that are not whole blocks of it.
 pub(super) fn fallback(ty: &'static QuantType) -> &'static QuantType {
     const CLOSEST: &[(&QuantType, &QuantType)] = &[
+        (&quant::TQ1_0, &quant::IQ4_NL),
+        (&quant::TQ2_0, &quant::IQ4_NL),
+        (&quant::IQ1_S, &quant::IQ4_NL),
+        (&quant::IQ1_M, &quant::IQ4_NL),
+        (&quant::IQ2_XXS, &quant::IQ4_NL),
+        (&quant::IQ2_XS, &quant::IQ4_NL),
+        (&quant::IQ2_S, &quant::IQ4_NL),
+        (&quant::IQ3_XXS, &quant::IQ4_NL),
+        (&quant::IQ3_S, &quant::IQ4_NL),
         (&quant::Q2_K, &quant::IQ4_NL),
         (&quant::Q3_K, &quant::IQ4_NL),
         (&quant::IQ4_XS, &quant::IQ4_NL),
@@ -254,6 +345,46 @@ mod tests {
         check("q4_0", &with, "blk.0.ffn_down.weight", "q4_1");
         check("iq4_xs", &without, "blk.0.ffn_down.weight", "q5_k");
         check("iq4_xs", &with, "blk.0.ffn_down.weight", "iq4_xs");
+    }
+
+    #[test]
+    fn the_smallest_mixtures_spend_bits_on_embedding_and_output() {
+        let model = Model { layers: 16, group: 1, ..Model::default() };
+        let with = Model { has_importance: true, ..model };
+        for (mixture, embedding, values) in [
+            ("iq1_s", "q2_k", "q2_k"),
+            ("iq1_m", "q2_k", "q2_k"),
+            ("iq2_xxs", "q2_k", "q2_k"),
+            ("iq2_xs", "q2_k", "q2_k"),
+            ("iq2_s", "iq3_s", "iq3_s"),
+            ("iq2_m", "iq3_s", "iq3_s"),
+            ("iq3_xxs", "iq3_s", "iq3_s"),
+        ] {
+            check(mixture, &model, "token_embd.weight", embedding);
+            check(mixture, &model, "output.weight", "q5_k");
+            check(mixture, &Model { tied: true, ..model }, "token_embd.weight", "q5_k");
+            check(mixture, &model, "blk.0.attn_v.weight", values);
+            check(mixture, &Model { group: 4, ..model }, "blk.0.attn_v.weight", "q4_k");
+        }
+        check("iq1_s", &model, "blk.9.attn_output.weight", "iq2_xxs");
+        check("iq2_s", &model, "blk.9.ffn_down.weight", "iq2_xs");
+        check("iq2_m", &model, "blk.1.ffn_down.weight", "iq3_s");
+        check("iq3_xxs", &model, "blk.9.ffn_down.weight", "q3_k");
+        check("iq3_xxs", &with, "blk.9.ffn_down.weight", "iq3_xxs");
+        check("iq3_xxs", &with, "blk.9.attn_v.weight", "iq3_xxs");
+        check("iq3_xs", &model, "blk.1.ffn_up.weight", "iq3_s");
+        check("iq3_xs", &model, "blk.2.ffn_up.weight", "iq3_xxs");
+        check("iq3_m", &model, "blk.9.attn_output.weight", "q4_k");
+        check("tq1_0", &model, "token_embd.weight", "q4_k");
+        check("tq2_0", &model, "output.weight", "q6_k");
+    }
+
+    #[test]
+    fn only_experts_are_floats_of_four_bits() {
+        let model = Model { layers: 8, ..Model::default() };
+        check("mxfp4_moe", &model, "blk.0.ffn_down_exps.weight", "mxfp4");
+        check("mxfp4_moe", &model, "blk.0.ffn_down.weight", "q8_0");
+        check("mxfp4_moe", &model, "output.weight", "q8_0");
     }
 
     #[test]

@@ -25,11 +25,13 @@ const ENDS: [f32; 5] = [-0.4, -0.15, 0.1, 0.35, 0.7];
 
 impl Line {
     /// The code of `value`.
+    #[inline(always)]
     pub fn code(self, value: f32, top: f32) -> f32 {
         nearest((value - self.offset) * inverse(self.scale), 0.0, top)
     }
 
     /// Error of a group when codes are rounded under this line.
+    #[inline(always)]
     fn loss<const N: usize>(self, group: Group<'_, N>, top: f32) -> f32 {
         let inverse = inverse(self.scale);
         let values = group.values;
@@ -48,6 +50,7 @@ struct Sums {
 }
 
 impl Sums {
+    #[inline(always)]
     fn of<const N: usize>(group: Group<'_, N>) -> Self {
         let weights = sum::<N>(|i| group.weights[i]);
         let mean = sum::<N>(|i| group.weights[i] * group.values[i]) / weights;
@@ -56,6 +59,7 @@ impl Sums {
 
     /// The least-squares line for the codes that values have under `line`, and its error.
     /// `below` allows no offset above zero.
+    #[inline(always)]
     fn improved<const N: usize>(
         &self,
         group: Group<'_, N>,
@@ -87,6 +91,7 @@ impl Sums {
 }
 
 /// The line under which a group loses least. `below` allows no offset above zero.
+#[inline(always)]
 fn fit_line<const N: usize>(group: Group<'_, N>, top: f32, below: bool) -> Line {
     let (mut low, mut high) = (group.values[0], group.values[0]);
     for &value in group.values {
@@ -113,11 +118,13 @@ fn fit_line<const N: usize>(group: Group<'_, N>, top: f32, below: bool) -> Line 
 }
 
 /// The fit of smaller error, the first of two as good.
+#[inline(always)]
 fn lesser<T>(a: (T, f32), b: (T, f32)) -> (T, f32) {
     if b.1 < a.1 { b } else { a }
 }
 
 /// The f16 scale and offset under which a group loses least.
+#[inline(always)]
 pub(in super::super) fn fit_f16_line<const N: usize>(group: Group<'_, N>, top: f32) -> [f16; 2] {
     let line = fit_line(group, top, false);
     let mut best = ([f16::ZERO; 2], f32::INFINITY);
@@ -134,17 +141,20 @@ pub(in super::super) fn fit_f16_line<const N: usize>(group: Group<'_, N>, top: f
 
 impl<const G: usize> Lines<G> {
     /// The line of group `g`.
+    #[inline(always)]
     pub fn line(&self, g: usize) -> Line {
         line(self.factors, self.steps[g])
     }
 }
 
+#[inline(always)]
 fn line([scale, min]: [f16; 2], steps: [f32; 2]) -> Line {
     Line { scale: scale.to_f32() * steps[0], offset: -(min.to_f32() * steps[1]) }
 }
 
 /// The factors and the steps within `0..=most` of each of `G` groups under which a block of
 /// codes `0..=top` loses least.
+#[inline(always)]
 pub(in super::super) fn fit_lines<const LEN: usize, const N: usize, const G: usize>(
     block: &Block<LEN>,
     top: f32,
@@ -184,6 +194,7 @@ pub(in super::super) fn fit_lines<const LEN: usize, const N: usize, const G: usi
 
 /// Moves the steps of each group to the neighbours under which it loses least; returns the
 /// total loss.
+#[inline(always)]
 fn round_steps<const LEN: usize, const N: usize, const G: usize>(
     block: &Block<LEN>,
     lines: &mut Lines<G>,
@@ -224,6 +235,7 @@ const NEIGHBOURS: [(f32, f32); 8] = [
 ];
 
 /// The least-squares factors for the steps of `lines` and the codes that values have.
+#[inline(always)]
 fn refit<const LEN: usize, const N: usize, const G: usize>(
     block: &Block<LEN>,
     lines: &Lines<G>,

@@ -3,13 +3,22 @@
 //! proposes scales, rounds values to the nearest level under each, and keeps the best, always
 //! judging by factors and scales as stored.
 
+mod book;
 mod line;
 mod scale;
+mod signs;
+mod step;
 
+pub(super) use book::{Book, Leveled};
 pub(super) use line::{Line, Lines, fit_f16_line, fit_lines};
 pub(super) use scale::{Levels, fit_f16_scale, fit_scales};
+pub(super) use signs::{Signs, Unsigned};
+pub(super) use step::{Rounded, Rounding, Steps, fit_steps};
 
+use crate::Isa;
+use crate::lanes::{Work, run_on};
 use half::f16;
+use std::marker::PhantomData;
 
 /// Larger magnitudes cannot be stored by any type with f16 factors; cutting them there keeps
 /// all sums of squares finite.
@@ -33,30 +42,63 @@ pub(super) struct Group<'a, const N: usize> {
     pub weights: &'a [f32; N],
 }
 
-/// Calls `store` for each quant block and the bytes that it goes to.
-pub(super) fn each_block<const LEN: usize, const BYTES: usize>(
+/// What a type makes of a quant block.
+pub(super) trait Quantiser<const LEN: usize, const BYTES: usize> {
+    /// Stores `values` in `block`, which is zero. `#[inline(always)]`, so that it is compiled for
+    /// the instruction set of its caller.
+    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]);
+}
+
+/// Stores whole quant blocks with the instructions that the CPU has.
+pub(super) fn quantize<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     src: &[f32],
     importance: Option<&[f32]>,
     dst: &mut [u8],
-    store: impl Fn(&Block<LEN>, &mut [u8; BYTES]),
 ) {
-    let ((blocks, _), (out, _)) = (src.as_chunks::<LEN>(), dst.as_chunks_mut::<BYTES>());
-    for (index, (values, out)) in blocks.iter().zip(out).enumerate() {
-        let weights = match importance {
-            Some(all) => relative(&all[index * LEN..][..LEN]),
-            None => [1.0; LEN],
-        };
-        out.fill(0);
-        store(&Block { values: values.map(bounded), weights }, out);
+    run_on(isa(), Blocks::<Q, LEN, BYTES> { src, importance, dst, quantiser: PhantomData });
+}
+
+/// The instruction set to use.
+pub(super) fn isa() -> Isa {
+    #[cfg(test)]
+    if let Some(forced) = super::tests::FORCED.get() {
+        return forced;
+    }
+    Isa::detect().unwrap_or(Isa::SCALAR)
+}
+
+struct Blocks<'a, Q, const LEN: usize, const BYTES: usize> {
+    src: &'a [f32],
+    importance: Option<&'a [f32]>,
+    dst: &'a mut [u8],
+    quantiser: PhantomData<Q>,
+}
+
+impl<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize> Work
+    for Blocks<'_, Q, LEN, BYTES>
+{
+    #[inline(always)]
+    fn run(self) {
+        let (blocks, out) = (self.src.as_chunks::<LEN>().0, self.dst.as_chunks_mut::<BYTES>().0);
+        for (index, (values, out)) in blocks.iter().zip(out).enumerate() {
+            let weights = match self.importance {
+                Some(all) => relative(&all[index * LEN..][..LEN]),
+                None => [1.0; LEN],
+            };
+            out.fill(0);
+            Q::store(&Block { values: values.map(bounded), weights }, out);
+        }
     }
 }
 
 /// `value` where it can be stored, the nearest that can otherwise.
+#[inline(always)]
 fn bounded(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value.clamp(-LARGEST, LARGEST) }
 }
 
 /// Weights of mean one from importances of any size.
+#[inline(always)]
 pub(super) fn relative<const LEN: usize>(importance: &[f32]) -> [f32; LEN] {
     let usable = |v: f32| if v.is_finite() { v.max(0.0) } else { 0.0 };
     let most = importance.iter().fold(0.0f32, |m, &v| m.max(usable(v)));
@@ -71,19 +113,29 @@ pub(super) fn relative<const LEN: usize>(importance: &[f32]) -> [f32; LEN] {
 
 impl<const LEN: usize> Block<LEN> {
     /// Groups of `N` values in their order.
+    #[inline(always)]
     pub fn groups<const N: usize>(&self) -> impl ExactSizeIterator<Item = Group<'_, N>> + Clone {
         let (values, weights) = (self.values.as_chunks::<N>().0, self.weights.as_chunks::<N>().0);
         values.iter().zip(weights).map(|(values, weights)| Group { values, weights })
     }
 
     /// The block as one group.
+    #[inline(always)]
     pub fn whole(&self) -> Group<'_, LEN> {
         Group { values: &self.values, weights: &self.weights }
     }
 }
 
-impl<const N: usize> Group<'_, N> {
+impl<'a, const N: usize> Group<'a, N> {
+    /// The eights of the group.
+    #[inline(always)]
+    pub fn eights(self) -> impl Iterator<Item = Group<'a, 8>> {
+        let (values, weights) = (self.values.as_chunks::<8>().0, self.weights.as_chunks::<8>().0);
+        values.iter().zip(weights).map(|(values, weights)| Group { values, weights })
+    }
+
     /// Error of restoring value `i` as `restored(i)`.
+    #[inline(always)]
     pub fn error(&self, restored: impl Fn(usize) -> f32) -> f32 {
         sum::<N>(|i| {
             let miss = self.values[i] - restored(i);
@@ -92,23 +144,42 @@ impl<const N: usize> Group<'_, N> {
     }
 
     /// The value of largest magnitude.
+    #[inline(always)]
     fn extreme(&self) -> f32 {
         self.values.iter().fold(0.0f32, |m, &v| if v.abs() > m.abs() { v } else { m })
     }
 }
 
-/// Sum of `N` terms in a fixed order that leaves room for vector instructions.
+/// Sum of `N` terms, which are a multiple of sixteen, in a fixed order that leaves room for vector
+/// instructions.
 #[inline(always)]
 fn sum<const N: usize>(term: impl Fn(usize) -> f32) -> f32 {
+    const { assert!(N.is_multiple_of(LANES)) };
     let terms: [f32; N] = each(term);
-    let mut lanes = [0.0f32; 8];
-    for eight in terms.as_chunks::<8>().0 {
-        for (sum, term) in lanes.iter_mut().zip(eight) {
+    let mut lanes = [0.0f32; LANES];
+    for terms in terms.as_chunks::<LANES>().0 {
+        for (sum, term) in lanes.iter_mut().zip(terms) {
             *sum += term;
         }
     }
-    lanes.iter().sum()
+    fold(&lanes)
 }
+
+/// The sum of sixteen lanes, by halves. Kept apart, as the compiler makes a sum that it sees
+/// together with what follows into a slower one.
+#[inline(never)]
+fn fold(lanes: &[f32; LANES]) -> f32 {
+    let (mut eight, mut four) = ([0.0; 8], [0.0; 4]);
+    for i in 0..8 {
+        eight[i] = lanes[i] + lanes[i + 8];
+    }
+    for i in 0..4 {
+        four[i] = eight[i] + eight[i + 4];
+    }
+    (four[0] + four[2]) + (four[1] + four[3])
+}
+
+const LANES: usize = 16;
 
 /// The `N` results of `f`; a plain loop, which the compiler turns into vector instructions.
 #[inline(always)]
@@ -132,11 +203,13 @@ pub(super) fn nearest(value: f32, low: f32, high: f32) -> f32 {
 }
 
 /// One over `scale`, or zero where nothing but zero can be stored.
+#[inline(always)]
 pub(super) fn inverse(scale: f32) -> f32 {
     if scale.abs() < SMALLEST { 0.0 } else { 1.0 / scale }
 }
 
 /// The f16 nearest to `value` that is finite, and not zero unless `value` is.
+#[inline(always)]
 fn factor(value: f32) -> f16 {
     let most = f16::MAX.to_f32();
     let near = f16::from_f32(value.clamp(-most, most));
@@ -147,6 +220,7 @@ fn factor(value: f32) -> f16 {
 }
 
 /// The f16 nearest to `value`, the one below and the one above it in magnitude, all finite.
+#[inline(always)]
 fn factors(value: f32) -> [f16; 3] {
     let bits = factor(value).to_bits();
     let (sign, magnitude) = (bits & 0x8000, bits & 0x7fff);
@@ -156,6 +230,7 @@ fn factors(value: f32) -> [f16; 3] {
 }
 
 /// `value` as f16 in the first two bytes.
+#[inline(always)]
 pub(super) fn store_f16(value: f16, bytes: &mut [u8]) {
     bytes[..2].copy_from_slice(&value.to_le_bytes());
 }

@@ -19,6 +19,7 @@ pub(in super::super) struct Levels<R> {
 }
 
 /// The scale under which a group loses least, before it is rounded to what a block stores.
+#[inline(always)]
 fn fit_scale<const N: usize>(group: Group<'_, N>, levels: Levels<impl Fn(f32) -> f32>) -> f32 {
     let extreme = group.extreme();
     if extreme.abs() < SMALLEST {
@@ -43,6 +44,7 @@ fn fit_scale<const N: usize>(group: Group<'_, N>, levels: Levels<impl Fn(f32) ->
 }
 
 /// The best scale for the levels nearest to `values * inverse`, and what it gains.
+#[inline(always)]
 fn least_squares<const N: usize>(
     group: Group<'_, N>,
     inverse: f32,
@@ -56,6 +58,7 @@ fn least_squares<const N: usize>(
 }
 
 /// Error of a group under a scale as stored.
+#[inline(always)]
 fn loss<const N: usize>(group: Group<'_, N>, scale: f32, round: impl Fn(f32) -> f32) -> f32 {
     let inverse = inverse(scale);
     let restored: [f32; N] = each(|i| scale * round(group.values[i] * inverse));
@@ -63,6 +66,7 @@ fn loss<const N: usize>(group: Group<'_, N>, scale: f32, round: impl Fn(f32) -> 
 }
 
 /// The f16 scale under which a group loses least.
+#[inline(always)]
 pub(in super::super) fn fit_f16_scale<const N: usize>(
     group: Group<'_, N>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
@@ -72,6 +76,7 @@ pub(in super::super) fn fit_f16_scale<const N: usize>(
 }
 
 /// The first of `tries` with the smallest `loss`.
+#[inline(always)]
 fn best_of<T: Copy>(tries: impl IntoIterator<Item = T>, loss: impl Fn(T) -> f32) -> T {
     let scored = tries.into_iter().map(|t| (t, loss(t)));
     scored.reduce(|a, b| if b.1 < a.1 { b } else { a }).expect("something to try").0
@@ -80,6 +85,7 @@ fn best_of<T: Copy>(tries: impl IntoIterator<Item = T>, loss: impl Fn(T) -> f32)
 /// The factor and the scale of each of `G` groups, within `low..=high`, under which a block
 /// loses least: `value = factor * scale * level`. `reach` is how far from the fitted scale
 /// whole scales are tried, in steps.
+#[inline(always)]
 pub(in super::super) fn fit_scales<const LEN: usize, const N: usize, const G: usize>(
     block: &Block<LEN>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
@@ -110,6 +116,7 @@ pub(in super::super) fn fit_scales<const LEN: usize, const N: usize, const G: us
 }
 
 /// The whole scales about `wanted` under which each group loses least, and the total loss.
+#[inline(always)]
 fn round_scales<const LEN: usize, const N: usize, const G: usize>(
     block: &Block<LEN>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
@@ -136,6 +143,7 @@ fn round_scales<const LEN: usize, const N: usize, const G: usize>(
 }
 
 /// The best factor for the levels that values have under `unit` and `scales`.
+#[inline(always)]
 fn refit<const LEN: usize, const N: usize, const G: usize>(
     block: &Block<LEN>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
