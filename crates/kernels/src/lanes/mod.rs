@@ -165,7 +165,7 @@ pub(crate) fn run_on<W: Work>(isa: crate::Isa, work: W) {
         }
         // Every CPU with this architecture has these.
         #[cfg(target_arch = "aarch64")]
-        Kind::Neon => work.run(),
+        Kind::Neon | Kind::NeonDot => work.run(),
     }
 }
 
