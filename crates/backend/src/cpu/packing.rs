@@ -8,7 +8,6 @@ use crate::Storage;
 use base::{AlignedVec, ThreadPool};
 use kernels::quant::QuantType;
 use kernels::{Isa, bf16, int8};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -77,8 +76,8 @@ impl Jobs {
     }
 
     /// The pieces of all matrices.
-    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> VecDeque<Piece<'a>> {
-        let mut pieces = VecDeque::new();
+    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> Vec<Piece<'a>> {
+        let mut pieces = Vec::new();
         let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
         let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
         for job in &self.0 {
@@ -98,13 +97,13 @@ impl Jobs {
 
 impl Job {
     /// Cuts the matrix into pieces of whole groups.
-    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut VecDeque<Piece<'a>>) {
+    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut Vec<Piece<'a>>) {
         let groups = (PIECE / self.group).max(1);
         let len = (*self.bytes).as_ref().len();
         for (index, to) in packed.chunks_mut(groups * self.group).enumerate() {
             let start = index * groups * self.rows;
             let from = start..(start + groups * self.rows).min(len);
-            pieces.push_back(Piece { job: self, from, to });
+            pieces.push(Piece { job: self, from, to });
         }
     }
 }

@@ -412,7 +412,7 @@ unsafe fn add_blocks<I: IntLanes, P: Planes, S: Scales, const N: usize, const M:
                 quad::<I, P, N, M, 1>(x, &codes, &mut a);
                 quad::<I, P, N, M, 2>(x, &codes, &mut a);
                 quad::<I, P, N, M, 3>(x, &codes, &mut a);
-                let first = at.first::<I, S, M>(&a, 0);
+                let first = at.first::<I, S, M>(&a);
                 let mut b = start::<I, P, N, M>(x, 2);
                 quad::<I, P, N, M, 4>(x, &codes, &mut b);
                 quad::<I, P, N, M, 5>(x, &codes, &mut b);
@@ -431,7 +431,7 @@ unsafe fn add_blocks<I: IntLanes, P: Planes, S: Scales, const N: usize, const M:
                 quad::<I, P, N, M, 5>(x, &codes, &mut a);
                 quad::<I, P, N, M, 6>(x, &codes, &mut a);
                 quad::<I, P, N, M, 7>(x, &codes, &mut a);
-                at.add::<I, M>(&at.first::<I, S, M>(&a, 0), acc);
+                at.add::<I, M>(&at.first::<I, S, M>(&a), acc);
                 at.minima::<I, S, M>(0, acc);
             }
             x = x.add(M * RECORD);
@@ -463,17 +463,16 @@ struct Scaling<'a, const N: usize> {
 /// Everything here is the caller's promise: a record of `M` rows is readable at `x`, and as
 /// [`Scales::scale`] and [`Scales::min`] at each of `scales`.
 impl<const N: usize> Scaling<'_, N> {
-    /// Sums times the scales of the weights of half `half`.
+    /// Sums of the whole block, or of its first half, times the scales of the weights.
     #[inline(always)]
     unsafe fn first<I: IntLanes, S: Scales, const M: usize>(
         &self,
         sums: &[[I::Sums; N]; M],
-        half: usize,
     ) -> [[I::Float; N]; M] {
         let mut scaled = [[I::Float::splat(0.0); N]; M];
         for n in 0..N {
             // SAFETY: see above.
-            let scale = unsafe { S::scale::<I>(self.scales[n], self.block, half) };
+            let scale = unsafe { S::scale::<I>(self.scales[n], self.block, 0) };
             for (scaled, sums) in scaled.iter_mut().zip(sums) {
                 scaled[n] = I::float(sums[n]).mul(scale);
             }
@@ -481,7 +480,7 @@ impl<const N: usize> Scaling<'_, N> {
         scaled
     }
 
-    /// The same of the second half, added to that of the first.
+    /// The same of a second half, added to that of the first.
     #[inline(always)]
     unsafe fn second<I: IntLanes, S: Scales, const M: usize>(
         &self,
