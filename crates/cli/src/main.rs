@@ -20,6 +20,7 @@ mod terminal;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use logging::LogFormat;
 use settings::Settings;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,6 +37,10 @@ struct Cli {
     /// Report more of what is done, on standard error; may be repeated
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// How reports are written
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(env = "GANNET_LOG_FORMAT", hide_env = true)]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -78,7 +83,7 @@ fn parse() -> Result<Cli> {
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    logging::install(cli.verbose);
+    logging::install(cli.verbose, cli.log_format);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
