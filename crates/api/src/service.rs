@@ -62,6 +62,11 @@ impl Service {
         self.engine.is_alive()
     }
 
+    /// What the engine has counted.
+    pub fn metrics(&self) -> &engine::Metrics {
+        self.engine.metrics()
+    }
+
     /// Waits for the end of the engine.
     pub async fn stopped(&self) {
         self.engine.stopped().await;

@@ -1,13 +1,14 @@
 //! From a model argument to a running service.
 
 use crate::args::{FileArgs, LoadArgs, ModelArgs};
-use anyhow::{Context, Result};
-use api::{Service, ServiceParts};
-use engine::{EngineOptions, LoadOptions, Memory, Runner};
-use formats::{Checkpoint, OpenOptions};
-use std::path::{Path, PathBuf};
+use anyhow::Result;
+use api::Service;
+use engine::{EngineOptions, Memory};
+use formats::Checkpoint;
+use gannet::Engine;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use text::{ChatTemplate, TextAssets};
+use text::TextAssets;
 
 /// A model that answers.
 #[derive(Debug)]
@@ -41,52 +42,24 @@ pub(crate) fn load(
 ) -> Result<Loaded> {
     let started = Instant::now();
     let path = model.locate()?;
-    let template = template.read()?;
-    let checkpoint = Checkpoint::open(&path, &OpenOptions { name: model.public_name() })?;
-    let (assets, runner) = load_both(&checkpoint, &model.files, &load.options())
-        .with_context(|| format!("cannot load {}", path.display()))?;
-    let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
-    // The engine ends with the last handle; nobody waits for it.
-    let (engine, _) = engine::start(runner, engine);
-    let service = Service::new(ServiceParts {
-        engine,
-        assets,
-        template,
-        defaults: checkpoint.generation_defaults().clone(),
-        stop_ids: checkpoint.config().special.eos.clone(),
-    });
+    let mut builder = Engine::builder().load_options(load.options()).engine_options(engine);
+    if let Some(name) = model.public_name() {
+        builder = builder.name(name);
+    }
+    if let Some(name) = model.files.gguf_options().pre_fallback {
+        builder = builder.pre_fallback(name);
+    }
+    if let Some(template) = &template.chat_template {
+        builder = builder.chat_template(template);
+    }
+    let engine = builder.load(&path)?;
+    let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa());
     let time = started.elapsed();
     tracing::info!(?time, threads, isa, "loaded {}", path.display());
-    Ok(Loaded { service, memory, time, threads, isa })
-}
-
-/// The vocabulary and the weights, side by side: both take their time.
-fn load_both(
-    checkpoint: &Checkpoint,
-    files: &FileArgs,
-    options: &LoadOptions,
-) -> Result<(TextAssets, Runner)> {
-    std::thread::scope(|scope| {
-        let assets = scope.spawn(|| assets(checkpoint, files));
-        let runner = Runner::load(checkpoint, options);
-        let assets = assets.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok((assets?, runner?))
-    })
+    Ok(Loaded { service: engine.service().clone(), memory, time, threads, isa })
 }
 
 /// The tokenizer and templates that come with a checkpoint.
 pub(crate) fn assets(checkpoint: &Checkpoint, files: &FileArgs) -> Result<TextAssets> {
-    Ok(match checkpoint.gguf() {
-        Some(gguf) => TextAssets::from_gguf(gguf, &files.gguf_options())?,
-        None => TextAssets::from_folder(checkpoint.folder().unwrap_or(Path::new("")))?,
-    })
-}
-
-impl TemplateArgs {
-    fn read(&self) -> Result<Option<ChatTemplate>> {
-        let Some(path) = &self.chat_template else { return Ok(None) };
-        let context = || format!("cannot use {}", path.display());
-        let source = std::fs::read_to_string(path).with_context(context)?;
-        ChatTemplate::from_source(&source).map(Some).with_context(context)
-    }
+    Ok(TextAssets::from_checkpoint(checkpoint, &files.gguf_options())?)
 }

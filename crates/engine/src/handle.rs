@@ -1,6 +1,7 @@
 //! The door of the engine: a cloneable handle that submits requests over a bounded channel,
 //! and the stream of events each request gives. The engine thread holds the other end.
 
+use crate::Metrics;
 use crate::request::{Event, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +62,7 @@ pub struct EngineHandle {
     info: Arc<ModelInfo>,
     submissions: mpsc::Sender<Submission>,
     alive: Arc<AtomicBool>,
+    metrics: Metrics,
 }
 
 /// The engine's end of the door.
@@ -68,6 +70,8 @@ pub struct EngineHandle {
 pub struct Door {
     /// Requests in the order they came.
     pub submissions: mpsc::Receiver<Submission>,
+    /// What the engine reports of its work.
+    pub metrics: Metrics,
     alive: Arc<AtomicBool>,
 }
 
@@ -87,9 +91,14 @@ pub struct Generation {
 pub fn door(info: ModelInfo, queue: usize) -> (EngineHandle, Door) {
     let (sender, receiver) = mpsc::channel(queue.max(1));
     let alive = Arc::new(AtomicBool::new(true));
-    let handle =
-        EngineHandle { info: Arc::new(info), submissions: sender, alive: Arc::clone(&alive) };
-    (handle, Door { submissions: receiver, alive })
+    let metrics = Metrics::default();
+    let handle = EngineHandle {
+        info: Arc::new(info),
+        submissions: sender,
+        alive: Arc::clone(&alive),
+        metrics: metrics.clone(),
+    };
+    (handle, Door { submissions: receiver, metrics, alive })
 }
 
 impl EngineHandle {
@@ -101,6 +110,11 @@ impl EngineHandle {
     /// Whether the engine thread still runs.
     pub fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    /// What the engine has counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Waits until the engine thread has ended.
@@ -116,6 +130,7 @@ impl EngineHandle {
         match self.submissions.try_send(submission) {
             Ok(()) => Ok(Generation { events: receiver }),
             Err(mpsc::error::TrySendError::Full(_)) => {
+                self.metrics.rejected();
                 Err(SubmitError::QueueFull(self.submissions.max_capacity()))
             }
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SubmitError::Stopped),

@@ -5,6 +5,7 @@
 
 mod error;
 mod handle;
+pub mod metrics;
 mod request;
 mod run;
 mod runner;
@@ -14,6 +15,7 @@ mod session;
 pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
 pub use error::Error;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Submission, SubmitError, door};
+pub use metrics::Metrics;
 pub use request::{
     Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
 };

@@ -6,6 +6,7 @@ use crate::guard::{self, Prompt};
 use crate::template::{ChatTemplate, SpecialTokens};
 use crate::tokenizer::{EncodeOptions, Tokenizer, config_token};
 use chrono::NaiveDateTime;
+use formats::Checkpoint;
 use formats::gguf::{GgufFile, Metadata, Value as GgufValue};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,6 +38,14 @@ impl TextAssets {
             return Self::from_folder(path);
         }
         Self::from_gguf(&GgufFile::open(path)?, options)
+    }
+
+    /// Reads what comes with the weights of an open checkpoint.
+    pub fn from_checkpoint(checkpoint: &Checkpoint, options: &GgufOptions) -> Result<Self> {
+        match checkpoint.gguf() {
+            Some(gguf) => Self::from_gguf(gguf, options),
+            None => Self::from_folder(checkpoint.folder().unwrap_or(Path::new(""))),
+        }
     }
 
     /// Reads a folder in Hugging Face's layout.

@@ -8,7 +8,8 @@ pub(crate) fn list(info: &ModelInfo, created: u64) -> Value {
     json!({ "object": "list", "data": [one(info, created)] })
 }
 
-/// One model. The context length is an extension, under the names that two other servers use.
+/// One model. The context length is an extension, under the names that two other servers use; the
+/// size of the vocabulary stands where llama.cpp's server has it.
 pub(crate) fn one(info: &ModelInfo, created: u64) -> Value {
     json!({
         "id": info.name,
@@ -17,5 +18,6 @@ pub(crate) fn one(info: &ModelInfo, created: u64) -> Value {
         "owned_by": "gannet",
         "context_length": info.context_length,
         "max_model_len": info.context_length,
+        "meta": { "n_vocab": info.vocab_size },
     })
 }

@@ -1,0 +1,115 @@
+//! The counts as plain numbers.
+
+use super::{Inner, Outcome, Spread};
+
+/// What the engine has counted since it started, and how it stands now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Requests being computed.
+    pub running: u64,
+    /// Requests waiting to be computed.
+    pub waiting: u64,
+    /// The KV cache.
+    pub blocks: Blocks,
+    /// Prompt tokens computed or found in the cache.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub generation_tokens: u64,
+    /// Prompt tokens looked up in the cache.
+    pub cache_queries: u64,
+    /// Prompt tokens found in the cache.
+    pub cache_hits: u64,
+    /// Requests that ended, in the order of [`Outcome::ALL`].
+    pub finished: [u64; Outcome::ALL.len()],
+    /// Requests turned away because the queue was full.
+    pub rejected: u64,
+    /// Sequences put back to wait for lack of blocks.
+    pub preemptions: u64,
+    /// Cached blocks given up for others.
+    pub evictions: u64,
+    /// Tokens guessed by speculation.
+    pub drafted: u64,
+    /// Guessed tokens the model agreed with.
+    pub accepted: u64,
+    /// Steps computed.
+    pub steps: u64,
+    /// Tokens that went through the model in a step, on average.
+    pub rows_per_step: f64,
+    /// From submission to the first token.
+    pub first_token: Times,
+    /// From a token to the next.
+    pub between_tokens: Times,
+    /// From submission to admission.
+    pub queued: Times,
+    /// From submission to the end.
+    pub end_to_end: Times,
+}
+
+/// Blocks of the KV cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Belong to sequences.
+    pub used: u64,
+    /// Belong to none and may be found again.
+    pub cached: u64,
+    /// Hold nothing.
+    pub free: u64,
+}
+
+/// What many times come to, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// How many there were.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// About half were shorter.
+    pub p50: f64,
+    /// About 99 of 100 were shorter.
+    pub p99: f64,
+}
+
+impl Stats {
+    /// Requests that ended so.
+    pub fn finished(&self, outcome: Outcome) -> u64 {
+        self.finished[outcome as usize]
+    }
+}
+
+pub(super) fn of(inner: &Inner) -> Stats {
+    let whole = |gauge: i64| u64::try_from(gauge).unwrap_or(0);
+    Stats {
+        running: whole(inner.running.get()),
+        waiting: whole(inner.waiting.get()),
+        blocks: Blocks {
+            used: whole(inner.used.get()),
+            cached: whole(inner.cached.get()),
+            free: whole(inner.free.get()),
+        },
+        prompt_tokens: inner.prompt_tokens.get(),
+        generation_tokens: inner.generation_tokens.get(),
+        cache_queries: inner.cache_queries.get(),
+        cache_hits: inner.cache_hits.get(),
+        finished: Outcome::ALL.map(|outcome| inner.finished[outcome as usize].get()),
+        rejected: inner.rejected.get(),
+        preemptions: inner.preemptions.get(),
+        evictions: inner.evictions.get(),
+        drafted: inner.drafted.get(),
+        accepted: inner.accepted.get(),
+        steps: inner.steps.get(),
+        rows_per_step: inner.rows.mean(),
+        first_token: times(&inner.first_token),
+        between_tokens: times(&inner.gap),
+        queued: times(&inner.queued),
+        end_to_end: times(&inner.end_to_end),
+    }
+}
+
+fn times(spread: &Spread) -> Times {
+    Times {
+        count: spread.count(),
+        mean: spread.mean(),
+        p50: spread.quantile(0.5),
+        p99: spread.quantile(0.99),
+    }
+}

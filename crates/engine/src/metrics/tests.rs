@@ -1,0 +1,112 @@
+//! Laws of the counts.
+
+use super::*;
+use prometheus_client::encoding::text::encode;
+
+fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// One request of 10 prompt tokens, 4 of them cached, that gave 5 tokens in 4 steps.
+fn one_request(metrics: &Metrics) {
+    metrics.admitted(secs(0.5), 10, 4);
+    metrics.load(1, 2);
+    metrics.blocks(3, 1, 4);
+    metrics.step(Step { rows: 6, sequences: 1, prompt_tokens: 6, took: secs(0.25) });
+    metrics.first_token(secs(0.75), secs(0.25), 6);
+    for _ in 0..2 {
+        metrics.step(Step { rows: 1, sequences: 1, prompt_tokens: 0, took: secs(0.1) });
+        metrics.tokens(1, secs(0.1));
+    }
+    metrics.step(Step { rows: 4, sequences: 1, prompt_tokens: 0, took: secs(0.1) });
+    metrics.drafted(3, 1);
+    metrics.tokens(2, secs(0.1));
+    let ended = Ended { prompt_tokens: 10, generated: 5, total: secs(1.05), decode: secs(0.3) };
+    metrics.finished(Outcome::Length, ended);
+}
+
+#[test]
+fn reports_add_up() {
+    let metrics = Metrics::default();
+    one_request(&metrics);
+    metrics.preempted(2);
+    metrics.evicted(3);
+    metrics.rejected();
+    let stats = metrics.snapshot();
+    assert_eq!((stats.prompt_tokens, stats.generation_tokens), (10, 5));
+    assert_eq!((stats.cache_queries, stats.cache_hits), (10, 4));
+    assert_eq!((stats.running, stats.waiting), (1, 2));
+    assert_eq!(stats.blocks, Blocks { used: 3, cached: 1, free: 4 });
+    assert_eq!((stats.drafted, stats.accepted, stats.steps), (3, 1, 4));
+    assert_eq!((stats.preemptions, stats.evictions, stats.rejected), (2, 3, 1));
+    assert_eq!(Outcome::ALL.map(|outcome| stats.finished(outcome)), [0, 1, 0, 0, 0]);
+    assert_eq!(stats.rows_per_step, 3.0);
+    assert_eq!((stats.first_token.count, stats.first_token.mean), (1, 0.75));
+    // Two tokens that came together share their gap.
+    assert_eq!(stats.between_tokens.count, 4);
+    assert!((stats.between_tokens.mean - 0.075).abs() < 1e-9, "{:?}", stats.between_tokens);
+    assert!((0.05..=0.1).contains(&stats.between_tokens.p50), "{:?}", stats.between_tokens);
+}
+
+#[test]
+fn text_has_the_numbers_under_their_names() {
+    let metrics = Metrics::default();
+    one_request(&metrics);
+    let mut registry = Registry::default();
+    metrics.register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for line in [
+        "# TYPE gannet:prompt_tokens counter",
+        "gannet:prompt_tokens_total 10",
+        "gannet:generation_tokens_total 5",
+        "gannet:request_success_total{finished_reason=\"length\"} 1",
+        "gannet:request_success_total{finished_reason=\"timeout\"} 0",
+        "gannet:num_requests_waiting 2",
+        "gannet:kv_cache_usage_perc 0.375",
+        "# TYPE gannet:time_to_first_token_seconds histogram",
+        "gannet:time_to_first_token_seconds_count 1",
+        "gannet:time_to_first_token_seconds_bucket{le=\"0.5\"} 0",
+        "gannet:time_to_first_token_seconds_bucket{le=\"0.75\"} 1",
+        "gannet:time_to_first_token_seconds_bucket{le=\"+Inf\"} 1",
+        "gannet:iteration_tokens_total_sum 12.0",
+        "gannet:request_prefill_tokens_per_second_sum 24.0",
+    ] {
+        assert!(text.lines().any(|have| have == line), "{line} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn without_work_nothing_stalls() {
+    let metrics = Metrics::default();
+    assert_eq!(metrics.stalled_for(), None);
+    std::thread::sleep(secs(0.02));
+    check_stalled(&metrics, |metrics| metrics.working(true));
+    metrics.working(false);
+    assert_eq!(metrics.stalled_for(), None);
+}
+
+#[test]
+fn work_stalls_until_something_goes_on() {
+    let metrics = Metrics::default();
+    metrics.working(true);
+    std::thread::sleep(secs(0.02));
+    metrics.working(true);
+    assert!(metrics.stalled_for().expect("there is work") >= secs(0.019));
+    check_stalled(&metrics, |metrics| metrics.step(Step::default()));
+}
+
+/// What stalls has done so since `act` at most.
+fn check_stalled(metrics: &Metrics, act: impl FnOnce(&Metrics)) {
+    let before = Instant::now();
+    act(metrics);
+    let stalled = metrics.stalled_for().expect("there is work");
+    assert!(stalled <= before.elapsed() + secs(0.001), "{stalled:?}");
+}
+
+#[test]
+fn clones_share_their_counts() {
+    let metrics = Metrics::default();
+    metrics.clone().rejected();
+    assert_eq!(metrics.snapshot().rejected, 1);
+}

@@ -1,0 +1,171 @@
+//! How a model is loaded, and the way from its files to a running engine.
+
+use crate::{Engine, Error};
+use api::{Service, ServiceParts};
+use engine::{EngineOptions, KvType, LoadOptions, Mode, Runner};
+use formats::{Checkpoint, OpenOptions};
+use std::path::{Path, PathBuf};
+use text::{ChatTemplate, GgufOptions, TextAssets};
+
+/// Answers computed at a time, unless something else is asked for.
+const PARALLEL: usize = 32;
+/// Requests that may wait: whoever asks from here waits for the answer, which bounds them.
+const QUEUE: usize = 1 << 16;
+
+/// The choices that are made before a model is loaded. What is left out suits most machines.
+///
+/// ```
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+/// use gannet::{Engine, Mode};
+///
+/// let engine = Engine::builder().threads(1).context(512).mode(Mode::Exact).load(path)?;
+/// assert_eq!(engine.info().context_length, 512);
+/// # Ok::<(), gannet::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    load: LoadOptions,
+    engine: EngineOptions,
+    name: Option<String>,
+    template: Option<PathBuf>,
+    gguf: GgufOptions,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let builder = Self {
+            load: LoadOptions::default(),
+            engine: EngineOptions::default(),
+            name: None,
+            template: None,
+            gguf: GgufOptions::default(),
+        };
+        builder.parallel(PARALLEL).queue(QUEUE)
+    }
+}
+
+impl Builder {
+    /// Threads that compute; 0, the default, for all cores.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.load.threads = threads;
+        self
+    }
+
+    /// Pins each thread to a CPU of its own, where the system can.
+    pub fn pin(mut self, pin: bool) -> Self {
+        self.load.pin = pin;
+        self
+    }
+
+    /// Tokens of prompt and answer together; by default the model's own context, as far as memory
+    /// allows.
+    pub fn context(mut self, tokens: usize) -> Self {
+        self.load.context = Some(tokens);
+        self
+    }
+
+    /// Arithmetic: exact, or as fast as the CPU can.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.load.mode = mode;
+        self
+    }
+
+    /// How keys and values are stored; by default as it suits the mode.
+    pub fn kv_type(mut self, kv_type: KvType) -> Self {
+        self.load.kv_type = Some(kv_type);
+        self
+    }
+
+    /// Most prompt tokens computed at once.
+    pub fn chunk(mut self, tokens: usize) -> Self {
+        self.load.chunk = tokens;
+        self
+    }
+
+    /// Most answers computed at a time; 32 by default. More give more tokens a second in all, and
+    /// fewer to each.
+    pub fn parallel(mut self, answers: usize) -> Self {
+        self.engine.running = answers;
+        self
+    }
+
+    /// Most requests that may wait before more are refused.
+    pub fn queue(mut self, requests: usize) -> Self {
+        self.engine.queue = requests;
+        self
+    }
+
+    /// Everything about loading at once.
+    pub fn load_options(mut self, options: LoadOptions) -> Self {
+        self.load = options;
+        self
+    }
+
+    /// Everything about taking requests at once.
+    pub fn engine_options(mut self, options: EngineOptions) -> Self {
+        self.engine = options;
+        self
+    }
+
+    /// A name for people and clients instead of the model's own.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// A file with a Jinja template for chats, in place of the model's own.
+    pub fn chat_template(mut self, path: impl Into<PathBuf>) -> Self {
+        self.template = Some(path.into());
+        self
+    }
+
+    /// Reads GGUF vocabularies of an unknown `pre` type as this one, such as `llama-bpe`.
+    pub fn pre_fallback(mut self, name: impl Into<String>) -> Self {
+        self.gguf.pre_fallback = Some(name.into());
+        self
+    }
+
+    /// Loads the model at `path`, a folder with safetensors or a GGUF file, and starts its engine.
+    pub fn load(self, path: impl AsRef<Path>) -> Result<Engine, Error> {
+        let path = path.as_ref();
+        let template = self.template.as_deref().map(read_template).transpose()?;
+        let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
+        let (assets, runner) = self.load_both(&checkpoint)?;
+        let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
+        // The engine ends with the last handle; nobody waits for it.
+        let (engine, _) = engine::start(runner, self.engine);
+        let service = Service::new(ServiceParts {
+            engine,
+            assets,
+            template,
+            defaults: checkpoint.generation_defaults().clone(),
+            stop_ids: checkpoint.config().special.eos.clone(),
+        });
+        let parallel = self.engine.running.max(1);
+        Ok(Engine { service, memory, threads, isa, parallel })
+    }
+
+    /// The vocabulary and the weights, side by side: both take their time.
+    fn load_both(&self, checkpoint: &Checkpoint) -> Result<(TextAssets, Runner), Error> {
+        let path = || checkpoint.path().to_owned();
+        // Every answer that is computed wants logits of its own.
+        let logit_rows = self.load.logit_rows.max(self.engine.running);
+        let options = LoadOptions { logit_rows, ..self.load.clone() };
+        std::thread::scope(|scope| {
+            let assets = scope.spawn(|| TextAssets::from_checkpoint(checkpoint, &self.gguf));
+            let runner = Runner::load(checkpoint, &options);
+            let assets = assets.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let assets = assets.map_err(|source| Error::Text { path: path(), source })?;
+            Ok((assets, runner.map_err(|source| Error::Model { path: path(), source })?))
+        })
+    }
+}
+
+fn read_template(path: &Path) -> Result<ChatTemplate, Error> {
+    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| {
+        let path = path.to_owned();
+        Error::Template { path, source }
+    };
+    let source = std::fs::read_to_string(path).map_err(|error| wrong(error.into()))?;
+    ChatTemplate::from_source(&source).map_err(|error| wrong(error.into()))
+}

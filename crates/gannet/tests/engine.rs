@@ -1,0 +1,132 @@
+//! The library on the built-in model.
+
+#![allow(missing_docs)]
+
+use gannet::{ChatRequest, Engine, Error, Request, Sampling, TextRequest};
+use std::path::Path;
+use std::sync::LazyLock;
+
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+
+static ENGINE: LazyLock<Engine> =
+    LazyLock::new(|| Engine::builder().parallel(3).load(TINY).unwrap());
+
+fn sum(n: usize) -> Request {
+    Request::chat(format!("What is {n} + 4?")).temperature(0.0).max_tokens(20)
+}
+
+fn refusal(request: impl Into<Request>) -> String {
+    ENGINE.answer(request).unwrap_err().to_string()
+}
+
+#[test]
+fn an_engine_is_shared_between_threads() {
+    fn shared<T: Clone + Send + Sync + 'static>(_: &T) {}
+    shared(&*ENGINE);
+    let answers: Vec<String> = std::thread::scope(|scope| {
+        let ask = |n| scope.spawn(move || ENGINE.clone().answer(sum(n)).unwrap().text);
+        let threads: Vec<_> = (0..6).map(ask).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer, format!("{n} + 4 = {}.", n + 4));
+    }
+}
+
+#[test]
+fn a_batch_answers_every_request_as_it_is_answered_alone() {
+    let mut answers: Vec<_> = ENGINE.batch((0..40).map(sum)).collect();
+    answers.sort_by_key(|&(place, _)| place);
+    assert_eq!(answers.len(), 40);
+    for (n, (place, answer)) in answers.into_iter().enumerate() {
+        let (answer, alone) = (answer.unwrap(), ENGINE.answer(sum(n)).unwrap());
+        assert_eq!((place, answer.text, answer.usage), (n, alone.text, alone.usage));
+    }
+}
+
+#[test]
+fn a_refused_request_is_an_error_in_its_place() {
+    let requests = [sum(1), sum(2).temperature(-1.0), sum(3)];
+    let mut failed: Vec<_> =
+        ENGINE.batch(requests).map(|(place, answer)| (place, answer.is_err())).collect();
+    failed.sort_unstable();
+    assert_eq!(failed, [(0, false), (1, true), (2, false)]);
+}
+
+#[test]
+fn a_batch_without_an_end_is_drawn_from_as_there_is_room() {
+    let mut drawn = 0;
+    let endless = std::iter::repeat_with(|| {
+        drawn += 1;
+        sum(drawn)
+    });
+    assert_eq!(ENGINE.batch(endless).take(4).filter(|(_, answer)| answer.is_ok()).count(), 4);
+    assert!((4..=10).contains(&drawn), "{drawn}");
+    assert_eq!(ENGINE.batch(std::iter::empty::<Request>()).count(), 0);
+}
+
+#[test]
+fn the_pieces_of_a_stream_are_the_answer() {
+    let request = || Request::chat("What is 12 + 30?").think(true).temperature(0.0);
+    let mut stream = ENGINE.stream(request()).unwrap();
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    for delta in &mut stream {
+        let delta = delta.unwrap();
+        if delta.is_reasoning { &mut reasoning } else { &mut text }.push_str(&delta.text);
+    }
+    let answer = stream.finish().unwrap();
+    assert_eq!((&answer.text, &answer.reasoning), (&text, &reasoning));
+    assert!(!reasoning.is_empty() && answer.usage.reasoning_tokens > 0, "{answer:?}");
+    assert_eq!(ENGINE.answer(request()).unwrap().text, text);
+}
+
+#[test]
+fn a_stream_that_is_dropped_leaves_the_engine_to_others() {
+    let mut stream = ENGINE.stream(Request::complete("A")).unwrap();
+    assert!(stream.next().unwrap().is_ok());
+    drop(stream);
+    assert_eq!(ENGINE.chat("What is 3 + 4?").unwrap().text, "3 + 4 = 7.");
+}
+
+#[test]
+fn the_services_own_requests_are_taken_too() {
+    let sampling = Sampling { logprobs: Some(1), max_tokens: Some(2), ..Sampling::default() };
+    let chat = ChatRequest {
+        messages: vec![serde_json::json!({"role": "user", "content": "Hello"})],
+        sampling: sampling.clone(),
+        ..ChatRequest::default()
+    };
+    let answer = ENGINE.answer(chat).unwrap();
+    assert_eq!(answer.tokens.len(), 2);
+    let prompt = gannet::Prompt::Ids(vec![1, 2, 3]);
+    let text = TextRequest { prompt, add_special: false, sampling };
+    assert_eq!(ENGINE.answer(text).unwrap().usage.prompt_tokens, 3);
+}
+
+#[test]
+fn refusals_name_the_field() {
+    assert!(refusal(Request::chat("x").top_p(3.0)).contains("top_p"));
+    assert!(refusal(Request::chat("x").max_tokens(0)).contains("max_tokens"));
+    assert!(refusal(Request::chat("x").stop("")).contains("stop"));
+    assert!(refusal("x ".repeat(3000).as_str()).contains("the context holds 2048"));
+    assert!(refusal(Request::complete("")).contains("prompt"));
+}
+
+#[test]
+fn errors_name_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |path: &Path, expected: &str| {
+        let error = Engine::load(path).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(&folder.path().join("none.gguf"), "none.gguf");
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(Path::new(TINY).join(name), folder.path().join(name)).unwrap();
+    }
+    check(folder.path(), "tokenizer");
+    let missing = folder.path().join("template.jinja");
+    let error = Engine::builder().chat_template(&missing).load(TINY).unwrap_err();
+    assert!(matches!(&error, Error::Template { path, .. } if *path == missing), "{error}");
+    let error = Engine::builder().context(0).load(TINY).unwrap_err();
+    assert!(matches!(error, Error::Model { .. }), "{error}");
+}
