@@ -12,7 +12,7 @@ mod service;
 mod stream;
 
 pub use assemble::{Delta, TokenText, TopToken};
-pub use engine::ModelInfo;
+pub use engine::{ModelInfo, metrics};
 pub use error::ApiError;
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;

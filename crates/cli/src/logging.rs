@@ -6,17 +6,29 @@ use tracing_subscriber::EnvFilter;
 /// Which reports are wanted, as `tracing-subscriber` writes it: `debug`, `gannet_server=info`.
 const VARIABLE: &str = "GANNET_LOG";
 
+/// How a report is written.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line for people
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
 /// Reports warnings, and more for each `-v`, unless the variable says otherwise.
-pub(crate) fn install(verbosity: u8) {
+pub(crate) fn install(verbosity: u8, format: LogFormat) {
     let level = ["warn", "info", "debug", "trace"][usize::from(verbosity.min(3))];
     let filter = match std::env::var(VARIABLE) {
         Ok(wanted) if verbosity == 0 => EnvFilter::new(wanted),
         _ => EnvFilter::new(level),
     };
-    tracing_subscriber::fmt()
+    let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let reports = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-        .with_target(false)
-        .init();
+        .with_target(false);
+    match format {
+        LogFormat::Text => reports.with_ansi(ansi).init(),
+        LogFormat::Json => reports.json().flatten_event(true).init(),
+    }
 }

@@ -20,6 +20,7 @@ mod terminal;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use logging::LogFormat;
 use settings::Settings;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,6 +37,10 @@ struct Cli {
     /// Report more of what is done, on standard error; may be repeated
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// How reports are written
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(env = "GANNET_LOG_FORMAT", hide_env = true)]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -53,6 +58,7 @@ enum Command {
     Compare(commands::compare::Args),
     Verify(commands::verify::Args),
     Bench(commands::bench::Args),
+    BenchServe(commands::bench_serve::Args),
     Synth(commands::synth::Args),
     Imatrix(commands::imatrix::Args),
     Quantize(commands::quantize::Args),
@@ -78,7 +84,7 @@ fn parse() -> Result<Cli> {
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    logging::install(cli.verbose);
+    logging::install(cli.verbose, cli.log_format);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
@@ -91,6 +97,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Compare(args) => commands::compare::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::BenchServe(args) => commands::bench_serve::run(&args),
         Command::Synth(args) => commands::synth::run(&args),
         Command::Imatrix(args) => commands::imatrix::run(&args),
         Command::Quantize(args) => commands::quantize::run(&args),

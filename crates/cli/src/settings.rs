@@ -169,7 +169,9 @@ pub(crate) fn file_asked_for(args: impl IntoIterator<Item = OsString>) -> Option
         if let Some(path) = text.strip_prefix("--config=") {
             return Some(PathBuf::from(path));
         }
-        if !text.starts_with('-') {
+        if text == "--log-format" {
+            args.next();
+        } else if !text.starts_with('-') {
             break;
         }
     }
@@ -251,6 +253,8 @@ mod tests {
         let asked = |args: &[&str]| file_asked_for(args.iter().map(OsString::from));
         assert_eq!(asked(&["gannet", "--config", "a.yaml", "run"]), Some("a.yaml".into()));
         assert_eq!(asked(&["gannet", "-v", "--config=a.yaml"]), Some("a.yaml".into()));
+        let formatted = ["gannet", "--log-format", "json", "--config", "a.yaml", "run"];
+        assert_eq!(asked(&formatted), Some("a.yaml".into()));
         assert_eq!(asked(&["gannet", "synth", "--config", "config.json"]), None);
     }
 

@@ -1,24 +1,25 @@
 //! The routes, and the way of a request through them: read, prepare off the reactor, submit,
 //! answer.
 
-use crate::choices::{Choices, Conditions};
+use crate::choices::{Choices, Conditions, Names};
 use crate::fault::Fault;
-use crate::guard::{self, HEALTH};
+use crate::guard::{self, HEALTH, METRICS, READY, RequestId, STATS};
 use crate::openai::answer::{Answer, Heading, unix_now};
 use crate::openai::chat_answer::ChatAnswer;
 use crate::openai::completion_answer::CompletionAnswer;
 use crate::openai::{chat, completions, models};
 use crate::options::ServerOptions;
 use crate::shutdown::Life;
+use crate::watch::{self, Watch};
 use crate::{body, sse};
 use api::{Prepared, Prompt, Service, TextRequest};
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderValue, Method, StatusCode};
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::middleware::from_fn_with_state;
+use axum::response::Response;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(crate) struct App {
     pub service: Service,
     pub options: Arc<ServerOptions>,
     pub conditions: Conditions,
+    pub watch: Arc<Watch>,
     /// Bounds the prompts that are parsed and tokenized at one time.
     preparing: Arc<Semaphore>,
     started: u64,
@@ -39,12 +41,15 @@ pub(crate) struct App {
 
 impl App {
     pub fn new(service: Service, options: ServerOptions, life: Life) -> Self {
-        let conditions = Conditions { life, stall_timeout: options.stall_timeout };
+        let watch = Arc::new(Watch::new(&service));
+        let http = watch.http.clone();
+        let conditions = Conditions { life, stall_timeout: options.stall_timeout, http };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Self {
             service,
             options: Arc::new(options),
             conditions,
+            watch,
             preparing: Arc::new(Semaphore::new(cores)),
             started: unix_now(),
         }
@@ -63,18 +68,21 @@ pub(crate) fn routes(app: App) -> Router {
         .route("/v1/completions", post(text_completions))
         .route("/v1/models", get(model_list))
         .route("/v1/models/{*id}", get(model))
-        .route(HEALTH, get(health))
+        .route(HEALTH, get(watch::health))
+        .route(READY, get(watch::ready))
+        .route(METRICS, get(watch::metrics))
+        .route(STATS, get(watch::stats))
         .route("/version", get(version))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(guard::panicked))
         .layer(from_fn_with_state(app.clone(), guard::admit))
-        .with_state(app);
+        .with_state(app.clone());
     match cors {
         Some(cors) => router.layer(cors),
         None => router,
     }
-    .layer(from_fn(guard::log))
+    .layer(from_fn_with_state(app, guard::log))
 }
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
@@ -99,13 +107,6 @@ async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
     Fault::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
 }
 
-async fn health(State(app): State<App>) -> Response {
-    if app.service.is_alive() {
-        return Json(json!({ "status": "ok" })).into_response();
-    }
-    Fault::server(StatusCode::SERVICE_UNAVAILABLE, "the engine has stopped").into_response()
-}
-
 async fn version() -> Json<Value> {
     Json(json!({ "name": "gannet", "version": env!("CARGO_PKG_VERSION") }))
 }
@@ -122,7 +123,11 @@ async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Va
     Err(Fault::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
 }
 
-async fn chat_completions(State(app): State<App>, body: Body) -> Result<Response, Fault> {
+async fn chat_completions(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    body: Body,
+) -> Result<Response, Fault> {
     let (call, prompt) = prepare(&app, body, |service, body| {
         let call = chat::read(&body)?;
         let prompt = service.prepare_chat(&call.request);
@@ -130,13 +135,17 @@ async fn chat_completions(State(app): State<App>, body: Body) -> Result<Response
     })
     .await?;
     let heading = Heading::new("chatcmpl-", &app.service.info().name);
-    let choices = start(&app, &[prompt], call.choices, &heading)?;
+    let choices = start(&app, &[prompt], call.choices, id, &heading)?;
     let logprobs = call.request.sampling.logprobs.is_some();
     let answer = ChatAnswer::new(heading, call.choices, logprobs, call.stream_usage);
     respond(&app, choices, answer, call.stream).await
 }
 
-async fn text_completions(State(app): State<App>, body: Body) -> Result<Response, Fault> {
+async fn text_completions(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    body: Body,
+) -> Result<Response, Fault> {
     let (call, prompts, echoes) = prepare(&app, body, |service, body| {
         let call = completions::read(&body)?;
         let prompts: Result<Vec<Prepared>, _> =
@@ -147,7 +156,7 @@ async fn text_completions(State(app): State<App>, body: Body) -> Result<Response
     })
     .await?;
     let heading = Heading::new("cmpl-", &app.service.info().name);
-    let choices = start(&app, &prompts, call.choices, &heading)?;
+    let choices = start(&app, &prompts, call.choices, id, &heading)?;
     let logprobs = call.requests.iter().any(|request| request.sampling.logprobs.is_some());
     let answer = CompletionAnswer::new(heading, echoes, logprobs, call.stream_usage);
     respond(&app, choices, answer, call.stream).await
@@ -181,8 +190,15 @@ async fn prepare<T: Send + 'static>(
     prepared.await.map_err(broken)?
 }
 
-fn start(app: &App, prompts: &[Prepared], n: usize, heading: &Heading) -> Result<Choices, Fault> {
-    Choices::start(&app.service, prompts, n, &heading.id, &app.conditions)
+fn start(
+    app: &App,
+    prompts: &[Prepared],
+    n: usize,
+    request: RequestId,
+    heading: &Heading,
+) -> Result<Choices, Fault> {
+    let names = Names { request, answer: heading.id.clone() };
+    Choices::start(&app.service, prompts, n, names, &app.conditions)
         .map_err(|error| Fault::of(error, "prompt"))
 }
 

@@ -4,7 +4,9 @@
 //! reads slowly is buffered, and given up after a while; the engine never waits for it longer.
 
 use crate::fault::Fault;
+use crate::guard::RequestId;
 use crate::shutdown::{Life, Phase};
+use crate::watch::http::HttpMetrics;
 use api::{Done, Prepared, Service, TextEvent, TextStream, Usage};
 use axum::http::StatusCode;
 use std::time::Duration;
@@ -12,6 +14,9 @@ use tokio::sync::mpsc;
 
 /// Events a client may be behind before its engine sequence has to wait.
 const BUFFERED_EVENTS: usize = 1024;
+
+/// The outcome where a client left.
+const CANCELLED: &str = "cancelled";
 
 /// An event of the choice with this index.
 type Tagged = (usize, TextEvent);
@@ -22,6 +27,14 @@ type Sender = mpsc::Sender<Result<Tagged, Fault>>;
 pub(crate) struct Conditions {
     pub life: Life,
     pub stall_timeout: Duration,
+    pub http: HttpMetrics,
+}
+
+/// What a request and the answer to it are called.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub request: RequestId,
+    pub answer: String,
 }
 
 /// The answers to one request. A prompt's choices follow each other.
@@ -36,10 +49,15 @@ pub(crate) struct Choices {
 /// What is logged of a request, finished or not.
 #[derive(Debug)]
 struct Tally {
-    id: String,
+    names: Names,
+    http: HttpMetrics,
     running: usize,
     failed: bool,
+    /// Why choices ended, each reason once.
+    finish: Vec<&'static str>,
     usage: Usage,
+    /// The longest wait.
+    queued_s: f64,
     prefill_s: f64,
     decode_s: f64,
 }
@@ -50,7 +68,7 @@ impl Choices {
         service: &Service,
         prompts: &[Prepared],
         per_prompt: usize,
-        id: &str,
+        names: Names,
         conditions: &Conditions,
     ) -> Result<Self, api::ApiError> {
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
@@ -62,7 +80,8 @@ impl Choices {
         for (index, stream) in streams.into_iter().enumerate() {
             tokio::spawn(pump(index, stream, sender.clone(), conditions.clone()));
         }
-        Ok(Self { events, count, per_prompt, tally: Tally::new(id, count) })
+        let tally = Tally::new(names, count, conditions.http.clone());
+        Ok(Self { events, count, per_prompt, tally })
     }
 
     /// How many answers there are.
@@ -97,9 +116,19 @@ impl Choices {
 }
 
 impl Tally {
-    fn new(id: &str, running: usize) -> Self {
-        let usage = Usage::default();
-        Self { id: id.to_owned(), running, failed: false, usage, prefill_s: 0.0, decode_s: 0.0 }
+    fn new(names: Names, running: usize, http: HttpMetrics) -> Self {
+        http.opened();
+        Self {
+            names,
+            http,
+            running,
+            failed: false,
+            finish: Vec::new(),
+            usage: Usage::default(),
+            queued_s: 0.0,
+            prefill_s: 0.0,
+            decode_s: 0.0,
+        }
     }
 
     fn done(&mut self, done: &Done, first_of_prompt: bool) {
@@ -110,6 +139,11 @@ impl Tally {
             self.usage.prompt_tokens += done.usage.prompt_tokens;
             self.usage.cached_tokens += done.usage.cached_tokens;
         }
+        let reason = done.finish.reason();
+        if !self.finish.contains(&reason) {
+            self.finish.push(reason);
+        }
+        self.queued_s = self.queued_s.max(done.timings.queued_s);
         self.prefill_s += done.timings.prefill_s;
         self.decode_s += done.timings.decode_s;
     }
@@ -118,19 +152,24 @@ impl Tally {
         match (self.failed, self.running) {
             (true, _) => "failed",
             (false, 0) => "answered",
-            (false, _) => "cancelled",
+            (false, _) => CANCELLED,
         }
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
+        let outcome = self.outcome();
+        self.http.closed(outcome == CANCELLED);
         tracing::info!(
-            id = self.id,
-            outcome = self.outcome(),
+            request_id = &*self.names.request.0,
+            id = self.names.answer,
+            outcome,
+            finish = self.finish.join(","),
             prompt_tokens = self.usage.prompt_tokens,
             cached_tokens = self.usage.cached_tokens,
             completion_tokens = self.usage.completion_tokens,
+            queued_s = self.queued_s,
             prefill_s = self.prefill_s,
             decode_s = self.decode_s,
             "generation"

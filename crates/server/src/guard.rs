@@ -1,37 +1,73 @@
-//! What stands before every route: the request's name and log line, the key, and the refusal of
-//! new work during shutdown.
+//! What stands before every route: the request's name, count and log line, the key, and the
+//! refusal of new work during shutdown.
 
 use crate::app::App;
 use crate::fault::Fault;
 use crate::random;
 use crate::shutdown::Phase;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::any::Any;
+use std::sync::Arc;
 use std::time::Instant;
 
-/// The route that needs no key and stays open to the end.
+/// Whether the engine lives.
 pub(crate) const HEALTH: &str = "/health";
+/// Whether requests are answered.
+pub(crate) const READY: &str = "/ready";
+/// Counts for Prometheus.
+pub(crate) const METRICS: &str = "/metrics";
+/// Counts for people.
+pub(crate) const STATS: &str = "/v1/stats";
+
+/// Routes that need no key.
+const KEYLESS: [&str; 2] = [HEALTH, READY];
+/// Routes that are no work, and stay open to the end.
+const WATCHING: [&str; 4] = [HEALTH, READY, METRICS, STATS];
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Names the response and logs it once its status is known.
-pub(crate) async fn log(request: Request, next: Next) -> Response {
+/// Most characters of a name that a client gives its request.
+const LONGEST_ID: usize = 64;
+
+/// The name of a request, in its log lines and its response.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub Arc<str>);
+
+impl RequestId {
+    /// The client's own, if it may stand in a log line, else a new one.
+    fn of(headers: &HeaderMap) -> Self {
+        let sane = |id: &&str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+            (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)
+        };
+        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
+        Self(given.map_or_else(|| random::id("req_").into(), Arc::from))
+    }
+}
+
+/// Names the response, and counts and logs it once its status is known.
+pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let start = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let id = random::id("req_");
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let id = RequestId::of(request.headers());
+    request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
+    app.watch
+        .http
+        .responded(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
     tracing::info!(
-        id,
+        request_id = &*id.0,
         %method,
         path,
         status = response.status().as_u16(),
         ms = start.elapsed().as_millis() as u64,
         "request"
     );
-    if let Ok(id) = HeaderValue::from_str(&id) {
+    if let Ok(id) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
@@ -39,14 +75,14 @@ pub(crate) async fn log(request: Request, next: Next) -> Response {
 
 /// Lets a request pass if it has the key and the server still takes work.
 pub(crate) async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
-    if request.uri().path() == HEALTH || request.method() == Method::OPTIONS {
-        return next.run(request).await;
-    }
-    if !has_key(request.headers(), app.options.api_key.as_deref()) {
+    let path = request.uri().path();
+    let keyless = KEYLESS.contains(&path) || request.method() == Method::OPTIONS;
+    let work = !WATCHING.contains(&path) && request.method() != Method::OPTIONS;
+    if !keyless && !has_key(request.headers(), app.options.api_key.as_deref()) {
         let fault = Fault::request(StatusCode::UNAUTHORIZED, "the API key is missing or wrong");
         return fault.with_code("invalid_api_key").into_response();
     }
-    if app.conditions.life.phase() > Phase::Serving {
+    if work && app.conditions.life.phase() > Phase::Serving {
         return Fault::shutting_down().into_response();
     }
     next.run(request).await
@@ -84,6 +120,24 @@ mod tests {
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
         }
         assert_eq!(has_key(&headers, key), expected, "{authorization:?} {key:?}");
+    }
+
+    fn check_id(given: &str, taken: bool) {
+        let headers = HeaderMap::from_iter([(REQUEST_ID, given.parse().unwrap())]);
+        let id = RequestId::of(&headers).0;
+        assert_eq!(&*id == given, taken, "{given:?} became {id:?}");
+    }
+
+    #[test]
+    fn names_of_clients_are_taken_if_they_are_plain() {
+        check_id("abc-DEF_1.2", true);
+        check_id(&"x".repeat(64), true);
+        check_id(&"x".repeat(65), false);
+        check_id("", false);
+        check_id("a b", false);
+        check_id("a\"b", false);
+        check_id("a=b", false);
+        assert!(RequestId::of(&HeaderMap::new()).0.starts_with("req_"));
     }
 
     #[test]

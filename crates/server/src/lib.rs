@@ -15,6 +15,7 @@ mod random;
 mod serve;
 mod shutdown;
 mod sse;
+mod watch;
 
 pub use app::router;
 pub use options::ServerOptions;

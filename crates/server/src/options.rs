@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How the server listens to its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Bearer key that every request but `/health` must carry.
+    /// Bearer key that every request but `/health` and `/ready` must carry.
     pub api_key: Option<String>,
     /// Origin that browsers may call from: `*`, or one origin. `None` sends no CORS headers.
     pub cors_origin: Option<String>,
@@ -17,6 +17,8 @@ pub struct ServerOptions {
     pub keep_alive: Duration,
     /// Longest time a client may leave its stream unread before it is given up.
     pub stall_timeout: Duration,
+    /// Longest time the engine may have work and get nowhere while `/ready` still says so.
+    pub progress_timeout: Duration,
     /// How long running requests may go on after shutdown was asked.
     pub grace: Duration,
 }
@@ -30,6 +32,7 @@ impl Default for ServerOptions {
             body_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(30),
+            progress_timeout: Duration::from_secs(60),
             grace: Duration::from_secs(30),
         }
     }

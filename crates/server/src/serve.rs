@@ -6,6 +6,7 @@ use crate::shutdown::{Life, Phase, Signals};
 use api::Service;
 use axum::serve::ListenerExt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -42,7 +43,9 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let life = Life::default();
     let grace = options.grace;
-    let app = routes(App::new(service.clone(), options, life.clone()));
+    let app = App::new(service.clone(), options, life.clone());
+    let watch = Arc::clone(&app.watch);
+    let app = routes(app);
     let listener = listener.tap_io(|socket| {
         // Without it, small events wait for each other; a socket that refuses still works.
         let _ = socket.set_nodelay(true);
@@ -51,6 +54,7 @@ pub async fn serve(
     let mut server = pin!(server.into_future());
     let stopped = tokio::select! {
         served = &mut server => return Ok(served?),
+        never = watch.look(&service) => match never {},
         () = service.stopped() => true,
         () = grace_over(&life, grace) => false,
     };

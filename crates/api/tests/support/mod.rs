@@ -4,6 +4,7 @@
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 
 use api::{Service, ServiceParts};
+use engine::metrics::{Ended, Metrics, Outcome, Step};
 use engine::{
     Door, Event, FinishReason, Finished, ModelInfo, Request, Submission, Timings, TokenLogprobs,
     Usage, door,
@@ -114,7 +115,9 @@ struct Player {
 /// One request being played.
 struct Play<'a> {
     submission: &'a Submission,
+    metrics: &'a Metrics,
     sent: usize,
+    last: Instant,
 }
 
 /// How a play ended early.
@@ -128,8 +131,11 @@ enum Curtain {
 impl Player {
     fn run(self, mut door: Door) {
         while let Some(submission) = door.submissions.blocking_recv() {
-            let mut play = Play { submission: &submission, sent: 0 };
+            let metrics = &door.metrics;
+            let mut play = Play { submission: &submission, metrics, sent: 0, last: Instant::now() };
+            play.begin(door.submissions.len());
             let ended = self.play(&mut play);
+            play.end(&ended);
             let sent = play.sent;
             let dead = matches!(ended, Curtain::Dead);
             let cancelled = match ended {
@@ -191,6 +197,45 @@ impl Player {
 }
 
 impl Play<'_> {
+    fn begin(&self, waiting: usize) {
+        let prompt = self.submission.request.prompt.len();
+        self.metrics.working(true);
+        self.metrics.load(1, waiting);
+        self.metrics.blocks(2, 1, 5);
+        self.metrics.admitted(self.submission.submitted.elapsed(), prompt, 3);
+    }
+
+    fn end(&self, curtain: &Curtain) {
+        let outcome = match curtain {
+            Curtain::Finished(FinishReason::Length) => Outcome::Length,
+            Curtain::Finished(_) => Outcome::Stop,
+            Curtain::Failed(_) => Outcome::Failed,
+            Curtain::Cancelled | Curtain::Dead => Outcome::Cancelled,
+        };
+        let ended = Ended {
+            prompt_tokens: self.submission.request.prompt.len(),
+            generated: self.sent,
+            total: self.submission.submitted.elapsed(),
+            decode: Duration::ZERO,
+        };
+        self.metrics.finished(outcome, ended);
+        self.metrics.load(0, 0);
+        self.metrics.working(false);
+    }
+
+    /// One step for every token.
+    fn computed(&mut self) {
+        let gap = self.last.elapsed();
+        self.last = Instant::now();
+        let prompt = self.submission.request.prompt.len();
+        let prompt_tokens = if self.sent == 0 { prompt.saturating_sub(3) } else { 0 };
+        self.metrics.step(Step { rows: 1, sequences: 1, prompt_tokens, took: gap });
+        match self.sent {
+            0 => self.metrics.first_token(self.submission.submitted.elapsed(), gap, prompt_tokens),
+            _ => self.metrics.tokens(1, gap),
+        }
+    }
+
     fn send(&self, event: Event) -> Result<(), Curtain> {
         self.submission.events.blocking_send(event).map_err(|_| Curtain::Cancelled)
     }
@@ -205,6 +250,7 @@ impl Play<'_> {
             return Err(Curtain::Finished(FinishReason::Stop(id)));
         }
         let logprobs = request.logprobs.map(|top| logprobs(id, top));
+        self.computed();
         self.send(Event::Token { id, logprobs })?;
         self.sent += 1;
         let full = CONTEXT - request.prompt.len();

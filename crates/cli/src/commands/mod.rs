@@ -1,6 +1,7 @@
 //! The commands. Each has its arguments as `Args` and does its work in `run`.
 
 pub(crate) mod bench;
+pub(crate) mod bench_serve;
 pub(crate) mod chat;
 pub(crate) mod compare;
 pub(crate) mod completions;

@@ -1,6 +1,8 @@
 //! The real binary: what it prints where, and how it ends.
 
 mod answers;
+#[cfg(unix)]
+mod bench_serve;
 mod determinism;
 mod endings;
 mod files;

@@ -3,18 +3,20 @@
 #![cfg(unix)]
 
 use crate::gannet::{check_error, command, run};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-struct Server {
+/// A server of the built-in model, or what `args` say.
+pub struct Server {
     child: Child,
-    address: String,
+    pub address: String,
     err: BufReader<ChildStderr>,
 }
 
 impl Server {
-    fn start(args: &[&str]) -> Self {
+    pub fn start(args: &[&str]) -> Self {
         let mut command = command();
         command.args(["serve", "--port", "0"]).args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -29,7 +31,7 @@ impl Server {
         server
     }
 
-    fn request(&self, head: &str, body: &str) -> String {
+    pub fn request(&self, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         write!(
@@ -73,6 +75,23 @@ fn it_answers_and_ends_with_zero_on_sigterm() {
     assert!(server.request("GET /v1/models", "").contains("gannet-tiny"));
     let (code, rest) = server.end("-TERM");
     assert_eq!(code, Some(0), "{rest}");
+}
+
+#[test]
+fn reports_of_one_request_share_its_name() {
+    let server = Server::start(&["-v", "--log-format", "json"]);
+    // The last header takes the rest of the line that such a head begins.
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nx-request-id: trace-1\r\nx-rest:";
+    let answer = server.request(head, QUESTION);
+    assert!(answer.contains("x-request-id: trace-1\r\n"), "{answer}");
+    let (_, rest) = server.end("-TERM");
+    let lines = rest.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<Value> = lines.filter(|line| line["request_id"] == "trace-1").collect();
+    let with = |message: &str| lines.iter().find(|line| line["message"] == message).unwrap();
+    assert_eq!(with("request")["status"], 200, "{rest}");
+    assert_eq!(with("generation")["outcome"], "answered", "{rest}");
+    assert_eq!(with("generation")["finish"], "stop", "{rest}");
+    assert_eq!(lines.len(), 2, "{rest}");
 }
 
 #[test]

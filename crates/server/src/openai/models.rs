@@ -8,8 +8,8 @@ pub(crate) fn list(info: &ModelInfo, created: u64) -> Value {
     json!({ "object": "list", "data": [one(info, created)] })
 }
 
-/// One model. The context length is an extension, under the names that two other servers use; the
-/// size of the vocabulary stands where llama.cpp's server has it.
+/// One model. The context length is an extension, under the names that two other servers use;
+/// `meta` is what clients of llama.cpp's server look into.
 pub(crate) fn one(info: &ModelInfo, created: u64) -> Value {
     json!({
         "id": info.name,
@@ -18,6 +18,6 @@ pub(crate) fn one(info: &ModelInfo, created: u64) -> Value {
         "owned_by": "gannet",
         "context_length": info.context_length,
         "max_model_len": info.context_length,
-        "meta": { "n_vocab": info.vocab_size },
+        "meta": { "n_vocab": info.vocab_size, "n_ctx": info.context_length },
     })
 }

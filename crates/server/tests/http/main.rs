@@ -8,3 +8,4 @@ mod lifecycle;
 mod models;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
+mod watch;

@@ -1,0 +1,249 @@
+//! `gannet bench-serve`: load on a server that speaks OpenAI's protocol, and what it made of it.
+//!
+//! Invariant: bounded in requests, tokens and time, and nothing leaves this machine unless asked.
+
+mod answer;
+mod drive;
+mod events;
+mod lengths;
+mod measures;
+mod plot;
+mod report;
+mod target;
+mod workload;
+
+use crate::exit::Interrupted;
+use crate::interrupt::Watch;
+use crate::{output, progress};
+use anyhow::{Context, Result, bail};
+use clap::builder::RangedU64ValueParser;
+use drive::{Ended, Plan, Run};
+use indicatif::ProgressBar;
+use lengths::Lengths;
+use measures::{Limits, Summary};
+use report::Report;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use target::{Endpoint, Target};
+use tokio::time::Instant;
+use workload::{Part, Workload};
+
+/// Requests under way where neither --concurrency nor --rate says how many.
+const CONCURRENCY: usize = 8;
+/// Most requests under way at once, whatever the rate.
+const MOST_CONCURRENCY: usize = 4096;
+
+/// Measure a server under load: latencies, rates and errors
+///
+/// Sends streamed requests to any server with OpenAI's protocol. Without --rate the load is a
+/// closed loop: --concurrency requests are under way, and the next begins when one ends. With
+/// --rate it is open: requests arrive by chance, so many a second on average (Poisson), whatever
+/// the server manages. Prompts are random token ids of exact lengths; the same --seed gives the
+/// same load.
+///
+/// Percentiles are of all completed requests, between neighbours by linear interpolation; those of
+/// ITL are of the gaps between any two events with text of one request. Rates count completed
+/// requests over the time from the first request to the last answer.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address of the server, with or without /v1
+    #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Server")]
+struct ServerArgs {
+    /// Completions of token ids, or a chat with about a word for each token
+    #[arg(long, value_enum, default_value_t = Endpoint::Completions)]
+    endpoint: Endpoint,
+    /// Name of the model; left out: the first that the server lists
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Tokens of the vocabulary, of which prompts are drawn; left out: what the server says
+    #[arg(long, value_name = "N", value_parser = between(1, 1 << 24))]
+    vocab: Option<usize>,
+    /// Key to send as bearer token
+    #[arg(long, value_name = "KEY", env = "GANNET_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+    /// Send the load to another machine than this one
+    #[arg(long)]
+    allow_remote: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Load")]
+struct LoadArgs {
+    /// Requests to measure
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 64,
+          value_parser = between(1, 100_000))]
+    requests: usize,
+    /// Most requests under way at once; left out: 8, or with --rate as many as arrive
+    #[arg(short, long, value_name = "N", value_parser = between(1, MOST_CONCURRENCY as u64))]
+    concurrency: Option<usize>,
+    /// Requests a second that arrive on average, by chance
+    #[arg(long, value_name = "R", value_parser = rate)]
+    rate: Option<f64>,
+    /// Most seconds in all; what is under way then is given up and counted as unfinished
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    duration: u64,
+    /// Most seconds of one request
+    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Requests of the same kind before those that are measured
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = between(0, 10_000))]
+    warmup: usize,
+    /// Tokens of a prompt: 512, 100-256 (uniform) or normal:512,128 (mean, standard deviation)
+    #[arg(long, value_name = "LENGTHS", default_value = "512")]
+    prompt: Lengths,
+    /// Tokens of an answer, as --prompt; the server is asked not to end sooner
+    #[arg(long, value_name = "LENGTHS", default_value = "64")]
+    output: Lengths,
+    /// Tokens that all prompts begin with, besides those of --prompt
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = between(0, 1 << 20))]
+    shared_prefix: usize,
+    /// Seed of lengths, prompts, arrivals, and of the server's sampling
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Seed of the shared prefix, to have it again with other prompts; left out: --seed
+    #[arg(long, value_name = "S")]
+    prefix_seed: Option<u64>,
+    /// Temperature; 0 takes the most likely token
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
+    temp: f64,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Report")]
+struct ReportArgs {
+    /// Count requests within these limits in ms, such as ttft:500,tpot:50: ttft, tpot, e2el, and
+    /// itl for the longest gap of a request
+    #[arg(long, value_name = "LIMITS")]
+    goodput: Option<Limits>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Plot times to first token and the distribution of gaps into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// A parser of whole numbers within bounds.
+fn between(least: u64, most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..=most)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=10_000.0).contains(rate));
+    rate.ok_or_else(|| "expected a number from 0.001 to 10000".into())
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let temperature = text.parse().ok().filter(|number| (0.0..=100.0).contains(number));
+    temperature.ok_or_else(|| "expected a number from 0 to 100".into())
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    super::runtime()?.block_on(measure(args))
+}
+
+async fn measure(args: &Args) -> Result<ExitCode> {
+    let deadline = Instant::now() + Duration::from_secs(args.load.duration);
+    let target = Target::find(&args.url, &args.server).await?;
+    let mut watch = Watch::new();
+    // Made before the load is: whether the plot can be written is known at once.
+    let plot =
+        args.report.svg.as_ref().map(|path| {
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))
+        });
+    let plot = plot.transpose()?;
+    let run = load(args, &target, deadline, &mut watch).await?;
+    let summary = Summary::of(&run, args.report.goodput.as_ref());
+    let report = Report::new(&target, &args.load, &run, &summary);
+    match args.report.json {
+        true => output::json(&report.to_json())?,
+        false => output::text(&report.to_table())?,
+    }
+    if let Some(mut file) = plot {
+        file.write_all(plot::svg(&run, &report.title()).as_bytes()).context("cannot plot")?;
+    }
+    end(&run, &summary)
+}
+
+/// Warms up, then measures.
+async fn load(args: &Args, target: &Target, deadline: Instant, watch: &mut Watch) -> Result<Run> {
+    let workload = args.load.workload(target);
+    let plan = args.load.plan(deadline);
+    if args.load.warmup > 0 {
+        let plan = Plan { requests: args.load.warmup, arrivals: None, ..plan.clone() };
+        let bar = bar(&plan, "warming up");
+        drive::drive(&plan, target, &workload, Part::WarmUp, watch, &bar).await;
+        bar.finish_and_clear();
+        watch.check()?;
+    }
+    let bar = bar(&plan, "requests");
+    let run = drive::drive(&plan, target, &workload, Part::Measured, watch, &bar).await;
+    bar.finish_and_clear();
+    Ok(run)
+}
+
+fn bar(plan: &Plan, what: &'static str) -> ProgressBar {
+    let bar = progress::count(plan.requests as u64);
+    bar.set_message(what);
+    bar
+}
+
+fn end(run: &Run, summary: &Summary) -> Result<ExitCode> {
+    if run.ended == Ended::Interrupted {
+        return Err(Interrupted.into());
+    }
+    if summary.completed == 0 {
+        let worst = summary.errors.iter().max_by_key(|(_, errors)| errors.count);
+        match worst {
+            Some((kind, errors)) => bail!("no request succeeded: {kind}: {}", errors.example),
+            None => bail!("no request was completed within --duration"),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl LoadArgs {
+    /// Requests that may be under way at once.
+    fn at_once(&self) -> usize {
+        let default = if self.rate.is_some() { MOST_CONCURRENCY } else { CONCURRENCY };
+        self.concurrency.unwrap_or(default)
+    }
+
+    fn workload(&self, target: &Target) -> Workload {
+        let prefix_seed = self.prefix_seed.unwrap_or(self.seed);
+        Workload {
+            seed: self.seed,
+            prefix: workload::prefix(prefix_seed, self.shared_prefix, target.vocabulary),
+            vocabulary: target.vocabulary,
+            prompt: self.prompt,
+            output: self.output,
+        }
+    }
+
+    fn plan(&self, deadline: Instant) -> Plan {
+        Plan {
+            requests: self.requests,
+            at_once: self.at_once(),
+            arrivals: self.rate.map(|rate| workload::Arrivals::new(self.seed, rate)),
+            temperature: self.temp,
+            timeout: Duration::from_secs(self.timeout),
+            deadline,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Sending the load: so many requests at once, or as they arrive by chance.
+
+use super::answer::{Answer, Failure};
+use super::target::Target;
+use super::workload::{Arrivals, Ask, Part, Workload};
+use crate::interrupt::Watch;
+use indicatif::ProgressBar;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// How much is sent, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub requests: usize,
+    /// Most requests under way.
+    pub at_once: usize,
+    /// When requests arrive; without, each as soon as there is room.
+    pub arrivals: Option<Arrivals>,
+    pub temperature: f64,
+    /// Longest time of one request.
+    pub timeout: Duration,
+    /// When everything ends.
+    pub deadline: Instant,
+}
+
+/// What made a run end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// All requests did.
+    Done,
+    /// The time was up.
+    Deadline,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// One request that ended by itself.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// Seconds from the beginning to when it was sent.
+    pub at: f64,
+    /// Seconds it was sent after its time.
+    pub late: f64,
+    pub result: Result<Answer, Failure>,
+}
+
+/// What came of a plan.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub outcomes: Vec<Outcome>,
+    /// Requests that were given up when the run ended.
+    pub unfinished: usize,
+    /// Seconds from the first request to the end.
+    pub seconds: f64,
+    pub ended: Ended,
+}
+
+/// Sends what `plan` says, until all is answered, time is up, or Ctrl-C comes.
+pub(super) async fn drive(
+    plan: &Plan,
+    target: &Target,
+    workload: &Workload,
+    part: Part,
+    watch: &mut Watch,
+    bar: &ProgressBar,
+) -> Run {
+    let target = Arc::new(target.clone());
+    let mut arrivals = plan.arrivals.clone();
+    let mut next_due = || arrivals.as_mut().map(Arrivals::next);
+    let start = Instant::now();
+    let (mut due, mut sent) = (next_due(), 0);
+    let (mut tasks, mut outcomes) = (JoinSet::new(), Vec::with_capacity(plan.requests));
+    let ended = loop {
+        if sent == plan.requests && tasks.is_empty() {
+            break Ended::Done;
+        }
+        let room = sent < plan.requests && tasks.len() < plan.at_once;
+        tokio::select! {
+            biased;
+            _ = watch.wait() => break Ended::Interrupted,
+            () = sleep_until(plan.deadline) => break Ended::Deadline,
+            Some(outcome) = tasks.join_next() => {
+                outcomes.push(outcome.expect("a task that nobody ended"));
+                bar.inc(1);
+            }
+            () = sleep_until(start + due.unwrap_or_default()), if room => {
+                let ask = workload.ask(part, sent);
+                let turn = Turn { start, due, timeout: plan.timeout };
+                tasks.spawn(turn.run(Arc::clone(&target), ask, plan.temperature));
+                (due, sent) = (next_due(), sent + 1);
+            }
+        }
+    };
+    // What is still under way is given up with its tasks.
+    Run { outcomes, unfinished: tasks.len(), seconds: start.elapsed().as_secs_f64(), ended }
+}
+
+/// The time of one request.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    start: Instant,
+    due: Option<Duration>,
+    timeout: Duration,
+}
+
+impl Turn {
+    async fn run(self, target: Arc<Target>, ask: Ask, temperature: f64) -> Outcome {
+        let at = self.start.elapsed();
+        let late = self.due.map_or(Duration::ZERO, |due| at.saturating_sub(due));
+        let result = match timeout(self.timeout, target.send(&ask, temperature)).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::new("timeout", format!("after {} s", self.timeout.as_secs()))),
+        };
+        Outcome { at: at.as_secs_f64(), late: late.as_secs_f64(), result }
+    }
+}

@@ -1,0 +1,137 @@
+//! Server-sent events out of bytes as they come, as the HTML standard has them: lines end with LF,
+//! CR or CRLF, wherever the bytes are cut; comments and unknown fields are passed over.
+//!
+//! Invariant: holds no more than one event, and none beyond a bound.
+
+/// Most bytes of one line or event.
+const MOST_BYTES: usize = 1 << 20;
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Empty for the ordinary kind.
+    pub name: String,
+    pub data: String,
+}
+
+/// An event or a line is longer than anything a server has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// Takes bytes, gives events.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parser {
+    line: Vec<u8>,
+    /// The last byte was CR: an LF right behind it belongs to it.
+    after_cr: bool,
+    not_first: bool,
+    event: Event,
+    has_data: bool,
+}
+
+impl Parser {
+    /// Calls `each` with every event that `bytes` complete.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Event)) -> Result<(), TooLong> {
+        let mut rest = bytes;
+        while let Some(&first) = rest.first() {
+            if std::mem::take(&mut self.after_cr) && first == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+            if self.line.len() + self.event.data.len() > MOST_BYTES {
+                return Err(TooLong);
+            }
+            let Some(end) = end else { break };
+            self.after_cr = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            self.end_line().into_iter().for_each(&mut each);
+        }
+        Ok(())
+    }
+
+    /// The event that the line ends, if it is an empty one.
+    fn end_line(&mut self) -> Option<Event> {
+        let bytes = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&bytes);
+        let is_first = !std::mem::replace(&mut self.not_first, true);
+        let line = if is_first { text.trim_start_matches('\u{feff}') } else { &text };
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            // An event without data is none.
+            return std::mem::take(&mut self.has_data).then_some(event);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        self.field(field, value.strip_prefix(' ').unwrap_or(value));
+        None
+    }
+
+    fn field(&mut self, field: &str, value: &str) {
+        match field {
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+            }
+            "event" => value.clone_into(&mut self.event.name),
+            // Comments have an empty name; of ids and times to wait nothing follows here.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of `text`, whatever the pieces that it comes in.
+    fn check(text: &str, expected: &[(&str, &str)]) {
+        for size in 1..=text.len().max(1) {
+            let (mut parser, mut found) = (Parser::default(), Vec::new());
+            for piece in text.as_bytes().chunks(size) {
+                parser.push(piece, |event| found.push((event.name, event.data))).unwrap();
+            }
+            let found: Vec<_> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            assert_eq!(found, expected, "{text:?} in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn events_survive_any_cut_and_any_line_end() {
+        check("data: a\n\ndata: b\n\n", &[("", "a"), ("", "b")]);
+        check("data: a\r\n\r\ndata: b\r\n\r\n", &[("", "a"), ("", "b")]);
+        check("data: a\r\rdata: b\r\r", &[("", "a"), ("", "b")]);
+        check("data: \u{e9}\u{1F600}\n\n", &[("", "\u{e9}\u{1F600}")]);
+    }
+
+    #[test]
+    fn comments_and_other_fields_are_passed_over() {
+        check(": keep-alive\n\nid: 7\nretry: 5\ndata: a\nwhat\n\n", &[("", "a")]);
+        check("\u{feff}data: a\n\n", &[("", "a")]);
+    }
+
+    #[test]
+    fn data_of_several_lines_is_one_event() {
+        check(
+            "event: error\ndata: {\ndata:}\n\ndata: [DONE]\n\n",
+            &[("error", "{\n}"), ("", "[DONE]")],
+        );
+        check("data:\n\n", &[("", "")]);
+    }
+
+    #[test]
+    fn an_event_that_breaks_off_is_none() {
+        check("data: a\n\ndata: b\n", &[("", "a")]);
+        check("event: error\n\n", &[]);
+    }
+
+    #[test]
+    fn what_never_ends_is_refused() {
+        let mut parser = Parser::default();
+        let piece = vec![b'x'; 1000];
+        let refused = (0..2000).any(|_| parser.push(&piece, |_| ()).is_err());
+        assert!(refused);
+    }
+}
