@@ -26,9 +26,9 @@ pub(crate) enum Signal {
 
 impl Signal {
     /// The exit code as shells count it: 128 and the number of the signal.
-    fn code(self) -> i32 {
+    pub fn code(self) -> u8 {
         match self {
-            Self::Interrupt => Interrupted::CODE.into(),
+            Self::Interrupt => Interrupted::CODE,
             Self::Terminate => 143,
         }
     }
@@ -108,7 +108,7 @@ fn received(signal: Signal) {
         STATE.compare_exchange(WATCHED, SIGNALLED, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if !first {
         terminal::restore();
-        std::process::exit(signal.code());
+        std::process::exit(signal.code().into());
     }
     SIGNAL.send_replace(Some(signal));
 }

@@ -50,6 +50,7 @@ enum Command {
     Run(commands::run::Args),
     Chat(commands::chat::Args),
     Serve(commands::serve::Args),
+    Batch(commands::batch::Args),
     Inspect(commands::inspect::Args),
     Tokenize(commands::tokenize::Args),
     Detokenize(commands::detokenize::Args),
@@ -66,9 +67,9 @@ enum Command {
 }
 
 const AFTER_HELP: &str = "\
-Settings: the long name of a flag of run, chat, serve, perplexity or bench is a key of gannet.yaml
-(temp: 0.7) and, in capitals, a variable (GANNET_TEMP=0.7). Flags win over variables, variables
-over the file. GANNET_LOG chooses what is reported, GANNET_ISA the instruction set.";
+Settings: the long name of a flag of run, chat, serve, batch, perplexity or bench is a key of
+gannet.yaml (temp: 0.7) and, in capitals, a variable (GANNET_TEMP=0.7). Flags win over variables,
+variables over the file. GANNET_LOG chooses what is reported, GANNET_ISA the instruction set.";
 
 fn main() -> ExitCode {
     exit::install_panic_hook();
@@ -89,6 +90,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Batch(args) => commands::batch::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Tokenize(args) => commands::tokenize::run(&args),
         Command::Detokenize(args) => commands::detokenize::run(&args),

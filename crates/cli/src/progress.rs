@@ -4,6 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const BYTES: &str = "{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
 const COUNT: &str = "{msg} [{bar:32}] {pos}/{len} {per_sec} {eta}";
+const LINES: &str = "[{bar:32}] {pos}/{len} lines {msg} {eta}";
 
 /// A bar over `total` bytes.
 pub(crate) fn bytes(total: u64) -> ProgressBar {
@@ -13,6 +14,11 @@ pub(crate) fn bytes(total: u64) -> ProgressBar {
 /// A bar over `total` things.
 pub(crate) fn count(total: u64) -> ProgressBar {
     bar(total, COUNT)
+}
+
+/// A bar over `total` lines, whose message is how fast they are answered.
+pub(crate) fn lines(total: u64) -> ProgressBar {
+    bar(total, LINES)
 }
 
 fn bar(total: u64, template: &str) -> ProgressBar {

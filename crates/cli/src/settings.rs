@@ -19,7 +19,7 @@ const FILE: &str = "gannet.yaml";
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Commands that have settings; the others do what their arguments say and nothing else.
-const COMMANDS: [&str; 5] = ["run", "chat", "serve", "perplexity", "bench"];
+const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "bench"];
 
 /// Every key, by subject.
 #[rustfmt::skip]

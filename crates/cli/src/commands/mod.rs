@@ -1,5 +1,6 @@
 //! The commands. Each has its arguments as `Args` and does its work in `run`.
 
+pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod bench_serve;
 pub(crate) mod chat;

@@ -1,6 +1,7 @@
 //! The real binary: what it prints where, and how it ends.
 
 mod answers;
+mod batch;
 #[cfg(unix)]
 mod bench_serve;
 mod determinism;

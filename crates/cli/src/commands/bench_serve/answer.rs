@@ -23,6 +23,8 @@ pub(super) struct Answer {
     /// Prompt tokens that the server had computed before, if it says so.
     pub cached_tokens: Option<usize>,
     pub output_tokens: usize,
+    /// Events with text.
+    pub events: usize,
     /// The counts are the server's own, not of words sent and events received.
     pub counted: bool,
     /// The server ended before the length asked for.
@@ -184,6 +186,7 @@ impl Watcher {
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.prompt_tokens_details.and_then(|details| details.cached_tokens),
             output_tokens: usage.completion_tokens,
+            events,
             counted,
             short: counted && usage.completion_tokens < ask.output,
         })
@@ -255,7 +258,7 @@ mod tests {
         );
         let answer = answer.unwrap();
         assert!(close(answer.first, 0.01) && close(answer.last, 0.04), "{answer:?}");
-        assert_eq!(answer.gaps.len(), 2);
+        assert_eq!((answer.gaps.len(), answer.events), (2, 3));
         assert!(close(answer.longest_gap(), 0.01) && close(answer.per_token().unwrap(), 0.015));
         assert_eq!((answer.prompt_tokens, answer.output_tokens), (5, 3));
         assert_eq!((answer.cached_tokens, answer.counted, answer.short), (Some(2), true, false));

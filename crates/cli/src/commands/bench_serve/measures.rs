@@ -106,6 +106,8 @@ pub(super) struct Summary {
     /// None if no server said so.
     pub cached_tokens: Option<usize>,
     pub output_tokens: usize,
+    /// Events with text, each of one token or of several.
+    pub events: usize,
     pub ttft: Option<Spread>,
     pub itl: Option<Spread>,
     pub tpot: Option<Spread>,
@@ -129,6 +131,7 @@ impl Summary {
             prompt_tokens: sum(|answer| answer.prompt_tokens),
             cached_tokens: answers().filter_map(|answer| answer.cached_tokens).reduce(|a, b| a + b),
             output_tokens: sum(|answer| answer.output_tokens),
+            events: sum(|answer| answer.events),
             ttft: Spread::of(answers().map(|answer| answer.first)),
             itl: Spread::of(answers().flat_map(|answer| &answer.gaps).copied().map(f64::from)),
             tpot: Spread::of(answers().filter_map(Answer::per_token)),

@@ -59,6 +59,7 @@ impl<'a> Report<'a> {
             "prompt_tokens": summary.prompt_tokens,
             "cached_tokens": summary.cached_tokens,
             "output_tokens": summary.output_tokens,
+            "output_events": summary.events,
             "requests_per_second": self.rate(summary.completed),
             "prompt_tokens_per_second": self.rate(summary.prompt_tokens),
             "output_tokens_per_second": self.rate(summary.output_tokens),

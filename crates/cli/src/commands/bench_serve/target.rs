@@ -187,6 +187,9 @@ fn client(url: &Url, allow_remote: bool) -> Result<Client> {
         bail!("{host} is not this machine: --allow-remote sends the load there");
     }
     let builder = Client::builder().no_proxy().redirect(Policy::none()).connect_timeout(CONNECT);
+    // A connection of its own for each request: servers may close one that waits to be used again
+    // just when it is.
+    let builder = builder.pool_max_idle_per_host(0);
     let client = builder.resolve_to_addrs(host, &addresses).build();
     client.context("cannot make a client")
 }

@@ -1,0 +1,265 @@
+//! The file of requests: one JSON object a line, read again and again and never held as a whole.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::path::Path;
+
+/// Longest line: the body in it may not be longer for the server either.
+const MOST_BYTES: usize = 32 << 20;
+/// Longest `custom_id`: all of them are held.
+const MOST_ID_BYTES: usize = 1024;
+/// What can be asked for.
+const URLS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
+
+/// An open file of requests.
+#[derive(Debug)]
+pub(crate) struct Input {
+    file: File,
+    name: String,
+}
+
+/// Its lines, from the first.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    reader: BufReader<File>,
+    line: Vec<u8>,
+    number: u64,
+}
+
+/// A line's number from 1, and the line unless it is too long.
+pub(crate) type Numbered<'a> = (u64, Result<&'a [u8], Problem>);
+
+/// Why a line is no request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    pub code: &'static str,
+    pub message: String,
+}
+
+/// One line that has an id, and what it asks for if that can be made out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub id: String,
+    pub call: Result<Call<'a>, Problem>,
+}
+
+/// What a line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call<'a> {
+    pub url: &'static str,
+    pub body: &'a str,
+}
+
+impl Input {
+    /// Opens a file. What can be read only once, such as `-` and other pipes, is copied first.
+    pub fn open(path: &Path) -> Result<Self> {
+        let (name, file) = match path.as_os_str() == "-" {
+            true => ("standard input".to_owned(), copy(io::stdin().lock())),
+            false => (path.display().to_string(), open_file(path)),
+        };
+        let file = file.with_context(|| format!("cannot read {name}"))?;
+        Ok(Self { file, name })
+    }
+
+    /// What to call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The beginning of a complaint of the system.
+    pub fn cannot_read(&self) -> String {
+        format!("cannot read {}", self.name)
+    }
+
+    /// The lines, from the first. One reader at a time: they share their place in the file.
+    pub fn lines(&self) -> Result<Lines> {
+        let rewound = self.file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
+        let reader = BufReader::new(rewound.with_context(|| self.cannot_read())?);
+        Ok(Lines { reader, line: Vec::new(), number: 0 })
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { copy(file) }
+}
+
+/// A file without a name that goes with the process.
+fn copy(mut from: impl Read) -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    io::copy(&mut from, &mut file)?;
+    Ok(file)
+}
+
+impl Lines {
+    /// The next line that is not blank.
+    pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
+        loop {
+            self.line.clear();
+            let mut some = self.reader.by_ref().take(MOST_BYTES as u64 + 1);
+            if some.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.line.len() > MOST_BYTES && !self.line.ends_with(b"\n") {
+                self.reader.skip_until(b'\n')?;
+                let message = format!("expected at most {MOST_BYTES} bytes");
+                return Ok(Some((self.number, Err(Problem::new("line_too_long", message)))));
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(Some((self.number, Ok(self.line.trim_ascii()))));
+            }
+        }
+    }
+}
+
+impl Problem {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    fn missing(field: &str) -> Self {
+        Self::new("missing_field", format!("{field} is missing"))
+    }
+
+    fn invalid(field: &str, expected: &str) -> Self {
+        Self::new("invalid_field", format!("{field} must be {expected}"))
+    }
+}
+
+/// The members of a line; others are nobody's business.
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(borrow)]
+    custom_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url: Option<&'a RawValue>,
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line; its body is left to the server.
+    pub fn parse(line: &'a [u8]) -> Result<Self, Problem> {
+        let members: Members = object(line)?;
+        Ok(Self { id: members.id()?, call: members.call() })
+    }
+}
+
+impl<'a> Members<'a> {
+    fn id(&self) -> Result<String, Problem> {
+        let id = text("custom_id", self.custom_id)?;
+        if id.is_empty() || id.len() > MOST_ID_BYTES {
+            let expected = format!("a string of 1 to {MOST_ID_BYTES} bytes");
+            return Err(Problem::invalid("custom_id", &expected));
+        }
+        Ok(id)
+    }
+
+    fn call(&self) -> Result<Call<'a>, Problem> {
+        if text("method", self.method)? != "POST" {
+            return Err(Problem::invalid("method", "POST"));
+        }
+        let url = text("url", self.url)?;
+        let Some(url) = URLS.into_iter().find(|known| *known == url) else {
+            return Err(Problem::invalid("url", &URLS.join(" or ")));
+        };
+        let body = self.body.ok_or_else(|| Problem::missing("body"))?.get();
+        if streams(body) {
+            return Err(Problem::invalid("body.stream", "false: a batch has no streams"));
+        }
+        Ok(Call { url, body })
+    }
+}
+
+fn text(field: &str, value: Option<&RawValue>) -> Result<String, Problem> {
+    let value = value.ok_or_else(|| Problem::missing(field))?;
+    serde_json::from_str(value.get()).map_err(|_| Problem::invalid(field, "a string"))
+}
+
+/// Whether a body asks for a stream. All else about it is for the server to say.
+fn streams(body: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Wish {
+        stream: Option<bool>,
+    }
+    object::<Wish>(body.as_bytes()).is_ok_and(|wish| wish.stream == Some(true))
+}
+
+/// Members of the JSON object that `bytes` are.
+pub(crate) fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+    // An array would do for serde.
+    if !bytes.starts_with(b"{") {
+        return Err(Problem::new("invalid_json", "expected a JSON object"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        let message = error.to_string().replace(" at line 1 column", " at byte");
+        Problem::new("invalid_json", format!("no valid JSON: {message}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn check_problem(line: &str, expected: &str) {
+        let problem = Line::parse(line.as_bytes()).and_then(|line| line.call).expect_err(line);
+        assert!(problem.message.contains(expected), "{line}: {}", problem.message);
+    }
+
+    #[test]
+    fn a_line_is_an_id_and_a_call() {
+        let line = br#"{"custom_id": "a\n", "method": "POST", "url": "/v1/completions",
+            "body": {"prompt": "x" }, "more": [1]}"#;
+        let call = Call { url: "/v1/completions", body: r#"{"prompt": "x" }"# };
+        assert_eq!(Line::parse(line), Ok(Line { id: "a\n".to_owned(), call: Ok(call) }));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_by_field() {
+        check_problem("x", "expected a JSON object");
+        check_problem(r#"["a", "POST", "/v1/completions", {}]"#, "expected a JSON object");
+        check_problem(r#"{"custom_id": "a"#, "no valid JSON");
+        check_problem("{}", "custom_id is missing");
+        check_problem(r#"{"custom_id": null}"#, "custom_id is missing");
+        check_problem(r#"{"custom_id": 7}"#, "custom_id must be a string");
+        check_problem(r#"{"custom_id": ""}"#, "custom_id must be a string of 1");
+        check_problem(r#"{"custom_id": "a"}"#, "method is missing");
+        check_problem(r#"{"custom_id": "a", "method": "GET"}"#, "method must be POST");
+        let line = |rest: &str| format!(r#"{{"custom_id": "a", "method": "POST", {rest}}}"#);
+        check_problem(&line(r#""url": "/v1/models""#), "url must be /v1/chat/completions or");
+        check_problem(&line(r#""url": "/v1/completions""#), "body is missing");
+        let streamed = r#""url": "/v1/completions", "body": {"stream": true}"#;
+        check_problem(&line(streamed), "body.stream must be false");
+    }
+
+    #[test]
+    fn a_wrong_line_keeps_its_id_where_it_has_one() {
+        let line = Line::parse(br#"{"custom_id": "a", "url": 3}"#).unwrap();
+        assert!(line.id == "a" && line.call.is_err());
+    }
+
+    #[test]
+    fn lines_are_numbered_with_the_blank_ones_and_read_again_from_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"\n a \r\n").unwrap();
+        file.write_all(&vec![b'x'; MOST_BYTES + 1]).unwrap();
+        file.write_all(b"\n\nb").unwrap();
+        let input = Input::open(&path).unwrap();
+        for _ in 0..2 {
+            let mut lines = input.lines().unwrap();
+            assert_eq!(lines.next().unwrap(), Some((2, Ok(&b"a"[..]))));
+            assert!(lines.next().unwrap().unwrap().1.is_err());
+            assert_eq!(lines.next().unwrap(), Some((5, Ok(&b"b"[..]))));
+            assert_eq!(lines.next().unwrap(), None);
+        }
+    }
+}

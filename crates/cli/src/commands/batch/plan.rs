@@ -1,0 +1,172 @@
+//! What is to be done with each line, known before the model is loaded.
+//!
+//! The requests are read twice: here, for their ids and for what is wrong with them, and again
+//! while they are computed. Ids are all that is held of them.
+
+use super::input::{Call, Line, Lines, Problem};
+use std::collections::HashMap;
+use std::io;
+
+/// Problems that are shown one by one.
+const SHOWN: usize = 10;
+
+/// The ids of a file of requests, and what is wrong with its lines.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    ids: HashMap<String, Entry>,
+    lines: u64,
+    wrong: u64,
+    shown: Vec<String>,
+}
+
+/// The line that an id belongs to.
+#[derive(Debug)]
+struct Entry {
+    line: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No request.
+    Wrong,
+    /// To be computed.
+    Open,
+    /// Computed by an earlier run.
+    Answered,
+    /// Refused in an earlier run, as it would be again.
+    Refused,
+}
+
+/// What is to be done with a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task<'a> {
+    /// Nothing: an earlier run has.
+    Nothing,
+    /// Say what is wrong with it. It has no id where that belongs to another line.
+    Complain(Option<String>, Problem),
+    /// Compute its answer.
+    Compute(String, Call<'a>),
+}
+
+/// Lines by what is known of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub lines: u64,
+    pub answered: u64,
+    pub refused: u64,
+}
+
+impl Plan {
+    /// Reads all lines.
+    pub fn of(lines: &mut Lines) -> io::Result<Self> {
+        let mut plan = Self::default();
+        while let Some((number, line)) = lines.next()? {
+            plan.lines += 1;
+            if let Task::Complain(_, problem) = plan.task(number, line) {
+                plan.complain(number, &problem);
+            }
+        }
+        Ok(plan)
+    }
+
+    fn complain(&mut self, number: u64, problem: &Problem) {
+        self.wrong += 1;
+        if self.shown.len() < SHOWN {
+            self.shown.push(in_line(number, problem));
+        }
+    }
+
+    /// What is wrong with the lines, for people.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        let more = self.wrong - self.shown.len() as u64;
+        let more = (more > 0).then(|| format!("and {more} more lines that are no requests"));
+        self.shown.iter().cloned().chain(more)
+    }
+
+    /// Notes that the line of `id` has an answer, or a refusal. False if it had one already.
+    pub fn done(&mut self, id: &str, refused: bool) -> bool {
+        // The answer to another file's line does no harm.
+        let Some(entry) = self.ids.get_mut(id) else { return true };
+        let open = matches!(entry.state, State::Wrong | State::Open);
+        if open {
+            entry.state = if refused { State::Refused } else { State::Answered };
+        }
+        open
+    }
+
+    /// Whether there is anything to compute.
+    pub fn has_open(&self) -> bool {
+        self.ids.values().any(|entry| entry.state == State::Open)
+    }
+
+    pub fn counts(&self) -> Counts {
+        let count = |state| self.ids.values().filter(|entry| entry.state == state).count() as u64;
+        let (answered, refused) = (count(State::Answered), count(State::Refused));
+        Counts { lines: self.lines, answered, refused }
+    }
+
+    /// What is to be done with the line `number`.
+    pub fn task<'a>(&mut self, number: u64, line: Result<&'a [u8], Problem>) -> Task<'a> {
+        let line = match line.and_then(Line::parse) {
+            Ok(line) => line,
+            Err(problem) => return Task::Complain(None, problem),
+        };
+        let state = if line.call.is_ok() { State::Open } else { State::Wrong };
+        let entry = self.ids.entry(line.id.clone()).or_insert(Entry { line: number, state });
+        if entry.line != number {
+            let message = format!("custom_id {:?} is that of line {} already", line.id, entry.line);
+            return Task::Complain(None, Problem::new("duplicate_custom_id", message));
+        }
+        match (entry.state, line.call) {
+            (State::Answered | State::Refused, _) => Task::Nothing,
+            (State::Wrong | State::Open, Ok(call)) => Task::Compute(line.id, call),
+            (State::Wrong | State::Open, Err(problem)) => Task::Complain(Some(line.id), problem),
+        }
+    }
+}
+
+/// A problem with its place.
+pub(crate) fn in_line(number: u64, problem: &Problem) -> String {
+    format!("line {number}: {}", problem.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(id: &str) -> String {
+        format!(r#"{{"custom_id": "{id}", "method": "POST", "url": "/v1/completions", "body": 1}}"#)
+    }
+
+    fn check(plan: &mut Plan, number: u64, text: &str, expected: &str) {
+        let task = format!("{:?}", plan.task(number, Ok(text.as_bytes())));
+        assert!(task.starts_with(expected), "{task} is not {expected}");
+    }
+
+    #[test]
+    fn the_first_line_with_an_id_has_it() {
+        let mut plan = Plan::default();
+        for _ in 0..2 {
+            check(&mut plan, 1, &line("a"), r#"Compute("a""#);
+            check(&mut plan, 2, &line("a"), "Complain(None");
+            check(&mut plan, 3, r#"{"custom_id": "b"}"#, r#"Complain(Some("b")"#);
+            check(&mut plan, 4, "x", "Complain(None");
+        }
+    }
+
+    #[test]
+    fn what_is_done_is_not_done_again() {
+        let mut plan = Plan::default();
+        for (number, id) in [(1, "a"), (2, "b"), (3, "c")] {
+            check(&mut plan, number, &line(id), "Compute");
+        }
+        assert!(plan.done("a", false) && plan.done("b", true) && plan.done("unknown", false));
+        assert!(!plan.done("a", false), "a second answer is one too many");
+        check(&mut plan, 1, &line("a"), "Nothing");
+        check(&mut plan, 2, &line("b"), "Nothing");
+        check(&mut plan, 3, &line("c"), "Compute");
+        assert!(plan.has_open());
+        assert_eq!((plan.counts().answered, plan.counts().refused), (1, 1));
+    }
+}

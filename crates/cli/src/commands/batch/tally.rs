@@ -1,0 +1,106 @@
+//! What a run did, counted for people and programs.
+
+use super::plan::Counts;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// Counts of one run.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// What earlier runs did.
+    before: Counts,
+    answered: u64,
+    failed: u64,
+    usage: Usage,
+    started: Instant,
+}
+
+/// Tokens as the server counts them.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Usage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+impl Tally {
+    /// Counts from now on.
+    pub fn new(before: Counts) -> Self {
+        let (usage, started) = (Usage::default(), Instant::now());
+        Self { before, answered: 0, failed: 0, usage, started }
+    }
+
+    /// An answer was written.
+    pub fn answered(&mut self, usage: Usage) {
+        self.answered += 1;
+        self.usage.prompt_tokens += usage.prompt_tokens;
+        self.usage.completion_tokens += usage.completion_tokens;
+    }
+
+    /// A refusal or an error was written.
+    pub fn failed(&mut self) {
+        self.failed += 1;
+    }
+
+    /// Lines in all.
+    pub fn lines(&self) -> u64 {
+        self.before.lines
+    }
+
+    /// Lines with which nothing remains to be done.
+    pub fn done(&self) -> u64 {
+        self.skipped() + self.answered + self.failed
+    }
+
+    /// Lines that were refused or failed, in this run or before.
+    pub fn not_answered(&self) -> u64 {
+        self.failed + self.before.refused
+    }
+
+    /// Generated tokens a second so far.
+    pub fn rate(&self) -> f64 {
+        self.usage.completion_tokens as f64 / self.started.elapsed().as_secs_f64().max(1e-9)
+    }
+
+    fn skipped(&self) -> u64 {
+        self.before.answered + self.before.refused
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let Usage { prompt_tokens, completion_tokens } = self.usage;
+        let mut counts = vec![format!("{} answered", self.answered)];
+        let more = [
+            (self.failed, "failed"),
+            (self.skipped(), "finished before"),
+            (self.lines().saturating_sub(self.done()), "left"),
+        ];
+        let more = more.iter().filter(|(count, _)| *count > 0);
+        counts.extend(more.map(|(count, what)| format!("{count} {what}")));
+        format!(
+            "{} lines: {}; {prompt_tokens} tokens read and {completion_tokens} written in {:.2} s, \
+             {:.1} tokens/s",
+            self.lines(),
+            counts.join(", "),
+            self.started.elapsed().as_secs_f64(),
+            self.rate(),
+        )
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let seconds = self.started.elapsed().as_secs_f64();
+        json!({
+            "lines": self.lines(),
+            "ok": self.answered,
+            "failed": self.failed,
+            "skipped": self.skipped(),
+            "skipped_failed": self.before.refused,
+            "left": self.lines().saturating_sub(self.done()),
+            "prompt_tokens": self.usage.prompt_tokens,
+            "completion_tokens": self.usage.completion_tokens,
+            "seconds": seconds,
+            "tokens_per_second": self.rate(),
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! The work itself: lines go to the server's routes, answers to the output, many at a time.
+
+use super::input::{Call, Lines, Problem};
+use super::output::{Output, Response, Written};
+use super::plan::{Plan, Task, in_line};
+use super::tally::{Tally, Usage};
+use crate::interrupt::{Signal, Watch};
+use crate::output::note;
+use anyhow::{Context, Result, bail};
+use api::Service;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, header};
+use indicatif::ProgressBar;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use server::ServerOptions;
+use std::time::Duration;
+use tokio::task::{JoinError, JoinSet};
+use tower::ServiceExt;
+
+/// Where requests are answered.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    service: Service,
+    router: Router,
+    /// Requests that may be under way.
+    most: usize,
+}
+
+/// The answer to the line with this id.
+type Finished = (String, Result<Response, Problem>);
+
+/// A run from its first line to its last.
+#[derive(Debug)]
+pub(crate) struct Work {
+    lines: Lines,
+    plan: Plan,
+    output: Output,
+    /// None where no line is to be computed.
+    desk: Option<Desk>,
+    tally: Tally,
+    running: JoinSet<Finished>,
+    read_all: bool,
+}
+
+impl Desk {
+    /// Takes up to `most` requests at a time.
+    pub fn new(service: Service, most: usize) -> Self {
+        let router = server::router(service.clone(), ServerOptions::default());
+        Self { service, router, most }
+    }
+}
+
+impl Work {
+    pub fn new(lines: Lines, plan: Plan, output: Output, desk: Option<Desk>, tally: Tally) -> Self {
+        Self { lines, plan, output, desk, tally, running: JoinSet::new(), read_all: false }
+    }
+
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Works until all lines have their answer, or until the signal that is returned; then what
+    /// is under way may finish within `grace`.
+    pub async fn run(
+        &mut self,
+        mut watch: Watch,
+        grace: Duration,
+        bar: &ProgressBar,
+    ) -> Result<Option<Signal>> {
+        let most = self.desk.as_ref().map_or(1, |desk| desk.most);
+        loop {
+            while !self.read_all && self.running.len() < most && watch.check().is_ok() {
+                self.read_one()?;
+                self.show(bar);
+            }
+            if self.running.is_empty() && self.read_all {
+                return Ok(None);
+            }
+            tokio::select! {
+                signal = watch.wait() => {
+                    self.drain(grace, bar).await?;
+                    return Ok(Some(signal));
+                }
+                Some(finished) = self.running.join_next() => self.take(finished, bar)?,
+            }
+        }
+    }
+
+    /// Everything is written; gives the counts.
+    pub fn finish(self) -> Result<Tally> {
+        self.output.finish()?;
+        Ok(self.tally)
+    }
+
+    /// Reads a line and does what is to be done with it, or begins to.
+    fn read_one(&mut self) -> Result<()> {
+        let Some((number, line)) = self.lines.next().context("cannot read the requests")? else {
+            self.read_all = true;
+            return Ok(());
+        };
+        match self.plan.task(number, line) {
+            Task::Nothing => Ok(()),
+            Task::Complain(id, mut problem) => {
+                problem.message = in_line(number, &problem);
+                self.write(id.as_deref(), Err(problem))
+            }
+            Task::Compute(id, Call { url, body }) => {
+                let body = Body::from(body.to_owned());
+                self.compute(id, url, body)
+            }
+        }
+    }
+
+    fn compute(&mut self, id: String, url: &str, body: Body) -> Result<()> {
+        let Some(desk) = &self.desk else { bail!("the file of requests has changed meanwhile") };
+        let request = Request::post(url).header(header::CONTENT_TYPE, "application/json");
+        let answer = ask(desk.router.clone(), request.body(body)?);
+        self.running.spawn(async move { (id, answer.await) });
+        Ok(())
+    }
+
+    fn take(&mut self, finished: Result<Finished, JoinError>, bar: &ProgressBar) -> Result<()> {
+        let (id, answer) = finished.context("an answer was lost")?;
+        let at_fault = answer.as_ref().is_ok_and(|response| response.status_code >= 500);
+        if at_fault && self.desk.as_ref().is_some_and(|desk| !desk.service.is_alive()) {
+            bail!("the engine has stopped");
+        }
+        self.write(Some(&id), answer)?;
+        self.show(bar);
+        Ok(())
+    }
+
+    fn write(&mut self, id: Option<&str>, answer: Result<Response, Problem>) -> Result<()> {
+        self.output.write(&Written::new(id, &answer))?;
+        match answer {
+            Ok(response) if response.is_answer() => self.tally.answered(usage(&response.body)),
+            _ => self.tally.failed(),
+        }
+        Ok(())
+    }
+
+    async fn drain(&mut self, grace: Duration, bar: &ProgressBar) -> Result<()> {
+        let (running, seconds) = (self.running.len(), grace.as_secs());
+        let message = format!(
+            "ending; {running} running lines get {seconds} s; a second Ctrl-C ends at once"
+        );
+        bar.suspend(|| note(format_args!("{message}")));
+        let rest = async {
+            while let Some(finished) = self.running.join_next().await {
+                self.take(finished, bar)?;
+            }
+            Ok(())
+        };
+        // Those that take longer are given up, and computed by the next run.
+        tokio::time::timeout(grace, rest).await.unwrap_or(Ok(()))
+    }
+
+    fn show(&self, bar: &ProgressBar) {
+        bar.set_position(self.tally.done());
+        bar.set_message(format!("{:.1} tokens/s", self.tally.rate()));
+    }
+}
+
+/// What the server's routes answer.
+async fn ask(router: Router, request: Request<Body>) -> Result<Response, Problem> {
+    let Ok(response) = router.oneshot(request).await;
+    let (head, body) = response.into_parts();
+    let broken = |message: String| Problem::new("no_answer", message);
+    if !is_json(&head.headers) {
+        return Err(broken("expected an answer in JSON".to_owned()));
+    }
+    let body = to_bytes(body, usize::MAX).await.map_err(|error| broken(error.to_string()))?;
+    let body = serde_json::from_slice(&body).map_err(|error| broken(error.to_string()))?;
+    let name = head.headers.get("x-request-id").and_then(|name| name.to_str().ok());
+    let request_id = name.unwrap_or_default().to_owned();
+    Ok(Response { status_code: head.status.as_u16(), request_id, body })
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("application/json"))
+}
+
+/// The tokens that an answer says it took.
+fn usage(body: &RawValue) -> Usage {
+    #[derive(Default, Deserialize)]
+    struct Answer {
+        usage: Usage,
+    }
+    serde_json::from_str::<Answer>(body.get()).unwrap_or_default().usage
+}
