@@ -3,4 +3,5 @@
 mod checkpoints;
 mod determinism;
 mod laws;
+mod replay;
 mod requests;
