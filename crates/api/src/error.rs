@@ -33,6 +33,9 @@ pub enum ApiError {
     /// The prompt could not be turned into tokens.
     #[error("tokenizer: {0}")]
     Text(String),
+    /// It took longer than it was given.
+    #[error("the request took longer than {} s", .0.as_secs_f64())]
+    TimedOut(std::time::Duration),
     /// The generation broke.
     #[error("{0}")]
     Engine(String),

@@ -12,10 +12,10 @@ mod service;
 mod stream;
 
 pub use assemble::{Delta, TokenText, TopToken};
-pub use engine::{ModelInfo, metrics};
+pub use engine::{ModelInfo, Speculate, metrics};
 pub use error::ApiError;
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;
-pub use request::{ChatRequest, Prepared, Prompt, TextRequest};
+pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest};
 pub use service::{Service, ServiceParts};
 pub use stream::{Done, Finish, TextEvent, TextStream};

@@ -16,6 +16,10 @@ pub struct Usage {
     pub reasoning_tokens: usize,
     /// Prompt tokens found in the cache instead of computed.
     pub cached_tokens: usize,
+    /// Tokens guessed by speculation; 0 where a stop string ended the answer.
+    pub drafted_tokens: usize,
+    /// Of these, the ones that the model agreed with.
+    pub accepted_tokens: usize,
 }
 
 /// Watches the events of one request.
@@ -23,6 +27,7 @@ pub struct Usage {
 pub(crate) struct Meter {
     usage: Usage,
     submitted: Instant,
+    queued_s: f64,
     first_token: Option<Instant>,
 }
 
@@ -31,8 +36,15 @@ impl Meter {
         Self {
             usage: Usage { prompt_tokens, ..Usage::default() },
             submitted: Instant::now(),
+            queued_s: 0.0,
             first_token: None,
         }
+    }
+
+    /// Its computation begins.
+    pub fn admitted(&mut self, cached_tokens: usize, queued_s: f64) {
+        self.usage.cached_tokens = cached_tokens;
+        self.queued_s = queued_s;
     }
 
     pub fn token(&mut self) {
@@ -47,18 +59,18 @@ impl Meter {
 
     /// The engine's own account of a request that it brought to its end.
     pub fn finished(&self, finished: &Finished) -> (Usage, Timings) {
-        let cached_tokens = finished.usage.cached_tokens;
-        (Usage { cached_tokens, ..self.usage }, finished.timings)
+        let engine::Usage { cached_tokens, drafted_tokens, accepted_tokens, .. } = finished.usage;
+        let usage = Usage { cached_tokens, drafted_tokens, accepted_tokens, ..self.usage };
+        (usage, finished.timings)
     }
 
-    /// The account of a request that ends here. What only the engine knows is left out: what the
-    /// cache had, and how much of the time to the first token was waiting.
+    /// The account of a request that ends here.
     pub fn cut(&self) -> (Usage, Timings) {
         let now = Instant::now();
         let first_token = self.first_token.unwrap_or(now);
         let timings = Timings {
-            queued_s: 0.0,
-            prefill_s: (first_token - self.submitted).as_secs_f64(),
+            queued_s: self.queued_s,
+            prefill_s: ((first_token - self.submitted).as_secs_f64() - self.queued_s).max(0.0),
             decode_s: (now - first_token).as_secs_f64(),
         };
         (self.usage, timings)

@@ -1,8 +1,9 @@
 //! What callers ask for, and the form it has once rendered, tokenized and checked.
 
 use crate::options::SamplingOptions;
-use engine::Request;
+use engine::{Request, Speculate};
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 /// The next message of a conversation.
 #[derive(Clone, Debug)]
@@ -58,6 +59,21 @@ impl From<&str> for Prompt {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
+}
+
+/// On what terms a request is computed: what does not change its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Lower goes first; 0 is ordinary.
+    pub priority: i32,
+    /// On whose behalf: tenants share the machine evenly. `None` is nobody in particular.
+    pub tenant: Option<String>,
+    /// How the next tokens are guessed; `None` for the engine's own way.
+    pub speculate: Option<Speculate>,
+    /// Longest time from submission to the end; `None` for the engine's own limit.
+    pub timeout: Option<Duration>,
+    /// What the answer is called in traces.
+    pub name: Option<String>,
 }
 
 /// A request that is rendered, tokenized and within the model's limits. Holds no place in the

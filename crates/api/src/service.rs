@@ -3,11 +3,12 @@
 use crate::assemble::Assembler;
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
-use crate::request::{ChatRequest, Form, Prepared, Prompt, Reasoning, TextRequest};
+use crate::request::{ChatRequest, Form, Prepared, Prompt, Reasoning, Terms, TextRequest};
 use crate::stream::TextStream;
 use engine::{EngineHandle, ModelInfo, Request};
 use formats::GenerationDefaults;
 use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{ChatTemplate, EncodeOptions, TextAssets, TextError, Tokenizer};
 
@@ -84,12 +85,12 @@ impl Service {
 
     /// Renders, tokenizes and submits: the next message of a conversation.
     pub fn chat(&self, request: &ChatRequest) -> Result<TextStream, ApiError> {
-        self.start(&self.prepare_chat(request)?, 0)
+        self.start(&self.prepare_chat(request)?, 0, &Terms::default())
     }
 
     /// Tokenizes and submits: the continuation of a text.
     pub fn complete(&self, request: &TextRequest) -> Result<TextStream, ApiError> {
-        self.start(&self.prepare_text(request)?, 0)
+        self.start(&self.prepare_text(request)?, 0, &Terms::default())
     }
 
     /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time in
@@ -116,8 +117,17 @@ impl Service {
     }
 
     /// Submits a prepared request. Each `choice` of one with a seed has a seed of its own.
-    pub fn start(&self, prepared: &Prepared, choice: usize) -> Result<TextStream, ApiError> {
+    pub fn start(
+        &self,
+        prepared: &Prepared,
+        choice: usize,
+        terms: &Terms,
+    ) -> Result<TextStream, ApiError> {
         let mut request = prepared.request.clone();
+        let Terms { priority, tenant, speculate, timeout, name } = terms;
+        (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
+        request.tenant = tenant.as_deref().map_or(0, number_of);
+        request.name.clone_from(name);
         let seed = &mut request.sampling.seed;
         *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
         let prompt_tokens = request.prompt.len();
@@ -170,10 +180,19 @@ impl Service {
             min_tokens: sampling.min_tokens.unwrap_or(0),
             stop_ids: sampling.stop_ids,
             logprobs: sampling.logprobs,
+            ..Request::default()
         };
         self.engine.check(&request)?;
         Ok(Prepared { request, stop: sampling.stop, form })
     }
+}
+
+/// Tells tenants apart. That two of many share a number by chance only means that they share their
+/// part of the machine.
+fn number_of(tenant: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tenant.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn text_error(error: TextError) -> ApiError {

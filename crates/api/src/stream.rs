@@ -98,11 +98,15 @@ impl TextStream {
 
     fn take(&mut self, event: Option<Event>) {
         match event {
+            Some(Event::Admitted { cached_tokens, queued_s }) => {
+                self.meter.admitted(cached_tokens, queued_s);
+            }
             Some(Event::Prefill { done, total }) => {
                 self.ready.push_back(TextEvent::Prefill { done, total });
             }
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
+            Some(Event::TimedOut(limit)) => self.fail(ApiError::TimedOut(limit)),
             Some(Event::Failed(message)) => self.fail(ApiError::Engine(message)),
             None => self.fail(ApiError::Stopped),
         }

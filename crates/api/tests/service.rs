@@ -2,7 +2,7 @@
 
 mod support;
 
-use api::{ApiError, ChatRequest, Finish, Prompt, SamplingOptions, TextEvent, TextRequest};
+use api::{ApiError, ChatRequest, Finish, Prompt, SamplingOptions, Terms, TextEvent, TextRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
@@ -268,7 +268,7 @@ fn requests_reach_the_engine_over_the_defaults_of_the_model() {
         ..Default::default()
     };
     let prepared = scripted.service.prepare_chat(&ChatRequest { sampling, ..chat("x") }).unwrap();
-    let _second = scripted.service.start(&prepared, 1).unwrap();
+    let _second = scripted.service.start(&prepared, 1, &Terms::default()).unwrap();
     let request = scripted.report().request;
     let params = &request.sampling;
     assert_eq!((params.temperature, params.top_k, params.seed), (0.5, 7, Some(0)));

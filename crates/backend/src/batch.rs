@@ -47,10 +47,22 @@ impl Batch {
     /// Adds `tokens` of one sequence at positions from `position` on; `blocks` is its block
     /// table up to its last position here. Logits are wanted for its last `logits` rows.
     pub fn push(&mut self, tokens: &[u32], position: usize, blocks: &[u32], logits: usize) {
-        assert!(!tokens.is_empty() && logits <= tokens.len(), "logits of rows that are there");
+        self.push_parts([tokens, &[]], position, blocks, logits);
+    }
+
+    /// As [`push`](Self::push), of tokens in two parts.
+    pub fn push_parts(
+        &mut self,
+        tokens: [&[u32]; 2],
+        position: usize,
+        blocks: &[u32],
+        logits: usize,
+    ) {
         let (first, table) = (self.tokens.len(), self.blocks.len());
-        self.tokens.extend_from_slice(tokens);
-        self.positions.extend((position..position + tokens.len()).map(|p| p as u32));
+        tokens.iter().for_each(|part| self.tokens.extend_from_slice(part));
+        let len = self.tokens.len() - first;
+        assert!(len > 0 && logits <= len, "logits of rows that are there");
+        self.positions.extend((position..position + len).map(|p| p as u32));
         self.blocks.extend_from_slice(blocks);
         let rows = first..self.tokens.len();
         self.logit_rows.extend((rows.end - logits..rows.end).map(|row| row as u32));

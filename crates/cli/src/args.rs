@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 use api::SamplingOptions;
 use clap::Args;
-use engine::{KvType, LoadOptions, Mode};
+use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Speculate, trace};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use text::GgufOptions;
 
 /// Which model.
@@ -48,12 +49,89 @@ pub(crate) struct LoadArgs {
     /// fast mode
     #[arg(long, value_name = "TYPE")]
     kv_type: Option<KvType>,
+    /// Memory for the KV cache, such as 4GiB; left out: for one sequence, or half of what is free
+    /// where many are served
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    kv_memory: Option<usize>,
+    /// Positions of a block of the KV cache: 16, 32, 64, 128, 256 or 512
+    #[arg(long, value_name = "N", default_value_t = engine::BLOCK)]
+    kv_block: usize,
     /// Most prompt tokens computed at once
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: usize,
     /// Look for NaN and infinite values after every stage, naming where they arise
     #[arg(long)]
     check: bool,
+}
+
+/// How many requests are computed together.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Many at once")]
+pub(crate) struct EngineArgs {
+    /// Requests computed at once
+    #[arg(long, value_name = "N", default_value_t = EngineOptions::default().running)]
+    parallel: usize,
+    /// Requests that may wait before more are refused
+    #[arg(long, value_name = "N", default_value_t = EngineOptions::default().queue)]
+    queue: usize,
+    /// Milliseconds between the tokens of an answer that the prompts of others shall not exceed
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    itl_target_ms: u64,
+    /// Guess the next tokens and verify them together: off, or ngram:N for up to N tokens that
+    /// followed the same words before
+    #[arg(long, value_name = "HOW", default_value_t = Speculate::Off)]
+    speculate: Speculate,
+    /// Seconds after which a request that is not finished is given up; left out: none
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    request_timeout: Option<Duration>,
+    /// Write a trace of each request into this folder, for `gannet replay`
+    #[arg(long, value_name = "FOLDER")]
+    trace_dir: Option<PathBuf>,
+}
+
+impl EngineArgs {
+    /// The engine's form of them.
+    pub fn options(&self) -> Result<EngineOptions> {
+        let sink = |folder: &PathBuf| {
+            let sink = trace::trace_files(folder);
+            sink.with_context(|| format!("cannot write traces into {}", folder.display()))
+        };
+        Ok(EngineOptions {
+            queue: self.queue,
+            running: self.parallel,
+            itl_target: Duration::from_millis(self.itl_target_ms),
+            speculate: self.speculate,
+            timeout: self.request_timeout,
+            traces: self.trace_dir.as_ref().map(sink).transpose()?,
+        })
+    }
+}
+
+/// A time such as 30 or 0.5.
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds: f64 = text.parse().context("expected a number of seconds")?;
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+    time.context("expected more than 0 seconds")
+}
+
+/// A size such as 4GiB, 512M or 1000000.
+fn bytes(text: &str) -> Result<usize> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let unit = text[digits.len()..].trim().to_ascii_lowercase();
+    let factor = match unit.trim_end_matches('b').trim_end_matches('i') {
+        "" => 1.0,
+        "k" => 1024.0,
+        "m" => f64::from(1 << 20),
+        "g" => f64::from(1 << 30),
+        "t" => 1024.0 * f64::from(1 << 30),
+        _ => anyhow::bail!("expected a size such as 4GiB, found {text:?}"),
+    };
+    let number: f64 = digits.parse().with_context(|| format!("expected a size, found {text:?}"))?;
+    let size = number * factor;
+    if !(1.0..1e18).contains(&size) {
+        anyhow::bail!("expected a size of at least one byte, found {text:?}");
+    }
+    Ok(size as usize)
 }
 
 /// How tokens are chosen. What is left out is as the model's makers want it.
@@ -140,6 +218,12 @@ impl FileArgs {
 }
 
 impl LoadArgs {
+    /// As [`options`](Self::options), for many sequences at once.
+    pub fn options_for_many(&self) -> LoadOptions {
+        let kv_memory = self.kv_memory.map_or(KvMemory::Share, KvMemory::Bytes);
+        LoadOptions { kv_memory, ..self.options() }
+    }
+
     /// The engine's form of them.
     pub fn options(&self) -> LoadOptions {
         LoadOptions {
@@ -148,6 +232,8 @@ impl LoadArgs {
             mode: self.mode,
             kv_type: self.kv_type,
             context: self.ctx,
+            kv_memory: self.kv_memory.map_or(KvMemory::OneSequence, KvMemory::Bytes),
+            block: self.kv_block,
             chunk: self.chunk.max(1),
             check: self.check,
             ..LoadOptions::default()
@@ -190,6 +276,25 @@ fn logit_bias(text: &str) -> Result<(u32, f32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_units_of_1024() {
+        let sizes = [("4GiB", 4 << 30), ("512M", 512 << 20), ("1.5 kb", 1536), ("77", 77)];
+        for (text, expected) in sizes {
+            assert_eq!(bytes(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", "GiB", "-1G", "0", "4XB", "nan", "1e30", "4 Gigs"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_more_than_nothing() {
+        assert_eq!(seconds("0.5").unwrap(), Duration::from_millis(500));
+        for text in ["0", "-1", "x", "nan", "1e40"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_logit_bias_is_an_id_and_a_number() {

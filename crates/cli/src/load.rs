@@ -1,9 +1,9 @@
 //! From a model argument to a running service.
 
-use crate::args::{FileArgs, LoadArgs, ModelArgs};
+use crate::args::{FileArgs, ModelArgs};
 use anyhow::Result;
 use api::Service;
-use engine::{EngineOptions, Memory};
+use engine::{EngineOptions, LoadOptions, Memory};
 use formats::Checkpoint;
 use gannet::Engine;
 use std::path::PathBuf;
@@ -36,13 +36,13 @@ pub(crate) struct TemplateArgs {
 /// Loads the model and starts its engine.
 pub(crate) fn load(
     model: &ModelArgs,
-    load: &LoadArgs,
+    load: LoadOptions,
     template: &TemplateArgs,
     engine: EngineOptions,
 ) -> Result<Loaded> {
     let started = Instant::now();
     let path = model.locate()?;
-    let mut builder = Engine::builder().load_options(load.options()).engine_options(engine);
+    let mut builder = Engine::builder().load_options(load).engine_options(engine);
     if let Some(name) = model.public_name() {
         builder = builder.name(name);
     }

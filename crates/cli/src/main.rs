@@ -63,6 +63,7 @@ enum Command {
     Synth(commands::synth::Args),
     Imatrix(commands::imatrix::Args),
     Quantize(commands::quantize::Args),
+    Replay(commands::replay::Args),
     Completions(commands::completions::Args),
 }
 
@@ -103,6 +104,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Synth(args) => commands::synth::run(&args),
         Command::Imatrix(args) => commands::imatrix::run(&args),
         Command::Quantize(args) => commands::quantize::run(&args),
+        Command::Replay(args) => commands::replay::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     }
 }

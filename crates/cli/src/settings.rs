@@ -25,12 +25,13 @@ const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "ben
 #[rustfmt::skip]
 pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template",
-    "threads", "pin", "ctx", "mode", "kv-type", "chunk", "check",
+    "threads", "pin", "ctx", "mode", "kv-type", "kv-memory", "kv-block", "chunk", "check",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",
     "repeat-penalty", "presence-penalty", "frequency-penalty", "penalty-window",
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",
     "system", "stats",
-    "host", "port", "api-key", "cors", "parallel", "queue", "grace",
+    "host", "port", "api-key", "cors", "grace",
+    "parallel", "queue", "itl-target-ms", "speculate", "request-timeout", "trace-dir",
 ];
 
 /// The settings of one file.

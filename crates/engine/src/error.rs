@@ -12,6 +12,9 @@ pub enum Error {
     /// The context asked for does not fit.
     #[error("{0}")]
     Context(String),
+    /// A size of KV blocks that the kernels do not take.
+    #[error("a KV block must have 16, 32, 64, 128, 256 or 512 positions, not {0}")]
+    Block(usize),
     /// More threads than a machine has use for.
     #[error("{threads} threads are too many: at most {most}")]
     Threads {

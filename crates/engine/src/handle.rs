@@ -2,12 +2,14 @@
 //! and the stream of events each request gives. The engine thread holds the other end.
 
 use crate::Metrics;
+use crate::draft::{MOST_DRAFTED, Speculate};
 use crate::request::{Event, Request};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
-/// Events the engine may be ahead of a reader before it lets that sequence wait.
+/// Events the engine may be ahead of a reader before it lets that sequence wait. The events of any
+/// one step fit.
 const EVENT_CAPACITY: usize = 64;
 
 /// What the engine says about the model it runs.
@@ -21,6 +23,8 @@ pub struct ModelInfo {
     pub context_length: usize,
     /// Number of logits.
     pub vocab_size: usize,
+    /// Tokens that the KV cache holds, of all sequences together.
+    pub cache_tokens: usize,
 }
 
 /// Why a request was refused at the door.
@@ -54,6 +58,27 @@ pub struct Submission {
     pub events: mpsc::Sender<Event>,
     /// When it was submitted.
     pub submitted: std::time::Instant,
+    /// Its place among those that wait; given up when its computation begins.
+    pub place: Option<Place>,
+}
+
+/// A place in the queue, counted for as long as it lives.
+#[derive(Debug)]
+pub struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// A place among at most `most`.
+    fn take(waiting: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let one_more = |now: usize| (now < most).then_some(now + 1);
+        waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(Self(Arc::clone(waiting)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Submits requests. Clones share one engine; the engine ends when the last is dropped.
@@ -63,6 +88,8 @@ pub struct EngineHandle {
     submissions: mpsc::Sender<Submission>,
     alive: Arc<AtomicBool>,
     metrics: Metrics,
+    /// Requests that wait, in the channel or in the engine.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// The engine's end of the door.
@@ -97,6 +124,7 @@ pub fn door(info: ModelInfo, queue: usize) -> (EngineHandle, Door) {
         submissions: sender,
         alive: Arc::clone(&alive),
         metrics: metrics.clone(),
+        waiting: Arc::default(),
     };
     (handle, Door { submissions: receiver, metrics, alive })
 }
@@ -125,14 +153,17 @@ impl EngineHandle {
     /// Checks `request` against the model's limits and queues it.
     pub fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
         self.check(&request)?;
+        let most = self.submissions.max_capacity();
+        let full = || {
+            self.metrics.rejected();
+            SubmitError::QueueFull(most)
+        };
+        let place = Some(Place::take(&self.waiting, most).ok_or_else(full)?);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
-        let submission = Submission { request, events, submitted: std::time::Instant::now() };
-        match self.submissions.try_send(submission) {
+        let submitted = std::time::Instant::now();
+        match self.submissions.try_send(Submission { request, events, submitted, place }) {
             Ok(()) => Ok(Generation { events: receiver }),
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.metrics.rejected();
-                Err(SubmitError::QueueFull(self.submissions.max_capacity()))
-            }
+            Err(mpsc::error::TrySendError::Full(_)) => Err(full()),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SubmitError::Stopped),
         }
     }
@@ -151,6 +182,12 @@ impl EngineHandle {
         if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
             return Err(SubmitError::Invalid(format!(
                 "prompt holds token id {id}, but the model has {vocab} tokens"
+            )));
+        }
+        let most = request.speculate.map_or(0, Speculate::most);
+        if most > MOST_DRAFTED {
+            return Err(SubmitError::Invalid(format!(
+                "speculate must guess at most {MOST_DRAFTED} tokens, not {most}"
             )));
         }
         request.sampling.check(vocab).map_err(SubmitError::Invalid)

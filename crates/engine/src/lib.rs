@@ -3,22 +3,32 @@
 //!
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step.
 
+mod active;
+mod cache_size;
+mod draft;
 mod error;
 mod handle;
+mod identity;
 pub mod metrics;
+mod pace;
 mod request;
 mod run;
 mod runner;
 mod sampler;
 mod session;
+pub mod trace;
 
 pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
+pub use cache_size::KvMemory;
+pub use draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 pub use error::Error;
-pub use handle::{Door, EngineHandle, Generation, ModelInfo, Submission, SubmitError, door};
+pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};
 pub use metrics::Metrics;
 pub use request::{
     Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
 };
 pub use run::{EngineOptions, start};
-pub use runner::{BLOCK, LoadOptions, Runner};
+pub use runner::{BLOCK, LoadOptions, Runner, Settings};
+pub use sched::SequenceId;
 pub use session::Session;
+pub use trace::Trace;

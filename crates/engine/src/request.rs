@@ -1,8 +1,11 @@
 //! What a caller asks of the engine and what it hears back. Token ids only: text, stop
 //! strings and chat messages are matters of `api`.
 
+use crate::draft::Speculate;
+use std::time::Duration;
+
 /// One sequence to generate.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// Prompt ids; must not be empty.
     pub prompt: Vec<u32>,
@@ -17,6 +20,16 @@ pub struct Request {
     /// Report the log probability of every generated token and of this many best
     /// alternatives (0 for the chosen token only).
     pub logprobs: Option<usize>,
+    /// Lower goes first; 0 is ordinary.
+    pub priority: i32,
+    /// On whose behalf: tenants share the machine evenly. 0 is nobody in particular.
+    pub tenant: u64,
+    /// How the next tokens are guessed; `None` for the engine's own way.
+    pub speculate: Option<Speculate>,
+    /// Longest time from submission to the end; `None` for the engine's own limit.
+    pub timeout: Option<Duration>,
+    /// What it is called in traces.
+    pub name: Option<String>,
 }
 
 /// Choice of the next token. The samplers run in the order of the fields; a field at its
@@ -65,10 +78,17 @@ impl Default for SamplingParams {
     }
 }
 
-/// What happened to a request, in order: any number of `Prefill`, then `Token`s, then exactly
-/// one of `Finished` and `Failed`.
+/// What happened to a request, in order: `Admitted`, any number of `Prefill`, then `Token`s, then
+/// exactly one of `Finished`, `TimedOut` and `Failed`, which may also come alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// Its computation begins.
+    Admitted {
+        /// Prompt tokens found in the cache instead of computed.
+        cached_tokens: usize,
+        /// Seconds it waited.
+        queued_s: f64,
+    },
     /// `done` of `total` prompt tokens are computed.
     Prefill {
         /// Prompt tokens computed so far.
@@ -85,6 +105,8 @@ pub enum Event {
     },
     /// The generation ended.
     Finished(Finished),
+    /// It took longer than this.
+    TimedOut(Duration),
     /// The generation broke; the text says why.
     Failed(String),
 }
@@ -118,6 +140,10 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// Prompt tokens found in the cache instead of computed.
     pub cached_tokens: usize,
+    /// Tokens guessed by speculation.
+    pub drafted_tokens: usize,
+    /// Of these, the ones that the model agreed with.
+    pub accepted_tokens: usize,
 }
 
 /// Wall-clock times of one request, in seconds.

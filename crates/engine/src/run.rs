@@ -1,34 +1,61 @@
 //! The engine thread: drain, plan, batch, forward, sample, commit, emit.
+//!
+//! Invariant: one thread, no locks, and nothing but the reader's own channel between a sequence
+//! and its reader.
 
+use crate::active::{Active, End};
+use crate::draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 use crate::handle::{Door, EngineHandle, Submission, door};
-use crate::request::{Event, FinishReason, Finished, Timings, Usage};
-use crate::runner::BLOCK;
-use crate::sampler::{History, Sampler, Scratch, logprobs};
+use crate::metrics::Step;
+use crate::pace::Pace;
+use crate::sampler::Scratch;
+use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::Batch;
-use sched::{Planned, Scheduler, SequenceId};
+use base::Rng;
+use sched::{Name, NewSequence, Planned, Scheduler, SequenceId};
+use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 
 /// How an engine takes requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Requests that may wait before more are refused.
     pub queue: usize,
     /// Sequences that run at once.
     pub running: usize,
+    /// Time between tokens that prompts of others shall not exceed.
+    pub itl_target: Duration,
+    /// How the next tokens are guessed, unless a request says otherwise.
+    pub speculate: Speculate,
+    /// Longest time of a request, from submission to its end.
+    pub timeout: Option<Duration>,
+    /// Where traces of requests go.
+    pub traces: Option<TraceSink>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { queue: 256, running: 8 }
+        Self {
+            queue: 256,
+            running: 16,
+            itl_target: Duration::from_millis(100),
+            speculate: Speculate::Off,
+            timeout: None,
+            traces: None,
+        }
     }
 }
 
-/// Sequences taken from the door before the ones already taken are admitted; the rest waits in
-/// the door's bounded queue, where it counts against its limit.
-const LOOKAHEAD: usize = 1;
+impl EngineOptions {
+    /// Rows whose logits the engine may want of one step: one of each sequence, and guesses of
+    /// some.
+    pub fn logit_rows(&self) -> usize {
+        self.running.max(1) + 4 * MOST_DRAFTED
+    }
+}
+
 /// Pause when all sequences wait for their readers.
 const STALLED: Duration = Duration::from_millis(2);
 
@@ -45,94 +72,51 @@ pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandl
     (handle, thread)
 }
 
-/// A request on its way.
-struct Active {
-    id: SequenceId,
-    submission: Submission,
-    /// Prompt and generated tokens.
-    tokens: Vec<u32>,
-    sampler: Sampler,
-    /// Most tokens to generate.
-    budget: usize,
-    admitted: Option<Instant>,
-    first_logits: Option<Instant>,
-}
-
-impl Active {
-    fn prompt(&self) -> usize {
-        self.submission.request.prompt.len()
-    }
-
-    fn generated(&self) -> usize {
-        self.tokens.len() - self.prompt()
-    }
-
-    /// Sends an event. The scheduler skips sequences whose channel is full, so there is room.
-    fn emit(&self, event: Event) {
-        match self.submission.events.try_send(event) {
-            Ok(()) | Err(TrySendError::Closed(_)) => {}
-            Err(TrySendError::Full(_)) => unreachable!("room is made before a step"),
-        }
-    }
-
-    /// Whether the events of one step have room.
-    fn has_room(&self) -> bool {
-        // A token and the end of the generation may follow each other.
-        self.submission.events.capacity() >= 2
-    }
-
-    fn finished(&self, reason: FinishReason) -> Finished {
-        let now = Instant::now();
-        let since = |from: Option<Instant>, to: Instant| {
-            from.map_or(0.0, |from| to.saturating_duration_since(from).as_secs_f64())
-        };
-        let admitted = self.admitted.unwrap_or(now);
-        let first = self.first_logits.unwrap_or(now);
-        Finished {
-            reason,
-            usage: Usage {
-                prompt_tokens: self.prompt(),
-                completion_tokens: self.generated(),
-                cached_tokens: 0,
-            },
-            timings: Timings {
-                queued_s: since(Some(self.submission.submitted), admitted),
-                prefill_s: since(Some(admitted), first),
-                decode_s: since(Some(first), now),
-            },
-        }
-    }
-}
-
 struct Engine {
     runner: Runner,
     door: Door,
+    options: EngineOptions,
     scheduler: Scheduler,
-    active: Vec<Active>,
+    active: BTreeMap<SequenceId, Active>,
+    drafter: Box<dyn Drafter>,
+    pace: Pace,
     next_id: u64,
     plan: Vec<Planned>,
     batch: Batch,
     scratch: Scratch,
-    /// Whether all handles are gone.
-    closed: bool,
+    /// Preemptions and evictions that were reported.
+    reported: (u64, u64),
+}
+
+/// What besides tokens decides the bits of a KV block.
+fn root(runner: &Runner) -> Name {
+    let identity = format!("{:?} block {}", runner.settings(), runner.block());
+    Name::root(identity.as_bytes())
 }
 
 impl Engine {
     fn new(runner: Runner, door: Door, options: EngineOptions) -> Self {
+        let models::Limits { rows, logit_rows } = runner.limits();
+        let running = options.running.clamp(1, logit_rows);
         let limits = sched::Limits {
-            // Every sequence that decodes wants logits.
-            running: options.running.clamp(1, runner.limits().logit_rows),
-            step_tokens: runner.limits().rows,
-            block: BLOCK,
+            running,
+            rows,
+            logits: logit_rows,
+            block: runner.block(),
+            blocks: runner.blocks(),
+            window: runner.window(),
         };
         Self {
-            scheduler: Scheduler::new(limits, runner.blocks()),
+            scheduler: Scheduler::new(limits, root(&runner)),
             batch: runner.batch(),
             scratch: Scratch::new(runner.info().vocab_size),
-            active: Vec::new(),
+            active: BTreeMap::new(),
+            drafter: Box::new(PromptLookup),
+            pace: Pace::new(options.itl_target, runner.chunk()),
             next_id: 0,
-            plan: Vec::with_capacity(limits.running),
-            closed: false,
+            plan: Vec::with_capacity(running),
+            reported: (0, 0),
+            options,
             door,
             runner,
         }
@@ -140,104 +124,176 @@ impl Engine {
 
     fn run(mut self) {
         while self.drain() {
-            self.cancel();
+            let start = Instant::now();
             self.plan();
             if self.plan.is_empty() {
-                if !self.active.is_empty() {
-                    std::thread::sleep(STALLED);
-                }
+                self.rest();
                 continue;
             }
-            self.step();
+            self.batch();
+            match self.forward() {
+                Ok(()) => {
+                    self.sample();
+                    self.commit();
+                    self.emit();
+                }
+                Err(error) => self.fail(&error),
+            }
+            self.note(start.elapsed());
         }
     }
 
-    /// Takes new requests; waits for one if there is nothing else to do. False at the end.
+    /// Takes new requests, and forgets those that are cut off. Waits if there is nothing else to
+    /// do; false at the end.
     fn drain(&mut self) -> bool {
         if self.active.is_empty() {
+            self.report();
+            self.door.metrics.working(false);
             match self.door.submissions.blocking_recv() {
                 Some(submission) => self.accept(submission),
                 None => return false,
             }
         }
-        while !self.closed && self.scheduler.waiting() < LOOKAHEAD {
-            match self.door.submissions.try_recv() {
-                Ok(submission) => self.accept(submission),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => self.closed = true,
-            }
+        while let Ok(submission) = self.door.submissions.try_recv() {
+            self.accept(submission);
         }
+        self.cut();
         true
     }
 
-    fn accept(&mut self, submission: Submission) {
-        if submission.events.is_closed() {
-            return;
-        }
-        let id = SequenceId(self.next_id);
+    fn accept(&mut self, mut submission: Submission) {
+        let (number, info) = (self.next_id, self.runner.info());
         self.next_id += 1;
-        let request = &submission.request;
-        let (prompt, info) = (request.prompt.len(), self.runner.info());
-        let room = info.context_length - prompt;
+        let request = &mut submission.request;
+        request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
+        let room = info.context_length - request.prompt.len();
         let budget = request.max_tokens.unwrap_or(room).min(room);
-        let sampler = Sampler::new(request.sampling.clone(), info.vocab_size);
-        let mut tokens = Vec::with_capacity(prompt + budget.min(1 << 16));
-        tokens.extend_from_slice(&request.prompt);
-        let active =
-            Active { id, submission, tokens, sampler, budget, admitted: None, first_logits: None };
+        let drafts = request.speculate.unwrap_or(self.options.speculate).most().min(MOST_DRAFTED);
+        let timeout = request.timeout.or(self.options.timeout);
+        let new = NewSequence {
+            id: SequenceId(number),
+            prompt: request.prompt.clone(),
+            capacity: request.prompt.len() + budget,
+            priority: request.priority,
+            tenant: request.tenant,
+        };
+        let traced = self.options.traces.is_some();
+        let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
+        let active = Active::new(submission, info.vocab_size, budget);
+        let active = active.with(drafts, timeout, recorder);
         if budget == 0 {
-            return active.emit(Event::Finished(active.finished(FinishReason::Length)));
+            let length = End::Finished(crate::FinishReason::Length);
+            return active.finish(Some(length), &self.door.metrics, None);
         }
-        self.scheduler.add(id, prompt, prompt + budget);
-        self.active.push(active);
+        self.active.insert(new.id, active);
+        self.scheduler.add(new);
     }
 
-    /// Forgets requests whose caller lost interest.
-    fn cancel(&mut self) {
-        let gone = |active: &Active| active.submission.events.is_closed();
-        for active in self.active.iter().filter(|a| gone(a)) {
-            self.scheduler.finish(active.id);
+    /// Forgets requests whose caller lost interest or whose time is up.
+    fn cut(&mut self) {
+        let cut = |(id, active): (&SequenceId, &Active)| Some((*id, active.cut()?));
+        while let Some((id, end)) = self.active.iter().find_map(cut) {
+            self.remove(id, Some(end));
         }
-        self.active.retain(|active| !gone(active));
+    }
+
+    /// Takes a sequence out, with the last word to its reader.
+    fn remove(&mut self, id: SequenceId, end: Option<End>) {
+        self.scheduler.finish(id);
+        self.drafter.forget(id);
+        if let Some(active) = self.active.remove(&id) {
+            active.finish(end, &self.door.metrics, self.options.traces.as_ref());
+        }
     }
 
     fn plan(&mut self) {
-        let active = &self.active;
-        let ready = |id| active.iter().any(|a| a.id == id && a.has_room());
-        self.scheduler.plan(ready, &mut self.plan);
+        self.guess();
+        let Self { scheduler, active, pace, plan, .. } = self;
+        let ready = |id| active.get(&id).is_some_and(Active::has_room);
+        let drafts = |id| active.get(&id).map_or(0, |active| active.draft.len());
+        let decoding = scheduler.decoding().filter(|&id| ready(id)).count();
+        scheduler.plan(pace.prompt(decoding), ready, drafts, plan);
     }
 
-    fn step(&mut self) {
-        self.fill_batch();
-        match self.runner.forward(&self.batch) {
-            Ok(logits) => {
-                let vocab = logits.len() / self.batch.logit_rows().len().max(1);
-                let mut rows = logits.chunks_exact(vocab.max(1));
-                for planned in &self.plan {
-                    self.scheduler.commit(*planned);
-                    let active =
-                        self.active.iter_mut().find(|a| a.id == planned.id).expect("planned");
-                    let logits = planned.samples.then(|| rows.next().expect("a row was asked for"));
-                    if advance(active, *planned, logits, &mut self.scratch) {
-                        self.scheduler.finish(planned.id);
-                    }
-                }
-                self.active.retain(|active| self.scheduler.knows(active.id));
+    /// Has the drafter guess for those that decode and wish it.
+    fn guess(&mut self) {
+        let Self { scheduler, active, drafter, .. } = self;
+        let mut wishes: Vec<Wish<'_>> = Vec::new();
+        for (id, active) in active.iter_mut().filter(|(_, active)| active.most_drafted > 0) {
+            active.draft.clear();
+            if scheduler.decoding().any(|decoding| decoding == *id) {
+                let (tokens, most) = (scheduler.tokens(*id), active.most_drafted);
+                wishes.push(Wish { id: *id, tokens, most, draft: &mut active.draft });
             }
-            Err(error) => self.fail(&error),
+        }
+        if !wishes.is_empty() {
+            drafter.draft(&mut wishes);
         }
     }
 
-    fn fill_batch(&mut self) {
+    /// All sequences wait for their readers, or for those who do.
+    fn rest(&mut self) {
+        self.report();
+        self.door.metrics.working(false);
+        if !self.active.is_empty() {
+            std::thread::sleep(STALLED);
+        }
+    }
+
+    fn batch(&mut self) {
         self.batch.clear();
-        let now = Instant::now();
+        let rows = self.plan.iter().map(|planned| planned.tokens + planned.drafts).sum();
         for planned in &self.plan {
-            let active = self.active.iter_mut().find(|a| a.id == planned.id).expect("planned");
-            active.admitted.get_or_insert(now);
+            let active = self.active.get_mut(&planned.id).expect("planned");
+            let cached = self.scheduler.cached(planned.id).unwrap_or(0);
+            active.admit(cached, &self.door.metrics);
+            if let Some(recorder) = active.recorder() {
+                let Planned { position, tokens, drafts, .. } = *planned;
+                let sequences = self.plan.len();
+                recorder.step(TraceStep { position, tokens, drafts, rows, sequences });
+            }
             let end = planned.position + planned.tokens;
-            let blocks = &self.scheduler.blocks(planned.id)[..end.div_ceil(BLOCK)];
-            let tokens = &active.tokens[planned.position..end];
-            self.batch.push(tokens, planned.position, blocks, usize::from(planned.samples));
+            let tokens = &self.scheduler.tokens(planned.id)[planned.position..end];
+            let drafts = &active.draft[..planned.drafts];
+            let blocks = (end + planned.drafts).div_ceil(self.runner.block());
+            let table = &self.scheduler.table(planned.id)[..blocks];
+            let logits = usize::from(planned.samples) * (1 + planned.drafts);
+            self.batch.push_parts([tokens, drafts], planned.position, table, logits);
+        }
+    }
+
+    fn forward(&mut self) -> Result<(), Error> {
+        self.door.metrics.working(true);
+        self.runner.forward(&self.batch).map(drop)
+    }
+
+    fn sample(&mut self) {
+        let Self { runner, scheduler, active, scratch, plan, .. } = self;
+        let (mut logits, vocab) = (runner.logits(), runner.info().vocab_size);
+        for planned in plan.iter().filter(|planned| planned.samples) {
+            let (rows, rest) = logits.split_at((1 + planned.drafts) * vocab);
+            logits = rest;
+            let active = active.get_mut(&planned.id).expect("planned");
+            let rows = rows.chunks_exact(vocab);
+            active.sample(scheduler.tokens(planned.id), planned, rows, scratch);
+        }
+    }
+
+    fn commit(&mut self) {
+        for planned in &self.plan {
+            let active = self.active.get(&planned.id).expect("planned");
+            let sampled = if planned.samples { active.sampled() } else { &[] };
+            self.scheduler.commit(planned, sampled);
+        }
+    }
+
+    fn emit(&mut self) {
+        for at in 0..self.plan.len() {
+            let planned = self.plan[at];
+            let active = self.active.get_mut(&planned.id).expect("planned");
+            if active.tell(&planned, &self.door.metrics) {
+                self.remove(planned.id, None);
+            }
         }
     }
 
@@ -248,50 +304,35 @@ impl Engine {
             Error::Model(models::Error::NotFinite { row, .. }) => Some(*row),
             _ => None,
         };
-        for (planned, rows) in self.plan.iter().zip(self.batch.sequences()) {
-            if row.is_none_or(|row| rows.rows.contains(&row)) {
-                self.scheduler.finish(planned.id);
-                let at = self.active.iter().position(|a| a.id == planned.id).expect("planned");
-                self.active.remove(at).emit(Event::Failed(error.to_string()));
-            }
+        let hit = |rows: &backend::SequenceRows| row.is_none_or(|row| rows.rows.contains(&row));
+        let planned = self.plan.iter().zip(self.batch.sequences());
+        let broken: Vec<_> =
+            planned.filter(|(_, rows)| hit(rows)).map(|(planned, _)| planned.id).collect();
+        for id in broken {
+            self.remove(id, Some(End::Failed(error.to_string())));
         }
     }
-}
 
-/// Samples, emits and says whether the sequence has ended.
-fn advance(
-    active: &mut Active,
-    planned: Planned,
-    logits: Option<&[f32]>,
-    scratch: &mut Scratch,
-) -> bool {
-    let Some(logits) = logits else {
-        let done = planned.position + planned.tokens;
-        active.emit(Event::Prefill { done, total: active.prompt() });
-        return false;
-    };
-    active.first_logits.get_or_insert_with(Instant::now);
-    let request = &active.submission.request;
-    let generated = active.tokens.len() - request.prompt.len();
-    let banned = if generated < request.min_tokens { &request.stop_ids[..] } else { &[] };
-    let history = History { tokens: &active.tokens, prompt: request.prompt.len(), banned };
-    let id = match active.sampler.sample(logits, history, scratch) {
-        Ok(id) => id,
-        Err(error) => {
-            active.emit(Event::Failed(error.to_string()));
-            return true;
-        }
-    };
-    if request.stop_ids.contains(&id) {
-        active.emit(Event::Finished(active.finished(FinishReason::Stop(id))));
-        return true;
+    /// Takes note of a step for the pace of the next and for those who watch.
+    fn note(&mut self, took: Duration) {
+        let is_prompt = |planned: &&Planned| planned.tokens > 1 || !planned.samples;
+        let prompts = self.plan.iter().filter(is_prompt);
+        let prompt_tokens = prompts.clone().map(|planned| planned.tokens).sum();
+        let sequences = self.plan.len();
+        self.pace.observe(sequences - prompts.count(), prompt_tokens, took);
+        let rows = self.batch.rows();
+        self.door.metrics.step(Step { rows, sequences, prompt_tokens, took });
+        self.report();
     }
-    let logprobs = request.logprobs.map(|top| logprobs(logits, id, top, scratch));
-    active.tokens.push(id);
-    active.emit(Event::Token { id, logprobs });
-    if active.generated() < active.budget {
-        return false;
+
+    fn report(&mut self) {
+        let metrics = &self.door.metrics;
+        metrics.load(self.scheduler.running(), self.scheduler.waiting());
+        let sched::Blocks { used, cached, free } = self.scheduler.blocks();
+        metrics.blocks(used, cached, free);
+        let (preempted, evicted) = self.scheduler.counters();
+        metrics.preempted((preempted - self.reported.0) as usize);
+        metrics.evicted((evicted - self.reported.1) as usize);
+        self.reported = (preempted, evicted);
     }
-    active.emit(Event::Finished(active.finished(FinishReason::Length)));
-    true
 }

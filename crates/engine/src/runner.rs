@@ -1,7 +1,9 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
+use crate::cache_size::{KvMemory, Room, Size, Wanted, available_memory};
+use crate::identity::identity;
 use crate::{Error, ModelInfo};
-use backend::{Backend, Batch, Cpu, InputSums, KvType, Memory, Mode};
+use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
 use formats::Checkpoint;
 use models::{Limits, Model};
 
@@ -16,9 +18,13 @@ pub struct LoadOptions {
     pub mode: Mode,
     /// Storage type of the KV cache; `None` for the mode's default.
     pub kv_type: Option<KvType>,
-    /// Tokens the KV cache holds; `None` for the model's context, as far as memory allows.
+    /// Most tokens of a sequence; `None` for the model's context, as far as memory allows.
     pub context: Option<usize>,
-    /// Most rows in a batch, that is the prompt tokens computed at once.
+    /// Memory for the KV cache.
+    pub kv_memory: KvMemory,
+    /// Positions of a KV block: a multiple of 16 that divides 512.
+    pub block: usize,
+    /// Most prompt tokens computed at once.
     pub chunk: usize,
     /// Most rows whose logits can be had from one batch.
     pub logit_rows: usize,
@@ -34,6 +40,8 @@ impl Default for LoadOptions {
             mode: Mode::default(),
             kv_type: None,
             context: None,
+            kv_memory: KvMemory::default(),
+            block: BLOCK,
             chunk: 512,
             logit_rows: 16,
             check: false,
@@ -41,8 +49,10 @@ impl Default for LoadOptions {
     }
 }
 
-/// Positions of a KV block.
+/// Positions of a KV block, where nobody says otherwise.
 pub const BLOCK: usize = 32;
+/// Positions that attention adds up at once; blocks divide it.
+const SPAN: usize = 512;
 /// More threads than this are taken for a slip.
 const MAX_THREADS: usize = 1024;
 
@@ -51,9 +61,27 @@ pub struct Runner {
     backend: Cpu,
     model: Box<dyn Model>,
     info: ModelInfo,
+    settings: Settings,
     blocks: usize,
+    chunk: usize,
+    window: Option<usize>,
     limits: Limits,
     check: bool,
+    /// Where the logits of the last batch lie, and how many rows.
+    logits: Option<(Buffer, usize)>,
+}
+
+/// What decides the bits of an answer besides the request: equal settings, equal bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Digest of the checkpoint.
+    pub checkpoint: String,
+    /// Compute mode.
+    pub mode: Mode,
+    /// Storage type of the KV cache.
+    pub kv_type: KvType,
+    /// Name of the instruction set.
+    pub isa: &'static str,
 }
 
 impl std::fmt::Debug for Runner {
@@ -75,35 +103,50 @@ impl Runner {
         if options.pin {
             backend.pin_threads()?;
         }
+        if options.block == 0
+            || !options.block.is_multiple_of(16)
+            || !SPAN.is_multiple_of(options.block)
+        {
+            return Err(Error::Block(options.block));
+        }
         // No prompt is longer than the context.
-        let chunk = options.chunk.clamp(1, options.context.unwrap_or(config.context_length).max(1));
-        let limits = Limits { rows: chunk, logit_rows: options.logit_rows.clamp(1, chunk) };
+        let most = options.context.unwrap_or(config.context_length).max(1);
+        let chunk = options.chunk.clamp(1, most);
+        let logit_rows = options.logit_rows.max(1);
+        let limits = Limits { rows: chunk.max(logit_rows), logit_rows };
         let model = models::load(checkpoint, &mut backend, limits)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
-        let per_block: usize = model.cache().iter().map(|l| l.block_bytes(BLOCK, kv_type)).sum();
-        let per_token = per_block.div_ceil(BLOCK);
-        let Memory { weights, workspace, .. } = backend.memory();
-        let memory = available_memory()
-            .map(|bytes| Room { bytes, spare: bytes.saturating_sub(weights + workspace) });
-        let mut context = context(options.context, config.context_length, per_token, memory)?;
-        // A system may have less to give than it says; a default has to make do with that.
-        while let Err(error) =
-            backend.cache(&model.cache(), BLOCK, context.div_ceil(BLOCK), kv_type)
-        {
-            let may_shrink = options.context.is_none() && context > BLOCK;
-            match error {
-                backend::Error::Memory(_) if may_shrink => context /= 2,
-                error => return Err(error.into()),
-            }
-        }
-        let blocks = context.div_ceil(BLOCK);
+        let settings = Settings {
+            checkpoint: identity(checkpoint),
+            mode: options.mode,
+            kv_type,
+            isa: backend.isa().name(),
+        };
+        let size =
+            make_cache(&mut backend, &model.cache(), kv_type, config.context_length, options)?;
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
-            context_length: context,
+            context_length: size.context,
             vocab_size: config.vocab_size,
+            cache_tokens: size.blocks * options.block,
         };
-        Ok(Self { backend, model, info, blocks, limits, check: options.check })
+        // One layer that sees everything keeps everything.
+        let widest = |widest: usize, window: &Option<usize>| Some(widest.max((*window)?));
+        let window = config.windows.iter().try_fold(1, widest);
+        let (blocks, check) = (size.blocks, options.check);
+        Ok(Self {
+            backend,
+            model,
+            info,
+            settings,
+            blocks,
+            chunk,
+            window,
+            limits,
+            check,
+            logits: None,
+        })
     }
 
     /// What is loaded.
@@ -111,9 +154,29 @@ impl Runner {
         &self.info
     }
 
-    /// Blocks of the KV cache, of [`BLOCK`] positions each.
+    /// What decides the bits of an answer besides the request.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Blocks of the KV cache.
     pub fn blocks(&self) -> usize {
         self.blocks
+    }
+
+    /// Positions of a block.
+    pub fn block(&self) -> usize {
+        self.info.cache_tokens / self.blocks
+    }
+
+    /// Positions that a row sees at most, if no layer sees more.
+    pub fn window(&self) -> Option<usize> {
+        self.window
+    }
+
+    /// Most prompt tokens of a batch.
+    pub fn chunk(&self) -> usize {
+        self.chunk
     }
 
     /// Most rows of a batch, and most of them with logits.
@@ -161,79 +224,41 @@ impl Runner {
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(batch.logit_rows().len() <= self.limits.logit_rows, "more logits than asked for");
+        self.logits = None;
         let logits = self.model.forward(&mut self.backend, batch, self.check)?;
-        Ok(self.backend.read(logits, batch.logit_rows().len()))
+        self.logits = Some((logits, batch.logit_rows().len()));
+        Ok(self.logits())
+    }
+
+    /// The logits of the last batch that was computed.
+    pub fn logits(&self) -> &[f32] {
+        self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
     }
 }
 
-/// Memory that can be had.
-#[derive(Clone, Copy)]
-struct Room {
-    bytes: usize,
-    /// What remains with all weights in memory.
-    spare: usize,
-}
-
-/// Tokens the cache shall hold, of which each takes `per_token` bytes.
-fn context(
-    wanted: Option<usize>,
+/// Makes the KV cache as `options` want it.
+fn make_cache(
+    backend: &mut Cpu,
+    layers: &[LayerCache],
+    kv_type: KvType,
     trained: usize,
-    per_token: usize,
-    memory: Option<Room>,
-) -> Result<usize, Error> {
-    let tokens = |bytes: usize| bytes / per_token.max(1);
-    match (wanted, memory) {
-        (Some(0), _) => Err(Error::Context("a context of 0 tokens holds nothing".into())),
-        (Some(wanted), Some(memory)) if wanted > tokens(memory.bytes) => {
-            Err(Error::Context(format!(
-                "a context of {wanted} tokens takes {} MiB of KV cache, but {} MiB of memory are \
-                 available ({} tokens)",
-                (wanted as u128 * per_token as u128) >> 20,
-                memory.bytes >> 20,
-                tokens(memory.bytes),
-            )))
+    options: &LoadOptions,
+) -> Result<Size, Error> {
+    let LoadOptions { block, context, kv_memory: memory, .. } = *options;
+    let block_bytes = layers.iter().map(|layer| layer.block_bytes(block, kv_type)).sum();
+    let wanted = Wanted { memory, context, trained, block, block_bytes };
+    let Memory { weights, workspace, .. } = backend.memory();
+    let room = available_memory()
+        .map(|bytes| Room { bytes, spare: bytes.saturating_sub(weights + workspace) });
+    let mut size = wanted.size(room)?;
+    // A system may have less to give than it says; a default has to make do with that.
+    while let Err(error) = backend.cache(layers, block, size.blocks, kv_type) {
+        let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
+        match error {
+            backend::Error::Memory(_) if may_shrink && size.blocks > 1 => size.blocks /= 2,
+            error => return Err(error.into()),
         }
-        (Some(wanted), _) => Ok(wanted),
-        // Half of what is free, so that a long context by default starves nobody; an eighth of
-        // everything where the weights alone fill the memory and are read again and again.
-        (None, Some(memory)) => {
-            Ok(trained.min(tokens((memory.spare / 2).max(memory.bytes / 8))).max(1))
-        }
-        (None, None) => Ok(trained),
+        size.context = size.context.min(size.blocks * block);
     }
-}
-
-/// Bytes of memory that can be had without swapping, for this machine and for the control
-/// group this process runs in, where the system tells.
-fn available_memory() -> Option<usize> {
-    let mut system = sysinfo::System::new();
-    system.refresh_memory();
-    let machine = system.available_memory();
-    // Cached files count as used by the group, but give way: so not its `free_memory`.
-    let group = system.cgroup_limits().map_or(u64::MAX, |g| g.total_memory.saturating_sub(g.rss));
-    usize::try_from(machine.min(group)).ok().filter(|&bytes| bytes > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_context_beyond_memory_is_refused_with_sizes_and_shrunk_by_default() {
-        let memory = |spare| Some(Room { bytes: 1 << 30, spare });
-        assert_eq!(context(Some(100), 50, 1, None).unwrap(), 100);
-        assert_eq!(context(None, 50, 1, memory(1 << 20)).unwrap(), 50);
-        assert!(context(Some(0), 50, 1, None).is_err());
-        let message = context(Some(1025), 9, 1 << 20, memory(0)).unwrap_err().to_string();
-        assert!(message.contains("1025 MiB") && message.contains("1024 tokens"), "{message}");
-        assert_eq!(context(None, 4096, 1 << 20, memory(1 << 29)).unwrap(), 256);
-        assert_eq!(context(None, 4096, 1 << 20, memory(0)).unwrap(), 128);
-    }
-
-    #[test]
-    fn the_system_tells_its_memory() {
-        if cfg!(target_os = "linux") {
-            assert!(available_memory().is_some());
-        }
-    }
+    Ok(size)
 }

@@ -1,6 +1,5 @@
 //! One sequence computed by hand: what `verify`, `perplexity` and `bench` stand on.
 
-use crate::runner::BLOCK;
 use crate::{Error, Runner};
 use backend::Batch;
 
@@ -75,7 +74,7 @@ impl<'a> Session<'a> {
             )));
         }
         self.batch.clear();
-        self.batch.push(tokens, self.len, &self.table[..end.div_ceil(BLOCK)], logits);
+        self.batch.push(tokens, self.len, &self.table[..end.div_ceil(self.runner.block())], logits);
         self.len = end;
         self.runner.forward(&self.batch)
     }

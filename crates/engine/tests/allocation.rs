@@ -85,6 +85,7 @@ fn engine_steps(runner: Runner) -> usize {
     let request =
         Request { prompt: vec![1, 2, 3], sampling, max_tokens: Some(240), ..Request::default() };
     let mut generation = handle.submit(request).unwrap();
+    assert!(matches!(generation.next_blocking(), Some(Event::Admitted { .. })));
     let mut next = || assert!(matches!(generation.next_blocking(), Some(Event::Token { .. })));
     (0..64).for_each(|_| next());
     let count = allocations(|| (0..TOKENS).for_each(|_| next()));

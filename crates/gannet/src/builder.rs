@@ -133,7 +133,7 @@ impl Builder {
         let (assets, runner) = self.load_both(&checkpoint)?;
         let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
         // The engine ends with the last handle; nobody waits for it.
-        let (engine, _) = engine::start(runner, self.engine);
+        let (engine, _) = engine::start(runner, self.engine.clone());
         let service = Service::new(ServiceParts {
             engine,
             assets,
@@ -149,7 +149,7 @@ impl Builder {
     fn load_both(&self, checkpoint: &Checkpoint) -> Result<(TextAssets, Runner), Error> {
         let path = || checkpoint.path().to_owned();
         // Every answer that is computed wants logits of its own.
-        let logit_rows = self.load.logit_rows.max(self.engine.running);
+        let logit_rows = self.load.logit_rows.max(self.engine.logit_rows());
         let options = LoadOptions { logit_rows, ..self.load.clone() };
         std::thread::scope(|scope| {
             let assets = scope.spawn(|| TextAssets::from_checkpoint(checkpoint, &self.gguf));

@@ -1,14 +1,21 @@
 //! Which sequences compute what in the next step, and which KV blocks they own.
 //!
-//! Pure and deterministic: integers in, integers out; the same calls give the same plans.
+//! Pure and deterministic: integers in, integers out; the same calls give the same plans. Time is
+//! counted in steps, tenants and priorities are numbers.
 //!
-//! Policy so far: first come, first served. A sequence is admitted when the blocks for its whole
-//! length are free, and keeps them until it ends, so that what was admitted always finishes.
+//! - [`BlockPool`] counts the holders of KV blocks and keeps what nobody holds as prefix cache.
+//! - [`Scheduler`] admits sequences, lets each find the longest part of its tokens in the cache,
+//!   mixes decoding with prompt chunks in every step, and preempts the newest when blocks run out.
 //!
 //! Invariant: nothing here knows tensors, threads, clocks or text.
 
+mod name;
 mod pool;
 mod scheduler;
+mod sequence;
+mod waiting;
 
-pub use pool::BlockPool;
-pub use scheduler::{Limits, Planned, Scheduler, SequenceId};
+pub use name::Name;
+pub use pool::{BlockPool, Blocks};
+pub use scheduler::{Limits, Planned, Scheduler};
+pub use sequence::{NewSequence, SequenceId};

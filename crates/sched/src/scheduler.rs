@@ -1,21 +1,26 @@
-//! Admission and planning of steps.
+//! Admission, planning of steps, and what becomes of them.
 
-use crate::BlockPool;
-use std::collections::VecDeque;
+use crate::name::Name;
+use crate::pool::{BlockPool, Blocks};
+use crate::sequence::{Match, NewSequence, Sequence, SequenceId, Shape};
+use crate::waiting::{Place, Waiting};
 
-/// Names a sequence to the scheduler; chosen by the caller, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SequenceId(pub u64);
-
-/// What a step may hold.
+/// What a scheduler works with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sequences running at once.
     pub running: usize,
-    /// Tokens computed in a step.
-    pub step_tokens: usize,
+    /// Rows of a step.
+    pub rows: usize,
+    /// Rows of a step whose logits can be had; at least `running`.
+    pub logits: usize,
     /// Positions of a KV block.
     pub block: usize,
+    /// Blocks of the KV cache.
+    pub blocks: usize,
+    /// Positions that a row sees at most, where that is true of every layer: blocks behind it are
+    /// let go.
+    pub window: Option<usize>,
 }
 
 /// Work of one sequence in a step.
@@ -23,240 +28,305 @@ pub struct Limits {
 pub struct Planned {
     /// Whose.
     pub id: SequenceId,
-    /// Position of the first token to compute.
+    /// Position of the first row.
     pub position: usize,
-    /// Tokens to compute.
+    /// Rows of known tokens.
     pub tokens: usize,
-    /// Whether the last of them is the sequence's newest, so that a token can be sampled.
+    /// Rows behind them for drafted tokens.
+    pub drafts: usize,
+    /// Whether the last of the known tokens is the sequence's newest, so that a token can be
+    /// sampled from its logits, and one more from those of each draft that turns out right.
     pub samples: bool,
 }
 
-#[derive(Clone, Debug)]
-struct Sequence {
-    id: SequenceId,
-    /// Tokens known: prompt and generated.
-    tokens: usize,
-    /// Tokens computed, that is in the KV cache.
-    computed: usize,
-    /// Most tokens it may ever have.
-    capacity: usize,
-    blocks: Vec<u32>,
+/// What a step may hold besides a row for each sequence that decodes.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    prompt: usize,
+    drafts: usize,
 }
 
-/// First come, first served.
+/// Continuous batching over a pool of KV blocks.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: Limits,
+    shape: Shape,
     pool: BlockPool,
-    waiting: VecDeque<Sequence>,
+    waiting: Waiting,
+    /// By rank, first come first served within a priority.
     running: Vec<Sequence>,
+    arrivals: u64,
+    preemptions: u64,
+    /// Room for what a plan works on.
+    ids: Vec<SequenceId>,
+    places: Vec<Place>,
 }
 
 impl Scheduler {
-    /// A scheduler over a pool of `blocks` KV blocks.
-    pub fn new(limits: Limits, blocks: usize) -> Self {
-        assert!(limits.running > 0 && limits.step_tokens > 0 && limits.block > 0, "{limits:?}");
-        Self { limits, pool: BlockPool::new(blocks), waiting: VecDeque::new(), running: Vec::new() }
+    /// A scheduler over empty blocks. `root` names what besides tokens changes the numbers.
+    pub fn new(limits: Limits, root: Name) -> Self {
+        let Limits { running, rows, logits, block, blocks, window } = limits;
+        assert!(running > 0 && block > 0 && blocks > 0, "{limits:?}");
+        assert!(running <= logits && logits <= rows, "every sequence can decode: {limits:?}");
+        assert!(window != Some(0), "a row that sees itself");
+        Self {
+            limits,
+            shape: Shape { block, window, root },
+            pool: BlockPool::new(blocks, block),
+            waiting: Waiting::default(),
+            running: Vec::with_capacity(running),
+            arrivals: 0,
+            preemptions: 0,
+            ids: Vec::with_capacity(running),
+            places: Vec::new(),
+        }
     }
 
     /// Most tokens a sequence can ever have.
     pub fn capacity(&self) -> usize {
-        self.pool.total() * self.limits.block
+        self.limits.blocks * self.limits.block
     }
 
-    /// Queues a sequence of `prompt` tokens that may grow to `capacity` in all.
-    pub fn add(&mut self, id: SequenceId, prompt: usize, capacity: usize) {
-        assert!(prompt > 0 && prompt <= capacity && capacity <= self.capacity(), "it can fit");
-        let blocks = Vec::new();
-        self.waiting.push_back(Sequence { id, tokens: prompt, computed: 0, capacity, blocks });
+    /// Queues a sequence. It must fit into the pool when it is alone.
+    pub fn add(&mut self, new: NewSequence) {
+        assert!(new.capacity <= self.capacity(), "it can fit");
+        self.arrivals += 1;
+        self.waiting.add(Sequence::new(new, self.arrivals, &self.shape));
     }
 
-    /// Sequences not admitted yet.
+    /// Sequences that are not running, preempted ones among them.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
+    /// Sequences that are running.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
     /// Whether nothing waits or runs.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
+        self.waiting.len() == 0 && self.running.is_empty()
     }
 
-    /// Fills `plan` with the next step: one token of each sequence that decodes, then prompt
-    /// chunks in order of arrival, as many tokens as the step holds. Sequences for which
-    /// `ready` is false stay as they are.
-    pub fn plan(&mut self, ready: impl Fn(SequenceId) -> bool, plan: &mut Vec<Planned>) {
-        self.admit();
+    /// Running sequences of which one token is to be computed next.
+    pub fn decoding(&self) -> impl Iterator<Item = SequenceId> {
+        self.running.iter().filter(|s| s.pending() == 1).map(|s| s.id)
+    }
+
+    /// How many blocks are what.
+    pub fn blocks(&self) -> Blocks {
+        self.pool.count()
+    }
+
+    /// Sequences preempted, and cached blocks evicted, since the beginning.
+    pub fn counters(&self) -> (u64, u64) {
+        (self.preemptions, self.pool.evictions())
+    }
+
+    /// Prompt and generated tokens of a sequence that waits or runs.
+    pub fn tokens(&self, id: SequenceId) -> &[u32] {
+        &self.find(id).expect("it waits or runs").tokens
+    }
+
+    /// The block table of a running sequence. Blocks that no row looks at any more are
+    /// `u32::MAX`.
+    pub fn table(&self, id: SequenceId) -> &[u32] {
+        &self.find(id).expect("it waits or runs").table
+    }
+
+    /// Prompt tokens that were found in the cache when the sequence was first admitted; `None`
+    /// before.
+    pub fn cached(&self, id: SequenceId) -> Option<usize> {
+        self.find(id).and_then(|sequence| sequence.cached)
+    }
+
+    fn find(&self, id: SequenceId) -> Option<&Sequence> {
+        self.running.iter().chain(self.waiting.iter()).find(|s| s.id == id)
+    }
+
+    fn index(&self, id: SequenceId) -> Option<usize> {
+        self.running.iter().position(|s| s.id == id)
+    }
+
+    /// Fills `plan` with the next step: a row for each sequence that decodes and as many drafts as
+    /// there is room for of the `drafts` it has, then chunks of prompts, in order of rank, of at
+    /// most `prompt` tokens together. Sequences for which `ready` is false stay as they are, but
+    /// may be preempted.
+    pub fn plan(
+        &mut self,
+        prompt: usize,
+        ready: impl Fn(SequenceId) -> bool,
+        drafts: impl Fn(SequenceId) -> usize,
+        plan: &mut Vec<Planned>,
+    ) {
         plan.clear();
-        let mut left = self.limits.step_tokens;
-        for decodes in [true, false] {
-            for sequence in &self.running {
-                let pending = sequence.tokens - sequence.computed;
-                if left == 0 || (pending == 1) != decodes || !ready(sequence.id) {
-                    continue;
-                }
-                let tokens = pending.min(left);
-                left -= tokens;
-                plan.push(Planned {
-                    id: sequence.id,
-                    position: sequence.computed,
-                    tokens,
-                    samples: tokens == pending,
-                });
+        let decoding = self.decoding().filter(|&id| ready(id)).count();
+        let spare = self.limits.rows - decoding;
+        let prompt = prompt.min(spare);
+        // Whoever is admitted or ends its prompt now wants logits too.
+        let drafted = (self.limits.logits - self.limits.running).min(spare - prompt);
+        let mut left = Left { prompt, drafts: drafted };
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        ids.extend(self.running.iter().map(|s| s.id));
+        for &id in ids.iter().filter(|&&id| ready(id)) {
+            plan.extend(self.plan_one(id, &mut left, &ready, Some(drafts(id))));
+        }
+        self.ids = ids;
+        while left.prompt > 0 && self.running.len() < self.limits.running {
+            let Some(id) = self.admit(&ready) else { break };
+            plan.extend(self.plan_one(id, &mut left, &ready, None));
+        }
+    }
+
+    /// `drafts` is `None` for a sequence that was not among those that decode.
+    fn plan_one(
+        &mut self,
+        id: SequenceId,
+        left: &mut Left,
+        ready: &impl Fn(SequenceId) -> bool,
+        drafts: Option<usize>,
+    ) -> Option<Planned> {
+        let sequence = &self.running[self.index(id)?];
+        let (pending, position) = (sequence.pending(), sequence.computed);
+        let room = sequence.capacity - sequence.tokens.len();
+        // Rows of those that decode are set aside already.
+        let drafts = drafts.filter(|_| pending == 1);
+        let wanted = if drafts.is_some() { 1 } else { pending.min(left.prompt) };
+        let tokens = self.make_room(id, wanted, ready);
+        if tokens == 0 {
+            return None;
+        }
+        let drafts = match drafts {
+            Some(drafts) => {
+                let drafts = self.grow(id, 1 + drafts.min(left.drafts).min(room)) - 1;
+                left.drafts -= drafts;
+                drafts
             }
+            None => {
+                left.prompt -= tokens;
+                0
+            }
+        };
+        Some(Planned { id, position, tokens, drafts, samples: tokens == pending })
+    }
+
+    /// Sees to blocks for `rows` more rows of a running sequence, at the expense of others if need
+    /// be: of those that are not ready, and of those behind it. Gives the rows there is room for.
+    fn make_room(
+        &mut self,
+        id: SequenceId,
+        rows: usize,
+        ready: &impl Fn(SequenceId) -> bool,
+    ) -> usize {
+        loop {
+            let granted = self.grow(id, rows);
+            if granted == rows {
+                return granted;
+            }
+            let Some(victim) = self.victim(id, ready) else { return granted };
+            self.preempt(victim);
         }
     }
 
-    fn admit(&mut self) {
-        while self.running.len() < self.limits.running {
-            let Some(next) = self.waiting.front() else { return };
-            let needed = next.capacity.div_ceil(self.limits.block);
-            let Some(blocks) = self.pool.take(needed) else { return };
-            let mut sequence = self.waiting.pop_front().expect("looked at above");
-            sequence.blocks = blocks;
-            self.running.push(sequence);
+    /// Takes blocks for up to `rows` more rows; gives the rows there is room for.
+    fn grow(&mut self, id: SequenceId, rows: usize) -> usize {
+        let at = self.index(id).expect("it runs");
+        let sequence = &mut self.running[at];
+        let needed = (sequence.computed + rows).div_ceil(self.shape.block);
+        while sequence.table.len() < needed {
+            let Some(block) = self.pool.take() else { break };
+            sequence.table.push(block);
         }
+        (sequence.table.len() * self.shape.block - sequence.computed).min(rows)
     }
 
-    /// Whether the sequence waits or runs.
-    pub fn knows(&self, id: SequenceId) -> bool {
-        self.running.iter().chain(&self.waiting).any(|s| s.id == id)
+    fn victim(&self, id: SequenceId, ready: &impl Fn(SequenceId) -> bool) -> Option<usize> {
+        let at = self.index(id).expect("it runs");
+        let stalled = self.running.iter().rposition(|s| s.id != id && !ready(s.id));
+        stalled.or_else(|| (at + 1..self.running.len()).next_back())
     }
 
-    /// The block table of a running sequence.
-    pub fn blocks(&self, id: SequenceId) -> &[u32] {
-        &self.find(id).blocks
+    fn preempt(&mut self, at: usize) {
+        let mut sequence = self.running.remove(at);
+        sequence.let_go(&mut self.pool);
+        self.preemptions += 1;
+        self.waiting.add_preempted(sequence);
     }
 
-    /// Takes note that `planned` was computed and, if it `samples`, that a token was appended.
-    pub fn commit(&mut self, planned: Planned) {
-        let sequence = self.running.iter_mut().find(|s| s.id == planned.id).expect("it runs");
+    /// Admits the next sequence whose known tokens fit beside what runs.
+    fn admit(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<SequenceId> {
+        let mut places = std::mem::take(&mut self.places);
+        self.waiting.candidates(&mut places);
+        let next = places.iter().find_map(|&place| {
+            let found = self.waiting.get(place).find(&self.pool, &self.shape);
+            let waits =
+                matches!(place, Place::New(_)) && self.is_being_computed(place, &found, ready);
+            (!waits).then_some((place, found))
+        });
+        self.places = places;
+        let (place, found) = next?;
+        if !self.fits(self.waiting.get(place), &found) {
+            return None;
+        }
+        let mut sequence = self.waiting.admit(place);
+        sequence.adopt(found, &mut self.pool, &self.shape);
+        let id = sequence.id;
+        let at = self.running.partition_point(|other| other.rank() < sequence.rank());
+        self.running.insert(at, sequence);
+        Some(id)
+    }
+
+    /// Whether a running sequence is about to compute the block that comes after what was found:
+    /// to wait for it is cheaper than to compute it twice.
+    fn is_being_computed(
+        &self,
+        place: Place,
+        found: &Match,
+        ready: &impl Fn(SequenceId) -> bool,
+    ) -> bool {
+        let Some((index, name)) = self.waiting.get(place).missing(found) else { return false };
+        self.running.iter().any(|s| s.will_compute(index, name) && ready(s.id))
+    }
+
+    /// Whether there are blocks for all its tokens, and one more for each sequence that runs.
+    fn fits(&self, sequence: &Sequence, found: &Match) -> bool {
+        let reused = &found.table[found.first..];
+        let idle = reused.iter().filter(|&&block| self.pool.is_idle(block)).count();
+        let needed = sequence.tokens.len().div_ceil(self.shape.block) - found.table.len();
+        needed + self.running.len() + idle <= self.pool.available()
+    }
+
+    /// Takes note that `planned` was computed and, if it samples, that `sampled` were appended:
+    /// all but the last of them were drafted. Nothing happens if the sequence was forgotten in the
+    /// meantime. Full blocks can be found by others from now on.
+    pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
+        let Some(at) = self.index(planned.id) else { return };
+        let sequence = &mut self.running[at];
         sequence.computed += planned.tokens;
         if planned.samples {
-            sequence.tokens += 1;
+            assert!(sampled.len() <= planned.drafts + 1, "more tokens than rows");
+            sequence.computed += sampled.len().saturating_sub(1);
+            sequence.tokens.extend_from_slice(sampled);
         }
-        assert!(sequence.tokens <= sequence.capacity + 1, "grew beyond what was reserved");
+        assert!(sequence.tokens.len() <= sequence.capacity, "grew beyond its capacity");
+        sequence.settle(&mut self.pool, &self.shape);
+        self.waiting.served(sequence.tenant, planned.tokens + sampled.len());
     }
 
-    /// Forgets a sequence in any state and frees its blocks.
+    /// Forgets a sequence in any state. Its full blocks stay in the cache.
     pub fn finish(&mut self, id: SequenceId) {
-        self.waiting.retain(|s| s.id != id);
-        if let Some(at) = self.running.iter().position(|s| s.id == id) {
-            let sequence = self.running.remove(at);
-            self.pool.give_back(sequence.blocks);
+        let gone = match self.index(id) {
+            Some(at) => Some(self.running.remove(at)),
+            None => self.waiting.remove(id),
+        };
+        if let Some(mut sequence) = gone {
+            sequence.let_go(&mut self.pool);
+            self.waiting.ended(sequence.tenant);
         }
-    }
-
-    fn find(&self, id: SequenceId) -> &Sequence {
-        self.running.iter().find(|s| s.id == id).expect("it runs")
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use base::Rng;
-
-    const LIMITS: Limits = Limits { running: 3, step_tokens: 8, block: 4 };
-
-    fn plan(scheduler: &mut Scheduler) -> Vec<Planned> {
-        let mut plan = Vec::new();
-        scheduler.plan(|_| true, &mut plan);
-        plan
-    }
-
-    #[test]
-    fn decodes_come_before_prompt_chunks() {
-        let mut scheduler = Scheduler::new(LIMITS, 100);
-        scheduler.add(SequenceId(1), 3, 10);
-        let first = plan(&mut scheduler);
-        assert_eq!(first, [Planned { id: SequenceId(1), position: 0, tokens: 3, samples: true }]);
-        scheduler.commit(first[0]);
-        scheduler.add(SequenceId(2), 20, 30);
-        assert_eq!(
-            plan(&mut scheduler),
-            [
-                Planned { id: SequenceId(1), position: 3, tokens: 1, samples: true },
-                Planned { id: SequenceId(2), position: 0, tokens: 7, samples: false },
-            ]
-        );
-    }
-
-    #[test]
-    fn a_large_request_is_not_overtaken_by_a_small_one() {
-        let mut scheduler = Scheduler::new(LIMITS, 4);
-        scheduler.add(SequenceId(1), 4, 8);
-        scheduler.add(SequenceId(2), 4, 16);
-        scheduler.add(SequenceId(3), 1, 2);
-        assert_eq!(plan(&mut scheduler).len(), 1);
-        assert_eq!(scheduler.waiting(), 2);
-        scheduler.finish(SequenceId(1));
-        assert_eq!(plan(&mut scheduler)[0].id, SequenceId(2));
-    }
-
-    #[test]
-    fn a_sequence_whose_reader_is_slow_waits_alone() {
-        let mut scheduler = Scheduler::new(LIMITS, 100);
-        scheduler.add(SequenceId(1), 2, 10);
-        scheduler.add(SequenceId(2), 2, 10);
-        let mut plan = Vec::new();
-        scheduler.plan(|id| id != SequenceId(1), &mut plan);
-        assert_eq!(plan.iter().map(|p| p.id).collect::<Vec<_>>(), [SequenceId(2)]);
-    }
-
-    /// Random arrivals, lengths and cancels. Replay one seed with `simulate(seed)`.
-    fn simulate(seed: u64) -> Vec<Planned> {
-        let mut rng = Rng::new(seed);
-        let mut scheduler = Scheduler::new(LIMITS, 1 + rng.below(12) as usize);
-        let mut left: Vec<(SequenceId, usize)> = Vec::new();
-        let mut trace = Vec::new();
-        for step in 0..400 {
-            if step < 300 && rng.below(3) == 0 {
-                let capacity = 1 + rng.below(scheduler.capacity() as u64) as usize;
-                let prompt = 1 + rng.below(capacity as u64) as usize;
-                scheduler.add(SequenceId(step), prompt, capacity);
-                left.push((SequenceId(step), capacity - prompt + 1));
-            }
-            if !left.is_empty() && rng.below(20) == 0 {
-                let (id, _) = left.swap_remove(rng.below(left.len() as u64) as usize);
-                scheduler.finish(id);
-            }
-            for planned in plan(&mut scheduler) {
-                assert!(
-                    planned.position + planned.tokens
-                        <= scheduler.blocks(planned.id).len() * LIMITS.block,
-                    "seed {seed}"
-                );
-                scheduler.commit(planned);
-                let at = left.iter().position(|(id, _)| *id == planned.id).expect("alive");
-                left[at].1 -= usize::from(planned.samples);
-                if left[at].1 == 0 {
-                    left.remove(at);
-                    scheduler.finish(planned.id);
-                }
-                trace.push(planned);
-            }
-            let owned: usize = scheduler.running.iter().map(|s| s.blocks.len()).sum();
-            assert_eq!(owned + scheduler.pool.free(), scheduler.pool.total(), "seed {seed}");
-        }
-        while !scheduler.is_idle() {
-            let steps = plan(&mut scheduler);
-            assert!(!steps.is_empty(), "seed {seed}: nothing moves");
-            for planned in steps {
-                scheduler.commit(planned);
-                let at = left.iter().position(|(id, _)| *id == planned.id).expect("alive");
-                left[at].1 -= usize::from(planned.samples);
-                if left[at].1 == 0 {
-                    scheduler.finish(left.remove(at).0);
-                }
-            }
-        }
-        trace
-    }
-
-    #[test]
-    fn every_sequence_finishes_blocks_are_conserved_and_seeds_repeat() {
-        for seed in 0..200 {
-            assert_eq!(simulate(seed), simulate(seed), "seed {seed}");
-        }
-    }
-}
+mod tests;

@@ -12,12 +12,12 @@ use crate::options::ServerOptions;
 use crate::shutdown::Life;
 use crate::watch::{self, Watch};
 use crate::{body, sse};
-use api::{Prepared, Prompt, Service, TextRequest};
+use api::{Prepared, Prompt, Service, Terms, TextRequest};
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -126,6 +126,7 @@ async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Va
 async fn chat_completions(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
     let (call, prompt) = prepare(&app, body, |service, body| {
@@ -135,7 +136,9 @@ async fn chat_completions(
     })
     .await?;
     let heading = Heading::new("chatcmpl-", &app.service.info().name);
-    let choices = start(&app, &[prompt], call.choices, id, &heading)?;
+    let terms = guard::on_behalf(call.terms, &headers);
+    let names = Names { request: id, answer: heading.id.clone() };
+    let choices = start(&app, &[prompt], call.choices, names, &terms)?;
     let logprobs = call.request.sampling.logprobs.is_some();
     let answer = ChatAnswer::new(heading, call.choices, logprobs, call.stream_usage);
     respond(&app, choices, answer, call.stream).await
@@ -144,6 +147,7 @@ async fn chat_completions(
 async fn text_completions(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
     let (call, prompts, echoes) = prepare(&app, body, |service, body| {
@@ -156,9 +160,13 @@ async fn text_completions(
     })
     .await?;
     let heading = Heading::new("cmpl-", &app.service.info().name);
-    let choices = start(&app, &prompts, call.choices, id, &heading)?;
-    let logprobs = call.requests.iter().any(|request| request.sampling.logprobs.is_some());
-    let answer = CompletionAnswer::new(heading, echoes, logprobs, call.stream_usage);
+    let terms = guard::on_behalf(call.terms, &headers);
+    let names = Names { request: id, answer: heading.id.clone() };
+    let choices = start(&app, &prompts, call.best_of, names, &terms)?;
+    let answer = CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage);
+    if call.best_of > call.choices {
+        return sse::best(choices, call.choices, answer).await;
+    }
     respond(&app, choices, answer, call.stream).await
 }
 
@@ -194,11 +202,10 @@ fn start(
     app: &App,
     prompts: &[Prepared],
     n: usize,
-    request: RequestId,
-    heading: &Heading,
+    names: Names,
+    terms: &Terms,
 ) -> Result<Choices, Fault> {
-    let names = Names { request, answer: heading.id.clone() };
-    Choices::start(&app.service, prompts, n, names, &app.conditions)
+    Choices::start(&app.service, prompts, n, names, terms, &app.conditions)
         .map_err(|error| Fault::of(error, "prompt"))
 }
 

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::guard::RequestId;
 use crate::shutdown::{Life, Phase};
 use crate::watch::http::HttpMetrics;
-use api::{Done, Prepared, Service, TextEvent, TextStream, Usage};
+use api::{Done, Prepared, Service, Terms, TextEvent, TextStream, Usage};
 use axum::http::StatusCode;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -69,12 +69,16 @@ impl Choices {
         prompts: &[Prepared],
         per_prompt: usize,
         names: Names,
+        terms: &Terms,
         conditions: &Conditions,
     ) -> Result<Self, api::ApiError> {
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
         let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
-        let streams: Result<Vec<TextStream>, _> =
-            each.map(|(prompt, n)| service.start(prompt, n)).collect();
+        let start = |(index, (prompt, n)): (usize, (&Prepared, usize))| {
+            let name = Some(format!("{}-{index}", names.answer));
+            service.start(prompt, n, &Terms { name, ..terms.clone() })
+        };
+        let streams: Result<Vec<TextStream>, _> = each.enumerate().map(start).collect();
         let streams = streams?;
         let count = streams.len();
         for (index, stream) in streams.into_iter().enumerate() {
@@ -82,6 +86,11 @@ impl Choices {
         }
         let tally = Tally::new(names, count, conditions.http.clone());
         Ok(Self { events, count, per_prompt, tally })
+    }
+
+    /// How many answers each prompt gets.
+    pub fn per_prompt(&self) -> usize {
+        self.per_prompt
     }
 
     /// How many answers there are.
@@ -135,6 +144,8 @@ impl Tally {
         self.running -= 1;
         self.usage.completion_tokens += done.usage.completion_tokens;
         self.usage.reasoning_tokens += done.usage.reasoning_tokens;
+        self.usage.drafted_tokens += done.usage.drafted_tokens;
+        self.usage.accepted_tokens += done.usage.accepted_tokens;
         if first_of_prompt {
             self.usage.prompt_tokens += done.usage.prompt_tokens;
             self.usage.cached_tokens += done.usage.cached_tokens;

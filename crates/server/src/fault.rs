@@ -71,6 +71,9 @@ impl Fault {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
                     .with_code("queue_full")
             }
+            ApiError::TimedOut(_) => {
+                Self::server(StatusCode::GATEWAY_TIMEOUT, message).with_code("request_timeout")
+            }
             ApiError::Stopped => Self::server(StatusCode::SERVICE_UNAVAILABLE, message),
             ApiError::Text(_) | ApiError::Engine(_) => {
                 Self::server(StatusCode::INTERNAL_SERVER_ERROR, message)

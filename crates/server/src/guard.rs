@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::fault::Fault;
 use crate::random;
 use crate::shutdown::Phase;
+use api::Terms;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -71,6 +72,13 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// The terms of a request on behalf of its `user`, else of the key it came with.
+pub(crate) fn on_behalf(terms: Terms, headers: &HeaderMap) -> Terms {
+    let key = || Some(headers.get(header::AUTHORIZATION)?.to_str().ok()?.to_owned());
+    let tenant = terms.tenant.clone().or_else(key);
+    Terms { tenant, ..terms }
 }
 
 /// Lets a request pass if it has the key and the server still takes work.

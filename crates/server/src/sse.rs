@@ -22,12 +22,32 @@ pub(crate) async fn whole(
     mut choices: Choices,
     mut answer: impl Answer,
 ) -> Result<Response, Fault> {
+    let collected = collect(&mut choices).await?;
+    Ok(Json(answer.whole(collected, choices.usage())).into_response())
+}
+
+/// As [`whole`], with the `keep` likeliest choices of each prompt.
+pub(crate) async fn best(
+    mut choices: Choices,
+    keep: usize,
+    mut answer: impl Answer,
+) -> Result<Response, Fault> {
+    let mut collected = collect(&mut choices).await?;
+    let prompts = collected.chunks_exact_mut(choices.per_prompt());
+    let kept = prompts.flat_map(|choices| {
+        choices.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
+        choices[..keep].to_vec()
+    });
+    Ok(Json(answer.whole(kept.collect(), choices.usage())).into_response())
+}
+
+async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, Fault> {
     let mut collected = vec![Collected::default(); choices.count()];
     while let Some(event) = choices.next().await {
         let (index, event) = event?;
         collected[index].add(event);
     }
-    Ok(Json(answer.whole(collected, choices.usage())).into_response())
+    Ok(collected)
 }
 
 /// Answers as the events come, with a comment after every silence of `keep_alive`.

@@ -89,6 +89,7 @@ fn info() -> ModelInfo {
         architecture: "script".into(),
         context_length: CONTEXT,
         vocab_size: VOCAB,
+        cache_tokens: 4 * CONTEXT,
     }
 }
 
@@ -189,6 +190,7 @@ impl Player {
             prompt_tokens: submission.request.prompt.len(),
             completion_tokens: sent,
             cached_tokens: 3,
+            ..Usage::default()
         };
         let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
         let finished = Finished { reason, usage, timings };

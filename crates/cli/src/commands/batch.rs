@@ -19,7 +19,7 @@ use crate::load::{self, TemplateArgs};
 use crate::output::note;
 use crate::progress;
 use anyhow::{Context, Result, bail};
-use engine::EngineOptions;
+use engine::{EngineOptions, Speculate};
 use input::Input;
 use output::Output;
 use plan::Plan;
@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// Sequences computed at once
     #[arg(long, value_name = "N", default_value_t = 32)]
     parallel: usize,
+    /// Guess the next tokens and verify them together: off, or ngram:N
+    #[arg(long, value_name = "HOW", default_value_t = Speculate::Off)]
+    speculate: Speculate,
     /// Seconds that running requests get to finish when Ctrl-C asks for the end
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
@@ -106,8 +109,16 @@ impl Args {
     /// requests that are under way, so that none is ever refused for want of room.
     fn desk(&self) -> Result<Desk> {
         let queue = self.under_way().saturating_mul(MOST_CHOICES).min(usize::MAX >> 8);
-        let engine = EngineOptions { queue, running: self.parallel };
-        let loaded = load::load(&self.model, &self.load, &self.template, engine)?;
+        let engine = EngineOptions {
+            queue,
+            running: self.parallel,
+            // Nobody watches the tokens come.
+            itl_target: Duration::from_secs(3600),
+            speculate: self.speculate,
+            ..EngineOptions::default()
+        };
+        let options = self.load.options_for_many();
+        let loaded = load::load(&self.model, options, &self.template, engine)?;
         note(format_args!("{}", super::run::describe(&loaded)));
         Ok(Desk::new(loaded.service, self.under_way()))
     }

@@ -56,7 +56,8 @@ struct Chat {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let loaded = load::load(&args.model, &args.load, &args.template, EngineOptions::default())?;
+    let loaded =
+        load::load(&args.model, args.load.options(), &args.template, EngineOptions::default())?;
     let mut lines = Lines::open()?;
     if lines.is_interactive() {
         note(format_args!("{}", describe(&loaded)));

@@ -12,6 +12,7 @@ pub(crate) mod inspect;
 mod likelihood;
 pub(crate) mod perplexity;
 pub(crate) mod quantize;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod synth;

@@ -76,7 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let Some(prompt) = source.read()? else {
         super::usage("run", "a prompt is missing: gannet run \"What is the capital of France?\"");
     };
-    let loaded = load::load(&args.model, &args.load, &args.template, EngineOptions::default())?;
+    let loaded =
+        load::load(&args.model, args.load.options(), &args.template, EngineOptions::default())?;
     let stream = start(args, prompt, &loaded)?;
     let show = if args.json { Show::Nothing } else { Show::Pieces };
     let runtime = super::runtime()?;
@@ -123,13 +124,14 @@ pub(crate) fn describe(loaded: &Loaded) -> String {
     let info = loaded.service.info();
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     format!(
-        "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens; {} \
-         threads, {}",
+        "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens, at most \
+         {} of one request; {} threads, {}",
         info.name,
         info.architecture,
         loaded.time.as_secs_f64(),
         mib(loaded.memory.weights),
         mib(loaded.memory.cache),
+        info.cache_tokens,
         info.context_length,
         loaded.threads,
         loaded.isa,

@@ -1,13 +1,12 @@
 //! `gannet serve`: the model over HTTP.
 
 use super::run::describe;
-use crate::args::{LoadArgs, ModelArgs};
+use crate::args::{EngineArgs, LoadArgs, ModelArgs};
 use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
 use crate::load::{self, TemplateArgs};
 use crate::output::note;
 use anyhow::{Context, Result};
-use engine::EngineOptions;
 use server::ServerOptions;
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -34,15 +33,11 @@ pub(crate) struct Args {
     /// Origin that browsers may call from, or *
     #[arg(long, value_name = "ORIGIN")]
     cors: Option<String>,
-    /// Requests computed at once
-    #[arg(long, value_name = "N", default_value_t = EngineOptions::default().running)]
-    parallel: usize,
-    /// Requests that may wait before more are refused
-    #[arg(long, value_name = "N", default_value_t = EngineOptions::default().queue)]
-    queue: usize,
     /// Seconds that running requests get to finish when the server is asked to end
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
+    #[command(flatten)]
+    engine: EngineArgs,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -62,8 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let listener = runtime
         .block_on(TcpListener::bind(address))
         .with_context(|| format!("cannot listen on {}:{}", args.host, args.port))?;
-    let engine = EngineOptions { queue: args.queue, running: args.parallel };
-    let loaded = load::load(&args.model, &args.load, &args.template, engine)?;
+    let options = args.load.options_for_many();
+    let loaded = load::load(&args.model, options, &args.template, args.engine.options()?)?;
     note(format_args!("{}", describe(&loaded)));
     note(format_args!("listening on http://{}", listener.local_addr()?));
     runtime.block_on(serve(listener, loaded.service, args.options()))

@@ -46,6 +46,8 @@ impl Scratch {
 pub(crate) struct History<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
+    /// Tokens generated in this step, which come after them.
+    pub fresh: &'a [u32],
     /// Length of the prompt.
     pub prompt: usize,
     /// Ids that must not be chosen now.
@@ -126,11 +128,10 @@ impl Sampler {
 
     /// Counts the window anew: exact whatever left it, and linear in its length.
     fn count(&mut self, history: History<'_>) {
-        let tokens = history.tokens;
-        let window = self.params.penalty_window.unwrap_or(tokens.len()).min(tokens.len());
-        let first = tokens.len() - window;
+        let len = history.tokens.len() + history.fresh.len();
+        let first = len - self.params.penalty_window.unwrap_or(len).min(len);
         self.seen.clear();
-        for (at, &id) in tokens.iter().enumerate().skip(first) {
+        for (at, &id) in history.tokens.iter().chain(history.fresh).enumerate().skip(first) {
             let generated = u32::from(at >= history.prompt);
             match self.seen.binary_search_by_key(&id, |entry| entry.0) {
                 Ok(found) => {

@@ -1,5 +1,7 @@
 //! The laws of the engine, on small random checkpoints of every architecture.
 
 mod checkpoints;
+mod determinism;
 mod laws;
+mod replay;
 mod requests;

@@ -16,7 +16,8 @@ fn engine(threads: usize, chunk: usize) -> Running {
     let (checkpoint, _folder) = random("qwen3");
     let options = LoadOptions { threads, chunk, ..LoadOptions::default() };
     let runner = Runner::load(&checkpoint, &options).unwrap();
-    let (handle, thread) = start(runner, EngineOptions { queue: 4, running: 8 });
+    let options = EngineOptions { queue: 4, running: 8, ..EngineOptions::default() };
+    let (handle, thread) = start(runner, options);
     Running { handle, thread }
 }
 
@@ -38,8 +39,9 @@ fn collect(mut generation: engine::Generation) -> (Vec<u32>, Finished) {
                 assert_eq!(generation.next_blocking(), None, "the end is the end");
                 return (ids, finished);
             }
+            Event::Admitted { .. } => {}
             Event::Prefill { done, total } => assert!(done < total),
-            Event::Failed(error) => panic!("{error}"),
+            other => panic!("{other:?}"),
         }
     }
     panic!("no end");
@@ -105,6 +107,7 @@ fn a_dropped_generation_makes_room_for_the_next() {
         // Each reserves the whole context; only one fits at a time.
         let whole = Request { max_tokens: None, ..request(10, 0) };
         let mut generation = engine.handle.submit(whole).unwrap();
+        assert!(matches!(generation.next_blocking(), Some(Event::Admitted { .. })));
         assert!(matches!(generation.next_blocking(), Some(Event::Token { .. })));
     }
     assert_eq!(answer(&engine, request(10, 5)).0.len(), 5);
@@ -146,6 +149,7 @@ fn the_engine_ends_with_its_last_handle_and_a_failed_request_does_not_end_it() {
     let (handle, thread) = start(runner, EngineOptions::default());
     // The head is tied: every logit row holds one NaN.
     let mut generation = handle.submit(request(3, 3)).unwrap();
+    assert!(matches!(generation.next_blocking(), Some(Event::Admitted { .. })));
     let end = generation.next_blocking();
     assert!(matches!(end, Some(Event::Failed(text)) if text.contains("NaN")), "no token 0");
     assert!(handle.is_alive());
@@ -176,7 +180,7 @@ fn checking_ends_the_broken_sequence_and_not_its_neighbours() {
     assert_eq!((want.len(), want), (20, got));
     let ends: Vec<Event> = std::iter::from_fn(|| b.next_blocking()).collect();
     assert!(
-        matches!(&ends[..], [Event::Failed(text)] if text.contains("token embedding")),
+        matches!(&ends[..], [Event::Admitted { .. }, Event::Failed(text)] if text.contains("token embedding")),
         "{ends:?}"
     );
     drop(handle);

@@ -63,7 +63,8 @@ pub struct Query<'a> {
     pub heads: usize,
     /// Position of the first row.
     pub position: usize,
-    /// The sequence's blocks, in order of positions.
+    /// The sequence's blocks, in order of positions. Those wholly behind the window of the first
+    /// row are not looked at.
     pub blocks: &'a [u32],
     /// Factor of the scores, usually `1 / sqrt(dim)`.
     pub scale: f32,
@@ -79,10 +80,14 @@ impl Query<'_> {
         self.heads / kv.layout.heads
     }
 
+    /// The first position that any of the rows sees.
+    fn oldest(&self) -> usize {
+        (self.position + 1).saturating_sub(self.window)
+    }
+
     /// The spans that any of the rows sees.
     pub fn spans(&self) -> Range<usize> {
-        let oldest = (self.position + 1).saturating_sub(self.window);
-        oldest / SPAN..(self.position + self.rows - 1) / SPAN + 1
+        self.oldest() / SPAN..(self.position + self.rows - 1) / SPAN + 1
     }
 
     fn check(&self, kv: KvRef<'_>) {
@@ -92,9 +97,10 @@ impl Query<'_> {
         assert!(self.group(kv) * heads == self.heads, "query heads share KV heads evenly");
         let last = self.position + self.rows;
         assert!(last <= self.blocks.len() * block, "positions outside the block table");
+        let seen = &self.blocks[self.oldest() / block..];
         let block = kv.layout.block_bytes();
         let there = |&at: &u32| at as usize * kv.stride + block <= kv.data.len();
-        assert!(self.blocks.iter().all(there), "block outside the cache");
+        assert!(seen.iter().all(there), "block outside the cache");
         assert!(self.q.len() >= self.rows * self.heads * dim, "a query per row");
     }
 }

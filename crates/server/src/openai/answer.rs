@@ -38,6 +38,12 @@ impl Collected {
         self.tokens.extend(delta.tokens);
     }
 
+    /// Mean log probability of its tokens.
+    pub fn likelihood(&self) -> f32 {
+        let sum: f32 = self.tokens.iter().map(|token| token.logprob).sum();
+        sum / self.tokens.len().max(1) as f32
+    }
+
     /// Why the choice ended.
     pub fn finish_reason(&self) -> Option<&'static str> {
         self.done.as_ref().map(|done| done.finish.reason())
@@ -84,7 +90,11 @@ pub(crate) fn usage(usage: &Usage) -> Value {
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
-        "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens,
+            "accepted_prediction_tokens": usage.accepted_tokens,
+            "rejected_prediction_tokens": usage.drafted_tokens - usage.accepted_tokens,
+        },
     })
 }
 

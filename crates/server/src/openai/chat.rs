@@ -3,13 +3,14 @@
 use crate::fault::Fault;
 use crate::fields::{Fields, wrong};
 use crate::openai::{messages, sampling};
-use api::{ChatRequest, SamplingOptions};
+use api::{ChatRequest, SamplingOptions, Terms};
 use serde_json::{Map, Value};
 
 /// A chat completion as asked for.
 #[derive(Debug)]
 pub(crate) struct ChatCall {
     pub request: ChatRequest,
+    pub terms: Terms,
     /// Answers wanted.
     pub choices: usize,
     pub stream: bool,
@@ -29,7 +30,8 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, Fault> {
         split_reasoning: split_reasoning(&fields)?,
         sampling: SamplingOptions { logprobs: logprobs(&fields)?, ..sampling::read(&fields)? },
     };
-    Ok(ChatCall { request, choices: sampling::choices(&fields)?, stream, stream_usage })
+    let (terms, choices) = (sampling::terms(&fields)?, sampling::choices(&fields)?);
+    Ok(ChatCall { request, terms, choices, stream, stream_usage })
 }
 
 fn logprobs(fields: &Fields<'_>) -> Result<Option<usize>, Fault> {

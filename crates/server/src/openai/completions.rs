@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::fields::{Fields, wrong};
 use crate::openai::sampling::{self, MOST_CHOICES};
-use api::{Prompt, SamplingOptions, TextRequest};
+use api::{Prompt, SamplingOptions, Terms, TextRequest};
 use serde_json::Value;
 
 /// A text completion as asked for.
@@ -11,8 +11,13 @@ use serde_json::Value;
 pub(crate) struct CompletionCall {
     /// One per prompt.
     pub requests: Vec<TextRequest>,
+    pub terms: Terms,
     /// Answers wanted to each prompt.
     pub choices: usize,
+    /// Answers computed to each prompt, of which the best are given.
+    pub best_of: usize,
+    /// Tell log probabilities.
+    pub logprobs: bool,
     pub stream: bool,
     /// End a stream with the usage.
     pub stream_usage: bool,
@@ -25,36 +30,49 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
     let fields = Fields::of_body(body)?;
     let (stream, stream_usage) = sampling::stream(&fields)?;
     let choices = sampling::choices(&fields)?;
-    let sampling = SamplingOptions { logprobs: logprobs(&fields)?, ..sampling::read(&fields)? };
+    let logprobs = logprobs(&fields)?;
+    let best_of = best_of(&fields, choices, stream)?;
+    // The best are found by their log probabilities.
+    let hidden = (best_of > choices).then_some(0);
+    let sampling = SamplingOptions { logprobs: logprobs.or(hidden), ..sampling::read(&fields)? };
     let add_special = fields.flag("add_special_tokens")?.unwrap_or(true);
     let prompts = prompts(&fields)?;
-    if prompts.len() * choices > MOST_CHOICES {
-        let message = format!("{} prompts with n = {choices} are too many", prompts.len());
+    if prompts.len() * best_of > MOST_CHOICES {
+        let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
         return Err(Fault::invalid("prompt", message));
     }
-    refuse_unsupported(&fields, choices, &sampling)?;
+    refuse_unsupported(&fields, logprobs)?;
     let request = |prompt| TextRequest { prompt, add_special, sampling: sampling.clone() };
     Ok(CompletionCall {
         requests: prompts.into_iter().map(request).collect(),
+        terms: sampling::terms(&fields)?,
         choices,
+        best_of,
+        logprobs: logprobs.is_some(),
         stream,
         stream_usage,
         echo: fields.flag("echo")?.unwrap_or(false),
     })
 }
 
-fn refuse_unsupported(
-    fields: &Fields<'_>,
-    choices: usize,
-    sampling: &SamplingOptions,
-) -> Result<(), Fault> {
+/// How many answers are computed for each prompt, at least as many as are given. Which are the best
+/// is known at their end, so they cannot be streamed.
+fn best_of(fields: &Fields<'_>, choices: usize, stream: bool) -> Result<usize, Fault> {
+    let best_of = fields.count("best_of")?.unwrap_or(choices);
+    let wrong = |message: String| Err(Fault::invalid("best_of", message));
+    match best_of {
+        _ if best_of < choices => wrong(format!("best_of must be at least n, which is {choices}")),
+        _ if best_of > MOST_CHOICES => wrong(format!("best_of must be at most {MOST_CHOICES}")),
+        _ if best_of > choices && stream => wrong("best_of cannot be streamed".into()),
+        _ => Ok(best_of),
+    }
+}
+
+fn refuse_unsupported(fields: &Fields<'_>, logprobs: Option<usize>) -> Result<(), Fault> {
     if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
         return Err(Fault::invalid("suffix", "suffix is not supported"));
     }
-    if fields.count("best_of")?.is_some_and(|best_of| best_of != choices) {
-        return Err(Fault::invalid("best_of", "best_of other than n is not supported"));
-    }
-    if fields.flag("echo")? == Some(true) && sampling.logprobs.is_some() {
+    if fields.flag("echo")? == Some(true) && logprobs.is_some() {
         let message = "echo with logprobs is not supported: prompt tokens have none";
         return Err(Fault::invalid("echo", message));
     }
@@ -130,7 +148,12 @@ mod tests {
     #[test]
     fn what_cannot_be_honoured_is_refused() {
         check_fault(json!({"prompt": "a", "suffix": "b"}), "suffix");
-        check_fault(json!({"prompt": "a", "best_of": 3}), "best_of");
+        check_fault(json!({"prompt": "a", "best_of": 3, "stream": true}), "best_of");
+        check_fault(json!({"prompt": "a", "best_of": 1, "n": 2}), "best_of");
+        check_fault(json!({"prompt": "a", "best_of": 129}), "best_of");
+        check_fault(json!({"prompt": ["a", "b"], "best_of": 65}), "prompt");
+        check_fault(json!({"prompt": "a", "speculate": "ngram:0"}), "speculate");
+        check_fault(json!({"prompt": "a", "priority": 1u64 << 40}), "priority");
         check_fault(json!({"prompt": "a", "echo": true, "logprobs": 1}), "echo");
     }
 }

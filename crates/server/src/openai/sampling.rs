@@ -3,7 +3,7 @@
 
 use crate::fault::Fault;
 use crate::fields::{Fields, wrong};
-use api::SamplingOptions;
+use api::{SamplingOptions, Terms};
 use serde_json::Value;
 
 /// Most answers to one request, all its prompts together.
@@ -57,6 +57,20 @@ pub(crate) fn stream(fields: &Fields<'_>) -> Result<(bool, bool), Fault> {
     let options = fields.fields("stream_options")?;
     let usage = options.map(|options| options.flag("include_usage")).transpose()?.flatten();
     Ok((fields.flag("stream")?.unwrap_or(false), usage.unwrap_or(false)))
+}
+
+/// On what terms the request is computed. `priority` is vLLM's: lower goes first.
+pub(crate) fn terms(fields: &Fields<'_>) -> Result<Terms, Fault> {
+    let priority = fields.integer("priority")?.unwrap_or(0);
+    let priority = i32::try_from(priority)
+        .map_err(|_| wrong("priority", "an integer of 32 bits", &priority.into()))?;
+    let parse = |text: &str| {
+        text.parse()
+            .map_err(|error: String| Fault::invalid("speculate", format!("speculate: {error}")))
+    };
+    let speculate = fields.text("speculate")?.map(parse).transpose()?;
+    let tenant = fields.text("user")?.map(str::to_owned);
+    Ok(Terms { priority, tenant, speculate, ..Terms::default() })
 }
 
 /// The ids in the array `name`.

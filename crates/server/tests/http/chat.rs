@@ -15,7 +15,11 @@ fn usage(completion: usize, reasoning: usize) -> Value {
         "completion_tokens": completion,
         "total_tokens": prompt_tokens() + completion,
         "prompt_tokens_details": {"cached_tokens": 3},
-        "completion_tokens_details": {"reasoning_tokens": reasoning},
+        "completion_tokens_details": {
+            "reasoning_tokens": reasoning,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
     })
 }
 

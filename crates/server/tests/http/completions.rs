@@ -16,7 +16,11 @@ async fn whole_answer_has_openai_shape() {
         "usage": {
             "prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5,
             "prompt_tokens_details": {"cached_tokens": 3},
-            "completion_tokens_details": {"reasoning_tokens": 0},
+            "completion_tokens_details": {
+                "reasoning_tokens": 0,
+                "accepted_prediction_tokens": 0,
+                "rejected_prediction_tokens": 0,
+            },
         },
     });
     assert_eq!(stable(answer, "cmpl-"), expected);

@@ -4,7 +4,7 @@ use super::machine::{Machine, Probe};
 use super::spread::Spread;
 use super::work::{Arithmetic, Work};
 use anyhow::{Result, bail};
-use engine::{BLOCK, Batch, Runner};
+use engine::{Batch, Runner};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -180,7 +180,7 @@ struct Lanes {
 
 impl Lanes {
     fn new(runner: &Runner, count: usize, capacity: usize) -> Self {
-        let blocks = capacity.div_ceil(BLOCK) as u32;
+        let blocks = capacity.div_ceil(runner.block()) as u32;
         let tables = (0..count as u32).map(|i| (i * blocks..(i + 1) * blocks).collect());
         let vocab = runner.info().vocab_size as u32;
         // Any ids do; these differ so that embedding rows do.
@@ -195,7 +195,7 @@ impl Lanes {
             for from in (start..end).step_by(chunk) {
                 let to = end.min(from + chunk);
                 self.batch.clear();
-                let blocks = &table[..to.div_ceil(BLOCK)];
+                let blocks = &table[..to.div_ceil(runner.block())];
                 self.batch.push(&self.tokens[..to - from], from, blocks, usize::from(to == end));
                 runner.forward(&self.batch)?;
             }
@@ -209,7 +209,7 @@ impl Lanes {
         self.batch.clear();
         let end = self.len + tokens;
         for table in &self.tables {
-            let blocks = &table[..end.div_ceil(BLOCK)];
+            let blocks = &table[..end.div_ceil(runner.block())];
             self.batch.push(&self.tokens[..tokens], self.len, blocks, 1);
         }
         runner.forward(&self.batch)?;

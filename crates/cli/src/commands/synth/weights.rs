@@ -11,8 +11,8 @@ const DEVIATION: f32 = 0.02;
 const DRAWN: usize = 1 << 20;
 /// Values in a run: whole blocks of every type.
 const RUN: usize = 256;
-/// Bytes that one piece has at most.
-const PIECE: usize = 1 << 20;
+/// Runs that one piece has at most: a piece never ends within a block.
+const PIECE: usize = 1024;
 
 /// A stream of weights decided by its seed.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Weights {
     /// The next bytes, at most `missing`, of the tensor with this canonical name.
     pub fn piece(&mut self, name: &str, ty: &'static QuantType, missing: usize) -> &[u8] {
         self.piece.clear();
-        let wanted = missing.min(PIECE);
+        let wanted = missing.min(PIECE * run_bytes(ty));
         if name.ends_with("norm.weight") {
             self.fill_ones(ty, wanted);
         } else {
@@ -56,13 +56,17 @@ impl Weights {
 
     fn fill_random(&mut self, ty: &'static QuantType, wanted: usize) {
         let stored = self.stored.entry(ty.name).or_insert_with(|| store(ty, &self.drawn));
-        let run = RUN / ty.block_len * ty.block_bytes;
+        let run = run_bytes(ty);
         let starts = (stored.len() - run) / ty.block_bytes + 1;
         while self.piece.len() < wanted {
             let start = self.rng.below(starts as u64) as usize * ty.block_bytes;
             self.piece.extend_from_slice(&stored[start..start + run]);
         }
     }
+}
+
+fn run_bytes(ty: &QuantType) -> usize {
+    RUN / ty.block_len * ty.block_bytes
 }
 
 /// `values` as `ty` stores them. Whoever chooses the type has checked that it can be written.
@@ -93,9 +97,19 @@ mod tests {
     }
 
     #[test]
+    fn pieces_join_without_a_seam() {
+        let mut weights = Weights::new(3, 1 << 16);
+        let mut bytes = weights.piece("x", &quant::Q8_0, usize::MAX).to_vec();
+        bytes.extend_from_slice(weights.piece("x", &quant::Q8_0, 3400));
+        let mut values = vec![0.0; bytes.len() / 34 * 32];
+        (quant::Q8_0.dequantize.unwrap())(&bytes, &mut values);
+        assert!(values.iter().all(|value| value.abs() < 1.0));
+    }
+
+    #[test]
     fn pieces_never_exceed_what_is_missing() {
         let mut weights = Weights::new(3, 1 << 16);
         assert_eq!(weights.piece("x", &quant::Q6_K, 210).len(), 210);
-        assert_eq!(weights.piece("x", &quant::F32, usize::MAX).len(), PIECE);
+        assert_eq!(weights.piece("x", &quant::F32, usize::MAX).len(), 4 * RUN * PIECE);
     }
 }

@@ -1,0 +1,167 @@
+//! `gannet replay`: requests of traces once more, each alone, compared to the bit.
+
+use crate::args::FileArgs;
+use crate::interrupt::Watch;
+use crate::{output, progress};
+use anyhow::{Context, Result, anyhow, bail};
+use engine::trace::{Divergence, TraceSettings};
+use engine::{EngineHandle, EngineOptions, Event, LoadOptions, Runner, Trace, start};
+use formats::{Checkpoint, OpenOptions};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Compute the requests of traces again, each alone, and compare to the bit
+///
+/// `gannet serve --trace-dir` writes the traces. What else was computed beside a request, how its
+/// prompt was cut, what the cache had and how often it was preempted must not have changed its
+/// answer: ids and all bits of all logits are compared. Ends with 1 if one differs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Traces, or folders of them
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Folder, .gguf file, or owner/name on the hub; left out: the built-in model
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<String>,
+    #[command(flatten)]
+    files: FileArgs,
+    /// Threads that compute, which do not change the bits; 0 for all cores
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+    /// Most prompt tokens computed at once, which do not change the bits either
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    chunk: usize,
+    /// Print what was found as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A trace and where it was read.
+type Read = (PathBuf, Trace);
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let traces = read_all(&args.traces)?;
+    let replay = Replay::load(args, &traces)?;
+    let watch = Watch::new();
+    let bar = progress::count(traces.len() as u64);
+    bar.set_message("replaying");
+    let mut found = Vec::with_capacity(traces.len());
+    for (path, trace) in &traces {
+        watch.check()?;
+        let again = replay.run(trace).with_context(|| path.display().to_string())?;
+        found.push((path, trace, trace.divergence(&again)));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let same = found.iter().filter(|(_, _, divergence)| divergence.is_none()).count();
+    if args.json {
+        let each: Vec<Value> = found.iter().map(|(path, trace, d)| entry(path, trace, d)).collect();
+        output::json(&json!({ "traces": found.len(), "same": same, "each": each }))?;
+    } else {
+        let differing = found.iter().filter_map(|(path, _, d)| Some(line(path, d.as_ref()?)));
+        output::lines(differing)?;
+        output::lines([format!("{same} of {} traces came out the same to the bit", found.len())])?;
+    }
+    Ok(if same == found.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn line(path: &Path, divergence: &Divergence) -> String {
+    let Divergence { at, found: (then, now) } = divergence;
+    format!("{}: after {at} tokens: {then} then, {now} now", path.display())
+}
+
+fn entry(path: &Path, trace: &Trace, divergence: &Option<Divergence>) -> Value {
+    let divergence = divergence.as_ref().map(|Divergence { at, found: (then, now) }| {
+        json!({ "after_tokens": at, "then": then, "now": now })
+    });
+    json!({
+        "trace": path.display().to_string(),
+        "tokens": trace.ids.len(),
+        "cached_tokens": trace.cached_tokens,
+        "preemptions": trace.preemptions,
+        "same": divergence.is_none(),
+        "divergence": divergence,
+    })
+}
+
+fn read_all(paths: &[PathBuf]) -> Result<Vec<Read>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let cannot = || format!("cannot read {}", path.display());
+            for entry in std::fs::read_dir(path).with_context(cannot)? {
+                files.push(entry.with_context(cannot)?.path());
+            }
+        } else {
+            files.push(path.clone());
+        }
+    }
+    let is_trace = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
+    files.retain(|path| is_trace(path) || paths.contains(path));
+    files.sort();
+    if files.is_empty() {
+        bail!("{}: expected traces (.json), found none", paths[0].display());
+    }
+    let read = |path: PathBuf| match Trace::read(&path) {
+        Ok(trace) => Ok((path, trace)),
+        Err(problem) => Err(anyhow!(problem)),
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// An engine that computes one request at a time.
+struct Replay {
+    engine: EngineHandle,
+    traces: Receiver<Trace>,
+}
+
+impl Replay {
+    /// Loads the model as the traces say it was.
+    fn load(args: &Args, traces: &[Read]) -> Result<Self> {
+        let (first, then) = (&traces[0].0, &traces[0].1.settings);
+        for (path, trace) in traces {
+            if let Some((name, a, b)) = then.difference(&trace.settings) {
+                let (a_path, b_path) = (first.display(), path.display());
+                bail!("{a_path} and {b_path} differ in their {name}: {a} and {b}");
+            }
+        }
+        let model = args.model.as_deref().unwrap_or(crate::model::BUILTIN);
+        let path = args.files.locate(model)?;
+        let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
+        let wrong = |error: String| anyhow!("{}: {error}", first.display());
+        let (sink, received) = sync_channel(1);
+        let options = EngineOptions { running: 1, traces: Some(sink), ..EngineOptions::default() };
+        let load = LoadOptions {
+            threads: args.threads,
+            chunk: args.chunk.max(1),
+            mode: then.mode.parse().map_err(wrong)?,
+            kv_type: Some(then.kv_type.parse().map_err(wrong)?),
+            logit_rows: options.logit_rows(),
+            ..LoadOptions::default()
+        };
+        let runner = Runner::load(&checkpoint, &load)
+            .with_context(|| format!("cannot load {}", path.display()))?;
+        if let Some((name, then, now)) = then.difference(&TraceSettings::of(&runner)) {
+            bail!("{}: expected {name} {now}, as {model} has here, found {then}", first.display());
+        }
+        Ok(Self { engine: start(runner, options).0, traces: received })
+    }
+
+    /// The trace of the same request, computed alone.
+    fn run(&self, trace: &Trace) -> Result<Trace> {
+        let mut request = trace.request.request().map_err(|error| anyhow!(error))?;
+        if trace.finish != "stop" {
+            // It ended at a limit that may lie elsewhere here, or was broken off.
+            request.max_tokens = Some(trace.ids.len().max(1));
+        }
+        let mut generation = self.engine.submit(request)?;
+        while let Some(event) = generation.next_blocking() {
+            if let Event::Failed(error) = event {
+                bail!(error);
+            }
+        }
+        self.traces.recv().context("the engine has stopped")
+    }
+}

@@ -1,0 +1,288 @@
+//! One request on its way: its sampler, its reader, its times.
+
+use crate::handle::Submission;
+use crate::metrics::{Ended, Metrics, Outcome};
+use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
+use crate::sampler::{History, Sampler, Scratch, logprobs};
+use crate::trace::{Recorder, TraceSink, finish_name};
+use sched::Planned;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::TrySendError;
+
+/// How a request ends.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum End {
+    Finished(FinishReason),
+    Failed(String),
+    TimedOut(Duration),
+    /// Its caller lost interest.
+    Cancelled,
+}
+
+/// A request that waits or runs. The scheduler has its tokens.
+#[derive(Debug)]
+pub(crate) struct Active {
+    submission: Submission,
+    sampler: Sampler,
+    /// Most tokens to generate.
+    budget: usize,
+    timeout: Option<Duration>,
+    /// Guesses for the next step.
+    pub draft: Vec<u32>,
+    /// Most of them.
+    pub most_drafted: usize,
+    /// Ids sampled in this step.
+    ids: Vec<u32>,
+    /// Their log probabilities, where asked for.
+    logprobs: Vec<Option<TokenLogprobs>>,
+    end: Option<End>,
+    generated: usize,
+    cached: usize,
+    /// Guesses of this step that were right, and of all.
+    right: usize,
+    drafted: usize,
+    accepted: usize,
+    admitted: Option<Instant>,
+    first_token: Option<Instant>,
+    last_token: Option<Instant>,
+    recorder: Option<Box<Recorder>>,
+}
+
+impl Active {
+    pub fn new(submission: Submission, vocab_size: usize, budget: usize) -> Self {
+        let sampler = Sampler::new(submission.request.sampling.clone(), vocab_size);
+        Self {
+            submission,
+            sampler,
+            budget,
+            timeout: None,
+            draft: Vec::new(),
+            most_drafted: 0,
+            ids: Vec::new(),
+            logprobs: Vec::new(),
+            end: None,
+            generated: 0,
+            cached: 0,
+            right: 0,
+            drafted: 0,
+            accepted: 0,
+            admitted: None,
+            first_token: None,
+            last_token: None,
+            recorder: None,
+        }
+    }
+
+    /// Guesses up to `drafts` tokens, ends after `timeout`, tells all to `recorder`.
+    pub fn with(
+        mut self,
+        drafts: usize,
+        timeout: Option<Duration>,
+        recorder: Option<Recorder>,
+    ) -> Self {
+        self.most_drafted = drafts;
+        self.draft.reserve(drafts);
+        self.ids.reserve(drafts + 1);
+        self.logprobs.reserve(drafts + 1);
+        self.timeout = timeout;
+        self.recorder = recorder.map(Box::new);
+        self
+    }
+
+    pub fn request(&self) -> &Request {
+        &self.submission.request
+    }
+
+    fn prompt(&self) -> usize {
+        self.request().prompt.len()
+    }
+
+    /// Whether the events of one step have room, however many tokens it brings.
+    pub fn has_room(&self) -> bool {
+        // Besides the tokens: the admission and the end.
+        self.submission.events.capacity() >= self.most_drafted + 3
+    }
+
+    /// What ends it from outside.
+    pub fn cut(&self) -> Option<End> {
+        if self.submission.events.is_closed() {
+            return Some(End::Cancelled);
+        }
+        let timeout = self.timeout?;
+        (self.submission.submitted.elapsed() >= timeout).then_some(End::TimedOut(timeout))
+    }
+
+    /// Its computation begins, unless it has begun before.
+    pub fn admit(&mut self, cached: usize, metrics: &Metrics) {
+        if self.admitted.is_some() {
+            return;
+        }
+        self.submission.place = None;
+        (self.admitted, self.cached) = (Some(Instant::now()), cached);
+        let queued = self.submission.submitted.elapsed();
+        metrics.admitted(queued, self.prompt(), cached);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.cached(cached);
+        }
+        self.emit(Event::Admitted { cached_tokens: cached, queued_s: queued.as_secs_f64() });
+    }
+
+    pub fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.recorder.as_deref_mut()
+    }
+
+    /// Chooses a token from the logits of its last known one, and as many more as its guesses turn
+    /// out right. `tokens` are those before this step.
+    pub fn sample<'a>(
+        &mut self,
+        tokens: &[u32],
+        planned: &Planned,
+        mut logits: impl Iterator<Item = &'a [f32]>,
+        scratch: &mut Scratch,
+    ) {
+        self.ids.clear();
+        self.logprobs.clear();
+        let mut right = 0;
+        while let Some(id) = logits.next().and_then(|row| self.choose(tokens, row, scratch)) {
+            if right == planned.drafts || self.draft[right] != id || self.end.is_some() {
+                break;
+            }
+            right += 1;
+        }
+        self.right = right;
+        self.drafted += planned.drafts;
+        self.accepted += right;
+    }
+
+    /// One token, unless a stop id or an error ends the sequence.
+    fn choose(&mut self, tokens: &[u32], logits: &[f32], scratch: &mut Scratch) -> Option<u32> {
+        let request = &self.submission.request;
+        let generated = self.generated + self.ids.len();
+        let banned = if generated < request.min_tokens { &request.stop_ids[..] } else { &[] };
+        let history = History { tokens, fresh: &self.ids, prompt: request.prompt.len(), banned };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.choose(logits);
+        }
+        let id = match self.sampler.sample(logits, history, scratch) {
+            Ok(id) => id,
+            Err(error) => {
+                self.end = Some(End::Failed(error.to_string()));
+                return None;
+            }
+        };
+        if request.stop_ids.contains(&id) {
+            self.end = Some(End::Finished(FinishReason::Stop(id)));
+            return None;
+        }
+        let logprobs = request.logprobs.map(|top| logprobs(logits, id, top, scratch));
+        self.ids.push(id);
+        self.logprobs.push(logprobs);
+        if generated + 1 == self.budget {
+            self.end = Some(End::Finished(FinishReason::Length));
+        }
+        Some(id)
+    }
+
+    /// Ids sampled in this step.
+    pub fn sampled(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Tells the reader what this step brought. True if the request has ended.
+    pub fn tell(&mut self, planned: &Planned, metrics: &Metrics) -> bool {
+        if !planned.samples {
+            let (done, total) = (planned.position + planned.tokens, self.prompt());
+            if done < total {
+                self.emit(Event::Prefill { done, total });
+            }
+            return self.end.is_some();
+        }
+        self.measure(planned, metrics);
+        for at in 0..self.ids.len() {
+            let (id, logprobs) = (self.ids[at], self.logprobs[at].take());
+            if let Some(recorder) = &mut self.recorder {
+                recorder.token(id);
+            }
+            self.emit(Event::Token { id, logprobs });
+        }
+        self.end.is_some()
+    }
+
+    fn measure(&mut self, planned: &Planned, metrics: &Metrics) {
+        let now = Instant::now();
+        if planned.drafts > 0 {
+            metrics.drafted(planned.drafts, self.right);
+        }
+        self.generated += self.ids.len();
+        if self.ids.is_empty() {
+            return;
+        }
+        match self.last_token.replace(now) {
+            Some(last) => metrics.tokens(self.ids.len(), now - last),
+            None => {
+                self.first_token = Some(now);
+                let admitted = self.admitted.unwrap_or(now);
+                let computed = self.prompt() - self.cached;
+                metrics.first_token(self.submission.submitted.elapsed(), now - admitted, computed);
+            }
+        }
+    }
+
+    /// The last word to the reader: how it ended, by itself or by `cut` from outside.
+    pub fn finish(mut self, cut: Option<End>, metrics: &Metrics, traces: Option<&TraceSink>) {
+        let Some(end) = cut.or(self.end.take()) else { return };
+        let now = Instant::now();
+        let since = |from: Option<Instant>| from.map_or(Duration::ZERO, |from| now - from);
+        let (outcome, how) = match &end {
+            End::Finished(reason @ FinishReason::Stop(_)) => (Outcome::Stop, finish_name(*reason)),
+            End::Finished(reason) => (Outcome::Length, finish_name(*reason)),
+            End::Failed(_) => (Outcome::Failed, "failed"),
+            End::TimedOut(_) => (Outcome::TimedOut, "timeout"),
+            End::Cancelled => (Outcome::Cancelled, "cancelled"),
+        };
+        let ended = Ended {
+            prompt_tokens: self.prompt(),
+            generated: self.generated,
+            total: now - self.submission.submitted,
+            decode: since(self.first_token),
+        };
+        metrics.finished(outcome, ended);
+        if let (Some(recorder), Some(sink)) = (self.recorder.take(), traces) {
+            recorder.finish(how, sink);
+        }
+        match end {
+            End::Finished(reason) => self.emit(Event::Finished(self.finished(reason, now))),
+            End::Failed(error) => self.emit(Event::Failed(error)),
+            End::TimedOut(limit) => self.emit(Event::TimedOut(limit)),
+            End::Cancelled => {}
+        }
+    }
+
+    fn finished(&self, reason: FinishReason, now: Instant) -> Finished {
+        let admitted = self.admitted.unwrap_or(now);
+        let first = self.first_token.unwrap_or(now);
+        Finished {
+            reason,
+            usage: Usage {
+                prompt_tokens: self.prompt(),
+                completion_tokens: self.generated,
+                cached_tokens: self.cached,
+                drafted_tokens: self.drafted,
+                accepted_tokens: self.accepted,
+            },
+            timings: Timings {
+                queued_s: (admitted - self.submission.submitted).as_secs_f64(),
+                prefill_s: (first - admitted).as_secs_f64(),
+                decode_s: (now - first).as_secs_f64(),
+            },
+        }
+    }
+
+    /// Sends an event. Sequences whose channel is full are not planned, so there is room; who is
+    /// cut off without having read hears nothing more.
+    fn emit(&self, event: Event) {
+        if let Err(TrySendError::Full(event)) = self.submission.events.try_send(event) {
+            tracing::debug!("a reader too slow for {event:?}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Speculation: guesses at the next tokens, which one forward pass verifies together.
+//!
+//! A guess costs a row of the batch, and nothing else depends on it: tokens are sampled from the
+//! model's own logits, one after the other, and a row counts only if all tokens before it came out
+//! as guessed. So the text is that of the model alone, greedy or sampled.
+//!
+//! The seam is [`Drafter`]: all sequences that decode at once, so that a draft model can batch
+//! them, by id, so that it can keep a cache of its own.
+
+use sched::SequenceId;
+use std::str::FromStr;
+
+/// Most tokens guessed at once.
+pub const MOST_DRAFTED: usize = 16;
+/// Longest and shortest run of tokens that is looked up.
+const LONGEST: usize = 4;
+const SHORTEST: usize = 2;
+
+/// How the next tokens of a request are guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Speculate {
+    /// Not at all.
+    Off,
+    /// As what followed the last tokens where they stood before, so many of them (prompt lookup:
+    /// Saxena, 2023).
+    Ngram(usize),
+}
+
+impl Speculate {
+    /// Most tokens guessed at once.
+    pub fn most(self) -> usize {
+        match self {
+            Self::Off => 0,
+            Self::Ngram(most) => most,
+        }
+    }
+}
+
+impl FromStr for Speculate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("expected off or ngram:1 to ngram:{MOST_DRAFTED}, found {text:?}");
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let most = text.strip_prefix("ngram:").and_then(|most| most.parse().ok());
+        match most.ok_or_else(wrong)? {
+            most @ 1..=MOST_DRAFTED => Ok(Self::Ngram(most)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl std::fmt::Display for Speculate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Ngram(most) => write!(f, "ngram:{most}"),
+        }
+    }
+}
+
+/// A sequence that wants guesses.
+#[derive(Debug)]
+pub struct Wish<'a> {
+    /// Names it from step to step.
+    pub id: SequenceId,
+    /// Prompt and generated tokens.
+    pub tokens: &'a [u32],
+    /// Most guesses.
+    pub most: usize,
+    /// Where they go; empty before.
+    pub draft: &'a mut Vec<u32>,
+}
+
+/// Guesses what comes next.
+pub trait Drafter: Send {
+    /// Fills the drafts of sequences that are about to decode.
+    fn draft(&mut self, wishes: &mut [Wish<'_>]);
+    /// A sequence has ended.
+    fn forget(&mut self, id: SequenceId);
+}
+
+/// Looks the last tokens up among those before them. Keeps nothing.
+#[derive(Debug, Default)]
+pub struct PromptLookup;
+
+impl Drafter for PromptLookup {
+    fn draft(&mut self, wishes: &mut [Wish<'_>]) {
+        for Wish { tokens, most, draft, .. } in wishes {
+            draft.extend_from_slice(continuation(tokens, *most));
+        }
+    }
+
+    fn forget(&mut self, _: SequenceId) {}
+}
+
+/// Up to `most` tokens that followed the latest earlier occurrence of the longest run at the end.
+fn continuation(tokens: &[u32], most: usize) -> &[u32] {
+    for len in (SHORTEST..=LONGEST).rev() {
+        let Some(start) = tokens.len().checked_sub(len) else { continue };
+        let run = &tokens[start..];
+        let before = &tokens[..tokens.len() - 1];
+        if let Some(at) = before.windows(len).rposition(|window| window == run) {
+            let next = at + len;
+            return &tokens[next..tokens.len().min(next + most)];
+        }
+    }
+    &[]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(tokens: &[u32], most: usize, expected: &[u32]) {
+        assert_eq!(continuation(tokens, most), expected, "{tokens:?}");
+    }
+
+    #[test]
+    fn what_followed_last_time_is_the_guess() {
+        check(&[1, 2, 3, 4, 9, 1, 2], 3, &[3, 4, 9]);
+        check(&[1, 2, 3, 4, 9, 1, 2], 1, &[3]);
+        check(&[1, 2, 5, 1, 2, 6, 1, 2], 2, &[6, 1]);
+        // The longer run decides.
+        check(&[7, 1, 2, 5, 1, 2, 6, 7, 1, 2], 1, &[5]);
+        // A run that repeats itself goes on doing so.
+        check(&[4, 4, 4, 4], 2, &[4]);
+    }
+
+    #[test]
+    fn without_a_repetition_there_is_no_guess() {
+        check(&[], 4, &[]);
+        check(&[1], 4, &[]);
+        check(&[1, 2, 3], 4, &[]);
+        check(&[1, 2, 3, 2], 4, &[]);
+    }
+
+    #[test]
+    fn speculation_is_read_as_it_is_written() {
+        for text in ["off", "ngram:1", "ngram:16"] {
+            assert_eq!(text.parse::<Speculate>().unwrap().to_string(), text);
+        }
+        for text in ["", "on", "ngram", "ngram:", "ngram:0", "ngram:17", "ngram:-1"] {
+            assert!(text.parse::<Speculate>().is_err(), "{text}");
+        }
+    }
+}

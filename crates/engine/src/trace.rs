@@ -1,0 +1,388 @@
+//! What happened to a request, to be repeated and compared to the bit.
+//!
+//! A [`Trace`] holds the request as the engine understood it, what decides its bits besides, the
+//! steps it went through, the ids that came out, and for each of them a hash of all logits so far.
+//! Steps and neighbours change nothing; they are there to find out what happened when something
+//! does.
+
+use crate::request::{FinishReason, Request, SamplingParams};
+use crate::runner::Settings;
+use crate::{Runner, Speculate};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Form of the files.
+const VERSION: u32 = 1;
+/// Traces on their way to files before further ones are dropped.
+const PENDING: usize = 1024;
+
+/// Everything about one request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Form of this record.
+    pub version: u32,
+    /// What the request was called.
+    pub name: String,
+    /// Name of the model.
+    pub model: String,
+    /// What decides its bits besides the request.
+    pub settings: TraceSettings,
+    /// The request.
+    pub request: TraceRequest,
+    /// Prompt tokens that were found in the cache.
+    pub cached_tokens: usize,
+    /// Times it was put back to wait.
+    pub preemptions: u32,
+    /// Its part in each step.
+    pub steps: Vec<TraceStep>,
+    /// Generated ids, without a stop id at the end.
+    pub ids: Vec<u32>,
+    /// Hash of all logits that ids were chosen from so far, after each choice; a stop id's too.
+    pub logits: Vec<String>,
+    /// How it ended: `stop`, `length`, or what broke it off.
+    pub finish: String,
+}
+
+/// [`Settings`] by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceSettings {
+    /// Digest of the checkpoint.
+    pub checkpoint: String,
+    /// Compute mode.
+    pub mode: String,
+    /// Storage type of the KV cache.
+    pub kv_type: String,
+    /// Name of the instruction set.
+    pub isa: String,
+    /// Threads, which do not matter.
+    pub threads: usize,
+    /// Positions of a KV block, which do not matter.
+    pub block: usize,
+    /// Most prompt tokens of a step, which do not matter.
+    pub chunk: usize,
+}
+
+/// A [`Request`] with nothing left to chance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // As in `Request` and `SamplingParams`.
+pub struct TraceRequest {
+    pub prompt: Vec<u32>,
+    pub max_tokens: Option<usize>,
+    pub min_tokens: usize,
+    pub stop_ids: Vec<u32>,
+    /// Biases as text, since JSON has no infinity.
+    pub logit_bias: Vec<(u32, String)>,
+    pub repeat_penalty: f32,
+    pub presence_penalty: f32,
+    pub frequency_penalty: f32,
+    pub penalty_window: Option<usize>,
+    pub top_k: usize,
+    pub typical_p: f32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub temperature: f32,
+    pub seed: Option<u64>,
+    pub speculate: Option<String>,
+}
+
+/// One step as a sequence saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceStep {
+    /// Position of its first row.
+    pub position: usize,
+    /// Rows of known tokens.
+    pub tokens: usize,
+    /// Rows of guesses.
+    pub drafts: usize,
+    /// Rows of the whole step.
+    pub rows: usize,
+    /// Sequences of the step.
+    pub sequences: usize,
+}
+
+impl TraceRequest {
+    pub(crate) fn of(request: &Request) -> Self {
+        let sampling = request.sampling.clone();
+        let bias = |(id, bias): (u32, f32)| (id, bias.to_string());
+        Self {
+            prompt: request.prompt.clone(),
+            max_tokens: request.max_tokens,
+            min_tokens: request.min_tokens,
+            stop_ids: request.stop_ids.clone(),
+            logit_bias: sampling.logit_bias.into_iter().map(bias).collect(),
+            repeat_penalty: sampling.repeat_penalty,
+            presence_penalty: sampling.presence_penalty,
+            frequency_penalty: sampling.frequency_penalty,
+            penalty_window: sampling.penalty_window,
+            top_k: sampling.top_k,
+            typical_p: sampling.typical_p,
+            top_p: sampling.top_p,
+            min_p: sampling.min_p,
+            temperature: sampling.temperature,
+            seed: sampling.seed,
+            speculate: request.speculate.map(|speculate| speculate.to_string()),
+        }
+    }
+
+    /// The request again, or which field cannot be read.
+    pub fn request(&self) -> Result<Request, String> {
+        let bias = |(id, bias): &(u32, String)| match bias.parse() {
+            Ok(bias) => Ok((*id, bias)),
+            Err(_) => Err(format!("logit_bias: expected a number, found {bias:?}")),
+        };
+        let speculate = |text: &String| text.parse::<Speculate>();
+        Ok(Request {
+            prompt: self.prompt.clone(),
+            sampling: SamplingParams {
+                logit_bias: self.logit_bias.iter().map(bias).collect::<Result<_, _>>()?,
+                repeat_penalty: self.repeat_penalty,
+                presence_penalty: self.presence_penalty,
+                frequency_penalty: self.frequency_penalty,
+                penalty_window: self.penalty_window,
+                top_k: self.top_k,
+                typical_p: self.typical_p,
+                top_p: self.top_p,
+                min_p: self.min_p,
+                temperature: self.temperature,
+                seed: self.seed,
+            },
+            max_tokens: self.max_tokens,
+            min_tokens: self.min_tokens,
+            stop_ids: self.stop_ids.clone(),
+            speculate: self.speculate.as_ref().map(speculate).transpose()?,
+            ..Request::default()
+        })
+    }
+}
+
+impl TraceSettings {
+    /// Those of a runner.
+    pub fn of(runner: &Runner) -> Self {
+        let Settings { checkpoint, mode, kv_type, isa } = runner.settings();
+        Self {
+            checkpoint: checkpoint.clone(),
+            mode: mode.name().into(),
+            kv_type: kv_type.name().into(),
+            isa: (*isa).into(),
+            threads: runner.threads(),
+            block: runner.block(),
+            chunk: runner.chunk(),
+        }
+    }
+
+    /// The first of the settings that decide bits in which the two differ: its name, and both.
+    pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
+        let pairs = [
+            ("checkpoint", &self.checkpoint, &other.checkpoint),
+            ("mode", &self.mode, &other.mode),
+            ("kv_type", &self.kv_type, &other.kv_type),
+            ("isa", &self.isa, &other.isa),
+        ];
+        pairs
+            .into_iter()
+            .find(|(_, a, b)| a != b)
+            .map(|(name, a, b)| (name, a.as_str(), b.as_str()))
+    }
+}
+
+/// Where two traces of one request part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Generated tokens before it.
+    pub at: usize,
+    /// What the first trace has there, and the second.
+    pub found: (String, String),
+}
+
+impl Trace {
+    /// Where the answers of two traces part, to the bit; `None` where they do not. One that was
+    /// broken off from outside agrees with any that goes on as it did.
+    pub fn divergence(&self, other: &Self) -> Option<Divergence> {
+        let logits = self.logits.iter().zip(&other.logits).position(|(a, b)| a != b);
+        let ids = self.ids.iter().zip(&other.ids).position(|(a, b)| a != b);
+        let at = |at: usize, list: fn(&Self, usize) -> String| {
+            Some(Divergence { at, found: (list(self, at), list(other, at)) })
+        };
+        if let Some(first) = logits.filter(|first| ids.is_none_or(|ids| *first <= ids)) {
+            return at(first, |trace, at| format!("logits {}", trace.logits[at]));
+        }
+        if let Some(first) = ids {
+            return at(first, |trace, at| format!("token {}", trace.ids[at]));
+        }
+        let whole = |trace: &Self| matches!(trace.finish.as_str(), "stop" | "length");
+        let shorter = self.ids.len() != other.ids.len() || self.finish != other.finish;
+        if whole(self) && whole(other) && shorter {
+            let end = self.ids.len().min(other.ids.len());
+            return at(end, |trace, _| format!("{} after {}", trace.finish, trace.ids.len()));
+        }
+        None
+    }
+
+    /// Reads a file, with what is wrong with it.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let name = path.display();
+        let bytes = std::fs::read(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+        let trace: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| format!("{name}: expected a trace, found otherwise: {error}"))?;
+        match trace.version {
+            VERSION => Ok(trace),
+            other => Err(format!("{name}: expected version {VERSION} of traces, found {other}")),
+        }
+    }
+}
+
+/// Takes the traces of an engine.
+pub type TraceSink = SyncSender<Trace>;
+
+/// A sink that writes each trace as a file of its own into `folder`, on a thread of its own.
+pub fn trace_files(folder: &Path) -> std::io::Result<TraceSink> {
+    std::fs::create_dir_all(folder)?;
+    let (sink, traces) = sync_channel(PENDING);
+    let folder = folder.to_owned();
+    std::thread::Builder::new()
+        .name("gannet-traces".into())
+        .spawn(move || write_files(&folder, &traces))?;
+    Ok(sink)
+}
+
+fn write_files(folder: &Path, traces: &Receiver<Trace>) {
+    for trace in traces {
+        let path = folder.join(file_name(&trace.name));
+        if let Err(error) = write(&path, &trace) {
+            tracing::warn!("cannot write {}: {error}", path.display());
+        }
+    }
+}
+
+/// Names come from clients.
+fn file_name(name: &str) -> PathBuf {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
+    let name: String = name.chars().take(128).map(safe).collect();
+    PathBuf::from(name + ".json")
+}
+
+/// Written aside and renamed, so that readers see the whole file or none.
+fn write(path: &Path, trace: &Trace) -> std::io::Result<()> {
+    let aside = path.with_extension("incomplete");
+    std::fs::write(&aside, serde_json::to_vec(trace)?)?;
+    std::fs::rename(&aside, path)
+}
+
+/// Takes down what happens to one request.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    trace: Trace,
+    hash: u64,
+}
+
+impl Recorder {
+    pub fn new(runner: &Runner, request: &Request, number: u64) -> Self {
+        let name = request.name.clone().unwrap_or_else(|| format!("request-{number}"));
+        let trace = Trace {
+            version: VERSION,
+            name,
+            model: runner.info().name.clone(),
+            settings: TraceSettings::of(runner),
+            request: TraceRequest::of(request),
+            cached_tokens: 0,
+            preemptions: 0,
+            steps: Vec::new(),
+            ids: Vec::new(),
+            logits: Vec::new(),
+            finish: String::new(),
+        };
+        Self { trace, hash: 0 }
+    }
+
+    /// It takes part in a step. One that begins anew was preempted.
+    pub fn step(&mut self, step: TraceStep) {
+        let end = self.trace.steps.last().map_or(0, |last| last.position + last.tokens);
+        self.trace.preemptions += u32::from(step.position < end);
+        self.trace.steps.push(step);
+    }
+
+    pub fn cached(&mut self, tokens: usize) {
+        self.trace.cached_tokens = tokens;
+    }
+
+    /// A token is chosen from these logits.
+    pub fn choose(&mut self, logits: &[f32]) {
+        self.hash = roll(self.hash, logits);
+        self.trace.logits.push(format!("{:016x}", self.hash));
+    }
+
+    pub fn token(&mut self, id: u32) {
+        self.trace.ids.push(id);
+    }
+
+    pub fn finish(mut self, how: &str, sink: &TraceSink) {
+        how.clone_into(&mut self.trace.finish);
+        if sink.try_send(self.trace).is_err() {
+            tracing::warn!("a trace is lost: traces are not written fast enough");
+        }
+    }
+}
+
+/// How a reason is written.
+pub(crate) fn finish_name(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop(_) => "stop",
+        FinishReason::Length => "length",
+    }
+}
+
+/// A hash of `before` and the bits of `logits`, in eight lanes so that it takes no time worth
+/// mentioning.
+fn roll(before: u64, logits: &[f32]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut lanes: [u64; 8] = std::array::from_fn(|lane| before ^ lane as u64);
+    for values in logits.chunks(lanes.len()) {
+        for (lane, value) in lanes.iter_mut().zip(values) {
+            *lane = (*lane ^ u64::from(value.to_bits())).wrapping_mul(FACTOR).rotate_left(31);
+        }
+    }
+    lanes
+        .iter()
+        .fold(logits.len() as u64, |hash, lane| (hash ^ lane).wrapping_mul(FACTOR).rotate_left(29))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_tells_every_bit_and_every_place() {
+        let logits: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        let hash = roll(7, &logits);
+        assert_eq!(hash, roll(7, &logits));
+        assert_ne!(hash, roll(8, &logits));
+        for at in 0..100 {
+            let mut other = logits.clone();
+            other[at] = f32::from_bits(other[at].to_bits() ^ 1);
+            assert_ne!(hash, roll(7, &other), "{at}");
+        }
+        assert_ne!(roll(0, &[0.0, -0.0]), roll(0, &[-0.0, 0.0]));
+    }
+
+    #[test]
+    fn requests_come_back_as_they_went() {
+        let sampling = SamplingParams {
+            logit_bias: vec![(3, f32::NEG_INFINITY), (4, 0.1)],
+            temperature: 0.7,
+            seed: Some(u64::MAX),
+            ..SamplingParams::default()
+        };
+        let speculate = Some(Speculate::Ngram(3));
+        let request = Request { prompt: vec![1, 2], sampling, speculate, ..Request::default() };
+        let json = serde_json::to_string(&TraceRequest::of(&request)).unwrap();
+        let back: TraceRequest = serde_json::from_str(&json).unwrap();
+        assert_eq!(back.request().unwrap(), request);
+    }
+
+    #[test]
+    fn names_of_files_cannot_leave_their_folder() {
+        assert_eq!(file_name("cmpl-1_a"), PathBuf::from("cmpl-1_a.json"));
+        assert_eq!(file_name("../../x y"), PathBuf::from("______x_y.json"));
+    }
+}

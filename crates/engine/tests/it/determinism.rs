@@ -1,0 +1,222 @@
+//! The same request gives the same bits, whatever else the engine does: alone, in company, after
+//! preemption, from a warm cache, in chunks of any size, on any number of threads, guessed or not.
+
+use crate::checkpoints::{config, open, random, write};
+use base::Rng;
+use engine::{
+    EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation, KvMemory, LoadOptions,
+    Mode, Request, Runner, SamplingParams, Speculate, start,
+};
+use formats::Checkpoint;
+
+const REQUESTS: usize = 64;
+
+/// An answer with all its bits.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    ids: Vec<u32>,
+    /// Log probability of each id and of the best alternatives.
+    logprobs: Vec<Vec<(u32, u32)>>,
+    reason: FinishReason,
+}
+
+/// Prompts of all lengths, some of which begin alike; greedy and sampled; with stops and without.
+fn requests() -> Vec<Request> {
+    let mut rng = Rng::new(99);
+    let mut random = |len: usize| (0..len).map(|_| rng.below(131) as u32).collect::<Vec<_>>();
+    let families: Vec<Vec<u32>> = (0..4).map(|_| random(100)).collect();
+    (0..REQUESTS)
+        .map(|i| {
+            let shared = &families[i % 4][..(i * 13) % 90];
+            let prompt = [shared, &random(1 + (i * 7) % 23)].concat();
+            let temperature = if i % 3 == 0 { 0.0 } else { 1.1 };
+            Request {
+                prompt,
+                sampling: SamplingParams {
+                    temperature,
+                    seed: Some(i as u64),
+                    repeat_penalty: if i % 5 == 0 { 1.2 } else { 1.0 },
+                    top_p: 0.97,
+                    ..SamplingParams::default()
+                },
+                max_tokens: Some(8 + (i * 11) % 60),
+                stop_ids: if i % 2 == 0 { vec![(i % 131) as u32] } else { Vec::new() },
+                min_tokens: 3,
+                logprobs: Some(2),
+                ..Request::default()
+            }
+        })
+        .collect()
+}
+
+/// How the requests are put.
+#[derive(Clone, Debug)]
+struct Way {
+    mode: Mode,
+    threads: usize,
+    chunk: usize,
+    /// Requests at once.
+    company: usize,
+    running: usize,
+    /// KV blocks of sixteen positions.
+    blocks: usize,
+    speculate: Speculate,
+}
+
+impl Way {
+    fn alone(mode: Mode) -> Self {
+        let speculate = Speculate::Off;
+        Self { mode, threads: 1, chunk: 64, company: 1, running: 16, blocks: 16 * 16, speculate }
+    }
+
+    fn start(&self, checkpoint: &Checkpoint) -> EngineHandle {
+        let speculate = self.speculate;
+        let options =
+            EngineOptions { running: self.running, speculate, ..EngineOptions::default() };
+        let mut load = LoadOptions {
+            mode: self.mode,
+            threads: self.threads,
+            chunk: self.chunk,
+            block: 16,
+            logit_rows: options.logit_rows(),
+            ..LoadOptions::default()
+        };
+        let config = checkpoint.config();
+        let layer = engine::LayerCache { heads: config.kv_heads, dim: config.head_dim };
+        let bytes = layer.block_bytes(16, self.mode.default_kv_type()) * config.layers;
+        load.kv_memory = KvMemory::Bytes(bytes * self.blocks);
+        start(Runner::load(checkpoint, &load).unwrap(), options).0
+    }
+
+    /// The answers in order of the requests, and what the engine counted.
+    fn answers(&self, engine: &EngineHandle, requests: &[Request]) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for group in requests.chunks(self.company) {
+            let submit = |request: &Request| engine.submit(request.clone()).unwrap();
+            let generations: Vec<_> = group.iter().map(submit).collect();
+            answers.extend(generations.into_iter().map(|generation| collect(generation).0));
+        }
+        answers
+    }
+}
+
+fn collect(mut generation: Generation) -> (Answer, Finished) {
+    let (mut ids, mut bits) = (Vec::new(), Vec::new());
+    loop {
+        match generation.next_blocking().expect("an end") {
+            Event::Token { id, logprobs } => {
+                let logprobs = logprobs.unwrap();
+                let top = logprobs.top.iter().map(|(id, value)| (*id, value.to_bits()));
+                bits.push(std::iter::once((id, logprobs.logprob.to_bits())).chain(top).collect());
+                ids.push(id);
+            }
+            Event::Finished(finished) => {
+                return (Answer { ids, logprobs: bits, reason: finished.reason }, finished);
+            }
+            Event::Admitted { .. } | Event::Prefill { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What the requests come to one by one, each on an engine that knows nothing yet.
+fn reference(checkpoint: &Checkpoint, mode: Mode, requests: &[Request]) -> Vec<Answer> {
+    let way = Way::alone(mode);
+    requests
+        .iter()
+        .flat_map(|request| way.answers(&way.start(checkpoint), std::slice::from_ref(request)))
+        .collect()
+}
+
+/// Every other way must give the same.
+fn check_ways(architecture: &str, mode: Mode, ways: &[Way]) {
+    let (checkpoint, _folder) = random(architecture);
+    let requests = requests();
+    let want = reference(&checkpoint, mode, &requests);
+    for way in ways {
+        let engine = way.start(&checkpoint);
+        // The second time, the cache is warm.
+        for time in 0..2 {
+            let got = way.answers(&engine, &requests);
+            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                assert_eq!(got, want, "{architecture}, request {i}, time {time}: {way:?}");
+            }
+        }
+        let stats = engine.metrics().snapshot();
+        assert!(stats.cache_hits > 0, "nothing was found in the cache: {way:?}");
+        // Blocks behind a window are let go before others run out of them.
+        let all_kept = checkpoint.config().windows.contains(&None);
+        if all_kept && way.blocks < 32 && way.company > 16 {
+            assert!(stats.preemptions > 0, "nobody was preempted: {way:?}");
+        }
+        if way.speculate != Speculate::Off {
+            assert!(stats.drafted > 0, "nothing was guessed: {way:?}");
+        }
+    }
+}
+
+fn ways(mode: Mode) -> Vec<Way> {
+    let alone = Way::alone(mode);
+    let mut ways = vec![
+        Way { company: 8, ..alone.clone() },
+        Way { company: 32, blocks: 24, running: 32, threads: 2, ..alone.clone() },
+        Way { company: 16, speculate: Speculate::Ngram(4), ..alone.clone() },
+        Way { company: 32, blocks: 24, speculate: Speculate::Ngram(3), ..alone.clone() },
+    ];
+    for chunk in [1, 7, 64, 512] {
+        ways.push(Way { chunk, threads: 1 + chunk % 2, company: 5, ..alone.clone() });
+    }
+    ways
+}
+
+#[test]
+fn the_same_request_gives_the_same_bits_in_fast_mode() {
+    check_ways("qwen3", Mode::Fast, &ways(Mode::Fast));
+}
+
+#[test]
+fn the_same_request_gives_the_same_bits_in_exact_mode() {
+    check_ways("llama", Mode::Exact, &ways(Mode::Exact));
+}
+
+#[test]
+fn a_sliding_window_lets_blocks_go_and_changes_no_bits() {
+    check_ways("mistral", Mode::Fast, &ways(Mode::Fast));
+}
+
+#[test]
+fn an_identical_prompt_computes_its_last_token_only() {
+    let (checkpoint, _folder) = random("qwen3");
+    let engine = Way::alone(Mode::Fast).start(&checkpoint);
+    let request = Request { max_tokens: Some(2), logprobs: Some(0), ..requests()[1].clone() };
+    let prompt: Vec<u32> = (0..64).collect();
+    let cached = |prompt: &[u32]| {
+        let request = Request { prompt: prompt.to_vec(), ..request.clone() };
+        collect(engine.submit(request).unwrap()).1.usage.cached_tokens
+    };
+    assert_eq!([cached(&prompt), cached(&prompt), cached(&prompt[..40])], [0, 63, 32]);
+    let mut edited = prompt.clone();
+    edited[50] = 99;
+    assert_eq!([cached(&edited), cached(&prompt)], [48, 63]);
+}
+
+#[test]
+fn speculation_is_right_where_text_repeats_itself() {
+    // One layer without attention to speak of: the same token again and again.
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config("llama");
+    (config.layers, config.windows) = (1, vec![None]);
+    write(folder.path(), &config, |_, _| {});
+    let checkpoint = open(folder.path());
+    let speculate = Speculate::Ngram(4);
+    let engine = Way { speculate, ..Way::alone(Mode::Exact) }.start(&checkpoint);
+    let prompt: Vec<u32> = (0..10).cycle().take(40).collect();
+    let bias = (0..10).map(|id| (id, 50.0)).collect();
+    let sampling = SamplingParams { logit_bias: bias, ..SamplingParams::default() };
+    let request = Request { prompt, sampling, max_tokens: Some(40), ..Request::default() };
+    let request = Request { logprobs: Some(0), ..request };
+    let usage = collect(engine.submit(request.clone()).unwrap()).1.usage;
+    assert!(usage.accepted_tokens > 0 && usage.accepted_tokens < usage.drafted_tokens + 1);
+    let off = Request { speculate: Some(Speculate::Off), ..request };
+    assert_eq!(collect(engine.submit(off).unwrap()).1.usage.drafted_tokens, 0);
+}

@@ -1,0 +1,124 @@
+//! Traces, time limits and the queue: what happens to requests beside their answers.
+
+use crate::checkpoints::random;
+use engine::{
+    EngineHandle, EngineOptions, Event, LoadOptions, Request, Runner, SamplingParams, Speculate,
+    SubmitError, Trace, start,
+};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+fn engine(options: EngineOptions, threads: usize) -> EngineHandle {
+    let (checkpoint, _folder) = random("qwen3");
+    let load = LoadOptions { threads, logit_rows: options.logit_rows(), ..LoadOptions::default() };
+    start(Runner::load(&checkpoint, &load).unwrap(), options).0
+}
+
+fn traced(speculate: Speculate, threads: usize) -> (EngineHandle, Receiver<Trace>) {
+    let (sink, traces) = sync_channel(64);
+    let options = EngineOptions { speculate, traces: Some(sink), ..EngineOptions::default() };
+    (engine(options, threads), traces)
+}
+
+fn request(seed: u64) -> Request {
+    Request {
+        prompt: (0..40).map(|i| (i * i + seed as u32) % 131).collect(),
+        sampling: SamplingParams { temperature: 0.9, seed: Some(seed), ..Default::default() },
+        max_tokens: Some(25),
+        name: Some(format!("request {seed}")),
+        ..Request::default()
+    }
+}
+
+fn wait(engine: &EngineHandle, request: Request) -> Vec<Event> {
+    let mut generation = engine.submit(request).unwrap();
+    std::iter::from_fn(|| generation.next_blocking()).collect()
+}
+
+#[test]
+fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
+    let (together, traces) = traced(Speculate::Ngram(2), 2);
+    let generations: Vec<_> = (0..8).map(|seed| together.submit(request(seed)).unwrap()).collect();
+    for mut generation in generations {
+        while generation.next_blocking().is_some() {}
+    }
+    let (alone, again) = traced(Speculate::Off, 1);
+    let mut in_company = false;
+    for trace in traces.iter().take(8) {
+        in_company |= trace.steps.iter().any(|step| step.sequences > 1);
+        assert_eq!((trace.ids.len(), trace.finish.as_str()), (25, "length"));
+        wait(&alone, trace.request.request().unwrap());
+        let mut now = again.recv().unwrap();
+        assert_eq!(trace.divergence(&now), None, "{}", trace.name);
+        now.logits[7] = "0".into();
+        assert_eq!(trace.divergence(&now).unwrap().at, 7);
+        now.ids[3] += 1;
+        assert_eq!(trace.divergence(&now).unwrap().at, 3);
+    }
+    assert!(in_company);
+}
+
+#[test]
+fn traces_are_written_as_files_that_can_be_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = engine::trace::trace_files(folder.path()).unwrap();
+    let engine = engine(EngineOptions { traces: Some(sink), ..EngineOptions::default() }, 1);
+    wait(&engine, request(3));
+    let path = folder.path().join("request_3.json");
+    let trace = (0..500).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        Trace::read(&path).ok()
+    });
+    let trace = trace.expect("it is written soon");
+    assert_eq!((trace.name.as_str(), trace.ids.len()), ("request 3", 25));
+    assert_eq!(trace.request.request().unwrap().prompt, request(3).prompt);
+    std::fs::write(&path, "{}").unwrap();
+    assert!(Trace::read(&path).unwrap_err().contains("request_3.json"));
+}
+
+#[test]
+fn who_takes_too_long_is_told_so_and_nobody_else_is() {
+    let engine = engine(EngineOptions::default(), 1);
+    let limit = Duration::from_micros(1);
+    let late = Request { timeout: Some(limit), ..request(1) };
+    let (late, other) = (engine.submit(late).unwrap(), wait(&engine, request(2)));
+    assert!(matches!(other.last(), Some(Event::Finished(_))), "{other:?}");
+    let mut late = late;
+    let events: Vec<Event> = std::iter::from_fn(|| late.next_blocking()).collect();
+    assert_eq!(events, [Event::TimedOut(limit)]);
+}
+
+#[test]
+fn the_queue_is_bounded_wherever_requests_wait() {
+    let options = EngineOptions { queue: 3, running: 1, ..EngineOptions::default() };
+    let engine = engine(options, 1);
+    // It fills its channel and then waits for its reader, so that it runs as long as we like.
+    let long = Request { max_tokens: Some(200), ..request(1) };
+    let mut first = engine.submit(long).unwrap();
+    assert!(matches!(first.next_blocking(), Some(Event::Admitted { .. })));
+    let waiting: Vec<_> = (0..3).map(|seed| engine.submit(request(seed)).unwrap()).collect();
+    assert_eq!(engine.submit(request(9)).unwrap_err(), SubmitError::QueueFull(3));
+    drop(first);
+    for mut generation in waiting {
+        while generation.next_blocking().is_some() {}
+    }
+    assert!(engine.submit(request(9)).is_ok());
+}
+
+#[test]
+fn urgent_requests_go_first() {
+    let options = EngineOptions { running: 1, ..EngineOptions::default() };
+    let engine = engine(options, 1);
+    let long = Request { max_tokens: Some(200), ..request(1) };
+    let mut first = engine.submit(long).unwrap();
+    assert!(matches!(first.next_blocking(), Some(Event::Admitted { .. })));
+    let submit = |seed, priority| engine.submit(Request { priority, ..request(seed) }).unwrap();
+    let (mut ordinary, mut urgent) = (submit(2, 0), submit(3, -5));
+    drop(first);
+    let queued = [&mut urgent, &mut ordinary].map(|generation| {
+        let Some(Event::Admitted { queued_s, .. }) = generation.next_blocking() else { panic!() };
+        while generation.next_blocking().is_some() {}
+        queued_s
+    });
+    assert!(queued[0] < queued[1], "the urgent one waited longer: {queued:?}");
+}

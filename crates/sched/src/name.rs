@@ -1,0 +1,66 @@
+//! Names of full KV blocks: a hash chain over everything that decides their bits.
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of a name: half of SHA-256, so that no two blocks share one by chance or by intent.
+const BYTES: usize = 16;
+
+/// Names a full block by its tokens, all tokens before them, and what else changes the numbers.
+///
+/// The chain is SHA-256, cut to 128 bits: the same on every machine, so that a name may also be
+/// that of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name([u8; BYTES]);
+
+impl Name {
+    /// The parent of first blocks. `identity` holds everything besides tokens that changes the
+    /// numbers: checkpoint, compute mode, storage type and size of blocks, and so on.
+    pub fn root(identity: &[u8]) -> Self {
+        Self::of(Sha256::digest(identity).as_slice())
+    }
+
+    /// The name of the block that holds `tokens`, right behind the block of this name.
+    pub fn child(self, tokens: &[u32]) -> Self {
+        let mut hash = Sha256::new_with_prefix(self.0);
+        tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
+        Self::of(hash.finalize().as_slice())
+    }
+
+    fn of(digest: &[u8]) -> Self {
+        Self(digest[..BYTES].try_into().expect("SHA-256 has more bytes"))
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_apart_tokens_their_order_and_what_came_before() {
+        let root = Name::root(b"model");
+        assert_eq!(root.child(&[1, 2]), root.child(&[1, 2]));
+        let names = [
+            root.child(&[1, 2]),
+            root.child(&[2, 1]),
+            root.child(&[1]),
+            root.child(&[1]).child(&[2]),
+        ];
+        for (i, name) in names.iter().enumerate() {
+            assert!(names[..i].iter().all(|other| other != name));
+            assert_ne!(*name, Name::root(b"other").child(&[1, 2]));
+        }
+    }
+
+    #[test]
+    fn names_are_the_same_everywhere() {
+        let name = Name::root(b"").child(&[7]).to_string();
+        assert_eq!(name.len(), 2 * BYTES);
+        assert_eq!(Name::root(b"").to_string(), "e3b0c44298fc1c149afbf4c8996fb924");
+    }
+}

@@ -1,0 +1,167 @@
+//! What went wrong in other servers, by name.
+
+use super::*;
+
+fn prompt(seed: u32, len: usize) -> Vec<u32> {
+    (0..len as u32).map(|i| seed * 1000 + i).collect()
+}
+
+#[test]
+fn an_identical_prompt_computes_its_last_token_only() {
+    let mut machine = Machine::new(LIMITS);
+    assert_eq!(machine.cached(1, &prompt(1, 12)), 0);
+    let before = machine.rows;
+    assert_eq!(machine.cached(2, &prompt(1, 12)), 11);
+    // And one for the second of the two tokens that it generates.
+    assert_eq!(machine.rows - before, 2);
+}
+
+#[test]
+fn shorter_prompts_and_edited_tails_reuse_what_they_share() {
+    let mut machine = Machine::new(LIMITS);
+    machine.cached(1, &prompt(1, 30));
+    assert_eq!(machine.cached(2, &prompt(1, 17)), 16);
+    let mut edited = prompt(1, 30);
+    edited[21] = 5;
+    assert_eq!(machine.cached(3, &edited), 20);
+    let longer = [prompt(1, 30), prompt(2, 9)].concat();
+    assert_eq!(machine.cached(4, &longer), 28);
+    assert_eq!(machine.cached(5, &prompt(2, 9)), 0);
+}
+
+#[test]
+fn a_generated_answer_is_found_by_the_next_turn() {
+    let mut machine = Machine::new(LIMITS);
+    machine.add(1, &prompt(1, 6), 20);
+    machine.finish(100);
+    let answer: Vec<u32> = (6..20).collect();
+    let next = [prompt(1, 6), answer, prompt(2, 5)].concat();
+    // The last token of the answer was never computed: nineteen were.
+    assert_eq!(machine.cached(2, &next), 16);
+}
+
+#[test]
+fn equal_prompts_at_the_same_time_are_computed_once() {
+    let mut machine = Machine::new(Limits { running: 8, logits: 8, ..LIMITS });
+    for id in 0..8 {
+        machine.add(id, &prompt(1, 33), 35);
+    }
+    machine.finish(100);
+    // Eight blocks once, then a tail of one token and a generated one each.
+    assert_eq!(machine.rows, 32 + 8 * 2);
+}
+
+#[test]
+fn preemption_while_a_prefix_hit_is_being_admitted() {
+    let mut machine = Machine::new(Limits { blocks: 8, running: 4, logits: 4, ..LIMITS });
+    machine.cached(1, &prompt(1, 16));
+    // Four blocks of cache; two long sequences that outgrow the rest, and a hit in between.
+    machine.add(2, &prompt(2, 4), 24);
+    machine.add(3, &prompt(3, 4), 24);
+    machine.step(|id, length| (id.0 * 100) as u32 + length as u32);
+    machine.add(4, &prompt(1, 16), 20);
+    for _ in 0..100 {
+        machine.step(|id, length| (id.0 * 100) as u32 + length as u32);
+        machine.check();
+    }
+    assert!(machine.scheduler.is_idle());
+    assert!(machine.scheduler.counters().0 > 0, "somebody was preempted");
+}
+
+#[test]
+#[should_panic(expected = "it can fit")]
+fn a_prompt_larger_than_the_pool_never_gets_in() {
+    Machine::new(Limits { blocks: 2, ..LIMITS }).add(1, &prompt(1, 9), 9);
+}
+
+#[test]
+fn a_prompt_as_large_as_the_pool_gets_its_turn() {
+    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    machine.add(1, &prompt(1, 4), 12);
+    machine.step(|_, length| length as u32);
+    machine.add(2, &prompt(2, 15), 16);
+    machine.add(3, &prompt(3, 4), 12);
+    machine.finish(200);
+}
+
+#[test]
+fn two_sequences_that_finish_a_shared_block_in_one_step_keep_one_copy() {
+    let mut machine = Machine::new(LIMITS);
+    // Shorter than a block: nothing is shared until both have generated the same.
+    machine.add(1, &[1, 2], 12);
+    machine.add(2, &[1, 2], 12);
+    while !machine.scheduler.is_idle() {
+        machine.step(|_, length| length as u32);
+        machine.check();
+    }
+    assert_eq!(machine.scheduler.blocks().cached, 2);
+}
+
+#[test]
+fn a_cancel_between_plan_and_commit_is_forgotten_whole() {
+    let mut machine = Machine::new(LIMITS);
+    machine.add(1, &prompt(1, 6), 20);
+    machine.add(2, &prompt(2, 2), 20);
+    let plan = machine.plan();
+    plan.iter().for_each(|planned| machine.forward(planned, &[]));
+    machine.scheduler.finish(SequenceId(1));
+    for planned in &plan {
+        machine.scheduler.commit(planned, if planned.samples { &[7] } else { &[] });
+    }
+    machine.check();
+    assert_eq!(machine.scheduler.tokens(SequenceId(2)).len(), 3);
+    assert_eq!(machine.scheduler.blocks().used, 1);
+    machine.finish(100);
+}
+
+#[test]
+fn the_newest_is_preempted_and_comes_back_before_new_work() {
+    let mut machine = Machine::new(Limits { blocks: 6, ..LIMITS });
+    machine.add(1, &prompt(1, 8), 20);
+    machine.add(2, &prompt(2, 7), 20);
+    while machine.scheduler.counters().0 == 0 {
+        assert!(!machine.step(|_, length| length as u32).is_empty());
+    }
+    machine.add(3, &prompt(3, 1), 3);
+    assert_eq!(machine.scheduler.waiting(), 2);
+    let order: Vec<u64> = std::iter::from_fn(|| {
+        (!machine.scheduler.is_idle()).then(|| machine.step(|_, length| length as u32))
+    })
+    .flatten()
+    .map(|planned| planned.id.0)
+    .collect();
+    let first = |id| order.iter().position(|&other| other == id).unwrap();
+    assert!(first(2) < first(3), "{order:?}");
+}
+
+#[test]
+fn a_stalled_reader_gives_way_to_those_who_read() {
+    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    machine.add(1, &prompt(1, 8), 16);
+    machine.step(|_, length| length as u32);
+    machine.add(2, &prompt(2, 4), 16);
+    // The first is not ready any more; the second needs its blocks to go on.
+    while machine.scheduler.find(SequenceId(2)).is_some() {
+        let plan = machine.plan_with(8, |id| id != SequenceId(1), |_| 0);
+        assert!(!plan.is_empty(), "the second waits for the first");
+        for planned in &plan {
+            machine.forward(planned, &[]);
+            machine.commit(planned, if planned.samples { &[9] } else { &[] });
+        }
+    }
+    machine.finish(100);
+}
+
+#[test]
+fn a_window_lets_blocks_go_and_is_found_again() {
+    let mut machine = Machine::new(Limits { window: Some(6), blocks: 16, ..LIMITS });
+    machine.add(1, &prompt(1, 40), 44);
+    machine.finish(100);
+    assert!(machine.cached(2, &prompt(1, 40)) >= 36);
+    let mut machine = Machine::new(Limits { window: Some(6), ..LIMITS });
+    machine.add(1, &prompt(1, 40), 80);
+    for _ in 0..30 {
+        machine.step(|_, length| length as u32);
+        assert!(machine.scheduler.blocks().used <= 5, "{:?}", machine.scheduler.blocks());
+    }
+}

@@ -1,0 +1,131 @@
+//! Who goes before whom.
+
+use super::*;
+
+fn ids(plan: &[Planned]) -> Vec<u64> {
+    plan.iter().map(|p| p.id.0).collect()
+}
+
+fn add(machine: &mut Machine, id: u64, priority: i32, tenant: u64) {
+    let prompt = vec![id as u32; 8];
+    machine.scheduler.add(NewSequence {
+        id: SequenceId(id),
+        prompt,
+        capacity: 9,
+        priority,
+        tenant,
+    });
+}
+
+/// The order in which sequences get their turn, one prompt a step.
+fn turns(machine: &mut Machine) -> Vec<u64> {
+    let mut order = Vec::new();
+    while !machine.scheduler.is_idle() {
+        order.extend(ids(&machine.step(|_, _| 0)));
+    }
+    order
+}
+
+fn one_at_a_time() -> Machine {
+    Machine::new(Limits { running: 1, logits: 1, ..LIMITS })
+}
+
+#[test]
+fn decodes_come_before_prompt_chunks() {
+    let mut machine = Machine::new(LIMITS);
+    machine.add(1, &[1, 2, 3], 10);
+    let planned = |id, position, tokens, samples| Planned {
+        id: SequenceId(id),
+        position,
+        tokens,
+        drafts: 0,
+        samples,
+    };
+    assert_eq!(machine.step(|_, _| 0), [planned(1, 0, 3, true)]);
+    machine.add(2, &[7; 20], 30);
+    assert_eq!(machine.plan(), [planned(1, 3, 1, true), planned(2, 0, 7, false)]);
+}
+
+#[test]
+fn a_large_request_is_not_overtaken_by_a_small_one() {
+    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    machine.add(1, &[1; 8], 9);
+    machine.step(|_, _| 0);
+    machine.add(2, &[2; 16], 16);
+    machine.add(3, &[3], 2);
+    machine.add(1_000, &[4], 2);
+    assert_eq!(ids(&machine.plan()), [2], "the first has ended");
+}
+
+#[test]
+fn lower_priority_numbers_go_first_and_equals_in_order_of_arrival() {
+    let mut machine = one_at_a_time();
+    for (id, priority) in [(1, 5), (2, 0), (3, -1), (4, 0)] {
+        add(&mut machine, id, priority, 0);
+    }
+    assert_eq!(turns(&mut machine), [3, 2, 4, 1]);
+}
+
+#[test]
+fn tenants_take_turns_whoever_asks_more_often() {
+    let mut machine = one_at_a_time();
+    for id in 1..=6 {
+        add(&mut machine, id, 0, 1);
+    }
+    add(&mut machine, 7, 0, 2);
+    add(&mut machine, 8, 0, 2);
+    assert_eq!(turns(&mut machine), [1, 7, 2, 8, 3, 4, 5, 6]);
+}
+
+#[test]
+fn who_was_idle_has_no_credit() {
+    let mut machine = one_at_a_time();
+    for id in 1..=3 {
+        add(&mut machine, id, 0, 1);
+    }
+    machine.step(|_, _| 0);
+    machine.step(|_, _| 0);
+    // The other tenant comes late: it gets its turn next, and not two of them.
+    for id in 4..=6 {
+        add(&mut machine, id, 0, 2);
+    }
+    assert_eq!(turns(&mut machine), [3, 4, 5, 6]);
+}
+
+#[test]
+fn nobody_is_overtaken_for_ever() {
+    let mut machine = one_at_a_time();
+    add(&mut machine, 0, 9, 0);
+    let mut waited = 0;
+    for id in 1..100 {
+        add(&mut machine, id, 0, 0);
+        if ids(&machine.step(|_, _| 0)) == [0] {
+            break;
+        }
+        waited += 1;
+    }
+    assert_eq!(waited, crate::waiting::MOST_OVERTAKEN);
+}
+
+#[test]
+fn a_sequence_whose_reader_is_slow_waits_alone() {
+    let mut machine = Machine::new(LIMITS);
+    machine.add(1, &[1, 2], 10);
+    machine.add(2, &[3, 4], 10);
+    machine.step(|_, _| 0);
+    let plan = machine.plan_with(8, |id| id != SequenceId(1), |_| 0);
+    assert_eq!(ids(&plan), [2]);
+}
+
+#[test]
+fn drafts_fill_what_rows_and_logits_are_left() {
+    let mut machine = Machine::new(Limits { logits: 6, ..LIMITS });
+    machine.add(1, &[1, 2], 10);
+    machine.add(2, &[3, 4], 5);
+    machine.step(|_, _| 0);
+    let plan = machine.plan_with(0, |_| true, |_| 4);
+    // The second may have two more tokens, of which the first alone needs a slot beforehand.
+    assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [3, 0]);
+    let plan = machine.plan_with(0, |_| true, |id| 2 * id.0 as usize);
+    assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [2, 1]);
+}

@@ -1,0 +1,237 @@
+//! One timeline of tokens: what is computed of it, and where that lies.
+
+use crate::name::Name;
+use crate::pool::{BlockPool, Full, Registered};
+
+/// Names a sequence to the scheduler; chosen by the caller, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SequenceId(pub u64);
+
+/// A sequence on its way in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSequence {
+    /// What it is called.
+    pub id: SequenceId,
+    /// Tokens of the prompt; at least one.
+    pub prompt: Vec<u32>,
+    /// Most tokens it may ever have, the last of which need not be computed.
+    pub capacity: usize,
+    /// Lower goes first.
+    pub priority: i32,
+    /// On whose behalf; tenants share the machine evenly.
+    pub tenant: u64,
+}
+
+/// Stands in a block table for a block that no row looks at any more.
+pub(crate) const HOLE: u32 = u32::MAX;
+
+/// How blocks are laid out and looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Positions of a block.
+    pub block: usize,
+    /// Positions a row sees at most, itself included, where that is true of every layer.
+    pub window: Option<usize>,
+    /// Parent of first blocks.
+    pub root: Name,
+}
+
+impl Shape {
+    /// The first block that the row at `position` looks at.
+    fn first_seen(&self, position: usize) -> usize {
+        self.window.map_or(0, |window| (position + 1).saturating_sub(window) / self.block)
+    }
+}
+
+/// What the cache holds of a sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Match {
+    /// The block table of the whole blocks that need not be computed.
+    pub table: Vec<u32>,
+    /// The first entry of it that is a block.
+    pub first: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence {
+    pub id: SequenceId,
+    pub priority: i32,
+    pub tenant: u64,
+    /// Order of arrival.
+    pub arrival: u64,
+    /// Later arrivals that were admitted before it.
+    pub overtaken: u32,
+    /// Prompt and generated tokens.
+    pub tokens: Vec<u32>,
+    pub prompt: usize,
+    pub capacity: usize,
+    /// Tokens computed, that is in the KV cache.
+    pub computed: usize,
+    /// Prompt tokens that were found in the cache when it was first admitted.
+    pub cached: Option<usize>,
+    /// Blocks by position; holes before `first`.
+    pub table: Vec<u32>,
+    first: usize,
+    /// Names of full blocks.
+    names: Vec<Name>,
+    /// Blocks of the table that are registered, from the first on.
+    registered: usize,
+    /// Whether further blocks can be registered.
+    nameable: bool,
+}
+
+impl Sequence {
+    pub fn new(new: NewSequence, arrival: u64, shape: &Shape) -> Self {
+        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant } = new;
+        assert!(!tokens.is_empty() && tokens.len() <= capacity, "room for what it has");
+        let prompt = tokens.len();
+        // So that decoding takes nothing from the allocator, within reason.
+        tokens.reserve_exact((capacity - prompt).min(1 << 16));
+        let blocks = tokens.capacity().div_ceil(shape.block) + 1;
+        let mut sequence = Self {
+            id,
+            priority,
+            tenant,
+            arrival,
+            overtaken: 0,
+            tokens,
+            prompt,
+            capacity,
+            computed: 0,
+            cached: None,
+            table: Vec::with_capacity(blocks),
+            first: 0,
+            names: Vec::with_capacity(blocks),
+            registered: 0,
+            nameable: true,
+        };
+        sequence.extend_names(shape);
+        sequence
+    }
+
+    /// Tokens that are not computed yet.
+    pub fn pending(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
+    /// Who is before whom: priority, then arrival.
+    pub fn rank(&self) -> (i32, u64) {
+        (self.priority, self.arrival)
+    }
+
+    /// Blocks that hold what is not empty.
+    pub fn held(&self) -> impl Iterator<Item = u32> {
+        self.table[self.first.min(self.table.len())..].iter().copied()
+    }
+
+    fn parent(&self, index: usize, shape: &Shape) -> Name {
+        index.checked_sub(1).map_or(shape.root, |before| self.names[before])
+    }
+
+    fn block_tokens(&self, index: usize, shape: &Shape) -> &[u32] {
+        &self.tokens[index * shape.block..][..shape.block]
+    }
+
+    fn extend_names(&mut self, shape: &Shape) {
+        for index in self.names.len()..self.tokens.len() / shape.block {
+            let name = self.parent(index, shape).child(self.block_tokens(index, shape));
+            self.names.push(name);
+        }
+    }
+
+    /// The longest beginning of its tokens that the cache has all blocks for which the next row
+    /// looks at.
+    pub fn find(&self, pool: &BlockPool, shape: &Shape) -> Match {
+        let mut found: Vec<u32> = Vec::new();
+        let (mut run, mut best) = (0, 0);
+        // The last token is computed again, and behind a window that row may see a block more.
+        let most = if shape.window.is_some() { self.tokens.len() - 1 } else { self.tokens.len() };
+        for (index, &name) in self.names.iter().take(most / shape.block).enumerate() {
+            let tokens = self.block_tokens(index, shape);
+            let block = pool.find(name, self.parent(index, shape), tokens);
+            if block.is_none() && shape.window.is_none() {
+                break;
+            }
+            run = if block.is_some() { run + 1 } else { 0 };
+            found.push(block.unwrap_or(HOLE));
+            if index + 1 - run <= shape.first_seen((index + 1) * shape.block) {
+                best = index + 1;
+            }
+        }
+        found.truncate(best);
+        let first = if best == 0 { 0 } else { shape.first_seen(best * shape.block).min(best) };
+        found[..first].fill(HOLE);
+        Match { table: found, first }
+    }
+
+    /// The name of the first block that a match leaves to be computed, if its tokens are known.
+    pub fn missing(&self, found: &Match) -> Option<(usize, Name)> {
+        let index = found.table.len();
+        self.names.get(index).map(|&name| (index, name))
+    }
+
+    /// Whether it is going to compute the block `name` at `index` of its chain.
+    pub fn will_compute(&self, index: usize, name: Name) -> bool {
+        self.nameable && self.registered <= index && self.names.get(index) == Some(&name)
+    }
+
+    /// Takes over what was found. The last token is computed in any case: its logits are wanted.
+    pub fn adopt(&mut self, found: Match, pool: &mut BlockPool, shape: &Shape) {
+        found.table[found.first..].iter().for_each(|&block| pool.hold(block));
+        self.registered = found.table.len();
+        self.computed = (self.registered * shape.block).min(self.tokens.len() - 1);
+        self.first = found.first;
+        self.table.clear();
+        self.table.extend_from_slice(&found.table);
+        self.nameable = true;
+        self.cached.get_or_insert(self.computed.min(self.prompt));
+    }
+
+    /// Returns all blocks to the pool. Nothing of it is computed any more, but much may be found.
+    pub fn let_go(&mut self, pool: &mut BlockPool) {
+        self.held().for_each(|block| pool.release(block));
+        self.table.clear();
+        (self.first, self.registered, self.computed) = (0, 0, 0);
+    }
+
+    /// Registers the blocks that have become full, and lets go of those behind the window.
+    pub fn settle(&mut self, pool: &mut BlockPool, shape: &Shape) {
+        self.extend_names(shape);
+        while self.nameable && self.registered < self.computed / shape.block {
+            self.register_next(pool, shape);
+        }
+        let seen = shape.first_seen(self.computed).min(self.registered);
+        while self.first < seen {
+            pool.release(std::mem::replace(&mut self.table[self.first], HOLE));
+            self.first += 1;
+        }
+    }
+
+    fn register_next(&mut self, pool: &mut BlockPool, shape: &Shape) {
+        let index = self.registered;
+        let before = index.checked_sub(1).map(|before| self.table[before]);
+        let full = Full {
+            name: self.names[index],
+            parent: self.parent(index, shape),
+            // Where a window moves on, the end of a chain is of use without its root.
+            parent_block: before.filter(|_| shape.window.is_none()),
+            depth: index,
+            tokens: self.block_tokens(index, shape),
+        };
+        match pool.register(self.table[index], full) {
+            Registered::New => {}
+            Registered::Already(block) => {
+                // The same bits twice: one of the two will do.
+                if block != self.table[index] {
+                    pool.hold(block);
+                    pool.release(std::mem::replace(&mut self.table[index], block));
+                }
+            }
+            Registered::Taken => {
+                self.nameable = false;
+                return;
+            }
+        }
+        self.registered += 1;
+    }
+}

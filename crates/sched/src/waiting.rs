@@ -1,0 +1,133 @@
+//! Who is admitted next.
+//!
+//! Preempted sequences come before all others. Then the lowest priority number; among equals the
+//! tenant that was served least (virtual token counters: Sheng et al., "Fairness in Serving Large
+//! Language Models", OSDI 2024), then the order of arrival. Whoever was overtaken too often goes
+//! before all of these, so that nobody starves.
+
+use crate::sequence::{Sequence, SequenceId};
+use std::collections::HashMap;
+
+/// Later arrivals that may be admitted before a sequence.
+pub(crate) const MOST_OVERTAKEN: u32 = 32;
+/// Candidates looked at for one admission; those behind wait for the next step.
+const LOOK: usize = 64;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tenant {
+    /// Tokens computed on its behalf.
+    served: u64,
+    /// Its sequences that wait or run.
+    sequences: usize,
+}
+
+/// Sequences that are not running.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting {
+    preempted: Vec<Sequence>,
+    new: Vec<Sequence>,
+    tenants: HashMap<u64, Tenant>,
+}
+
+/// A sequence among those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Preempted(usize),
+    New(usize),
+}
+
+impl Waiting {
+    pub fn len(&self) -> usize {
+        self.preempted.len() + self.new.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Sequence> {
+        self.preempted.iter().chain(&self.new)
+    }
+
+    /// Takes a new sequence. A tenant that comes anew has no credit from times when it asked for
+    /// nothing.
+    pub fn add(&mut self, sequence: Sequence) {
+        let busy = self.tenants.values().filter(|tenant| tenant.sequences > 0);
+        let least = busy.map(|tenant| tenant.served).min();
+        let tenant = self.tenants.entry(sequence.tenant).or_default();
+        if tenant.sequences == 0 {
+            tenant.served = tenant.served.max(least.unwrap_or(0));
+        }
+        tenant.sequences += 1;
+        self.new.push(sequence);
+    }
+
+    /// Takes back a sequence that was running.
+    pub fn add_preempted(&mut self, sequence: Sequence) {
+        let place = self.preempted.partition_point(|other| other.rank() < sequence.rank());
+        self.preempted.insert(place, sequence);
+    }
+
+    /// Counts tokens computed on behalf of a tenant.
+    pub fn served(&mut self, tenant: u64, tokens: usize) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            tenant.served += tokens as u64;
+        }
+    }
+
+    /// A sequence of this tenant has ended.
+    pub fn ended(&mut self, tenant: u64) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            tenant.sequences -= 1;
+        }
+        let least = self.tenants.values().filter(|t| t.sequences > 0).map(|t| t.served).min();
+        // Those who are behind the others get no credit for it when they come again.
+        self.tenants.retain(|_, tenant| {
+            tenant.sequences > 0 || least.is_some_and(|least| tenant.served > least)
+        });
+    }
+
+    /// The sequences to be looked at for the next admission, best first. If one of them does not
+    /// fit, those behind it wait too.
+    pub fn candidates(&self, out: &mut Vec<Place>) {
+        out.clear();
+        if !self.preempted.is_empty() {
+            return out.push(Place::Preempted(0));
+        }
+        out.extend((0..self.new.len()).map(Place::New));
+        let key = |place: &Place| {
+            let sequence = self.get(*place);
+            let served = self.tenants.get(&sequence.tenant).map_or(0, |tenant| tenant.served);
+            let patient = sequence.overtaken < MOST_OVERTAKEN;
+            let (priority, served) = if patient { (sequence.priority, served) } else { (0, 0) };
+            (patient, priority, served, sequence.arrival)
+        };
+        if out.len() > LOOK {
+            out.select_nth_unstable_by_key(LOOK - 1, key);
+            out.truncate(LOOK);
+        }
+        out.sort_unstable_by_key(key);
+    }
+
+    pub fn get(&self, place: Place) -> &Sequence {
+        match place {
+            Place::Preempted(index) => &self.preempted[index],
+            Place::New(index) => &self.new[index],
+        }
+    }
+
+    /// Lets a sequence go on; those that came earlier are overtaken.
+    pub fn admit(&mut self, place: Place) -> Sequence {
+        let index = match place {
+            Place::Preempted(index) => return self.preempted.remove(index),
+            Place::New(index) => index,
+        };
+        // Arrivals ascend: all before it came earlier.
+        self.new[..index].iter_mut().for_each(|earlier| earlier.overtaken += 1);
+        self.new.remove(index)
+    }
+
+    pub fn remove(&mut self, id: SequenceId) -> Option<Sequence> {
+        let list = [&mut self.preempted, &mut self.new];
+        list.into_iter().find_map(|list| {
+            let at = list.iter().position(|sequence| sequence.id == id)?;
+            Some(list.remove(at))
+        })
+    }
+}
