@@ -11,5 +11,6 @@ mod gannet;
 mod imatrix;
 mod malformed;
 mod quantize;
+mod replay;
 mod serving;
 mod settings;

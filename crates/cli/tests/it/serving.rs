@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use crate::gannet::{check_error, command, run};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -45,7 +45,7 @@ impl Server {
         answer
     }
 
-    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+    pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         let code = self.child.wait().unwrap().code();
@@ -115,5 +115,33 @@ fn a_port_that_is_taken_is_named() {
     let server = Server::start(&[]);
     let port = server.address.rsplit(':').next().unwrap().to_owned();
     check_error(&run(&["serve", "--port", &port]), &format!("127.0.0.1:{port}"));
+    server.end("-TERM");
+}
+
+#[test]
+fn a_request_that_takes_too_long_is_given_up() {
+    let server = Server::start(&["--request-timeout", "0.000001"]);
+    let answer = server.request("POST /v1/chat/completions", QUESTION);
+    assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("request_timeout"), "{answer}");
+    server.end("-TERM");
+}
+
+#[test]
+fn what_was_computed_before_is_not_computed_again() {
+    let server = Server::start(&["--kv-block", "16"]);
+    let prompt: Vec<usize> = (0..64).map(|id| 100 + id).collect();
+    let body = json!({ "prompt": prompt, "max_tokens": 3, "ignore_eos": true, "temperature": 0 });
+    let cached = || {
+        let answer = server.request("POST /v1/completions", &body.to_string());
+        let json = answer.split_once("\r\n\r\n").unwrap().1;
+        let answer: Value = serde_json::from_str(json).unwrap();
+        (
+            answer["usage"]["prompt_tokens_details"]["cached_tokens"].clone(),
+            answer["choices"].clone(),
+        )
+    };
+    let ((cold, first), (warm, second)) = (cached(), cached());
+    assert_eq!((cold, warm), (json!(0), json!(63)));
+    assert_eq!(first, second);
     server.end("-TERM");
 }

@@ -1,0 +1,79 @@
+//! What the scheduler and the prefix cache cost: `cargo run --release -p gannet-sched --example cost`.
+//!
+//! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
+//! cache and found in it, and of a step in which 64 sequences decode.
+
+use sched::{Limits, Name, NewSequence, Planned, Scheduler, SequenceId};
+use std::hint::black_box;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const PROMPT: usize = 4096;
+const CHUNK: usize = 512;
+const RUNS: usize = 101;
+const DECODES: usize = 64;
+
+struct Bench {
+    scheduler: Scheduler,
+    plan: Vec<Planned>,
+    next: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (running, rows, logits) = (DECODES, CHUNK, DECODES);
+        let limits = Limits { running, rows, logits, block: 32, blocks: 60_000, window: None };
+        Self { scheduler: Scheduler::new(limits, Name::root(b"cost")), plan: Vec::new(), next: 0 }
+    }
+
+    fn add(&mut self, tokens: impl Iterator<Item = u32>) -> SequenceId {
+        self.next += 1;
+        let (id, prompt) = (SequenceId(self.next), tokens.collect::<Vec<_>>());
+        let capacity = prompt.len() + 1000;
+        self.scheduler.add(NewSequence { id, prompt, capacity, priority: 0, tenant: 0 });
+        id
+    }
+
+    fn step(&mut self) {
+        self.scheduler.plan(CHUNK, |_| true, |_| 0, &mut self.plan);
+        for planned in &self.plan {
+            self.scheduler.commit(black_box(planned), if planned.samples { &[7] } else { &[] });
+        }
+    }
+
+    /// A whole prompt, up to its first token.
+    fn prompt(&mut self, seed: u32) -> Duration {
+        let start = Instant::now();
+        let id = self.add((0..PROMPT as u32).map(|i| i * 7 + seed));
+        while self.scheduler.tokens(id).len() == PROMPT {
+            self.step();
+        }
+        self.scheduler.finish(id);
+        start.elapsed()
+    }
+}
+
+fn median(mut run: impl FnMut(usize) -> Duration) -> Duration {
+    let mut times: Vec<Duration> = (0..RUNS).map(&mut run).collect();
+    times.sort_unstable();
+    times[RUNS / 2]
+}
+
+fn main() -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    let mut bench = Bench::new();
+    let cold = median(|run| bench.prompt(100_000 * run as u32));
+    let warm = median(|_| bench.prompt(0));
+    writeln!(out, "prompt of {PROMPT} tokens, new:    {cold:?}")?;
+    writeln!(out, "prompt of {PROMPT} tokens, cached: {warm:?}")?;
+    for seed in 0..DECODES as u32 {
+        bench.add((0..300).map(|i| i * 13 + 1_000_000 * seed));
+    }
+    (0..100).for_each(|_| bench.step());
+    let decode = median(|_| {
+        let start = Instant::now();
+        bench.step();
+        start.elapsed()
+    });
+    writeln!(out, "step of {} sequences:        {decode:?}", bench.plan.len())
+}
