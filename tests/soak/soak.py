@@ -213,6 +213,8 @@ class Clients:
             until = time.monotonic() + self.random.uniform(2, 15)
             while time.monotonic() < until and await connection.read(512):
                 await asyncio.sleep(0.1)
+            # The rest at once: a window this small would take minutes.
+            connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             status = await connection.rest()
             if status == 200:
                 connection.check_complete()
