@@ -44,13 +44,14 @@ class Side:
         return f"{self.name} {self.variant}".strip()
 
     def command(self, args, model, scenario, port):
-        # Both count the positions of all sequences together.
-        context = scenario.sequences * -(-scenario.positions // CHUNK) * CHUNK
+        context = -(-scenario.positions // CHUNK) * CHUNK
         common = ["-m", model, "--threads", str(args.threads), "--port", str(port), "--host", "127.0.0.1"]
         common += ["--parallel", str(scenario.sequences)]
         if self.name == "gannet":
             return [args.gannet, "serve", *common, "--ctx", str(context), *args.gannet_args.split()]
-        command = [args.llama_server, *common, "--threads-batch", str(args.threads), "--ctx-size", str(context)]
+        # llama-server's context is that of all sequences together.
+        room = ["--ctx-size", str(scenario.sequences * context)]
+        command = [args.llama_server, *common, "--threads-batch", str(args.threads), *room]
         return command + (["--no-repack"] if self.variant == "plain" else []) + args.llama_args.split()
 
 
