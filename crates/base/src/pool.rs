@@ -4,7 +4,8 @@
 //! Nobody waits for a worker that has not begun: shared work is done when its pieces are, and a
 //! worker that comes after that finds the gate closed. One that loses its core in the middle of
 //! a piece does keep the others waiting, and one that has a core together with another thread of
-//! the pool only takes turns with it: such workers sit out for a while.
+//! the pool only takes turns with it: such workers sit out for a while, the former if more time is
+//! lost to them than they save.
 //!
 //! Invariant: which thread computes a piece never matters, because a piece is a set of output
 //! elements and every output element is computed whole by whoever claims it.
@@ -58,6 +59,8 @@ struct Seat {
     parked: AtomicBool,
     /// Inside the gate.
     inside: AtomicBool,
+    /// Kept the others waiting in the job that ends.
+    late: AtomicBool,
     /// Stays away from jobs that do not call everybody, until the caller wants it back.
     rests: AtomicBool,
 }
@@ -171,9 +174,9 @@ impl ThreadPool {
             self.wait(Duration::MAX, |gate| gate.inside() == 0 && gate.entered() == all);
         }
         self.shared.gate.close();
-        if !self.wait(PATIENCE + 2 * worked, |gate| gate.inside() == 0) {
-            self.send_to_rest(&mut rests);
-            self.wait(Duration::MAX, |gate| gate.inside() == 0);
+        let patience = PATIENCE + 2 * worked;
+        if !self.wait(patience, |gate| gate.inside() == 0) {
+            self.wait_for_late(patience, &mut rests);
         }
         let theirs = lock(&self.shared.panic).take();
         if let Err(payload) = own {
@@ -237,13 +240,18 @@ impl ThreadPool {
         is_done
     }
 
-    /// Workers that are still inside have lost their cores, it seems.
-    fn send_to_rest(&self, rests: &mut Rests) {
-        let now = Instant::now();
+    /// Waits on for workers that have lost their cores, it seems, and sends those to rest that
+    /// do so too often.
+    fn wait_for_late(&self, patience: Duration, rests: &mut Rests) {
+        let begun = Instant::now();
+        for seat in &self.shared.seats {
+            seat.late.store(seat.inside.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.wait(Duration::MAX, |gate| gate.inside() == 0);
+        let (now, waited) = (Instant::now(), patience + begun.elapsed());
         for (index, seat) in self.shared.seats.iter().enumerate() {
-            if seat.inside.load(Ordering::Relaxed) {
+            if seat.late.load(Ordering::Relaxed) && rests.held_up(index, waited, now) {
                 seat.rests.store(true, Ordering::Relaxed);
-                rests.begin(index, now);
             }
         }
     }
