@@ -23,5 +23,6 @@ mod panels;
 pub mod probe;
 pub mod quant;
 pub mod rope;
+pub mod sampling;
 
 pub use isa::{ISA_VARIABLE, Isa};

@@ -1,70 +1,81 @@
-//! Ids still in the running, best first as far as needed.
+//! Ids still in the running: a list, best first, or all that are not worse than a last one, of
+//! which nothing is collected or sorted.
 //!
-//! A vocabulary is large and a choice looks at few of its tokens: only a prefix is ever sorted,
-//! and grown when a cut-off needs more.
+//! Top-k and typical sets are lists, a min-p set is not, a top-p set is one if it is small.
+//! Invariant: the logits alone decide the form, and the order in which weights are added.
 
-use std::cmp::Ordering;
+use super::survey::{Candidate, Survey, better};
+use kernels::Isa;
+use kernels::sampling::{RUN, Weighing, mass, weights};
 
-/// How many are sorted at first.
+/// Top-p sets of up to so many ids are listed.
 const FIRST: usize = 256;
+/// Larger ones are found by the masses of parts of the range of logits, so many to a unit.
+const PARTS: f32 = 64.0;
+/// Parts in all; what lies further below the best has no mass to speak of.
+const ALL_PARTS: usize = 4096;
 
+/// Workspace for rows of one length.
 #[derive(Debug)]
-pub(super) struct Candidates {
-    /// (logit, id); the first `sorted` are the best ones, best first.
-    items: Vec<(f32, u32)>,
-    sorted: usize,
+pub(super) struct Room {
+    isa: Isa,
+    pub survey: Survey,
+    items: Vec<Candidate>,
+    /// Masses of runs.
+    sums: Vec<f32>,
+    /// Weights of one run.
+    weights: Vec<f32>,
+    /// Masses of parts.
+    parts: Vec<f64>,
     /// Scratch of `typical`.
     shifted: Vec<(f32, usize)>,
 }
 
-fn better(a: &(f32, u32), b: &(f32, u32)) -> Ordering {
-    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
-}
-
-impl Candidates {
-    pub fn new(vocab_size: usize) -> Self {
+impl Room {
+    pub fn new(isa: Isa, vocab_size: usize) -> Self {
         Self {
+            isa,
+            survey: Survey::new(isa, vocab_size),
             items: Vec::with_capacity(vocab_size),
-            sorted: 0,
+            // One more, because `last` may cut a run in two.
+            sums: Vec::with_capacity(vocab_size.div_ceil(RUN) + 1),
+            weights: vec![0.0; RUN],
+            parts: vec![0.0; ALL_PARTS],
             shifted: Vec::with_capacity(vocab_size),
         }
     }
+}
 
-    pub fn fill(&mut self, logits: &[f32]) {
-        self.items.clear();
-        let possible = logits.iter().zip(0..).filter(|(logit, _)| **logit > f32::NEG_INFINITY);
-        self.items.extend(possible.map(|(&logit, id)| (logit, id)));
-        if self.items.is_empty() {
-            // Everything was banned: the ban cannot be kept.
-            self.items.extend(logits.iter().zip(0..).map(|(_, id)| (0.0, id)));
-        }
-        self.sorted = 0;
+pub(super) struct Candidates<'a> {
+    logits: &'a [f32],
+    /// The worst that a member can be, unless there is a list.
+    last: Candidate,
+    listed: bool,
+    room: &'a mut Room,
+}
+
+impl<'a> Candidates<'a> {
+    /// All of the `logits` that `room` surveyed last, except those that are minus infinity. There
+    /// must be others.
+    pub fn new(logits: &'a [f32], room: &'a mut Room) -> Self {
+        Self { logits, last: (f32::NEG_INFINITY, u32::MAX), listed: false, room }
     }
 
-    /// Sorts at least the `count` best.
-    fn sort(&mut self, count: usize) {
-        let count = count.min(self.items.len());
-        if count <= self.sorted {
-            return;
+    /// Keeps the `count` best, which it lists.
+    pub fn list(&mut self, count: usize) -> &[Candidate] {
+        let Room { survey, items, .. } = &mut *self.room;
+        if !self.listed {
+            survey.list_best(self.logits, count, items);
+            items.truncate(items.partition_point(|item| better(item, &self.last).is_le()));
+            self.listed = true;
         }
-        let rest = &mut self.items[self.sorted..];
-        let wanted = count - self.sorted;
-        if wanted < rest.len() {
-            rest.select_nth_unstable_by(wanted - 1, better);
-        }
-        rest[..wanted].sort_unstable_by(better);
-        self.sorted = count;
-    }
-
-    fn keep(&mut self, count: usize) {
-        self.sort(count);
-        self.items.truncate(count.max(1));
-        self.sorted = self.sorted.min(self.items.len());
+        items.truncate(count);
+        items
     }
 
     pub fn top_k(&mut self, k: usize) {
-        if k > 0 && k < self.items.len() {
-            self.keep(k);
+        if k > 0 && k < self.logits.len() {
+            self.list(k);
         }
     }
 
@@ -73,35 +84,30 @@ impl Candidates {
         if p >= 1.0 {
             return;
         }
-        self.sort(1);
-        let best = self.items[0].0;
-        let weight = |item: &(f32, u32)| f64::from(item.0 - best).exp();
-        let target = self.items.iter().map(weight).sum::<f64>() * f64::from(p);
-        let (mut mass, mut count) = (0.0, 0);
-        while count < self.items.len() && (count == 0 || mass < target) {
-            if count == self.sorted {
-                self.sort((self.sorted * 2).max(FIRST));
+        let target = self.mass(1.0) * f64::from(p);
+        if !self.listed {
+            self.room.survey.list_best(self.logits, FIRST, &mut self.room.items);
+            if self.list_mass(1.0) < target {
+                self.last = self.last_within(target);
+                return;
             }
-            mass += weight(&self.items[count]);
-            count += 1;
+            self.listed = true;
         }
-        self.keep(count);
+        let (last, _) = find(self.list_weights(1.0), reaching(target));
+        self.room.items.truncate(last + 1);
     }
 
     /// Those at least `p` times as likely as the best.
     pub fn min_p(&mut self, p: f32) {
-        if p <= 0.0 {
-            return;
+        // Minus infinity for 0, which drops nothing.
+        let least = self.best() + p.ln();
+        if self.listed {
+            let kept = self.room.items.partition_point(|item| item.0 >= least);
+            // The best one stays whatever rounding says.
+            self.room.items.truncate(kept.max(1));
+        } else if least > self.last.0 {
+            self.last = (least, u32::MAX);
         }
-        self.sort(1);
-        let least = self.items[0].0 + p.ln();
-        // The best one stays whatever rounding says.
-        let mut index = 0;
-        self.items.retain(|item| {
-            index += 1;
-            index == 1 || item.0 >= least
-        });
-        self.sorted = 1;
     }
 
     /// The locally typical set of mass `p` (Meister et al., 2022): those whose surprise is
@@ -110,51 +116,163 @@ impl Candidates {
         if p >= 1.0 {
             return;
         }
-        self.sort(self.items.len());
-        let best = self.items[0].0;
-        let total: f64 = self.items.iter().map(|i| f64::from(i.0 - best).exp()).sum();
-        let log_total = total.ln();
-        let log_prob = |item: &(f32, u32)| f64::from(item.0 - best) - log_total;
-        let entropy: f64 = self.items.iter().map(|i| -log_prob(i) * log_prob(i).exp()).sum();
-        self.shifted.clear();
-        self.shifted.extend(
-            self.items.iter().enumerate().map(|(i, c)| ((-log_prob(c) - entropy).abs() as f32, i)),
+        self.list(usize::MAX);
+        let (best, log_total) = (self.best(), self.list_mass(1.0).ln());
+        let Room { items, shifted, .. } = &mut *self.room;
+        let log_prob = |item: &Candidate| f64::from(item.0 - best) - log_total;
+        let entropy: f64 = items.iter().map(|i| -log_prob(i) * log_prob(i).exp()).sum();
+        shifted.clear();
+        shifted.extend(
+            items.iter().enumerate().map(|(i, c)| ((-log_prob(c) - entropy).abs() as f32, i)),
         );
-        self.shifted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let (mut mass, mut count) = (0.0, 0);
-        for &(_, index) in &self.shifted {
-            count += 1;
-            mass += log_prob(&self.items[index]).exp();
-            if mass >= f64::from(p) {
-                break;
-            }
-        }
-        self.shifted.truncate(count);
+        shifted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let probs = shifted.iter().map(|&(_, index)| log_prob(&items[index]).exp());
+        let (last, _) = find(probs, reaching(f64::from(p)));
+        shifted.truncate(last + 1);
         // Kept ones move to the front in their order of likelihood.
-        self.shifted.sort_unstable_by_key(|&(_, index)| index);
-        for (to, &(_, from)) in self.shifted.iter().enumerate() {
-            self.items[to] = self.items[from];
+        shifted.sort_unstable_by_key(|&(_, index)| index);
+        for (to, &(_, from)) in shifted.iter().enumerate() {
+            items[to] = items[from];
         }
-        self.items.truncate(count);
-        self.sorted = count;
+        items.truncate(last + 1);
     }
 
     /// Draws with probabilities at `temperature`; `uniform` in [0, 1) decides.
     pub fn draw(&mut self, temperature: f32, uniform: f64) -> u32 {
-        self.sort(1);
-        let best = self.items[0].0;
-        let weight = |item: &(f32, u32)| f64::from((item.0 - best) / temperature).exp();
-        let target = self.items.iter().map(weight).sum::<f64>() * uniform;
-        let (mut mass, mut at) = (0.0, 0);
-        loop {
-            if at == self.sorted {
-                self.sort((self.sorted * 2).max(FIRST));
-            }
-            mass += weight(&self.items[at]);
-            if mass > target || at + 1 == self.items.len() {
-                return self.items[at].1;
-            }
-            at += 1;
+        // Infinity would make the best one's weight NaN.
+        let scale = (1.0 / temperature).min(f32::MAX);
+        let target = self.mass(scale) * uniform;
+        if self.listed {
+            let (at, _) = find(self.list_weights(scale), target);
+            return self.room.items[at].1;
         }
+        let (at, before) = find(self.room.sums.iter().copied().map(f64::from), target);
+        let run = self.run(at, scale);
+        let (within, _) = find(run.weigh(&mut self.room.weights), target - before);
+        (run.first + within) as u32
+    }
+
+    /// The sum of weights.
+    pub fn mass(&mut self, scale: f32) -> f64 {
+        if self.listed {
+            return self.list_mass(scale);
+        }
+        self.room.sums.clear();
+        for at in 0..self.runs() {
+            let run = self.run(at, scale);
+            self.room.sums.push(run.mass());
+        }
+        self.room.sums.iter().copied().map(f64::from).sum()
+    }
+
+    fn list_mass(&self, scale: f32) -> f64 {
+        self.list_weights(scale).sum()
+    }
+
+    fn list_weights(&self, scale: f32) -> impl Iterator<Item = f64> {
+        let best = self.room.items[0].0;
+        self.room.items.iter().map(move |item| f64::from((item.0 - best) * scale).exp())
+    }
+
+    /// The best logit.
+    fn best(&self) -> f32 {
+        if self.listed { self.room.items[0].0 } else { self.room.survey.best() }
+    }
+
+    /// The last of the smallest prefix of the unlisted set whose mass reaches `target`: only the
+    /// part of the range in which it lies needs to be sorted.
+    fn last_within(&mut self, target: f64) -> Candidate {
+        let best = self.best();
+        // The conversion saturates: whatever lies far below is in the last part.
+        let part = |logit: f32| (((best - logit) * PARTS) as usize).min(ALL_PARTS - 1);
+        self.room.parts.fill(0.0);
+        for at in 0..self.runs() {
+            let run = self.run(at, 1.0);
+            let Room { parts, weights, .. } = &mut *self.room;
+            for (logit, weight) in run.logits.iter().zip(run.weigh(weights)) {
+                parts[part(*logit)] += weight;
+            }
+        }
+        let (boundary, before) = find(self.room.parts.iter().copied(), reaching(target));
+        let within = self.logits.iter().zip(0..).filter(|(logit, _)| part(**logit) == boundary);
+        let items = &mut self.room.items;
+        items.clear();
+        items.extend(within.map(|(logit, id)| (logit + 0.0, id)));
+        items.sort_unstable_by(better);
+        items.truncate(items.partition_point(|item| better(item, &self.last).is_le()));
+        let weights = items.iter().map(|item| f64::from(item.0 - best).exp());
+        let (last, _) = find(weights, reaching(target - before));
+        items[last]
+    }
+
+    /// Ids up to that of `last`, of which its equals are members, and the number of their runs.
+    fn split(&self) -> (usize, usize) {
+        let split = (self.last.1 as usize).saturating_add(1).min(self.logits.len());
+        (split, split.div_ceil(RUN))
+    }
+
+    /// Runs of the unlisted set: up to the id of `last` and after it, so that a run has one limit.
+    fn runs(&self) -> usize {
+        let (split, runs) = self.split();
+        runs + (self.logits.len() - split).div_ceil(RUN)
+    }
+
+    fn run(&self, at: usize, scale: f32) -> Run<'a> {
+        let (split, runs) = self.split();
+        let (first, end, least) = if at < runs {
+            (at * RUN, split, self.last.0)
+        } else {
+            (split + (at - runs) * RUN, self.logits.len(), self.last.0.next_up())
+        };
+        let by = Weighing { best: self.best(), scale, least };
+        Run { isa: self.room.isa, first, logits: &self.logits[first..end.min(first + RUN)], by }
     }
 }
+
+/// Consecutive ids of an unlisted set.
+struct Run<'a> {
+    isa: Isa,
+    first: usize,
+    logits: &'a [f32],
+    by: Weighing,
+}
+
+impl Run<'_> {
+    fn mass(&self) -> f32 {
+        let mut sum = 0.0;
+        mass(self.isa, self.logits, self.by, &mut sum);
+        sum
+    }
+
+    /// Its weights, which lie in `room`.
+    fn weigh<'r>(&self, room: &'r mut [f32]) -> impl Iterator<Item = f64> + use<'r> {
+        let room = &mut room[..self.logits.len()];
+        weights(self.isa, self.logits, self.by, room);
+        room.iter().copied().map(f64::from)
+    }
+}
+
+/// With weights laid end to end, the index of the one that covers `target`, and the sum of those
+/// before it. Where rounding leaves `target` behind them all, the last one that is not 0.
+fn find(weights: impl Iterator<Item = f64>, target: f64) -> (usize, f64) {
+    let (mut sum, mut found) = (0.0, (0, 0.0));
+    for (index, weight) in weights.enumerate() {
+        if weight > 0.0 {
+            found = (index, sum);
+            sum += weight;
+            if sum > target {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The target of [`find`] for the first weight with which the sum is not below `mass`.
+fn reaching(mass: f64) -> f64 {
+    mass.next_down()
+}
+
+#[cfg(test)]
+#[path = "candidates_tests.rs"]
+mod tests;

@@ -3,15 +3,21 @@
 //! Order: logit bias, penalties, bans, top-k, typical, top-p, min-p, temperature, draw. The
 //! cut-offs look at probabilities at temperature 1 (as llama.cpp orders its samplers). Ties are
 //! broken by the lower id, so that a choice depends on the logits and the seed alone.
+//!
+//! A vocabulary is large and a choice looks at few of its tokens, so that the whole row is only
+//! gone over by kernels: once for its maxima (`survey`), and once or twice for weights where no
+//! list of the best will do (`candidates`).
 
 mod candidates;
 mod logprobs;
+mod survey;
 
 pub(crate) use logprobs::logprobs;
 
 use crate::{Error, SamplingParams};
 use base::Rng;
-use candidates::Candidates;
+use candidates::{Candidates, Room};
+use kernels::Isa;
 
 /// The sampling state of one sequence.
 #[derive(Debug)]
@@ -25,19 +31,16 @@ pub(crate) struct Sampler {
 /// Workspace of all samplers, so that a step allocates nothing.
 #[derive(Debug)]
 pub(crate) struct Scratch {
+    /// Logits that had to be changed.
     logits: Vec<f32>,
-    candidates: Candidates,
-    /// All ids, for the search of the most likely.
-    ids: Vec<u32>,
+    room: Room,
 }
 
 impl Scratch {
     pub fn new(vocab_size: usize) -> Self {
-        Self {
-            logits: vec![0.0; vocab_size],
-            candidates: Candidates::new(vocab_size),
-            ids: Vec::with_capacity(vocab_size),
-        }
+        // Each gives the same bits, so that it need not be the backend's.
+        let isa = Isa::detect().unwrap_or(Isa::SCALAR);
+        Self { logits: vec![0.0; vocab_size], room: Room::new(isa, vocab_size) }
     }
 }
 
@@ -69,31 +72,35 @@ impl Sampler {
         history: History<'_>,
         scratch: &mut Scratch,
     ) -> Result<u32, Error> {
-        if logits.iter().any(|l| !l.is_finite()) {
+        let Scratch { logits: changed, room } = scratch;
+        if !room.survey.look(logits) {
             return Err(Error::NotFinite);
         }
-        let plain = self.params.logit_bias.is_empty()
-            && !penalises(&self.params)
-            && history.banned.is_empty();
-        if plain && self.params.temperature == 0.0 {
-            return Ok(argmax(logits));
-        }
-        scratch.logits.copy_from_slice(logits);
-        self.adjust(&mut scratch.logits, history);
-        let best = argmax(&scratch.logits);
-        if scratch.logits[best as usize] == f32::NEG_INFINITY {
+        let logits = if self.changes(history) {
+            changed.copy_from_slice(logits);
+            self.adjust(changed, history);
+            room.survey.look(changed);
+            changed
+        } else {
+            logits
+        };
+        if room.survey.best() == f32::NEG_INFINITY {
             return Err(Error::NothingLeft);
         }
         if self.params.temperature == 0.0 {
-            return Ok(best);
+            return Ok(room.survey.argmax(logits));
         }
-        let Scratch { logits, candidates, .. } = scratch;
-        candidates.fill(logits);
+        let mut candidates = Candidates::new(logits, room);
         candidates.top_k(self.params.top_k);
         candidates.typical(self.params.typical_p);
         candidates.top_p(self.params.top_p);
         candidates.min_p(self.params.min_p);
         Ok(candidates.draw(self.params.temperature, self.rng.uniform()))
+    }
+
+    /// Whether anything comes before the cut-offs.
+    fn changes(&self, history: History<'_>) -> bool {
+        !self.params.logit_bias.is_empty() || penalises(&self.params) || !history.banned.is_empty()
     }
 
     fn adjust(&mut self, logits: &mut [f32], history: History<'_>) {
@@ -148,12 +155,6 @@ fn penalises(params: &SamplingParams) -> bool {
     params.repeat_penalty != 1.0
         || params.presence_penalty != 0.0
         || params.frequency_penalty != 0.0
-}
-
-/// The id of the largest logit, the lowest of equals.
-pub(crate) fn argmax(logits: &[f32]) -> u32 {
-    let better = |best: usize, id: usize| if logits[id] > logits[best] { id } else { best };
-    (0..logits.len()).fold(0, better) as u32
 }
 
 #[cfg(test)]

@@ -122,6 +122,16 @@ fn logprobs_are_the_log_softmax_best_first() {
 }
 
 #[test]
+fn logprobs_are_those_of_the_unchanged_logits() {
+    let mut scratch = Scratch::new(LOGITS.len());
+    let want = logprobs(&LOGITS, 2, 3, &mut scratch);
+    let mut sampler = Sampler::new(drawn(), LOGITS.len());
+    let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 3, 5] };
+    sampler.sample(&LOGITS, history, &mut scratch).unwrap();
+    assert_eq!(logprobs(&LOGITS, 2, 3, &mut scratch), want);
+}
+
+#[test]
 fn banning_every_token_is_an_error_and_not_token_0() {
     for temperature in [0.0, 1.0] {
         let banned = LOGITS.iter().zip(0..).map(|(_, id)| (id, f32::NEG_INFINITY)).collect();
