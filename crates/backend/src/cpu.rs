@@ -104,6 +104,11 @@ impl Cpu {
         self.pool.pin_caller();
     }
 
+    /// Has the system give the memory of `blocks` of the KV cache before they are written.
+    pub fn touch_cache(&mut self, blocks: Range<usize>) {
+        self.kv.touch(blocks);
+    }
+
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
     fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
         std::mem::take(&mut self.buffers[buffer.0].data)

@@ -103,6 +103,7 @@ impl EngineArgs {
             speculate: self.speculate,
             timeout: self.request_timeout,
             traces: self.trace_dir.as_ref().map(sink).transpose()?,
+            cache_ahead: 512 << 20,
         })
     }
 }

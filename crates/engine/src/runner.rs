@@ -214,6 +214,11 @@ impl Runner {
         self.backend.take_input_sums()
     }
 
+    /// Has the system give the memory of `blocks` of the KV cache before they are written.
+    pub fn touch_cache(&mut self, blocks: std::ops::Range<usize>) {
+        self.backend.touch_cache(blocks);
+    }
+
     /// An empty batch that any step of this model fits into.
     pub fn batch(&self) -> Batch {
         Batch::with_capacity(self.limits.rows, self.limits.rows + self.blocks)

@@ -5,9 +5,13 @@ use crate::{AttentionSpec, Batch, Error, KvType, LayerCache};
 use base::{AlignedVec, ThreadPool};
 use kernels::attention::{self, KvRef};
 use kernels::kv::{KvLayout, MAX_HEAD_DIM};
+use std::ops::Range;
 
 /// Rows from which storing them is worth handing to other threads.
 const PARALLEL_ROWS: usize = 8;
+
+/// Bytes that the system gives at once, or a part of them.
+const PAGE: usize = 4096;
 
 /// Keys and values of all layers.
 #[derive(Default)]
@@ -60,6 +64,15 @@ impl KvCache {
     /// Bytes of keys and values.
     pub fn bytes(&self) -> usize {
         self.data.len()
+    }
+
+    /// Has the system give the memory of `blocks` now instead of when they are first written.
+    pub fn touch(&mut self, blocks: Range<usize>) {
+        let bytes = blocks.start * self.stride..blocks.end * self.stride;
+        for byte in self.data[bytes].iter_mut().step_by(PAGE) {
+            // What is there stays there; the compiler must not know that.
+            *byte = std::hint::black_box(*byte);
+        }
     }
 
     /// Bytes of what is kept between calls besides.
