@@ -10,6 +10,10 @@ const FALLBACK_TEMPERATURE: f32 = 1.0;
 const LONGEST_STOP: usize = 1024;
 /// Most stop strings of one request.
 const MOST_STOPS: usize = 16;
+/// Most ids that end an answer, the model's own among them; each token is compared with all.
+const MOST_STOP_IDS: usize = 1024;
+/// Most ids with a bias; each token adds all of them.
+const MOST_BIASES: usize = 4096;
 /// Most alternatives reported per token.
 const MOST_LOGPROBS: usize = 20;
 
@@ -99,6 +103,14 @@ impl SamplingOptions {
     /// Refuses what the engine's own check does not see.
     pub fn check(&self) -> Result<(), ApiError> {
         self.check_lengths()?;
+        let lists = [
+            ("stop_token_ids", self.stop_ids.len(), MOST_STOP_IDS),
+            ("logit_bias", self.logit_bias.len(), MOST_BIASES),
+        ];
+        if let Some((name, found, most)) = lists.into_iter().find(|(_, len, most)| len > most) {
+            let message = format!("{name} holds {found} ids; {most} are allowed");
+            return Err(ApiError::invalid(name, message));
+        }
         if self.stop.len() > MOST_STOPS {
             let message =
                 format!("stop holds {} strings; {MOST_STOPS} are allowed", self.stop.len());
@@ -217,6 +229,8 @@ mod tests {
         check_param(SamplingOptions { stop: vec!["x".repeat(1025)], ..none() }, "stop");
         check_param(SamplingOptions { stop: vec!["x".into(); 17], ..none() }, "stop");
         check_param(SamplingOptions { logprobs: Some(21), ..none() }, "top_logprobs");
+        check_param(SamplingOptions { stop_ids: vec![1; 1025], ..none() }, "stop_token_ids");
+        check_param(SamplingOptions { logit_bias: vec![(1, 0.1); 4097], ..none() }, "logit_bias");
         assert_eq!(none().check(), Ok(()));
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Active {
     /// Most tokens to generate.
     budget: usize,
     timeout: Option<Duration>,
+    has_room: bool,
     /// Guesses for the next step.
     pub draft: Vec<u32>,
     /// Most of them.
@@ -49,13 +50,14 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    pub fn new(submission: Submission, vocab_size: usize, budget: usize) -> Self {
-        let sampler = Sampler::new(submission.request.sampling.clone(), vocab_size);
+    pub fn new(submission: Submission, budget: usize) -> Self {
+        let sampler = Sampler::new(submission.request.sampling.clone());
         Self {
             submission,
             sampler,
             budget,
             timeout: None,
+            has_room: true,
             draft: Vec::new(),
             most_drafted: 0,
             ids: Vec::new(),
@@ -97,10 +99,15 @@ impl Active {
         self.request().prompt.len()
     }
 
-    /// Whether the events of one step have room, however many tokens it brings.
-    pub fn has_room(&self) -> bool {
+    /// Looks whether the events of one step have room, however many tokens it brings.
+    pub fn look_for_room(&mut self) {
         // Besides the tokens: the admission and the end.
-        self.submission.events.capacity() >= self.most_drafted + 3
+        self.has_room = self.submission.events.capacity() >= self.most_drafted + 3;
+    }
+
+    /// Whether there was room.
+    pub fn has_room(&self) -> bool {
+        self.has_room
     }
 
     /// What ends it from outside.
@@ -223,7 +230,9 @@ impl Active {
                 self.first_token = Some(now);
                 let admitted = self.admitted.unwrap_or(now);
                 let computed = self.prompt() - self.cached;
-                metrics.first_token(self.submission.submitted.elapsed(), now - admitted, computed);
+                let since_submitted = self.submission.submitted.elapsed();
+                metrics.first_token(since_submitted, now - admitted, computed);
+                metrics.tokens(self.ids.len() - 1, Duration::ZERO);
             }
         }
     }

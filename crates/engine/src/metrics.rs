@@ -199,7 +199,6 @@ impl Metrics {
     /// A step was computed, which is progress too.
     pub fn step(&self, step: Step) {
         self.0.steps.inc();
-        self.0.prompt_tokens.inc_by(step.prompt_tokens as u64);
         self.0.rows.add(step.rows as f64);
         self.0.sequences.add(step.sequences as f64);
         self.0.step.add(step.took.as_secs_f64());
@@ -210,6 +209,7 @@ impl Metrics {
     /// which `computed` tokens of its prompt went through the model.
     pub fn first_token(&self, since_submitted: Duration, prefill: Duration, computed: usize) {
         self.0.generation_tokens.inc();
+        self.0.prompt_tokens.inc_by(computed as u64);
         self.0.first_token.add(since_submitted.as_secs_f64());
         self.0.prefill.add(prefill.as_secs_f64());
         add_rate(&self.0.prefill_rate, computed, prefill);

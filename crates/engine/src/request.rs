@@ -28,6 +28,8 @@ pub struct Request {
     pub speculate: Option<Speculate>,
     /// Longest time from submission to the end; `None` for the engine's own limit.
     pub timeout: Option<Duration>,
+    /// Compute all of it, whatever the cache has.
+    pub cold: bool,
     /// What it is called in traces.
     pub name: Option<String>,
 }

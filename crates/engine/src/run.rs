@@ -198,10 +198,11 @@ impl Engine {
             capacity: request.prompt.len() + budget,
             priority: request.priority,
             tenant: request.tenant,
+            cold: request.cold,
         };
         let traced = self.options.traces.is_some();
         let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
-        let active = Active::new(submission, info.vocab_size, budget);
+        let active = Active::new(submission, budget);
         let active = active.with(drafts, timeout, recorder);
         if budget == 0 {
             let length = End::Finished(crate::FinishReason::Length);
@@ -231,6 +232,8 @@ impl Engine {
     fn plan(&mut self) {
         self.guess();
         let Self { scheduler, active, pace, plan, .. } = self;
+        // Readers go on reading: whoever has room does so for the whole plan, or not at all.
+        active.values_mut().for_each(Active::look_for_room);
         let ready = |id| active.get(&id).is_some_and(Active::has_room);
         let drafts = |id| active.get(&id).map_or(0, |active| active.draft.len());
         let decoding = scheduler.decoding().filter(|&id| ready(id)).count();

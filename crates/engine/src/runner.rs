@@ -113,7 +113,8 @@ impl Runner {
         let most = options.context.unwrap_or(config.context_length).max(1);
         let chunk = options.chunk.clamp(1, most);
         let logit_rows = options.logit_rows.max(1);
-        let limits = Limits { rows: chunk.max(logit_rows), logit_rows };
+        // A whole chunk beside all that decode.
+        let limits = Limits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let model = models::load(checkpoint, &mut backend, limits)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         let settings = Settings {

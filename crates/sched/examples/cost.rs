@@ -30,7 +30,14 @@ impl Bench {
         self.next += 1;
         let (id, prompt) = (SequenceId(self.next), tokens.collect::<Vec<_>>());
         let capacity = prompt.len() + 1000;
-        self.scheduler.add(NewSequence { id, prompt, capacity, priority: 0, tenant: 0 });
+        self.scheduler.add(NewSequence {
+            id,
+            prompt,
+            capacity,
+            priority: 0,
+            tenant: 0,
+            cold: false,
+        });
         id
     }
 

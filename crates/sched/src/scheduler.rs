@@ -174,7 +174,7 @@ impl Scheduler {
             plan.extend(self.plan_one(id, &mut left, &ready, Some(drafts(id))));
         }
         self.ids = ids;
-        while left.prompt > 0 && self.running.len() < self.limits.running {
+        while left.prompt > 0 {
             let Some(id) = self.admit(&ready) else { break };
             plan.extend(self.plan_one(id, &mut left, &ready, None));
         }
@@ -200,7 +200,8 @@ impl Scheduler {
         }
         let drafts = match drafts {
             Some(drafts) => {
-                let drafts = self.grow(id, 1 + drafts.min(left.drafts).min(room)) - 1;
+                let most = drafts.min(left.drafts).min(room).min(self.idle_rows(id));
+                let drafts = self.grow(id, 1 + most) - 1;
                 left.drafts -= drafts;
                 drafts
             }
@@ -210,6 +211,15 @@ impl Scheduler {
             }
         };
         Some(Planned { id, position, tokens, drafts, samples: tokens == pending })
+    }
+
+    /// Rows for guesses that take no block which others need for what they know.
+    fn idle_rows(&self, id: SequenceId) -> usize {
+        if self.pool.available() > self.running.len() {
+            return usize::MAX;
+        }
+        let sequence = &self.running[self.index(id).expect("it runs")];
+        sequence.table.len() * self.shape.block - sequence.computed - 1
     }
 
     /// Sees to blocks for `rows` more rows of a running sequence, at the expense of others if need
@@ -255,10 +265,24 @@ impl Scheduler {
         self.waiting.add_preempted(sequence);
     }
 
-    /// Admits the next sequence whose known tokens fit beside what runs.
+    /// Admits the next sequence whose known tokens fit beside what runs, in place of sequences
+    /// that wait for their readers if need be.
     fn admit(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<SequenceId> {
+        loop {
+            let (place, found) = self.next(ready)?;
+            let is_room = self.running.len() < self.limits.running;
+            if is_room && self.fits(self.waiting.get(place), &found) {
+                return Some(self.admit_at(place, found));
+            }
+            let stalled = self.running.iter().rposition(|sequence| !ready(sequence.id))?;
+            self.preempt(stalled);
+        }
+    }
+
+    /// The sequence to be admitted next, and what the cache has of it.
+    fn next(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<(Place, Match)> {
         let mut places = std::mem::take(&mut self.places);
-        self.waiting.candidates(&mut places);
+        self.waiting.candidates(ready, &mut places);
         let next = places.iter().find_map(|&place| {
             let found = self.waiting.get(place).find(&self.pool, &self.shape);
             let waits =
@@ -266,16 +290,16 @@ impl Scheduler {
             (!waits).then_some((place, found))
         });
         self.places = places;
-        let (place, found) = next?;
-        if !self.fits(self.waiting.get(place), &found) {
-            return None;
-        }
+        next
+    }
+
+    fn admit_at(&mut self, place: Place, found: Match) -> SequenceId {
         let mut sequence = self.waiting.admit(place);
         sequence.adopt(found, &mut self.pool, &self.shape);
         let id = sequence.id;
         let at = self.running.partition_point(|other| other.rank() < sequence.rank());
         self.running.insert(at, sequence);
-        Some(id)
+        id
     }
 
     /// Whether a running sequence is about to compute the block that comes after what was found:

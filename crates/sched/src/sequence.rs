@@ -20,6 +20,8 @@ pub struct NewSequence {
     pub priority: i32,
     /// On whose behalf; tenants share the machine evenly.
     pub tenant: u64,
+    /// Computed whole, whatever the cache has of it.
+    pub cold: bool,
 }
 
 /// Stands in a block table for a block that no row looks at any more.
@@ -57,6 +59,7 @@ pub(crate) struct Sequence {
     pub id: SequenceId,
     pub priority: i32,
     pub tenant: u64,
+    pub cold: bool,
     /// Order of arrival.
     pub arrival: u64,
     /// Later arrivals that were admitted before it.
@@ -82,7 +85,7 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub fn new(new: NewSequence, arrival: u64, shape: &Shape) -> Self {
-        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant } = new;
+        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold } = new;
         assert!(!tokens.is_empty() && tokens.len() <= capacity, "room for what it has");
         let prompt = tokens.len();
         // So that decoding takes nothing from the allocator, within reason.
@@ -92,6 +95,7 @@ impl Sequence {
             id,
             priority,
             tenant,
+            cold,
             arrival,
             overtaken: 0,
             tokens,
@@ -142,6 +146,9 @@ impl Sequence {
     /// The longest beginning of its tokens that the cache has all blocks for which the next row
     /// looks at.
     pub fn find(&self, pool: &BlockPool, shape: &Shape) -> Match {
+        if self.cold {
+            return Match::default();
+        }
         let mut found: Vec<u32> = Vec::new();
         let (mut run, mut best) = (0, 0);
         // The last token is computed again, and behind a window that row may see a block more.

@@ -10,6 +10,8 @@ use std::collections::HashMap;
 
 /// Later arrivals that may be admitted before a sequence.
 pub(crate) const MOST_OVERTAKEN: u32 = 32;
+/// Tenants from which on only those are remembered that ask for something.
+const MOST_TENANTS: usize = 4096;
 /// Candidates looked at for one admission; those behind wait for the next step.
 const LOOK: usize = 64;
 
@@ -77,20 +79,24 @@ impl Waiting {
             tenant.sequences -= 1;
         }
         let least = self.tenants.values().filter(|t| t.sequences > 0).map(|t| t.served).min();
-        // Those who are behind the others get no credit for it when they come again.
+        // Those who are behind the others get no credit for it when they come again. Of the rest, so
+        // many are remembered as do no harm.
+        let few = self.tenants.len() <= MOST_TENANTS;
         self.tenants.retain(|_, tenant| {
-            tenant.sequences > 0 || least.is_some_and(|least| tenant.served > least)
+            let ahead = least.is_some_and(|least| tenant.served > least);
+            tenant.sequences > 0 || (few && ahead)
         });
     }
 
     /// The sequences to be looked at for the next admission, best first. If one of them does not
-    /// fit, those behind it wait too.
-    pub fn candidates(&self, out: &mut Vec<Place>) {
+    /// fit, those behind it wait too. Those whose readers are slow wait alone.
+    pub fn candidates(&self, ready: &impl Fn(SequenceId) -> bool, out: &mut Vec<Place>) {
         out.clear();
-        if !self.preempted.is_empty() {
-            return out.push(Place::Preempted(0));
+        if let Some(index) = self.preempted.iter().position(|sequence| ready(sequence.id)) {
+            return out.push(Place::Preempted(index));
         }
-        out.extend((0..self.new.len()).map(Place::New));
+        let readers = self.new.iter().enumerate().filter(|(_, sequence)| ready(sequence.id));
+        out.extend(readers.map(|(index, _)| Place::New(index)));
         let key = |place: &Place| {
             let sequence = self.get(*place);
             let served = self.tenants.get(&sequence.tenant).map_or(0, |tenant| tenant.served);

@@ -5,7 +5,7 @@ use crate::interrupt::Watch;
 use crate::{output, progress};
 use anyhow::{Context, Result, anyhow, bail};
 use engine::trace::{Divergence, TraceSettings};
-use engine::{EngineHandle, EngineOptions, Event, LoadOptions, Runner, Trace, start};
+use engine::{EngineHandle, EngineOptions, LoadOptions, Runner, Trace, start};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -132,9 +132,12 @@ impl Replay {
         let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
         let wrong = |error: String| anyhow!("{}: {error}", first.display());
         let (sink, received) = sync_channel(1);
+        // Room for the longest, so that none ends for want of it.
+        let longest = traces.iter().map(|(_, t)| t.request.prompt.len() + t.ids.len() + 2).max();
         let options = EngineOptions { running: 1, traces: Some(sink), ..EngineOptions::default() };
         let load = LoadOptions {
             threads: args.threads,
+            context: longest,
             chunk: args.chunk.max(1),
             mode: then.mode.parse().map_err(wrong)?,
             kv_type: Some(then.kv_type.parse().map_err(wrong)?),
@@ -152,16 +155,16 @@ impl Replay {
     /// The trace of the same request, computed alone.
     fn run(&self, trace: &Trace) -> Result<Trace> {
         let mut request = trace.request.request().map_err(|error| anyhow!(error))?;
+        request.cold = true;
         if trace.finish != "stop" {
             // It ended at a limit that may lie elsewhere here, or was broken off.
             request.max_tokens = Some(trace.ids.len().max(1));
         }
-        let mut generation = self.engine.submit(request)?;
-        while let Some(event) = generation.next_blocking() {
-            if let Event::Failed(error) = event {
-                bail!(error);
-            }
+        if request.max_tokens == Some(0) {
+            bail!("expected max_tokens of at least 1, found 0");
         }
+        let mut generation = self.engine.submit(request)?;
+        while generation.next_blocking().is_some() {}
         self.traces.recv().context("the engine has stopped")
     }
 }

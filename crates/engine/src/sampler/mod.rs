@@ -10,6 +10,7 @@
 
 mod candidates;
 mod logprobs;
+mod seen;
 mod survey;
 
 pub(crate) use logprobs::logprobs;
@@ -18,14 +19,13 @@ use crate::{Error, SamplingParams};
 use base::Rng;
 use candidates::{Candidates, Room};
 use kernels::Isa;
+use seen::Seen;
 
 /// The sampling state of one sequence.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     params: SamplingParams,
     rng: Rng,
-    /// Times each id occurs in the penalty window: (id, in window, of which generated).
-    seen: Vec<(u32, u32, u32)>,
 }
 
 /// Workspace of all samplers, so that a step allocates nothing.
@@ -33,6 +33,7 @@ pub(crate) struct Sampler {
 pub(crate) struct Scratch {
     /// Logits that had to be changed.
     logits: Vec<f32>,
+    seen: Seen,
     room: Room,
 }
 
@@ -40,7 +41,8 @@ impl Scratch {
     pub fn new(vocab_size: usize) -> Self {
         // Each gives the same bits, so that it need not be the backend's.
         let isa = Isa::detect().unwrap_or(Isa::SCALAR);
-        Self { logits: vec![0.0; vocab_size], room: Room::new(isa, vocab_size) }
+        let (logits, seen) = (vec![0.0; vocab_size], Seen::new(vocab_size));
+        Self { logits, seen, room: Room::new(isa, vocab_size) }
     }
 }
 
@@ -58,11 +60,9 @@ pub(crate) struct History<'a> {
 }
 
 impl Sampler {
-    /// `vocab_size` bounds the room for counting.
-    pub fn new(params: SamplingParams, vocab_size: usize) -> Self {
+    pub fn new(params: SamplingParams) -> Self {
         let rng = Rng::new(params.seed.unwrap_or_else(Rng::entropy_seed));
-        let room = if penalises(&params) { vocab_size } else { 0 };
-        Self { params, rng, seen: Vec::with_capacity(room) }
+        Self { params, rng }
     }
 
     /// The next token, or [`Error::NotFinite`] or [`Error::NothingLeft`].
@@ -72,13 +72,13 @@ impl Sampler {
         history: History<'_>,
         scratch: &mut Scratch,
     ) -> Result<u32, Error> {
-        let Scratch { logits: changed, room } = scratch;
+        let Scratch { logits: changed, seen, room } = scratch;
         if !room.survey.look(logits) {
             return Err(Error::NotFinite);
         }
         let logits = if self.changes(history) {
             changed.copy_from_slice(logits);
-            self.adjust(changed, history);
+            self.adjust(changed, seen, history);
             room.survey.look(changed);
             changed
         } else {
@@ -103,12 +103,12 @@ impl Sampler {
         !self.params.logit_bias.is_empty() || penalises(&self.params) || !history.banned.is_empty()
     }
 
-    fn adjust(&mut self, logits: &mut [f32], history: History<'_>) {
+    fn adjust(&self, logits: &mut [f32], seen: &mut Seen, history: History<'_>) {
         for &(id, bias) in &self.params.logit_bias {
             logits[id as usize] += bias;
         }
         if penalises(&self.params) {
-            self.penalise(logits, history);
+            self.penalise(logits, seen, history);
         }
         for &id in history.banned {
             // A stop id may lie outside the model's vocabulary; then it cannot be chosen anyway.
@@ -118,11 +118,11 @@ impl Sampler {
         }
     }
 
-    fn penalise(&mut self, logits: &mut [f32], history: History<'_>) {
+    fn penalise(&self, logits: &mut [f32], seen: &mut Seen, history: History<'_>) {
         let SamplingParams { repeat_penalty, presence_penalty, frequency_penalty, .. } =
             self.params;
-        self.count(history);
-        for &(id, _, generated) in &self.seen {
+        seen.count(history, self.params.penalty_window);
+        seen.drain(|id, generated| {
             let logit = &mut logits[id as usize];
             // Keskar et al., 2019: the sign decides, so that a penalty always lowers.
             *logit = if *logit > 0.0 { *logit / repeat_penalty } else { *logit * repeat_penalty };
@@ -130,24 +130,7 @@ impl Sampler {
             if generated > 0 {
                 *logit -= presence_penalty;
             }
-        }
-    }
-
-    /// Counts the window anew: exact whatever left it, and linear in its length.
-    fn count(&mut self, history: History<'_>) {
-        let len = history.tokens.len() + history.fresh.len();
-        let first = len - self.params.penalty_window.unwrap_or(len).min(len);
-        self.seen.clear();
-        for (at, &id) in history.tokens.iter().chain(history.fresh).enumerate().skip(first) {
-            let generated = u32::from(at >= history.prompt);
-            match self.seen.binary_search_by_key(&id, |entry| entry.0) {
-                Ok(found) => {
-                    self.seen[found].1 += 1;
-                    self.seen[found].2 += generated;
-                }
-                Err(place) => self.seen.insert(place, (id, 1, generated)),
-            }
-        }
+        });
     }
 }
 

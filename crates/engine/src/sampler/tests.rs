@@ -11,7 +11,7 @@ fn sample_after(
     prompt: usize,
     draws: usize,
 ) -> Vec<u32> {
-    let mut sampler = Sampler::new(params.clone(), logits.len());
+    let mut sampler = Sampler::new(params.clone());
     let mut scratch = Scratch::new(logits.len());
     let history = History { tokens, fresh: &[], prompt, banned: &[] };
     (0..draws).map(|_| sampler.sample(logits, history, &mut scratch).unwrap()).collect()
@@ -104,7 +104,7 @@ fn penalties_lower_what_was_seen_within_their_window() {
 
 #[test]
 fn banned_ids_are_not_chosen_and_nan_is_an_error() {
-    let mut sampler = Sampler::new(SamplingParams::default(), 6);
+    let mut sampler = Sampler::new(SamplingParams::default());
     let mut scratch = Scratch::new(6);
     let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 5] };
     assert_eq!(sampler.sample(&LOGITS, history, &mut scratch).unwrap(), 3);
@@ -125,7 +125,7 @@ fn logprobs_are_the_log_softmax_best_first() {
 fn logprobs_are_those_of_the_unchanged_logits() {
     let mut scratch = Scratch::new(LOGITS.len());
     let want = logprobs(&LOGITS, 2, 3, &mut scratch);
-    let mut sampler = Sampler::new(drawn(), LOGITS.len());
+    let mut sampler = Sampler::new(drawn());
     let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 3, 5] };
     sampler.sample(&LOGITS, history, &mut scratch).unwrap();
     assert_eq!(logprobs(&LOGITS, 2, 3, &mut scratch), want);
@@ -138,11 +138,7 @@ fn banning_every_token_is_an_error_and_not_token_0() {
         let params = SamplingParams { logit_bias: banned, temperature, ..drawn() };
         assert_eq!(params.check(LOGITS.len()), Ok(()));
         let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[] };
-        let choice = Sampler::new(params, LOGITS.len()).sample(
-            &LOGITS,
-            history,
-            &mut Scratch::new(LOGITS.len()),
-        );
+        let choice = Sampler::new(params).sample(&LOGITS, history, &mut Scratch::new(LOGITS.len()));
         assert!(matches!(choice, Err(Error::NothingLeft)), "{choice:?}");
     }
 }

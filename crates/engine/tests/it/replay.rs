@@ -3,7 +3,7 @@
 use crate::checkpoints::random;
 use engine::{
     EngineHandle, EngineOptions, Event, LoadOptions, Request, Runner, SamplingParams, Speculate,
-    SubmitError, Trace, start,
+    SubmitError, Trace, door, start,
 };
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -90,35 +90,40 @@ fn who_takes_too_long_is_told_so_and_nobody_else_is() {
 
 #[test]
 fn the_queue_is_bounded_wherever_requests_wait() {
-    let options = EngineOptions { queue: 3, running: 1, ..EngineOptions::default() };
-    let engine = engine(options, 1);
-    // It fills its channel and then waits for its reader, so that it runs as long as we like.
-    let long = Request { max_tokens: Some(200), ..request(1) };
-    let mut first = engine.submit(long).unwrap();
-    assert!(matches!(first.next_blocking(), Some(Event::Admitted { .. })));
-    let waiting: Vec<_> = (0..3).map(|seed| engine.submit(request(seed)).unwrap()).collect();
-    assert_eq!(engine.submit(request(9)).unwrap_err(), SubmitError::QueueFull(3));
-    drop(first);
-    for mut generation in waiting {
-        while generation.next_blocking().is_some() {}
-    }
-    assert!(engine.submit(request(9)).is_ok());
+    let (checkpoint, _folder) = random("qwen3");
+    let runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
+    let (handle, mut door) = door(runner.info().clone(), 3);
+    let _waiting: Vec<_> = (0..3).map(|seed| handle.submit(request(seed)).unwrap()).collect();
+    let full = |handle: &EngineHandle| handle.submit(request(9)).unwrap_err();
+    assert_eq!(full(&handle), SubmitError::QueueFull(3));
+    // Taken by an engine, it still waits; once it is computed it does not.
+    let mut taken = door.submissions.try_recv().unwrap();
+    assert_eq!(full(&handle), SubmitError::QueueFull(3));
+    taken.place = None;
+    let _fourth = handle.submit(request(9)).unwrap();
+    assert_eq!(full(&handle), SubmitError::QueueFull(3));
+    assert_eq!(handle.metrics().snapshot().rejected, 3);
 }
 
 #[test]
-fn urgent_requests_go_first() {
+fn a_reader_that_stops_reading_holds_up_nobody_and_misses_nothing() {
     let options = EngineOptions { running: 1, ..EngineOptions::default() };
     let engine = engine(options, 1);
     let long = Request { max_tokens: Some(200), ..request(1) };
-    let mut first = engine.submit(long).unwrap();
-    assert!(matches!(first.next_blocking(), Some(Event::Admitted { .. })));
-    let submit = |seed, priority| engine.submit(Request { priority, ..request(seed) }).unwrap();
-    let (mut ordinary, mut urgent) = (submit(2, 0), submit(3, -5));
-    drop(first);
-    let queued = [&mut urgent, &mut ordinary].map(|generation| {
-        let Some(Event::Admitted { queued_s, .. }) = generation.next_blocking() else { panic!() };
-        while generation.next_blocking().is_some() {}
-        queued_s
-    });
-    assert!(queued[0] < queued[1], "the urgent one waited longer: {queued:?}");
+    let want = wait(&engine, long.clone());
+    let mut stalled = engine.submit(long).unwrap();
+    for seed in 2..8 {
+        // There is one place, and each of these gets it.
+        assert!(matches!(wait(&engine, request(seed)).last(), Some(Event::Finished(_))));
+        for _ in 0..20 {
+            assert!(stalled.next_blocking().is_some());
+        }
+    }
+    let ids = |events: &[Event]| -> Vec<u32> {
+        let id = |event: &Event| if let Event::Token { id, .. } = event { Some(*id) } else { None };
+        events.iter().filter_map(id).collect()
+    };
+    let rest: Vec<Event> = std::iter::from_fn(|| stalled.next_blocking()).collect();
+    assert!(matches!(rest.last(), Some(Event::Finished(_))), "{:?}", rest.last());
+    assert!(ids(&want).ends_with(&ids(&rest)) && ids(&rest).len() > 50);
 }

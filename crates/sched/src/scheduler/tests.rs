@@ -32,7 +32,14 @@ impl Machine {
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
         let (id, prompt) = (SequenceId(id), prompt.to_vec());
-        self.scheduler.add(NewSequence { id, prompt, capacity, priority: 0, tenant: 0 });
+        self.scheduler.add(NewSequence {
+            id,
+            prompt,
+            capacity,
+            priority: 0,
+            tenant: 0,
+            cold: false,
+        });
     }
 
     pub fn plan(&mut self) -> Vec<Planned> {

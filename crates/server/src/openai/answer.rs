@@ -38,10 +38,10 @@ impl Collected {
         self.tokens.extend(delta.tokens);
     }
 
-    /// Mean log probability of its tokens.
+    /// Mean log probability of its tokens; one without any is worth the least.
     pub fn likelihood(&self) -> f32 {
         let sum: f32 = self.tokens.iter().map(|token| token.logprob).sum();
-        sum / self.tokens.len().max(1) as f32
+        if self.tokens.is_empty() { f32::NEG_INFINITY } else { sum / self.tokens.len() as f32 }
     }
 
     /// Why the choice ended.

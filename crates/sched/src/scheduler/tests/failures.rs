@@ -152,6 +152,48 @@ fn a_stalled_reader_gives_way_to_those_who_read() {
     machine.finish(100);
 }
 
+/// Steps in which `stalled` does not read, until `other` has ended.
+fn finish_beside(machine: &mut Machine, stalled: u64, other: u64) {
+    for _ in 0..100 {
+        if machine.scheduler.find(SequenceId(other)).is_none() {
+            return;
+        }
+        let plan = machine.plan_with(8, |id| id != SequenceId(stalled), |_| 0);
+        assert!(plan.iter().all(|planned| planned.id != SequenceId(stalled)), "it was not ready");
+        assert!(!plan.is_empty(), "nothing moves");
+        for planned in &plan {
+            machine.forward(planned, &[]);
+            machine.commit(planned, if planned.samples { &[9] } else { &[] });
+        }
+        machine.check();
+    }
+    panic!("it does not end");
+}
+
+#[test]
+fn a_stalled_reader_gives_its_blocks_to_those_who_wait() {
+    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    machine.add(1, &prompt(1, 12), 16);
+    machine.step(|_, length| length as u32);
+    machine.step(|_, length| length as u32);
+    machine.add(2, &prompt(2, 12), 14);
+    finish_beside(&mut machine, 1, 2);
+    // It is put back to wait, and does not keep others from their turn there either.
+    machine.add(3, &prompt(3, 2), 4);
+    finish_beside(&mut machine, 1, 3);
+    machine.finish(100);
+}
+
+#[test]
+fn stalled_readers_give_their_places_to_those_who_wait() {
+    let mut machine = Machine::new(Limits { running: 1, logits: 1, ..LIMITS });
+    machine.add(1, &prompt(1, 4), 16);
+    machine.step(|_, length| length as u32);
+    machine.add(2, &prompt(2, 4), 8);
+    finish_beside(&mut machine, 1, 2);
+    machine.finish(100);
+}
+
 #[test]
 fn a_window_lets_blocks_go_and_is_found_again() {
     let mut machine = Machine::new(Limits { window: Some(6), blocks: 16, ..LIMITS });

@@ -14,6 +14,7 @@ fn add(machine: &mut Machine, id: u64, priority: i32, tenant: u64) {
         capacity: 9,
         priority,
         tenant,
+        cold: false,
     });
 }
 
@@ -128,4 +129,16 @@ fn drafts_fill_what_rows_and_logits_are_left() {
     assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [3, 0]);
     let plan = machine.plan_with(0, |_| true, |id| 2 * id.0 as usize);
     assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [2, 1]);
+}
+
+#[test]
+fn guesses_take_no_block_that_others_need() {
+    let mut machine = Machine::new(Limits { logits: 6, blocks: 4, ..LIMITS });
+    machine.add(1, &[1, 2, 3], 8);
+    machine.add(2, &[5, 6, 7], 8);
+    machine.step(|_, _| 0);
+    machine.step(|_, _| 0);
+    // Both have filled a block; two are left, one for each.
+    let plan = machine.plan_with(0, |_| true, |_| 5);
+    assert_eq!(plan.iter().map(|p| (p.tokens, p.drafts)).collect::<Vec<_>>(), [(1, 3), (1, 0)]);
 }

@@ -68,6 +68,7 @@ impl Simulation {
             capacity,
             priority: self.rng.below(3) as i32 - 1,
             tenant: self.rng.below(3),
+            cold: self.rng.below(10) == 0,
         };
         self.machine.scheduler.add(new);
         self.clients.push(Client { id: SequenceId(id), waits: 0 });
