@@ -63,6 +63,11 @@ impl Service {
         self.engine.is_alive()
     }
 
+    /// Requests that may wait.
+    pub fn queue(&self) -> usize {
+        self.engine.queue()
+    }
+
     /// What the engine has counted.
     pub fn metrics(&self) -> &engine::Metrics {
         self.engine.metrics()

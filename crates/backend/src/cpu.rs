@@ -106,7 +106,7 @@ impl Cpu {
 
     /// Has the system give the memory of `blocks` of the KV cache before they are written.
     pub fn touch_cache(&mut self, blocks: Range<usize>) {
-        self.kv.touch(blocks);
+        self.kv.touch(&self.pool, blocks);
     }
 
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use api::SamplingOptions;
 use clap::Args;
-use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Speculate, trace};
+use engine::trace::TraceFiles;
+use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Speculate};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use text::GgufOptions;
@@ -90,21 +91,26 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
-    /// The engine's form of them.
-    pub fn options(&self) -> Result<EngineOptions> {
-        let sink = |folder: &PathBuf| {
-            let sink = trace::trace_files(folder);
-            sink.with_context(|| format!("cannot write traces into {}", folder.display()))
+    /// The writer of traces, where they are wanted.
+    pub fn traces(&self) -> Result<Option<TraceFiles>> {
+        let create = |folder: &PathBuf| {
+            let files = TraceFiles::create(folder);
+            files.with_context(|| format!("cannot write traces into {}", folder.display()))
         };
-        Ok(EngineOptions {
+        self.trace_dir.as_ref().map(create).transpose()
+    }
+
+    /// The engine's form of them.
+    pub fn options(&self, traces: Option<&TraceFiles>) -> EngineOptions {
+        EngineOptions {
             queue: self.queue,
             running: self.parallel,
             itl_target: Duration::from_millis(self.itl_target_ms),
             speculate: self.speculate,
             timeout: self.request_timeout,
-            traces: self.trace_dir.as_ref().map(sink).transpose()?,
+            traces: traces.map(TraceFiles::sink),
             cache_ahead: 512 << 20,
-        })
+        }
     }
 }
 

@@ -140,6 +140,11 @@ impl EngineHandle {
         self.alive.load(Ordering::Acquire)
     }
 
+    /// Requests that may wait.
+    pub fn queue(&self) -> usize {
+        self.submissions.max_capacity()
+    }
+
     /// What the engine has counted.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -153,7 +158,7 @@ impl EngineHandle {
     /// Checks `request` against the model's limits and queues it.
     pub fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
         self.check(&request)?;
-        let most = self.submissions.max_capacity();
+        let most = self.queue();
         let full = || {
             self.metrics.rejected();
             SubmitError::QueueFull(most)

@@ -33,8 +33,8 @@ pub struct EngineOptions {
     pub timeout: Option<Duration>,
     /// Where traces of requests go.
     pub traces: Option<TraceSink>,
-    /// Bytes of the KV cache beyond those in use that are made ready while there is nothing to do.
-    /// Systems give memory when it is first written, which takes a prompt up to a third more time.
+    /// Bytes of the KV cache beyond those in use that are made ready at the start, and while there
+    /// is nothing to do. Systems give memory when it is first written, which takes a prompt up to a third more time.
     pub cache_ahead: usize,
 }
 
@@ -61,7 +61,7 @@ impl EngineOptions {
 }
 
 /// Bytes of the KV cache made ready between two looks for requests.
-const READY_AT_ONCE: usize = 4 << 20;
+const READY_AT_ONCE: usize = 16 << 20;
 /// Pause when all sequences wait for their readers.
 const STALLED: Duration = Duration::from_millis(2);
 
@@ -132,6 +132,7 @@ impl Engine {
     }
 
     fn run(mut self) {
+        self.make_ready(|_| true);
         while self.drain() {
             let start = Instant::now();
             self.plan();
@@ -158,7 +159,7 @@ impl Engine {
         if self.active.is_empty() {
             self.report();
             self.door.metrics.working(false);
-            self.make_ready();
+            self.make_ready(|engine| engine.door.submissions.is_empty());
             match self.door.submissions.blocking_recv() {
                 Some(submission) => self.accept(submission),
                 None => return false,
@@ -171,12 +172,12 @@ impl Engine {
         true
     }
 
-    /// Has memory for the blocks that will be taken next, as far as nothing else is to be done.
-    fn make_ready(&mut self) {
+    /// Has memory for the blocks that will be taken next, as long as `may_go_on`.
+    fn make_ready(&mut self, may_go_on: impl Fn(&Self) -> bool) {
         let block = (self.runner.memory().cache / self.runner.blocks()).max(1);
         let sched::Blocks { used, cached, .. } = self.scheduler.blocks();
         let goal = (used + cached + self.options.cache_ahead / block).min(self.runner.blocks());
-        while self.ready < goal && self.door.submissions.is_empty() {
+        while self.ready < goal && may_go_on(self) {
             let end = (self.ready + READY_AT_ONCE.div_ceil(block)).min(goal);
             self.runner.touch_cache(self.ready..end);
             self.ready = end;
@@ -342,10 +343,9 @@ impl Engine {
     fn note(&mut self, took: Duration) {
         let is_prompt = |planned: &&Planned| planned.tokens > 1 || !planned.samples;
         let prompts = self.plan.iter().filter(is_prompt);
-        let prompt_tokens = prompts.clone().map(|planned| planned.tokens).sum();
-        let sequences = self.plan.len();
-        self.pace.observe(sequences - prompts.count(), prompt_tokens, took);
-        let rows = self.batch.rows();
+        let prompt_tokens = prompts.map(|planned| planned.tokens).sum();
+        let (rows, sequences) = (self.batch.rows(), self.plan.len());
+        self.pace.observe(rows, took);
         self.door.metrics.step(Step { rows, sequences, prompt_tokens, took });
         self.report();
     }

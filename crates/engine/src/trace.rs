@@ -11,6 +11,8 @@ use crate::{Runner, Speculate};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Form of the files.
 const VERSION: u32 = 1;
@@ -235,15 +237,37 @@ impl Trace {
 /// Takes the traces of an engine.
 pub type TraceSink = SyncSender<Trace>;
 
-/// A sink that writes each trace as a file of its own into `folder`, on a thread of its own.
-pub fn trace_files(folder: &Path) -> std::io::Result<TraceSink> {
-    std::fs::create_dir_all(folder)?;
-    let (sink, traces) = sync_channel(PENDING);
-    let folder = folder.to_owned();
-    std::thread::Builder::new()
-        .name("gannet-traces".into())
-        .spawn(move || write_files(&folder, &traces))?;
-    Ok(sink)
+/// Writes each trace as a file of its own into a folder, on a thread of its own.
+#[derive(Debug)]
+pub struct TraceFiles {
+    sink: TraceSink,
+    writer: JoinHandle<()>,
+}
+
+impl TraceFiles {
+    /// Makes the folder where it is missing.
+    pub fn create(folder: &Path) -> std::io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let (sink, traces) = sync_channel(PENDING);
+        let folder = folder.to_owned();
+        let writer = std::thread::Builder::new().name("gannet-traces".into());
+        let writer = writer.spawn(move || write_files(&folder, &traces))?;
+        Ok(Self { sink, writer })
+    }
+
+    /// Where traces go.
+    pub fn sink(&self) -> TraceSink {
+        self.sink.clone()
+    }
+
+    /// Waits, for at most so long, until the last sink is gone and all traces are written.
+    pub fn finish(self, patience: Duration) {
+        drop(self.sink);
+        let end = Instant::now() + patience;
+        while !self.writer.is_finished() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 fn write_files(folder: &Path, traces: &Receiver<Trace>) {

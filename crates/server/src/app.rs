@@ -205,6 +205,12 @@ fn start(
     names: Names,
     terms: &Terms,
 ) -> Result<Choices, Fault> {
+    let (wanted, queue) = (prompts.len() * n, app.service.queue());
+    if wanted > queue {
+        // To try again would be of no use.
+        let message = format!("{wanted} answers at once do not fit into the queue of {queue}");
+        return Err(Fault::invalid("n", message));
+    }
     Choices::start(&app.service, prompts, n, names, terms, &app.conditions)
         .map_err(|error| Fault::of(error, "prompt"))
 }

@@ -67,12 +67,17 @@ impl KvCache {
     }
 
     /// Has the system give the memory of `blocks` now instead of when they are first written.
-    pub fn touch(&mut self, blocks: Range<usize>) {
-        let bytes = blocks.start * self.stride..blocks.end * self.stride;
-        for byte in self.data[bytes].iter_mut().step_by(PAGE) {
-            // What is there stays there; the compiler must not know that.
-            *byte = std::hint::black_box(*byte);
-        }
+    pub fn touch(&mut self, pool: &ThreadPool, blocks: Range<usize>) {
+        let stride = self.stride;
+        let data = &mut self.data[blocks.start * stride..blocks.end * stride];
+        pool.for_each_tile(data, stride, (1, stride), |mut tile| {
+            for row in tile.rows() {
+                for byte in tile.row_mut(row).iter_mut().step_by(PAGE) {
+                    // What is there stays there; the compiler must not know that.
+                    *byte = std::hint::black_box(*byte);
+                }
+            }
+        });
     }
 
     /// Bytes of what is kept between calls besides.

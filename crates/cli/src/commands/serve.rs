@@ -46,6 +46,9 @@ pub(crate) struct Args {
     load: LoadArgs,
 }
 
+/// Time for what is left to do when the server has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -57,11 +60,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let listener = runtime
         .block_on(TcpListener::bind(address))
         .with_context(|| format!("cannot listen on {}:{}", args.host, args.port))?;
-    let options = args.load.options_for_many();
-    let loaded = load::load(&args.model, options, &args.template, args.engine.options()?)?;
+    let (options, traces) = (args.load.options_for_many(), args.engine.traces()?);
+    let engine = args.engine.options(traces.as_ref());
+    let loaded = load::load(&args.model, options, &args.template, engine)?;
     note(format_args!("{}", describe(&loaded)));
     note(format_args!("listening on http://{}", listener.local_addr()?));
-    runtime.block_on(serve(listener, loaded.service, args.options()))
+    let ended = runtime.block_on(serve(listener, loaded.service, args.options()));
+    // The engine ends with the last of the server's tasks, the writer with the engine.
+    runtime.shutdown_timeout(LAST_WORDS);
+    if let Some(traces) = traces {
+        traces.finish(LAST_WORDS);
+    }
+    ended
 }
 
 async fn serve(

@@ -1,6 +1,7 @@
 //! Traces, time limits and the queue: what happens to requests beside their answers.
 
 use crate::checkpoints::random;
+use engine::trace::TraceFiles;
 use engine::{
     EngineHandle, EngineOptions, Event, LoadOptions, Request, Runner, SamplingParams, Speculate,
     SubmitError, Trace, door, start,
@@ -61,15 +62,14 @@ fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
 #[test]
 fn traces_are_written_as_files_that_can_be_read_again() {
     let folder = tempfile::tempdir().unwrap();
-    let sink = engine::trace::trace_files(folder.path()).unwrap();
-    let engine = engine(EngineOptions { traces: Some(sink), ..EngineOptions::default() }, 1);
+    let files = TraceFiles::create(folder.path()).unwrap();
+    let traces = Some(files.sink());
+    let engine = engine(EngineOptions { traces, ..EngineOptions::default() }, 1);
     wait(&engine, request(3));
+    drop(engine);
+    files.finish(Duration::from_secs(10));
     let path = folder.path().join("request_3.json");
-    let trace = (0..500).find_map(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        Trace::read(&path).ok()
-    });
-    let trace = trace.expect("it is written soon");
+    let trace = Trace::read(&path).unwrap();
     assert_eq!((trace.name.as_str(), trace.ids.len()), ("request 3", 25));
     assert_eq!(trace.request.request().unwrap().prompt, request(3).prompt);
     std::fs::write(&path, "{}").unwrap();

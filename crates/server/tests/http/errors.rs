@@ -164,6 +164,8 @@ async fn a_full_queue_refuses_with_a_time_to_wait() {
         taken.push(response);
     };
     assert!((1..=2).contains(&taken.len()), "{}", taken.len());
+    let body = chat_body(json!({"n": 2}));
+    assert_eq!(error(server.post(CHAT, &body).await, 400).await["param"], "n");
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(error(refused, 429).await["code"], "queue_full");
     for response in taken {
