@@ -2,7 +2,7 @@
 
 use crate::{Engine, Error};
 use api::{Service, ServiceParts};
-use engine::{EngineOptions, KvType, LoadOptions, Mode, Runner};
+use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Runner, Speculate};
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 use text::{ChatTemplate, GgufOptions, TextAssets};
@@ -34,7 +34,8 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         let builder = Self {
-            load: LoadOptions::default(),
+            // Many answers at once, and what they leave behind for the next.
+            load: LoadOptions { kv_memory: KvMemory::Share, ..LoadOptions::default() },
             engine: EngineOptions::default(),
             name: None,
             template: None,
@@ -73,6 +74,18 @@ impl Builder {
     /// How keys and values are stored; by default as it suits the mode.
     pub fn kv_type(mut self, kv_type: KvType) -> Self {
         self.load.kv_type = Some(kv_type);
+        self
+    }
+
+    /// Memory for keys and values of all answers together; by default half of what is free.
+    pub fn kv_memory(mut self, memory: KvMemory) -> Self {
+        self.load.kv_memory = memory;
+        self
+    }
+
+    /// Guesses the next tokens and verifies them together; off by default. The text is the same.
+    pub fn speculate(mut self, speculate: Speculate) -> Self {
+        self.engine.speculate = speculate;
         self
     }
 

@@ -104,7 +104,9 @@ pub use ::api::{
     TextRequest, Timings, TokenText, TopToken, Usage,
 };
 #[doc(inline)]
-pub use ::engine::{EngineOptions, KvType, LoadOptions, Memory, Mode, ModelInfo};
+pub use ::engine::{
+    EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo, Speculate,
+};
 
 /// The examples of the README are compiled too.
 #[cfg(doctest)]
