@@ -2,9 +2,9 @@
 
 use crate::handle::Submission;
 use crate::metrics::{Ended, Metrics, Outcome};
-use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
+use crate::request::{Event, FinishReason, Finished, Timings, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, Scratch, logprobs};
-use crate::trace::{Recorder, TraceSink, finish_name};
+use crate::trace::{Recorder, TraceSink};
 use sched::Planned;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
@@ -19,19 +19,28 @@ pub(crate) enum End {
     Cancelled,
 }
 
-/// A request that waits or runs. The scheduler has its tokens.
+/// How far a request goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Tokens of its prompt.
+    pub prompt: usize,
+    /// Most tokens to generate.
+    pub budget: usize,
+    /// Most tokens guessed at once.
+    pub drafts: usize,
+    /// Longest time from submission to the end.
+    pub timeout: Option<Duration>,
+}
+
+/// A request that waits or runs. The scheduler has its tokens, the prompt among them.
 #[derive(Debug)]
 pub(crate) struct Active {
     submission: Submission,
+    limits: Limits,
     sampler: Sampler,
-    /// Most tokens to generate.
-    budget: usize,
-    timeout: Option<Duration>,
     has_room: bool,
     /// Guesses for the next step.
     pub draft: Vec<u32>,
-    /// Most of them.
-    pub most_drafted: usize,
     /// Ids sampled in this step.
     ids: Vec<u32>,
     /// Their log probabilities, where asked for.
@@ -50,18 +59,16 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    pub fn new(submission: Submission, budget: usize) -> Self {
-        let sampler = Sampler::new(submission.request.sampling.clone());
+    /// Tells all to `recorder`.
+    pub fn new(submission: Submission, limits: Limits, recorder: Option<Recorder>) -> Self {
         Self {
+            sampler: Sampler::new(submission.request.sampling.clone()),
             submission,
-            sampler,
-            budget,
-            timeout: None,
+            limits,
             has_room: true,
-            draft: Vec::new(),
-            most_drafted: 0,
-            ids: Vec::new(),
-            logprobs: Vec::new(),
+            draft: Vec::with_capacity(limits.drafts),
+            ids: Vec::with_capacity(limits.drafts + 1),
+            logprobs: Vec::with_capacity(limits.drafts + 1),
             end: None,
             generated: 0,
             cached: 0,
@@ -71,38 +78,19 @@ impl Active {
             admitted: None,
             first_token: None,
             last_token: None,
-            recorder: None,
+            recorder: recorder.map(Box::new),
         }
     }
 
-    /// Guesses up to `drafts` tokens, ends after `timeout`, tells all to `recorder`.
-    pub fn with(
-        mut self,
-        drafts: usize,
-        timeout: Option<Duration>,
-        recorder: Option<Recorder>,
-    ) -> Self {
-        self.most_drafted = drafts;
-        self.draft.reserve(drafts);
-        self.ids.reserve(drafts + 1);
-        self.logprobs.reserve(drafts + 1);
-        self.timeout = timeout;
-        self.recorder = recorder.map(Box::new);
-        self
-    }
-
-    pub fn request(&self) -> &Request {
-        &self.submission.request
-    }
-
-    fn prompt(&self) -> usize {
-        self.request().prompt.len()
+    /// Most tokens guessed at once.
+    pub fn most_drafted(&self) -> usize {
+        self.limits.drafts
     }
 
     /// Looks whether the events of one step have room, however many tokens it brings.
     pub fn look_for_room(&mut self) {
         // Besides the tokens: the admission and the end.
-        self.has_room = self.submission.events.capacity() >= self.most_drafted + 3;
+        self.has_room = self.submission.events.capacity() >= self.limits.drafts + 3;
     }
 
     /// Whether there was room.
@@ -115,7 +103,7 @@ impl Active {
         if self.submission.events.is_closed() {
             return Some(End::Cancelled);
         }
-        let timeout = self.timeout?;
+        let timeout = self.limits.timeout?;
         (self.submission.submitted.elapsed() >= timeout).then_some(End::TimedOut(timeout))
     }
 
@@ -127,7 +115,7 @@ impl Active {
         self.submission.place = None;
         (self.admitted, self.cached) = (Some(Instant::now()), cached);
         let queued = self.submission.submitted.elapsed();
-        metrics.admitted(queued, self.prompt(), cached);
+        metrics.admitted(queued, self.limits.prompt, cached);
         if let Some(recorder) = &mut self.recorder {
             recorder.cached(cached);
         }
@@ -166,7 +154,7 @@ impl Active {
         let request = &self.submission.request;
         let generated = self.generated + self.ids.len();
         let banned = if generated < request.min_tokens { &request.stop_ids[..] } else { &[] };
-        let history = History { tokens, fresh: &self.ids, prompt: request.prompt.len(), banned };
+        let history = History { tokens, fresh: &self.ids, prompt: self.limits.prompt, banned };
         if let Some(recorder) = &mut self.recorder {
             recorder.choose(logits);
         }
@@ -184,7 +172,7 @@ impl Active {
         let logprobs = request.logprobs.map(|top| logprobs(logits, id, top, scratch));
         self.ids.push(id);
         self.logprobs.push(logprobs);
-        if generated + 1 == self.budget {
+        if generated + 1 == self.limits.budget {
             self.end = Some(End::Finished(FinishReason::Length));
         }
         Some(id)
@@ -198,7 +186,7 @@ impl Active {
     /// Tells the reader what this step brought. True if the request has ended.
     pub fn tell(&mut self, planned: &Planned, metrics: &Metrics) -> bool {
         if !planned.samples {
-            let (done, total) = (planned.position + planned.tokens, self.prompt());
+            let (done, total) = (planned.position + planned.tokens, self.limits.prompt);
             if done < total {
                 self.emit(Event::Prefill { done, total });
             }
@@ -229,7 +217,7 @@ impl Active {
             None => {
                 self.first_token = Some(now);
                 let admitted = self.admitted.unwrap_or(now);
-                let computed = self.prompt() - self.cached;
+                let computed = self.limits.prompt - self.cached;
                 let since_submitted = self.submission.submitted.elapsed();
                 metrics.first_token(since_submitted, now - admitted, computed);
                 metrics.tokens(self.ids.len() - 1, Duration::ZERO);
@@ -242,22 +230,22 @@ impl Active {
         let Some(end) = cut.or(self.end.take()) else { return };
         let now = Instant::now();
         let since = |from: Option<Instant>| from.map_or(Duration::ZERO, |from| now - from);
-        let (outcome, how) = match &end {
-            End::Finished(reason @ FinishReason::Stop(_)) => (Outcome::Stop, finish_name(*reason)),
-            End::Finished(reason) => (Outcome::Length, finish_name(*reason)),
-            End::Failed(_) => (Outcome::Failed, "failed"),
-            End::TimedOut(_) => (Outcome::TimedOut, "timeout"),
-            End::Cancelled => (Outcome::Cancelled, "cancelled"),
+        let outcome = match &end {
+            End::Finished(FinishReason::Stop(_)) => Outcome::Stop,
+            End::Finished(FinishReason::Length) => Outcome::Length,
+            End::Failed(_) => Outcome::Failed,
+            End::TimedOut(_) => Outcome::TimedOut,
+            End::Cancelled => Outcome::Cancelled,
         };
         let ended = Ended {
-            prompt_tokens: self.prompt(),
+            prompt_tokens: self.limits.prompt,
             generated: self.generated,
             total: now - self.submission.submitted,
             decode: since(self.first_token),
         };
         metrics.finished(outcome, ended);
         if let (Some(recorder), Some(sink)) = (self.recorder.take(), traces) {
-            recorder.finish(how, sink);
+            recorder.finish(outcome.name(), sink);
         }
         match end {
             End::Finished(reason) => self.emit(Event::Finished(self.finished(reason, now))),
@@ -273,7 +261,7 @@ impl Active {
         Finished {
             reason,
             usage: Usage {
-                prompt_tokens: self.prompt(),
+                prompt_tokens: self.limits.prompt,
                 completion_tokens: self.generated,
                 cached_tokens: self.cached,
                 drafted_tokens: self.drafted,

@@ -74,8 +74,6 @@ pub struct Step {
     pub rows: usize,
     /// Sequences they belonged to.
     pub sequences: usize,
-    /// Rows that were tokens of prompts.
-    pub prompt_tokens: usize,
     /// From plan to commit.
     pub took: Duration,
 }

@@ -2,6 +2,7 @@
 //! strings and chat messages are matters of `api`.
 
 use crate::draft::Speculate;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One sequence to generate.
@@ -36,9 +37,10 @@ pub struct Request {
 
 /// Choice of the next token. The samplers run in the order of the fields; a field at its
 /// default does nothing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingParams {
     /// Added to the logits of these ids.
+    #[serde(with = "biases")]
     pub logit_bias: Vec<(u32, f32)>,
     /// Logits of ids seen in the window are divided (if positive) or multiplied by this. 1 is off.
     pub repeat_penalty: f32,
@@ -166,6 +168,25 @@ pub struct TokenLogprobs {
     pub logprob: f32,
     /// The most likely ids, best first.
     pub top: Vec<(u32, f32)>,
+}
+
+/// Biases as text, since JSON has no infinity.
+mod biases {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(biases: &[(u32, f32)], to: S) -> Result<S::Ok, S::Error> {
+        let text = |(id, bias): &(u32, f32)| (*id, bias.to_string());
+        biases.iter().map(text).collect::<Vec<_>>().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u32, f32)>, D::Error> {
+        let number = |(id, bias): (u32, String)| match bias.parse() {
+            Ok(bias) => Ok((id, bias)),
+            Err(_) => Err(D::Error::custom(format!("expected a number as bias, found {bias:?}"))),
+        };
+        Vec::deserialize(from)?.into_iter().map(number).collect()
+    }
 }
 
 /// Far more than any logit, far less than the largest f32.

@@ -3,7 +3,7 @@
 //! Invariant: one thread, no locks, and nothing but the reader's own channel between a sequence
 //! and its reader.
 
-use crate::active::{Active, End};
+use crate::active::{self, Active, End};
 use crate::draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 use crate::handle::{Door, EngineHandle, Submission, door};
 use crate::metrics::Step;
@@ -193,18 +193,19 @@ impl Engine {
         let budget = request.max_tokens.unwrap_or(room).min(room);
         let drafts = request.speculate.unwrap_or(self.options.speculate).most().min(MOST_DRAFTED);
         let timeout = request.timeout.or(self.options.timeout);
+        let traced = self.options.traces.is_some();
+        let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
+        let prompt = std::mem::take(&mut request.prompt);
         let new = NewSequence {
             id: SequenceId(number),
-            prompt: request.prompt.clone(),
-            capacity: request.prompt.len() + budget,
+            capacity: prompt.len() + budget,
+            prompt,
             priority: request.priority,
             tenant: request.tenant,
             cold: request.cold,
         };
-        let traced = self.options.traces.is_some();
-        let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
-        let active = Active::new(submission, budget);
-        let active = active.with(drafts, timeout, recorder);
+        let limits = active::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
+        let active = Active::new(submission, limits, recorder);
         if budget == 0 {
             let length = End::Finished(crate::FinishReason::Length);
             return active.finish(Some(length), &self.door.metrics, None);
@@ -245,10 +246,10 @@ impl Engine {
     fn guess(&mut self) {
         let Self { scheduler, active, drafter, .. } = self;
         let mut wishes: Vec<Wish<'_>> = Vec::new();
-        for (id, active) in active.iter_mut().filter(|(_, active)| active.most_drafted > 0) {
+        for (id, active) in active.iter_mut().filter(|(_, active)| active.most_drafted() > 0) {
             active.draft.clear();
             if scheduler.decoding().any(|decoding| decoding == *id) {
-                let (tokens, most) = (scheduler.tokens(*id), active.most_drafted);
+                let (tokens, most) = (scheduler.tokens(*id), active.most_drafted());
                 wishes.push(Wish { id: *id, tokens, most, draft: &mut active.draft });
             }
         }
@@ -341,12 +342,9 @@ impl Engine {
 
     /// Takes note of a step for the pace of the next and for those who watch.
     fn note(&mut self, took: Duration) {
-        let is_prompt = |planned: &&Planned| planned.tokens > 1 || !planned.samples;
-        let prompts = self.plan.iter().filter(is_prompt);
-        let prompt_tokens = prompts.map(|planned| planned.tokens).sum();
         let (rows, sequences) = (self.batch.rows(), self.plan.len());
         self.pace.observe(rows, took);
-        self.door.metrics.step(Step { rows, sequences, prompt_tokens, took });
+        self.door.metrics.step(Step { rows, sequences, took });
         self.report();
     }
 

@@ -5,7 +5,7 @@
 //! Steps and neighbours change nothing; they are there to find out what happened when something
 //! does.
 
-use crate::request::{FinishReason, Request, SamplingParams};
+use crate::request::{Request, SamplingParams};
 use crate::runner::Settings;
 use crate::{Runner, Speculate};
 use serde::{Deserialize, Serialize};
@@ -73,18 +73,8 @@ pub struct TraceRequest {
     pub max_tokens: Option<usize>,
     pub min_tokens: usize,
     pub stop_ids: Vec<u32>,
-    /// Biases as text, since JSON has no infinity.
-    pub logit_bias: Vec<(u32, String)>,
-    pub repeat_penalty: f32,
-    pub presence_penalty: f32,
-    pub frequency_penalty: f32,
-    pub penalty_window: Option<usize>,
-    pub top_k: usize,
-    pub typical_p: f32,
-    pub top_p: f32,
-    pub min_p: f32,
-    pub temperature: f32,
-    pub seed: Option<u64>,
+    #[serde(flatten)]
+    pub sampling: SamplingParams,
     pub speculate: Option<String>,
 }
 
@@ -105,50 +95,22 @@ pub struct TraceStep {
 
 impl TraceRequest {
     pub(crate) fn of(request: &Request) -> Self {
-        let sampling = request.sampling.clone();
-        let bias = |(id, bias): (u32, f32)| (id, bias.to_string());
         Self {
             prompt: request.prompt.clone(),
             max_tokens: request.max_tokens,
             min_tokens: request.min_tokens,
             stop_ids: request.stop_ids.clone(),
-            logit_bias: sampling.logit_bias.into_iter().map(bias).collect(),
-            repeat_penalty: sampling.repeat_penalty,
-            presence_penalty: sampling.presence_penalty,
-            frequency_penalty: sampling.frequency_penalty,
-            penalty_window: sampling.penalty_window,
-            top_k: sampling.top_k,
-            typical_p: sampling.typical_p,
-            top_p: sampling.top_p,
-            min_p: sampling.min_p,
-            temperature: sampling.temperature,
-            seed: sampling.seed,
+            sampling: request.sampling.clone(),
             speculate: request.speculate.map(|speculate| speculate.to_string()),
         }
     }
 
     /// The request again, or which field cannot be read.
     pub fn request(&self) -> Result<Request, String> {
-        let bias = |(id, bias): &(u32, String)| match bias.parse() {
-            Ok(bias) => Ok((*id, bias)),
-            Err(_) => Err(format!("logit_bias: expected a number, found {bias:?}")),
-        };
         let speculate = |text: &String| text.parse::<Speculate>();
         Ok(Request {
             prompt: self.prompt.clone(),
-            sampling: SamplingParams {
-                logit_bias: self.logit_bias.iter().map(bias).collect::<Result<_, _>>()?,
-                repeat_penalty: self.repeat_penalty,
-                presence_penalty: self.presence_penalty,
-                frequency_penalty: self.frequency_penalty,
-                penalty_window: self.penalty_window,
-                top_k: self.top_k,
-                typical_p: self.typical_p,
-                top_p: self.top_p,
-                min_p: self.min_p,
-                temperature: self.temperature,
-                seed: self.seed,
-            },
+            sampling: self.sampling.clone(),
             max_tokens: self.max_tokens,
             min_tokens: self.min_tokens,
             stop_ids: self.stop_ids.clone(),
@@ -345,14 +307,6 @@ impl Recorder {
         if sink.try_send(self.trace).is_err() {
             tracing::warn!("a trace is lost: traces are not written fast enough");
         }
-    }
-}
-
-/// How a reason is written.
-pub(crate) fn finish_name(reason: FinishReason) -> &'static str {
-    match reason {
-        FinishReason::Stop(_) => "stop",
-        FinishReason::Length => "length",
     }
 }
 

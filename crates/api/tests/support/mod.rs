@@ -231,7 +231,7 @@ impl Play<'_> {
         self.last = Instant::now();
         let prompt = self.submission.request.prompt.len();
         let prompt_tokens = if self.sent == 0 { prompt.saturating_sub(3) } else { 0 };
-        self.metrics.step(Step { rows: 1, sequences: 1, prompt_tokens, took: gap });
+        self.metrics.step(Step { rows: 1, sequences: 1, took: gap });
         match self.sent {
             0 => self.metrics.first_token(self.submission.submitted.elapsed(), gap, prompt_tokens),
             _ => self.metrics.tokens(1, gap),

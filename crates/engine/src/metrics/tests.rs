@@ -12,13 +12,13 @@ fn one_request(metrics: &Metrics) {
     metrics.admitted(secs(0.5), 10, 4);
     metrics.load(1, 2);
     metrics.blocks(3, 1, 4);
-    metrics.step(Step { rows: 6, sequences: 1, prompt_tokens: 6, took: secs(0.25) });
+    metrics.step(Step { rows: 6, sequences: 1, took: secs(0.25) });
     metrics.first_token(secs(0.75), secs(0.25), 6);
     for _ in 0..2 {
-        metrics.step(Step { rows: 1, sequences: 1, prompt_tokens: 0, took: secs(0.1) });
+        metrics.step(Step { rows: 1, sequences: 1, took: secs(0.1) });
         metrics.tokens(1, secs(0.1));
     }
-    metrics.step(Step { rows: 4, sequences: 1, prompt_tokens: 0, took: secs(0.1) });
+    metrics.step(Step { rows: 4, sequences: 1, took: secs(0.1) });
     metrics.drafted(3, 1);
     metrics.tokens(2, secs(0.1));
     let ended = Ended { prompt_tokens: 10, generated: 5, total: secs(1.05), decode: secs(0.3) };
