@@ -1,6 +1,6 @@
 //! From a model argument to a running service.
 
-use crate::args::{FileArgs, ModelArgs};
+use crate::args::{FileArgs, LoadArgs, ModelArgs};
 use anyhow::Result;
 use api::Service;
 use engine::{EngineOptions, LoadOptions, Memory};
@@ -27,14 +27,36 @@ pub(crate) struct Loaded {
 
 /// A chat template in place of the model's own.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct TemplateArgs {
+struct TemplateArgs {
     /// Use this Jinja template instead of the model's own
     #[arg(long, value_name = "FILE", help_heading = "Loading")]
     chat_template: Option<PathBuf>,
 }
 
-/// Loads the model and starts its engine.
-pub(crate) fn load(
+/// Which model answers, and how it is loaded.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SourceArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    template: TemplateArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+impl SourceArgs {
+    /// Loads the model for one conversation at a time, and starts its engine.
+    pub fn load(&self, engine: EngineOptions) -> Result<Loaded> {
+        load(&self.model, self.load.options(), &self.template, engine)
+    }
+
+    /// As [`load`](Self::load), for many sequences at once.
+    pub fn load_for_many(&self, engine: EngineOptions) -> Result<Loaded> {
+        load(&self.model, self.load.options_for_many(), &self.template, engine)
+    }
+}
+
+fn load(
     model: &ModelArgs,
     load: LoadOptions,
     template: &TemplateArgs,

@@ -12,10 +12,9 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::args::{LoadArgs, ModelArgs};
 use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
-use crate::load::{self, TemplateArgs};
+use crate::load::SourceArgs;
 use crate::output::note;
 use crate::progress;
 use anyhow::{Context, Result, bail};
@@ -65,11 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    template: TemplateArgs,
-    #[command(flatten)]
-    load: LoadArgs,
+    source: SourceArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -117,8 +112,7 @@ impl Args {
             speculate: self.speculate,
             ..EngineOptions::default()
         };
-        let options = self.load.options_for_many();
-        let loaded = load::load(&self.model, options, &self.template, engine)?;
+        let loaded = self.source.load_for_many(engine)?;
         note(format_args!("{}", super::run::describe(&loaded)));
         Ok(Desk::new(loaded.service, self.under_way()))
     }

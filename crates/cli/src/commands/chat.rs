@@ -5,11 +5,11 @@ mod lines;
 mod slash;
 
 use crate::answer::{Answer, Show};
-use crate::args::{LoadArgs, ModelArgs, SamplingArgs};
+use crate::args::SamplingArgs;
 use crate::commands::run::{ThinkArgs, describe};
 use crate::exit;
 use crate::interrupt::Watch;
-use crate::load::{self, Loaded, TemplateArgs};
+use crate::load::{Loaded, SourceArgs};
 use crate::output::note;
 use anyhow::{Context, Result};
 use api::{ApiError, ChatRequest, SamplingOptions};
@@ -35,11 +35,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     think: ThinkArgs,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    template: TemplateArgs,
-    #[command(flatten)]
-    load: LoadArgs,
+    source: SourceArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
 }
@@ -56,8 +52,7 @@ struct Chat {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let loaded =
-        load::load(&args.model, args.load.options(), &args.template, EngineOptions::default())?;
+    let loaded = args.source.load(EngineOptions::default())?;
     let mut lines = Lines::open()?;
     if lines.is_interactive() {
         note(format_args!("{}", describe(&loaded)));

@@ -1,9 +1,9 @@
 //! `gannet run`: one prompt, one answer.
 
 use crate::answer::{Answer, Show};
-use crate::args::{LoadArgs, ModelArgs, SamplingArgs};
+use crate::args::SamplingArgs;
 use crate::input::Source;
-use crate::load::{self, Loaded, TemplateArgs};
+use crate::load::{Loaded, SourceArgs};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use api::{ApiError, ChatRequest, Prompt, TextRequest, TextStream};
@@ -38,11 +38,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     think: ThinkArgs,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    template: TemplateArgs,
-    #[command(flatten)]
-    load: LoadArgs,
+    source: SourceArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
 }
@@ -76,8 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let Some(prompt) = source.read()? else {
         super::usage("run", "a prompt is missing: gannet run \"What is the capital of France?\"");
     };
-    let loaded =
-        load::load(&args.model, args.load.options(), &args.template, EngineOptions::default())?;
+    let loaded = args.source.load(EngineOptions::default())?;
     let stream = start(args, prompt, &loaded)?;
     let show = if args.json { Show::Nothing } else { Show::Pieces };
     let runtime = super::runtime()?;

@@ -1,10 +1,10 @@
 //! `gannet serve`: the model over HTTP.
 
 use super::run::describe;
-use crate::args::{EngineArgs, LoadArgs, ModelArgs};
+use crate::args::EngineArgs;
 use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
-use crate::load::{self, TemplateArgs};
+use crate::load::SourceArgs;
 use crate::output::note;
 use anyhow::{Context, Result};
 use server::ServerOptions;
@@ -39,11 +39,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    template: TemplateArgs,
-    #[command(flatten)]
-    load: LoadArgs,
+    source: SourceArgs,
 }
 
 /// Time for what is left to do when the server has ended.
@@ -60,9 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let listener = runtime
         .block_on(TcpListener::bind(address))
         .with_context(|| format!("cannot listen on {}:{}", args.host, args.port))?;
-    let (options, traces) = (args.load.options_for_many(), args.engine.traces()?);
-    let engine = args.engine.options(traces.as_ref());
-    let loaded = load::load(&args.model, options, &args.template, engine)?;
+    let traces = args.engine.traces()?;
+    let loaded = args.source.load_for_many(args.engine.options(traces.as_ref()))?;
     note(format_args!("{}", describe(&loaded)));
     note(format_args!("listening on http://{}", listener.local_addr()?));
     let ended = runtime.block_on(serve(listener, loaded.service, args.options()));
