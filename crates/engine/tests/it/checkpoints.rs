@@ -1,7 +1,7 @@
 //! Random checkpoints, small enough to make for each test.
 
 use base::Rng;
-use formats::config::{RopeConfig, RopeLayout, RopeScaling, SpecialIds};
+use formats::config::{Activation, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
 use kernels::quant::{BF16, QuantType};
@@ -31,11 +31,21 @@ pub fn config(architecture: &str) -> ModelConfig {
         heads: 4,
         kv_heads: 2,
         head_dim: 24,
+        attention_scale: 1.0 / 24f32.sqrt(),
         intermediate_size: 104,
+        activation: Activation::Silu,
+        experts: None,
+        latent: None,
         vocab_size: 131,
         context_length: 256,
         rms_norm_eps: 1e-5,
-        rope: RopeConfig { theta: 10_000.0, dim: 24, layout: RopeLayout::Halves, scaling },
+        rope: RopeConfig {
+            theta: 10_000.0,
+            dim: 24,
+            layout: RopeLayout::Halves,
+            scaling,
+            magnitude: 1.0,
+        },
         windows: vec![window; layers],
         tied_embeddings: architecture == "qwen3",
         special: SpecialIds::default(),

@@ -5,7 +5,7 @@ use kernels::quant::QuantType;
 use super::check::{self, FieldNames};
 use super::family::{self, Family};
 use super::hf::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{ModelConfig, RopeConfig, RopeScaling, SpecialIds};
+use super::{Activation, ModelConfig, RopeConfig, RopeScaling, SpecialIds};
 use crate::error::{Error, Result, shown};
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
@@ -97,7 +97,11 @@ fn build(
         heads,
         kv_heads: keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(heads),
         head_dim,
+        attention_scale: 1.0 / (head_dim as f32).sqrt(),
         intermediate_size: keys.positive("feed_forward_length", MAX_WIDTH)?,
+        activation: Activation::Silu,
+        experts: None,
+        latent: None,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
         rms_norm_eps: eps(keys)?,
@@ -184,6 +188,7 @@ fn rope(keys: &Keys, file: &GgufFile, family: &Family, head_dim: usize) -> Resul
         dim,
         layout: family.gguf_rope,
         scaling: rope_scaling(keys, file, dim)?,
+        magnitude: 1.0,
     })
 }
 

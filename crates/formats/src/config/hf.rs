@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::check::{self, FieldNames};
 use super::family::{self, Family};
-use super::{ModelConfig, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
+use super::{Activation, ModelConfig, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
 use crate::error::Result;
 use crate::json::{self, Object};
 
@@ -73,7 +73,11 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         heads,
         kv_heads: opt_positive(config, NAMES.kv_heads, MAX_HEADS)?.unwrap_or(heads),
         head_dim,
+        attention_scale: 1.0 / (head_dim as f32).sqrt(),
         intermediate_size: positive(config, "intermediate_size", MAX_WIDTH)?,
+        activation: Activation::Silu,
+        experts: None,
+        latent: None,
         vocab_size: positive(config, "vocab_size", MAX_TOKENS)?,
         context_length: positive(config, "max_position_embeddings", MAX_TOKENS)?,
         rms_norm_eps: eps(config)?,
@@ -129,6 +133,7 @@ fn rope(config: Object, head_dim: usize) -> Result<RopeConfig> {
         dim: (head_dim as f32 * share.min(2.0)) as usize,
         layout: RopeLayout::Halves,
         scaling: parameters.map_or(Ok(RopeScaling::None), rope_scaling)?,
+        magnitude: 1.0,
     })
 }
 

@@ -12,7 +12,7 @@ impl RopeScaling {
     /// frequencies are not changed one by one.
     pub fn factors(&self, theta: f32, dim: usize) -> Option<Vec<f32>> {
         match self {
-            Self::None | Self::Linear { .. } => None,
+            Self::None | Self::Linear { .. } | Self::Yarn { .. } => None,
             Self::Factors(factors) => Some(factors.clone()),
             Self::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
                 let (low, high) = (f64::from(*low_freq_factor), f64::from(*high_freq_factor));
@@ -151,6 +151,17 @@ impl ModelConfig {
                     "low_freq_factor": low_freq_factor,
                     "high_freq_factor": high_freq_factor,
                     "original_max_position_embeddings": original_context,
+                })
+            }
+            RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } => {
+                json!({
+                    "rope_type": "yarn",
+                    "factor": factor,
+                    "original_max_position_embeddings": original_context,
+                    "beta_fast": beta_fast,
+                    "beta_slow": beta_slow,
+                    "truncate": truncate,
+                    "attention_factor": self.rope.magnitude,
                 })
             }
             RopeScaling::Factors(_) => {

@@ -11,11 +11,43 @@ pub(crate) fn frequencies(rope: &RopeConfig) -> Vec<f32> {
         RopeScaling::None => base.collect(),
         RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
         RopeScaling::Factors(factors) => base.zip(factors).map(|(f, by)| f / by).collect(),
+        RopeScaling::Yarn { .. } => yarn(rope),
         RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
             let context = *original_context as f32;
             base.map(|f| llama3(f, *factor, *low_freq_factor, *high_freq_factor, context)).collect()
         }
     }
+}
+
+/// YaRN: frequencies of many turns over the original context are kept, those of few divided.
+fn yarn(rope: &RopeConfig) -> Vec<f32> {
+    let RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } =
+        rope.scaling
+    else {
+        unreachable!("asked for with YaRN only")
+    };
+    let dim = rope.dim as f32;
+    // The pair that makes this many turns.
+    let pair = |turns: f32| {
+        let context = original_context as f64 / (f64::from(turns) * std::f64::consts::TAU);
+        f64::from(dim) * context.ln() / (2.0 * f64::from(rope.theta).ln())
+    };
+    let (mut low, mut high) = (pair(beta_fast), pair(beta_slow));
+    if truncate {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    (low, high) = (low.max(0.0), high.min(f64::from(dim) - 1.0));
+    if low == high {
+        high += 0.001;
+    }
+    let (low, length) = (low as f32, (high - low) as f32);
+    let divided = |at: usize| ((at as f32 - low) / length).clamp(0.0, 1.0);
+    let frequencies = (0..rope.dim / 2).map(|at| {
+        let plain = rope.theta.powf((2 * at) as f32 / dim);
+        let kept = 1.0 - divided(at);
+        1.0 / (factor * plain) * (1.0 - kept) + 1.0 / plain * kept
+    });
+    frequencies.collect()
 }
 
 /// Llama 3.1: long wavelengths are divided by `factor`, short ones kept, with a ramp between.
@@ -37,7 +69,13 @@ mod tests {
     use formats::config::RopeLayout;
 
     fn check(scaling: RopeScaling, want: [f32; 4]) {
-        let rope = RopeConfig { theta: 10_000.0, dim: 8, layout: RopeLayout::Halves, scaling };
+        let rope = RopeConfig {
+            theta: 10_000.0,
+            dim: 8,
+            layout: RopeLayout::Halves,
+            scaling,
+            magnitude: 1.0,
+        };
         for (got, want) in frequencies(&rope).into_iter().zip(want) {
             assert!((got - want).abs() < 1e-7, "{got} is not {want}");
         }

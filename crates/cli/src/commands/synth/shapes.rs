@@ -1,7 +1,7 @@
 //! Shapes of published models, and tiny ones of the same families for tests.
 
 use formats::ModelConfig;
-use formats::config::{RopeConfig, RopeLayout, RopeScaling, SpecialIds};
+use formats::config::{Activation, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
 
 /// What makes the shape of a dense model.
 struct Shape {
@@ -107,7 +107,11 @@ impl Shape {
             heads,
             kv_heads,
             head_dim,
+            attention_scale: 1.0 / (head_dim as f32).sqrt(),
             intermediate_size: self.mlp,
+            activation: Activation::Silu,
+            experts: None,
+            latent: None,
             vocab_size: self.vocab,
             context_length: self.context,
             rms_norm_eps: self.eps,
@@ -116,6 +120,7 @@ impl Shape {
                 dim: head_dim,
                 layout: RopeLayout::Halves,
                 scaling: self.scaling(),
+                magnitude: 1.0,
             },
             windows: vec![self.window; self.layers],
             tied_embeddings: self.tied,
