@@ -103,8 +103,11 @@ impl std::str::FromStr for Mode {
 pub struct LayerCache {
     /// KV heads.
     pub heads: usize,
-    /// Values of a head.
+    /// Values of a key.
     pub dim: usize,
+    /// With latent attention the values are the first so many of the key, and only keys are
+    /// stored; `None` where values are as many again.
+    pub latent: Option<usize>,
 }
 
 impl LayerCache {
@@ -114,7 +117,7 @@ impl LayerCache {
     }
 
     pub(crate) fn layout(self, block: usize, ty: KvType) -> KvLayout {
-        KvLayout { ty, block, heads: self.heads, dim: self.dim }
+        KvLayout { ty, block, heads: self.heads, dim: self.dim, latent: self.latent }
     }
 }
 

@@ -512,7 +512,24 @@ pub struct Tile<'a, T> {
     _borrow: PhantomData<&'a mut [T]>,
 }
 
-impl<T> Tile<'_, T> {
+impl<'a, T> Tile<'a, T> {
+    /// All of the matrix `data`, rows of `width` values.
+    pub fn of(data: &'a mut [T], width: usize) -> Self {
+        assert!(width > 0 && data.len().is_multiple_of(width), "whole rows only");
+        let rows = 0..data.len() / width;
+        Self { base: data.as_mut_ptr(), width, rows, cols: 0..width, _borrow: PhantomData }
+    }
+
+    /// The same tile of a part of the matrix that begins at (`row`, `col`): its rows and columns
+    /// are counted from there.
+    pub fn from(self, row: usize, col: usize) -> Self {
+        let Self { base, width, rows, cols, _borrow } = self;
+        assert!(rows.start >= row && cols.start >= col, "a tile inside the part");
+        let base = base.wrapping_add(row * width + col);
+        let rows = rows.start - row..rows.end - row;
+        Self { base, width, rows, cols: cols.start - col..cols.end - col, _borrow }
+    }
+
     /// Rows of the matrix in this tile.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
