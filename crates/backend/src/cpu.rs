@@ -166,9 +166,12 @@ impl Backend for Cpu {
 
     fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error> {
         let row_bytes = row_bytes(spec.ty, spec.cols)?;
-        let bytes = spec.rows.checked_mul(row_bytes);
-        assert_eq!(Some((*spec.bytes).as_ref().len()), bytes, "table bytes");
-        self.tables.push(spec);
+        assert_eq!(Some(spec.bytes.len()), spec.rows.checked_mul(row_bytes), "table bytes");
+        if spec.order.is_some() {
+            return Err(Error::Order);
+        }
+        let bytes = weights::in_memory(spec.bytes);
+        self.tables.push(MatrixSpec { bytes, ..spec });
         Ok(Table(self.tables.len() - 1))
     }
 
@@ -207,7 +210,7 @@ impl Backend for Cpu {
             let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
             let start = tokens[row] as usize * row_bytes;
             let dequantize = ty.dequantize.expect("checked in `table`");
-            dequantize(&(**bytes).as_ref()[start..start + row_bytes], out);
+            dequantize(&bytes.read(start..start + row_bytes), out);
         });
     }
 
@@ -304,7 +307,7 @@ impl Backend for Cpu {
         let tables = self.tables.iter().filter(|table| !self.matrices.uses(&table.bytes));
         Memory {
             weights: self.matrices.bytes()
-                + tables.map(|t| (*t.bytes).as_ref().len()).sum::<usize>()
+                + tables.map(|t| t.bytes.len()).sum::<usize>()
                 + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()

@@ -1,10 +1,10 @@
 //! Handles and descriptions that models pass to a backend.
 
+pub use base::{Bytes, Storage};
 use kernels::kv::KvLayout;
 pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
 pub use kernels::rope::Pairs;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A workspace made by [`Backend::buffer`](crate::Backend::buffer).
@@ -27,21 +27,6 @@ pub struct Vector(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rope(pub(crate) usize);
 
-/// Bytes that stay where they are while a backend uses them, such as a part of a mapped file.
-pub trait Bytes: AsRef<[u8]> + Send + Sync {
-    /// The bytes of `range` will be read soon. A hint only.
-    fn will_need(&self, _range: Range<usize>) {}
-
-    /// The backend has a copy of its own: the bytes of `range` will hardly be read again. A hint
-    /// only.
-    fn not_needed(&self, _range: Range<usize>) {}
-}
-
-impl Bytes for Vec<u8> {}
-
-/// Shared [`Bytes`].
-pub type Storage = Arc<dyn Bytes>;
-
 /// A weight matrix as a checkpoint stores it.
 #[derive(Clone)]
 pub struct MatrixSpec {
@@ -55,6 +40,9 @@ pub struct MatrixSpec {
     pub cols: usize,
     /// `ty.bytes_for(rows * cols)` bytes, row-major.
     pub bytes: Storage,
+    /// For each column as stored the input it belongs to, where that is not the same number: a
+    /// permutation of the inputs.
+    pub order: Option<Arc<[u32]>>,
 }
 
 /// How activations are held when they are multiplied with weights.

@@ -35,6 +35,9 @@ pub enum Error {
         /// Values in a quant block.
         block: usize,
     },
+    /// Columns in another order than the inputs.
+    #[error("weights with columns in another order than the inputs cannot be computed with yet")]
+    Order,
     /// A head size outside what the attention kernel takes.
     #[error("heads of {0} values are not supported (at most {max})", max = kernels::kv::MAX_HEAD_DIM)]
     HeadSize(usize),

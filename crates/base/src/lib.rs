@@ -1,14 +1,16 @@
-//! What every other room stands on: aligned buffers, read-only memory maps, the
+//! What every other room stands on: aligned buffers, read-only memory maps, bytes of weights, the
 //! thread pool of the forward pass, and a seeded random number generator.
 //!
 //! Invariant: nothing here knows of models, file formats or tokens. `unsafe`
 //! lives in `mem`, `mmap` and `pool`, and nowhere else in this crate.
 
+pub mod bytes;
 pub mod mem;
 pub mod mmap;
 pub mod pool;
 pub mod rng;
 
+pub use bytes::{Bytes, Storage};
 pub use mem::{ALIGN, AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
 pub use pool::{MOST_MATRICES, ThreadPool, Tile};

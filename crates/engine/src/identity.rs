@@ -21,10 +21,10 @@ pub(crate) fn identity(checkpoint: &Checkpoint) -> String {
     tensors.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for tensor in tensors {
         hash.update(format!("\n{} {} {:?}\n", tensor.name, tensor.ty.name, tensor.shape));
-        let data = tensor.data();
+        let data = tensor.bytes();
         let end = data.len().saturating_sub(SAMPLE);
         for start in [0, end / 2, end] {
-            hash.update(&data[start..data.len().min(start + SAMPLE)]);
+            hash.update(data.read(start..data.len().min(start + SAMPLE)));
         }
     }
     let digest = hash.finalize();

@@ -1,10 +1,11 @@
 //! Bytes of a mapped file that keep the map alive.
 
+use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use base::Mmap;
+use base::{Bytes, Mmap};
 
 use crate::error::{Error, Result};
 
@@ -52,21 +53,29 @@ impl MappedBytes {
         self.map.path()
     }
 
-    /// Hints that those of the bytes in `part` will be read soon.
-    pub fn will_need(&self, part: Range<usize>) {
-        self.map.will_need(self.within(part));
-    }
-
-    /// Hints that those of the bytes in `part` will not be read again soon, so that their pages
-    /// may go.
-    pub fn not_needed(&self, part: Range<usize>) {
-        self.map.not_needed(self.within(part));
-    }
-
     /// Where in the file a part of the bytes lies.
     fn within(&self, part: Range<usize>) -> Range<usize> {
         let place = |at: usize| self.range.start.saturating_add(at).min(self.range.end);
         place(part.start)..place(part.end)
+    }
+}
+
+impl Bytes for MappedBytes {
+    fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self[range])
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        self.map.will_need(self.within(range));
+    }
+
+    /// The pages may go.
+    fn not_needed(&self, range: Range<usize>) {
+        self.map.not_needed(self.within(range));
     }
 }
 

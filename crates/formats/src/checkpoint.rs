@@ -9,6 +9,7 @@ use crate::config::gguf::ROPE_FACTORS;
 use crate::config::hf::HfConfig;
 use crate::config::{self, Family, ModelConfig};
 use crate::error::{Error, Result};
+use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
@@ -196,16 +197,16 @@ fn canonical_tensors(
     config: &ModelConfig,
     family: &Family,
 ) -> Result<IndexMap<String, Tracked>> {
-    let is_gguf = files.gguf().is_some();
-    let mut tensors = IndexMap::new();
-    for view in files.tensors() {
-        let mut view = view.clone();
-        if !is_gguf {
-            if family.names.is_ignored(&view.source_name) {
-                continue;
-            }
-            view.name = canonical_name(family, &view.source_name);
+    let names = files.gguf().is_none().then_some(family.names);
+    let named = match names {
+        None => files.tensors().to_vec(),
+        Some(names) => {
+            let known = files.tensors().iter().filter(|view| !names.is_ignored(&view.source_name));
+            known.map(|view| with_canonical_name(family, view.clone())).collect()
         }
+    };
+    let mut tensors = IndexMap::new();
+    for view in (Experts { path: files.path(), names, config }).join(named)? {
         // Tied checkpoints may carry a copy of the embedding; the configuration decides.
         if config.tied_embeddings && view.name == OUTPUT {
             continue;
@@ -215,6 +216,11 @@ fn canonical_tensors(
         insert(&mut tensors, Tracked { view, read })?;
     }
     Ok(tensors)
+}
+
+fn with_canonical_name(family: &Family, mut view: TensorView) -> TensorView {
+    view.name = canonical_name(family, &view.source_name);
+    view
 }
 
 /// The canonical name of a source tensor, or its own. Checkpoints of the model without its

@@ -8,7 +8,9 @@
 mod bytes;
 mod checkpoint;
 pub mod config;
+mod derived;
 mod error;
+mod experts;
 mod files;
 mod generation;
 pub mod gguf;
@@ -17,6 +19,7 @@ mod json;
 mod layout;
 pub mod names;
 pub mod safetensors;
+mod storage;
 mod stream;
 mod tensor;
 
@@ -28,4 +31,4 @@ pub use files::ModelFiles;
 pub use generation::GenerationDefaults;
 pub use json::read_text;
 pub use stream::TensorStream;
-pub use tensor::TensorView;
+pub use tensor::{TensorView, in_order};

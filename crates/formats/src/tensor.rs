@@ -1,51 +1,134 @@
-//! One stored tensor: its names, type, shape and mapped bytes.
+//! One stored tensor: its names, type, shape and bytes.
 
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
+use base::{Mmap, Storage};
 use kernels::quant::QuantType;
 
 use crate::bytes::MappedBytes;
+use crate::derived::{Columns, Derived};
 use crate::error::{Error, Result};
+use crate::storage::{Slice, Stack};
 
-/// A tensor where it lies in its file. Its bytes are exactly those its type and shape take.
+/// A tensor as files hold it. Its bytes are exactly those its type and shape take.
 ///
-/// The bytes of safetensors files need not be aligned to the type's size: cast with care.
+/// Most tensors are a range of a mapped file, which need not be aligned to the type's size: cast
+/// with care. Others are stacks of such, or computed from them when they are read.
 #[derive(Clone, Debug)]
 pub struct TensorView {
     /// Canonical name (`blk.0.attn_q.weight`); the file's own name where no table maps it.
     pub name: String,
-    /// Name in the file (`model.layers.0.self_attn.q_proj.weight`).
+    /// Name in the file (`model.layers.0.self_attn.q_proj.weight`); of several, that of the first.
     pub source_name: String,
     /// How the values are stored.
     pub ty: &'static QuantType,
     /// Row-major, outermost first: a matrix is `[rows, columns]`, rows contiguous.
     pub shape: Vec<usize>,
-    bytes: MappedBytes,
+    /// For each column as stored the input it belongs to, where that is not the same number. The
+    /// parts of a stack have orders of their own, and the stack has none.
+    pub order: Option<Arc<[u32]>>,
+    file: Arc<Mmap>,
+    contents: Contents,
+}
+
+#[derive(Clone, Debug)]
+enum Contents {
+    One(Storage),
+    /// Equal parts, one after the other.
+    Parts(Arc<[TensorView]>),
 }
 
 impl TensorView {
+    /// A tensor where it lies in its file.
     pub(crate) fn new(
         source_name: String,
         ty: &'static QuantType,
         shape: Vec<usize>,
         bytes: MappedBytes,
     ) -> Self {
-        Self { name: source_name.clone(), source_name, ty, shape, bytes }
+        let name = source_name.clone();
+        let (file, contents) = (bytes.map().clone(), Contents::One(Arc::new(bytes)));
+        Self { name, source_name, ty, shape, order: None, file, contents }
     }
 
-    /// The stored bytes.
-    pub fn data(&self) -> &[u8] {
-        &self.bytes
+    /// Other bytes in the place of this tensor, whose names and file they keep.
+    pub(crate) fn with(&self, ty: &'static QuantType, shape: Vec<usize>, bytes: Storage) -> Self {
+        debug_assert_eq!(ty.bytes_for(shape.iter().product()), Some(bytes.len()), "bytes");
+        Self { ty, shape, order: None, contents: Contents::One(bytes), ..self.clone() }
     }
 
-    /// The stored bytes with the map that holds them.
-    pub fn bytes(&self) -> &MappedBytes {
-        &self.bytes
+    /// A stack of at least one part, all of one type and shape.
+    pub(crate) fn stack(name: String, parts: Vec<Self>) -> Self {
+        let first = parts[0].clone();
+        assert!(parts.iter().all(|part| part.ty == first.ty && part.shape == first.shape), "parts");
+        let shape = [&[parts.len()], first.shape.as_slice()].concat();
+        Self { name, shape, order: None, contents: Contents::Parts(parts.into()), ..first }
     }
 
-    /// The file the tensor lies in.
+    /// The stored bytes: those in memory lent out, others computed when they are read.
+    pub fn bytes(&self) -> Storage {
+        match &self.contents {
+            Contents::One(bytes) => bytes.clone(),
+            Contents::Parts(parts) => Arc::new(Stack::new(parts.iter().map(Self::bytes).collect())),
+        }
+    }
+
+    /// Part `index` along the first dimension: a matrix of a stack, or a row.
+    ///
+    /// # Panics
+    /// If there is no such part.
+    pub fn part(&self, index: usize) -> Self {
+        let (count, shape) = self.shape.split_first().expect("a tensor with parts");
+        assert!(index < *count, "part {index} of {count}");
+        match &self.contents {
+            Contents::Parts(parts) => Self { name: self.name.clone(), ..parts[index].clone() },
+            Contents::One(bytes) => {
+                let len = bytes.len() / count;
+                self.slice(shape.to_vec(), index * len..(index + 1) * len)
+            }
+        }
+    }
+
+    /// Rows of a matrix.
+    ///
+    /// # Panics
+    /// If this is no matrix, or one without these rows.
+    pub fn rows(&self, rows: Range<usize>) -> Self {
+        let [count, cols] = self.shape[..] else { panic!("rows of a matrix") };
+        assert!(rows.start <= rows.end && rows.end <= count, "rows {rows:?} of {count}");
+        let len = self.bytes().len() / count.max(1);
+        self.slice(vec![rows.len(), cols], rows.start * len..rows.end * len)
+    }
+
+    /// Columns of a matrix, which have to begin and end where quant blocks do.
+    pub fn columns(&self, columns: Range<usize>) -> Result<Self> {
+        let error = |problem: String| Error::tensor(self.path(), &self.source_name, problem);
+        let [rows, cols] = self.shape[..] else {
+            return Err(error(format!("expected a matrix, found shape {:?}", self.shape)));
+        };
+        if columns.start > columns.end || columns.end > cols {
+            return Err(error(format!("expected columns {columns:?}, found {cols}")));
+        }
+        if self.order.is_some() {
+            return Err(error("columns that are stored in another order cannot be split".into()));
+        }
+        let (start, end) = (self.ty.bytes_for(columns.start), self.ty.bytes_for(columns.end));
+        let (Some(start), Some(end)) = (start, end) else {
+            let (ty, block) = (self.ty, self.ty.block_len);
+            let problem = "expected whole blocks of";
+            return Err(error(format!("columns {columns:?}: {problem} {block} values of {ty}")));
+        };
+        let of = self.bytes();
+        let stride = of.len() / rows.max(1);
+        let bytes = Derived::by_row(Columns { of, stride, range: start..end }, rows, end - start);
+        Ok(self.with(self.ty, vec![rows, columns.len()], Arc::new(bytes)))
+    }
+
+    /// The file the tensor lies in; of several, the first.
     pub fn path(&self) -> &Path {
-        self.bytes.path()
+        self.file.path()
     }
 
     /// Number of values.
@@ -53,16 +136,38 @@ impl TensorView {
         self.shape.iter().product()
     }
 
-    /// All values as f32, for the small tensors that are wanted so.
+    /// All values as f32 in the order of the inputs, for the small tensors that are wanted so.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
+        if let Contents::Parts(parts) = &self.contents {
+            let values = parts.iter().map(Self::to_f32).collect::<Result<Vec<_>>>()?;
+            return Ok(values.concat());
+        }
         let dequantize = self.ty.dequantize.ok_or_else(|| self.unsupported_type())?;
         let mut values = vec![0.0; self.elements()];
-        dequantize(self.data(), &mut values);
+        let bytes = self.bytes();
+        dequantize(&bytes.read(0..bytes.len()), &mut values);
+        if let Some(order) = self.order.as_deref() {
+            values.chunks_exact_mut(order.len()).for_each(|row| in_order(row, order));
+        }
         Ok(values)
     }
 
     pub(crate) fn unsupported_type(&self) -> Error {
         let problem = format!("weights of type {} cannot be computed with yet", self.ty);
         Error::tensor(self.path(), &self.source_name, problem)
+    }
+
+    fn slice(&self, shape: Vec<usize>, range: Range<usize>) -> Self {
+        let slice = Self { order: self.order.clone(), ..self.clone() };
+        let bytes = Arc::new(Slice::new(self.bytes(), range));
+        Self { shape, contents: Contents::One(bytes), ..slice }
+    }
+}
+
+/// Puts the values of a row, stored in the order of `order`, in the order of the inputs.
+pub fn in_order(row: &mut [f32], order: &[u32]) {
+    let stored = row.to_vec();
+    for (value, input) in stored.into_iter().zip(order) {
+        row[*input as usize] = value;
     }
 }

@@ -150,7 +150,7 @@ fn every_tensor_type_is_listed_with_its_size() {
         let file = GgufFile::open(&path).unwrap();
         let tensor = file.tensors().iter().find(|t| t.name == "random_bits").unwrap();
         assert_eq!(tensor.ty.name, path.file_stem().unwrap().to_str().unwrap());
-        assert_eq!(Some(tensor.data().len()), tensor.ty.bytes_for(tensor.elements()));
+        assert_eq!(Some(tensor.bytes().len()), tensor.ty.bytes_for(tensor.elements()));
     }
 }
 

@@ -2,10 +2,8 @@
 
 use crate::layers::{Linear, Norm};
 use crate::{Error, Model, arch};
-use backend::{Backend, Bytes, Matrix, MatrixSpec, Table};
-use formats::{Checkpoint, MappedBytes, TensorView};
-use std::ops::Range;
-use std::sync::Arc;
+use backend::{Backend, Matrix, MatrixSpec, Table};
+use formats::{Checkpoint, TensorView};
 
 /// How much workspace a model makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,25 +28,6 @@ pub fn load(
     let model = (arch.load)(&mut Loader { checkpoint, backend, limits })?;
     checkpoint.check_all_read()?;
     Ok(model)
-}
-
-/// The mapped bytes of a tensor, as the backend keeps them.
-struct Mapped(MappedBytes);
-
-impl AsRef<[u8]> for Mapped {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Bytes for Mapped {
-    fn will_need(&self, range: Range<usize>) {
-        self.0.will_need(range);
-    }
-
-    fn not_needed(&self, range: Range<usize>) {
-        self.0.not_needed(range);
-    }
 }
 
 /// What an architecture loads from and into.
@@ -78,9 +57,8 @@ impl<'a> Loader<'a> {
         cols: usize,
     ) -> Result<(&'a TensorView, MatrixSpec), Error> {
         let view = self.checkpoint.require(name, &[rows, cols])?;
-        let bytes = Arc::new(Mapped(view.bytes().clone()));
-        let name = name.to_owned();
-        Ok((view, MatrixSpec { name, ty: view.ty, rows, cols, bytes }))
+        let (name, order) = (name.to_owned(), view.order.clone());
+        Ok((view, MatrixSpec { name, ty: view.ty, rows, cols, bytes: view.bytes(), order }))
     }
 
     /// The projection `name.weight` of shape `[outputs, inputs]`, with `name.bias` if there.

@@ -86,7 +86,8 @@ mod tests {
 
     fn matrix(cpu: &mut Cpu, name: &str) -> Matrix {
         let bytes = Arc::new(vec![0u8; 4 * 16 * COLS]);
-        let spec = MatrixSpec { name: name.into(), ty: &F32, rows: 16, cols: COLS, bytes };
+        let spec =
+            MatrixSpec { name: name.into(), ty: &F32, rows: 16, cols: COLS, bytes, order: None };
         cpu.matrix(spec).unwrap()
     }
 

@@ -2,7 +2,8 @@
 //! threads take in turns.
 //!
 //! What the file holds is asked for some pieces before it is packed, so that a disk reads on
-//! meanwhile, and given back piece by piece, so that no weight is in memory twice for long.
+//! meanwhile, and given back piece by piece, so that no weight is in memory twice for long. Bytes that are
+//! computed when they are read are so piece by piece.
 
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
@@ -19,7 +20,7 @@ const AHEAD: usize = 128;
 
 /// A matrix to be packed.
 pub(super) struct Job {
-    /// Its bytes as the file has them.
+    /// Its bytes, row-major.
     pub bytes: Storage,
     /// Their type.
     pub ty: &'static QuantType,
@@ -85,7 +86,7 @@ impl Jobs {
                 let (index, chunk) = chunks.next().expect("a chunk for every matrix");
                 (at, rest) = ((index, 0), chunk);
             }
-            let groups = (*job.bytes).as_ref().len().div_ceil(job.rows);
+            let groups = job.bytes.len().div_ceil(job.rows);
             let packed;
             (packed, rest) = rest[job.to.1 - at.1..].split_at_mut(groups * job.group);
             at.1 = job.to.1 + packed.len();
@@ -99,7 +100,7 @@ impl Job {
     /// Cuts the matrix into pieces of whole groups.
     fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut Vec<Piece<'a>>) {
         let groups = (PIECE / self.group).max(1);
-        let len = (*self.bytes).as_ref().len();
+        let len = self.bytes.len();
         for (index, to) in packed.chunks_mut(groups * self.group).enumerate() {
             let start = index * groups * self.rows;
             let from = start..(start + groups * self.rows).min(len);
@@ -111,8 +112,8 @@ impl Job {
 impl Piece<'_> {
     fn pack(self, isa: Isa) {
         let Job { bytes, ty, cols, rows, group, .. } = self.job;
-        let groups = (**bytes).as_ref()[self.from.clone()].chunks(*rows);
-        for (from, to) in groups.zip(self.to.chunks_exact_mut(*group)) {
+        let read = bytes.read(self.from.clone());
+        for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
             match ty.packing {
                 Some(_) => int8::pack(isa, ty, *cols, from, to),
                 None => bf16::pack(isa, *cols, from, to),

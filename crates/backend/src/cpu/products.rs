@@ -136,7 +136,7 @@ impl Cpu {
         let Weights { ty, rows: outputs, cols, .. } = *weights;
         match &weights.place {
             Place::Stored(bytes) => {
-                let bytes = (**bytes).as_ref();
+                let bytes = &bytes.read(0..bytes.len());
                 let weights = matmul::Weights { ty, rows: outputs, cols, bytes };
                 matmul::matmul(self.isa, self.read_rows(x, 0..rows), weights, tile);
             }

@@ -6,7 +6,9 @@ use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
 use kernels::int8::GROUP;
 use kernels::quant::{BF16, QuantType};
 use kernels::{Isa, bf16, int8};
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of one allocation for packed weights. They are asked for lazily, and lie together so
 /// that they lie in huge pages.
@@ -23,7 +25,7 @@ pub(super) struct Weights {
 
 /// Where weights lie, and how.
 pub(super) enum Place {
-    /// Row-major, in the file.
+    /// Row-major, in the file, or computed once from it.
     Stored(Storage),
     /// Packed for products with BF16.
     Bf16(InChunk),
@@ -66,7 +68,7 @@ impl Matrices {
     /// Bytes held, in files too.
     pub fn bytes(&self) -> usize {
         let bytes = |weights: &Weights| match &weights.place {
-            Place::Stored(bytes) => (**bytes).as_ref().len(),
+            Place::Stored(bytes) => bytes.len(),
             Place::Bf16(place) | Place::Int8(_, place) => place.range.len(),
         };
         self.all.iter().map(bytes).sum()
@@ -74,8 +76,9 @@ impl Matrices {
 
     /// Whether a matrix uses these bytes as they are.
     pub fn uses(&self, table: &Storage) -> bool {
+        let first = |bytes: &Storage| bytes.read(0..bytes.len()).as_ptr();
         self.all.iter().any(|weights| match &weights.place {
-            Place::Stored(bytes) => (**bytes).as_ref().as_ptr() == (**table).as_ref().as_ptr(),
+            Place::Stored(bytes) => first(bytes) == first(table),
             Place::Bf16(_) | Place::Int8(..) => false,
         })
     }
@@ -83,9 +86,12 @@ impl Matrices {
     /// Takes a matrix for products in `mode` and gives its index. If there is a packing for it,
     /// it is packed by the next [`Matrices::pack`], and there is room for it already.
     pub fn add(&mut self, spec: MatrixSpec, mode: Mode, isa: Isa) -> Result<usize, Error> {
-        let MatrixSpec { name, ty, rows, cols, bytes } = spec;
+        let MatrixSpec { name, ty, rows, cols, bytes, order } = spec;
         let row_bytes = row_bytes(ty, cols)?;
-        assert_eq!(Some((*bytes).as_ref().len()), rows.checked_mul(row_bytes), "matrix bytes");
+        assert_eq!(Some(bytes.len()), rows.checked_mul(row_bytes), "matrix bytes");
+        if order.is_some() {
+            return Err(Error::Order);
+        }
         let place = match ty.packing {
             _ if mode == Mode::Exact || rows == 0 || cols == 0 => None,
             Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
@@ -100,7 +106,7 @@ impl Matrices {
         let place = place.unwrap_or_else(|| {
             // The disk reads on while other tensors are looked at.
             bytes.will_need(0..rows * row_bytes);
-            Place::Stored(bytes.clone())
+            Place::Stored(in_memory(bytes.clone()))
         });
         if let Place::Bf16(room) | Place::Int8(_, room) = &place {
             let group = room.range.len() / rows.div_ceil(GROUP);
@@ -130,6 +136,15 @@ impl Matrices {
             (start + bytes.next_multiple_of(ALIGN)).min(self.chunks[self.chunks.len() - 1].len());
         Ok(InChunk { chunk: self.chunks.len() - 1, range: start..start + bytes })
     }
+}
+
+/// Bytes that are computed when they are read, computed once for all; others as they are.
+pub(super) fn in_memory(bytes: Storage) -> Storage {
+    let computed = match bytes.read(0..bytes.len()) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(computed) => Some(computed),
+    };
+    computed.map_or(bytes, |computed| Arc::new(computed))
 }
 
 /// Bytes of a row, or why this type cannot be computed with.

@@ -160,8 +160,9 @@ mod tests {
         stream.finish().unwrap();
         let file = GgufFile::open(&paths[1]).unwrap();
         assert_eq!(file.metadata().opt_flag("a.key").unwrap(), Some(true));
-        let data = file.tensors().iter().flat_map(|tensor| tensor.data());
-        assert_eq!(data.copied().collect::<Vec<u8>>(), bytes);
+        let data = file.tensors().iter().map(|tensor| tensor.bytes());
+        let data = data.flat_map(|data| data.read(0..data.len()).into_owned());
+        assert_eq!(data.collect::<Vec<u8>>(), bytes);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl NameTable {
 }
 
 /// `12.rest` to (`12`, `rest`); the number in its shortest form only.
-fn split_number(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_number(text: &str) -> Option<(&str, &str)> {
     let (number, rest) = text.split_once('.')?;
     let digits = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
     let shortest = number == "0" || !number.starts_with('0');

@@ -64,7 +64,7 @@ impl Work {
             } else {
                 work.layer_weights += weights;
             }
-            work.weight_bytes += tensor.data().len() as u64;
+            work.weight_bytes += tensor.bytes().len() as u64;
             let arithmetic = Arithmetic::of(tensor.ty, mode);
             for (by, sum) in &mut weights_by {
                 *sum += if *by == arithmetic { weights } else { 0 };

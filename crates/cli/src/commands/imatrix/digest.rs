@@ -21,10 +21,10 @@ pub(super) fn text(windows: &Windows) -> String {
 pub(super) fn model(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();
     for tensor in checkpoint.tensors() {
-        let bytes = tensor.data();
+        let bytes = tensor.bytes();
         hash.update(format!("{} {} {:?}\n", tensor.name, tensor.ty.name, tensor.shape));
-        hash.update(&bytes[..bytes.len().min(SAMPLE)]);
-        hash.update(&bytes[bytes.len().saturating_sub(SAMPLE)..]);
+        hash.update(bytes.read(0..bytes.len().min(SAMPLE)));
+        hash.update(bytes.read(bytes.len().saturating_sub(SAMPLE)..bytes.len()));
     }
     hex(hash)
 }

@@ -25,9 +25,11 @@ fn write_values(tensor: &TensorView, out: &Path) -> Result<()> {
     let mut file = BufWriter::new(File::create(out)?);
     file.write_all(&header(&tensor.shape))?;
     let mut values = Vec::new();
-    for piece in tensor.data().chunks(BLOCKS * tensor.ty.block_bytes) {
+    let (bytes, step) = (tensor.bytes(), BLOCKS * tensor.ty.block_bytes);
+    for start in (0..bytes.len()).step_by(step) {
+        let piece = bytes.read(start..bytes.len().min(start + step));
         values.resize(piece.len() / tensor.ty.block_bytes * tensor.ty.block_len, 0.0f32);
-        dequantize(piece, &mut values);
+        dequantize(&piece, &mut values);
         for value in &values {
             file.write_all(&value.to_le_bytes())?;
         }

@@ -103,7 +103,7 @@ impl<'a> Report<'a> {
         *out += "\ntensors\n";
         for tensor in tensors {
             let name = shown(&tensor.source_name);
-            let (shape, bytes) = (format!("{:?}", tensor.shape), size(tensor.data().len()));
+            let (shape, bytes) = (format!("{:?}", tensor.shape), size(tensor.bytes().len()));
             let _ =
                 writeln!(out, "  {name:<width$}  {:<8} {shape:<18} {bytes:>10}", tensor.ty.name);
         }
@@ -188,7 +188,7 @@ impl Total {
     fn add(&mut self, tensor: &TensorView) {
         self.tensors += 1;
         self.values = self.values.saturating_add(tensor.elements());
-        self.bytes = self.bytes.saturating_add(tensor.data().len());
+        self.bytes = self.bytes.saturating_add(tensor.bytes().len());
     }
 }
 
@@ -228,7 +228,7 @@ fn tensor_json(tensor: &TensorView) -> Json {
         "name": tensor.source_name,
         "type": tensor.ty.name,
         "shape": tensor.shape,
-        "bytes": tensor.data().len(),
+        "bytes": tensor.bytes().len(),
         "supported": tensor.ty.is_supported(),
     })
 }

@@ -130,14 +130,17 @@ impl<'a> Rows<'a> {
     fn convert(&self, row: usize, values: &mut [f32], out: &mut [u8]) {
         let tensor = &self.target.tensor;
         let source = tensor.heads.map_or(row, |heads| heads.source_row(row));
-        let bytes = &tensor.bytes[source * self.from..][..self.from];
+        let bytes = tensor.bytes.read(source * self.from..(source + 1) * self.from);
         if self.target.ty == tensor.ty {
-            return out.copy_from_slice(bytes);
+            return out.copy_from_slice(&bytes);
         }
         let (Some(read), Some(write)) = (tensor.ty.dequantize, self.target.ty.quantize) else {
             unreachable!("the plan has refused other types");
         };
-        read(bytes, values);
+        read(&bytes, values);
+        if let Some(order) = &tensor.order {
+            formats::in_order(values, order);
+        }
         if !self.fits(values) {
             self.lost.store(true, Ordering::Relaxed);
             return;
@@ -165,16 +168,18 @@ impl<'a> Rows<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::{Bytes, Tensor};
+    use super::super::source::Tensor;
     use super::*;
     use kernels::quant::QuantType;
+    use std::sync::Arc;
 
     fn converted(values: &[f32], columns: usize, ty: &'static QuantType) -> Result<Vec<u8>> {
         let tensor = Tensor {
             name: "t".into(),
             shape: vec![values.len() / columns, columns],
             ty: &quant::F32,
-            bytes: Bytes::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+            bytes: Arc::new(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()),
+            order: None,
             heads: None,
         };
         let target = Target { tensor, ty, instead_of: None, weighed: false };

@@ -129,12 +129,11 @@ fn writable() -> String {
 mod tests {
     use super::super::mixture;
     use super::super::overrides;
-    use super::super::source::Bytes;
     use super::*;
 
     fn tensor(name: &str, shape: &[usize], ty: &'static QuantType) -> Tensor {
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        Tensor { name, shape, ty, bytes: Bytes::Owned(Vec::new()), heads: None }
+        Tensor { name, shape, ty, bytes: std::sync::Arc::new(Vec::new()), order: None, heads: None }
     }
 
     fn decided(

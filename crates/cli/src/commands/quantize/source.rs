@@ -4,11 +4,12 @@
 use super::mixture::{Model, split_layer};
 use super::vocabulary;
 use anyhow::{Result, bail};
+use base::Storage;
 use formats::config::{RopeLayout, name_table};
 use formats::gguf::{GgufFile, GgufWriter, Value};
-use formats::{Checkpoint, MappedBytes, ModelConfig, ModelFiles, OpenOptions, TensorView};
+use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
 use kernels::quant::{self, QuantType};
-use std::ops::Deref;
+use std::sync::Arc;
 use text::TextAssets;
 
 /// Divisors of the rotary frequencies in GGUF files.
@@ -33,16 +34,11 @@ pub(super) struct Tensor {
     pub shape: Vec<usize>,
     /// How its values are stored now.
     pub ty: &'static QuantType,
-    pub bytes: Bytes,
+    pub bytes: Storage,
+    /// For each column as stored the input it belongs to, if not the same.
+    pub order: Option<Arc<[u32]>>,
     /// Heads whose rows change places.
     pub heads: Option<Heads>,
-}
-
-/// Where the bytes of a tensor are.
-#[derive(Debug)]
-pub(super) enum Bytes {
-    Mapped(MappedBytes),
-    Owned(Vec<u8>),
 }
 
 /// Rows of a head in pairs `(i, i + dim/2)`, wanted as `(2i, 2i + 1)`.
@@ -52,17 +48,6 @@ pub(super) struct Heads {
     head: usize,
     /// Leading rows of a head that are rotated.
     dim: usize,
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-        }
-    }
 }
 
 impl Heads {
@@ -93,7 +78,8 @@ impl Tensor {
             name: view.name.clone(),
             shape: view.shape.clone(),
             ty: view.ty,
-            bytes: Bytes::Mapped(view.bytes().clone()),
+            bytes: view.bytes(),
+            order: view.order.clone(),
             heads: None,
         }
     }
@@ -238,7 +224,8 @@ fn rope_factors(config: &ModelConfig) -> Option<Tensor> {
         name: ROPE_FACTORS.to_owned(),
         shape: vec![factors.len()],
         ty: &quant::F32,
-        bytes: Bytes::Owned(factors.iter().flat_map(|factor| factor.to_le_bytes()).collect()),
+        bytes: Arc::new(factors.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<u8>>()),
+        order: None,
         heads: None,
     })
 }

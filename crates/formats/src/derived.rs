@@ -1,0 +1,211 @@
+//! Bytes of a matrix that are computed, row by row, from others when they are read.
+//!
+//! Invariant: values are only put in another place or layout, never rounded. Whatever can be wrong
+//! with the sources is found before anything is read.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base::{Bytes, Storage};
+
+/// How rows are computed.
+pub(crate) trait Rows: Send + Sync {
+    /// Overwrites `out` with the bytes of `rows`.
+    fn fill(&self, rows: Range<usize>, out: &mut [u8]);
+    /// What they are computed from, but for what is small.
+    fn sources(&self) -> Vec<Storage>;
+}
+
+/// Where the sources have what a row is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    /// In the order of the rows, each as much.
+    InOrder,
+    /// All over.
+    Anywhere,
+}
+
+/// The bytes of `count` rows.
+pub(crate) struct Derived<R> {
+    rows: R,
+    count: usize,
+    row_bytes: usize,
+    place: Place,
+    /// Rows that somebody has read and needs no more.
+    done: AtomicUsize,
+}
+
+impl<R: Rows> Derived<R> {
+    /// Rows each of which is made of its share of the sources.
+    pub fn by_row(rows: R, count: usize, row_bytes: usize) -> Self {
+        Self { rows, count, row_bytes, place: Place::InOrder, done: AtomicUsize::new(0) }
+    }
+
+    /// Rows that are made of bytes from all over the sources.
+    pub fn across(rows: R, count: usize, row_bytes: usize) -> Self {
+        Self { place: Place::Anywhere, ..Self::by_row(rows, count, row_bytes) }
+    }
+
+    /// The rows that `range` touches.
+    fn touched(&self, range: &Range<usize>) -> Range<usize> {
+        let bytes = self.row_bytes.max(1);
+        range.start / bytes..range.end.div_ceil(bytes)
+    }
+
+    /// Calls `hint` with the share of `rows` of every source.
+    fn hint(&self, rows: Range<usize>, hint: impl Fn(&dyn Bytes, Range<usize>)) {
+        for source in self.rows.sources() {
+            let row = source.len() / self.count.max(1);
+            hint(&*source, rows.start * row..rows.end * row);
+        }
+    }
+}
+
+impl<R: Rows> Bytes for Derived<R> {
+    fn len(&self) -> usize {
+        self.count * self.row_bytes
+    }
+
+    fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        assert!(range.start <= range.end && range.end <= self.len(), "a range inside");
+        if range.is_empty() {
+            return Cow::Borrowed(&[]);
+        }
+        let rows = self.touched(&range);
+        let first = rows.start * self.row_bytes;
+        let mut bytes = vec![0; rows.len() * self.row_bytes];
+        self.rows.fill(rows, &mut bytes);
+        bytes.truncate(range.end - first);
+        bytes.drain(..range.start - first);
+        Cow::Owned(bytes)
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        match self.place {
+            Place::InOrder => self.hint(self.touched(&range), |of, part| of.will_need(part)),
+            Place::Anywhere if range.start == 0 => {
+                self.hint(0..self.count, |of, part| of.will_need(part));
+            }
+            Place::Anywhere => {}
+        }
+    }
+
+    fn not_needed(&self, range: Range<usize>) {
+        let rows = self.touched(&range);
+        match self.place {
+            Place::InOrder => self.hint(rows, |of, part| of.not_needed(part)),
+            Place::Anywhere => {
+                let done = self.done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
+                if done >= self.count {
+                    self.hint(0..self.count, |of, part| of.not_needed(part));
+                }
+            }
+        }
+    }
+}
+
+/// Some bytes of every row of a matrix.
+pub(crate) struct Columns {
+    /// Rows of `stride` bytes.
+    pub of: Storage,
+    pub stride: usize,
+    /// Bytes of a row.
+    pub range: Range<usize>,
+}
+
+impl Rows for Columns {
+    fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
+        if self.range.is_empty() {
+            return;
+        }
+        let all = self.of.read(rows.start * self.stride..rows.end * self.stride);
+        for (row, out) in all.chunks_exact(self.stride).zip(out.chunks_exact_mut(self.range.len()))
+        {
+            out.copy_from_slice(&row[self.range.clone()]);
+        }
+    }
+
+    fn sources(&self) -> Vec<Storage> {
+        vec![self.of.clone()]
+    }
+}
+
+/// Every second row.
+pub(crate) struct EverySecond {
+    /// Rows of `row_bytes` bytes.
+    pub of: Storage,
+    pub row_bytes: usize,
+    /// The first row taken: 0 or 1.
+    pub first: usize,
+}
+
+impl Rows for EverySecond {
+    fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
+        let all = self.of.read(2 * rows.start * self.row_bytes..2 * rows.end * self.row_bytes);
+        let taken = all.chunks_exact(self.row_bytes).skip(self.first).step_by(2);
+        for (row, out) in taken.zip(out.chunks_exact_mut(self.row_bytes)) {
+            out.copy_from_slice(row);
+        }
+    }
+
+    fn sources(&self) -> Vec<Storage> {
+        vec![self.of.clone()]
+    }
+}
+
+/// A matrix of plain values, rows for columns.
+pub(crate) struct Transposed {
+    /// `[cols, rows]` values of `size` bytes.
+    pub of: Storage,
+    pub size: usize,
+    /// Rows of the transposed matrix, columns of the other.
+    pub rows: usize,
+    /// Its columns, rows of the other.
+    pub cols: usize,
+}
+
+impl Rows for Transposed {
+    fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
+        for col in 0..self.cols {
+            let first = col * self.rows;
+            let part =
+                self.of.read((first + rows.start) * self.size..(first + rows.end) * self.size);
+            for (row, value) in part.chunks_exact(self.size).enumerate() {
+                out[(row * self.cols + col) * self.size..][..self.size].copy_from_slice(value);
+            }
+        }
+    }
+
+    fn sources(&self) -> Vec<Storage> {
+        vec![self.of.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn check<R: Rows>(rows: R, count: usize, row_bytes: usize, expected: &[u8]) {
+        let derived = Derived::across(rows, count, row_bytes);
+        assert_eq!(derived.len(), expected.len());
+        for start in 0..=expected.len() {
+            for end in start..=expected.len() {
+                assert_eq!(*derived.read(start..end), expected[start..end], "{start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_range_reads_as_one_copy_would() {
+        let of: Storage = Arc::new((0..24).collect::<Vec<u8>>());
+        let columns = Columns { of: of.clone(), stride: 6, range: 2..4 };
+        check(columns, 4, 2, &[2, 3, 8, 9, 14, 15, 20, 21]);
+        let second = EverySecond { of: of.clone(), row_bytes: 3, first: 1 };
+        check(second, 4, 3, &[3, 4, 5, 9, 10, 11, 15, 16, 17, 21, 22, 23]);
+        let transposed = Transposed { of, size: 2, rows: 3, cols: 4 };
+        let rows = [0, 1, 6, 7, 12, 13, 18, 19, 2, 3, 8, 9, 14, 15, 20, 21, 4, 5, 10, 11, 16, 17];
+        check(transposed, 3, 8, &[&rows[..], &[22, 23]].concat());
+    }
+}

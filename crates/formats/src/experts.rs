@@ -1,0 +1,211 @@
+//! Routed experts, however files hold them, as stacks of one matrix per expert.
+//!
+//! Files have a tensor for each expert, one of all experts, or gate and up of all in one.
+//! Afterwards a layer has `ffn_gate_exps.weight`, `ffn_up_exps.weight` and `ffn_down_exps.weight`,
+//! `[experts, outputs, inputs]` each, and maybe a `.bias` `[experts, outputs]` with each.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::Storage;
+use indexmap::IndexMap;
+
+use crate::config::ModelConfig;
+use crate::derived::{Derived, EverySecond, Transposed};
+use crate::error::{Error, Result};
+use crate::names::{NameTable, split_number};
+use crate::tensor::TensorView;
+
+const KINDS: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
+const FUSED: &str = "ffn_gate_up_exps.";
+const DOWN: &str = "ffn_down_exps.weight";
+
+/// How a family's files hold gate and up of all experts in one tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fused {
+    /// The outputs of the gate, then those of up.
+    Halves,
+    /// gpt-oss: outputs of gate and up by turns. Matrices of plain values, those of down too, are
+    /// `[inputs, outputs]`.
+    ByTurns,
+}
+
+/// What is read: names for errors, and what the configuration says.
+pub(crate) struct Experts<'a> {
+    /// What was opened.
+    pub path: &'a Path,
+    /// The file's own names, where it has others.
+    pub names: Option<&'a NameTable>,
+    pub config: &'a ModelConfig,
+}
+
+impl Experts<'_> {
+    /// Joins and splits canonically named tensors.
+    pub fn join(&self, tensors: Vec<TensorView>) -> Result<Vec<TensorView>> {
+        let Some(experts) = &self.config.experts else { return Ok(tensors) };
+        let mut joined = Vec::new();
+        for view in self.stack(tensors, experts.count)? {
+            match view.name.find(FUSED) {
+                Some(at) => joined.extend(self.split(&view, at)?),
+                None => joined.push(self.down(view)?),
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Tensors of single experts become stacks, each in the place of its first.
+    fn stack(&self, tensors: Vec<TensorView>, count: usize) -> Result<Vec<TensorView>> {
+        let mut stacks: IndexMap<String, Vec<(usize, TensorView)>> = IndexMap::new();
+        for view in tensors {
+            let (name, index) = match of_expert(&view.name) {
+                Some((name, index)) => (name, index),
+                None => (view.name.clone(), usize::MAX),
+            };
+            stacks.entry(name).or_default().push((index, view));
+        }
+        let mut views = Vec::new();
+        for (name, mut parts) in stacks {
+            // Two of one name are left to whoever looks names up.
+            match parts.iter().any(|(index, _)| *index == usize::MAX) {
+                true => views.extend(parts.into_iter().map(|(_, view)| view)),
+                false => {
+                    parts.sort_by_key(|(index, _)| *index);
+                    self.check(&name, &parts, count)?;
+                    let parts = parts.into_iter().map(|(_, view)| view).collect();
+                    views.push(TensorView::stack(name, parts));
+                }
+            }
+        }
+        Ok(views)
+    }
+
+    /// Whether the parts of a stack, sorted, are those of all experts and alike.
+    fn check(&self, name: &str, parts: &[(usize, TensorView)], count: usize) -> Result<()> {
+        let (_, first) = &parts[0];
+        for (place, (index, part)) in parts.iter().enumerate() {
+            if *index >= count {
+                return Err(error(part, format!("expected {count} experts, found one more")));
+            }
+            if *index > place {
+                return Err(self.missing(name, place, count));
+            }
+            if *index < place {
+                return Err(error(part, format!("a second tensor of expert {index}")));
+            }
+            if part.ty != first.ty || part.shape != first.shape {
+                let expected = format!("{count} experts of type {} {:?}", first.ty, first.shape);
+                let found = format!("{} {:?}", part.ty, part.shape);
+                return Err(error(part, format!("expected {expected}, found {found}")));
+            }
+        }
+        match parts.len() == count {
+            true => Ok(()),
+            false => Err(self.missing(name, parts.len(), count)),
+        }
+    }
+
+    fn missing(&self, stack: &str, index: usize, count: usize) -> Error {
+        let (start, end) = stack.split_once("_exps").unwrap_or((stack, ""));
+        let name = format!("{start}.{index}{end}");
+        let source = self.names.and_then(|names| names.source(&name)).unwrap_or(name);
+        let problem = format!("expected one for each of {count} experts, found no such tensor");
+        Error::tensor(self.path, &source, problem)
+    }
+
+    /// Gate and up of a tensor that holds both; its name goes on with `FUSED` at `at`.
+    fn split(&self, view: &TensorView, at: usize) -> Result<Vec<TensorView>> {
+        let fused = self.fused();
+        let view = if fused == Fused::ByTurns { transposed(view)? } else { view.clone() };
+        let even = |outputs: usize| outputs > 0 && outputs.is_multiple_of(2);
+        let whole = match view.shape[..] {
+            [experts, outputs] if view.ty.block_len == 1 => experts > 0 && even(outputs),
+            [experts, outputs, _] => experts > 0 && even(outputs),
+            _ => false,
+        };
+        if !whole {
+            let problem = "expected [experts, 2 * outputs] or [experts, 2 * outputs, inputs]";
+            return Err(error(&view, format!("{problem}, found {:?}", view.shape)));
+        }
+        let half = |half: usize, name: &str| {
+            let name =
+                format!("{}{name}_exps.{}", &view.name[..at], &view.name[at + FUSED.len()..]);
+            let parts = (0..view.shape[0]).map(|expert| half_of(&view.part(expert), half, fused));
+            TensorView::stack(name, parts.collect())
+        };
+        Ok(vec![half(0, KINDS[0]), half(1, KINDS[1])])
+    }
+
+    /// Down projections are matrices like others but in gpt-oss.
+    fn down(&self, view: TensorView) -> Result<TensorView> {
+        match self.fused() {
+            Fused::ByTurns if view.name.ends_with(DOWN) => transposed(&view),
+            _ => Ok(view),
+        }
+    }
+
+    /// GGUF files have the three apart, in one way for all.
+    fn fused(&self) -> Fused {
+        match self.config.architecture.as_str() {
+            "gpt_oss" if self.names.is_some() => Fused::ByTurns,
+            _ => Fused::Halves,
+        }
+    }
+}
+
+/// The stack that the tensor of an expert belongs to, and the expert:
+/// `blk.0.ffn_up.7.weight` is part 7 of `blk.0.ffn_up_exps.weight`.
+fn of_expert(name: &str) -> Option<(String, usize)> {
+    let (layer, rest) = split_number(name.strip_prefix("blk.")?)?;
+    let (kind, rest) = rest.split_once('.')?;
+    let (index, what) = split_number(rest)?;
+    let known = KINDS.contains(&kind) && ["weight", "bias"].contains(&what);
+    // A number that does not fit is that of no expert.
+    let index = index.parse().unwrap_or(usize::MAX - 1);
+    known.then(|| (format!("blk.{layer}.{kind}_exps.{what}"), index))
+}
+
+/// Half of the outputs of an expert: of a matrix or of its bias.
+fn half_of(part: &TensorView, half: usize, fused: Fused) -> TensorView {
+    let outputs = part.shape[0] / 2;
+    let of = part.bytes();
+    let row_bytes = of.len() / part.shape[0];
+    let bytes: Storage = match fused {
+        Fused::Halves => {
+            let start = half * outputs * row_bytes;
+            Arc::new(crate::storage::Slice::new(of, start..start + outputs * row_bytes))
+        }
+        Fused::ByTurns => {
+            let rows = EverySecond { of, row_bytes, first: half };
+            Arc::new(Derived::by_row(rows, outputs, row_bytes))
+        }
+    };
+    let shape = [&[outputs], &part.shape[1..]].concat();
+    let mut view = part.with(part.ty, shape, bytes);
+    view.order.clone_from(&part.order);
+    view
+}
+
+/// A stack of matrices of plain values with rows for columns; anything else as it is.
+fn transposed(view: &TensorView) -> Result<TensorView> {
+    let [experts, cols, rows] = view.shape[..] else { return Ok(view.clone()) };
+    if view.ty.block_len != 1 {
+        return Ok(view.clone());
+    }
+    if experts == 0 {
+        return Err(error(view, "expected at least one expert, found none"));
+    }
+    let size = view.ty.block_bytes;
+    let part = |expert| {
+        let part = view.part(expert);
+        let values = Transposed { of: part.bytes(), size, rows, cols };
+        part.with(view.ty, vec![rows, cols], Arc::new(Derived::across(values, rows, cols * size)))
+    };
+    Ok(TensorView::stack(view.name.clone(), (0..experts).map(part).collect()))
+}
+
+fn error(view: &TensorView, problem: impl Into<String>) -> Error {
+    Error::tensor(view.path(), &view.source_name, problem)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Bytes made of other bytes without copying: a range of them, or several one after the other.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use base::{Bytes, Storage};
+
+/// A range of other bytes.
+pub(crate) struct Slice {
+    of: Storage,
+    range: Range<usize>,
+}
+
+impl Slice {
+    pub fn new(of: Storage, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= of.len(), "a range inside");
+        Self { of, range }
+    }
+
+    fn within(&self, part: &Range<usize>) -> Range<usize> {
+        assert!(part.start <= part.end && part.end <= self.range.len(), "a range inside");
+        self.range.start + part.start..self.range.start + part.end
+    }
+}
+
+impl Bytes for Slice {
+    fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        self.of.read(self.within(&range))
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        self.of.will_need(self.within(&range));
+    }
+
+    fn not_needed(&self, range: Range<usize>) {
+        self.of.not_needed(self.within(&range));
+    }
+}
+
+/// Parts of equal length, one after the other.
+pub(crate) struct Stack {
+    parts: Vec<Storage>,
+    part: usize,
+}
+
+impl Stack {
+    pub fn new(parts: Vec<Storage>) -> Self {
+        let part = parts.first().map_or(0, |part| part.len());
+        assert!(parts.iter().all(|other| other.len() == part), "parts of one length");
+        Self { parts, part }
+    }
+
+    /// The parts that `range` is in, and the range of each.
+    fn split(&self, range: Range<usize>) -> impl Iterator<Item = (&Storage, Range<usize>)> {
+        let len = self.part.max(1);
+        let parts = self.parts.iter().enumerate();
+        parts.take(range.end.div_ceil(len)).skip(range.start / len).map(move |(index, part)| {
+            let first = index * len;
+            let within = |at: usize| at.saturating_sub(first).min(len);
+            (part, within(range.start)..within(range.end))
+        })
+    }
+}
+
+impl Bytes for Stack {
+    fn len(&self) -> usize {
+        self.parts.len() * self.part
+    }
+
+    fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        assert!(range.start <= range.end && range.end <= self.len(), "a range inside");
+        let mut split = self.split(range.clone());
+        match (split.next(), split.next()) {
+            (None, _) => Cow::Borrowed(&[]),
+            (Some((part, within)), None) => part.read(within),
+            _ => {
+                let mut bytes = Vec::with_capacity(range.len());
+                for (part, within) in self.split(range) {
+                    bytes.extend_from_slice(&part.read(within));
+                }
+                Cow::Owned(bytes)
+            }
+        }
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        self.split(range).for_each(|(part, within)| part.will_need(within));
+    }
+
+    fn not_needed(&self, range: Range<usize>) {
+        self.split(range).for_each(|(part, within)| part.not_needed(within));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn slices_of_stacks_read_as_one_copy_would() {
+        let bytes: Vec<u8> = (0..60).collect();
+        let parts = bytes.chunks(20).map(|part| Arc::new(part.to_vec()) as Storage);
+        let stack: Storage = Arc::new(Stack::new(parts.collect()));
+        let slice = Slice::new(stack, 5..58);
+        for (start, end) in [(0, 53), (0, 15), (3, 3), (15, 35), (14, 16), (36, 53), (53, 53)] {
+            assert_eq!(*slice.read(start..end), bytes[5 + start..5 + end]);
+        }
+        assert!(matches!(slice.read(15..35), Cow::Borrowed(_)));
+    }
+}
