@@ -91,6 +91,11 @@ impl TensorView {
         }
     }
 
+    /// A vector as the one row of a matrix.
+    pub fn as_matrix(&self) -> Self {
+        Self { shape: vec![1, self.elements()], ..self.clone() }
+    }
+
     /// Rows of a matrix.
     ///
     /// # Panics
