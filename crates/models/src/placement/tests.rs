@@ -290,3 +290,14 @@ fn what_is_no_list_of_rules_is_refused() {
     check_refused("- place: {threads: 1}\n", "expected match, found no such field");
     check_refused(&rule("kind: head, kind: embed", "threads: 1"), "kind");
 }
+
+#[test]
+fn the_example_of_the_documents_is_read_and_followed() {
+    let page = include_str!("../../../../docs/placement.md");
+    let (_, rest) = page.split_once("```yaml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    assert_eq!(placed(text, "blk.2.ffn_up_exps.weight").memory, Memory::Disk);
+    assert_eq!(placed(text, "output.weight").memory, Memory::Locked);
+    let attention = placed(text, "blk.2.attn_q.weight");
+    assert_eq!((attention.ty.name, attention.decode_threads), ("q4_0", Some(4)));
+}
