@@ -13,6 +13,7 @@ use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
 use crate::json;
+use crate::names;
 use crate::tensor::TensorView;
 
 const CONFIG_FILE: &str = "config.json";
@@ -54,10 +55,10 @@ impl Checkpoint {
     /// Interprets files that are already open.
     pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
         let name = name_of(files.path());
-        let HfConfig { model: mut config, family, biases } = match files.gguf() {
+        let HfConfig { model: mut config, family, declared } = match files.gguf() {
             Some(gguf) => {
                 let (model, family) = config::gguf::read(gguf, &name)?;
-                HfConfig { model, family, biases: Vec::new() }
+                HfConfig { model, family, declared: Vec::new() }
             }
             None => read_config(&files, &name)?,
         };
@@ -71,7 +72,7 @@ impl Checkpoint {
         config.name = options.name.clone().unwrap_or(config.name);
         let tensors = canonical_tensors(&files, &config, family)?;
         let checkpoint = Self { files, config, generation, family, tensors };
-        checkpoint.check_biases(biases.iter().chain(family.biases))?;
+        checkpoint.check_declared(declared.iter().chain(family.biases))?;
         Ok(checkpoint)
     }
 
@@ -146,12 +147,13 @@ impl Checkpoint {
     }
 
     /// Biases are asked for where they are found; one that is declared must not go missing.
-    fn check_biases<'a>(&self, names: impl Iterator<Item = &'a &'a str> + Clone) -> Result<()> {
+    fn check_declared<'a>(&self, names: impl Iterator<Item = &'a &'a str> + Clone) -> Result<()> {
         for layer in 0..self.config.layers {
             for name in names.clone() {
+                let expected = if name.ends_with(".bias") { "a bias" } else { "a norm" };
                 let name = format!("blk.{layer}.{name}");
                 if !self.tensors.contains_key(&name) {
-                    return Err(self.missing(&name, "a bias"));
+                    return Err(self.missing(&name, expected));
                 }
             }
         }
@@ -200,12 +202,15 @@ fn canonical_tensors(
     let mut tensors = IndexMap::new();
     for view in files.tensors() {
         let mut view = view.clone();
-        if !is_gguf {
-            if family.names.is_ignored(&view.source_name) {
-                continue;
-            }
-            view.name = canonical_name(family, &view.source_name);
+        if family.names.is_ignored(&view.source_name) && !is_gguf
+            || family.more_layers && predicts_more(family, &view.source_name, config.layers)
+        {
+            continue;
         }
+        view.name = match is_gguf {
+            true => gguf_name(family, &view.source_name),
+            false => canonical_name(family, &view.source_name),
+        };
         // Tied checkpoints may carry a copy of the embedding; the configuration decides.
         if config.tied_embeddings && view.name == OUTPUT {
             continue;
@@ -215,6 +220,28 @@ fn canonical_tensors(
         insert(&mut tensors, Tracked { view, read })?;
     }
     Ok(tensors)
+}
+
+/// Whether the tensor belongs to the prediction of further tokens, beyond the last layer.
+fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
+    const APART: &str = "mtp.";
+    let layer = match names::split_canonical(source) {
+        Some((layer, _)) => layer.parse().ok(),
+        None => family.names.layer_of(source).or_else(|| {
+            // As in `canonical_name`.
+            family.names.layer_of(&format!("{BASE_PREFIX}{source}"))
+        }),
+    };
+    source.starts_with(APART) || layer.is_some_and(|layer| layer >= layers)
+}
+
+/// The canonical name of a tensor of a GGUF file: its own, but for a few in each family.
+fn gguf_name(family: &Family, name: &str) -> String {
+    let canonical = names::split_canonical(name).and_then(|(layer, rest)| {
+        let (_, known) = family.gguf_aliases.iter().find(|(theirs, _)| *theirs == rest)?;
+        Some(format!("blk.{layer}.{known}"))
+    });
+    canonical.unwrap_or_else(|| name.to_owned())
 }
 
 /// The canonical name of a source tensor, or its own. Checkpoints of the model without its
