@@ -94,6 +94,6 @@ impl TensorInfo {
 
 impl From<&TensorView> for TensorInfo {
     fn from(view: &TensorView) -> Self {
-        Self::new(&view.name, &view.shape, view.ty, view.data().len())
+        Self::new(&view.name, &view.shape, view.ty, view.bytes().len())
     }
 }
