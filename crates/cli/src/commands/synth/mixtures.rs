@@ -4,8 +4,11 @@ use formats::ModelConfig;
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 
-/// Names, and the fields in which a shape differs from what its class takes.
-pub(super) static MIXTURES: &[(&str, fn() -> Json)] = &[
+/// A name, and what makes the config.json of the shape.
+type Named = (&'static str, fn() -> Json);
+
+/// All shapes with routed experts.
+pub(super) static MIXTURES: &[Named] = &[
     ("qwen3-moe-1b", || QWEN3.json(&Size::new(16, 1024, [16, 4, 128], 3072, 256), 64, 8)),
     ("deepseek-v3-small", || DEEPSEEK_V3.json(&DEEPSEEK_SMALL, 32, 4)),
     ("tiny-qwen2-moe", || QWEN2.json(&TINY, 8, 2)),
