@@ -133,6 +133,14 @@ fn slices_agree_with_one_rank_but_for_rounding() {
     }
 }
 
+/// Columns of quantised weights are parted between blocks.
+#[test]
+fn slices_of_quantised_weights_agree_with_one_rank_but_for_rounding() {
+    let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+    check_close("Q8_0", Path::new(built_in), grid(1, 2));
+    check_close("Q8_0", Path::new(built_in), grid(2, 2));
+}
+
 #[test]
 fn stages_of_slices_agree_with_one_rank_but_for_rounding() {
     for architecture in ARCHITECTURES {
