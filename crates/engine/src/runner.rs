@@ -5,7 +5,7 @@ use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
 use formats::Checkpoint;
-use models::{Limits, Model};
+use models::{Limits, Model, Ranks};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct LoadOptions {
     pub logit_rows: usize,
     /// Whether every stage is checked for NaN and infinities.
     pub check: bool,
+    /// Ranks that share the model, each of which loads it and computes the same batches.
+    pub ranks: Ranks,
 }
 
 impl Default for LoadOptions {
@@ -45,6 +47,7 @@ impl Default for LoadOptions {
             chunk: 512,
             logit_rows: 16,
             check: false,
+            ranks: Ranks::default(),
         }
     }
 }
@@ -82,6 +85,8 @@ pub struct Settings {
     pub kv_type: KvType,
     /// Name of the instruction set.
     pub isa: &'static str,
+    /// Ranks that each have a share of what is summed up.
+    pub slices: usize,
 }
 
 impl std::fmt::Debug for Runner {
@@ -115,13 +120,14 @@ impl Runner {
         let logit_rows = options.logit_rows.max(1);
         // A whole chunk beside all that decode.
         let limits = Limits { rows: chunk.saturating_add(logit_rows), logit_rows };
-        let model = models::load(checkpoint, &mut backend, limits)?;
+        let model = models::load(checkpoint, &mut backend, limits, &options.ranks)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         let settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
             kv_type,
             isa: backend.isa().name(),
+            slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
         };
         let size =
             make_cache(&mut backend, &model.cache(), kv_type, config.context_length, options)?;
@@ -226,7 +232,8 @@ impl Runner {
     }
 
     /// Computes `batch` and stores its keys and values; gives one row of `vocab_size` logits
-    /// for each of its logit rows.
+    /// for each of its logit rows. Ranks that share a model all get them; after an error on one of
+    /// them all have to be dropped.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(batch.logit_rows().len() <= self.limits.logit_rows, "more logits than asked for");
@@ -266,5 +273,7 @@ fn make_cache(
         }
         size.context = size.context.min(size.blocks * block);
     }
-    Ok(size)
+    // What ranks have room for may differ, what they do with it must not.
+    let ranks = &options.ranks;
+    Ok(Size { blocks: ranks.least(size.blocks)?, context: ranks.least(size.context)? })
 }
