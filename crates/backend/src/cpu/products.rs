@@ -72,7 +72,7 @@ impl Rounding {
     /// Rows of whole panels.
     fn panel(self, isa: Isa) -> usize {
         match self {
-            Self::Bf16 => bf16::PANEL,
+            Self::Bf16 => bf16::panel_rows(isa),
             Self::Int8 => int8::panel_rows(isa),
         }
     }
