@@ -13,10 +13,10 @@ use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
-use crate::json;
 use crate::tensor::TensorView;
+use crate::{json, native};
 
-const CONFIG_FILE: &str = "config.json";
+pub(crate) const CONFIG_FILE: &str = "config.json";
 /// What comes before the names of all tensors but the output head.
 const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
@@ -55,12 +55,13 @@ impl Checkpoint {
     /// Interprets files that are already open.
     pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
         let name = name_of(files.path());
+        let joined = native::join(&files)?;
         let HfConfig { model: mut config, family, biases } = match files.gguf() {
             Some(gguf) => {
                 let (model, family) = config::gguf::read(gguf, &name)?;
                 HfConfig { model, family, biases: Vec::new() }
             }
-            None => read_config(&files, &name)?,
+            None => read_config(&files, &joined, &name)?,
         };
         if files.tensors().is_empty() {
             return Err(Error::file(files.path(), "expected weights, found no tensors"));
@@ -70,7 +71,7 @@ impl Checkpoint {
             config.special.eos.clone_from(&generation.eos);
         }
         config.name = options.name.clone().unwrap_or(config.name);
-        let tensors = canonical_tensors(&files, &config, family)?;
+        let tensors = canonical_tensors(&files, joined, &config, family)?;
         let checkpoint = Self { files, config, generation, family, tensors };
         checkpoint.check_biases(biases.iter().chain(family.biases))?;
         Ok(checkpoint)
@@ -174,10 +175,10 @@ fn name_of(path: &Path) -> String {
     part.map_or_else(|| "model".to_owned(), |part| part.to_string_lossy().into_owned())
 }
 
-fn read_config(files: &ModelFiles, name: &str) -> Result<HfConfig> {
+fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result<HfConfig> {
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
-    let has_output = files.tensors().iter().any(|t| t.source_name == "lm_head.weight");
+    let has_output = tensors.iter().any(|t| t.source_name == "lm_head.weight");
     config::hf::read(&text, &path, name, has_output)
 }
 
@@ -194,15 +195,16 @@ fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
 
 fn canonical_tensors(
     files: &ModelFiles,
+    tensors: Vec<TensorView>,
     config: &ModelConfig,
     family: &Family,
 ) -> Result<IndexMap<String, Tracked>> {
     let names = files.gguf().is_none().then_some(family.names);
     let named = match names {
-        None => files.tensors().to_vec(),
+        None => tensors,
         Some(names) => {
-            let known = files.tensors().iter().filter(|view| !names.is_ignored(&view.source_name));
-            known.map(|view| with_canonical_name(family, view.clone())).collect()
+            let known = tensors.into_iter().filter(|view| !names.is_ignored(&view.source_name));
+            known.map(|view| with_canonical_name(family, view)).collect()
         }
     };
     let mut tensors = IndexMap::new();
