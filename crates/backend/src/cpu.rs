@@ -1,6 +1,8 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
 mod attend;
+mod experts;
+mod heads;
 mod inputs;
 mod kv;
 mod packing;
@@ -8,11 +10,12 @@ mod products;
 mod weights;
 
 use crate::{
-    AttentionSpec, Backend, Batch, Buffer, Error, KvType, LayerCache, Matrix, MatrixSpec, Memory,
-    Mode, Pairs, Rope, Table, Vector,
+    AttentionSpec, Backend, Batch, Buffer, Error, Experts, ExpertsSpec, Gate, HeadColumns, KvType,
+    LayerCache, Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Table, Vector,
 };
 use attend::How;
 use base::{AlignedVec, ThreadPool};
+use experts::Mix;
 pub use inputs::InputSums;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
@@ -30,6 +33,7 @@ struct Workspace {
 
 struct RopeTable {
     frequencies: Vec<f32>,
+    magnitude: f32,
     pairs: Pairs,
     /// `[rows, frequencies]` each.
     cos: AlignedVec<f32>,
@@ -47,8 +51,12 @@ pub struct Cpu {
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
     kv: KvCache,
+    experts: Vec<ExpertsSpec>,
+    mix: Mix,
     /// Activations of the current products, rounded.
     rounded: Rounded,
+    /// Rows of each head among those that are gathered; kept for the next call.
+    cuts: Vec<Range<usize>>,
     /// Sums over the inputs of each matrix, where somebody asked for them.
     inputs: Option<Vec<InputSums>>,
 }
@@ -79,7 +87,10 @@ impl Cpu {
             vectors: Vec::new(),
             ropes: Vec::new(),
             kv: KvCache::default(),
+            experts: Vec::new(),
+            mix: Mix::default(),
             rounded: Rounded::default(),
+            cuts: Vec::new(),
             inputs: None,
         })
     }
@@ -158,6 +169,10 @@ impl Cpu {
 }
 
 impl Backend for Cpu {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {
         let data = AlignedVec::try_zeroed(rows.saturating_mul(width))?;
         self.buffers.push(Workspace { width, data });
@@ -176,7 +191,14 @@ impl Backend for Cpu {
     }
 
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
-        Ok(Matrix(self.matrices.add(spec, self.mode, self.isa)?))
+        let mode = spec.mode.unwrap_or(self.mode);
+        Ok(Matrix(self.matrices.add(spec, mode, self.isa)?))
+    }
+
+    fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error> {
+        self.check_experts(&spec)?;
+        self.experts.push(spec);
+        Ok(Experts(self.experts.len() - 1))
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Vector {
@@ -184,10 +206,16 @@ impl Backend for Cpu {
         Vector(self.vectors.len() - 1)
     }
 
-    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Result<Rope, Error> {
+    fn rope(
+        &mut self,
+        frequencies: Vec<f32>,
+        magnitude: f32,
+        pairs: Pairs,
+        rows: usize,
+    ) -> Result<Rope, Error> {
         let angles = || AlignedVec::try_zeroed(rows.saturating_mul(frequencies.len()));
         let (cos, sin) = (angles()?, angles()?);
-        self.ropes.push(RopeTable { frequencies, pairs, cos, sin });
+        self.ropes.push(RopeTable { frequencies, magnitude, pairs, cos, sin });
         Ok(Rope(self.ropes.len() - 1))
     }
 
@@ -232,6 +260,32 @@ impl Backend for Cpu {
         self.products(x, outputs, rows);
     }
 
+    fn linear_heads(
+        &mut self,
+        x: (Buffer, HeadColumns),
+        weights: &[Matrix],
+        out: (Buffer, HeadColumns),
+        rows: usize,
+    ) {
+        self.matrices.pack(self.isa, &self.pool);
+        self.head_products(x, weights, out, rows);
+    }
+
+    fn copy_heads(
+        &mut self,
+        (x, from): (Buffer, HeadColumns),
+        width: usize,
+        (out, to): (Buffer, HeadColumns),
+        rows: usize,
+    ) {
+        self.each_row(out, rows, |this, row, out| {
+            let heads = out[to.first..].chunks_mut(to.stride);
+            for (out, x) in heads.zip(this.row(x, row)[from.first..].chunks(from.stride)) {
+                out[..width].copy_from_slice(&x[..width]);
+            }
+        });
+    }
+
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
         self.each_row(x, rows, |this, _, row| {
             elementwise::add(this.isa, row, &this.vectors[bias.0]);
@@ -239,25 +293,26 @@ impl Backend for Cpu {
     }
 
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
-        let RopeTable { frequencies, cos, sin, .. } = &mut self.ropes[rope.0];
+        let RopeTable { frequencies, magnitude, cos, sin, .. } = &mut self.ropes[rope.0];
         let n = frequencies.len();
         for (row, position) in positions.iter().enumerate() {
             let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
-            rope::angles(*position, frequencies, cos, sin);
+            rope::angles(*position, frequencies, *magnitude, cos, sin);
         }
     }
 
-    fn rotate(&mut self, x: Buffer, rope: Rope, head_dim: usize, rows: usize) {
+    fn rotate(&mut self, x: Buffer, rope: Rope, heads: HeadColumns, rows: usize) {
         self.each_row(x, rows, |this, row, values| {
-            let RopeTable { frequencies, pairs, cos, sin } = &this.ropes[rope.0];
+            let RopeTable { frequencies, pairs, cos, sin, .. } = &this.ropes[rope.0];
             let n = frequencies.len();
             let (cos, sin) = (&cos[row * n..][..n], &sin[row * n..][..n]);
-            rope::rotate(this.isa, values, head_dim, *pairs, cos, sin);
+            rope::rotate(this.isa, &mut values[heads.first..], heads.stride, *pairs, cos, sin);
         });
     }
 
-    fn store_kv(&mut self, layer: usize, keys: Buffer, values: Buffer, batch: &Batch) {
-        let (k, v) = (&self.buffers[keys.0].data, &self.buffers[values.0].data);
+    fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch) {
+        let v = values.map_or(&[][..], |values| &self.buffers[values.0].data);
+        let k = &self.buffers[keys.0].data;
         self.kv.store(&self.pool, layer, (k, v), batch);
     }
 
@@ -269,20 +324,37 @@ impl Backend for Cpu {
         spec: &AttentionSpec,
         batch: &Batch,
     ) {
-        let width = self.width(q);
-        assert_eq!(width, self.width(out), "queries and outputs have one width");
         let mut data = self.take(out);
         let q = &self.buffers[q.0].data;
         let narrow = self.mode == Mode::Fast;
-        let how = How { isa: self.isa, pool: &self.pool, narrow };
+        let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
+        let how = How { isa: self.isa, pool: &self.pool, narrow, sinks };
         self.kv.attend(how, layer, (q, &mut data), spec, batch);
         self.put(out, data);
     }
 
-    fn silu_mul(&mut self, gate: Buffer, up: Buffer, rows: usize) {
+    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
         self.each_row(gate, rows, |this, row, gate| {
-            elementwise::silu_mul(this.isa, gate, this.row(up, row));
+            elementwise::apply_gate(this.isa, kind, gate, this.row(up, row));
         });
+    }
+
+    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
+        self.each_row(x, rows, |this, row, x| {
+            elementwise::scale_by_sigmoid(this.isa, x, this.row(gate, row)[0]);
+        });
+    }
+
+    fn mix_experts(
+        &mut self,
+        x: Buffer,
+        logits: Buffer,
+        experts: Experts,
+        out: Buffer,
+        rows: usize,
+    ) {
+        self.matrices.pack(self.isa, &self.pool);
+        self.mix(x, logits, experts, out, rows);
     }
 
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
@@ -312,6 +384,7 @@ impl Backend for Cpu {
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()
+                + self.mix.bytes()
                 + self.kv.workspace(),
             cache: self.kv.bytes(),
         }

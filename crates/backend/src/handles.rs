@@ -1,10 +1,12 @@
 //! Handles and descriptions that models pass to a backend.
 
 pub use base::{Bytes, Storage};
+pub use kernels::elementwise::Gate;
 use kernels::kv::KvLayout;
 pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
 pub use kernels::rope::Pairs;
+pub use kernels::routing::{GroupRank, Groups, Routing, Scores};
 use std::sync::Arc;
 
 /// A workspace made by [`Backend::buffer`](crate::Backend::buffer).
@@ -14,6 +16,10 @@ pub struct Buffer(pub(crate) usize);
 /// A weight matrix held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix(pub(crate) usize);
+
+/// The routed experts of a layer, held by a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts(pub(crate) usize);
 
 /// An embedding table held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,39 @@ pub struct MatrixSpec {
     /// For each column as stored the input it belongs to, where that is not the same number: a
     /// permutation of the inputs.
     pub order: Option<Arc<[u32]>>,
+    /// How it is multiplied, where not as the backend multiplies everything.
+    pub mode: Option<Mode>,
+}
+
+/// The routed experts of a layer: MLPs `down(gate(x) applied to up(x))`, all of one shape.
+#[derive(Clone, Debug)]
+pub struct ExpertsSpec {
+    /// `[width, hidden]` of each expert.
+    pub gate: Vec<Matrix>,
+    /// `[width, hidden]` of each expert.
+    pub up: Vec<Matrix>,
+    /// `[hidden, width]` of each expert.
+    pub down: Vec<Matrix>,
+    /// Biases of gate, up and down: `[experts, outputs]` each.
+    pub biases: Option<[Vector; 3]>,
+    /// How gates are applied.
+    pub kind: Gate,
+    /// How experts are chosen.
+    pub routing: Routing,
+    /// Added to the router's scores for the choice, a value for each expert.
+    pub correction: Option<Vector>,
+    /// Most rows at once.
+    pub rows: usize,
+}
+
+/// Where the columns of a row lie that belong to heads: those of head `h` begin at
+/// `first + h * stride`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadColumns {
+    /// Where those of the first head begin.
+    pub first: usize,
+    /// Columns from head to head.
+    pub stride: usize,
 }
 
 /// How activations are held when they are multiplied with weights.
@@ -91,8 +130,11 @@ impl std::str::FromStr for Mode {
 pub struct LayerCache {
     /// KV heads.
     pub heads: usize,
-    /// Values of a head.
+    /// Values of a key.
     pub dim: usize,
+    /// With latent attention the values are the first so many of the key, and only keys are
+    /// stored; `None` where values are as many again.
+    pub latent: Option<usize>,
 }
 
 impl LayerCache {
@@ -102,7 +144,7 @@ impl LayerCache {
     }
 
     pub(crate) fn layout(self, block: usize, ty: KvType) -> KvLayout {
-        KvLayout { ty, block, heads: self.heads, dim: self.dim }
+        KvLayout { ty, block, heads: self.heads, dim: self.dim, latent: self.latent }
     }
 }
 
@@ -115,4 +157,6 @@ pub struct AttentionSpec {
     pub scale: f32,
     /// Positions a query sees, itself included, or `None` for all before it.
     pub window: Option<usize>,
+    /// A score for each head of a place without a value (attention sinks).
+    pub sinks: Option<Vector>,
 }

@@ -15,8 +15,9 @@ mod handles;
 pub use batch::{Batch, SequenceRows};
 pub use cpu::{Cpu, InputSums};
 pub use handles::{
-    AttentionSpec, Buffer, Bytes, KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope,
-    Storage, Table, Vector,
+    AttentionSpec, Buffer, Bytes, Experts, ExpertsSpec, Gate, GroupRank, Groups, HeadColumns,
+    KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope, Routing, Scores, Storage, Table,
+    Vector,
 };
 
 /// What a backend cannot do.
@@ -38,6 +39,9 @@ pub enum Error {
     /// Columns in another order than the inputs.
     #[error("weights with columns in another order than the inputs cannot be computed with yet")]
     Order,
+    /// Experts that do not fit each other, or their router.
+    #[error("{0}")]
+    Experts(String),
     /// A head size outside what the attention kernel takes.
     #[error("heads of {0} values are not supported (at most {max})", max = kernels::kv::MAX_HEAD_DIM)]
     HeadSize(usize),
@@ -65,6 +69,8 @@ pub enum Error {
 
 /// Operations on one device. Row counts are at most what the buffers were made for.
 pub trait Backend: Send {
+    /// How activations are held, where a matrix does not say.
+    fn mode(&self) -> Mode;
     /// A workspace of `rows` rows of `width` f32 values, zeroed.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error>;
     /// Takes an embedding table.
@@ -73,9 +79,17 @@ pub trait Backend: Send {
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error>;
     /// Takes a weight vector, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;
-    /// Takes the frequencies of a rotary embedding, one per pair of values, and makes room for
-    /// the angles of `rows` rows.
-    fn rope(&mut self, frequencies: Vec<f32>, pairs: Pairs, rows: usize) -> Result<Rope, Error>;
+    /// Takes the experts of a layer, whose matrices it holds already.
+    fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error>;
+    /// Takes the frequencies of a rotary embedding, one per pair of values, and the factor of its
+    /// cosines and sines, and makes room for the angles of `rows` rows.
+    fn rope(
+        &mut self,
+        frequencies: Vec<f32>,
+        magnitude: f32,
+        pairs: Pairs,
+        rows: usize,
+    ) -> Result<Rope, Error>;
     /// Makes the KV cache: `blocks` blocks of `block` positions for each layer, zeroed.
     fn cache(
         &mut self,
@@ -92,14 +106,31 @@ pub trait Backend: Send {
     /// `out = x * weight^T`, `[rows, matrix rows]`, for each weight and output: what they have
     /// in common is done once.
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
+    /// A product for each head: `out[h] = x[h] * weights[h]^T`, of the columns of the heads.
+    fn linear_heads(
+        &mut self,
+        x: (Buffer, HeadColumns),
+        weights: &[Matrix],
+        out: (Buffer, HeadColumns),
+        rows: usize,
+    );
+    /// Copies `width` columns of each head.
+    fn copy_heads(
+        &mut self,
+        x: (Buffer, HeadColumns),
+        width: usize,
+        out: (Buffer, HeadColumns),
+        rows: usize,
+    );
     /// Adds `bias` to each row.
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize);
     /// Computes the angles of `positions`, one row each.
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]);
-    /// Turns every head of each row by the row's angles.
-    fn rotate(&mut self, x: Buffer, rope: Rope, head_dim: usize, rows: usize);
-    /// Stores the batch's key and value rows in `layer`'s cache.
-    fn store_kv(&mut self, layer: usize, keys: Buffer, values: Buffer, batch: &Batch);
+    /// Turns every head of each row by the row's angles: as many columns of it as there are.
+    fn rotate(&mut self, x: Buffer, rope: Rope, heads: HeadColumns, rows: usize);
+    /// Stores the batch's key and value rows in `layer`'s cache; keys alone where the values are
+    /// part of them.
+    fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch);
     /// Attention of the batch's query rows over each row's own sequence.
     fn attention(
         &mut self,
@@ -109,8 +140,20 @@ pub trait Backend: Send {
         spec: &AttentionSpec,
         batch: &Batch,
     );
-    /// `gate = silu(gate) * up`.
-    fn silu_mul(&mut self, gate: Buffer, up: Buffer, rows: usize);
+    /// `gate = f(gate, up)`.
+    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize);
+    /// `x[i] = x[i] * sigmoid(gate[i])`; `gate` is one value wide.
+    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize);
+    /// Sends each row of `x` to the experts that its router's `logits` choose, and adds up what
+    /// they give, times their weights, in the order of their numbers.
+    fn mix_experts(
+        &mut self,
+        x: Buffer,
+        logits: Buffer,
+        experts: Experts,
+        out: Buffer,
+        rows: usize,
+    );
     /// `x += y`.
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize);
     /// `out[i] = x[rows[i]]`.

@@ -512,7 +512,36 @@ pub struct Tile<'a, T> {
     _borrow: PhantomData<&'a mut [T]>,
 }
 
-impl<T> Tile<'_, T> {
+impl<'a, T> Tile<'a, T> {
+    /// All of the matrix `data`, rows of `width` values.
+    pub fn of(data: &'a mut [T], width: usize) -> Self {
+        assert!(width > 0 && data.len().is_multiple_of(width), "whole rows only");
+        let rows = 0..data.len() / width;
+        Self { base: data.as_mut_ptr(), width, rows, cols: 0..width, _borrow: PhantomData }
+    }
+
+    /// The same tile, its rows and columns counted from (`row`, `col`) of the matrix.
+    pub fn from(self, row: usize, col: usize) -> Self {
+        let Self { base, width, rows, cols, _borrow } = self;
+        assert!(rows.start >= row && cols.start >= col, "a place before the tile");
+        let base = base.wrapping_add(row * width + col);
+        let rows = rows.start - row..rows.end - row;
+        Self { base, width, rows, cols: cols.start - col..cols.end - col, _borrow }
+    }
+
+    /// The same tile as part of a wider matrix, in which its columns come `col` later.
+    pub fn behind(self, col: usize) -> Self {
+        let Self { base, width, rows, cols, _borrow } = self;
+        let base = base.wrapping_sub(col);
+        Self { base, width, rows, cols: cols.start + col..cols.end + col, _borrow }
+    }
+
+    /// Columns `cols` of the tile alone.
+    pub fn columns(self, cols: Range<usize>) -> Self {
+        assert!(self.cols.start <= cols.start && cols.end <= self.cols.end, "columns of the tile");
+        Self { cols, ..self }
+    }
+
     /// Rows of the matrix in this tile.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
@@ -526,22 +555,18 @@ impl<T> Tile<'_, T> {
     /// All of a tile that spans all columns of its rows.
     pub fn whole(&mut self) -> &mut [T] {
         assert!(self.cols == (0..self.width), "the tile spans its rows");
+        let start = self.base.wrapping_add(self.rows.start * self.width);
         // SAFETY: whole rows lie together; as in `row_mut` otherwise.
-        unsafe {
-            let start = self.base.add(self.rows.start * self.width);
-            std::slice::from_raw_parts_mut(start, self.rows.len() * self.width)
-        }
+        unsafe { std::slice::from_raw_parts_mut(start, self.rows.len() * self.width) }
     }
 
     /// The part of row `row` (an index of the whole matrix) inside the tile.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         assert!(self.rows.contains(&row), "row outside the tile");
-        // SAFETY: rows and cols lie inside the matrix, tiles of one matrix are disjoint, and the
-        // tile is borrowed exclusively.
-        unsafe {
-            let start = self.base.add(row * self.width + self.cols.start);
-            std::slice::from_raw_parts_mut(start, self.cols.len())
-        }
+        let start = self.base.wrapping_add(row * self.width + self.cols.start);
+        // SAFETY: rows and cols lie inside the matrix, wherever they are counted from, tiles of one
+        // matrix are disjoint, and the tile is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(start, self.cols.len()) }
     }
 }
 

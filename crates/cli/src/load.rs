@@ -1,6 +1,7 @@
 //! From a model argument to a running service.
 
 use crate::args::{FileArgs, LoadArgs, ModelArgs};
+use crate::placement::PlacementArgs;
 use anyhow::Result;
 use api::Service;
 use engine::{EngineOptions, LoadOptions, Memory};
@@ -41,44 +42,43 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     template: TemplateArgs,
     #[command(flatten)]
+    placement: PlacementArgs,
+    #[command(flatten)]
     load: LoadArgs,
 }
 
 impl SourceArgs {
     /// Loads the model for one conversation at a time, and starts its engine.
     pub fn load(&self, engine: EngineOptions) -> Result<Loaded> {
-        load(&self.model, self.load.options(), &self.template, engine)
+        self.load_with(self.load.options(), engine)
     }
 
     /// As [`load`](Self::load), for many sequences at once.
     pub fn load_for_many(&self, engine: EngineOptions) -> Result<Loaded> {
-        load(&self.model, self.load.options_for_many(), &self.template, engine)
+        self.load_with(self.load.options_for_many(), engine)
     }
-}
 
-fn load(
-    model: &ModelArgs,
-    load: LoadOptions,
-    template: &TemplateArgs,
-    engine: EngineOptions,
-) -> Result<Loaded> {
-    let started = Instant::now();
-    let path = model.locate()?;
-    let mut builder = Engine::builder().load_options(load).engine_options(engine);
-    if let Some(name) = model.public_name() {
-        builder = builder.name(name);
+    fn load_with(&self, load: LoadOptions, engine: EngineOptions) -> Result<Loaded> {
+        let Self { model, template, placement, .. } = self;
+        let started = Instant::now();
+        let path = model.locate()?;
+        placement.check_at(&path, load.mode)?;
+        let mut builder = Engine::builder().load_options(load).engine_options(engine);
+        if let Some(name) = model.public_name() {
+            builder = builder.name(name);
+        }
+        if let Some(name) = model.files.gguf_options().pre_fallback {
+            builder = builder.pre_fallback(name);
+        }
+        if let Some(template) = &template.chat_template {
+            builder = builder.chat_template(template);
+        }
+        let engine = builder.load(&path)?;
+        let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa());
+        let time = started.elapsed();
+        tracing::info!(?time, threads, isa, "loaded {}", path.display());
+        Ok(Loaded { service: engine.service().clone(), memory, time, threads, isa })
     }
-    if let Some(name) = model.files.gguf_options().pre_fallback {
-        builder = builder.pre_fallback(name);
-    }
-    if let Some(template) = &template.chat_template {
-        builder = builder.chat_template(template);
-    }
-    let engine = builder.load(&path)?;
-    let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa());
-    let time = started.elapsed();
-    tracing::info!(?time, threads, isa, "loaded {}", path.display());
-    Ok(Loaded { service: engine.service().clone(), memory, time, threads, isa })
 }
 
 /// The tokenizer and templates that come with a checkpoint.

@@ -14,6 +14,7 @@ mod load;
 mod logging;
 mod model;
 mod output;
+mod placement;
 mod progress;
 mod settings;
 mod terminal;

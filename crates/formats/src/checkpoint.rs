@@ -13,6 +13,7 @@ use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
+use crate::names;
 use crate::tensor::TensorView;
 use crate::{json, native};
 
@@ -56,10 +57,10 @@ impl Checkpoint {
     pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
         let name = name_of(files.path());
         let joined = native::join(&files)?;
-        let HfConfig { model: mut config, family, biases } = match files.gguf() {
+        let HfConfig { model: mut config, family, declared } = match files.gguf() {
             Some(gguf) => {
                 let (model, family) = config::gguf::read(gguf, &name)?;
-                HfConfig { model, family, biases: Vec::new() }
+                HfConfig { model, family, declared: Vec::new() }
             }
             None => read_config(&files, &joined, &name)?,
         };
@@ -73,7 +74,7 @@ impl Checkpoint {
         config.name = options.name.clone().unwrap_or(config.name);
         let tensors = canonical_tensors(&files, joined, &config, family)?;
         let checkpoint = Self { files, config, generation, family, tensors };
-        checkpoint.check_biases(biases.iter().chain(family.biases))?;
+        checkpoint.check_declared(declared.iter().chain(family.biases))?;
         Ok(checkpoint)
     }
 
@@ -148,12 +149,13 @@ impl Checkpoint {
     }
 
     /// Biases are asked for where they are found; one that is declared must not go missing.
-    fn check_biases<'a>(&self, names: impl Iterator<Item = &'a &'a str> + Clone) -> Result<()> {
+    fn check_declared<'a>(&self, names: impl Iterator<Item = &'a &'a str> + Clone) -> Result<()> {
         for layer in 0..self.config.layers {
             for name in names.clone() {
+                let expected = if name.ends_with(".bias") { "a bias" } else { "a norm" };
                 let name = format!("blk.{layer}.{name}");
                 if !self.tensors.contains_key(&name) {
-                    return Err(self.missing(&name, "a bias"));
+                    return Err(self.missing(&name, expected));
                 }
             }
         }
@@ -200,15 +202,18 @@ fn canonical_tensors(
     family: &Family,
 ) -> Result<IndexMap<String, Tracked>> {
     let names = files.gguf().is_none().then_some(family.names);
-    let named = match names {
-        None => tensors,
-        Some(names) => {
-            let known = tensors.into_iter().filter(|view| !names.is_ignored(&view.source_name));
-            known.map(|view| with_canonical_name(family, view)).collect()
-        }
-    };
+    let named = tensors.into_iter().filter_map(|view| {
+        let source = &view.source_name;
+        let unread = names.is_some_and(|names| names.is_ignored(source))
+            || family.more_layers && predicts_more(family, source, config.layers);
+        let name = match names {
+            None => gguf_name(family, source),
+            Some(_) => canonical_name(family, source),
+        };
+        (!unread).then(|| view.named(name))
+    });
     let mut tensors = IndexMap::new();
-    for view in (Experts { path: files.path(), names, config }).join(named)? {
+    for view in (Experts { path: files.path(), names, config }).join(named.collect())? {
         // Tied checkpoints may carry a copy of the embedding; the configuration decides.
         if config.tied_embeddings && view.name == OUTPUT {
             continue;
@@ -220,9 +225,26 @@ fn canonical_tensors(
     Ok(tensors)
 }
 
-fn with_canonical_name(family: &Family, mut view: TensorView) -> TensorView {
-    view.name = canonical_name(family, &view.source_name);
-    view
+/// Whether the tensor belongs to the prediction of further tokens, beyond the last layer.
+fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
+    const APART: &str = "mtp.";
+    let layer = match names::split_canonical(source) {
+        Some((layer, _)) => layer.parse().ok(),
+        None => family.names.layer_of(source).or_else(|| {
+            // As in `canonical_name`.
+            family.names.layer_of(&format!("{BASE_PREFIX}{source}"))
+        }),
+    };
+    source.starts_with(APART) || layer.is_some_and(|layer| layer >= layers)
+}
+
+/// The canonical name of a tensor of a GGUF file: its own, but for a few in each family.
+fn gguf_name(family: &Family, name: &str) -> String {
+    let canonical = names::split_canonical(name).and_then(|(layer, rest)| {
+        let (_, known) = family.gguf_aliases.iter().find(|(theirs, _)| *theirs == rest)?;
+        Some(format!("blk.{layer}.{known}"))
+    });
+    canonical.unwrap_or_else(|| name.to_owned())
 }
 
 /// The canonical name of a source tensor, or its own. Checkpoints of the model without its

@@ -53,6 +53,11 @@ impl TensorView {
         Self { name, source_name, ty, shape, order: None, file, contents }
     }
 
+    /// The same tensor under another canonical name.
+    pub(crate) fn named(&self, name: String) -> Self {
+        Self { name, ..self.clone() }
+    }
+
     /// Other bytes in the place of this tensor, whose names and file they keep.
     pub(crate) fn with(&self, ty: &'static QuantType, shape: Vec<usize>, bytes: Storage) -> Self {
         debug_assert_eq!(ty.bytes_for(shape.iter().product()), Some(bytes.len()), "bytes");
@@ -89,6 +94,11 @@ impl TensorView {
                 self.slice(shape.to_vec(), index * len..(index + 1) * len)
             }
         }
+    }
+
+    /// A vector as the one row of a matrix.
+    pub fn as_matrix(&self) -> Self {
+        Self { shape: vec![1, self.elements()], ..self.clone() }
     }
 
     /// Rows of a matrix.

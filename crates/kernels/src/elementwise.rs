@@ -9,9 +9,34 @@ isa_dispatch! {
     pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) = rms_norm_body
 }
 
+/// How the gate of an MLP is applied to what passes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gate {
+    /// `silu(gate) * up` (Shazeer, 2020).
+    Silu,
+    /// `gate * sigmoid(alpha * gate) * (up + 1)` with `gate` at most `limit` and `up` within
+    /// `-limit..=limit` (gpt-oss).
+    Clamped {
+        /// Slope of the sigmoid.
+        alpha: f32,
+        /// Where values are cut off.
+        limit: f32,
+    },
+}
+
 isa_dispatch! {
-    /// SwiGLU of one row: `gate[i] = silu(gate[i]) * up[i]`.
-    pub fn silu_mul(gate: &mut [f32], up: &[f32]) = silu_mul_body
+    /// Applies the gates of one row: `gate[i] = f(gate[i], up[i])`.
+    pub fn apply_gate(kind: Gate, gate: &mut [f32], up: &[f32]) = apply_gate_body
+}
+
+isa_dispatch! {
+    /// `x[i] = x[i] * sigmoid(gate)`.
+    pub fn scale_by_sigmoid(x: &mut [f32], gate: f32) = scale_by_sigmoid_body
+}
+
+isa_dispatch! {
+    /// `x[i] += y[i] * factor`.
+    pub fn add_scaled(x: &mut [f32], y: &[f32], factor: f32) = add_scaled_body
 }
 
 isa_dispatch! {
@@ -42,22 +67,91 @@ fn rms_norm_body<L: Lanes>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
 }
 
 #[inline(always)]
-fn silu_mul_body<L: Lanes>(gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len(), "rows of one length");
-    let (gates, gate_rest) = gate.as_chunks_mut::<LANES>();
-    let (ups, up_rest) = up.as_chunks::<LANES>();
-    for (g, u) in gates.iter_mut().zip(ups) {
-        gated::<L>(L::load(g), L::load(u)).store(g);
+fn apply_gate_body<L: Lanes>(kind: Gate, gate: &mut [f32], up: &[f32]) {
+    match kind {
+        Gate::Silu => each_pair::<L>(Silu, gate, up),
+        Gate::Clamped { alpha, limit } => each_pair::<L>(Clamped { alpha, limit }, gate, up),
+    }
+}
+
+/// What becomes of two lanes. Not a closure, which is not compiled for the instruction set.
+trait Pairwise: Copy {
+    /// `#[inline(always)]`.
+    fn of<L: Lanes>(self, gate: L, up: L) -> L;
+}
+
+#[derive(Clone, Copy)]
+struct Silu;
+
+impl Pairwise for Silu {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        gate.mul_sigmoid(gate).mul(up)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Clamped {
+    alpha: f32,
+    limit: f32,
+}
+
+impl Pairwise for Clamped {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        let limit = L::splat(self.limit);
+        let gate = lower(gate, limit);
+        let up = lower(up.max(L::splat(-self.limit)), limit);
+        gate.mul_sigmoid(gate.mul(L::splat(self.alpha))).mul(up.add(L::splat(1.0)))
+    }
+}
+
+/// The lower of two, or `x` if that is NaN.
+#[inline(always)]
+fn lower<L: Lanes>(x: L, limit: L) -> L {
+    let zero = L::splat(0.0);
+    zero.sub(zero.sub(x).max(zero.sub(limit)))
+}
+
+trait Sigmoid: Lanes {
+    /// `self * sigmoid(x)`.
+    #[inline(always)]
+    fn mul_sigmoid(self, x: Self) -> Self {
+        self.div(Self::splat(1.0).add(exp(Self::splat(0.0).sub(x))))
+    }
+}
+
+impl<L: Lanes> Sigmoid for L {}
+
+/// `a[i] = op(a[i], b[i])`.
+#[inline(always)]
+fn each_pair<L: Lanes>(op: impl Pairwise, a: &mut [f32], b: &[f32]) {
+    assert_eq!(a.len(), b.len(), "rows of one length");
+    let (whole, rest) = a.as_chunks_mut::<LANES>();
+    let (others, other_rest) = b.as_chunks::<LANES>();
+    for (a, b) in whole.iter_mut().zip(others) {
+        op.of(L::load(a), L::load(b)).store(a);
     }
     let mut last = [0.0; LANES];
-    gated::<L>(load_partial(gate_rest, 0.0), load_partial(up_rest, 0.0)).store(&mut last);
-    gate_rest.copy_from_slice(&last[..gate_rest.len()]);
+    op.of(load_partial::<L>(rest, 0.0), load_partial(other_rest, 0.0)).store(&mut last);
+    rest.copy_from_slice(&last[..rest.len()]);
 }
 
 #[inline(always)]
-fn gated<L: Lanes>(gate: L, up: L) -> L {
-    let denominator = L::splat(1.0).add(exp(L::splat(0.0).sub(gate)));
-    gate.div(denominator).mul(up)
+fn scale_by_sigmoid_body<L: Lanes>(x: &mut [f32], gate: f32) {
+    let mut factor = [0.0; LANES];
+    L::splat(1.0).mul_sigmoid(L::splat(gate)).store(&mut factor);
+    for x in x {
+        *x *= factor[0];
+    }
+}
+
+#[inline(always)]
+fn add_scaled_body<L: Lanes>(x: &mut [f32], y: &[f32], factor: f32) {
+    assert_eq!(x.len(), y.len(), "rows of one length");
+    for (x, y) in x.iter_mut().zip(y) {
+        *x += *y * factor;
+    }
 }
 
 #[inline(always)]
@@ -114,10 +208,10 @@ mod tests {
         }
 
         #[test]
-        fn silu_mul_follows_its_definition(row in row()) {
+        fn silu_gates_follow_their_definition(row in row()) {
             let (gate, up): (Vec<f32>, Vec<f32>) = row.into_iter().unzip();
             let mut scalar = gate.clone();
-            silu_mul(Isa::SCALAR, &mut scalar, &up);
+            apply_gate(Isa::SCALAR, Gate::Silu, &mut scalar, &up);
             for i in 0..gate.len() {
                 let g = f64::from(gate[i]);
                 let want = g / (1.0 + (-g).exp()) * f64::from(up[i]);
@@ -125,7 +219,25 @@ mod tests {
             }
             for isa in Isa::available() {
                 let mut got = gate.clone();
-                silu_mul(isa, &mut got, &up);
+                apply_gate(isa, Gate::Silu, &mut got, &up);
+                prop_assert_eq!(&got, &scalar);
+            }
+        }
+
+        #[test]
+        fn clamped_gates_follow_their_definition(row in row()) {
+            let kind = Gate::Clamped { alpha: 1.702, limit: 2.0 };
+            let (gate, up): (Vec<f32>, Vec<f32>) = row.into_iter().unzip();
+            let mut scalar = gate.clone();
+            apply_gate(Isa::SCALAR, kind, &mut scalar, &up);
+            for i in 0..gate.len() {
+                let (g, u) = (f64::from(gate[i]).min(2.0), f64::from(up[i]).clamp(-2.0, 2.0));
+                let want = g / (1.0 + (-1.702 * g).exp()) * (u + 1.0);
+                prop_assert!((f64::from(scalar[i]) - want).abs() <= 1e-5 * want.abs().max(1e-3));
+            }
+            for isa in Isa::available() {
+                let mut got = gate.clone();
+                apply_gate(isa, kind, &mut got, &up);
                 prop_assert_eq!(&got, &scalar);
             }
         }

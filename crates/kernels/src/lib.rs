@@ -23,6 +23,7 @@ mod panels;
 pub mod probe;
 pub mod quant;
 pub mod rope;
+pub mod routing;
 pub mod sampling;
 
 pub use isa::{ISA_VARIABLE, Isa};

@@ -12,18 +12,25 @@ pub enum Pairs {
     Interleaved,
 }
 
-/// Writes `cos` and `sin` of `position * frequency` for each frequency, in f32 as the reference
-/// implementation computes them.
-pub fn angles(position: u32, frequencies: &[f32], cos: &mut [f32], sin: &mut [f32]) {
+/// Writes `cos` and `sin` of `position * frequency`, times `magnitude`, for each frequency, in f32
+/// as the reference implementation computes them.
+pub fn angles(
+    position: u32,
+    frequencies: &[f32],
+    magnitude: f32,
+    cos: &mut [f32],
+    sin: &mut [f32],
+) {
     assert!(frequencies.len() == cos.len() && cos.len() == sin.len(), "one angle a pair");
     for ((frequency, cos), sin) in frequencies.iter().zip(cos).zip(sin) {
-        (*sin, *cos) = (position as f32 * frequency).sin_cos();
+        let (s, c) = (position as f32 * frequency).sin_cos();
+        (*sin, *cos) = (s * magnitude, c * magnitude);
     }
 }
 
 isa_dispatch! {
-    /// Turns the first `2 * cos.len()` values of each head of `row` (`row.len() / head_dim`
-    /// heads); the rest of a head is left as it is.
+    /// Turns the first `2 * cos.len()` values of each head of `row`, `head_dim` from head to head;
+    /// the rest is left as it is. The last head may end behind what is turned.
     pub fn rotate(
         row: &mut [f32],
         head_dim: usize,
@@ -37,7 +44,7 @@ isa_dispatch! {
 fn rotate_body<L: Lanes>(row: &mut [f32], head_dim: usize, pairs: Pairs, cos: &[f32], sin: &[f32]) {
     let turned = 2 * cos.len();
     assert!(cos.len() == sin.len() && turned <= head_dim, "at most the whole head turns");
-    for head in row.chunks_exact_mut(head_dim) {
+    for head in row.chunks_mut(head_dim) {
         match pairs {
             Pairs::Halves => {
                 let (first, second) = head[..turned].split_at_mut(cos.len());
@@ -64,7 +71,7 @@ mod tests {
     #[test]
     fn rotation_keeps_lengths_and_follows_the_angle() {
         let (mut cos, mut sin) = ([0.0; 2], [0.0; 2]);
-        angles(3, &[1.0, 0.1], &mut cos, &mut sin);
+        angles(3, &[1.0, 0.1], 1.0, &mut cos, &mut sin);
         for isa in Isa::available() {
             for pairs in [Pairs::Halves, Pairs::Interleaved] {
                 let mut row = [1.0, 0.0, 0.0, 0.0, 9.0, 9.0];
@@ -80,7 +87,7 @@ mod tests {
     fn halves_and_interleaved_are_one_rotation_of_permuted_values() {
         let (mut cos, mut sin) = ([0.0; 8], [0.0; 8]);
         let frequencies: [f32; 8] = std::array::from_fn(|i| 0.5f32.powi(i as i32));
-        angles(77, &frequencies, &mut cos, &mut sin);
+        angles(77, &frequencies, 1.0, &mut cos, &mut sin);
         let values: [f32; 16] = std::array::from_fn(|i| (i as f32 * 0.7).sin());
         let mut halves = values;
         rotate(Isa::SCALAR, &mut halves, 16, Pairs::Halves, &cos, &sin);

@@ -9,6 +9,7 @@
 mod arch;
 mod layers;
 mod loader;
+pub mod placement;
 
 pub use arch::supported;
 pub use loader::{Limits, load};
@@ -45,6 +46,24 @@ pub enum Error {
     /// A value of the configuration that the code cannot follow.
     #[error("{0}")]
     Config(String),
+    /// A file that is no list of rules of placement.
+    #[error("{file}: {problem}")]
+    PlacementFile {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A rule of placement that cannot be read, or not be followed for this model.
+    #[error("{file}: {rule}: {problem}")]
+    Placement {
+        /// The file it stands in.
+        file: String,
+        /// Its number, line and what it matches.
+        rule: String,
+        /// The field, what was expected, what was found.
+        problem: String,
+    },
     /// NaN or infinite values, found because checking is on.
     #[error("{stage} gave NaN or infinite values")]
     NotFinite {

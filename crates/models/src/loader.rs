@@ -2,8 +2,10 @@
 
 use crate::layers::{Linear, Norm};
 use crate::{Error, Model, arch};
-use backend::{Backend, Matrix, MatrixSpec, Table};
+use backend::{Backend, Matrix, MatrixSpec, Mode, Table, Vector};
 use formats::{Checkpoint, TensorView};
+use kernels::quant::QuantType;
+use std::sync::Arc;
 
 /// How much workspace a model makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,39 +42,75 @@ pub(crate) struct Loader<'a> {
 impl<'a> Loader<'a> {
     /// The matrix `name` of shape `[rows, cols]`.
     pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, Error> {
-        let (view, spec) = self.spec(name, rows, cols)?;
+        let view = self.checkpoint.require(name, &[rows, cols])?.clone();
+        self.matrix_of(&view)
+    }
+
+    /// A matrix that is a tensor, or a part of one.
+    pub fn matrix_of(&mut self, view: &TensorView) -> Result<Matrix, Error> {
+        self.take(view, None)
+    }
+
+    fn take(&mut self, view: &TensorView, mode: Option<Mode>) -> Result<Matrix, Error> {
+        let spec = MatrixSpec { mode, ..spec(view) };
         self.backend.matrix(spec).map_err(|source| tensor_error(view, source))
+    }
+
+    /// A matrix that is computed from the tensor `of`.
+    pub fn computed(
+        &mut self,
+        of: &TensorView,
+        (ty, bytes): (&'static QuantType, Vec<u8>),
+        (rows, cols): (usize, usize),
+    ) -> Result<Matrix, Error> {
+        let name = of.name.clone();
+        let bytes = Arc::new(bytes);
+        let spec = MatrixSpec { name, ty, rows, cols, bytes, order: None, mode: None };
+        self.backend.matrix(spec).map_err(|source| tensor_error(of, source))
     }
 
     /// The embedding table `name` of shape `[rows, cols]`.
     pub fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Table, Error> {
-        let (view, spec) = self.spec(name, rows, cols)?;
-        self.backend.table(spec).map_err(|source| tensor_error(view, source))
-    }
-
-    fn spec(
-        &self,
-        name: &str,
-        rows: usize,
-        cols: usize,
-    ) -> Result<(&'a TensorView, MatrixSpec), Error> {
         let view = self.checkpoint.require(name, &[rows, cols])?;
-        let (name, order) = (name.to_owned(), view.order.clone());
-        Ok((view, MatrixSpec { name, ty: view.ty, rows, cols, bytes: view.bytes(), order }))
+        self.backend.table(spec(view)).map_err(|source| tensor_error(view, source))
     }
 
     /// The projection `name.weight` of shape `[outputs, inputs]`, with `name.bias` if there.
     pub fn linear(&mut self, name: &str, outputs: usize, inputs: usize) -> Result<Linear, Error> {
         let weight = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
-        let bias_name = format!("{name}.bias");
-        let bias = match self.checkpoint.tensor(&bias_name) {
-            Some(_) => {
-                let values = self.checkpoint.require(&bias_name, &[outputs])?.to_f32()?;
-                Some(self.backend.vector(values))
-            }
-            None => None,
+        Ok(Linear::new(weight, self.bias(name, outputs)?))
+    }
+
+    /// As [`linear`](Self::linear), computed in f32 whatever the mode: what decides discretely is
+    /// not to be rounded. A single output may be stored as a row of its own.
+    pub fn exact_linear(
+        &mut self,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+    ) -> Result<Linear, Error> {
+        let weight = format!("{name}.weight");
+        let flat = self.checkpoint.tensor(&weight).is_some_and(|view| view.shape.len() == 1);
+        let view = match flat && outputs == 1 {
+            true => self.checkpoint.require(&weight, &[inputs])?.as_matrix(),
+            false => self.checkpoint.require(&weight, &[outputs, inputs])?.clone(),
         };
-        Ok(Linear::new(weight, bias))
+        let weight = self.take(&view, Some(Mode::Exact))?;
+        Ok(Linear::new(weight, self.bias(name, outputs)?))
+    }
+
+    /// `name.bias` of `len` values, if there.
+    pub fn bias(&mut self, name: &str, len: usize) -> Result<Option<Vector>, Error> {
+        self.optional(&format!("{name}.bias"), &[len])
+    }
+
+    /// The values of the tensor `name`, if there.
+    pub fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vector>, Error> {
+        if self.checkpoint.tensor(name).is_none() {
+            return Ok(None);
+        }
+        let values = self.checkpoint.require(name, shape)?.to_f32()?;
+        Ok(Some(self.backend.vector(values)))
     }
 
     /// The RMSNorm `name.weight` of `width` values.
@@ -80,6 +118,13 @@ impl<'a> Loader<'a> {
         let values = self.checkpoint.require(&format!("{name}.weight"), &[width])?.to_f32()?;
         Ok(Norm::new(self.backend.vector(values), eps))
     }
+}
+
+/// A tensor as backends take it.
+fn spec(view: &TensorView) -> MatrixSpec {
+    let [rows, cols] = view.shape[..] else { panic!("a matrix") };
+    let (name, order) = (view.name.clone(), view.order.clone());
+    MatrixSpec { name, ty: view.ty, rows, cols, bytes: view.bytes(), order, mode: None }
 }
 
 fn tensor_error(view: &TensorView, source: backend::Error) -> Error {

@@ -23,6 +23,8 @@ pub(super) struct How<'a> {
     pub pool: &'a ThreadPool,
     /// Whether BF16 may be multiplied as such.
     pub narrow: bool,
+    /// A sink for each head, or none.
+    pub sinks: &'a [f32],
 }
 
 /// Attention of one layer.
@@ -89,10 +91,10 @@ impl Plan {
 }
 
 impl Call<'_> {
-    /// Outputs of all rows into `out`, `[rows, heads * dim]`.
+    /// Outputs of all rows into `out`, `[rows, heads * value dim]`.
     pub fn run(&self, plan: &mut Plan, out: &mut [f32]) {
         plan.cut(self.batch, (VECTORS / self.group()).max(1));
-        let out = &mut out[..self.batch.rows() * self.spec.heads * self.kv.layout.dim];
+        let out = &mut out[..self.batch.rows() * self.spec.heads * self.kv.layout.value_dim()];
         let threads = self.how.pool.threads();
         if threads > 1 && plan.pieces.len() * self.kv.layout.heads < TILES * threads {
             plan.list_spans(self);
@@ -120,12 +122,13 @@ impl Call<'_> {
             scale: self.spec.scale,
             window: self.spec.window.unwrap_or(usize::MAX),
             narrow: self.how.narrow,
+            sinks: self.how.sinks,
         }
     }
 
     fn by_pieces(&self, plan: &Plan, out: &mut [f32]) {
-        let columns = self.group() * self.kv.layout.dim;
-        let width = self.spec.heads * self.kv.layout.dim;
+        let columns = self.group() * self.kv.layout.value_dim();
+        let width = self.spec.heads * self.kv.layout.value_dim();
         self.how.pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
             attention::attention(self.how.isa, &self.query(plan, piece), self.kv, &mut tile);
         });
@@ -148,13 +151,15 @@ impl Call<'_> {
             let query = self.query(plan, piece);
             attention::attention_span(isa, &query, self.kv, (kv_head, span), tile.row_mut(item));
         });
-        let columns = self.group() * layout.dim;
-        let width = self.spec.heads * layout.dim;
+        let columns = self.group() * layout.value_dim();
+        let width = self.spec.heads * layout.value_dim();
         pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
             let items = plan.pieces[piece].items.clone();
             let first = tile.cols().start / columns * len;
             let spans = items.start * apart + first..(items.end - 1) * apart + first + len;
-            attention::combine_spans(isa, layout, &partials[spans], apart, &mut tile);
+            let first = tile.cols().start / layout.value_dim();
+            let sinks = self.how.sinks.get(first..first + self.group()).unwrap_or_default();
+            attention::combine_spans(isa, layout, &partials[spans], apart, sinks, &mut tile);
         });
         plan.partials = partials;
     }

@@ -68,6 +68,13 @@ impl Cpu {
         inputs[weight.0].add(self.read(x, rows), &self.pool);
         self.inputs = Some(inputs);
     }
+
+    /// The same with rows that lie in no buffer.
+    pub(super) fn note_rows(&mut self, rows: &[f32], weight: Matrix) {
+        if let Some(inputs) = &mut self.inputs {
+            inputs[weight.0].add(rows, &self.pool);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -86,8 +93,15 @@ mod tests {
 
     fn matrix(cpu: &mut Cpu, name: &str) -> Matrix {
         let bytes = Arc::new(vec![0u8; 4 * 16 * COLS]);
-        let spec =
-            MatrixSpec { name: name.into(), ty: &F32, rows: 16, cols: COLS, bytes, order: None };
+        let spec = MatrixSpec {
+            name: name.into(),
+            ty: &F32,
+            rows: 16,
+            cols: COLS,
+            bytes,
+            order: None,
+            mode: None,
+        };
         cpu.matrix(spec).unwrap()
     }
 

@@ -85,7 +85,8 @@ impl KvCache {
         self.plan.bytes()
     }
 
-    /// Stores key and value rows (`[batch rows, heads * dim]` each) in `layer`'s blocks.
+    /// Stores key and value rows (`[batch rows, heads * dim]` each, the latter none where values are
+    /// part of the keys) in `layer`'s blocks.
     pub fn store(
         &mut self,
         pool: &ThreadPool,
@@ -97,7 +98,8 @@ impl KvCache {
         let (block, head, stride) = (layout.block_bytes(), layout.head_bytes(), self.stride);
         let put = |row: usize, h: usize, bytes: &mut [u8], slot: usize| {
             let at = (row * layout.heads + h) * layout.dim;
-            layout.store(bytes, slot, &k[at..][..layout.dim], &v[at..][..layout.dim]);
+            let value = if layout.latent.is_some() { &[] } else { &v[at..][..layout.dim] };
+            layout.store(bytes, slot, &k[at..][..layout.dim], value);
         };
         if batch.rows() < PARALLEL_ROWS {
             each_slot(batch, layout.block, |row, at, slot| {
@@ -115,7 +117,8 @@ impl KvCache {
         });
     }
 
-    /// Attention of the query rows `q` into `out`, `[batch rows, heads * dim]` each.
+    /// Attention of the query rows `q`, `[batch rows, heads * dim]`, into `out`,
+    /// `[batch rows, heads * value dim]`.
     pub fn attend(
         &mut self,
         how: How<'_>,

@@ -20,6 +20,8 @@ pub(super) struct Weights {
     pub ty: &'static QuantType,
     pub rows: usize,
     pub cols: usize,
+    /// The input of each column, where not its own number.
+    pub order: Option<Arc<[u32]>>,
     pub place: Place,
 }
 
@@ -86,12 +88,15 @@ impl Matrices {
     /// Takes a matrix for products in `mode` and gives its index. If there is a packing for it,
     /// it is packed by the next [`Matrices::pack`], and there is room for it already.
     pub fn add(&mut self, spec: MatrixSpec, mode: Mode, isa: Isa) -> Result<usize, Error> {
-        let MatrixSpec { name, ty, rows, cols, bytes, order } = spec;
+        let MatrixSpec { name, ty, rows, cols, bytes, order, .. } = spec;
         let row_bytes = row_bytes(ty, cols)?;
         assert_eq!(Some(bytes.len()), rows.checked_mul(row_bytes), "matrix bytes");
-        if order.is_some() {
-            return Err(Error::Order);
-        }
+        let permutes = |order: &Arc<[u32]>| {
+            let mut all = order.to_vec();
+            all.sort_unstable();
+            all.into_iter().eq(0..cols as u32)
+        };
+        assert!(order.as_ref().is_none_or(permutes), "an order of the inputs");
         let place = match ty.packing {
             _ if mode == Mode::Exact || rows == 0 || cols == 0 => None,
             Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
@@ -113,7 +118,7 @@ impl Matrices {
             let to = (room.chunk, room.range.start);
             self.jobs.push(Job { bytes, ty, cols, rows: row_bytes * GROUP, group, to });
         }
-        self.all.push(Weights { name, ty, rows, cols, place });
+        self.all.push(Weights { name, ty, rows, cols, order, place });
         Ok(self.all.len() - 1)
     }
 

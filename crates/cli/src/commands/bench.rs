@@ -7,6 +7,7 @@ mod spread;
 mod work;
 
 use crate::commands::synth;
+use crate::placement::PlacementArgs;
 use anyhow::{Context, Result};
 use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
@@ -66,6 +67,8 @@ pub(crate) struct Args {
     /// Most prompt tokens computed at once
     #[arg(long, default_value_t = 512)]
     chunk: usize,
+    #[command(flatten)]
+    placement: PlacementArgs,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => (crate::model::locate(args.path.as_deref().or(args.model.as_deref()))?, None),
     };
     let checkpoint = open(&path, args)?;
+    args.placement.check(&checkpoint, args.mode)?;
     let mut runner = load(&checkpoint, args)?;
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();

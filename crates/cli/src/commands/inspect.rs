@@ -1,12 +1,14 @@
 //! `gannet inspect`: what a model's files hold and what running it needs.
 
 mod npy;
+mod placement;
 mod report;
 mod values;
 
 use crate::args::FileArgs;
 use crate::output;
 use anyhow::Result;
+use engine::Mode;
 use formats::{Error, ModelConfig, ModelFiles};
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -31,12 +33,27 @@ pub(crate) struct Args {
     /// NumPy file to write
     #[arg(long, value_name = "FILE", requires = "tensor")]
     npy: Option<PathBuf>,
+    /// Show how weights would be held instead: by these rules, or without a file by the built-in
+    /// ones alone
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["ctx", "tensor"])]
+    placement: Option<Option<PathBuf>>,
+    /// Compute mode to place weights for
+    #[arg(long, value_name = "MODE", default_value = "fast", requires = "placement")]
+    mode: Mode,
     #[command(flatten)]
     files: FileArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let path = args.files.locate(&args.model)?;
+    if let Some(rules) = &args.placement {
+        let plan = placement::plan(&path, rules.as_deref(), args.mode)?;
+        match args.json {
+            true => output::json(&plan.to_json())?,
+            false => output::text(&plan.to_text())?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let files = ModelFiles::open(&path)?;
     if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {
         npy::write(&files, name, out)?;

@@ -5,6 +5,7 @@ mod reference;
 mod report;
 mod words;
 
+use crate::placement::PlacementArgs;
 use anyhow::{Context, Result, bail};
 use engine::{LoadOptions, Mode, Runner, Session};
 use formats::{Checkpoint, OpenOptions};
@@ -36,6 +37,8 @@ pub(crate) struct Args {
     /// Most prompt tokens computed at once
     #[arg(long, default_value_t = 512)]
     chunk: usize,
+    #[command(flatten)]
+    placement: PlacementArgs,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -73,6 +76,7 @@ fn check_numbers(
     report: &mut Report,
 ) -> Result<()> {
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
+    args.placement.check(&checkpoint, args.mode)?;
     let longest = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len()).max();
     let options = LoadOptions {
         threads: args.threads,

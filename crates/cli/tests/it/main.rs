@@ -10,6 +10,7 @@ mod files;
 mod gannet;
 mod imatrix;
 mod malformed;
+mod placement;
 mod quantize;
 mod replay;
 mod serving;

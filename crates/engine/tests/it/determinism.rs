@@ -82,7 +82,8 @@ impl Way {
             ..LoadOptions::default()
         };
         let config = checkpoint.config();
-        let layer = engine::LayerCache { heads: config.kv_heads, dim: config.head_dim };
+        let layer =
+            engine::LayerCache { heads: config.kv_heads, dim: config.head_dim, latent: None };
         let bytes = layer.block_bytes(16, self.mode.default_kv_type()) * config.layers;
         load.kv_memory = KvMemory::Bytes(bytes * self.blocks);
         start(Runner::load(checkpoint, &load).unwrap(), options).0

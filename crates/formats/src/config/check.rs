@@ -1,6 +1,8 @@
 //! Laws between the numbers of a configuration, whichever file they came from.
 
-use super::ModelConfig;
+use super::experts::Names;
+use super::hf::MAX_WIDTH;
+use super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling};
 
 /// What a file calls the fields that the laws are about.
 pub(super) struct FieldNames<'a> {
@@ -8,6 +10,10 @@ pub(super) struct FieldNames<'a> {
     pub kv_heads: &'a str,
     pub rope_dim: &'a str,
     pub head_dim: &'a str,
+    pub theta: &'a str,
+    pub scaling: &'a str,
+    pub shared_experts: &'a str,
+    pub experts: Names<'a>,
 }
 
 /// The first law broken, as (field, problem).
@@ -27,7 +33,62 @@ pub(super) fn broken<'a>(
         let problem = format!("expected an even number up to {name} ({head_dim}), found {dim}");
         return Some((field, problem));
     }
-    None
+    let theta = config.rope.theta;
+    if matches!(config.rope.scaling, RopeScaling::Yarn { .. }) && theta <= 1.0 {
+        return Some((names.theta, format!("expected more than 1 for YaRN, found {theta}")));
+    }
+    let factors = [config.rope.magnitude, config.attention_scale];
+    if let Some(bad) = factors.into_iter().find(|factor| !factor.is_finite() || *factor <= 0.0) {
+        let problem = format!("expected a factor of attention above 0 and finite, found {bad}");
+        return Some((names.scaling, problem));
+    }
+    broken_by_experts(config.experts.as_ref()?, names)
+}
+
+fn broken_by_experts<'a>(
+    experts: &ExpertsConfig,
+    names: &FieldNames<'a>,
+) -> Option<(&'a str, String)> {
+    let ExpertsConfig { count, chosen, width, shared_width, .. } = *experts;
+    if chosen == 0 || chosen > count {
+        let problem = format!("expected 1 to {} ({count}), found {chosen}", names.experts.count);
+        return Some((names.experts.chosen, problem));
+    }
+    if width == 0 {
+        return Some((names.experts.chosen, "expected experts of a width above 0".to_owned()));
+    }
+    if shared_width > MAX_WIDTH {
+        let problem = format!("expected a width of at most {MAX_WIDTH}, found {shared_width}");
+        return Some((names.shared_experts, problem));
+    }
+    broken_by_groups(count, chosen, experts.groups?, &names.experts)
+}
+
+fn broken_by_groups<'a>(
+    count: usize,
+    chosen: usize,
+    groups: ExpertGroups,
+    names: &Names<'a>,
+) -> Option<(&'a str, String)> {
+    if groups.count == 0 || !count.is_multiple_of(groups.count) {
+        let (experts, found) = (names.count, groups.count);
+        let problem = format!("expected a divisor of {experts} ({count}), found {found}");
+        return Some((names.groups, problem));
+    }
+    let size = count / groups.count;
+    if groups.rank == GroupRank::BestTwo && size < 2 {
+        let problem = format!("expected groups of at least two experts, found {}", groups.count);
+        return Some((names.groups, problem));
+    }
+    if groups.chosen == 0 || groups.chosen > groups.count {
+        let (all, found) = (names.groups, groups.chosen);
+        let problem = format!("expected 1 to {all} ({}), found {found}", groups.count);
+        return Some((names.chosen_groups, problem));
+    }
+    let within = size * groups.chosen;
+    let problem =
+        || format!("expected at most {within}, the chosen groups' experts, found {chosen}");
+    (chosen > within).then(|| (names.chosen, problem()))
 }
 
 /// Values per head where the file does not say: the hidden size shared out evenly.

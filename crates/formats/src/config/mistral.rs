@@ -1,21 +1,17 @@
 //! Mistral: Llama with a sliding window on all layers, or on none.
 
 use super::RopeLayout;
-use super::family::{Family, Windows, windows_by_type};
+use super::family::{BASE, Family, Windows, windows_by_type};
 use super::hf::window;
 use crate::error::Result;
 use crate::json::Object;
-use crate::names::DENSE;
 
 pub(super) static MISTRAL: Family = Family {
     name: "mistral",
     hf_class: "MistralForCausalLM",
-    gguf_name: None,
     gguf_rope: RopeLayout::Interleaved,
-    head_dim: None,
-    biases: &[],
-    names: &DENSE,
     windows,
+    ..BASE
 };
 
 fn windows(config: Object, layers: usize) -> Result<Windows> {

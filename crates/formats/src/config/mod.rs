@@ -1,15 +1,22 @@
 //! What a model is, normalised once: no architecture reads a raw JSON key or GGUF field.
 
 mod check;
+mod deepseek;
+mod experts;
 mod family;
 pub(crate) mod gguf;
+mod glm;
+mod gpt_oss;
 pub(crate) mod hf;
 mod llama;
 mod mistral;
+mod mixtral;
 mod qwen;
+mod qwen_moe;
 #[cfg(test)]
 mod tests;
 mod write;
+mod yarn;
 
 pub(crate) use family::Family;
 pub use family::name_table;

@@ -1,35 +1,47 @@
-//! Names of dense decoders: `llama`, `mistral`, `qwen2`, `qwen3`.
+//! Names of dense decoders: `llama`, `mistral`, `qwen2`, `qwen3`. Other families share parts.
 
-use super::NameTable;
+use super::{NameTable, Names};
 
 /// The names of Hugging Face's Llama, which the other dense families took over; each family
 /// has its own choice of biases and head norms among them.
 pub static DENSE: NameTable = NameTable {
-    globals: &[
-        ("model.embed_tokens.weight", "token_embd.weight"),
-        ("model.norm.weight", "output_norm.weight"),
-        ("lm_head.weight", "output.weight"),
-    ],
-    layer_prefix: "model.layers.",
-    layer: &[
-        ("input_layernorm.weight", "attn_norm.weight"),
-        ("self_attn.q_proj.weight", "attn_q.weight"),
-        ("self_attn.q_proj.bias", "attn_q.bias"),
-        ("self_attn.k_proj.weight", "attn_k.weight"),
-        ("self_attn.k_proj.bias", "attn_k.bias"),
-        ("self_attn.v_proj.weight", "attn_v.weight"),
-        ("self_attn.v_proj.bias", "attn_v.bias"),
-        ("self_attn.q_norm.weight", "attn_q_norm.weight"),
-        ("self_attn.k_norm.weight", "attn_k_norm.weight"),
-        ("self_attn.o_proj.weight", "attn_output.weight"),
-        ("self_attn.o_proj.bias", "attn_output.bias"),
-        ("post_attention_layernorm.weight", "ffn_norm.weight"),
-        ("mlp.gate_proj.weight", "ffn_gate.weight"),
-        ("mlp.gate_proj.bias", "ffn_gate.bias"),
-        ("mlp.up_proj.weight", "ffn_up.weight"),
-        ("mlp.up_proj.bias", "ffn_up.bias"),
-        ("mlp.down_proj.weight", "ffn_down.weight"),
-        ("mlp.down_proj.bias", "ffn_down.bias"),
-    ],
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[NORMS, ATTENTION, MLP],
     ignored: &["rotary_emb.inv_freq"],
 };
+
+pub(super) const LAYER_PREFIX: &str = "model.layers.";
+
+pub(super) const GLOBALS: Names = &[
+    ("model.embed_tokens.weight", "token_embd.weight"),
+    ("model.norm.weight", "output_norm.weight"),
+    ("lm_head.weight", "output.weight"),
+];
+
+pub(super) const NORMS: Names = &[
+    ("input_layernorm.weight", "attn_norm.weight"),
+    ("post_attention_layernorm.weight", "ffn_norm.weight"),
+];
+
+pub(super) const ATTENTION: Names = &[
+    ("self_attn.q_proj.weight", "attn_q.weight"),
+    ("self_attn.q_proj.bias", "attn_q.bias"),
+    ("self_attn.k_proj.weight", "attn_k.weight"),
+    ("self_attn.k_proj.bias", "attn_k.bias"),
+    ("self_attn.v_proj.weight", "attn_v.weight"),
+    ("self_attn.v_proj.bias", "attn_v.bias"),
+    ("self_attn.q_norm.weight", "attn_q_norm.weight"),
+    ("self_attn.k_norm.weight", "attn_k_norm.weight"),
+    ("self_attn.o_proj.weight", "attn_output.weight"),
+    ("self_attn.o_proj.bias", "attn_output.bias"),
+];
+
+pub(super) const MLP: Names = &[
+    ("mlp.gate_proj.weight", "ffn_gate.weight"),
+    ("mlp.gate_proj.bias", "ffn_gate.bias"),
+    ("mlp.up_proj.weight", "ffn_up.weight"),
+    ("mlp.up_proj.bias", "ffn_up.bias"),
+    ("mlp.down_proj.weight", "ffn_down.weight"),
+    ("mlp.down_proj.bias", "ffn_down.bias"),
+];

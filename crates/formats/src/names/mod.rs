@@ -3,42 +3,70 @@
 //! Invariant: a table maps two different source names never to one canonical name.
 
 mod dense;
+mod experts;
+#[cfg(test)]
+mod tests;
 
 pub use dense::DENSE;
+pub use experts::{DEEPSEEK, GLM4_MOE, GPT_OSS, MIXTRAL, QWEN_MOE};
+
+/// Pairs of (source, canonical). A `{}` in both stands for the number of an expert.
+pub type Names = &'static [(&'static str, &'static str)];
 
 /// How the tensors of Hugging Face checkpoints of some families are called, one table per
 /// group of families that agree.
 #[derive(Debug)]
 pub struct NameTable {
-    /// Tensors outside the layers: (source, canonical).
-    pub globals: &'static [(&'static str, &'static str)],
+    /// Tensors outside the layers.
+    pub globals: Names,
     /// What comes before the layer number in a source name.
     pub layer_prefix: &'static str,
-    /// Tensors of a layer, after the number and a dot: (source, canonical).
-    pub layer: &'static [(&'static str, &'static str)],
+    /// Tensors of a layer, after the number and a dot.
+    pub layer: &'static [Names],
     /// Buffers that older checkpoints carry and nobody reads: ends of source names.
     pub ignored: &'static [&'static str],
 }
 
+/// What a matrix is called after its stem, and the parts that quantised checkpoints store in its
+/// place or beside it: they are named as it is.
+const WEIGHT: &str = "weight";
+const COMPANIONS: &[&str] = &[
+    "weight_scale_inv",
+    "weight_packed",
+    "weight_scale",
+    "weight_zero_point",
+    "weight_shape",
+    "weight_g_idx",
+    "qweight",
+    "qzeros",
+    "scales",
+    "g_idx",
+    "input_scale",
+    "scale",
+];
+
 impl NameTable {
     /// The canonical name of a source tensor, or `None` if the table does not know it.
     pub fn canonical(&self, source: &str) -> Option<String> {
-        if let Some((layer, rest)) = self.split_layer(source) {
-            let (_, canonical) = self.layer.iter().find(|(known, _)| *known == rest)?;
-            return Some(format!("blk.{layer}.{canonical}"));
-        }
-        let (_, canonical) = self.globals.iter().find(|(known, _)| *known == source)?;
-        Some((*canonical).to_owned())
+        through_matrix(source, |source| {
+            if let Some((layer, rest)) = self.split_layer(source) {
+                let name = translate(self.layer_names(), rest)?;
+                return Some(format!("blk.{layer}.{name}"));
+            }
+            translate(self.globals.iter().copied(), source)
+        })
     }
 
     /// The source name of a canonical tensor, or `None` if the table does not know it.
     pub fn source(&self, canonical: &str) -> Option<String> {
-        if let Some((layer, rest)) = canonical.strip_prefix("blk.").and_then(split_number) {
-            let (source, _) = self.layer.iter().find(|(_, known)| *known == rest)?;
-            return Some(format!("{}{layer}.{source}", self.layer_prefix));
-        }
-        let (source, _) = self.globals.iter().find(|(_, known)| *known == canonical)?;
-        Some((*source).to_owned())
+        let swapped = |(source, canonical)| (canonical, source);
+        through_matrix(canonical, |canonical| {
+            if let Some((layer, rest)) = split_canonical(canonical) {
+                let name = translate(self.layer_names().map(swapped), rest)?;
+                return Some(format!("{}{layer}.{name}", self.layer_prefix));
+            }
+            translate(self.globals.iter().copied().map(swapped), canonical)
+        })
     }
 
     /// Whether the source tensor is a buffer that nobody reads.
@@ -46,9 +74,48 @@ impl NameTable {
         self.ignored.iter().any(|end| source.ends_with(end))
     }
 
+    /// The number of the layer that a source tensor is part of.
+    pub fn layer_of(&self, source: &str) -> Option<usize> {
+        self.split_layer(source)?.0.parse().ok()
+    }
+
+    fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.layer.iter().flat_map(|names| names.iter().copied())
+    }
+
     fn split_layer<'a>(&self, source: &'a str) -> Option<(&'a str, &'a str)> {
         split_number(source.strip_prefix(self.layer_prefix)?)
     }
+}
+
+/// The number of the layer that a canonical tensor is part of, and its name there.
+pub fn split_canonical(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("blk.").and_then(split_number)
+}
+
+/// Translates a name, or that of the matrix it is a part of.
+fn through_matrix(name: &str, translate: impl Fn(&str) -> Option<String>) -> Option<String> {
+    if let Some(known) = translate(name) {
+        return Some(known);
+    }
+    let (stem, part) = name.rsplit_once('.')?;
+    let part = COMPANIONS.iter().find(|known| **known == part)?;
+    let matrix = translate(&format!("{stem}.{WEIGHT}"))?;
+    Some(format!("{}{part}", matrix.strip_suffix(WEIGHT)?))
+}
+
+/// The partner of `name` in the pairs. The number of an expert is carried over.
+fn translate(
+    mut pairs: impl Iterator<Item = (&'static str, &'static str)>,
+    name: &str,
+) -> Option<String> {
+    pairs.find_map(|(from, to)| match from.split_once("{}") {
+        None => (from == name).then(|| to.to_owned()),
+        Some((before, after)) => {
+            let (number, rest) = split_number(name.strip_prefix(before)?)?;
+            (rest == &after[1..]).then(|| to.replacen("{}", number, 1))
+        }
+    })
 }
 
 /// `12.rest` to (`12`, `rest`); the number in its shortest form only.
@@ -57,36 +124,4 @@ pub(crate) fn split_number(text: &str) -> Option<(&str, &str)> {
     let digits = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
     let shortest = number == "0" || !number.starts_with('0');
     (digits && shortest).then_some((number, rest))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(source: &str, expected: Option<&str>) {
-        assert_eq!(DENSE.canonical(source).as_deref(), expected, "{source}");
-    }
-
-    #[test]
-    fn names_map_to_their_canonical_form() {
-        check("model.embed_tokens.weight", Some("token_embd.weight"));
-        check("lm_head.weight", Some("output.weight"));
-        check("model.layers.0.self_attn.q_proj.weight", Some("blk.0.attn_q.weight"));
-        check("model.layers.12.self_attn.k_proj.bias", Some("blk.12.attn_k.bias"));
-        check("model.layers.7.post_attention_layernorm.weight", Some("blk.7.ffn_norm.weight"));
-        check("model.layers.01.self_attn.q_proj.weight", None);
-        check("model.layers..self_attn.q_proj.weight", None);
-        check("model.layers.0.self_attn.rotary_emb.inv_freq", None);
-        check("blk.0.attn_q.weight", None);
-    }
-
-    #[test]
-    fn every_name_maps_back_to_its_source() {
-        let globals = DENSE.globals.iter().map(|(source, _)| (*source).to_owned());
-        let layer = DENSE.layer.iter().map(|(source, _)| format!("model.layers.3.{source}"));
-        for source in globals.chain(layer) {
-            let canonical = DENSE.canonical(&source).unwrap();
-            assert_eq!(DENSE.source(&canonical), Some(source));
-        }
-    }
 }

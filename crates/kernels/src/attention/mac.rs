@@ -1,11 +1,12 @@
 //! Multiply-adds over units, sixteen at a time.
 #![allow(unsafe_code)]
 
+use crate::lanes::transpose::Transpose;
 use crate::lanes::{LANES, scalar::Scalar, widen::Widen};
 use std::marker::PhantomData;
 
 /// Sizes of register tiles.
-pub(super) trait Tiles: Widen {
+pub(super) trait Tiles: Widen + Transpose {
     /// Whether there are 32 registers of sixteen lanes, for tiles of eight queries by two groups of
     /// lanes; else four by one.
     const WIDE: bool;

@@ -14,6 +14,7 @@
 //! weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the head,
 //! or two positions, are added at a time, as the hardware does.
 
+mod latent;
 mod mac;
 mod room;
 mod scores;
@@ -23,7 +24,7 @@ mod span;
 mod values;
 
 use crate::Isa;
-use crate::kv::{KvLayout, KvType, SPAN};
+use crate::kv::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};
 use crate::lanes::{LANES, isa_dispatch};
 use base::Tile;
 use mac::{Mac, Tiles};
@@ -72,6 +73,9 @@ pub struct Query<'a> {
     pub window: usize,
     /// Whether BF16 keys and values may be multiplied as BF16 where the CPU can.
     pub narrow: bool,
+    /// A score for each head of a place without a value, which takes its part of the weights
+    /// (attention sinks, Xiao et al., 2023), or empty.
+    pub sinks: &'a [f32],
 }
 
 impl Query<'_> {
@@ -102,6 +106,7 @@ impl Query<'_> {
         let there = |&at: &u32| at as usize * kv.stride + block <= kv.data.len();
         assert!(seen.iter().all(there), "block outside the cache");
         assert!(self.q.len() >= self.rows * self.heads * dim, "a query per row");
+        assert!(self.sinks.is_empty() || self.sinks.len() == self.heads, "a sink per head");
     }
 }
 
@@ -117,10 +122,10 @@ pub fn partial_len(layout: &KvLayout) -> usize {
 }
 
 /// Computes the outputs of `tile`: the query's rows by the columns of the query heads that share
-/// one KV head (`heads / kv heads * dim` columns).
+/// one KV head (`heads / kv heads * value dim` columns).
 pub fn attention(isa: Isa, query: &Query<'_>, kv: KvRef<'_>, tile: &mut Tile<'_, f32>) {
     query.check(kv);
-    let columns = query.group(kv) * kv.layout.dim;
+    let columns = query.group(kv) * kv.layout.value_dim();
     assert!(tile.cols().len() == columns, "one KV head's columns");
     assert!(tile.rows().len() == query.rows, "the query's rows");
     let kv_head = tile.cols().start / columns;
@@ -222,7 +227,7 @@ fn attend<S: Source>(job: &Job<'_>, mut output: Output<'_, '_>, room: &mut Room)
             }
         }
         match &mut output {
-            Output::Rows(tile) => put_rows(&pass, tile, room),
+            Output::Rows(tile) => put_rows::<S::Mac>(&pass, tile, room),
             Output::Span(_, out) => put_partial(&pass, out, room),
         }
     }
@@ -241,15 +246,24 @@ fn add_up<S: Source>(pass: &Pass<'_>, room: &mut Room) {
 }
 
 #[inline(always)]
-fn put_rows(pass: &Pass<'_>, tile: &mut Tile<'_, f32>, room: &Room) {
-    let KvLayout { dim, .. } = pass.kv.layout;
-    for (i, sums) in room.totals.chunks_exact(pass.kv.layout.value_stride()).enumerate() {
-        if i == pass.count {
-            break;
-        }
+fn put_rows<S: Mac>(pass: &Pass<'_>, tile: &mut Tile<'_, f32>, room: &mut Room) {
+    let (dim, stride) = (pass.kv.layout.value_dim(), pass.kv.layout.value_stride());
+    for i in 0..pass.count {
+        let sums = &mut room.totals[i * stride..][..stride];
         let (row, head) = pass.row_and_head(i);
         let row = tile.rows().start + row;
+        add_sink::<S::Lanes>(pass.sink(head), &mut room.total[i], sums);
         divide(sums, room.total[i].sum, &mut tile.row_mut(row)[head * dim..][..dim]);
+    }
+}
+
+/// Adds the weight of a sink, if there is one.
+#[inline(always)]
+fn add_sink<L: Tiles>(sink: Option<f32>, total: &mut Softmax, sums: &mut [f32]) {
+    if let Some(score) = sink {
+        const NOTHING: [f32; MAX_HEAD_DIM] = [0.0; MAX_HEAD_DIM];
+        let place = Softmax { max: score, sum: 1.0 };
+        combine::<L>(total, sums, place, &NOTHING[..sums.len()]);
     }
 }
 
@@ -274,11 +288,12 @@ fn put_partial(pass: &Pass<'_>, out: &mut [f32], room: &Room) {
 isa_dispatch! {
     /// Adds up what [`attention_span`] gave for the spans of a query in one KV head, ascending,
     /// into the outputs of `tile` (as [`attention`] takes it). Span `i` of them begins at
-    /// `partials[i * apart]`.
+    /// `partials[i * apart]`. `sinks` are those of the tile's heads, or empty.
     pub fn combine_spans(
         layout: &KvLayout,
         partials: &[f32],
         apart: usize,
+        sinks: &[f32],
         tile: &mut Tile<'_, f32>,
     ) = combine_spans_body
 }
@@ -288,18 +303,21 @@ fn combine_spans_body<L: Tiles>(
     layout: &KvLayout,
     partials: &[f32],
     apart: usize,
+    sinks: &[f32],
     tile: &mut Tile<'_, f32>,
 ) {
     let (len, stride) = (partial_len(layout), layout.value_stride());
     let mut at = 0;
     for row in tile.rows() {
-        for out in tile.row_mut(row).chunks_exact_mut(layout.dim) {
-            let (mut total, mut sums) = (Softmax::NONE, [0.0; crate::kv::MAX_HEAD_DIM]);
+        let heads = tile.row_mut(row).chunks_exact_mut(layout.value_dim());
+        for (head, out) in heads.enumerate() {
+            let (mut total, mut sums) = (Softmax::NONE, [0.0; MAX_HEAD_DIM]);
             for span in partials.chunks(apart) {
                 let partial = &span[at..][..len];
                 let softmax = Softmax { max: partial[0], sum: partial[1] };
                 combine::<L>(&mut total, &mut sums[..stride], softmax, &partial[2..]);
             }
+            add_sink::<L>(sinks.get(head).copied(), &mut total, &mut sums[..stride]);
             divide(&sums, total.sum, out);
             at += len;
         }

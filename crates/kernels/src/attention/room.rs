@@ -21,6 +21,8 @@ pub(super) struct Room {
     /// Weighted values of a span, and of all spans so far, `[queries][value stride]`.
     pub sums: AlignedVec<f32>,
     pub totals: AlignedVec<f32>,
+    /// Values of the blocks of a run, where they are part of the keys; made when first wanted.
+    pub latent: AlignedVec<u8>,
     pub softmax: [Softmax; QUERIES],
     pub total: [Softmax; QUERIES],
 }
@@ -34,6 +36,7 @@ impl Room {
             scores: AlignedVec::zeroed(QUERIES * ROW),
             sums: AlignedVec::zeroed(values),
             totals: AlignedVec::zeroed(values),
+            latent: AlignedVec::default(),
             softmax: [Softmax::NONE; QUERIES],
             total: [Softmax::NONE; QUERIES],
         }

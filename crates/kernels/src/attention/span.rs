@@ -1,6 +1,7 @@
 //! One span of positions for the queries that pass over it together.
 #![allow(unsafe_code)]
 
+use super::latent;
 use super::mac::Mac;
 use super::room::{QUERIES, ROW, Room};
 use super::scores::{self, KeyBlock};
@@ -10,6 +11,7 @@ use super::values::{self, BLOCKS, ValueRun};
 use super::{KvRef, Query};
 use crate::kv::SPAN;
 use crate::lanes::LANES;
+use base::AlignedVec;
 use std::ops::Range;
 
 /// Positions over which weighted sums stay in registers.
@@ -40,6 +42,12 @@ impl<'a> Pass<'a> {
     pub fn row_and_head(&self, i: usize) -> (usize, usize) {
         let group = self.query.group(self.kv);
         ((self.first + i) / group, (self.first + i) % group)
+    }
+
+    /// The sink of head `head` inside the group.
+    pub fn sink(&self, head: usize) -> Option<f32> {
+        let first = self.kv_head * self.query.group(self.kv);
+        self.query.sinks.get(first + head).copied()
     }
 
     fn position(&self, i: usize) -> usize {
@@ -107,7 +115,7 @@ fn score<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
         // Behind the last keys come the first values.
         let last = at + layout.block >= columns.end;
         let ahead = match last {
-            true => pass.heads(start + columns.start).0[layout.value_start()..].as_ptr(),
+            true => pass.heads(start + columns.start).0.as_ptr().wrapping_add(layout.value_start()),
             false => next.as_ptr(),
         };
         let keys = KeyBlock {
@@ -128,6 +136,9 @@ fn score<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
 fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: &mut Room) {
     let layout = &pass.kv.layout;
     let stride = layout.value_stride();
+    if layout.latent.is_some() && room.latent.len() < BLOCKS * layout.value_bytes() {
+        room.latent = AlignedVec::zeroed(BLOCKS * layout.value_bytes());
+    }
     room.sums[..pass.count * stride].fill(0.0);
     let blocks = (RUN / layout.block).clamp(1, BLOCKS);
     for at in columns.clone().step_by(blocks * layout.block) {
@@ -136,15 +147,25 @@ fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
             units: [std::ptr::null(); BLOCKS],
             ahead: [std::ptr::null(); BLOCKS],
             scales: layout.value_scales(),
-            groups: layout.groups(),
+            groups: layout.value_groups(),
             per_block: layout.block / S::Mac::WIDTH,
             len: positions.div_ceil(S::Mac::WIDTH),
             stride,
         };
         for (i, first) in (at..at + positions).step_by(layout.block).enumerate() {
             let (head, next) = pass.heads(start + first);
-            run.units[i] = head[layout.value_start()..].as_ptr();
-            run.ahead[i] = next[layout.value_start()..].as_ptr();
+            (run.units[i], run.ahead[i]) = match layout.latent {
+                None => {
+                    (head[layout.value_start()..].as_ptr(), next[layout.value_start()..].as_ptr())
+                }
+                Some(_) => {
+                    let left = (at + positions - first).min(layout.block);
+                    let values = &mut room.latent[i * layout.value_bytes()..];
+                    let values = &mut values[..layout.value_bytes()];
+                    latent::values::<<S::Mac as Mac>::Lanes>(layout, head, left, values);
+                    (values.as_ptr(), next.as_ptr())
+                }
+            };
         }
         // SAFETY: `units` are the values of one head of each block of the run.
         unsafe { values::weigh::<S>(&run, (pass.count, at), room) };

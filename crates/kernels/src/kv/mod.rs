@@ -14,8 +14,8 @@ mod q8_0;
 
 use crate::lanes::LANES;
 
-/// Largest head size.
-pub const MAX_HEAD_DIM: usize = 512;
+/// Largest key of a head: a latent row of 512 and the 64 rotated values beside it, and some.
+pub const MAX_HEAD_DIM: usize = 640;
 /// Positions of a span, which blocks divide; see [`attention`](crate::attention).
 pub const SPAN: usize = 512;
 /// Values that share a scale in quantised types.
@@ -89,8 +89,11 @@ pub struct KvLayout {
     pub block: usize,
     /// KV heads.
     pub heads: usize,
-    /// Values of a head, at most [`MAX_HEAD_DIM`].
+    /// Values of a key, at most [`MAX_HEAD_DIM`].
     pub dim: usize,
+    /// Values are the first so many of each key, and keys all that is stored (latent attention);
+    /// `None` where every position has values of its own, as many as a key's.
+    pub latent: Option<usize>,
 }
 
 impl KvLayout {
@@ -99,10 +102,20 @@ impl KvLayout {
         self.heads * self.head_bytes()
     }
 
-    /// Bytes of one head in a block, keys and values.
+    /// Bytes of one head in a block: keys, and values where they are not part of the keys.
     pub fn head_bytes(&self) -> usize {
-        let scales = if self.ty.format().scaled { 2 * self.groups() * self.block } else { 0 };
-        self.value_start() + (self.value_scales() + scales).next_multiple_of(ALIGN)
+        self.value_start() + if self.latent.is_some() { 0 } else { self.value_bytes() }
+    }
+
+    /// Values that a head gives out for a position.
+    pub fn value_dim(&self) -> usize {
+        self.latent.unwrap_or(self.dim)
+    }
+
+    /// Bytes of the values of one head of a block, with their scales.
+    pub(crate) fn value_bytes(&self) -> usize {
+        let scales = if self.ty.format().scaled { 2 * self.value_groups() * self.block } else { 0 };
+        (self.value_scales() + scales).next_multiple_of(ALIGN)
     }
 
     /// Where a head's values begin behind its keys.
@@ -125,28 +138,37 @@ impl KvLayout {
 
     /// Units between the rows of two positions (or pairs of positions).
     pub(crate) fn value_stride(&self) -> usize {
-        self.dim.next_multiple_of(GROUP)
+        self.value_dim().next_multiple_of(GROUP)
     }
 
-    /// Values that share a scale, of a head.
+    /// Groups that share a scale, of a key.
     pub(crate) fn groups(&self) -> usize {
         self.dim.div_ceil(GROUP)
     }
 
-    /// Stores the key and value (`dim` values each) of one position in `head`, the
-    /// [`head_bytes`](Self::head_bytes) of one head in one block. Positions are stored in
-    /// ascending order.
+    /// Groups that share a scale, of a position's values.
+    pub(crate) fn value_groups(&self) -> usize {
+        self.value_dim().div_ceil(GROUP)
+    }
+
+    /// Stores the key and value (`dim` values each; none where they are part of the key) of one
+    /// position in `head`, the [`head_bytes`](Self::head_bytes) of one head in one block.
+    /// Positions are stored in ascending order.
     pub fn store(&self, head: &mut [u8], slot: usize, key: &[f32], value: &[f32]) {
         assert!(slot < self.block && head.len() == self.head_bytes(), "a slot of the head");
-        assert!(key.len() == self.dim && value.len() == self.dim, "a key and a value");
+        let own = if self.latent.is_some() { 0 } else { self.dim };
+        assert!(key.len() == self.dim && value.len() == own, "a key and a value");
         let (keys, values) = head.split_at_mut(self.value_start());
         (self.ty.format().store_key)(self, keys, slot, key);
-        (self.ty.format().store_value)(self, values, slot, value);
+        if own > 0 {
+            (self.ty.format().store_value)(self, values, slot, value);
+        }
     }
 
     /// Ends the program where kernels could not read what lies in this layout.
     pub(crate) fn check(&self) {
         assert!(self.dim > 0 && self.dim <= MAX_HEAD_DIM, "head size {}", self.dim);
+        assert!((1..=self.dim).contains(&self.value_dim()), "values within the key");
         let fits = self.block.is_multiple_of(LANES) && SPAN.is_multiple_of(self.block);
         assert!(self.block > 0 && fits, "positions in a block: {}", self.block);
     }

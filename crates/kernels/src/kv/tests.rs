@@ -30,7 +30,7 @@ fn unpacked(layout: &KvLayout, head: &[u8]) -> (Vec<f32>, Vec<f32>) {
 
 /// What a filled head of one block reads as, beside what was stored: `[block][dim]`.
 fn round_trip(ty: KvType, dim: usize, order: &[usize]) -> [Vec<f32>; 4] {
-    let layout = KvLayout { ty, block: 32, heads: 1, dim };
+    let layout = KvLayout { ty, block: 32, heads: 1, dim, latent: None };
     let mut rng = Rng::new(dim as u64);
     let mut random = || (0..32 * dim).map(|_| rng.normal()).collect::<Vec<f32>>();
     let (keys, values) = (random(), random());
@@ -73,7 +73,7 @@ fn stored_values_read_back_as_closely_as_the_type_allows() {
 
 #[test]
 fn what_is_not_finite_stays_so() {
-    let layout = KvLayout { ty: KvType::Q8_0, block: 16, heads: 1, dim: 32 };
+    let layout = KvLayout { ty: KvType::Q8_0, block: 16, heads: 1, dim: 32, latent: None };
     for bad in [f32::NAN, f32::INFINITY] {
         let mut head = vec![0; layout.head_bytes()];
         let mut key = [1.0; 32];

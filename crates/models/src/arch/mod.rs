@@ -1,6 +1,8 @@
 //! The architectures, one file per close family.
 
+mod deepseek;
 mod dense;
+mod moe;
 
 use crate::loader::Loader;
 use crate::{Error, Model};
@@ -12,7 +14,7 @@ pub(crate) struct Arch {
     pub load: fn(&mut Loader<'_>) -> Result<Box<dyn Model>, Error>,
 }
 
-static ARCHS: &[&[Arch]] = &[dense::ARCHS];
+static ARCHS: &[&[Arch]] = &[dense::ARCHS, moe::ARCHS, deepseek::ARCHS];
 
 /// The architecture with this canonical name.
 pub(crate) fn find(name: &str) -> Option<&'static Arch> {

@@ -1,10 +1,10 @@
-//! Grouped-query attention with rotary positions, optional norms of queries and keys, and an
-//! optional sliding window.
+//! Grouped-query attention with rotary positions, and optional norms of queries and keys, sliding
+//! window and sinks.
 
 use super::{Linear, Norm, Pass};
 use crate::Error;
 use crate::loader::Loader;
-use backend::{AttentionSpec, Backend, Buffer, LayerCache, Rope};
+use backend::{AttentionSpec, Backend, Buffer, HeadColumns, LayerCache, Rope};
 use formats::ModelConfig;
 
 /// Workspace shared by the attention of all layers.
@@ -55,18 +55,20 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Loads `{prefix}.attn_q`, `attn_k`, `attn_v`, `attn_output`, and with `norms`
-    /// `attn_q_norm` and `attn_k_norm`.
+    /// Loads `attn_q`, `attn_k`, `attn_v`, `attn_output` of a layer, `attn_sinks` if there, and with
+    /// `norms` `attn_q_norm` and `attn_k_norm`.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
-        prefix: &str,
         rope: Rope,
         norms: bool,
     ) -> Result<Self, Error> {
         let ModelConfig { hidden_size, heads, kv_heads, head_dim, rms_norm_eps, .. } =
             *loader.checkpoint.config();
+        let scale = loader.checkpoint.config().attention_scale;
         let window = loader.checkpoint.config().windows[layer];
+        let prefix = format!("blk.{layer}");
+        let sinks = loader.optional(&format!("{prefix}.attn_sinks.weight"), &[heads])?;
         let norms = match norms {
             true => Some((
                 loader.norm(&format!("{prefix}.attn_q_norm"), head_dim, rms_norm_eps)?,
@@ -84,12 +86,12 @@ impl Attention {
             rope,
             head_dim,
             kv_heads,
-            spec: AttentionSpec { heads, scale: 1.0 / (head_dim as f32).sqrt(), window },
+            spec: AttentionSpec { heads, scale, window, sinks },
         })
     }
 
     pub fn cache(&self) -> LayerCache {
-        LayerCache { heads: self.kv_heads, dim: self.head_dim }
+        LayerCache { heads: self.kv_heads, dim: self.head_dim, latent: None }
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
@@ -106,9 +108,10 @@ impl Attention {
             }
             None => (work.q, work.k),
         };
-        pass.backend.rotate(q, self.rope, self.head_dim, rows);
-        pass.backend.rotate(k, self.rope, self.head_dim, rows);
-        pass.backend.store_kv(self.layer, k, work.v, pass.batch);
+        let heads = HeadColumns { first: 0, stride: self.head_dim };
+        pass.backend.rotate(q, self.rope, heads, rows);
+        pass.backend.rotate(k, self.rope, heads, rows);
+        pass.backend.store_kv(self.layer, k, Some(work.v), pass.batch);
         pass.backend.attention(self.layer, q, work.mixed, &self.spec, pass.batch);
         self.out.forward(pass, work.mixed, out, rows);
     }

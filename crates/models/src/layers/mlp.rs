@@ -1,21 +1,30 @@
-//! The gated MLP: `down(silu(gate(x)) * up(x))` (Shazeer, 2020).
+//! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020).
 
 use super::{Linear, Pass};
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Backend, Buffer};
+use backend::{Backend, Buffer, Gate};
+use formats::config::Activation;
 
-/// Workspace shared by the MLPs of all layers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MlpBuffers {
-    gate: Buffer,
-    up: Buffer,
-}
+/// Workspace shared by the MLPs of all layers, as wide as the widest.
+#[derive(Clone, Debug)]
+pub(crate) struct MlpBuffers(Vec<(usize, [Buffer; 2])>);
 
 impl MlpBuffers {
-    pub fn new(backend: &mut dyn Backend, rows: usize, intermediate: usize) -> Result<Self, Error> {
-        let mut buffer = || backend.buffer(rows, intermediate);
-        Ok(Self { gate: buffer()?, up: buffer()? })
+    /// Room for MLPs of these widths.
+    pub fn new(backend: &mut dyn Backend, rows: usize, widths: &[usize]) -> Result<Self, Error> {
+        let mut buffers = Vec::new();
+        for &width in widths {
+            if width > 0 && buffers.iter().all(|(other, _)| *other != width) {
+                buffers.push((width, [backend.buffer(rows, width)?, backend.buffer(rows, width)?]));
+            }
+        }
+        Ok(Self(buffers))
+    }
+
+    fn of(&self, width: usize) -> [Buffer; 2] {
+        let found = self.0.iter().find(|(other, _)| *other == width);
+        found.expect("room for MLPs of this width").1
     }
 }
 
@@ -24,28 +33,43 @@ pub(crate) struct GatedMlp {
     gate: Linear,
     up: Linear,
     down: Linear,
+    kind: Gate,
+    width: usize,
 }
 
 impl GatedMlp {
-    /// Loads `{prefix}.ffn_gate`, `ffn_up` and `ffn_down`.
+    /// Loads `ffn_gate`, `ffn_up` and `ffn_down` of a layer, with `suffix` behind each.
     pub fn load(
         loader: &mut Loader<'_>,
-        prefix: &str,
-        hidden: usize,
-        intermediate: usize,
+        layer: usize,
+        suffix: &str,
+        width: usize,
     ) -> Result<Self, Error> {
+        let hidden = loader.checkpoint.config().hidden_size;
+        let name = |part: &str| format!("blk.{layer}.ffn_{part}{suffix}");
         Ok(Self {
-            gate: loader.linear(&format!("{prefix}.ffn_gate"), intermediate, hidden)?,
-            up: loader.linear(&format!("{prefix}.ffn_up"), intermediate, hidden)?,
-            down: loader.linear(&format!("{prefix}.ffn_down"), hidden, intermediate)?,
+            gate: loader.linear(&name("gate"), width, hidden)?,
+            up: loader.linear(&name("up"), width, hidden)?,
+            down: loader.linear(&name("down"), hidden, width)?,
+            kind: gate_kind(loader.checkpoint.config().activation),
+            width,
         })
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.
     pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &MlpBuffers) {
         let rows = pass.rows();
-        Linear::forward_each(pass, x, [(&self.gate, work.gate), (&self.up, work.up)], rows);
-        pass.backend.silu_mul(work.gate, work.up, rows);
-        self.down.forward(pass, work.gate, out, rows);
+        let [gate, up] = work.of(self.width);
+        Linear::forward_each(pass, x, [(&self.gate, gate), (&self.up, up)], rows);
+        pass.backend.apply_gate(self.kind, gate, up, rows);
+        self.down.forward(pass, gate, out, rows);
+    }
+}
+
+/// How a configuration wants gates applied.
+pub(super) fn gate_kind(activation: Activation) -> Gate {
+    match activation {
+        Activation::Silu => Gate::Silu,
+        Activation::ClampedSwiglu { alpha, limit } => Gate::Clamped { alpha, limit },
     }
 }

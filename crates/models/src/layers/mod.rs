@@ -1,14 +1,20 @@
 //! Blocks that architectures are made of. Variation points are data, not types.
 
 mod attention;
+mod decoder;
+mod latent;
 mod linear;
 mod mlp;
+mod moe;
 mod norm;
 mod rope;
 
 pub(crate) use attention::{Attention, AttentionBuffers};
+pub(crate) use decoder::{Decoder, Mixer};
+pub(crate) use latent::{LatentAttention, LatentBuffers};
 pub(crate) use linear::Linear;
 pub(crate) use mlp::{GatedMlp, MlpBuffers};
+pub(crate) use moe::{Moe, MoeBuffers};
 pub(crate) use norm::Norm;
 pub(crate) use rope::frequencies;
 

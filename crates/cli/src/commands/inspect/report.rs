@@ -233,7 +233,8 @@ fn tensor_json(tensor: &TensorView) -> Json {
     })
 }
 
-fn size(bytes: usize) -> String {
+/// A number of bytes for people.
+pub(super) fn size(bytes: usize) -> String {
     indicatif::BinaryBytes(bytes as u64).to_string()
 }
 

@@ -1,12 +1,17 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
-use kernels::quant::QuantType;
+mod experts;
+mod keys;
+mod rope;
+
+pub(crate) use keys::Keys;
 
 use super::check::{self, FieldNames};
-use super::family::{self, Family};
+use super::experts::Names;
+use super::family::{self, Family, Windows};
 use super::hf::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Activation, ModelConfig, RopeConfig, RopeScaling, SpecialIds};
-use crate::error::{Error, Result, shown};
+use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
+use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
 
@@ -15,59 +20,29 @@ const OUTPUT: &str = "output.weight";
 /// Divisors of the rotary frequencies, one per pair.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// The metadata under one architecture's prefix.
-struct Keys<'a> {
-    metadata: &'a Metadata,
-    prefix: &'a str,
-}
-
-impl<'a> Keys<'a> {
-    fn key(&self, suffix: &str) -> String {
-        format!("{}.{suffix}", self.prefix)
-    }
-
-    fn positive(&self, suffix: &str, max: usize) -> Result<usize> {
-        let key = self.key(suffix);
-        self.metadata.count(&key)?;
-        Ok(self.opt_positive(suffix, max)?.expect("the key is there"))
-    }
-
-    fn opt_positive(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
-        let key = self.key(suffix);
-        match self.metadata.opt_count(&key)? {
-            Some(found) if found == 0 || found > max => {
-                let problem = format!("expected an integer from 1 to {max}, found {found}");
-                Err(self.metadata.error(&key, problem))
-            }
-            other => Ok(other),
-        }
-    }
-
-    fn above_zero(&self, suffix: &str) -> Result<Option<f32>> {
-        let key = self.key(suffix);
-        match self.metadata.opt_float(&key)? {
-            Some(found) if found <= 0.0 => {
-                let problem = format!("expected a number above 0, found {found}");
-                Err(self.metadata.error(&key, problem))
-            }
-            other => Ok(other),
-        }
-    }
-}
-
 /// Reads the configuration of an open file. `name` is for people, where the file has none.
 pub(crate) fn read(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static Family)> {
     let metadata = file.metadata();
     let prefix = metadata.text("general.architecture")?;
-    let family = family::of_gguf(metadata.path(), prefix)?;
     let keys = Keys { metadata, prefix };
-    refuse_experts(&keys)?;
-    let heads_key = keys.key("attention.head_count");
+    let family = family::of_gguf(&keys)?;
+    let key = |suffix: &str| keys.key(suffix);
+    let (experts, chosen) = (key(experts::NAMES.count), key(experts::NAMES.chosen));
+    let (groups, chosen_groups) = (key(experts::NAMES.groups), key(experts::NAMES.chosen_groups));
     let names = FieldNames {
-        heads: &heads_key,
-        kv_heads: &keys.key("attention.head_count_kv"),
-        rope_dim: &keys.key("rope.dimension_count"),
-        head_dim: &keys.key("attention.key_length"),
+        heads: &key("attention.head_count"),
+        kv_heads: &key("attention.head_count_kv"),
+        rope_dim: &key("rope.dimension_count"),
+        head_dim: &key("attention.key_length"),
+        theta: &key("rope.freq_base"),
+        scaling: &key("rope.scaling.factor"),
+        shared_experts: &key("expert_shared_count"),
+        experts: Names {
+            count: &experts,
+            chosen: &chosen,
+            groups: &groups,
+            chosen_groups: &chosen_groups,
+        },
     };
     let model = build(&keys, file, family, name, &names)?;
     check_tokens(metadata, model.vocab_size)?;
@@ -84,47 +59,66 @@ fn build(
     name: &str,
     names: &FieldNames,
 ) -> Result<ModelConfig> {
-    let layers = keys.positive("block_count", MAX_LAYERS)?;
+    let layers = layers(keys)?;
     let hidden_size = keys.positive("embedding_length", MAX_WIDTH)?;
     let heads = keys.positive("attention.head_count", MAX_HEADS)?;
-    let head_dim = head_dim(keys, hidden_size, heads, names)?;
-    let window = window(keys)?;
+    let latent = experts::latent(keys, family)?;
+    let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
+    let intermediate_size = keys.positive("feed_forward_length", MAX_WIDTH)?;
+    let rope::Rope { config: rope, sharpening } = rope::read(keys, file, family, head_dim, latent)?;
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
         name: keys.metadata.opt_text("general.name")?.unwrap_or(name).to_owned(),
         hidden_size,
         layers,
         heads,
-        kv_heads: keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(heads),
+        kv_heads: kv_heads(keys, latent, heads)?,
         head_dim,
-        attention_scale: 1.0 / (head_dim as f32).sqrt(),
-        intermediate_size: keys.positive("feed_forward_length", MAX_WIDTH)?,
-        activation: Activation::Silu,
-        experts: None,
-        latent: None,
+        attention_scale: yarn::attention_scale(head_dim, sharpening),
+        intermediate_size,
+        activation: family.gguf_activation,
+        experts: experts::read(keys, file, family, layers, intermediate_size)?,
+        latent,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
         rms_norm_eps: eps(keys)?,
-        rope: rope(keys, file, family, head_dim)?,
-        windows: vec![window; layers],
+        rope,
+        windows: windows(keys, family, layers)?,
         tied_embeddings: find(file, OUTPUT).is_none(),
         special: special(keys.metadata)?,
     })
 }
 
-/// Mixture-of-experts models share the name `llama` with dense ones.
-fn refuse_experts(keys: &Keys) -> Result<()> {
-    let key = keys.key("expert_count");
-    match keys.metadata.opt_count(&key)? {
-        None | Some(0) => Ok(()),
-        Some(count) => {
-            let problem = format!("expected a dense model, found {count} experts");
-            Err(keys.metadata.error(&key, problem))
-        }
+/// Layers that predict further tokens are counted too.
+fn layers(keys: &Keys) -> Result<usize> {
+    const MORE: &str = "nextn_predict_layers";
+    let all = keys.positive("block_count", MAX_LAYERS)?;
+    let more = keys.opt_count(MORE, MAX_LAYERS)?.unwrap_or(0);
+    if more >= all {
+        let problem = format!("expected fewer than block_count ({all}), found {more}");
+        return Err(keys.metadata.error(&keys.key(MORE), problem));
+    }
+    Ok(all - more)
+}
+
+/// With latent attention the key counts cached rows.
+fn kv_heads(keys: &Keys, latent: Option<LatentConfig>, heads: usize) -> Result<usize> {
+    match latent {
+        Some(_) => Ok(heads),
+        None => Ok(keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(heads)),
     }
 }
 
-fn head_dim(keys: &Keys, hidden: usize, heads: usize, names: &FieldNames) -> Result<usize> {
+fn head_dim(
+    keys: &Keys,
+    latent: Option<LatentConfig>,
+    hidden: usize,
+    heads: usize,
+    names: &FieldNames,
+) -> Result<usize> {
+    if let Some(latent) = latent {
+        return Ok(latent.nope_dim + latent.rope_dim);
+    }
     let key_length = keys.opt_positive("attention.key_length", MAX_HEADS)?;
     let dim = match key_length {
         Some(dim) => dim,
@@ -141,10 +135,22 @@ fn head_dim(keys: &Keys, hidden: usize, heads: usize, names: &FieldNames) -> Res
     }
 }
 
-/// A window of 0 means none.
-fn window(keys: &Keys) -> Result<Option<usize>> {
-    let window = keys.metadata.opt_count(&keys.key("attention.sliding_window"))?;
-    Ok(window.filter(|&window| window > 0))
+/// A window of 0 means none. Of each `period` layers, as the family or the file has it, the last
+/// sees everything.
+fn windows(keys: &Keys, family: &Family, layers: usize) -> Result<Windows> {
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
+    let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
+    if let Some(flags) = keys.flags(PATTERN) {
+        if flags.len() < layers {
+            let problem = format!("expected one flag per layer ({layers}), found {}", flags.len());
+            return Err(keys.metadata.error(&keys.key(PATTERN), problem));
+        }
+        return Ok(flags[..layers].iter().map(|&slides| window.filter(|_| slides)).collect());
+    }
+    let period = keys.metadata.opt_count(&keys.key(PATTERN))?.unwrap_or(period);
+    let slides = |layer: usize| period == 0 || layer % period < period - 1;
+    Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
 }
 
 fn eps(keys: &Keys) -> Result<f32> {
@@ -179,59 +185,6 @@ fn check_tokens(metadata: &Metadata, rows: usize) -> Result<()> {
         return Err(metadata.error(KEY, problem));
     }
     Ok(())
-}
-
-fn rope(keys: &Keys, file: &GgufFile, family: &Family, head_dim: usize) -> Result<RopeConfig> {
-    let dim = keys.opt_positive("rope.dimension_count", MAX_HEADS)?.unwrap_or(head_dim);
-    Ok(RopeConfig {
-        theta: keys.above_zero("rope.freq_base")?.unwrap_or(10_000.0),
-        dim,
-        layout: family.gguf_rope,
-        scaling: rope_scaling(keys, file, dim)?,
-        magnitude: 1.0,
-    })
-}
-
-fn rope_scaling(keys: &Keys, file: &GgufFile, dim: usize) -> Result<RopeScaling> {
-    let key = keys.key("rope.scaling.type");
-    let factor = || keys.above_zero("rope.scaling.factor");
-    let scaling = match keys.metadata.opt_text(&key)? {
-        Some("none") => RopeScaling::None,
-        Some("linear") => linear(factor()?.unwrap_or(1.0)),
-        // Before the type had a key, the factor alone meant linear scaling.
-        None => linear(keys.above_zero("rope.scale_linear")?.or(factor()?).unwrap_or(1.0)),
-        Some(other) => {
-            let problem = format!("expected none or linear, found {}", shown(other));
-            return Err(keys.metadata.error(&key, problem));
-        }
-    };
-    match (find(file, ROPE_FACTORS), scaling) {
-        (None, scaling) => Ok(scaling),
-        (Some(tensor), RopeScaling::None) => factors(tensor, dim).map(RopeScaling::Factors),
-        (Some(tensor), _) => {
-            let problem = "expected either linear scaling or factors, found both";
-            Err(Error::tensor(tensor.path(), ROPE_FACTORS, problem))
-        }
-    }
-}
-
-fn linear(factor: f32) -> RopeScaling {
-    if factor == 1.0 { RopeScaling::None } else { RopeScaling::Linear { factor } }
-}
-
-fn factors(tensor: &TensorView, dim: usize) -> Result<Vec<f32>> {
-    let error = |problem: String| Error::tensor(tensor.path(), ROPE_FACTORS, problem);
-    let pairs = dim / 2;
-    let f32: &QuantType = &kernels::quant::F32;
-    if tensor.ty != f32 || tensor.shape != [pairs] {
-        let (ty, shape) = (tensor.ty, &tensor.shape);
-        return Err(error(format!("expected f32 [{pairs}], found {ty} {shape:?}")));
-    }
-    let values = tensor.to_f32()?;
-    match values.iter().find(|value| !value.is_finite() || **value <= 0.0) {
-        None => Ok(values),
-        Some(bad) => Err(error(format!("expected numbers above 0, found {bad}"))),
-    }
 }
 
 fn special(metadata: &Metadata) -> Result<SpecialIds> {

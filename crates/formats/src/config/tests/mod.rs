@@ -1,5 +1,9 @@
 //! What config.json of every style means, and that written configurations read the same.
 
+mod experts;
+mod gguf;
+mod yarn;
+
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
@@ -104,8 +108,8 @@ fn rope_scaling_is_read_in_both_styles() {
 #[test]
 fn what_cannot_be_run_rightly_is_refused_by_name() {
     let llama = "LlamaForCausalLM";
-    let yarn = json!({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}});
-    check_error(llama, yarn, &["rope_scaling.rope_type", "yarn", "llama3"]);
+    let dynamic = json!({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}});
+    check_error(llama, dynamic, &["rope_scaling.rope_type", "dynamic", "llama3", "yarn"]);
     check_error(llama, json!({"rope_scaling": {"factor": 4.0}}), &["rope_scaling.rope_type"]);
     check_error(llama, json!({"hidden_act": "gelu"}), &["hidden_act", "silu", "gelu"]);
     check_error(llama, json!({"rms_norm_eps": -1.0}), &["rms_norm_eps", "-1"]);

@@ -1,0 +1,272 @@
+//! Routed experts: rows are grouped by the experts that they are sent to, so that an expert's weights
+//! are read once for all its rows, and experts without rows not at all.
+//!
+//! Invariant: what a row gets is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
+//! numbers, and no product depends on which rows are computed together.
+
+use super::products::{Inputs, Rounded, room, scratch};
+use super::{Buffer, Cpu};
+use crate::{Error, Experts, ExpertsSpec, Matrix};
+use base::{AlignedVec, Tile};
+use kernels::elementwise;
+use kernels::routing::Choice;
+use std::ops::Range;
+
+/// Fewest and most columns of a tile.
+const COLUMNS: (usize, usize) = (64, 256);
+
+/// Who goes where in the current step; kept, so that the next one allocates nothing.
+#[derive(Default)]
+pub(super) struct Mix {
+    /// `[rows, chosen]`.
+    choices: Vec<Choice>,
+    room: Vec<f32>,
+    plan: Plan,
+    /// What experts' gates let through, `[assignments, width]`.
+    gated: AlignedVec<f32>,
+    inputs: Rounded,
+    between: Rounded,
+}
+
+/// Rows grouped by experts.
+#[derive(Default)]
+struct Plan {
+    /// Experts that have rows, ascending.
+    experts: Vec<usize>,
+    /// The assignments of each.
+    cuts: Vec<Range<usize>>,
+    /// Row and weight of every assignment.
+    rows: Vec<(u32, f32)>,
+    /// How many each expert has, then where its next goes.
+    next: Vec<usize>,
+}
+
+impl Mix {
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        4 * self.gated.len() + self.inputs.bytes() + self.between.bytes()
+    }
+}
+
+impl Plan {
+    /// Groups the rows whose choices are given, `chosen` each, by `experts` experts.
+    fn group(&mut self, choices: &[Choice], chosen: usize, experts: usize) {
+        self.next.clear();
+        self.next.resize(experts, 0);
+        choices.iter().for_each(|choice| self.next[choice.expert as usize] += 1);
+        self.experts.clear();
+        self.cuts.clear();
+        let mut end = 0;
+        for (expert, next) in self.next.iter_mut().enumerate() {
+            let count = std::mem::replace(next, end);
+            if count > 0 {
+                self.experts.push(expert);
+                self.cuts.push(end..end + count);
+                end += count;
+            }
+        }
+        self.rows.clear();
+        self.rows.resize(end, (0, 0.0));
+        for (at, choice) in choices.iter().enumerate() {
+            let next = &mut self.next[choice.expert as usize];
+            self.rows[*next] = ((at / chosen) as u32, choice.weight);
+            *next += 1;
+        }
+    }
+
+    /// Which of the groups, and its rows and weights.
+    fn rows_of(&self, group: usize) -> &[(u32, f32)] {
+        &self.rows[self.cuts[group].clone()]
+    }
+}
+
+impl Cpu {
+    /// An error unless the experts are alike and their router can choose among them.
+    pub(super) fn check_experts(&mut self, spec: &ExpertsSpec) -> Result<(), Error> {
+        let ExpertsSpec { gate, up, down, routing, .. } = spec;
+        let alike = |all: &[Matrix]| {
+            let first = self.matrices.get(all[0].0);
+            all.iter().map(|matrix| self.matrices.get(matrix.0)).all(|other| {
+                let shape = (other.rows, other.cols) == (first.rows, first.cols);
+                shape && other.rounding() == first.rounding() && other.order.is_none()
+            })
+        };
+        let count = gate.len();
+        if count == 0 || up.len() != count || down.len() != count || !routing.fits(count) {
+            let problem = format!("a router that chooses {routing:?} does not fit {count} experts");
+            return Err(Error::Experts(problem));
+        }
+        if ![gate, up, down].into_iter().all(|all| alike(all)) {
+            let name = &self.matrices.get(gate[0].0).name;
+            let problem = format!("the experts beginning with {name} are not stored alike");
+            return Err(Error::Experts(problem));
+        }
+        let most = 2 * spec.rows * COLUMNS.1;
+        self.pool.run(&|_| scratch(most, |_| ()));
+        self.mix.choices.reserve(spec.rows * routing.chosen);
+        Ok(())
+    }
+
+    /// What the chosen experts give each row.
+    pub(super) fn mix(
+        &mut self,
+        x: Buffer,
+        logits: Buffer,
+        experts: Experts,
+        out: Buffer,
+        rows: usize,
+    ) {
+        let mut mix = std::mem::take(&mut self.mix);
+        self.choose(&mut mix, logits, experts, rows);
+        let spec = &self.experts[experts.0];
+        mix.plan.group(&mix.choices, spec.routing.chosen, spec.gate.len());
+        self.note_inputs_of(
+            &mix.plan,
+            experts,
+            |spec| [&spec.gate, &spec.up],
+            |this, at, values| {
+                values.extend_from_slice(this.row(x, mix.plan.rows[at].0 as usize));
+            },
+        );
+        self.gates(&mut mix, x, experts);
+        let width = self.matrices.get(self.experts[experts.0].down[0].0).cols;
+        self.note_inputs_of(
+            &mix.plan,
+            experts,
+            |spec| [&spec.down],
+            |_, at, values| {
+                values.extend_from_slice(&mix.gated[at * width..][..width]);
+            },
+        );
+        let mut data = self.take(out);
+        self.downs(&mut mix, experts, (&mut data, self.width(out)), rows);
+        self.put(out, data);
+        self.mix = mix;
+    }
+
+    /// Chooses the experts of each row.
+    fn choose(&self, mix: &mut Mix, logits: Buffer, experts: Experts, rows: usize) {
+        let ExpertsSpec { routing, correction, .. } = &self.experts[experts.0];
+        let bias = correction.map_or(&[][..], |bias| &self.vectors[bias.0]);
+        mix.choices.clear();
+        mix.choices.resize(rows * routing.chosen, Choice::default());
+        for (row, choices) in mix.choices.chunks_exact_mut(routing.chosen).enumerate() {
+            routing.choose(self.row(logits, row), bias, &mut mix.room, choices);
+        }
+    }
+
+    /// Gate and up products of all groups, and what the gates let through.
+    fn gates(&self, mix: &mut Mix, x: Buffer, experts: Experts) {
+        let spec = &self.experts[experts.0];
+        let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
+        let (width, hidden) = (gate.rows, gate.cols);
+        let Mix { plan, gated, inputs, .. } = mix;
+        let fill = |at: usize, values: &mut [f32]| {
+            values.copy_from_slice(self.row(x, plan.rows[at].0 as usize));
+        };
+        self.gather(inputs, gate.rounding(), hidden, &plan.cuts, fill);
+        if up.rounding() != gate.rounding() {
+            self.gather(inputs, up.rounding(), hidden, &plan.cuts, fill);
+        }
+        let inputs = inputs.inputs(hidden);
+        let columns = self.columns(width, plan.cuts.len());
+        let gated = room(gated, plan.rows.len() * width);
+        self.pool.for_each_cut(gated, width, (&plan.cuts, columns), |group, mut tile| {
+            let (expert, cols) = (plan.experts[group], tile.cols());
+            let inputs = inputs.rows(tile.rows());
+            let count = tile.rows().len();
+            scratch(2 * count * cols.len(), |both| {
+                let (gates, ups) = both.split_at_mut(count * cols.len());
+                self.part(inputs, spec.gate[expert], gates, cols.clone());
+                self.part(inputs, spec.up[expert], ups, cols.clone());
+                if let Some([gate, up, _]) = spec.biases {
+                    let at = expert * width + cols.start..expert * width + cols.end;
+                    self.add_to_each(gates, &self.vectors[gate.0][at.clone()]);
+                    self.add_to_each(ups, &self.vectors[up.0][at]);
+                }
+                elementwise::apply_gate(self.isa, spec.kind, gates, ups);
+                for (row, gates) in tile.rows().zip(gates.chunks_exact(cols.len())) {
+                    tile.row_mut(row).copy_from_slice(gates);
+                }
+            });
+        });
+    }
+
+    /// Down products of all groups, added up row by row.
+    fn downs(
+        &self,
+        mix: &mut Mix,
+        experts: Experts,
+        (out, hidden): (&mut [f32], usize),
+        rows: usize,
+    ) {
+        let spec = &self.experts[experts.0];
+        let down = self.matrices.get(spec.down[0].0);
+        let width = down.cols;
+        let Mix { plan, gated, between, .. } = mix;
+        self.gather(between, down.rounding(), width, &plan.cuts, |at, values| {
+            values.copy_from_slice(&gated[at * width..][..width]);
+        });
+        let inputs = between.inputs(width);
+        let tile = (rows, self.columns(hidden, 1));
+        self.pool.for_each_tile(&mut out[..rows * hidden], hidden, tile, |mut tile| {
+            let cols = tile.cols();
+            tile.rows().for_each(|row| tile.row_mut(row).fill(0.0));
+            for (group, expert) in plan.experts.iter().enumerate() {
+                let rows = plan.rows_of(group);
+                scratch(rows.len() * cols.len(), |values| {
+                    let inputs = inputs.rows(plan.cuts[group].clone());
+                    self.part(inputs, spec.down[*expert], values, cols.clone());
+                    if let Some([.., bias]) = spec.biases {
+                        let at = expert * hidden + cols.start..expert * hidden + cols.end;
+                        self.add_to_each(values, &self.vectors[bias.0][at]);
+                    }
+                    for ((row, weight), values) in rows.iter().zip(values.chunks_exact(cols.len()))
+                    {
+                        let out = tile.row_mut(*row as usize);
+                        elementwise::add_scaled(self.isa, out, values, *weight);
+                    }
+                });
+            }
+        });
+    }
+
+    /// Columns `cols` of a product, rows of `out` one after the other.
+    fn part(&self, inputs: Inputs<'_>, matrix: Matrix, out: &mut [f32], cols: Range<usize>) {
+        let rows = out.len() / cols.len();
+        let mut tile = Tile::of(out, cols.len()).behind(cols.start);
+        self.product(inputs, rows, matrix, &mut tile);
+    }
+
+    fn add_to_each(&self, rows: &mut [f32], values: &[f32]) {
+        rows.chunks_exact_mut(values.len()).for_each(|row| elementwise::add(self.isa, row, values));
+    }
+
+    /// Columns of a tile where there are `width`, in each of `groups`: pieces for all threads, and
+    /// whole groups of packed weights.
+    fn columns(&self, width: usize, groups: usize) -> usize {
+        let pieces = (self.pool.threads() * 8).div_ceil(groups);
+        (width / pieces).next_multiple_of(COLUMNS.0).clamp(COLUMNS.0, COLUMNS.1)
+    }
+
+    /// Sums up what goes into products of the experts, if anybody asked for it: `fill` adds the
+    /// inputs of an assignment.
+    fn note_inputs_of<const N: usize>(
+        &mut self,
+        plan: &Plan,
+        experts: Experts,
+        matrices: impl Fn(&ExpertsSpec) -> [&[Matrix]; N],
+        fill: impl Fn(&Self, usize, &mut Vec<f32>),
+    ) {
+        if self.inputs.is_none() {
+            return;
+        }
+        for (expert, cut) in plan.experts.iter().zip(&plan.cuts) {
+            let mut values = Vec::new();
+            cut.clone().for_each(|at| fill(self, at, &mut values));
+            for matrix in matrices(&self.experts[experts.0]).map(|all| all[*expert]) {
+                self.note_rows(&values, matrix);
+            }
+        }
+    }
+}

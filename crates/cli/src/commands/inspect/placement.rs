@@ -1,0 +1,118 @@
+//! `--placement`: what rules decide for a model, without loading it.
+
+mod groups;
+mod table;
+
+use crate::placement;
+use anyhow::{Context, Result};
+use engine::Mode;
+use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
+use groups::Group;
+use kernels::Isa;
+use models::placement::{Placed, Placement, TensorInfo};
+use serde_json::{Map, Value as Json, json};
+use std::path::Path;
+
+/// Tensors of a model and what was decided for each.
+#[derive(Debug)]
+pub(super) struct Plan {
+    mode: Mode,
+    isa: Isa,
+    tensors: Vec<TensorInfo>,
+    placed: Vec<Placed>,
+}
+
+/// What the rules in `file`, or the built-in ones alone, decide for the model at `path`.
+pub(super) fn plan(path: &Path, file: Option<&Path>, mode: Mode) -> Result<Plan> {
+    let rules = file.map_or_else(|| Ok(Placement::default()), placement::read)?;
+    Plan::new(&rules, tensors(path)?, mode, placement::isa()?)
+}
+
+/// All tensors under canonical names. Those of GGUF files have them whatever the architecture.
+fn tensors(path: &Path) -> Result<Vec<TensorInfo>> {
+    match Checkpoint::open(path, &OpenOptions::default()) {
+        Ok(checkpoint) => Ok(TensorInfo::all(&checkpoint)),
+        Err(error @ Error::Architecture { .. }) => {
+            let files = ModelFiles::open(path)?;
+            let gguf = files.gguf().ok_or(error);
+            let gguf = gguf.context("canonical names are needed for placement")?;
+            Ok(gguf.tensors().iter().map(TensorInfo::from).collect())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Plan {
+    fn new(rules: &Placement, tensors: Vec<TensorInfo>, mode: Mode, isa: Isa) -> Result<Self> {
+        let placed = rules.resolve(&tensors, mode, isa)?;
+        Ok(Self { mode, isa, tensors, placed })
+    }
+
+    fn groups(&self) -> Vec<Group<'_>> {
+        groups::groups(self.tensors.iter().zip(&self.placed))
+    }
+
+    /// Bytes of memory by what `name` says of a tensor, in the order of first use.
+    fn totals(&self, name: impl Fn(&Placed) -> &'static str) -> Vec<(&'static str, usize)> {
+        let mut totals: Vec<(&'static str, usize)> = Vec::new();
+        for placed in &self.placed {
+            match totals.iter_mut().find(|(known, _)| *known == name(placed)) {
+                Some((_, bytes)) => *bytes = bytes.saturating_add(placed.bytes),
+                None => totals.push((name(placed), placed.bytes)),
+            }
+        }
+        totals
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut out = format!("mode {}, {}\n\n", self.mode.name(), self.isa.name());
+        out += &table::table(&self.groups());
+        out += "\n";
+        let memory = self.totals(|placed| placed.memory.name());
+        let device = self.totals(|placed| placed.device.name());
+        for (name, bytes) in memory.into_iter().chain(device) {
+            out += &format!("{name:<8} {:>10}\n", super::report::size(bytes));
+        }
+        out
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Json {
+        let totals = |totals: Vec<(&'static str, usize)>| {
+            let entry = |(name, bytes): (&str, usize)| (name.to_owned(), json!(bytes));
+            Json::Object(totals.into_iter().map(entry).collect::<Map<_, _>>())
+        };
+        let tensors = self.tensors.iter().zip(&self.placed);
+        json!({
+            "mode": self.mode.name(),
+            "isa": self.isa.name(),
+            "groups": self.groups().iter().map(Group::to_json).collect::<Vec<_>>(),
+            "memory_bytes": totals(self.totals(|placed| placed.memory.name())),
+            "device_bytes": totals(self.totals(|placed| placed.device.name())),
+            "tensors": tensors.map(|(info, placed)| tensor_json(info, placed)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn tensor_json(info: &TensorInfo, placed: &Placed) -> Json {
+    json!({
+        "name": info.name,
+        "kind": info.kind.name(),
+        "layer": info.layer,
+        "rule": placed.rule,
+        "stored_type": info.ty.name,
+        "type": placed.ty.name,
+        "mode": placed.mode.name(),
+        "memory": placed.memory.name(),
+        "device": placed.device.name(),
+        "prefill_threads": placed.prefill_threads,
+        "decode_threads": placed.decode_threads,
+        "numa": placed.numa,
+        "stored_bytes": info.bytes,
+        "bytes": placed.bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests;

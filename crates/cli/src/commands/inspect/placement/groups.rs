@@ -1,0 +1,90 @@
+//! Tensors of one kind that are held alike.
+
+use indexmap::IndexMap;
+use kernels::quant::QuantType;
+use models::placement::{Kind, Placed, TensorInfo};
+use serde_json::{Value as Json, json};
+
+/// Tensors of one kind, stored alike and held alike.
+#[derive(Debug)]
+pub(super) struct Group<'a> {
+    pub kind: Kind,
+    pub stored: &'static QuantType,
+    /// What was decided for the first, and but for name and bytes for all.
+    pub placed: &'a Placed,
+    pub tensors: usize,
+    /// In ascending order, each once; none outside layers.
+    layers: Vec<usize>,
+    pub stored_bytes: usize,
+    pub bytes: usize,
+}
+
+/// All tensors in groups, by kind and layer.
+pub(super) fn groups<'a>(
+    tensors: impl Iterator<Item = (&'a TensorInfo, &'a Placed)>,
+) -> Vec<Group<'a>> {
+    let mut groups = IndexMap::<_, Group<'a>>::new();
+    for (info, placed) in tensors {
+        groups
+            .entry(key(info, placed))
+            .or_insert_with(|| Group::of(info, placed))
+            .add(info, placed);
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    for group in &mut groups {
+        group.layers.sort_unstable();
+        group.layers.dedup();
+    }
+    // Of equals the order stays that of the file.
+    groups.sort_by_key(|group| (group.kind, group.layers.first().copied()));
+    groups
+}
+
+/// What members of a group have in common.
+fn key(info: &TensorInfo, placed: &Placed) -> impl Eq + std::hash::Hash + use<> {
+    let threads = (placed.prefill_threads, placed.decode_threads, placed.numa);
+    let held = (placed.ty.name, placed.mode.name(), placed.memory, placed.device);
+    (info.kind, info.layer.is_some(), info.ty.name, held, threads, placed.rule)
+}
+
+impl<'a> Group<'a> {
+    fn of(info: &TensorInfo, placed: &'a Placed) -> Self {
+        let (kind, stored) = (info.kind, info.ty);
+        Self { kind, stored, placed, tensors: 0, layers: Vec::new(), stored_bytes: 0, bytes: 0 }
+    }
+
+    fn add(&mut self, info: &TensorInfo, placed: &Placed) {
+        self.tensors += 1;
+        self.layers.extend(info.layer);
+        self.stored_bytes = self.stored_bytes.saturating_add(info.bytes);
+        self.bytes = self.bytes.saturating_add(placed.bytes);
+    }
+
+    /// Such as `0-3,7`.
+    pub fn layers(&self) -> String {
+        let runs = self.layers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+            [only] => only.to_string(),
+            _ => format!("{}-{}", run[0], run[run.len() - 1]),
+        });
+        runs.collect::<Vec<_>>().join(",")
+    }
+
+    pub fn to_json(&self) -> Json {
+        json!({
+            "kind": self.kind.name(),
+            "layers": self.layers,
+            "tensors": self.tensors,
+            "rule": self.placed.rule,
+            "stored_type": self.stored.name,
+            "type": self.placed.ty.name,
+            "mode": self.placed.mode.name(),
+            "memory": self.placed.memory.name(),
+            "device": self.placed.device.name(),
+            "prefill_threads": self.placed.prefill_threads,
+            "decode_threads": self.placed.decode_threads,
+            "numa": self.placed.numa,
+            "stored_bytes": self.stored_bytes,
+            "bytes": self.bytes,
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Rules of placement, shown and checked.
+
+use crate::gannet::{Ended, check_error, command, file, run, succeed, tiny};
+use serde_json::Value;
+
+/// What holds for the built-in model without rules. A type of weights that some CPUs pack and
+/// others do not is in it, hence the instruction set.
+const BUILT_IN: &str = "\
+mode fast, scalar
+
+kind       layers  tensors  stored  held  mode   memory  device  threads  numa  rule      bytes
+embed      -             1  bf16    bf16  fast   mapped  cpu     all      -     -      1.00 MiB
+attention  0-4          20  bf16    bf16  fast   mapped  cpu     all      -     -      1.56 MiB
+dense      0-4          15  bf16    bf16  fast   mapped  cpu     all      -     -      1.88 MiB
+norm       -             1  bf16    f32   exact  copied  cpu     all      -     -      1.00 KiB
+norm       0-4          20  bf16    f32   exact  copied  cpu     all      -     -     11.25 KiB
+head       -             1  bf16    bf16  fast   mapped  cpu     all      -     -           0 B
+
+mapped     4.44 MiB
+copied    12.25 KiB
+cpu        4.45 MiB
+";
+
+#[test]
+fn inspect_shows_how_the_built_in_model_is_held() {
+    let mut command = command();
+    command.args(["inspect", "builtin", "--placement"]).env("GANNET_ISA", "scalar");
+    let ended = Ended::from(command.output().unwrap());
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), BUILT_IN), "{}", ended.err);
+}
+
+#[test]
+fn inspect_shows_what_rules_decide() {
+    let rules = "- match: {kind: dense, layers: 1}\n  place: {type: q8_0, threads: 2}\n";
+    let rules = file("placement.yaml", rules);
+    let json = succeed(&["inspect", &tiny(), "--placement", &rules, "--json"]);
+    let value: Value = serde_json::from_str(&json).unwrap();
+    let ruled = value["groups"].as_array().unwrap().iter().find(|group| group["rule"] == 1);
+    let ruled = ruled.unwrap();
+    assert_eq!(ruled["layers"], serde_json::json!([1]));
+    assert_eq!((&ruled["tensors"], &ruled["type"]), (&3.into(), &"q8_0".into()));
+    assert_eq!((&ruled["prefill_threads"], &ruled["memory"]), (&2.into(), &"packed".into()));
+}
+
+#[test]
+fn rules_that_do_not_fit_are_refused_before_anything_is_loaded() {
+    let none = file("none.yaml", "- match: {kind: router}\n  place: {threads: 1}\n");
+    let expected = "rule 1 (line 1, kind: router): expected to match a tensor of the model";
+    check_error(&run(&["inspect", &tiny(), "--placement", &none]), expected);
+    check_error(&run(&["run", "-m", &tiny(), "hi", "--placement", &none]), expected);
+    check_error(&run(&["bench", &tiny(), "--placement", &none]), expected);
+    check_error(&run(&["run", "hi", "--placement", "absent.yaml"]), "absent.yaml");
+}

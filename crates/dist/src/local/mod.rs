@@ -1,0 +1,200 @@
+//! Ranks that are threads of one process.
+//!
+//! Values go through posts, two for each rank, a piece at a time, so that memory does not grow
+//! with the slices. In a round every rank writes its post, all meet, and each reads the posts of
+//! all. Posts alternate: who writes one again has met all others since, and they read it before.
+//!
+//! Invariant: a rank that has arrived at a round changes its post of that round no more.
+
+mod bell;
+mod group;
+mod letter;
+mod post;
+#[cfg(test)]
+mod tests;
+
+use crate::{Comm, Error};
+use group::Group;
+use post::{Call, Name, Post};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+
+/// Most values that a post or a letter holds: 64 KiB.
+const PIECE: usize = 1 << 14;
+
+/// One rank of a group of threads.
+///
+/// Dropping it leaves the group; the others are told when they need this rank. If it is dropped
+/// by a panic, all that wait for anybody are told.
+#[derive(Debug)]
+pub struct Local {
+    rank: usize,
+    group: Arc<Group>,
+    /// Rounds that this rank has been through; held throughout a call.
+    turn: Mutex<u64>,
+}
+
+impl Local {
+    /// A group of `ranks` ranks, in order. Each goes to a thread of its own.
+    pub fn group(ranks: usize) -> Vec<Self> {
+        let group = Arc::new(Group::new(ranks));
+        let local = |rank| Self { rank, group: group.clone(), turn: Mutex::new(0) };
+        (0..ranks).map(local).collect()
+    }
+
+    /// Shows a piece of the values that this rank brings, `own` of them altogether, and meets the
+    /// others. Gives the round, whose posts are all of the same call.
+    fn round(&self, turn: &mut u64, call: Call, own: usize, piece: &[f32]) -> Result<u64, Error> {
+        let round = *turn;
+        self.group.write_post(self.rank, round, |post| post.write(call, own, piece));
+        self.group.meet(self.rank, round)?;
+        // All came, so all go on, whatever they find.
+        *turn += 1;
+        for (rank, post) in self.posts(round) {
+            post.check(rank, call, self.rank)?;
+        }
+        Ok(round)
+    }
+
+    /// The posts of a round, in the order of ranks.
+    fn posts(&self, round: u64) -> impl Iterator<Item = (usize, RwLockReadGuard<'_, Post>)> {
+        (0..self.ranks()).map(move |rank| (rank, self.group.read_post(rank, round)))
+    }
+
+    /// Puts the piece that begins at `done` of every rank's values into its place. Gives how many
+    /// the rank with the most has.
+    fn collect(&self, round: u64, done: usize, all: &mut [f32]) -> Result<usize, Error> {
+        let (mut start, mut longest) = (0, 0);
+        let found = self.posts(round).map(|(_, post)| post.own).sum();
+        self.check_length("all_gather", all.len(), found)?;
+        for (_, post) in self.posts(round) {
+            if !post.values.is_empty() {
+                all[start + done..][..post.values.len()].copy_from_slice(&post.values);
+            }
+            start += post.own;
+            longest = longest.max(post.own);
+        }
+        Ok(longest)
+    }
+
+    fn check_length(&self, call: &'static str, expected: usize, found: usize) -> Result<(), Error> {
+        let wrong = Error::Length { call, rank: self.rank, expected, found };
+        if found == expected { Ok(()) } else { Err(wrong) }
+    }
+
+    fn check_rank(&self, call: &'static str, found: usize, may_be_own: bool) -> Result<(), Error> {
+        if found < self.ranks() && (may_be_own || found != self.rank) {
+            return Ok(());
+        }
+        Err(Error::NoSuchRank { call, rank: self.rank, ranks: self.ranks(), found })
+    }
+}
+
+impl Comm for Local {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.group.ranks()
+    }
+
+    fn all_reduce_sum(&self, values: &mut [f32]) -> Result<(), Error> {
+        let call = Call { name: Name::AllReduceSum, length: values.len(), root: 0 };
+        let turn = &mut *lock(&self.turn);
+        for range in pieces(values.len()) {
+            let sums = &mut values[range];
+            let round = self.round(turn, call, 0, sums)?;
+            for (rank, post) in self.posts(round) {
+                match rank {
+                    0 => sums.copy_from_slice(&post.values),
+                    _ => sums.iter_mut().zip(&post.values).for_each(|(sum, value)| *sum += value),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn all_gather(&self, own: &[f32], all: &mut [f32]) -> Result<(), Error> {
+        let call = Call { name: Name::AllGather, length: all.len(), root: 0 };
+        let turn = &mut *lock(&self.turn);
+        let mut done = 0;
+        loop {
+            let rest = own.get(done..).unwrap_or_default();
+            let piece = &rest[..rest.len().min(PIECE)];
+            let round = self.round(turn, call, own.len(), piece)?;
+            let longest = self.collect(round, done, all)?;
+            done += PIECE;
+            if done >= longest {
+                return Ok(());
+            }
+        }
+    }
+
+    fn broadcast(&self, root: usize, values: &mut [f32]) -> Result<(), Error> {
+        let call = Call { name: Name::Broadcast, length: values.len(), root };
+        let turn = &mut *lock(&self.turn);
+        for range in pieces(values.len()) {
+            let piece = &mut values[range];
+            let shown: &[f32] = if root == self.rank { piece } else { &[] };
+            let round = self.round(turn, call, 0, shown)?;
+            // Not before, for the others are told as well.
+            self.check_rank("broadcast", root, true)?;
+            piece.copy_from_slice(&self.group.read_post(root, round).values);
+        }
+        Ok(())
+    }
+
+    fn send(&self, to: usize, values: &[f32]) -> Result<(), Error> {
+        self.check_rank("send", to, false)?;
+        let _turn = lock(&self.turn);
+        let letters = self.group.letters(self.rank, to);
+        for range in pieces(values.len()) {
+            self.group.bell.wait(|| {
+                self.group.check(to, self.rank)?;
+                Ok(!letters.is_full())
+            })?;
+            let put = letters.put(values.len(), &values[range]);
+            put.or_else(|expected| self.check_length("send", expected, values.len()))?;
+            self.group.bell.ring();
+        }
+        Ok(())
+    }
+
+    fn receive(&self, from: usize, values: &mut [f32]) -> Result<(), Error> {
+        self.check_rank("receive", from, false)?;
+        let _turn = lock(&self.turn);
+        let (letters, expected) = (self.group.letters(from, self.rank), values.len());
+        for range in pieces(expected) {
+            self.group.bell.wait(|| {
+                // In this order: what was sent before the sender left is there.
+                let here = self.group.check(from, self.rank);
+                if letters.is_full() { Ok(true) } else { here.map(|()| false) }
+            })?;
+            let taken = letters.take(expected, &mut values[range]);
+            self.group.bell.ring();
+            taken.or_else(|found| self.check_length("receive", expected, found))?;
+        }
+        Ok(())
+    }
+
+    fn barrier(&self) -> Result<(), Error> {
+        self.round(&mut lock(&self.turn), Call::BARRIER, 0, &[]).map(drop)
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.group.leave(self.rank);
+    }
+}
+
+/// Ranges of at most [`PIECE`] that make up `0..length`; an empty one if that is empty.
+fn pieces(length: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..length.max(1)).step_by(PIECE).map(move |start| start..(start + PIECE).min(length))
+}
+
+/// A panic elsewhere leaves nothing half done behind these locks that anybody would look at.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

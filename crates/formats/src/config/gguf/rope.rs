@@ -1,0 +1,119 @@
+//! Rotary position embedding in the metadata of GGUF files.
+
+use kernels::quant::QuantType;
+
+use super::super::family::Family;
+use super::super::hf::{MAX_HEADS, MAX_TOKENS};
+use super::super::{LatentConfig, RopeConfig, RopeScaling, yarn};
+use super::{Keys, ROPE_FACTORS, find};
+use crate::error::{Error, Result, shown};
+use crate::gguf::GgufFile;
+use crate::tensor::TensorView;
+
+/// What a file says of rotation, and how much it sharpens latent attention.
+pub(super) struct Rope {
+    pub config: RopeConfig,
+    pub sharpening: f32,
+}
+
+pub(super) fn read(
+    keys: &Keys,
+    file: &GgufFile,
+    family: &Family,
+    head_dim: usize,
+    latent: Option<LatentConfig>,
+) -> Result<Rope> {
+    let dim = keys.opt_positive("rope.dimension_count", MAX_HEADS)?.unwrap_or(head_dim);
+    let scaling = rope_scaling(keys, file, family, dim)?;
+    let factor = match scaling {
+        RopeScaling::Yarn { factor, .. } => Some(factor),
+        _ => None,
+    };
+    let log_multiplier = match latent.and(factor) {
+        Some(_) => keys.opt_above_zero("rope.scaling.yarn_log_multiplier")?,
+        None => None,
+    };
+    let config = RopeConfig {
+        theta: keys.above_zero("rope.freq_base")?.unwrap_or(10_000.0),
+        dim,
+        layout: family.gguf_rope,
+        scaling,
+        magnitude: factor.map_or(Ok(1.0), |factor| magnitude(keys, factor, log_multiplier))?,
+    };
+    let sharpening = factor.zip(log_multiplier).map_or(1.0, |(f, log)| yarn::sharpening(f, log));
+    Ok(Rope { config, sharpening })
+}
+
+/// The converter writes transformers' `attention_factor` as `yarn_attn_factor`. Where attention is
+/// sharpened by a multiplier of its own, `mscale` is taken to be `mscale_all_dim`, as llama.cpp
+/// takes it: then the cosines keep their size.
+fn magnitude(keys: &Keys, factor: f32, log_multiplier: Option<f32>) -> Result<f32> {
+    let more = keys.opt_above_zero("rope.scaling.attn_factor")?.unwrap_or(1.0);
+    let default = match log_multiplier {
+        Some(_) => 1.0,
+        None => yarn::sharpening(factor, yarn::LOG_MULTIPLIER),
+    };
+    Ok(more * keys.opt_above_zero("rope.scaling.yarn_attn_factor")?.unwrap_or(default))
+}
+
+fn yarn(keys: &Keys, family: &Family) -> Result<RopeScaling> {
+    let (fast, slow) = yarn::BETAS;
+    let original = keys.opt_count("rope.scaling.original_context_length", MAX_TOKENS)?;
+    Ok(RopeScaling::Yarn {
+        factor: keys.above_zero("rope.scaling.factor")?.unwrap_or(1.0),
+        original_context: match original {
+            Some(original) => original,
+            None => keys.positive("context_length", MAX_TOKENS)?,
+        },
+        beta_fast: keys.opt_above_zero("rope.scaling.yarn_beta_fast")?.unwrap_or(fast),
+        beta_slow: keys.opt_above_zero("rope.scaling.yarn_beta_slow")?.unwrap_or(slow),
+        // No key says so: a family that was trained otherwise is known for it.
+        truncate: match (family.default_scaling)() {
+            RopeScaling::Yarn { truncate, .. } => truncate,
+            _ => true,
+        },
+    })
+}
+
+fn rope_scaling(keys: &Keys, file: &GgufFile, family: &Family, dim: usize) -> Result<RopeScaling> {
+    let key = keys.key("rope.scaling.type");
+    let factor = || keys.above_zero("rope.scaling.factor");
+    let scaling = match keys.metadata.opt_text(&key)? {
+        Some("none") => RopeScaling::None,
+        Some("yarn") => yarn(keys, family)?,
+        Some("linear") => linear(factor()?.unwrap_or(1.0)),
+        // Before the type had a key, the factor alone meant linear scaling.
+        None => linear(keys.above_zero("rope.scale_linear")?.or(factor()?).unwrap_or(1.0)),
+        Some(other) => {
+            let problem = format!("expected none, linear or yarn, found {}", shown(other));
+            return Err(keys.metadata.error(&key, problem));
+        }
+    };
+    match (find(file, ROPE_FACTORS), scaling) {
+        (None, scaling) => Ok(scaling),
+        (Some(tensor), RopeScaling::None) => factors(tensor, dim).map(RopeScaling::Factors),
+        (Some(tensor), _) => {
+            let problem = "expected either scaling or factors, found both";
+            Err(Error::tensor(tensor.path(), ROPE_FACTORS, problem))
+        }
+    }
+}
+
+fn linear(factor: f32) -> RopeScaling {
+    if factor == 1.0 { RopeScaling::None } else { RopeScaling::Linear { factor } }
+}
+
+fn factors(tensor: &TensorView, dim: usize) -> Result<Vec<f32>> {
+    let error = |problem: String| Error::tensor(tensor.path(), ROPE_FACTORS, problem);
+    let pairs = dim / 2;
+    let f32: &QuantType = &kernels::quant::F32;
+    if tensor.ty != f32 || tensor.shape != [pairs] {
+        let (ty, shape) = (tensor.ty, &tensor.shape);
+        return Err(error(format!("expected f32 [{pairs}], found {ty} {shape:?}")));
+    }
+    let values = tensor.to_f32()?;
+    match values.iter().find(|value| !value.is_finite() || **value <= 0.0) {
+        None => Ok(values),
+        Some(bad) => Err(error(format!("expected numbers above 0, found {bad}"))),
+    }
+}

@@ -1,0 +1,50 @@
+//! GLM-4.5 and its like: attention of Llama over half of each head, experts of DeepSeek V3.
+
+use super::RouterScores;
+use super::experts::{self, SigmoidDefaults};
+use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts};
+use crate::error::Result;
+use crate::json::Object;
+use crate::names;
+
+pub(super) static GLM4_MOE: Family = Family {
+    name: "glm4_moe",
+    hf_class: "Glm4MoeForCausalLM",
+    gguf_name: Some("glm4moe"),
+    gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
+    gguf_experts: GgufExperts {
+        scores: RouterScores::Sigmoid,
+        normalise: false,
+        leading_dense: true,
+        ..BASE.gguf_experts
+    },
+    kv_heads: Some(8),
+    rotary_share: 0.5,
+    declared,
+    names: &names::GLM4_MOE,
+    more_layers: true,
+    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    ..BASE
+};
+
+const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
+    count: 128,
+    chosen: 8,
+    width: 1408,
+    dense: 1,
+    scale: 1.0,
+    groups: 1,
+    chosen_groups: 1,
+};
+
+/// The output projection has no bias here.
+fn declared(config: Object) -> Result<Vec<&'static str>> {
+    let mut names = Vec::new();
+    if config.flag("attention_bias")? == Some(true) {
+        names.extend(&ATTENTION_BIASES[..3]);
+    }
+    if config.flag("use_qk_norm")? == Some(true) {
+        names.extend(["attn_q_norm.weight", "attn_k_norm.weight"]);
+    }
+    Ok(names)
+}

@@ -1,0 +1,145 @@
+//! Rotary position embedding in config.json.
+
+use super::super::family::Family;
+use super::super::{LatentConfig, RopeConfig, RopeLayout, RopeScaling, yarn};
+use super::{MAX_TOKENS, NAMES, above_zero, need_above_zero, opt_positive, positive};
+use crate::error::{Result, shown};
+use crate::json::Object;
+
+/// What config.json says of rotation, and how much it sharpens latent attention.
+pub(super) struct Rope {
+    pub config: RopeConfig,
+    pub sharpening: f32,
+}
+
+/// Scaling and the two factors that come with YaRN.
+struct Scaling {
+    scaling: RopeScaling,
+    magnitude: f32,
+    sharpening: f32,
+}
+
+impl From<RopeScaling> for Scaling {
+    fn from(scaling: RopeScaling) -> Self {
+        let magnitude = match scaling {
+            RopeScaling::Yarn { factor, .. } => yarn::sharpening(factor, yarn::LOG_MULTIPLIER),
+            _ => 1.0,
+        };
+        Self { scaling, magnitude, sharpening: 1.0 }
+    }
+}
+
+pub(super) fn read(
+    config: Object,
+    family: &Family,
+    head_dim: usize,
+    latent: Option<LatentConfig>,
+) -> Result<Rope> {
+    let parameters = parameters(config)?;
+    let number = |key: &str| -> Result<Option<f32>> {
+        let outer = above_zero(config, key)?;
+        Ok(parameters.map_or(Ok(None), |inner| above_zero(inner, key))?.or(outer))
+    };
+    let share = number(NAMES.rope_dim)?.unwrap_or(family.rotary_share);
+    let interleaved = latent.is_some() && config.flag("rope_interleave")? != Some(false);
+    let Scaling { scaling, magnitude, sharpening } = match parameters {
+        None => (family.default_scaling)().into(),
+        Some(parameters) => scaling(config, parameters)?,
+    };
+    let config = RopeConfig {
+        theta: number("rope_theta")?.unwrap_or(family.theta),
+        dim: latent.map_or((head_dim as f32 * share.min(2.0)) as usize, |l| l.rope_dim),
+        layout: if interleaved { RopeLayout::Interleaved } else { RopeLayout::Halves },
+        scaling,
+        magnitude,
+    };
+    Ok(Rope { config, sharpening })
+}
+
+/// The object of rotary parameters under its old name or its new one. Where both say
+/// something the reference library takes the old.
+fn parameters(config: Object) -> Result<Option<Object>> {
+    let (old, new) = (config.object("rope_scaling")?, config.object("rope_parameters")?);
+    let chosen = old.filter(|old| !old.is_empty()).or(new);
+    let nested = chosen.and_then(|chosen| Some((chosen, chosen.nested()?)));
+    match nested {
+        None => Ok(chosen),
+        Some((object, key)) => {
+            let problem = "expected parameters for all layers alike, found some for layers apart";
+            Err(object.error(key, problem))
+        }
+    }
+}
+
+fn scaling(config: Object, rope: Object) -> Result<Scaling> {
+    let kind = match rope.text("rope_type")? {
+        Some(kind) => Some(kind),
+        None => rope.text("type")?,
+    };
+    // Without a type and without a factor there is nothing to scale.
+    let kind = kind.or(if rope.has("factor") { None } else { Some("default") });
+    match rope.need("rope_type", "a string", kind)? {
+        "default" => Ok(RopeScaling::None.into()),
+        "linear" => Ok(RopeScaling::Linear { factor: need_above_zero(rope, "factor")? }.into()),
+        "llama3" => llama3(rope).map(Scaling::from),
+        "yarn" => read_yarn(config, rope),
+        other => {
+            let problem =
+                format!("expected default, linear, llama3 or yarn, found {}", shown(other));
+            Err(rope.error("rope_type", problem))
+        }
+    }
+}
+
+fn llama3(rope: Object) -> Result<RopeScaling> {
+    let low_freq_factor = need_above_zero(rope, "low_freq_factor")?;
+    let high_freq_factor = need_above_zero(rope, "high_freq_factor")?;
+    if high_freq_factor <= low_freq_factor {
+        let problem = format!(
+            "expected more than low_freq_factor ({low_freq_factor}), found {high_freq_factor}"
+        );
+        return Err(rope.error("high_freq_factor", problem));
+    }
+    Ok(RopeScaling::Llama3 {
+        factor: need_above_zero(rope, "factor")?,
+        low_freq_factor,
+        high_freq_factor,
+        original_context: positive(rope, "original_max_position_embeddings", MAX_TOKENS)?,
+    })
+}
+
+fn read_yarn(config: Object, rope: Object) -> Result<Scaling> {
+    const ORIGINAL: &str = "original_max_position_embeddings";
+    let context = positive(config, "max_position_embeddings", MAX_TOKENS)?;
+    let original = match opt_positive(config, ORIGINAL, MAX_TOKENS)? {
+        Some(outer) => outer,
+        None => opt_positive(rope, ORIGINAL, MAX_TOKENS)?.unwrap_or(context),
+    };
+    let factor = above_zero(rope, "factor")?.unwrap_or(context as f32 / original as f32);
+    // The reference library takes zero for absent in all of these.
+    let number = |key: &str| match rope.number(key)? {
+        Some(0.0) => Ok(None),
+        _ => above_zero(rope, key),
+    };
+    let sharpening = |multiplier: f32| {
+        let log_multiplier = (0.1 * f64::from(multiplier)) as f32;
+        yarn::sharpening(factor, log_multiplier)
+    };
+    let (mscale, all) = (number("mscale")?, number("mscale_all_dim")?);
+    let default = match (mscale, all) {
+        (Some(mscale), Some(all)) => sharpening(mscale) / sharpening(all),
+        _ => sharpening(1.0),
+    };
+    let (fast, slow) = yarn::BETAS;
+    Ok(Scaling {
+        scaling: RopeScaling::Yarn {
+            factor,
+            original_context: original,
+            beta_fast: number("beta_fast")?.unwrap_or(fast),
+            beta_slow: number("beta_slow")?.unwrap_or(slow),
+            truncate: rope.flag("truncate")?.unwrap_or(true),
+        },
+        magnitude: above_zero(rope, "attention_factor")?.unwrap_or(default),
+        sharpening: all.map_or(1.0, sharpening),
+    })
+}

@@ -1,0 +1,99 @@
+//! Values that are part of the keys: one copy is stored, as keys lie, and turned into the layout of
+//! values run by run, into memory that the nearest caches hold. Not a bit of them changes.
+
+use crate::kv::{GROUP, KvLayout, KvType};
+use crate::lanes::LANES;
+use crate::lanes::transpose::{Row, Transpose};
+
+/// Words of one unit of sixteen neighbouring positions, or of nothing.
+const NOTHING: &Row = &[0; 4 * LANES];
+
+/// Writes the values of the first `count` positions of a block, of which `keys` are the keys of one
+/// head, as [`KvLayout::store`] would.
+#[inline(always)]
+pub(super) fn values<T: Transpose>(layout: &KvLayout, keys: &[u8], count: usize, out: &mut [u8]) {
+    match layout.ty {
+        KvType::F32 => words::<T>(layout, keys, count, 1, |at, rows| {
+            for (i, row) in rows.iter().enumerate().take(count - at.1) {
+                let to = ((at.1 + i) * layout.value_stride() + at.0) * 4;
+                out[to..to + row.len()].copy_from_slice(row);
+            }
+        }),
+        KvType::Bf16 => words::<T>(layout, keys, count, 2, |at, rows| {
+            // A position that has none beside it yet is paired with zeros.
+            let left = (count - at.1).min(LANES);
+            rows[left..].fill([0; 4 * LANES]);
+            for (i, [even, odd]) in rows.as_chunks().0.iter().enumerate().take(left.div_ceil(2)) {
+                let to = ((at.1 / 2 + i) * layout.value_stride() + 2 * at.0) * 4;
+                pair(even, odd, &mut out[to..to + 2 * even.len()]);
+            }
+        }),
+        KvType::F16 => elements::<2>(layout, keys, count, out),
+        KvType::Q8_0 => {
+            elements::<1>(layout, keys, count, out);
+            scales(layout, keys, count, out);
+        }
+    }
+}
+
+/// Turns squares of sixteen units of `width` values by sixteen positions, and gives each with its
+/// first unit and position: rows are positions.
+#[inline(always)]
+fn words<T: Transpose>(
+    layout: &KvLayout,
+    keys: &[u8],
+    count: usize,
+    width: usize,
+    mut put: impl FnMut((usize, usize), &mut [Row; LANES]),
+) {
+    let units = layout.dim.div_ceil(width);
+    let mut square = [[0; 4 * LANES]; LANES];
+    for unit in (0..layout.value_stride() / width).step_by(LANES) {
+        for position in (0..count).step_by(LANES) {
+            let mut rows = [NOTHING; LANES];
+            for (i, row) in rows.iter_mut().enumerate() {
+                if unit + i < units {
+                    let at = 4 * ((unit + i) * layout.block + position);
+                    *row = keys[at..].first_chunk().expect("whole sixteens of positions");
+                }
+            }
+            T::transpose(rows, &mut square);
+            put((unit, position), &mut square);
+        }
+    }
+}
+
+/// Two positions' neighbouring values of a head as neighbouring positions' values.
+#[inline(always)]
+fn pair(even: &Row, odd: &Row, out: &mut [u8]) {
+    let both = even.as_chunks::<2>().0.iter().zip(odd.as_chunks::<2>().0);
+    for (out, (even, odd)) in out.as_chunks_mut::<4>().0.iter_mut().zip(both) {
+        let (even, odd) = (u16::from_le_bytes(*even), u16::from_le_bytes(*odd));
+        *out = (u32::from(even) | u32::from(odd) << 16).to_le_bytes();
+    }
+}
+
+/// Single values of `N` bytes.
+#[inline(always)]
+fn elements<const N: usize>(layout: &KvLayout, keys: &[u8], count: usize, out: &mut [u8]) {
+    let columns = keys.as_chunks::<N>().0.chunks_exact(layout.block).take(layout.value_dim());
+    let rows = out.as_chunks_mut::<N>().0;
+    for (d, column) in columns.enumerate() {
+        for (position, value) in column.iter().enumerate().take(count) {
+            rows[position * layout.value_stride() + d] = *value;
+        }
+    }
+}
+
+/// The scales of groups of values. The last may be shared with what is no value.
+#[inline(always)]
+fn scales(layout: &KvLayout, keys: &[u8], count: usize, out: &mut [u8]) {
+    let groups = layout.value_dim().div_ceil(GROUP);
+    let from = keys[layout.key_scales()..].as_chunks::<2>().0.chunks_exact(layout.block);
+    let to = out[layout.value_scales()..].as_chunks_mut::<2>().0;
+    for (group, column) in from.enumerate().take(groups) {
+        for (position, scale) in column.iter().enumerate().take(count) {
+            to[position * groups + group] = *scale;
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Multi-head latent attention (DeepSeek V2, 2024): keys and values of all heads are expanded from
+//! one row of `kv_rank` values per position, beside which lies one rotated key that heads share.
+//!
+//! The cache holds these rows alone. Heads attend to them as they lie: a query is projected into
+//! the latent space (`k_b`), what it saw is expanded to the head's values once (`v_b`). Both forms
+//! give the same numbers but for rounding, so the form must not depend on how many rows are
+//! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
+
+use super::{Linear, Norm, Pass};
+use crate::Error;
+use crate::loader::Loader;
+use backend::{AttentionSpec, Backend, Buffer, HeadColumns, LayerCache, Matrix, Mode, Rope};
+use formats::config::LatentConfig;
+use formats::{ModelConfig, TensorView};
+use kernels::quant::{BF16, F32, QuantType};
+
+/// Epsilon of the norms within attention, which the reference does not take from the configuration.
+const EPS: f32 = 1e-6;
+
+/// Workspace shared by the attention of all layers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LatentBuffers {
+    /// `[rows, q_rank]`, before and after the norm.
+    q_row: Option<(Buffer, Buffer)>,
+    /// `[rows, heads * (nope + rope)]`.
+    q: Buffer,
+    /// `[rows, kv_rank]`, before the norm.
+    row: Buffer,
+    /// `[rows, rope]`.
+    key: Buffer,
+    /// What is cached: `[rows, kv_rank + rope]`.
+    latent: Buffer,
+    /// `[rows, heads * (kv_rank + rope)]`.
+    q_latent: Buffer,
+    /// What the heads saw: `[rows, heads * kv_rank]`.
+    seen: Buffer,
+    /// `[rows, heads * value_dim]`.
+    mixed: Buffer,
+}
+
+impl LatentBuffers {
+    pub fn new(
+        backend: &mut dyn Backend,
+        rows: usize,
+        heads: usize,
+        sizes: LatentConfig,
+    ) -> Result<Self, Error> {
+        let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = sizes;
+        let mut buffer = |width| backend.buffer(rows, width);
+        Ok(Self {
+            q_row: match q_rank {
+                Some(rank) => Some((buffer(rank)?, buffer(rank)?)),
+                None => None,
+            },
+            q: buffer(heads * (nope_dim + rope_dim))?,
+            row: buffer(kv_rank)?,
+            key: buffer(rope_dim)?,
+            latent: buffer(kv_rank + rope_dim)?,
+            q_latent: buffer(heads * (kv_rank + rope_dim))?,
+            seen: buffer(heads * kv_rank)?,
+            mixed: buffer(heads * value_dim)?,
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct LatentAttention {
+    layer: usize,
+    /// From the input to the queries' row, and its norm.
+    q_a: Option<(Linear, Norm)>,
+    /// From there, or from the input, to the queries.
+    q: Linear,
+    /// From the input to the latent row, and to the key that is rotated.
+    row: Linear,
+    key: Linear,
+    norm: Norm,
+    /// `[kv_rank, nope]` of each head.
+    k_b: Vec<Matrix>,
+    /// `[value_dim, kv_rank]` of each head.
+    v_b: Vec<Matrix>,
+    out: Linear,
+    rope: Rope,
+    sizes: LatentConfig,
+    spec: AttentionSpec,
+}
+
+impl LatentAttention {
+    /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
+    /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`.
+    pub fn load(
+        loader: &mut Loader<'_>,
+        layer: usize,
+        rope: Rope,
+        sizes: LatentConfig,
+    ) -> Result<Self, Error> {
+        let ModelConfig { hidden_size, heads, attention_scale, .. } = *loader.checkpoint.config();
+        let window = loader.checkpoint.config().windows[layer];
+        let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = sizes;
+        let name = |part: &str| format!("blk.{layer}.attn_{part}");
+        let queries = heads * (nope_dim + rope_dim);
+        let (q_a, q) = match q_rank {
+            Some(rank) => {
+                let row = loader.linear(&name("q_a"), rank, hidden_size)?;
+                let norm = loader.norm(&name("q_a_norm"), rank, EPS)?;
+                (Some((row, norm)), loader.linear(&name("q_b"), queries, rank)?)
+            }
+            None => (None, loader.linear(&name("q"), queries, hidden_size)?),
+        };
+        let [row, key] = Self::load_row(loader, &name("kv_a_mqa"), [kv_rank, rope_dim])?;
+        let (k_b, v_b) = Self::load_expansion(loader, layer, heads, sizes)?;
+        Ok(Self {
+            layer,
+            q_a,
+            q,
+            row,
+            key,
+            norm: loader.norm(&name("kv_a_norm"), kv_rank, EPS)?,
+            k_b,
+            v_b,
+            out: loader.linear(&name("output"), hidden_size, heads * value_dim)?,
+            rope,
+            sizes,
+            spec: AttentionSpec { heads, scale: attention_scale, window, sinks: None },
+        })
+    }
+
+    /// The two parts of the projection to the latent row and the key.
+    fn load_row(
+        loader: &mut Loader<'_>,
+        name: &str,
+        [first, second]: [usize; 2],
+    ) -> Result<[Linear; 2], Error> {
+        let (all, hidden) = (first + second, loader.checkpoint.config().hidden_size);
+        let view = loader.checkpoint.require(&format!("{name}.weight"), &[all, hidden])?.clone();
+        let bias = match loader.checkpoint.tensor(&format!("{name}.bias")) {
+            Some(_) => loader.checkpoint.require(&format!("{name}.bias"), &[all])?.to_f32()?,
+            None => Vec::new(),
+        };
+        let mut part = |rows: std::ops::Range<usize>| -> Result<Linear, Error> {
+            let bias = bias.get(rows.clone()).map(|bias| loader.backend.vector(bias.to_vec()));
+            Ok(Linear::new(loader.matrix_of(&view.rows(rows))?, bias))
+        };
+        Ok([part(0..first)?, part(first..all)?])
+    }
+
+    /// The matrices that expand the latent row: for each head one for keys, turned round, and one
+    /// for values.
+    fn load_expansion(
+        loader: &mut Loader<'_>,
+        layer: usize,
+        heads: usize,
+        sizes: LatentConfig,
+    ) -> Result<(Vec<Matrix>, Vec<Matrix>), Error> {
+        let LatentConfig { kv_rank, nope_dim, value_dim, .. } = sizes;
+        let name = |part: &str| format!("blk.{layer}.attn_{part}.weight");
+        if loader.checkpoint.tensor(&name("kv_b")).is_none() {
+            let keys = loader.checkpoint.require(&name("k_b"), &[heads, kv_rank, nope_dim])?;
+            let values = loader.checkpoint.require(&name("v_b"), &[heads, value_dim, kv_rank])?;
+            let mut all = |view: &TensorView| -> Result<Vec<_>, Error> {
+                (0..heads).map(|head| loader.matrix_of(&view.part(head))).collect()
+            };
+            return Ok((all(keys)?, all(values)?));
+        }
+        let each = nope_dim + value_dim;
+        let view = loader.checkpoint.require(&name("kv_b"), &[heads * each, kv_rank])?.clone();
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        for first in (0..heads * each).step_by(each) {
+            let key = turned(&view.rows(first..first + nope_dim), loader.backend.mode())?;
+            keys.push(loader.computed(&view, key, (kv_rank, nope_dim))?);
+            values.push(loader.matrix_of(&view.rows(first + nope_dim..first + each))?);
+        }
+        Ok((keys, values))
+    }
+
+    pub fn cache(&self) -> LayerCache {
+        let LatentConfig { kv_rank, rope_dim, .. } = self.sizes;
+        LayerCache { heads: 1, dim: kv_rank + rope_dim, latent: Some(kv_rank) }
+    }
+
+    /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.
+    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &LatentBuffers) {
+        let LatentConfig { kv_rank, nope_dim, rope_dim, value_dim, .. } = self.sizes;
+        let rows = pass.rows();
+        match (&self.q_a, work.q_row) {
+            (Some((q_a, norm)), Some((row, normed))) => {
+                let outputs = [(q_a, row), (&self.row, work.row), (&self.key, work.key)];
+                Linear::forward_each(pass, x, outputs, rows);
+                norm.forward(pass, row, normed, rows);
+                self.q.forward(pass, normed, work.q, rows);
+            }
+            _ => {
+                let outputs = [(&self.q, work.q), (&self.row, work.row), (&self.key, work.key)];
+                Linear::forward_each(pass, x, outputs, rows);
+            }
+        }
+        let columns = |first, stride| HeadColumns { first, stride };
+        let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);
+        // [rows, kv_rank + rope]
+        self.norm.forward(pass, work.row, work.latent, rows);
+        let key = (work.key, columns(0, rope_dim));
+        pass.backend.copy_heads(key, rope_dim, (work.latent, columns(kv_rank, latent)), rows);
+        pass.backend.rotate(work.latent, self.rope, columns(kv_rank, latent), rows);
+        pass.backend.store_kv(self.layer, work.latent, None, pass.batch);
+        // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
+        pass.backend.rotate(work.q, self.rope, columns(nope_dim, query), rows);
+        let queries = (work.q_latent, columns(0, latent));
+        pass.backend.linear_heads((work.q, columns(0, query)), &self.k_b, queries, rows);
+        let rotated = (work.q, columns(nope_dim, query));
+        pass.backend.copy_heads(rotated, rope_dim, (work.q_latent, columns(kv_rank, latent)), rows);
+        pass.backend.attention(self.layer, work.q_latent, work.seen, &self.spec, pass.batch);
+        // [rows, heads, kv_rank] to [rows, heads, value_dim]
+        let values = (work.mixed, columns(0, value_dim));
+        pass.backend.linear_heads((work.seen, columns(0, kv_rank)), &self.v_b, values, rows);
+        self.out.forward(pass, work.mixed, out, rows);
+    }
+}
+
+/// A matrix with rows and columns exchanged: single values as they are stored, others as the values
+/// they stand for, in BF16 where they will be rounded anyway.
+fn turned(view: &TensorView, mode: Mode) -> Result<(&'static QuantType, Vec<u8>), Error> {
+    let [rows, cols] = view.shape[..] else { panic!("a matrix") };
+    let (ty, bytes) = match view.ty.block_len {
+        1 => (view.ty, view.bytes().read(0..view.bytes().len()).into_owned()),
+        _ => {
+            let ty = if mode == Mode::Exact { &F32 } else { &BF16 };
+            let values = view.to_f32()?;
+            let mut bytes = vec![0; values.len() * ty.block_bytes];
+            ty.quantize.expect("floats can be written")(&values, None, &mut bytes);
+            (ty, bytes)
+        }
+    };
+    let size = ty.block_bytes;
+    let mut out = vec![0; bytes.len()];
+    for (index, value) in bytes.chunks_exact(size).enumerate() {
+        let (row, col) = (index / cols, index % cols);
+        out[(col * rows + row) * size..][..size].copy_from_slice(value);
+    }
+    Ok((ty, out))
+}

@@ -1,0 +1,118 @@
+//! What becomes of one tensor under what a rule says of it.
+
+use super::{Kind, Memory, Place, Placed, TensorInfo, Type};
+use backend::Mode;
+use kernels::Isa;
+use kernels::quant::{self, QuantType};
+
+/// Kinds of which a step reads few bytes, so that they may stay on disk.
+const SPARSE: [Kind; 2] = [Kind::RoutedExpert, Kind::Embed];
+
+impl Place {
+    /// What the built-in rules say where this rule says nothing.
+    pub fn or(self, default: Self) -> Self {
+        Self {
+            mode: self.mode.or(default.mode),
+            ty: self.ty.or(default.ty),
+            memory: self.memory.or(default.memory),
+            threads: self.threads.or(default.threads),
+            prefill_threads: self.prefill_threads.or(default.prefill_threads),
+            decode_threads: self.decode_threads.or(default.decode_threads),
+            numa: self.numa.or(default.numa),
+            device: self.device.or(default.device),
+        }
+    }
+
+    /// The decision for a tensor in a compute mode, or why it cannot be.
+    pub fn decide(&self, tensor: &TensorInfo, mode: Mode, isa: Isa) -> Result<Placed, String> {
+        let (mode, ty, memory) = match tensor.is_vector() {
+            true => (Mode::Exact, &quant::F32, Memory::Copied),
+            false => {
+                let mode = self.mode.unwrap_or(mode);
+                let ty = self.held_type(tensor)?;
+                (mode, ty, self.held_in(tensor, mode, ty, isa)?)
+            }
+        };
+        Ok(Placed {
+            name: tensor.name.clone(),
+            rule: None,
+            mode,
+            ty,
+            memory,
+            device: self.device.unwrap_or_default(),
+            prefill_threads: self.prefill_threads.or(self.threads),
+            decode_threads: self.decode_threads.or(self.threads),
+            numa: self.numa,
+            bytes: bytes(tensor, ty, memory, isa),
+        })
+    }
+
+    /// Whether it says something that norms and biases, held as f32 values, cannot follow.
+    pub fn wants_a_matrix(&self) -> bool {
+        let other = |ty| ty != Type::Keep && ty != Type::As(&quant::F32);
+        self.mode == Some(Mode::Fast) || self.ty.is_some_and(other) || self.memory.is_some()
+    }
+
+    fn held_type(&self, tensor: &TensorInfo) -> Result<&'static QuantType, String> {
+        let ty = match self.ty {
+            Some(Type::As(ty)) if ty != tensor.ty => ty,
+            _ => return Ok(tensor.ty),
+        };
+        let (name, found) = (&tensor.name, tensor.ty);
+        if tensor.ty.dequantize.is_none() {
+            return Err(format!("{name}: place.type: weights of type {found} cannot be read yet"));
+        }
+        if !tensor.fits(ty) {
+            let (shape, block) = (&tensor.shape, ty.block_len);
+            return Err(format!(
+                "{name}: place.type: expected rows of whole blocks of {ty} ({block} values), found \
+                 shape {shape:?}"
+            ));
+        }
+        Ok(ty)
+    }
+
+    fn held_in(
+        &self,
+        tensor: &TensorInfo,
+        mode: Mode,
+        ty: &QuantType,
+        isa: Isa,
+    ) -> Result<Memory, String> {
+        let packs = tensor.packed_bytes(ty, isa).is_some();
+        let converted = ty != tensor.ty;
+        let memory = match self.memory {
+            None if packs && mode == Mode::Fast => return Ok(Memory::Packed),
+            None if converted => return Ok(Memory::Copied),
+            None => return Ok(Memory::Mapped),
+            Some(memory) => memory,
+        };
+        let why = match memory {
+            Memory::Packed if mode == Mode::Exact => {
+                "expected mode fast, found exact, which computes with weights as they are stored"
+                    .to_owned()
+            }
+            Memory::Packed if !packs => format!("there is no packed layout for {ty} here"),
+            Memory::Packed => return Ok(memory),
+            _ if converted => format!("weights converted to {ty} are not those of the file"),
+            Memory::Disk if !SPARSE.contains(&tensor.kind) => {
+                let (kind, sparse) = (tensor.kind.name(), SPARSE.map(Kind::name).join(" or "));
+                format!(
+                    "expected {sparse}, found {kind}; other weights stay in memory until they \
+                     can be streamed"
+                )
+            }
+            _ => return Ok(memory),
+        };
+        Err(format!("{}: place.memory {}: {why}", tensor.name, memory.name()))
+    }
+}
+
+fn bytes(tensor: &TensorInfo, ty: &QuantType, memory: Memory, isa: Isa) -> usize {
+    match memory {
+        Memory::Packed => tensor.packed_bytes(ty, isa).unwrap_or(0),
+        Memory::Mapped | Memory::Locked => tensor.bytes,
+        Memory::Disk => 0,
+        Memory::Copied => tensor.copied_bytes(ty),
+    }
+}

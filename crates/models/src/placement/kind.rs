@@ -1,0 +1,126 @@
+//! What a tensor is for, from its canonical name.
+
+/// What a tensor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The embedding table.
+    Embed,
+    /// Projections of attention, with their biases.
+    Attention,
+    /// The MLP of a layer without experts.
+    Dense,
+    /// Chooses experts: its matrix, and what is added to its scores.
+    Router,
+    /// Experts that every token passes through, and their gate.
+    SharedExpert,
+    /// Experts that the router chooses.
+    RoutedExpert,
+    /// Norms of any place.
+    Norm,
+    /// The output head.
+    Head,
+    /// What has none of the names above.
+    Other,
+}
+
+impl Kind {
+    /// All, in the order of tables.
+    pub const ALL: [Self; 9] = [
+        Self::Embed,
+        Self::Attention,
+        Self::Dense,
+        Self::Router,
+        Self::SharedExpert,
+        Self::RoutedExpert,
+        Self::Norm,
+        Self::Head,
+        Self::Other,
+    ];
+
+    /// The name in rules and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embed => "embed",
+            Self::Attention => "attention",
+            Self::Dense => "dense",
+            Self::Router => "router",
+            Self::SharedExpert => "shared_expert",
+            Self::RoutedExpert => "routed_expert",
+            Self::Norm => "norm",
+            Self::Head => "head",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind and layer of the tensor with this canonical name. What is in no layer has none.
+    pub fn of(canonical: &str) -> (Self, Option<usize>) {
+        let parts = canonical.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        match parts.and_then(|(layer, rest)| Some((layer.parse().ok()?, rest))) {
+            Some((layer, rest)) => (Self::in_layer(rest), Some(layer)),
+            None => (Self::outside(canonical), None),
+        }
+    }
+
+    fn outside(name: &str) -> Self {
+        match name.split('.').next().unwrap_or_default() {
+            part if part.contains("norm") => Self::Norm,
+            "token_embd" => Self::Embed,
+            "output" => Self::Head,
+            _ => Self::Other,
+        }
+    }
+
+    fn in_layer(name: &str) -> Self {
+        match name.split('.').next().unwrap_or_default() {
+            part if part.contains("norm") => Self::Norm,
+            part if part.ends_with("_shexp") => Self::SharedExpert,
+            part if part.ends_with("_exps") => Self::RoutedExpert,
+            "ffn_gate_inp" | "exp_probs_b" => Self::Router,
+            "ffn_gate" | "ffn_up" | "ffn_down" if is_of_one_expert(name) => Self::RoutedExpert,
+            "ffn_gate" | "ffn_up" | "ffn_down" => Self::Dense,
+            part if part.starts_with("attn_") => Self::Attention,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// `ffn_gate.7.weight`, as older files name each expert's matrix.
+fn is_of_one_expert(name: &str) -> bool {
+    let expert = name.split('.').nth(1).unwrap_or_default();
+    !expert.is_empty() && expert.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, kind: Kind, layer: impl Into<Option<usize>>) {
+        assert_eq!(Kind::of(name), (kind, layer.into()), "{name}");
+    }
+
+    #[test]
+    fn names_tell_kinds_and_layers() {
+        check("token_embd.weight", Kind::Embed, None);
+        check("output.weight", Kind::Head, None);
+        check("output_norm.weight", Kind::Norm, None);
+        check("rope_freqs.weight", Kind::Other, None);
+        check("blk.0.attn_q.weight", Kind::Attention, 0);
+        check("blk.12.attn_output.bias", Kind::Attention, 12);
+        check("blk.1.attn_kv_a_mqa.weight", Kind::Attention, 1);
+        check("blk.1.attn_q_norm.weight", Kind::Norm, 1);
+        check("blk.1.attn_norm.weight", Kind::Norm, 1);
+        check("blk.1.post_attention_norm.weight", Kind::Norm, 1);
+        check("blk.3.ffn_gate.weight", Kind::Dense, 3);
+        check("blk.3.ffn_down.bias", Kind::Dense, 3);
+        check("blk.3.ffn_gate_inp.weight", Kind::Router, 3);
+        check("blk.3.exp_probs_b.bias", Kind::Router, 3);
+        check("blk.3.ffn_up_shexp.weight", Kind::SharedExpert, 3);
+        check("blk.3.ffn_gate_inp_shexp.weight", Kind::SharedExpert, 3);
+        check("blk.3.ffn_gate_exps.weight", Kind::RoutedExpert, 3);
+        check("blk.3.ffn_up_exps.bias", Kind::RoutedExpert, 3);
+        check("blk.3.ffn_gate.17.weight", Kind::RoutedExpert, 3);
+        check("blk.3.ssm_in.weight", Kind::Other, 3);
+        check("blk.x.attn_q.weight", Kind::Other, None);
+        check("", Kind::Other, None);
+    }
+}

@@ -1,0 +1,99 @@
+//! What placement knows of a tensor, and what it takes in memory.
+
+use super::Kind;
+use formats::{Checkpoint, TensorView};
+use kernels::Isa;
+use kernels::bf16;
+use kernels::int8::{self, Packed};
+use kernels::quant::{BF16, QuantType};
+
+const EMBED: &str = "token_embd.weight";
+const HEAD: &str = "output.weight";
+
+/// A tensor as the headers of its files describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorInfo {
+    /// Canonical name.
+    pub name: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// The layer it belongs to, if any.
+    pub layer: Option<usize>,
+    /// Outermost first; experts are stacked matrices.
+    pub shape: Vec<usize>,
+    /// How the file stores it.
+    pub ty: &'static QuantType,
+    /// Bytes in the file; none where another tensor has them already.
+    pub bytes: usize,
+}
+
+impl TensorInfo {
+    /// The tensor of this canonical name.
+    pub fn new(name: &str, shape: &[usize], ty: &'static QuantType, bytes: usize) -> Self {
+        let (kind, layer) = Kind::of(name);
+        Self { name: name.to_owned(), kind, layer, shape: shape.to_owned(), ty, bytes }
+    }
+
+    /// All tensors of a checkpoint. A head that shares the embedding's weights is among them
+    /// under its own name, without bytes in the file.
+    pub fn all(checkpoint: &Checkpoint) -> Vec<Self> {
+        let mut all: Vec<_> = checkpoint.tensors().map(Self::from).collect();
+        let embed = all.iter().find(|tensor| tensor.name == EMBED);
+        if let (true, Some(embed)) = (checkpoint.config().tied_embeddings, embed) {
+            all.push(Self::new(HEAD, &embed.shape, embed.ty, 0));
+        }
+        all
+    }
+
+    /// Whether it is held as f32 values whatever the rules say: norms, biases and the like.
+    pub fn is_vector(&self) -> bool {
+        self.shape.len() < 2 || self.kind == Kind::Norm || self.name.ends_with(".bias")
+    }
+
+    /// Matrices, and rows and columns of each.
+    fn matrices(&self) -> (usize, usize, usize) {
+        match self.shape.as_slice() {
+            [] => (1, 1, 1),
+            [cols] => (1, 1, *cols),
+            [stack @ .., rows, cols] => (stack.iter().product(), *rows, *cols),
+        }
+    }
+
+    /// Number of values.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether rows are whole blocks of this type.
+    pub fn fits(&self, ty: &QuantType) -> bool {
+        self.matrices().2.is_multiple_of(ty.block_len)
+    }
+
+    /// Bytes of a packed copy in this type, if there is such a layout. An embedding table is
+    /// looked up, not multiplied.
+    pub fn packed_bytes(&self, ty: &QuantType, isa: Isa) -> Option<usize> {
+        let (count, rows, cols) = self.matrices();
+        if self.is_vector() || self.kind == Kind::Embed || self.elements() == 0 {
+            return None;
+        }
+        let each = match ty.packing {
+            Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
+                Packed::bytes_for(packing.form, rows, cols)
+            }
+            None if *ty == BF16 && isa.has_bf16_dot() => bf16::packed_bytes(rows, cols),
+            _ => return None,
+        };
+        Some(count.saturating_mul(each))
+    }
+
+    /// Bytes of a copy in this type that is not packed; those of the file where there cannot be one.
+    pub fn copied_bytes(&self, ty: &QuantType) -> usize {
+        ty.bytes_for(self.elements()).unwrap_or(self.bytes)
+    }
+}
+
+impl From<&TensorView> for TensorInfo {
+    fn from(view: &TensorView) -> Self {
+        Self::new(&view.name, &view.shape, view.ty, view.bytes().len())
+    }
+}
