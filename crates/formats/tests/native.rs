@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use formats::safetensors::SafetensorsWriter;
-use formats::{Error, ModelFiles, TensorView, native};
+use formats::{Checkpoint, Error, ModelFiles, OpenOptions, TensorView, native};
 use kernels::quant::QuantType;
 
 const STEM: &str = "model.layers.0.mlp.up_proj";
@@ -363,4 +363,83 @@ fn mxfp4_of_gpt_oss_is_what_its_blocks_say() {
         floats(&raw(name, "_blocks"), &raw(name, "_scales"))
     });
     assert!(checked >= 6, "{checked}");
+}
+
+/// The values of a canonically named tensor of a fixture, and of its parts read alone.
+fn values(folder: &str, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
+    let folder = common::shared(&format!("models/{folder}"))?;
+    let checkpoint = Checkpoint::open(&folder, &OpenOptions::default()).unwrap();
+    let view = checkpoint.tensor(name).expect(name);
+    let all = view.to_f32().unwrap();
+    let parts = (0..view.shape[0]).map(|part| view.part(part).to_f32().unwrap());
+    assert_eq!(bits(&all), bits(&parts.collect::<Vec<_>>().concat()), "{name}");
+    Some((view.shape.clone(), all))
+}
+
+/// A raw tensor of a fixture.
+fn raw(folder: &str, name: &str) -> Vec<f32> {
+    let folder = common::shared(&format!("models/{folder}")).unwrap();
+    let files = ModelFiles::open(&folder).unwrap();
+    files.tensors().iter().find(|t| t.source_name == name).unwrap().to_f32().unwrap()
+}
+
+#[test]
+fn experts_of_gpt_oss_are_matrices_of_their_own_whatever_holds_them() {
+    let Some((shape, gate)) = values("gpt_oss", "blk.1.ffn_gate_exps.weight") else { return };
+    let up = values("gpt_oss", "blk.1.ffn_up_exps.weight").unwrap();
+    let down = values("gpt_oss", "blk.1.ffn_down_exps.weight").unwrap();
+    assert_eq!((&shape, &up.0, &down.0), (&vec![6, 64, 64], &vec![6, 64, 64], &vec![6, 64, 64]));
+    let fused = raw("gpt_oss", "model.layers.1.mlp.experts.gate_up_proj");
+    let stored = raw("gpt_oss", "model.layers.1.mlp.experts.down_proj");
+    for at in 0..6 * 64 * 64 {
+        let (expert, output, input) = (at / 4096, at / 64 % 64, at % 64);
+        let row = (expert * 64 + input) * 128;
+        assert_eq!((gate[at], up.1[at]), (fused[row + 2 * output], fused[row + 2 * output + 1]));
+        assert_eq!(down.1[at], stored[(expert * 64 + input) * 64 + output]);
+    }
+    let biases = raw("gpt_oss", "model.layers.1.mlp.experts.gate_up_proj_bias");
+    let every = |first: usize| biases.iter().skip(first).step_by(2).copied().collect::<Vec<_>>();
+    assert_eq!(values("gpt_oss", "blk.1.ffn_gate_exps.bias").unwrap(), (vec![6, 64], every(0)));
+    assert_eq!(values("gpt_oss", "blk.1.ffn_up_exps.bias").unwrap(), (vec![6, 64], every(1)));
+}
+
+#[test]
+fn mxfp4_experts_of_gpt_oss_come_apart_by_rows() {
+    let folder = "gpt_oss_mxfp4";
+    let Some((shape, gate)) = values(folder, "blk.1.ffn_gate_exps.weight") else { return };
+    let (_, up) = values(folder, "blk.1.ffn_up_exps.weight").unwrap();
+    let folder = common::shared("models/gpt_oss_mxfp4").unwrap();
+    let files = ModelFiles::open(&folder).unwrap();
+    let fused = native::join(&files).unwrap();
+    let fused = fused.iter().find(|t| t.source_name == "model.layers.1.mlp.experts.gate_up_proj");
+    let fused = fused.unwrap().to_f32().unwrap();
+    assert_eq!(shape, [6, 64, 64]);
+    let rows = fused.chunks(64).enumerate();
+    let (even, odd): (Vec<_>, Vec<_>) = rows.partition(|(row, _)| row % 2 == 0);
+    let all = |rows: Vec<(usize, &[f32])>| rows.into_iter().flat_map(|(_, r)| r).copied().collect();
+    let (even, odd): (Vec<f32>, Vec<f32>) = (all(even), all(odd));
+    assert!(gate == even && up == odd);
+}
+
+#[test]
+fn fp8_experts_of_deepseek_v3_are_stacks() {
+    let name = "blk.1.ffn_down_exps.weight";
+    let Some((shape, values)) = values("deepseek_v3_fp8", name) else { return };
+    assert_eq!(shape, [8, 64, 48]);
+    let tensors = joined(&common::shared("models/deepseek_v3_fp8").unwrap()).unwrap();
+    for (expert, values) in values.chunks(64 * 48).enumerate() {
+        let name = format!("model.layers.1.mlp.experts.{expert}.down_proj.weight");
+        let one = tensors.iter().find(|t| t.source_name == name).unwrap();
+        assert_eq!(one.to_f32().unwrap(), values);
+    }
+}
+
+#[test]
+fn fused_experts_of_qwen3_come_apart_by_halves() {
+    let folder = "qwen3_moe_fused";
+    let Some((shape, up)) = values(folder, "blk.1.ffn_up_exps.weight") else { return };
+    assert_eq!(shape, [8, 32, 64]);
+    let fused = raw(folder, "model.layers.1.mlp.experts.gate_up_proj");
+    let halves: Vec<f32> = fused.chunks(64 * 64).flat_map(|one| &one[32 * 64..]).copied().collect();
+    assert_eq!(up, halves);
 }
