@@ -27,7 +27,7 @@ fn write(folder: &Path, config: &Json, edit: impl Fn(&mut Vec<(String, Vec<usize
     let model = ModelConfig::from_hf_json(&config.to_string(), &path).unwrap();
     let names = name_table(&model.architecture).unwrap();
     let source = |(name, shape): (String, _)| (names.source(&name).unwrap(), shape);
-    let mut tensors: Vec<_> = model.dense_tensors().into_iter().map(source).collect();
+    let mut tensors: Vec<_> = model.hf_tensors().into_iter().map(source).collect();
     edit(&mut tensors);
     write_safetensors(&folder.join("model.safetensors"), &tensors);
 }
@@ -72,6 +72,36 @@ fn every_family_loads_all_of_its_tensors_and_no_others() {
         check_load(&config(class), |_| {}, Ok(()));
         let extra = |t: &mut Vec<_>| t.push(("model.extra.weight".to_owned(), vec![3]));
         check_load(&config(class), extra, Err(&["model.extra.weight", "no part of"]));
+    }
+}
+
+/// Opens a checkpoint of a family with experts and asks for every tensor it should have, with
+/// one more in the file.
+fn read_with_extra(class: &str, extra: &str) -> formats::Result<()> {
+    let mut config = config(class);
+    config["num_key_value_heads"] = json!(2);
+    config["first_k_dense_replace"] = json!(1);
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config, |t| t.push((extra.to_owned(), vec![3])));
+    let checkpoint = open(folder.path())?;
+    for (name, shape) in checkpoint.config().hf_tensors() {
+        checkpoint.require(&name, &shape)?;
+    }
+    checkpoint.check_all_read()
+}
+
+#[test]
+fn layers_for_further_tokens_are_left_out_only_where_a_family_has_them() {
+    for class in ["DeepseekV3ForCausalLM", "Glm4MoeForCausalLM"] {
+        for name in ["model.layers.2.enorm.weight", "layers.7.mlp.gate.weight", "mtp.norm.weight"] {
+            read_with_extra(class, name).unwrap_or_else(|e| panic!("{class}: {e}"));
+        }
+        let error = read_with_extra(class, "model.layers.1.enorm.weight").unwrap_err().to_string();
+        assert!(error.contains("layers.1.enorm") && error.contains("no part of"), "{error}");
+    }
+    for class in ["Qwen3MoeForCausalLM", "MixtralForCausalLM"] {
+        let error = read_with_extra(class, "model.layers.2.enorm.weight").unwrap_err().to_string();
+        assert!(error.contains("layers.2.enorm") && error.contains("no part of"), "{error}");
     }
 }
 

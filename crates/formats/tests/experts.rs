@@ -99,6 +99,26 @@ fn quantised_fixtures_have_the_configuration_and_names_of_the_others() {
     assert_eq!(fourth.config(), &expected);
 }
 
+fn sorted(mut tensors: Vec<(String, Vec<usize>)>) -> Vec<(String, Vec<usize>)> {
+    tensors.sort();
+    tensors
+}
+
+fn check_tensors(checkpoint: &Checkpoint, expected: Vec<(String, Vec<usize>)>) {
+    let found = checkpoint.tensors().map(|t| (t.name.clone(), t.shape.clone())).collect();
+    assert_eq!(sorted(found), sorted(expected), "{}", checkpoint.path().display());
+}
+
+#[test]
+fn the_tensors_of_a_configuration_are_those_of_the_fixtures() {
+    let published =
+        ["qwen2_moe", "qwen3_moe", "mixtral", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3"];
+    for name in published.into_iter().chain(["gpt_oss"]) {
+        let Some(checkpoint) = model(name) else { return };
+        check_tensors(&checkpoint, checkpoint.config().hf_tensors());
+    }
+}
+
 /// Checks that a GGUF file describes the model of a Hugging Face checkpoint.
 fn check_twin(name: &str, file: &str) {
     let Some(original) = model(name) else { return };
@@ -113,10 +133,7 @@ fn check_twin(name: &str, file: &str) {
     config.name = expected.name.clone();
     config.special = expected.special.clone();
     assert_eq!(&config, expected, "{file}");
-    for layer in 0..config.layers {
-        let name = format!("blk.{layer}.ffn_norm.weight");
-        assert!(twin.tensor(&name).is_some(), "{file}: {name}");
-    }
+    check_tensors(&twin, config.tensors());
 }
 
 #[test]

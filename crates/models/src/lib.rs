@@ -12,6 +12,7 @@ mod loader;
 pub mod placement;
 
 pub use arch::supported;
+pub use layers::{expanded_cache, layer_cache};
 pub use loader::{Limits, load};
 
 use backend::{Backend, Batch, Buffer, LayerCache};

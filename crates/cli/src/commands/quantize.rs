@@ -13,6 +13,8 @@ mod source;
 mod summary;
 mod vocabulary;
 
+pub(crate) use plan::whole_blocks;
+
 use crate::model::{self, BUILTIN};
 use crate::output;
 use anyhow::{Context, Result, bail};

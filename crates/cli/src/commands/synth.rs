@@ -3,6 +3,7 @@
 //! Anyone can measure a model's speed with it without downloading one. The same arguments give
 //! the same bytes. The tokenizer is byte-level, so that the checkpoint also runs.
 
+mod mixtures;
 mod shapes;
 mod vocabulary;
 mod weights;
@@ -89,6 +90,11 @@ fn shape(args: &Args) -> Result<ModelConfig> {
         let window = config.windows.last().copied().flatten();
         config.layers = layers as usize;
         config.windows.resize(config.layers, window);
+        if let Some(experts) = &mut config.experts {
+            let last = experts.layers.last() == Some(&true);
+            experts.layers.resize(config.layers, last);
+        }
+        config.experts = config.experts.filter(|experts| experts.layers.contains(&true));
     }
     config.vocab_size = args.vocab.unwrap_or(config.vocab_size);
     Ok(config)

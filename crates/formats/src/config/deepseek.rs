@@ -34,6 +34,7 @@ const DEEPSEEK_BASE: Family = Family {
     declared: no_biases,
     names: &DEEPSEEK,
     latent: |config| latent(config).map(Some),
+    to_json: experts::grouped_json,
     ..BASE
 };
 

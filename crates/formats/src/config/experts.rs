@@ -1,7 +1,9 @@
 //! Routed experts in config.json: what the families have in common.
 
+use serde_json::{Value as Json, json};
+
 use super::hf::{MAX_LAYERS, MAX_WIDTH, above_zero, opt_positive};
-use super::{ExpertGroups, ExpertsConfig, GroupRank, RouterScores};
+use super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RouterScores};
 use crate::error::{Result, shown};
 use crate::json::Object;
 
@@ -65,6 +67,43 @@ pub(super) fn sigmoid(
         scale: scale(config, defaults.scale)?,
         groups: groups(config, GroupRank::BestTwo, default_groups)?,
     }))
+}
+
+/// What config.json says of experts of DeepSeek's kind.
+pub(super) fn grouped_json(config: &ModelConfig) -> Json {
+    let Some(experts) = &config.experts else { return json!({"n_routed_experts": null}) };
+    let (groups, chosen) = experts.groups.map_or((1, 1), |groups| (groups.count, groups.chosen));
+    let (scores, method) = match (experts.scores, experts.groups) {
+        (RouterScores::Sigmoid, _) => ("sigmoid", "noaux_tc"),
+        (_, Some(_)) => ("softmax", "group_limited_greedy"),
+        (_, None) => ("softmax", "greedy"),
+    };
+    json!({
+        Names::HF.chosen: experts.chosen,
+        Names::HF.groups: groups,
+        Names::HF.chosen_groups: chosen,
+        "n_routed_experts": experts.count,
+        "n_shared_experts": experts.shared_width / experts.width,
+        "moe_intermediate_size": experts.width,
+        "first_k_dense_replace": experts.layers.iter().take_while(|sparse| !**sparse).count(),
+        "moe_layer_freq": 1,
+        "scoring_func": scores,
+        "topk_method": method,
+        "norm_topk_prob": experts.normalise,
+        "routed_scaling_factor": experts.scale,
+    })
+}
+
+/// What config.json says of experts as wide as the MLP.
+pub(super) fn local_json(config: &ModelConfig) -> Json {
+    match &config.experts {
+        Some(experts) => json!({
+            Names::HF.chosen: experts.chosen,
+            "num_local_experts": experts.count,
+            "intermediate_size": experts.width,
+        }),
+        None => json!({"num_local_experts": 0}),
+    }
 }
 
 /// A positive number, or the default of the class.

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use serde_json::Value as Json;
+
 use super::gguf::Keys;
 use super::{
-    Activation, ExpertsConfig, LatentConfig, RopeLayout, RopeScaling, RouterScores, deepseek, glm,
-    gpt_oss, llama, mistral, mixtral, qwen, qwen_moe,
+    Activation, ExpertsConfig, LatentConfig, ModelConfig, RopeLayout, RopeScaling, RouterScores,
+    deepseek, glm, gpt_oss, llama, mistral, mixtral, qwen, qwen_moe,
 };
 use crate::error::{Error, Result, shown};
 use crate::json::Object;
@@ -63,6 +65,10 @@ pub(crate) struct Family {
     pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
     /// Latent attention from config.json.
     pub latent: fn(config: Object) -> Result<Option<LatentConfig>>,
+    /// What config.json says beyond the fields that all families have.
+    pub to_json: fn(config: &ModelConfig) -> Json,
+    /// Tensors of attention and router in checkpoints written here, beyond those that all have.
+    pub written: &'static [&'static str],
 }
 
 /// What GGUF files leave unsaid about the experts of a family, as llama.cpp knows it.
@@ -112,6 +118,8 @@ pub(super) const BASE: Family = Family {
     activation: |_| Ok(Activation::Silu),
     experts: |_, _| Ok(None),
     latent: |_| Ok(None),
+    to_json: |_| Json::Null,
+    written: &[],
 };
 
 /// Of families that share a name in GGUF files the first decides with its `gguf_variant`.
@@ -151,7 +159,7 @@ fn alias(model_type: &str) -> &str {
     if model_type == "kimi_k2" { deepseek::DEEPSEEK_V3.name } else { model_type }
 }
 
-fn class_name<'a>(config: Object, class: &'a serde_json::Value) -> Result<&'a str> {
+fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
     class.as_str().ok_or_else(|| {
         let found = crate::json::describe(class);
         config.error("architectures", format!("expected the name of a class, found {found}"))
@@ -174,22 +182,8 @@ pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
     by_name(architecture).map(|family| family.names)
 }
 
-/// What config.json calls the family with this canonical name.
-pub(crate) fn hf_class(architecture: &str) -> Option<&'static str> {
-    by_name(architecture).map(|family| family.hf_class)
-}
-
-/// What GGUF files call the family: those without a name of their own are `llama`.
-pub(crate) fn gguf_name(architecture: &str) -> Option<&'static str> {
-    by_name(architecture).map(|family| family.gguf_name.unwrap_or(llama::LLAMA.name))
-}
-
-/// Which values form a rotary pair in GGUF files of the family with this canonical name.
-pub(crate) fn gguf_rope(architecture: &str) -> Option<RopeLayout> {
-    by_name(architecture).map(|family| family.gguf_rope)
-}
-
-fn by_name(architecture: &str) -> Option<&'static Family> {
+/// The family with this canonical name.
+pub(crate) fn by_name(architecture: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.name == architecture).copied()
 }
 
@@ -229,7 +223,7 @@ pub(crate) fn windows_by_type(
         let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
         return Err(config.error(KEY, problem));
     }
-    let window_of = |kind: &serde_json::Value| match kind.as_str() {
+    let window_of = |kind: &Json| match kind.as_str() {
         Some("full_attention") => Ok(None),
         Some("sliding_attention") if window.is_some() => Ok(window),
         Some("sliding_attention") => {

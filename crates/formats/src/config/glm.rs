@@ -1,6 +1,8 @@
 //! GLM-4.5 and its like: attention of Llama over half of each head, experts of DeepSeek V3.
 
 use super::RouterScores;
+use serde_json::json;
+
 use super::experts::{self, SigmoidDefaults};
 use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts};
 use crate::error::Result;
@@ -24,6 +26,19 @@ pub(super) static GLM4_MOE: Family = Family {
     names: &names::GLM4_MOE,
     more_layers: true,
     experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    to_json: |config| {
+        let mut json = experts::grouped_json(config);
+        json["attention_bias"] = json!(true);
+        json["use_qk_norm"] = json!(true);
+        json
+    },
+    written: &[
+        "attn_q.bias",
+        "attn_k.bias",
+        "attn_v.bias",
+        "attn_q_norm.weight",
+        "attn_k_norm.weight",
+    ],
     ..BASE
 };
 

@@ -1,10 +1,12 @@
 //! gpt-oss: windows on every second layer, sinks beside the attention scores, biases everywhere,
 //! a clamped activation.
 
+use serde_json::{Value as Json, json};
+
 use super::experts::{self, MAX_EXPERTS, Names};
 use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows, windows_by_type};
 use super::hf::{MAX_TOKENS, MAX_WIDTH, above_zero, opt_positive, positive};
-use super::{Activation, ExpertsConfig, RopeScaling, RouterScores};
+use super::{Activation, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
 use crate::error::Result;
 use crate::json::Object;
 use crate::names;
@@ -44,6 +46,15 @@ pub(super) static GPT_OSS: Family = Family {
     windows,
     activation,
     experts,
+    to_json,
+    written: &[
+        "attn_q.bias",
+        "attn_k.bias",
+        "attn_v.bias",
+        "attn_output.bias",
+        "attn_sinks.weight",
+        "ffn_gate_inp.bias",
+    ],
     ..BASE
 };
 
@@ -64,6 +75,16 @@ fn activation(config: Object) -> Result<Activation> {
         alpha: above_zero(config, "swiglu_alpha")?.unwrap_or(alpha),
         limit: above_zero(config, "swiglu_limit")?.unwrap_or(limit),
     })
+}
+
+fn to_json(config: &ModelConfig) -> Json {
+    let mut json = experts::local_json(config);
+    json["attention_bias"] = json!(true);
+    if let Activation::ClampedSwiglu { alpha, limit } = config.activation {
+        json["swiglu_alpha"] = json!(alpha);
+        json["swiglu_limit"] = json!(limit);
+    }
+    json
 }
 
 fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {

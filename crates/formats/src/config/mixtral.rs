@@ -19,6 +19,7 @@ pub(super) static MIXTRAL: Family = Family {
     names: &names::MIXTRAL,
     windows: |config, layers| Ok(vec![opt_positive(config, "sliding_window", MAX_TOKENS)?; layers]),
     experts,
+    to_json: experts::local_json,
     ..BASE
 };
 

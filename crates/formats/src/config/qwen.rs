@@ -8,11 +8,15 @@ use crate::json::Object;
 /// First layer with a window where config.json does not say, as in the reference library.
 const DEFAULT_FIRST_WINDOW_LAYER: usize = 28;
 
+/// Norms on the heads of queries and keys.
+pub(super) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];
+
 pub(super) static QWEN2: Family = Family {
     name: "qwen2",
     hf_class: "Qwen2ForCausalLM",
     gguf_name: Some("qwen2"),
     biases: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
+    written: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
     windows,
     ..BASE
 };
@@ -22,6 +26,7 @@ pub(super) static QWEN3: Family = Family {
     hf_class: "Qwen3ForCausalLM",
     gguf_name: Some("qwen3"),
     head_dim: Some(128),
+    written: &HEAD_NORMS,
     windows,
     ..BASE
 };

@@ -1,10 +1,12 @@
 //! Qwen2-MoE (one shared expert behind a gate) and Qwen3-MoE (none).
 
+use serde_json::{Value as Json, json};
+
 use super::experts::{self, MAX_EXPERTS, Names};
 use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows, windows_by_type};
 use super::hf::{MAX_LAYERS, MAX_WIDTH};
-use super::qwen::{used_window, window_layers};
-use super::{ExpertsConfig, RouterScores};
+use super::qwen::{HEAD_NORMS, used_window, window_layers};
+use super::{ExpertsConfig, ModelConfig, RouterScores};
 use crate::error::Result;
 use crate::json::{Object, describe};
 use crate::names::QWEN_MOE;
@@ -26,6 +28,8 @@ pub(super) static QWEN2_MOE: Family = Family {
         let defaults = Defaults { count: 60, chosen: 4, width: 1408 };
         read(config, layers, &defaults, width)
     },
+    to_json,
+    written: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
     ..BASE
 };
 
@@ -40,6 +44,8 @@ pub(super) static QWEN3_MOE: Family = Family {
         let defaults = Defaults { count: 128, chosen: 8, width: 768 };
         read(config, layers, &defaults, 0)
     },
+    to_json,
+    written: &HEAD_NORMS,
     ..BASE
 };
 
@@ -68,6 +74,23 @@ fn read(
         scale: 1.0,
         groups: None,
     }))
+}
+
+fn to_json(config: &ModelConfig) -> Json {
+    let Some(experts) = &config.experts else { return json!({"num_experts": 0}) };
+    let dense = experts.layers.iter().enumerate().filter(|(_, sparse)| !**sparse);
+    let mut json = json!({
+        "num_experts": experts.count,
+        "num_experts_per_tok": experts.chosen,
+        "moe_intermediate_size": experts.width,
+        "norm_topk_prob": experts.normalise,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": dense.map(|(layer, _)| layer).collect::<Vec<_>>(),
+    });
+    if experts.shared_width > 0 {
+        json["shared_expert_intermediate_size"] = json!(experts.shared_width);
+    }
+    json
 }
 
 /// Every `decoder_sparse_step`-th layer but those in `mlp_only_layers`.

@@ -19,3 +19,22 @@ pub(super) fn sharpening(factor: f32, log_multiplier: f32) -> f32 {
 pub(super) fn attention_scale(head_dim: usize, sharpening: f32) -> f32 {
     sharpening * sharpening / (head_dim as f32).sqrt()
 }
+
+/// The multiplier that sharpens attention over such heads to `scale` (a tenth of it multiplies the
+/// logarithm): the shortest that does exactly, if there is one.
+pub(super) fn multiplier(head_dim: usize, scale: f32, factor: f32) -> Option<f64> {
+    if factor <= 1.0 || scale == attention_scale(head_dim, 1.0) {
+        return None;
+    }
+    let sharpened = (f64::from(scale) * (head_dim as f64).sqrt()).sqrt();
+    let raw = (sharpened - 1.0) / (0.1 * f64::from(factor).ln());
+    let exact =
+        |all: &f64| attention_scale(head_dim, sharpening(factor, tenth(*all as f32))) == scale;
+    let rounded = (1..=8).map(|digits| 10f64.powi(digits)).map(|unit| (raw * unit).round() / unit);
+    rounded.into_iter().find(exact).or(Some(raw))
+}
+
+/// What the logarithm is multiplied by where config.json says `mscale`.
+pub(super) fn tenth(mscale: f32) -> f32 {
+    (0.1 * f64::from(mscale)) as f32
+}

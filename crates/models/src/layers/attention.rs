@@ -4,7 +4,7 @@
 use super::{Linear, Norm, Pass};
 use crate::Error;
 use crate::loader::Loader;
-use backend::{AttentionSpec, Backend, Buffer, HeadColumns, LayerCache, Rope};
+use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Rope};
 use formats::ModelConfig;
 
 /// Workspace shared by the attention of all layers.
@@ -50,7 +50,6 @@ pub(crate) struct Attention {
     norms: Option<(Norm, Norm)>,
     rope: Rope,
     head_dim: usize,
-    kv_heads: usize,
     spec: AttentionSpec,
 }
 
@@ -85,13 +84,8 @@ impl Attention {
             norms,
             rope,
             head_dim,
-            kv_heads,
             spec: AttentionSpec { heads, scale, window, sinks },
         })
-    }
-
-    pub fn cache(&self) -> LayerCache {
-        LayerCache { heads: self.kv_heads, dim: self.head_dim, latent: None }
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.

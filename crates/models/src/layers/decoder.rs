@@ -2,7 +2,7 @@
 
 use super::{
     Attention, AttentionBuffers, GatedMlp, LatentAttention, LatentBuffers, Linear, MlpBuffers, Moe,
-    MoeBuffers, Norm, Pass, frequencies,
+    MoeBuffers, Norm, Pass, frequencies, layer_cache,
 };
 use crate::loader::Loader;
 use crate::{Error, Model};
@@ -50,6 +50,7 @@ pub(crate) struct Decoder {
     norm: Norm,
     head: Linear,
     rope: Rope,
+    cache: LayerCache,
     work: Work,
 }
 
@@ -101,7 +102,8 @@ impl Decoder {
         }
         let norm = loader.norm("output_norm", hidden, eps)?;
         let work = Work::new(loader)?;
-        Ok(Box::new(Self { embed, layers, norm, head, rope, work }))
+        let cache = layer_cache(loader.checkpoint.config());
+        Ok(Box::new(Self { embed, layers, norm, head, rope, cache, work }))
     }
 
     fn layer(&self, pass: &mut Pass<'_>, index: usize) -> Result<(), Error> {
@@ -167,11 +169,7 @@ impl Work {
 
 impl Model for Decoder {
     fn cache(&self) -> Vec<LayerCache> {
-        let cache = |layer: &Layer| match &layer.attn {
-            Mixer::Heads(attn) => attn.cache(),
-            Mixer::Latent(attn) => attn.cache(),
-        };
-        self.layers.iter().map(cache).collect()
+        vec![self.cache; self.layers.len()]
     }
 
     fn forward(

@@ -9,7 +9,7 @@
 use super::{Linear, Norm, Pass};
 use crate::Error;
 use crate::loader::Loader;
-use backend::{AttentionSpec, Backend, Buffer, HeadColumns, LayerCache, Matrix, Mode, Rope};
+use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Matrix, Mode, Rope};
 use formats::config::LatentConfig;
 use formats::{ModelConfig, TensorView};
 use kernels::quant::{BF16, F32, QuantType};
@@ -170,11 +170,6 @@ impl LatentAttention {
             values.push(loader.matrix_of(&view.rows(first + nope_dim..first + each))?);
         }
         Ok((keys, values))
-    }
-
-    pub fn cache(&self) -> LayerCache {
-        let LatentConfig { kv_rank, rope_dim, .. } = self.sizes;
-        LayerCache { heads: 1, dim: kv_rank + rope_dim, latent: Some(kv_rank) }
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.

@@ -19,7 +19,26 @@ pub(crate) use norm::Norm;
 pub(crate) use rope::frequencies;
 
 use crate::Error;
-use backend::{Backend, Batch, Buffer};
+use backend::{Backend, Batch, Buffer, LayerCache};
+use formats::ModelConfig;
+
+/// What each layer of such a model keeps in the KV cache for a position.
+pub fn layer_cache(config: &ModelConfig) -> LayerCache {
+    match config.latent {
+        None => LayerCache { heads: config.kv_heads, dim: config.head_dim, latent: None },
+        Some(sizes) => {
+            let dim = sizes.kv_rank + sizes.rope_dim;
+            LayerCache { heads: 1, dim, latent: Some(sizes.kv_rank) }
+        }
+    }
+}
+
+/// What it would keep if keys and values were expanded for each head before they are stored, as
+/// numbers of values per position; `None` where they are.
+pub fn expanded_cache(config: &ModelConfig) -> Option<usize> {
+    let sizes = config.latent?;
+    Some(config.heads * (sizes.nope_dim + sizes.rope_dim + sizes.value_dim))
+}
 
 /// One forward pass on its way through the layers.
 pub(crate) struct Pass<'a> {

@@ -1,13 +1,13 @@
 //! How much a step must move and multiply, counted from the tensors of the checkpoint.
 
-use engine::{BLOCK, KvType, LayerCache, Mode};
-use formats::Checkpoint;
+use engine::{BLOCK, KvType, Mode};
+use formats::{Checkpoint, ModelConfig, TensorView};
 use kernels::quant::{BF16, QuantType};
 
 /// The work of one model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    /// Bytes of the weights that every step reads.
+    /// Bytes of the weights that a step of one token reads: of routed experts those chosen.
     pub weight_bytes: u64,
     /// Bytes of keys and values of one position.
     pub kv_bytes: u64,
@@ -19,6 +19,27 @@ pub(super) struct Work {
     attention: u64,
     /// What most weights are multiplied as.
     pub arithmetic: Arithmetic,
+}
+
+/// The part of a tensor that one token passes through: of routed experts those chosen.
+struct Share {
+    chosen: usize,
+    all: usize,
+}
+
+impl Share {
+    fn of(tensor: &TensorView, config: &ModelConfig) -> Self {
+        match &config.experts {
+            Some(experts) if tensor.name.contains("_exps.") => {
+                Self { chosen: experts.chosen, all: experts.count }
+            }
+            _ => Self { chosen: 1, all: 1 },
+        }
+    }
+
+    fn of_count(&self, count: usize) -> u64 {
+        (count as u128 * self.chosen as u128 / self.all as u128) as u64
+    }
 }
 
 /// What weights are multiplied as.
@@ -45,18 +66,20 @@ impl Work {
     pub fn of(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType) -> Self {
         let config = checkpoint.config();
         let head = if config.tied_embeddings { "token_embd.weight" } else { "output.weight" };
-        let layer = LayerCache { heads: config.kv_heads, dim: config.head_dim };
+        let layer = models::layer_cache(config);
+        let seen = config.heads * (layer.dim + layer.latent.unwrap_or(layer.dim));
         let mut work = Self {
             weight_bytes: 0,
             kv_bytes: (config.layers * layer.block_bytes(BLOCK, kv_type) / BLOCK) as u64,
             layer_weights: 0,
             head_weights: 0,
-            attention: (2 * config.layers * config.heads * config.head_dim) as u64,
+            attention: (config.layers * seen) as u64,
             arithmetic: Arithmetic::F32,
         };
         let mut weights_by = [(Arithmetic::F32, 0), (Arithmetic::Bf16, 0), (Arithmetic::Int8, 0)];
-        for tensor in checkpoint.tensors().filter(|t| t.shape.len() == 2) {
-            let weights = tensor.elements() as u64;
+        for tensor in checkpoint.tensors().filter(|t| t.shape.len() >= 2) {
+            let share = Share::of(tensor, config);
+            let weights = share.of_count(tensor.elements());
             if tensor.name == head {
                 work.head_weights = weights;
             } else if tensor.name == "token_embd.weight" {
@@ -64,7 +87,7 @@ impl Work {
             } else {
                 work.layer_weights += weights;
             }
-            work.weight_bytes += tensor.bytes().len() as u64;
+            work.weight_bytes += share.of_count(tensor.bytes().len());
             let arithmetic = Arithmetic::of(tensor.ty, mode);
             for (by, sum) in &mut weights_by {
                 *sum += if *by == arithmetic { weights } else { 0 };

@@ -1,7 +1,7 @@
 //! What is told about a model, for programs and for people.
 
 use super::values::{float, metadata_json, short, shown};
-use engine::{BLOCK, KvType, LayerCache};
+use engine::{BLOCK, KvType};
 use formats::{ModelConfig, ModelFiles, TensorView};
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
@@ -140,6 +140,15 @@ impl<'a> Report<'a> {
                 ty.name(),
             );
         }
+        let config = self.config.as_ref().ok();
+        if let Some((config, values)) = config.and_then(|c| Some((c, models::expanded_cache(c)?))) {
+            let dim = models::layer_cache(config).dim;
+            let _ = writeln!(
+                out,
+                "latent      {dim} values per token and layer instead of {values}, {:.1} times fewer",
+                values as f64 / dim as f64
+            );
+        }
     }
 
     fn memory_json(&self) -> Json {
@@ -164,7 +173,7 @@ impl<'a> Report<'a> {
         let config = self.config.as_ref().ok()?;
         // What no cache could have is not worth telling, and would overflow.
         config.kv_heads.checked_mul(config.head_dim)?.checked_mul(16 * BLOCK)?;
-        let layer = LayerCache { heads: config.kv_heads, dim: config.head_dim };
+        let layer = models::layer_cache(config);
         let block = layer.block_bytes(BLOCK, ty).checked_mul(config.layers)?;
         Some((block.div_ceil(BLOCK), block.checked_mul(self.context.div_ceil(BLOCK))?))
     }

@@ -110,7 +110,8 @@ fn quantized(tensor: Tensor, wanted: &'static QuantType, wishes: &Wishes) -> Res
     Ok(Target { tensor, ty, instead_of, weighed })
 }
 
-fn whole_blocks(wanted: &'static QuantType, columns: usize) -> &'static QuantType {
+/// The type itself, or what comes closest to it, for rows of so many values.
+pub(crate) fn whole_blocks(wanted: &'static QuantType, columns: usize) -> &'static QuantType {
     let fits = |ty: &QuantType| columns.is_multiple_of(ty.block_len);
     match fallback(wanted) {
         _ if fits(wanted) => wanted,

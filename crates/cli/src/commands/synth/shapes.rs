@@ -1,5 +1,6 @@
 //! Shapes of published models, and tiny ones of the same families for tests.
 
+use super::mixtures::{self, MIXTURES};
 use formats::ModelConfig;
 use formats::config::{Activation, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
 
@@ -79,20 +80,26 @@ static SHAPES: &[Shape] = &[
 
 /// The configuration of the shape with this name, in any case.
 pub(super) fn find(name: &str) -> Option<ModelConfig> {
-    SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name)).map(Shape::config)
+    let dense = SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
+    dense.map(Shape::config).or_else(|| mixtures::find(name))
 }
 
 /// All names.
 pub(super) fn names() -> String {
-    SHAPES.iter().map(|shape| shape.name).collect::<Vec<_>>().join(", ")
+    all_names().collect::<Vec<_>>().join(", ")
+}
+
+fn all_names() -> impl Iterator<Item = &'static str> {
+    SHAPES.iter().map(|shape| shape.name).chain(MIXTURES.iter().map(|(name, _)| *name))
 }
 
 /// A line about each shape.
 pub(super) fn describe_all() -> impl Iterator<Item = String> {
-    SHAPES.iter().map(|shape| {
-        let values = shape.config().dense_tensors().into_iter();
+    all_names().filter_map(find).map(|config| {
+        let values = config.tensors().into_iter();
         let values: usize = values.map(|(_, shape)| shape.iter().product::<usize>()).sum();
-        format!("{:14} {:8} {:>7.1} M parameters", shape.name, shape.family, values as f64 / 1e6)
+        let (name, family) = (&config.name, &config.architecture);
+        format!("{name:17} {family:11} {:>7.1} M parameters", values as f64 / 1e6)
     })
 }
 
@@ -143,7 +150,7 @@ mod tests {
     use super::*;
 
     fn check(name: &str, parameters: usize) {
-        let tensors = find(name).unwrap().dense_tensors();
+        let tensors = find(name).unwrap().tensors();
         let found: usize = tensors.iter().map(|(_, s)| s.iter().product::<usize>()).sum();
         assert_eq!(found, parameters, "{name}");
     }
@@ -155,5 +162,12 @@ mod tests {
         check("llama-3.2-1b", 1_235_814_400);
         check("llama-3.1-8b", 8_030_261_248);
         check("mistral-7b", 7_241_732_096);
+    }
+
+    #[test]
+    fn every_name_has_a_shape_and_those_with_experts_are_about_a_billion_parameters() {
+        assert_eq!(describe_all().count(), all_names().count());
+        check("qwen3-moe-1b", 955_814_912);
+        check("deepseek-v3-small", 744_628_576);
     }
 }

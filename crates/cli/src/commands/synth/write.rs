@@ -3,6 +3,7 @@
 //! Invariant: memory does not grow with the checkpoint.
 
 use super::{vocabulary, weights::Weights};
+use crate::commands::quantize::whole_blocks;
 use crate::interrupt::Watch;
 use crate::progress;
 use anyhow::{Context, Result, bail};
@@ -15,6 +16,8 @@ use std::path::Path;
 
 /// Divisors of the rotary frequencies in GGUF files.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
+/// The router of a layer.
+const ROUTER: &str = "ffn_gate_inp.weight";
 
 /// A checkpoint to be written.
 #[derive(Clone, Debug)]
@@ -53,7 +56,7 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 fn write_folder(plan: &Plan, out: &Path) -> Result<()> {
     let config = &plan.config;
     let names = config::name_table(&config.architecture).context("no names for its tensors")?;
-    let tensors = tensors(config, |_| plan.ty);
+    let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
     let mut writer = SafetensorsWriter::new();
     for Tensor { name, shape, ty } in &tensors {
         let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
@@ -78,9 +81,9 @@ fn write_gguf(plan: &Plan, out: &Path) -> Result<()> {
     config.to_gguf(&mut writer)?;
     writer.set("general.quantization_version", Value::U32(2));
     vocabulary::to_gguf(config.vocab_size, &mut writer);
-    let tensors = tensors(config, |shape| gguf_type(plan.ty, shape));
+    let tensors = typed(config.tensors(), |name, shape| gguf_type(plan.ty, name, shape));
     for Tensor { name, shape, ty } in &tensors {
-        writer.plan(name, ty, shape)?;
+        writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
     }
     let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
     let factors = factors.unwrap_or_default();
@@ -90,16 +93,21 @@ fn write_gguf(plan: &Plan, out: &Path) -> Result<()> {
     fill(plan.seed, &tensors, &factors, writer.create(out)?)
 }
 
-fn tensors(config: &ModelConfig, ty: impl Fn(&[usize]) -> &'static QuantType) -> Vec<Tensor> {
-    let tensor = |(name, shape): (String, Vec<usize>)| Tensor { ty: ty(&shape), name, shape };
-    config.dense_tensors().into_iter().map(tensor).collect()
+fn typed(
+    tensors: Vec<(String, Vec<usize>)>,
+    ty: impl Fn(&str, &[usize]) -> &'static QuantType,
+) -> Vec<Tensor> {
+    let tensor =
+        |(name, shape): (String, Vec<usize>)| Tensor { ty: ty(&name, &shape), name, shape };
+    tensors.into_iter().map(tensor).collect()
 }
 
-/// As converters do it: vectors are F32, and rows that are not whole blocks F16.
-fn gguf_type(ty: &'static QuantType, shape: &[usize]) -> &'static QuantType {
+/// As converters do it: vectors, biases and routers are F32, and rows that are not whole blocks of
+/// what is closest to the type.
+fn gguf_type(ty: &'static QuantType, name: &str, shape: &[usize]) -> &'static QuantType {
     match shape {
-        [_, columns] if columns.is_multiple_of(ty.block_len) => ty,
-        [_, _] => &quant::F16,
+        _ if name.ends_with(".bias") || name.ends_with(ROUTER) => &quant::F32,
+        [_, .., columns] => whole_blocks(ty, *columns),
         _ => &quant::F32,
     }
 }
@@ -141,6 +149,7 @@ fn fill(seed: u64, tensors: &[Tensor], last: &[f32], mut stream: TensorStream) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::synth::mixtures::MIXTURES;
     use formats::{Checkpoint, OpenOptions};
     use std::path::PathBuf;
 
@@ -157,13 +166,19 @@ mod tests {
 
     #[test]
     fn every_tiny_shape_opens_again_in_both_formats() {
-        for shape in ["tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"] {
+        let dense = ["tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"];
+        let mixtures = MIXTURES.iter().map(|(name, _)| *name).filter(|n| n.starts_with("tiny"));
+        for shape in dense.into_iter().chain(mixtures) {
             for (ty, name) in [(&quant::BF16, "hf"), (&quant::Q4_K, "x.gguf")] {
                 let (out, _) = written(shape, ty, name, 1);
                 let checkpoint = Checkpoint::open(&out, &OpenOptions::default()).unwrap();
                 let expected = super::super::named_shape(shape).unwrap();
                 assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
-                for (name, shape) in expected.dense_tensors() {
+                assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
+                assert_eq!(checkpoint.config().latent, expected.latent, "{shape}");
+                let is_gguf = checkpoint.gguf().is_some();
+                let tensors = if is_gguf { expected.tensors() } else { expected.hf_tensors() };
+                for (name, shape) in tensors {
                     checkpoint.require(&name, &shape).unwrap();
                 }
                 checkpoint.check_all_read().unwrap();

@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::gguf::{Array, Metadata, Value};
 
 /// Values of `expert_gating_func`.
-pub(super) const SOFTMAX: usize = 1;
-pub(super) const SIGMOID: usize = 2;
-pub(super) const SOFTMAX_OF_CHOSEN: usize = 3;
+pub(crate) const SOFTMAX: usize = 1;
+pub(crate) const SIGMOID: usize = 2;
+pub(crate) const SOFTMAX_OF_CHOSEN: usize = 3;
 
 /// The metadata under one architecture's prefix.
 pub(crate) struct Keys<'a> {

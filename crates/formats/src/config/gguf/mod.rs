@@ -4,7 +4,7 @@ mod experts;
 mod keys;
 mod rope;
 
-pub(crate) use keys::Keys;
+pub(crate) use keys::{Keys, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
 
 use super::check::{self, FieldNames};
 use super::experts::Names;

@@ -121,10 +121,7 @@ fn read_yarn(config: Object, rope: Object) -> Result<Scaling> {
         Some(0.0) => Ok(None),
         _ => above_zero(rope, key),
     };
-    let sharpening = |multiplier: f32| {
-        let log_multiplier = (0.1 * f64::from(multiplier)) as f32;
-        yarn::sharpening(factor, log_multiplier)
-    };
+    let sharpening = |multiplier: f32| yarn::sharpening(factor, yarn::tenth(multiplier));
     let (mscale, all) = (number("mscale")?, number("mscale_all_dim")?);
     let default = match (mscale, all) {
         (Some(mscale), Some(all)) => sharpening(mscale) / sharpening(all),

@@ -2,6 +2,7 @@
 
 mod experts;
 mod gguf;
+mod write;
 mod yarn;
 
 use std::path::Path;
@@ -9,7 +10,6 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 
 use super::{ModelConfig, RopeScaling};
-use crate::gguf::{GgufFile, GgufWriter};
 
 fn base(class: &str) -> Json {
     json!({
@@ -136,63 +136,6 @@ fn llama3() -> Json {
     json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 64}, "rope_theta": 5e5,
         "head_dim": 16})
-}
-
-fn samples() -> Vec<ModelConfig> {
-    let mistral = json!({"sliding_window": 9, "num_key_value_heads": 2, "bos_token_id": 1});
-    let linear = json!({"rope_scaling": {"type": "linear", "factor": 2.0}});
-    vec![
-        with("LlamaForCausalLM", llama3()).unwrap(),
-        with("LlamaForCausalLM", linear).unwrap(),
-        with("MistralForCausalLM", mistral).unwrap(),
-        with("Qwen2ForCausalLM", json!({"tie_word_embeddings": true})).unwrap(),
-        with("Qwen3ForCausalLM", json!({"pad_token_id": 3})).unwrap(),
-    ]
-}
-
-#[test]
-fn a_written_config_json_reads_the_same() {
-    for config in samples() {
-        let text = config.to_hf_json().unwrap().to_string();
-        let read = ModelConfig::from_hf_json(&text, Path::new("models/m/config.json"));
-        assert_eq!(read.unwrap(), config);
-    }
-}
-
-#[test]
-fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
-    let folder = tempfile::tempdir().unwrap();
-    for config in samples() {
-        let path = folder.path().join("m.gguf");
-        let mut writer = GgufWriter::new();
-        config.to_gguf(&mut writer).unwrap();
-        let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
-        for (name, shape) in
-            [("output.weight", vec![1]), ("rope_freqs.weight", vec![config.rope.dim / 2])]
-        {
-            let wanted =
-                if name == "output.weight" { !config.tied_embeddings } else { factors.is_some() };
-            if wanted {
-                writer.plan(name, &kernels::quant::F32, &shape).unwrap();
-            }
-        }
-        let mut stream = writer.create(&path).unwrap();
-        if !config.tied_embeddings {
-            stream.write(&[0; 4]).unwrap();
-        }
-        factors.iter().flatten().for_each(|f| stream.write(&f.to_le_bytes()).unwrap());
-        stream.finish().unwrap();
-
-        let mut read = ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).unwrap();
-        assert_eq!(read.rope.scaling.factors(0.0, 0), factors);
-        read.rope.scaling = config.rope.scaling.clone();
-        read.rope.layout = config.rope.layout;
-        read.special = config.special.clone();
-        if config.architecture == "mistral" {
-            assert_eq!(std::mem::replace(&mut read.architecture, "mistral".into()), "llama");
-        }
-        assert_eq!(read, config);
-    }
 }
 
 #[test]

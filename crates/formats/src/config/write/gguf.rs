@@ -1,0 +1,155 @@
+//! A configuration as GGUF metadata, with the keys of llama.cpp.
+
+use super::super::family::Family;
+use super::super::gguf::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
+use super::super::{
+    ExpertsConfig, LatentConfig, ModelConfig, RopeScaling, RouterScores, llama, yarn,
+};
+use crate::error::Result;
+use crate::gguf::{Array, GgufWriter, Value};
+
+/// Keys under the name of the architecture.
+struct Keys<'a> {
+    writer: &'a mut GgufWriter,
+    prefix: &'static str,
+}
+
+impl Keys<'_> {
+    fn set(&mut self, key: &str, value: Value) {
+        self.writer.set(&format!("{}.{key}", self.prefix), value);
+    }
+
+    fn count(&mut self, key: &str, value: usize) {
+        self.set(key, Value::U32(value.min(u32::MAX as usize) as u32));
+    }
+
+    fn float(&mut self, key: &str, value: f32) {
+        self.set(key, Value::F32(value));
+    }
+}
+
+impl ModelConfig {
+    /// Sets the keys of GGUF metadata that describe the model. Divisors of the rotary
+    /// frequencies, if there are any, go into the tensor `rope_freqs.weight`.
+    pub fn to_gguf(&self, writer: &mut GgufWriter) -> Result<()> {
+        let family = self.family()?;
+        // Families without a name of their own are `llama`.
+        let prefix = family.gguf_name.unwrap_or(llama::LLAMA.name);
+        let mut keys = Keys { writer, prefix };
+        keys.count("block_count", self.layers);
+        keys.count("context_length", self.context_length);
+        keys.count("embedding_length", self.hidden_size);
+        keys.count("feed_forward_length", self.intermediate_size);
+        keys.count("rope.dimension_count", self.rope.dim);
+        keys.count("vocab_size", self.vocab_size);
+        keys.count("attention.head_count", self.heads);
+        match self.latent {
+            Some(latent) => latent_keys(&mut keys, latent),
+            None => {
+                keys.count("attention.head_count_kv", self.kv_heads);
+                keys.count("attention.key_length", self.head_dim);
+                keys.count("attention.value_length", self.head_dim);
+            }
+        }
+        self.window_keys(&mut keys, family)?;
+        if let Some(experts) = &self.experts {
+            self.expert_keys(&mut keys, family, experts)?;
+        }
+        keys.float("attention.layer_norm_rms_epsilon", self.rms_norm_eps);
+        keys.float("rope.freq_base", self.rope.theta);
+        self.scaling_keys(&mut keys);
+        writer.set("general.architecture", Value::String(prefix.to_owned()));
+        writer.set("general.name", Value::String(self.name.clone()));
+        Ok(())
+    }
+
+    /// One window for all layers, or all in the pattern of the family, or flags that say which.
+    fn window_keys(&self, keys: &mut Keys, family: &Family) -> Result<()> {
+        const FIELD: &str = "sliding_window";
+        let Some(window) = self.windows.iter().flatten().next().copied() else { return Ok(()) };
+        let uniform = self.windows.iter().all(|found| *found == Some(window));
+        if self.windows.iter().flatten().any(|found| *found != window) {
+            return Err(self.error(FIELD, "GGUF files have one window for all layers"));
+        }
+        keys.count("attention.sliding_window", window);
+        match family.gguf_window_period {
+            Some(_) => {
+                let slides = self.windows.iter().map(Option::is_some).collect();
+                let flags = Value::Array(Array::Bool(slides));
+                keys.set("attention.sliding_window_pattern", flags);
+                Ok(())
+            }
+            None if uniform => Ok(()),
+            None => Err(self.error(FIELD, "GGUF files have one window for all layers")),
+        }
+    }
+
+    fn expert_keys(&self, keys: &mut Keys, family: &Family, experts: &ExpertsConfig) -> Result<()> {
+        keys.count("expert_count", experts.count);
+        keys.count("expert_used_count", experts.chosen);
+        keys.count("expert_feed_forward_length", experts.width);
+        keys.float("expert_weights_scale", experts.scale);
+        keys.set("expert_weights_norm", Value::Bool(experts.normalise));
+        let scores = match experts.scores {
+            RouterScores::Softmax => SOFTMAX,
+            RouterScores::Sigmoid => SIGMOID,
+            RouterScores::SoftmaxOfChosen => SOFTMAX_OF_CHOSEN,
+        };
+        keys.count("expert_gating_func", scores);
+        if family.gguf_experts.shared {
+            keys.count("expert_shared_feed_forward_length", experts.shared_width);
+        } else {
+            keys.count("expert_shared_count", experts.shared_width / experts.width);
+        }
+        if let Some(groups) = experts.groups {
+            keys.count("expert_group_count", groups.count);
+            keys.count("expert_group_used_count", groups.chosen);
+        }
+        if family.gguf_experts.leading_dense {
+            keys.count("leading_dense_block_count", self.leading_dense()?);
+        }
+        Ok(())
+    }
+
+    fn scaling_keys(&self, keys: &mut Keys) {
+        let kind = |kind: &str| Value::String(kind.to_owned());
+        match self.rope.scaling {
+            RopeScaling::Linear { factor } => {
+                keys.float("rope.scaling.factor", factor);
+                keys.set("rope.scaling.type", kind("linear"));
+            }
+            RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, .. } => {
+                keys.set("rope.scaling.type", kind("yarn"));
+                keys.float("rope.scaling.factor", factor);
+                keys.count("rope.scaling.original_context_length", original_context);
+                keys.float("rope.scaling.yarn_beta_fast", beta_fast);
+                keys.float("rope.scaling.yarn_beta_slow", beta_slow);
+                let all = self.mscale_all_dim();
+                let default = match all {
+                    Some(_) => 1.0,
+                    None => yarn::sharpening(factor, yarn::LOG_MULTIPLIER),
+                };
+                if let Some(all) = all {
+                    keys.float("rope.scaling.yarn_log_multiplier", yarn::tenth(all as f32));
+                }
+                if self.rope.magnitude != default {
+                    keys.float("rope.scaling.yarn_attn_factor", self.rope.magnitude);
+                }
+            }
+            RopeScaling::None | RopeScaling::Llama3 { .. } | RopeScaling::Factors(_) => {}
+        }
+    }
+}
+
+/// The cache holds one row for all heads: llama.cpp counts it as a head of its own size.
+fn latent_keys(keys: &mut Keys, latent: LatentConfig) {
+    keys.count("attention.head_count_kv", 1);
+    keys.count("attention.key_length", latent.kv_rank + latent.rope_dim);
+    keys.count("attention.value_length", latent.kv_rank);
+    keys.count("attention.key_length_mla", latent.nope_dim + latent.rope_dim);
+    keys.count("attention.value_length_mla", latent.value_dim);
+    keys.count("attention.kv_lora_rank", latent.kv_rank);
+    if let Some(rank) = latent.q_rank {
+        keys.count("attention.q_lora_rank", rank);
+    }
+}

@@ -1,0 +1,177 @@
+//! The tensors of a model of a configuration: canonical names and shapes, as GGUF files hold
+//! them and as Hugging Face checkpoints do.
+
+use super::super::family::{self, Family};
+use super::super::{ExpertsConfig, LatentConfig, ModelConfig, RouterScores};
+
+type Tensors = Vec<(String, Vec<usize>)>;
+
+/// Where tensors differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// All experts of a layer in one tensor, keys and values of latent attention in two.
+    Gguf,
+    /// Each expert's matrices apart, or gates and ups in one; keys and values in one tensor.
+    Hf,
+}
+
+impl ModelConfig {
+    /// Canonical names and shapes of all tensors of a GGUF file of this configuration.
+    pub fn tensors(&self) -> Tensors {
+        self.in_form(Form::Gguf)
+    }
+
+    /// Canonical names and shapes of all tensors of a Hugging Face checkpoint of this
+    /// configuration; the family's table of names has their names there.
+    pub fn hf_tensors(&self) -> Tensors {
+        self.in_form(Form::Hf)
+    }
+
+    fn in_form(&self, form: Form) -> Tensors {
+        let (hidden, vocab) = (self.hidden_size, self.vocab_size);
+        let family = family::by_name(&self.architecture);
+        let mut tensors = vec![("token_embd.weight".to_owned(), vec![vocab, hidden])];
+        for layer in 0..self.layers {
+            let mut parts = match self.latent {
+                Some(latent) => self.latent_attention(latent, form),
+                None => self.attention(),
+            };
+            parts.push(named("ffn_norm.weight", &[hidden]));
+            match self.experts.as_ref().filter(|experts| experts.layers[layer]) {
+                Some(experts) => parts.extend(self.experts(experts, family, form)),
+                None => parts.extend(mlp(
+                    ["ffn_gate", "ffn_up", "ffn_down"],
+                    hidden,
+                    self.intermediate_size,
+                )),
+            }
+            parts.extend(family.map_or(&[][..], |f| f.written).iter().map(|name| self.extra(name)));
+            tensors.extend(
+                parts.into_iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape)),
+            );
+        }
+        tensors.push(("output_norm.weight".to_owned(), vec![hidden]));
+        if !self.tied_embeddings {
+            tensors.push(("output.weight".to_owned(), vec![vocab, hidden]));
+        }
+        tensors
+    }
+
+    fn attention(&self) -> Tensors {
+        let hidden = self.hidden_size;
+        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        vec![
+            named("attn_norm.weight", &[hidden]),
+            named("attn_q.weight", &[q, hidden]),
+            named("attn_k.weight", &[kv, hidden]),
+            named("attn_v.weight", &[kv, hidden]),
+            named("attn_output.weight", &[hidden, q]),
+        ]
+    }
+
+    fn latent_attention(&self, latent: LatentConfig, form: Form) -> Tensors {
+        let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = latent;
+        let (hidden, heads) = (self.hidden_size, self.heads);
+        let q = heads * self.head_dim;
+        let mut tensors = vec![named("attn_norm.weight", &[hidden])];
+        match q_rank {
+            Some(rank) => tensors.extend([
+                named("attn_q_a.weight", &[rank, hidden]),
+                named("attn_q_a_norm.weight", &[rank]),
+                named("attn_q_b.weight", &[q, rank]),
+            ]),
+            None => tensors.push(named("attn_q.weight", &[q, hidden])),
+        }
+        tensors.push(named("attn_kv_a_mqa.weight", &[kv_rank + rope_dim, hidden]));
+        tensors.push(named("attn_kv_a_norm.weight", &[kv_rank]));
+        match form {
+            Form::Gguf => tensors.extend([
+                named("attn_k_b.weight", &[heads, kv_rank, nope_dim]),
+                named("attn_v_b.weight", &[heads, value_dim, kv_rank]),
+            ]),
+            Form::Hf => {
+                tensors.push(named("attn_kv_b.weight", &[heads * (nope_dim + value_dim), kv_rank]));
+            }
+        }
+        tensors.push(named("attn_output.weight", &[hidden, heads * value_dim]));
+        tensors
+    }
+
+    fn experts(&self, experts: &ExpertsConfig, family: Option<&Family>, form: Form) -> Tensors {
+        let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
+        let mut tensors = vec![named("ffn_gate_inp.weight", &[count, hidden])];
+        if experts.scores == RouterScores::Sigmoid {
+            tensors.push(named("exp_probs_b.bias", &[count]));
+        }
+        let biased = family.is_some_and(|family| family.biases.contains(&"ffn_down_exps.bias"));
+        match (form, biased) {
+            (Form::Gguf, _) => {
+                tensors.extend(stacked(count, hidden, width, biased));
+            }
+            (Form::Hf, true) => tensors.extend(fused(count, hidden, width)),
+            (Form::Hf, false) => {
+                let one =
+                    |number| ["gate", "up", "down"].map(|part| format!("ffn_{part}.{number}"));
+                tensors.extend((0..count).flat_map(|number| mlp(one(number), hidden, width)));
+            }
+        }
+        if experts.shared_width > 0 {
+            let names = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
+            tensors.extend(mlp(names, hidden, experts.shared_width));
+            if family.is_some_and(|family| family.gguf_experts.shared) {
+                let row = [1, hidden];
+                let shape = if form == Form::Hf { &row[..] } else { &row[1..] };
+                tensors.push(named("ffn_gate_inp_shexp.weight", shape));
+            }
+        }
+        tensors
+    }
+
+    /// A vector that only some families have.
+    fn extra(&self, name: &str) -> (String, Vec<usize>) {
+        let experts = self.experts.as_ref().map_or(0, |experts| experts.count);
+        let len = match name {
+            "attn_q.bias" => self.heads * self.head_dim,
+            "attn_k.bias" | "attn_v.bias" => self.kv_heads * self.head_dim,
+            "attn_q_norm.weight" | "attn_k_norm.weight" => self.head_dim,
+            "attn_sinks.weight" => self.heads,
+            "ffn_gate_inp.bias" => experts,
+            _ => self.hidden_size,
+        };
+        named(name, &[len])
+    }
+}
+
+fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
+    (name.to_owned(), shape.to_vec())
+}
+
+/// Gate, up and down of one MLP.
+fn mlp(names: [impl std::fmt::Display; 3], hidden: usize, width: usize) -> Tensors {
+    let shapes = [[width, hidden], [width, hidden], [hidden, width]];
+    let tensor = |(name, shape): (_, [usize; 2])| (format!("{name}.weight"), shape.to_vec());
+    names.into_iter().zip(shapes).map(tensor).collect()
+}
+
+/// Gate, up and down of all experts.
+fn stacked(count: usize, hidden: usize, width: usize, biased: bool) -> Tensors {
+    let parts = [("gate", width, hidden), ("up", width, hidden), ("down", hidden, width)];
+    let mut tensors = Vec::new();
+    for (part, rows, columns) in parts {
+        tensors.push((format!("ffn_{part}_exps.weight"), vec![count, rows, columns]));
+        if biased {
+            tensors.push((format!("ffn_{part}_exps.bias"), vec![count, rows]));
+        }
+    }
+    tensors
+}
+
+/// Gates and ups of all experts in one tensor, as gpt-oss stores them: inputs first.
+fn fused(count: usize, hidden: usize, width: usize) -> Tensors {
+    vec![
+        named("ffn_gate_up_exps.weight", &[count, hidden, 2 * width]),
+        named("ffn_gate_up_exps.bias", &[count, 2 * width]),
+        named("ffn_down_exps.weight", &[count, width, hidden]),
+        named("ffn_down_exps.bias", &[count, hidden]),
+    ]
+}
