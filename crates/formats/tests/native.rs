@@ -391,10 +391,10 @@ fn experts_of_gpt_oss_are_matrices_of_their_own_whatever_holds_them() {
     assert_eq!((&shape, &up.0, &down.0), (&vec![6, 64, 64], &vec![6, 64, 64], &vec![6, 64, 64]));
     let fused = raw("gpt_oss", "model.layers.1.mlp.experts.gate_up_proj");
     let stored = raw("gpt_oss", "model.layers.1.mlp.experts.down_proj");
-    for at in 0..6 * 64 * 64 {
+    for (at, gate) in gate.into_iter().enumerate() {
         let (expert, output, input) = (at / 4096, at / 64 % 64, at % 64);
         let row = (expert * 64 + input) * 128;
-        assert_eq!((gate[at], up.1[at]), (fused[row + 2 * output], fused[row + 2 * output + 1]));
+        assert_eq!((gate, up.1[at]), (fused[row + 2 * output], fused[row + 2 * output + 1]));
         assert_eq!(down.1[at], stored[(expert * 64 + input) * 64 + output]);
     }
     let biases = raw("gpt_oss", "model.layers.1.mlp.experts.gate_up_proj_bias");

@@ -13,6 +13,7 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 pub mod attention;
 pub mod bf16;
 pub mod elementwise;
+pub mod fp8;
 pub mod int8;
 mod isa;
 pub mod kv;

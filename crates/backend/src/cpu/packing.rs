@@ -8,7 +8,7 @@
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
 use kernels::quant::QuantType;
-use kernels::{Isa, bf16, int8};
+use kernels::{Isa, bf16, fp8, int8};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -114,9 +114,10 @@ impl Piece<'_> {
         let Job { bytes, ty, cols, rows, group, .. } = self.job;
         let read = bytes.read(self.from.clone());
         for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
-            match ty.packing {
-                Some(_) => int8::pack(isa, ty, *cols, from, to),
-                None => bf16::pack(isa, *cols, from, to),
+            match (ty.packing, fp8::run_of(ty)) {
+                (Some(_), _) => int8::pack(isa, ty, *cols, from, to),
+                (None, Some(run)) => fp8::pack(run, *cols, from, to),
+                (None, None) => bf16::pack(isa, *cols, from, to),
             }
         }
         bytes.not_needed(self.from);
