@@ -36,7 +36,7 @@ pub struct Rope(pub(crate) usize);
 /// A weight matrix as a checkpoint stores it.
 #[derive(Clone)]
 pub struct MatrixSpec {
-    /// What it is called, for those who ask about it.
+    /// What it is called, for those who ask about it; empty where nobody shall.
     pub name: String,
     /// How values are stored.
     pub ty: &'static QuantType,

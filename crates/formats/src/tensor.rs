@@ -54,7 +54,7 @@ impl TensorView {
     }
 
     /// The same tensor under another canonical name.
-    pub(crate) fn named(&self, name: String) -> Self {
+    pub fn named(&self, name: String) -> Self {
         Self { name, ..self.clone() }
     }
 

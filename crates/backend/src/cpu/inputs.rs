@@ -6,30 +6,31 @@
 use super::Cpu;
 use crate::{Backend, Buffer, Matrix};
 use base::ThreadPool;
+use std::collections::HashMap;
 
 /// Columns that one thread adds up at a time.
 const COLUMNS: usize = 128;
 
-/// What went into the products with one matrix.
+/// What went into the products with one matrix, or with all matrices of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSums {
-    /// Name of the matrix.
+    /// Name of the tensor.
     pub name: String,
-    /// The sum of the squares of every column.
+    /// The sum of the squares of every column, one matrix after the other.
     pub squares: Vec<f64>,
-    /// Rows added up.
-    pub rows: u64,
+    /// Rows added up, for each matrix.
+    pub rows: Vec<u64>,
 }
 
 impl InputSums {
     fn new(name: &str, columns: usize) -> Self {
-        Self { name: name.to_owned(), squares: vec![0.0; columns], rows: 0 }
+        Self { name: name.to_owned(), squares: vec![0.0; columns], rows: vec![0] }
     }
 
-    /// Adds whole rows of `x`.
+    /// Adds whole rows of `x` to the sums of one matrix.
     fn add(&mut self, x: &[f32], pool: &ThreadPool) {
         let width = self.squares.len();
-        self.rows += (x.len() / width) as u64;
+        self.rows[0] += (x.len() / width) as u64;
         pool.for_each_tile(&mut self.squares, width, (1, COLUMNS), |mut tile| {
             let columns = tile.cols();
             let sums = tile.row_mut(0);
@@ -51,14 +52,28 @@ impl Cpu {
     }
 
     /// The sums since they were last taken, of the matrices that anything was multiplied with,
-    /// in the order in which they were loaded. Nothing where `collect_inputs` was not called.
+    /// in the order in which they were loaded, those of one name together; of those without a name
+    /// none. Nothing where `collect_inputs` was not called.
     pub fn take_input_sums(&mut self) -> Vec<InputSums> {
         if self.inputs.is_none() {
             return Vec::new();
         }
         let sums = self.inputs.take().unwrap_or_default();
         self.collect_inputs();
-        sums.into_iter().filter(|sums| sums.rows > 0).collect()
+        let mut places = HashMap::new();
+        let mut all: Vec<InputSums> = Vec::new();
+        for mut more in sums.into_iter().filter(|sums| !sums.name.is_empty()) {
+            let place = *places.entry(more.name.clone()).or_insert(all.len());
+            match all.get_mut(place) {
+                Some(sums) => {
+                    sums.squares.append(&mut more.squares);
+                    sums.rows.append(&mut more.rows);
+                }
+                None => all.push(more),
+            }
+        }
+        all.retain(|sums| sums.rows.iter().any(|rows| *rows > 0));
+        all
     }
 
     /// Sums up the first `rows` rows of `x`, which `weight` is about to be multiplied with, if
@@ -128,7 +143,7 @@ mod tests {
         let x = random(17 * COLS);
         let column = |c: usize| x.iter().skip(c).step_by(COLS).map(|&v| f64::from(v).powi(2));
         let squares = (0..COLS).map(|c| column(c).fold(0.0, |sum, square| sum + square)).collect();
-        let expected = [InputSums { name: "used".into(), squares, rows: 17 }];
+        let expected = [InputSums { name: "used".into(), squares, rows: vec![17] }];
         for (threads, chunk) in [(1, 17), (3, 17), (2, 5), (1, 1)] {
             assert_eq!(collected(&x, threads, chunk), expected, "{threads} {chunk}");
         }
@@ -143,7 +158,7 @@ mod tests {
         assert_eq!(cpu.take_input_sums(), []);
         cpu.collect_inputs();
         cpu.linear(input, &[(used, out)], 2);
-        assert_eq!(cpu.take_input_sums()[0].rows, 2);
+        assert_eq!(cpu.take_input_sums()[0].rows, [2]);
         assert_eq!(cpu.take_input_sums(), []);
     }
 }

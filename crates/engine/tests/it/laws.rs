@@ -78,8 +78,11 @@ fn fast_mode_stays_close_to_exact_mode() {
     let found = divergence_of_fast_mode(&open(Path::new(BUILT_IN_Q8_0)));
     assert!((1e-9..1e-3).contains(&found), "built-in model in Q8_0: {found}");
     for architecture in ARCHITECTURES {
-        let found = divergence_of_fast_mode(&random(architecture).0);
-        assert!((0.0..1e-3).contains(&found.abs()), "{architecture}: {found}");
+        let (checkpoint, _folder) = random(architecture);
+        // Rounding may send a token to another expert.
+        let most = if checkpoint.config().experts.is_some() { 0.02 } else { 1e-3 };
+        let found = divergence_of_fast_mode(&checkpoint);
+        assert!((0.0..most).contains(&found.abs()), "{architecture}: {found}");
     }
 }
 
@@ -163,9 +166,17 @@ fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
     for architecture in ARCHITECTURES {
         let (checkpoint, _folder) = random(architecture);
         let whole = input_sums(&checkpoint, 1, TOKENS);
-        assert!(whole.iter().all(|sums| sums.rows == TOKENS as u64), "{architecture}");
-        // Seven matrices a layer, and the head.
-        assert_eq!(whole.len(), 7 * checkpoint.config().layers + 1, "{architecture}");
+        let chosen = checkpoint.config().experts.as_ref().map_or(0, |experts| experts.chosen);
+        for InputSums { name, rows, .. } in &whole {
+            let tokens = TOKENS as u64;
+            let (sum, each) = (rows.iter().sum::<u64>(), rows.iter().all(|rows| *rows == tokens));
+            let good = if name.contains("_exps") { sum == chosen as u64 * tokens } else { each };
+            assert!(good, "{architecture} {name} {rows:?}");
+        }
+        if chosen == 0 {
+            // Seven matrices a layer, and the head.
+            assert_eq!(whole.len(), 7 * checkpoint.config().layers + 1, "{architecture}");
+        }
         for (threads, chunk) in [(3, 33), (2, 7), (1, 1)] {
             let sums = input_sums(&checkpoint, threads, chunk);
             assert!(sums == whole, "{architecture} {threads} {chunk}");

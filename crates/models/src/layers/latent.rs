@@ -138,7 +138,9 @@ impl LatentAttention {
         };
         let mut part = |rows: std::ops::Range<usize>| -> Result<Linear, Error> {
             let bias = bias.get(rows.clone()).map(|bias| loader.backend.vector(bias.to_vec()));
-            Ok(Linear::new(loader.matrix_of(&view.rows(rows))?, bias))
+            // Both have the same inputs, which count once.
+            let name = if rows.start == 0 { view.name.clone() } else { String::new() };
+            Ok(Linear::new(loader.matrix_of(&view.rows(rows).named(name))?, bias))
         };
         Ok([part(0..first)?, part(first..all)?])
     }
@@ -165,9 +167,11 @@ impl LatentAttention {
         let view = loader.checkpoint.require(&name("kv_b"), &[heads * each, kv_rank])?.clone();
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         for first in (0..heads * each).step_by(each) {
-            let key = turned(&view.rows(first..first + nope_dim), loader.backend.mode())?;
-            keys.push(loader.computed(&view, key, (kv_rank, nope_dim))?);
-            values.push(loader.matrix_of(&view.rows(first + nope_dim..first + each))?);
+            let key = view.rows(first..first + nope_dim).named(name("k_b"));
+            let turned = turned(&key, loader.backend.mode())?;
+            keys.push(loader.computed(&key, turned, (kv_rank, nope_dim))?);
+            let value = view.rows(first + nope_dim..first + each).named(name("v_b"));
+            values.push(loader.matrix_of(&value)?);
         }
         Ok((keys, values))
     }

@@ -90,9 +90,14 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
     let rows = (sums.chunks * sums.chunk_size.unwrap_or(0)) as f32;
     let matrices = window.len();
     for InputSums { name, squares, rows: more } in window {
-        let none = Entry { sums: vec![0.0; squares.len()], counts: vec![0.0] };
+        let none = Entry { sums: vec![0.0; squares.len()], counts: vec![0.0; more.len()] };
         let entry = sums.entries.entry(name.clone()).or_insert(none);
-        if entry.sums.len() != squares.len() || entry.counts != [rows] {
+        // Of a stack, each matrix has rows of its own.
+        let differs = match entry.counts[..] {
+            [count] => count != rows || more.len() != 1,
+            _ => entry.counts.len() != more.len(),
+        };
+        if entry.sums.len() != squares.len() || differs {
             let (columns, found) = (squares.len(), entry.sums.len());
             let counts = &entry.counts;
             bail!(
@@ -103,7 +108,7 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
         for (sum, square) in entry.sums.iter_mut().zip(squares) {
             *sum = (f64::from(*sum) + square) as f32;
         }
-        entry.counts[0] += more as f32;
+        entry.counts.iter_mut().zip(more).for_each(|(count, more)| *count += more as f32);
         if !entry.sums.iter().all(|sum| sum.is_finite()) {
             bail!("tensor {name}: what it is multiplied with is NaN, infinite or far too large");
         }
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
 
     fn window(name: &str, squares: &[f64]) -> Vec<InputSums> {
-        vec![InputSums { name: name.into(), squares: squares.to_vec(), rows: 2 }]
+        vec![InputSums { name: name.into(), squares: squares.to_vec(), rows: vec![2] }]
     }
 
     #[test]
