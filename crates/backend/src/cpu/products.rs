@@ -123,12 +123,14 @@ impl Cpu {
         let (to, cols) = (weights.rounding(), weights.cols);
         let order = weights.order.clone();
         let mut rounded = std::mem::take(&mut self.rounded);
-        self.gather(&mut rounded, to, cols, &[0..rows], |row, values| match &order {
-            Some(order) => {
-                let x = self.row(x, row);
-                values.iter_mut().zip(&**order).for_each(|(to, from)| *to = x[*from as usize]);
+        self.gather(&mut rounded, to, cols, std::slice::from_ref(&(0..rows)), |row, values| {
+            match &order {
+                Some(order) => {
+                    let x = self.row(x, row);
+                    values.iter_mut().zip(&**order).for_each(|(to, from)| *to = x[*from as usize]);
+                }
+                None => values.copy_from_slice(self.row(x, row)),
             }
-            None => values.copy_from_slice(self.row(x, row)),
         });
         self.rounded = rounded;
         self.spread(x, &[output], rows, true);
