@@ -15,6 +15,7 @@ mod amx;
 pub mod attention;
 pub mod bf16;
 pub mod elementwise;
+pub mod fp8;
 pub mod int8;
 mod isa;
 pub mod kv;
