@@ -66,13 +66,8 @@ impl Shape {
     /// Two tiles of rows by two of outputs, or one by four where the second has no rows.
     fn set(first: usize, second: usize) {
         let (a, b) = (first as u8, second as u8);
-        let mut shape = Self {
-            palette: 1,
-            start: 0,
-            reserved: [0; 14],
-            row_bytes: [0; 16],
-            rows: [0; 16],
-        };
+        let mut shape =
+            Self { palette: 1, start: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         shape.row_bytes[..8].fill(64);
         let rows = match second {
             0 => [a, a, a, a, a, 16, 16, 16],
@@ -240,7 +235,13 @@ impl<const N: usize> Place<N> {
         // SAFETY: the caller's promise; four squares of sums lie one after the other.
         unsafe {
             match M {
-                1 => one_by_four(x, stride, [weights[0], weights[1], weights[2], weights[3]], count, sums),
+                1 => one_by_four(
+                    x,
+                    stride,
+                    [weights[0], weights[1], weights[2], weights[3]],
+                    count,
+                    sums,
+                ),
                 _ => two_by_two(x, stride, [weights[0], weights[1]], count, sums),
             }
         }

@@ -20,7 +20,7 @@ use base::Tile;
 /// Weight rows side by side in a group.
 pub const GROUP: usize = 16;
 /// Most activation rows of a panel, where the products are not in tiles.
-const PANEL: usize = 8;
+pub(crate) const PANEL: usize = 8;
 
 /// Most activation rows of a panel.
 pub fn panel_rows(isa: Isa) -> usize {

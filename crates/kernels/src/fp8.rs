@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::Isa;
-use crate::bf16::{Activations, GROUP, words};
+use crate::bf16::{Activations, GROUP, panel_rows, words};
 use crate::quant::{QuantType, fp8::FP8};
 use base::Tile;
 
@@ -90,7 +90,7 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
     assert!(tile.rows() == (0..input.rows), "tiles span all rows");
     assert!(tile.cols().end <= rows && tile.cols().start.is_multiple_of(GROUP), "columns");
     #[cfg(target_arch = "x86_64")]
-    x86::product(input, weights, tile);
+    x86::product(panel_rows(isa) == 1, input, weights, tile);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -112,19 +112,33 @@ mod x86 {
     #[repr(align(64))]
     struct Scratch<const N: usize>([[u8; WIDE / 2 * PAIR]; N]);
 
-    pub(super) fn product(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
+    /// Where the activations of a panel lie: words from row to row, and from pair to pair.
+    #[derive(Clone, Copy)]
+    struct Steps {
+        row: usize,
+        pair: usize,
+    }
+
+    /// Activations lie in panels, or `row_by_row`.
+    pub(super) fn product(
+        row_by_row: bool,
+        input: Activations<'_>,
+        weights: Packed<'_>,
+        tile: &mut Tile<'_, f32>,
+    ) {
         let cached = (CACHED / words(1, weights.cols)).max(PANEL) / PANEL * PANEL;
         for first in (0..input.rows).step_by(cached) {
             let count = cached.min(input.rows - first);
             match input.rows {
-                1 => rows::<4>(input, weights, (first, count), tile),
-                _ => rows::<2>(input, weights, (first, count), tile),
+                1 => rows::<4>(row_by_row, input, weights, (first, count), tile),
+                _ => rows::<2>(row_by_row, input, weights, (first, count), tile),
             }
         }
     }
 
     /// All columns of the tile for `count` rows from `first`, the start of a panel.
     fn rows<const N: usize>(
+        row_by_row: bool,
         input: Activations<'_>,
         weights: Packed<'_>,
         (first, count): (usize, usize),
@@ -157,8 +171,12 @@ mod x86 {
                 for (start, width) in panels(count, PANEL) {
                     let row = first + start;
                     let x = &input.words[row * pairs..][..width * pairs];
-                    let x = &x[from * run / 2 * width..][..runs * run / 2 * width];
-                    let part = Part { x, packed, wide: &scratch.0, run, goes_on: from > 0 };
+                    let steps = match row_by_row {
+                        true => Steps { row: pairs, pair: 1 },
+                        false => Steps { row: 1, pair: width },
+                    };
+                    let x = &x[from * run / 2 * steps.pair..];
+                    let part = Part { x, steps, packed, wide: &scratch.0, run, goes_on: from > 0 };
                     match (N, width) {
                         (4, _) => part.outputs::<1>(row, places, tile),
                         (_, 8) => part.outputs::<8>(row, places, tile),
@@ -173,7 +191,9 @@ mod x86 {
 
     /// Some runs of a panel of activations and of `N` groups of weights.
     struct Part<'a, const N: usize> {
+        /// The panel's activations from these runs on.
         x: &'a [u32],
+        steps: Steps,
         /// The runs as they are packed: their scales count.
         packed: [&'a [u8]; N],
         /// Their codes, widened.
@@ -202,8 +222,11 @@ mod x86 {
                     }
                 }
             }
-            // SAFETY: `matmul` checked that the CPU has the features; `rows` sliced `x` and
-            // `packed` to the same runs, which the scratch has.
+            let Steps { row: apart, pair } = self.steps;
+            let pairs = self.packed[0].len() / run_bytes(self.run) * self.run / 2;
+            assert!(self.x.len() > (M - 1) * apart + (pairs - 1) * pair, "all pairs of all rows");
+            // SAFETY: `matmul` checked that the CPU has the features; `rows` sliced `packed` to
+            // runs that the scratch has, whose pairs are in `x`.
             unsafe { self.add::<M>(&mut sums) };
             for (m, sums) in sums.iter().enumerate() {
                 let out = tile.row_mut(row + m);
@@ -218,8 +241,8 @@ mod x86 {
         /// Adds the runs to the sums.
         ///
         /// # Safety
-        /// `x` must have as many words of each of `M` rows as `packed` has pairs, and the scratch
-        /// as many pairs.
+        /// `x` must have as many words of each of `M` rows as `packed` has pairs, `steps` apart, and
+        /// the scratch as many pairs.
         #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
         unsafe fn add<const M: usize>(&self, sums: &mut [[[f32; GROUP]; N]; M]) {
             let pairs = self.run / 2;
@@ -227,13 +250,14 @@ mod x86 {
                 let mut acc = [[_mm512_setzero_ps(); N]; M];
                 // SAFETY: the caller's promise; `index` is that of a run.
                 unsafe {
-                    let x = self.x.as_ptr().add(index * pairs * M);
+                    let x = self.x.as_ptr().add(index * pairs * self.steps.pair);
                     let wide =
                         self.wide.each_ref().map(|wide| wide.as_ptr().add(index * pairs * PAIR));
                     for pair in 0..pairs {
                         let w = wide.map(|at| _mm512_loadu_si512(at.add(pair * PAIR).cast()));
                         for (m, acc) in acc.iter_mut().enumerate() {
-                            let x = _mm512_set1_epi32(*x.add(pair * M + m) as i32);
+                            let word = x.add(pair * self.steps.pair + m * self.steps.row);
+                            let x = _mm512_set1_epi32(*word as i32);
                             for (acc, w) in acc.iter_mut().zip(w) {
                                 *acc = _mm512_dpbf16_ps(*acc, as_bf16(w), as_bf16(x));
                             }
