@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sides import SIDES
 
-SHAPES = ["qwen3-0.6b", "llama-3.2-1b"]
+SHAPES = "qwen3-0.6b,llama-3.2-1b"
 TYPES = ["bf16", "q8_0", "q4_0", "q4_k_m", "q6_k"]
 MODULES = {"llama.cpp": "llama_cpp", "mistral.rs": "mistralrs"}
 LOAD_PROMPT = "1 2 3 4 "
@@ -189,12 +189,14 @@ def synthesise(args):
     folder = Path(args.synth)
     folder.mkdir(parents=True, exist_ok=True)
     made = []
-    for shape in SHAPES:
+    for shape in args.shapes.split(","):
         plain = folder / f"{shape}-{TYPES[0]}.gguf"
         if not plain.exists():
             subprocess.run([args.gannet, "synth", shape, "-o", plain, "--type", TYPES[0]], check=True)
         made.append(str(plain))
-        for kind in TYPES[1:]:
+        for kind in args.types.split(","):
+            if kind == TYPES[0]:
+                continue
             small = folder / f"{shape}-{kind}.gguf"
             if not small.exists():
                 command = [args.gannet, "quantize", plain, small, "--type", kind]
@@ -229,6 +231,8 @@ def arguments():
     parser.add_argument("--gannet", required=True, help="the program to measure")
     parser.add_argument("--models", nargs="+", default=[], help="GGUF files")
     parser.add_argument("--synth", metavar="DIR", help="make files of random weights here, and measure those")
+    parser.add_argument("--shapes", default=SHAPES, help="shapes of those files, as `gannet synth --list` has them")
+    parser.add_argument("--types", default=",".join(TYPES), help="storage types of those files beside bf16")
     parser.add_argument("--peers", default=",".join(MODULES), help="peers, where installed")
     parser.add_argument("--prompt", type=numbers, default=[512, 2048], help="prompt lengths")
     parser.add_argument("--depth", type=numbers, default=[0, 4096], help="tokens in the cache before decoding")

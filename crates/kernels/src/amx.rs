@@ -105,6 +105,50 @@ pub(crate) fn product(input: Activations<'_>, weights: Packed<'_>, tile: &mut Ti
     Shape::release();
 }
 
+/// Operations of one of the `steps` of [`multiply`]: four tiles of sums.
+pub(crate) const OPS_PER_STEP: u64 = 4 * 2 * 16 * 16 * 32;
+
+/// Multiplies tiles in registers, `steps` times four of them, and gives one of the sums.
+pub(crate) fn multiply(steps: u64, seed: f32) -> f32 {
+    let mut sums = [[ZEROS; 2]; 2];
+    let mut input = ZEROS;
+    input.0.as_flattened_mut().fill(seed.to_bits());
+    Shape::set(ROWS, ROWS);
+    let (sums_at, input_at): (*mut u8, *const u8) =
+        (sums.as_mut_ptr().cast(), std::ptr::from_ref(&input).cast());
+    if steps > 0 {
+        // SAFETY: the caller has an `Isa` with tiles; four squares lie at `sums_at`, one at
+        // `input_at`.
+        unsafe {
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                "tileloadd tmm4, [{input} + {line}*1]",
+                "tileloadd tmm5, [{input} + {line}*1]",
+                "tileloadd tmm6, [{input} + {line}*1]",
+                "tileloadd tmm7, [{input} + {line}*1]",
+                "2:",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "dec {steps}",
+                "jnz 2b",
+                "tilestored [{sums} + {line}*1], tmm0",
+                input = in(reg) input_at,
+                sums = in(reg) sums_at,
+                line = in(reg) 64usize,
+                steps = inout(reg) steps => _,
+                options(nostack),
+            );
+        }
+    }
+    Shape::release();
+    f32::from_bits(sums[0][0].0[0][0])
+}
+
 /// Some steps of the inputs of a product.
 struct Run<'a> {
     input: Activations<'a>,
