@@ -3,5 +3,6 @@
 mod checkpoints;
 mod determinism;
 mod laws;
+mod placement;
 mod replay;
 mod requests;

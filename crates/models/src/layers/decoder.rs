@@ -88,7 +88,10 @@ impl Decoder {
         let rope = loader.backend.rope(frequencies, magnitude, pairs, loader.limits.rows)?;
         let embed = loader.table("token_embd.weight", vocab, hidden)?;
         let head = match config.tied_embeddings {
-            true => Linear::new(loader.matrix("token_embd.weight", vocab, hidden)?, None),
+            true => {
+                let view = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
+                Linear::new(loader.part_of("output.weight", view)?, None)
+            }
             false => loader.linear("output", vocab, hidden)?,
         };
         let mut layers = Vec::with_capacity(config.layers);
