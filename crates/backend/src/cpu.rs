@@ -386,6 +386,11 @@ impl Backend for Cpu {
         &data[..rows * width]
     }
 
+    fn values_mut(&mut self, x: Buffer, rows: usize) -> &mut [f32] {
+        let Workspace { width, data } = &mut self.buffers[x.0];
+        &mut data[..rows * *width]
+    }
+
     fn memory(&self) -> Memory {
         // A table that products use too counts once.
         let held = |table: &&MatrixSpec| {

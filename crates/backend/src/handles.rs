@@ -90,22 +90,27 @@ impl ThreadLimits {
     }
 }
 
-/// The routed experts of a layer: MLPs `down(gate(x) applied to up(x))`, all of one shape.
+/// The routed experts of a layer that are held here, consecutive ones: MLPs
+/// `down(gate(x) applied to up(x))`, all of one shape.
 #[derive(Clone, Debug)]
 pub struct ExpertsSpec {
+    /// Number of the first that is held here.
+    pub first: usize,
+    /// Experts that the router chooses among, wherever they are held.
+    pub count: usize,
     /// `[width, hidden]` of each expert.
     pub gate: Vec<Matrix>,
     /// `[width, hidden]` of each expert.
     pub up: Vec<Matrix>,
     /// `[hidden, width]` of each expert.
     pub down: Vec<Matrix>,
-    /// Biases of gate, up and down: `[experts, outputs]` each.
+    /// Biases of gate, up and down: `[experts held, outputs]` each.
     pub biases: Option<[Vector; 3]>,
     /// How gates are applied.
     pub kind: Gate,
     /// How experts are chosen.
     pub routing: Routing,
-    /// Added to the router's scores for the choice, a value for each expert.
+    /// Added to the router's scores for the choice, a value for each of `count` experts.
     pub correction: Option<Vector>,
     /// Most rows at once.
     pub rows: usize,

@@ -161,7 +161,8 @@ pub trait Backend: Send {
     /// `x[i] = x[i] * sigmoid(gate[i])`; `gate` is one value wide.
     fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize);
     /// Sends each row of `x` to the experts that its router's `logits` choose, and adds up what
-    /// they give, times their weights, in the order of their numbers.
+    /// they give, times their weights, in the order of their numbers. Chosen experts that are held
+    /// elsewhere give nothing here.
     fn mix_experts(
         &mut self,
         x: Buffer,
@@ -176,6 +177,8 @@ pub trait Backend: Send {
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer);
     /// The first `rows` rows of a buffer, as f32.
     fn read(&self, x: Buffer, rows: usize) -> &[f32];
+    /// The same to be changed, as by what other ranks have of them.
+    fn values_mut(&mut self, x: Buffer, rows: usize) -> &mut [f32];
     /// The first of the first `rows` rows that holds NaN or infinities.
     fn first_not_finite(&self, x: Buffer, rows: usize) -> Option<usize> {
         let values = self.read(x, rows);

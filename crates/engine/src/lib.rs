@@ -24,6 +24,7 @@ pub use draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 pub use error::Error;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};
 pub use metrics::Metrics;
+pub use models::Ranks;
 pub use models::placement::Placement;
 pub use request::{
     Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,

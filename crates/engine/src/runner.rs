@@ -6,7 +6,7 @@ use crate::{Error, ModelInfo};
 use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
 use formats::Checkpoint;
 use models::placement::{Placed, Placement, TensorInfo, digest};
-use models::{Limits, Model};
+use models::{Limits, Model, Ranks};
 use std::sync::Arc;
 
 /// How a model is loaded.
@@ -34,6 +34,8 @@ pub struct LoadOptions {
     pub check: bool,
     /// Rules that say how weights are held and computed with; `None` for the built-in ones alone.
     pub placement: Option<Arc<Placement>>,
+    /// Ranks that share the model, each of which loads it and computes the same batches.
+    pub ranks: Ranks,
 }
 
 impl Default for LoadOptions {
@@ -50,6 +52,7 @@ impl Default for LoadOptions {
             logit_rows: 16,
             check: false,
             placement: None,
+            ranks: Ranks::default(),
         }
     }
 }
@@ -89,6 +92,8 @@ pub struct Settings {
     pub isa: &'static str,
     /// Digest of what rules of placement change; empty where that is nothing.
     pub placement: String,
+    /// Ranks that each have a share of what is summed up.
+    pub slices: usize,
 }
 
 impl std::fmt::Debug for Runner {
@@ -123,7 +128,7 @@ impl Runner {
         // A whole chunk beside all that decode.
         let limits = Limits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let (placed, placement) = place(checkpoint, &backend, options.placement.as_deref())?;
-        let model = models::load(checkpoint, &mut backend, limits, &placed)?;
+        let model = models::load(checkpoint, &mut backend, limits, &options.ranks, &placed)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         let settings = Settings {
             checkpoint: identity(checkpoint),
@@ -131,6 +136,7 @@ impl Runner {
             kv_type,
             isa: backend.isa().name(),
             placement,
+            slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
         };
         let size =
             make_cache(&mut backend, &model.cache(), kv_type, config.context_length, options)?;
@@ -235,7 +241,8 @@ impl Runner {
     }
 
     /// Computes `batch` and stores its keys and values; gives one row of `vocab_size` logits
-    /// for each of its logit rows.
+    /// for each of its logit rows. Ranks that share a model all get them; after an error on one of
+    /// them all have to be dropped.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(batch.logit_rows().len() <= self.limits.logit_rows, "more logits than asked for");
@@ -289,5 +296,7 @@ fn make_cache(
         }
         size.context = size.context.min(size.blocks * block);
     }
-    Ok(size)
+    // What ranks have room for may differ, what they do with it must not.
+    let ranks = &options.ranks;
+    Ok(Size { blocks: ranks.least(size.blocks)?, context: ranks.least(size.context)? })
 }

@@ -126,7 +126,7 @@ impl TraceRequest {
 impl TraceSettings {
     /// Those of a runner.
     pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, isa, placement } = runner.settings();
+        let Settings { checkpoint, mode, kv_type, isa, placement, .. } = runner.settings();
         Self {
             checkpoint: checkpoint.clone(),
             mode: mode.name().into(),

@@ -13,11 +13,11 @@ use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
-use crate::json;
 use crate::names;
 use crate::tensor::TensorView;
+use crate::{json, native};
 
-const CONFIG_FILE: &str = "config.json";
+pub(crate) const CONFIG_FILE: &str = "config.json";
 /// What comes before the names of all tensors but the output head.
 const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
@@ -56,12 +56,13 @@ impl Checkpoint {
     /// Interprets files that are already open.
     pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
         let name = name_of(files.path());
+        let joined = native::join(&files)?;
         let HfConfig { model: mut config, family, declared } = match files.gguf() {
             Some(gguf) => {
                 let (model, family) = config::gguf::read(gguf, &name)?;
                 HfConfig { model, family, declared: Vec::new() }
             }
-            None => read_config(&files, &name)?,
+            None => read_config(&files, &joined, &name)?,
         };
         if files.tensors().is_empty() {
             return Err(Error::file(files.path(), "expected weights, found no tensors"));
@@ -71,7 +72,7 @@ impl Checkpoint {
             config.special.eos.clone_from(&generation.eos);
         }
         config.name = options.name.clone().unwrap_or(config.name);
-        let tensors = canonical_tensors(&files, &config, family)?;
+        let tensors = canonical_tensors(&files, joined, &config, family)?;
         let checkpoint = Self { files, config, generation, family, tensors };
         checkpoint.check_declared(declared.iter().chain(family.biases))?;
         Ok(checkpoint)
@@ -176,10 +177,10 @@ fn name_of(path: &Path) -> String {
     part.map_or_else(|| "model".to_owned(), |part| part.to_string_lossy().into_owned())
 }
 
-fn read_config(files: &ModelFiles, name: &str) -> Result<HfConfig> {
+fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result<HfConfig> {
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
-    let has_output = files.tensors().iter().any(|t| t.source_name == "lm_head.weight");
+    let has_output = tensors.iter().any(|t| t.source_name == "lm_head.weight");
     config::hf::read(&text, &path, name, has_output)
 }
 
@@ -196,11 +197,12 @@ fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
 
 fn canonical_tensors(
     files: &ModelFiles,
+    tensors: Vec<TensorView>,
     config: &ModelConfig,
     family: &Family,
 ) -> Result<IndexMap<String, Tracked>> {
     let names = files.gguf().is_none().then_some(family.names);
-    let named = files.tensors().iter().filter_map(|view| {
+    let named = tensors.into_iter().filter_map(|view| {
         let source = &view.source_name;
         let unread = names.is_some_and(|names| names.is_ignored(source))
             || family.more_layers && predicts_more(family, source, config.layers);

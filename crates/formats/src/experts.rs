@@ -45,7 +45,11 @@ impl Experts<'_> {
         let Some(experts) = &self.config.experts else { return Ok(tensors) };
         let mut joined = Vec::new();
         for view in self.stack(tensors, experts.count)? {
-            match view.name.find(FUSED) {
+            let fused = view.name.find(FUSED);
+            if fused.is_some() || view.name.ends_with(DOWN) {
+                check_count(&view, experts.count)?;
+            }
+            match fused {
                 Some(at) => joined.extend(self.split(&view, at)?),
                 None => joined.push(self.down(view)?),
             }
@@ -118,8 +122,8 @@ impl Experts<'_> {
         let view = if fused == Fused::ByTurns { transposed(view)? } else { view.clone() };
         let even = |outputs: usize| outputs > 0 && outputs.is_multiple_of(2);
         let whole = match view.shape[..] {
-            [experts, outputs] if view.ty.block_len == 1 => experts > 0 && even(outputs),
-            [experts, outputs, _] => experts > 0 && even(outputs),
+            [_, outputs] if view.ty.block_len == 1 => even(outputs),
+            [_, outputs, _] => even(outputs),
             _ => false,
         };
         if !whole {
@@ -191,9 +195,6 @@ fn transposed(view: &TensorView) -> Result<TensorView> {
     if view.ty.block_len != 1 {
         return Ok(view.clone());
     }
-    if experts == 0 {
-        return Err(error(view, "expected at least one expert, found none"));
-    }
     let size = view.ty.block_bytes;
     let part = |expert| {
         let part = view.part(expert);
@@ -201,6 +202,14 @@ fn transposed(view: &TensorView) -> Result<TensorView> {
         part.with(view.ty, vec![rows, cols], Arc::new(Derived::across(values, rows, cols * size)))
     };
     Ok(TensorView::stack(view.name.clone(), (0..experts).map(part).collect()))
+}
+
+/// Whether a tensor of all experts has as many as the configuration says: at least one.
+fn check_count(view: &TensorView, count: usize) -> Result<()> {
+    match view.shape.first() {
+        Some(&found) if found == count && count > 0 => Ok(()),
+        _ => Err(error(view, format!("expected {count} experts, found shape {:?}", view.shape))),
+    }
 }
 
 fn error(view: &TensorView, problem: impl Into<String>) -> Error {

@@ -19,6 +19,7 @@ pub mod imatrix;
 mod json;
 mod layout;
 pub mod names;
+pub mod native;
 pub mod safetensors;
 mod storage;
 mod stream;

@@ -84,7 +84,7 @@ fn read_with_extra(class: &str, extra: &str) -> formats::Result<()> {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &config, |t| t.push((extra.to_owned(), vec![3])));
     let checkpoint = open(folder.path())?;
-    for (name, shape) in checkpoint.config().hf_tensors() {
+    for (name, shape) in checkpoint.config().read_tensors() {
         checkpoint.require(&name, &shape)?;
     }
     checkpoint.check_all_read()

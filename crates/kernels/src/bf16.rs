@@ -7,7 +7,8 @@
 //!
 //! One order for every output element: pairs of inputs are added to one f32 sum in ascending
 //! order, each as `vdpbf16ps` does (both products and sums rounded to nearest even, denormals as
-//! zero). How many rows are computed together never matters.
+//! zero). How many rows are computed together never matters. Where the CPU has tile registers the
+//! order is theirs (see `amx`).
 #![allow(unsafe_code)]
 
 use crate::lanes::isa_dispatch;
@@ -18,8 +19,13 @@ use base::Tile;
 
 /// Weight rows side by side in a group.
 pub const GROUP: usize = 16;
+/// Most activation rows of a panel, where the products are not in tiles.
+pub(crate) const PANEL: usize = 8;
+
 /// Most activation rows of a panel.
-pub const PANEL: usize = 8;
+pub fn panel_rows(isa: Isa) -> usize {
+    if isa.has_tiles() { 1 } else { PANEL }
+}
 
 /// BF16 weights `[rows, cols]`, packed by [`pack`].
 #[derive(Clone, Copy, Debug)]
@@ -97,12 +103,12 @@ fn pack_pairs(cols: usize, rows: &[u8], first: usize, words: &mut [[u8; 4 * GROU
 const PIECE: usize = 256;
 
 /// Rounds rows of `cols` values to BF16, in whole panels: `x` holds all rows, or those from a
-/// multiple of [`PANEL`] on.
+/// multiple of [`panel_rows`] on.
 pub fn round(isa: Isa, x: &[f32], cols: usize, out: &mut [u32]) {
     assert!(cols > 0 && x.len().is_multiple_of(cols), "whole rows");
     assert_eq!(out.len(), words(x.len() / cols, cols), "words for the rows");
     let row_words = words(1, cols);
-    for (start, width) in panels(x.len() / cols, PANEL) {
+    for (start, width) in panels(x.len() / cols, panel_rows(isa)) {
         let panel = &mut out[start * row_words..][..width * row_words];
         for i in 0..width {
             let row = &x[(start + i) * cols..][..cols];
@@ -132,7 +138,11 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
     assert!(tile.rows() == (0..input.rows), "tiles span all rows");
     assert!(tile.cols().end <= rows && tile.cols().start.is_multiple_of(GROUP), "columns");
     #[cfg(target_arch = "x86_64")]
-    x86::product(input, weights, tile);
+    if isa.has_tiles() {
+        crate::amx::product(input, weights, tile);
+    } else {
+        x86::product(input, weights, tile);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -26,6 +26,10 @@ pub(crate) enum Kind {
     /// AVX-512 with VNNI and BF16 dot products.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
+    /// The same with BF16 products in tile registers. CPUs that have them take as long for a dot
+    /// product of BF16 pairs as for four multiply-adds of f32.
+    #[cfg(target_arch = "x86_64")]
+    Amx,
     /// 128-bit Arm vectors.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -66,6 +70,9 @@ impl Isa {
                     kinds.push(Kind::Avx512Vnni);
                     if is_x86_feature_detected!("avx512bf16") {
                         kinds.push(Kind::Avx512Bf16);
+                        if crate::amx::is_available() {
+                            kinds.push(Kind::Amx);
+                        }
                     }
                 }
             }
@@ -117,6 +124,8 @@ impl Isa {
             Kind::Avx512Vnni => "avx512vnni",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Bf16 => "avx512bf16",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Amx => "amx",
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => "neon",
             #[cfg(target_arch = "aarch64")]
@@ -127,7 +136,15 @@ impl Isa {
     /// Whether BF16 weights are multiplied with BF16 activations in `fast` mode.
     pub fn has_bf16_dot(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.0 == Kind::Avx512Bf16;
+        return matches!(self.0, Kind::Avx512Bf16 | Kind::Amx);
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    /// Whether that is done in tile registers.
+    pub(crate) fn has_tiles(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.0 == Kind::Amx;
         #[cfg(not(target_arch = "x86_64"))]
         false
     }

@@ -10,10 +10,12 @@ mod arch;
 mod layers;
 mod loader;
 pub mod placement;
+mod ranks;
 
 pub use arch::supported;
 pub use layers::{expanded_cache, layer_cache};
 pub use loader::{Limits, load};
+pub use ranks::Ranks;
 
 use backend::{Backend, Batch, Buffer, LayerCache};
 
@@ -36,6 +38,9 @@ pub enum Error {
     /// The backend refused something else.
     #[error(transparent)]
     Backend(#[from] backend::Error),
+    /// Ranks that share the model do not come together.
+    #[error(transparent)]
+    Ranks(#[from] dist::Error),
     /// No code for this architecture.
     #[error("architecture {found} is not supported (supported: {supported})")]
     Architecture {
@@ -77,12 +82,13 @@ pub enum Error {
 
 /// A loaded model. Its weights live in the backend it was loaded into.
 pub trait Model: Send {
-    /// What each layer keeps in the KV cache for a position.
+    /// What each layer that this rank holds keeps in the KV cache for a position.
     fn cache(&self) -> Vec<LayerCache>;
 
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, one row
     /// for each of `batch.logit_rows()`. With `check`, values that are not finite are an error
-    /// that names where they arose.
+    /// that names where they arose. Where ranks share the model, each of them computes the batch,
+    /// and all get the same logits.
     fn forward(
         &self,
         backend: &mut dyn Backend,

@@ -2,11 +2,14 @@
 
 use crate::layers::{Linear, Norm};
 use crate::placement::Placed;
+use crate::ranks::{Heads, Ranks, Slice, part};
 use crate::{Error, Model, arch};
 use backend::{Backend, Matrix, MatrixSpec, MemoryPolicy, Mode, Table, ThreadLimits, Vector};
+use dist::Shard;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How much workspace a model makes.
@@ -18,12 +21,14 @@ pub struct Limits {
     pub logit_rows: usize,
 }
 
-/// Loads the model of `checkpoint` into `backend`. Every tensor of the checkpoint must be used, and
-/// is held as `placed` says.
+/// Loads the model of `checkpoint` into `backend`, or the part of it that this one of the `ranks`
+/// holds, each tensor as `placed` says. Every tensor of the checkpoint must be used, or be part of
+/// other ranks' layers.
 pub fn load(
     checkpoint: &Checkpoint,
     backend: &mut dyn Backend,
     limits: Limits,
+    ranks: &Ranks,
     placed: &[Placed],
 ) -> Result<Box<dyn Model>, Error> {
     let name = &checkpoint.config().architecture;
@@ -32,7 +37,11 @@ pub fn load(
         supported: arch::supported().collect::<Vec<_>>().join(", "),
     })?;
     let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
-    let model = (arch.load)(&mut Loader { checkpoint, backend, limits, placed })?;
+    let (stage, slice) = (ranks.stage()?, ranks.slice()?);
+    let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
+    let mut loader = Loader { checkpoint, backend, limits, placed, ranks, stage, slice, layers };
+    let model = (arch.load)(&mut loader)?;
+    loader.leave_to_others();
     checkpoint.check_all_read()?;
     Ok(model)
 }
@@ -44,12 +53,25 @@ pub(crate) struct Loader<'a> {
     pub limits: Limits,
     /// What was decided for each tensor, by canonical name.
     pub placed: HashMap<&'a str, &'a Placed>,
+    pub ranks: &'a Ranks,
+    /// Which of the ranks that share the layers.
+    pub stage: Shard,
+    /// Which of the ranks that share tensors.
+    pub slice: Shard,
+    /// The layers of this stage.
+    pub layers: Range<usize>,
 }
 
 impl<'a> Loader<'a> {
-    /// The matrix `name` of shape `[rows, cols]`.
-    pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, Error> {
-        let view = self.checkpoint.require(name, &[rows, cols])?.clone();
+    /// The part `slice` of the matrix `name` of shape `[rows, cols]`.
+    pub fn matrix(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+        slice: &Slice,
+    ) -> Result<Matrix, Error> {
+        let view = slice.of(self.checkpoint.require(name, &[rows, cols])?)?;
         self.matrix_of(&view)
     }
 
@@ -108,10 +130,24 @@ impl<'a> Loader<'a> {
         self.backend.table(spec).map_err(|source| tensor_error(view, source))
     }
 
-    /// The projection `name.weight` of shape `[outputs, inputs]`, with `name.bias` if there.
-    pub fn linear(&mut self, name: &str, outputs: usize, inputs: usize) -> Result<Linear, Error> {
-        let weight = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
-        Ok(Linear::new(weight, self.bias(name, outputs)?))
+    /// The part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, with that of
+    /// `name.bias` if there.
+    pub fn linear(
+        &mut self,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        slice: Slice,
+    ) -> Result<Linear, Error> {
+        let weight = self.matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
+        let values = match &slice {
+            Slice::Outputs(part) | Slice::Heads(part) => part.clone(),
+            Slice::Whole | Slice::Inputs(_) => 0..outputs,
+        };
+        let bias = self.optional_part(&format!("{name}.bias"), &[outputs], values)?;
+        // Outputs that ranks have shares of get their bias once.
+        let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || self.slice.rank() == 0);
+        Ok(Linear::new(weight, bias, slice.split()))
     }
 
     /// As [`linear`](Self::linear), computed in f32 whatever the mode, unless a rule says otherwise:
@@ -131,20 +167,27 @@ impl<'a> Loader<'a> {
         };
         let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(&weight, &view)?) };
         let weight = self.take(&weight, spec, &view)?;
-        Ok(Linear::new(weight, self.bias(name, outputs)?))
-    }
-
-    /// `name.bias` of `len` values, if there.
-    pub fn bias(&mut self, name: &str, len: usize) -> Result<Option<Vector>, Error> {
-        self.optional(&format!("{name}.bias"), &[len])
+        let bias = self.optional(&format!("{name}.bias"), &[outputs])?;
+        Ok(Linear::new(weight, bias, Slice::Whole.split()))
     }
 
     /// The values of the tensor `name`, if there.
     pub fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vector>, Error> {
+        self.optional_part(name, shape, 0..shape.iter().product())
+    }
+
+    /// The values `part` of the tensor `name`, if there.
+    pub fn optional_part(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        part: Range<usize>,
+    ) -> Result<Option<Vector>, Error> {
         if self.checkpoint.tensor(name).is_none() {
             return Ok(None);
         }
         let values = self.checkpoint.require(name, shape)?.to_f32()?;
+        let values = if part.len() < values.len() { values[part].to_vec() } else { values };
         Ok(Some(self.backend.vector(values)))
     }
 
@@ -152,6 +195,35 @@ impl<'a> Loader<'a> {
     pub fn norm(&mut self, name: &str, width: usize, eps: f32) -> Result<Norm, Error> {
         let values = self.checkpoint.require(&format!("{name}.weight"), &[width])?.to_f32()?;
         Ok(Norm::new(self.backend.vector(values), eps))
+    }
+
+    /// This rank's attention heads; latent attention has a KV head for each.
+    pub fn heads(&self) -> Result<Heads, Error> {
+        let config = self.checkpoint.config();
+        let kv_heads = if config.latent.is_some() { config.heads } else { config.kv_heads };
+        Heads::of(self.slice, config.heads, kv_heads)
+    }
+
+    /// Marks as known what belongs to layers of other ranks, or to the other end of the model;
+    /// they read it or find that it has no place.
+    fn leave_to_others(&self) {
+        let (first, last) = (self.stage.rank() == 0, self.stage.rank() + 1 == self.stage.ranks());
+        for view in self.checkpoint.tensors() {
+            let layer = view.name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+            let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
+            let elsewhere = match layer {
+                Some(layer) => {
+                    layer < self.checkpoint.config().layers && !self.layers.contains(&layer)
+                }
+                None => {
+                    !first && view.name.starts_with("token_embd.")
+                        || !last && view.name.starts_with("output")
+                }
+            };
+            if elsewhere {
+                self.checkpoint.tensor(&view.name);
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Routed experts: rows are grouped by the experts that they are sent to, so that an expert's weights
 //! are read once for all its rows, and experts without rows not at all.
 //!
+//! Experts may be held elsewhere; a row gets nothing from those here.
+//!
 //! Invariant: what a row gets is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
 //! numbers, and no product depends on which rows are computed together.
 
@@ -31,7 +33,7 @@ pub(super) struct Mix {
 /// Rows grouped by experts.
 #[derive(Default)]
 struct Plan {
-    /// Experts that have rows, ascending.
+    /// Experts that have rows, ascending, by their numbers among those that are held.
     experts: Vec<usize>,
     /// The assignments of each.
     cuts: Vec<Range<usize>>,
@@ -49,11 +51,15 @@ impl Mix {
 }
 
 impl Plan {
-    /// Groups the rows whose choices are given, `chosen` each, by `experts` experts.
-    fn group(&mut self, choices: &[Choice], chosen: usize, experts: usize) {
+    /// Groups the rows whose choices are given, `chosen` each, by those of the experts `held`.
+    fn group(&mut self, choices: &[Choice], chosen: usize, held: Range<usize>) {
         self.next.clear();
-        self.next.resize(experts, 0);
-        choices.iter().for_each(|choice| self.next[choice.expert as usize] += 1);
+        self.next.resize(held.len(), 0);
+        let ours = choices.iter().enumerate().filter_map(|(at, choice)| {
+            let expert = choice.expert as usize;
+            held.contains(&expert).then(|| (expert - held.start, at, choice.weight))
+        });
+        ours.clone().for_each(|(expert, ..)| self.next[expert] += 1);
         self.experts.clear();
         self.cuts.clear();
         let mut end = 0;
@@ -67,9 +73,9 @@ impl Plan {
         }
         self.rows.clear();
         self.rows.resize(end, (0, 0.0));
-        for (at, choice) in choices.iter().enumerate() {
-            let next = &mut self.next[choice.expert as usize];
-            self.rows[*next] = ((at / chosen) as u32, choice.weight);
+        for (expert, at, weight) in ours {
+            let next = &mut self.next[expert];
+            self.rows[*next] = ((at / chosen) as u32, weight);
             *next += 1;
         }
     }
@@ -91,8 +97,16 @@ impl Cpu {
                 shape && other.rounding() == first.rounding() && other.order.is_none()
             })
         };
-        let count = gate.len();
-        if count == 0 || up.len() != count || down.len() != count || !routing.fits(count) {
+        let (held, count) = (gate.len(), spec.count);
+        if held == 0 || up.len() != held || down.len() != held || spec.first + held > count {
+            let (up, down) = (up.len(), down.len());
+            return Err(Error::Experts(format!(
+                "expected as many gates, ups and downs of experts, at most {count}, found {held}, \
+                 {up} and {down} from number {} on",
+                spec.first
+            )));
+        }
+        if !routing.fits(count) {
             let problem = format!("a router that chooses {routing:?} does not fit {count} experts");
             return Err(Error::Experts(problem));
         }
@@ -119,7 +133,8 @@ impl Cpu {
         let mut mix = std::mem::take(&mut self.mix);
         self.choose(&mut mix, logits, experts, rows);
         let spec = &self.experts[experts.0];
-        mix.plan.group(&mix.choices, spec.routing.chosen, spec.gate.len());
+        let held = spec.first..spec.first + spec.gate.len();
+        mix.plan.group(&mix.choices, spec.routing.chosen, held);
         self.note_inputs_of(
             &mix.plan,
             experts,
@@ -161,6 +176,9 @@ impl Cpu {
         let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
         let (width, hidden) = (gate.rows, gate.cols);
         let Mix { plan, gated, inputs, .. } = mix;
+        if plan.cuts.is_empty() {
+            return;
+        }
         let fill = |at: usize, values: &mut [f32]| {
             values.copy_from_slice(self.row(x, plan.rows[at].0 as usize));
         };

@@ -8,7 +8,7 @@
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
 use kernels::quant::QuantType;
-use kernels::{Isa, bf16, int8};
+use kernels::{Isa, bf16, fp8, int8};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -114,11 +114,75 @@ impl Piece<'_> {
         let Job { bytes, ty, cols, rows, group, .. } = self.job;
         let read = bytes.read(self.from.clone());
         for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
-            match ty.packing {
-                Some(_) => int8::pack(isa, ty, *cols, from, to),
-                None => bf16::pack(isa, *cols, from, to),
+            match (ty.packing, fp8::run_of(ty)) {
+                (Some(_), _) => int8::pack(isa, ty, *cols, from, to),
+                (None, Some(run)) => fp8::pack(run, *cols, from, to),
+                (None, None) => bf16::pack(isa, *cols, from, to),
             }
         }
         bytes.not_needed(self.from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Backend, Bytes, Cpu, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
+    use kernels::quant::{BF16, F32, INT4, INT8, Q8_0, QuantType, fp8::FP8_16};
+    use std::borrow::Cow;
+    use std::ops::Range;
+    use std::sync::Arc;
+
+    const ROWS: usize = 37;
+    const COLS: usize = 320;
+
+    /// Bytes that are computed when they are read, as if they were.
+    struct Computed(Vec<u8>);
+
+    impl Bytes for Computed {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+            Cow::Owned(self.0[range].to_vec())
+        }
+    }
+
+    /// The outputs for three rows of activations.
+    fn outputs(ty: &'static QuantType, bytes: Storage, mode: Mode) -> Vec<u32> {
+        let mut cpu = Cpu::new(2, mode).unwrap();
+        let spec = MatrixSpec {
+            name: "weights".to_owned(),
+            ty,
+            rows: ROWS,
+            cols: COLS,
+            bytes,
+            order: None,
+            mode: None,
+            memory: MemoryPolicy::Auto,
+            threads: ThreadLimits::default(),
+        };
+        let matrix = cpu.matrix(spec).unwrap();
+        let (input, out) = (cpu.buffer(3, COLS).unwrap(), cpu.buffer(3, ROWS).unwrap());
+        let mut rng = base::Rng::new(5);
+        let mut data = cpu.take(input);
+        data.iter_mut().for_each(|value| *value = rng.normal());
+        cpu.put(input, data);
+        cpu.linear(input, &[(matrix, out)], 3);
+        cpu.read(out, 3).iter().map(|value| value.to_bits()).collect()
+    }
+
+    #[test]
+    fn weights_that_are_computed_when_read_give_the_bits_of_stored_ones() {
+        for ty in [&F32, &BF16, &Q8_0, &INT4, &INT8, &FP8_16] {
+            let mut rng = base::Rng::new(6);
+            let len = ty.bytes_for(ROWS * COLS).unwrap();
+            // Bits that are no large or odd values in any type.
+            let bytes: Vec<u8> = (0..len).map(|_| rng.below(64) as u8).collect();
+            for mode in [Mode::Exact, Mode::Fast] {
+                let stored = outputs(ty, Arc::new(bytes.clone()), mode);
+                assert_eq!(outputs(ty, Arc::new(Computed(bytes.clone())), mode), stored, "{ty}");
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::weights::{Place, Weights};
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
 use base::{AlignedVec, MOST_MATRICES, Tile};
-use kernels::{Isa, bf16, int8, matmul};
+use kernels::{Isa, bf16, fp8, int8, matmul};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -72,7 +72,7 @@ impl Rounding {
     /// Rows of whole panels.
     fn panel(self, isa: Isa) -> usize {
         match self {
-            Self::Bf16 => bf16::PANEL,
+            Self::Bf16 => bf16::panel_rows(isa),
             Self::Int8 => int8::panel_rows(isa),
         }
     }
@@ -90,7 +90,7 @@ impl Weights {
     pub fn rounding(&self) -> Option<Rounding> {
         match self.place {
             Place::Stored(_) | Place::OnDisk(_) => None,
-            Place::Bf16(_) => Some(Rounding::Bf16),
+            Place::Bf16(_) | Place::Fp8(..) => Some(Rounding::Bf16),
             Place::Int8(..) => Some(Rounding::Int8),
         }
     }
@@ -123,12 +123,14 @@ impl Cpu {
         let (to, cols) = (weights.rounding(), weights.cols);
         let order = weights.order.clone();
         let mut rounded = std::mem::take(&mut self.rounded);
-        self.gather(&mut rounded, to, cols, &[0..rows], |row, values| match &order {
-            Some(order) => {
-                let x = self.row(x, row);
-                values.iter_mut().zip(&**order).for_each(|(to, from)| *to = x[*from as usize]);
+        self.gather(&mut rounded, to, cols, std::slice::from_ref(&(0..rows)), |row, values| {
+            match &order {
+                Some(order) => {
+                    let x = self.row(x, row);
+                    values.iter_mut().zip(&**order).for_each(|(to, from)| *to = x[*from as usize]);
+                }
+                None => values.copy_from_slice(self.row(x, row)),
             }
-            None => values.copy_from_slice(self.row(x, row)),
         });
         self.rounded = rounded;
         self.spread(x, &[output], rows, true);
@@ -249,6 +251,12 @@ impl Cpu {
                 let input = bf16::Activations { words: inputs.bf16, rows, cols };
                 let bytes = self.matrices.bytes_at(place);
                 bf16::matmul(self.isa, input, bf16::Packed { rows: outputs, cols, bytes }, tile);
+            }
+            Place::Fp8(run, place) => {
+                let input = bf16::Activations { words: inputs.bf16, rows, cols };
+                let bytes = self.matrices.bytes_at(place);
+                let weights = fp8::Packed { run: *run, rows: outputs, cols, bytes };
+                fp8::matmul(self.isa, input, weights, tile);
             }
             Place::Int8(form, place) => {
                 let input = int8::Activations { words: inputs.int8, rows, cols };

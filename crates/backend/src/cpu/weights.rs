@@ -5,7 +5,7 @@ use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
 use kernels::int8::GROUP;
 use kernels::quant::{BF16, QuantType};
-use kernels::{Isa, bf16, int8};
+use kernels::{Isa, bf16, fp8, int8};
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -35,6 +35,8 @@ pub(super) enum Place {
     OnDisk(Storage),
     /// Packed for products with BF16.
     Bf16(InChunk),
+    /// FP8, as many under one scale, packed for products with BF16.
+    Fp8(usize, InChunk),
     /// Packed for products with bytes.
     Int8(int8::Form, InChunk),
 }
@@ -78,7 +80,7 @@ impl Matrices {
         let bytes = |weights: &Weights| match &weights.place {
             Place::Stored(bytes) => bytes.len(),
             Place::OnDisk(_) => 0,
-            Place::Bf16(place) | Place::Int8(_, place) => place.range.len(),
+            Place::Bf16(place) | Place::Fp8(_, place) | Place::Int8(_, place) => place.range.len(),
         };
         self.all.iter().map(bytes).sum()
     }
@@ -88,7 +90,7 @@ impl Matrices {
         let first = |bytes: &Storage| bytes.read(0..bytes.len()).as_ptr();
         self.all.iter().any(|weights| match &weights.place {
             Place::Stored(bytes) => first(bytes) == first(table),
-            Place::OnDisk(_) | Place::Bf16(_) | Place::Int8(..) => false,
+            Place::OnDisk(_) | Place::Bf16(_) | Place::Fp8(..) | Place::Int8(..) => false,
         })
     }
 
@@ -114,6 +116,12 @@ impl Matrices {
             None if *ty == BF16 && isa.has_bf16_dot() => {
                 Some(Place::Bf16(self.reserve(bf16::packed_bytes(rows, cols))?))
             }
+            None if isa.has_bf16_dot() => match fp8::run_of(ty) {
+                Some(run) => {
+                    Some(Place::Fp8(run, self.reserve(fp8::packed_bytes(run, rows, cols))?))
+                }
+                None => None,
+            },
             _ => None,
         };
         let place = match (place, memory) {
@@ -125,7 +133,7 @@ impl Matrices {
                 Place::Stored(self.hold(bytes.clone(), memory)?)
             }
         };
-        if let Place::Bf16(room) | Place::Int8(_, room) = &place {
+        if let Place::Bf16(room) | Place::Fp8(_, room) | Place::Int8(_, room) = &place {
             let group = room.range.len() / rows.div_ceil(GROUP);
             let to = (room.chunk, room.range.start);
             self.jobs.push(Job { bytes, ty, cols, rows: row_bytes * GROUP, group, to });
@@ -184,6 +192,9 @@ fn in_memory(bytes: Storage) -> Storage {
         Cow::Borrowed(_) => None,
         Cow::Owned(computed) => Some(computed),
     };
+    if computed.is_some() {
+        bytes.not_needed(0..bytes.len());
+    }
     computed.map_or(bytes, |computed| Arc::new(computed))
 }
 

@@ -27,7 +27,11 @@ pub const ARCHITECTURES: [&str; 11] = [
 
 /// A small configuration whose sizes are no multiples of lanes or blocks where they need not be.
 pub fn config(architecture: &str) -> ModelConfig {
-    let layers = 2;
+    config_of(architecture, 2)
+}
+
+/// The same with so many layers.
+pub fn config_of(architecture: &str, layers: usize) -> ModelConfig {
     let window = (architecture == "mistral").then_some(24);
     let latent = architecture.starts_with("deepseek").then_some(LatentConfig {
         q_rank: (architecture == "deepseek_v3").then_some(40),
@@ -54,7 +58,7 @@ pub fn config(architecture: &str) -> ModelConfig {
         _ => RopeScaling::None,
     };
     let windows = match architecture {
-        "gpt_oss" => vec![Some(24), None],
+        "gpt_oss" => (0..layers).map(|layer| (layer % 2 == 0).then_some(24)).collect(),
         _ => vec![window; layers],
     };
     ModelConfig {

@@ -4,5 +4,6 @@ mod checkpoints;
 mod determinism;
 mod laws;
 mod placement;
+mod ranks;
 mod replay;
 mod requests;

@@ -88,7 +88,9 @@ fn experts_that_are_missing_or_unlike_are_errors_that_name_them() {
     error(2, &[("blk.0.ffn_up.99999999999999999999.weight", &[1])], "expected 2 experts");
     error(2, &[("blk.0.ffn_gate_up_exps.weight", &[2, 3, 1])], "[experts, 2 * outputs, inputs]");
     error(2, &[("blk.0.ffn_gate_up_exps.weight", &[2, 0, 1])], "[experts, 2 * outputs, inputs]");
-    error(2, &[("blk.0.ffn_gate_up_exps.weight", &[4])], "[experts, 2 * outputs, inputs]");
+    error(2, &[("blk.0.ffn_gate_up_exps.weight", &[2])], "[experts, 2 * outputs, inputs]");
+    error(2, &[("blk.0.ffn_gate_up_exps.weight", &[1 << 40, 2, 0])], "expected 2 experts");
+    error(2, &[("blk.0.ffn_down_exps.weight", &[1 << 40, 0, 2])], "expected 2 experts");
 }
 
 #[test]

@@ -13,21 +13,8 @@ const NOTHING: &Row = &[0; 4 * LANES];
 #[inline(always)]
 pub(super) fn values<T: Transpose>(layout: &KvLayout, keys: &[u8], count: usize, out: &mut [u8]) {
     match layout.ty {
-        KvType::F32 => words::<T>(layout, keys, count, 1, |at, rows| {
-            for (i, row) in rows.iter().enumerate().take(count - at.1) {
-                let to = ((at.1 + i) * layout.value_stride() + at.0) * 4;
-                out[to..to + row.len()].copy_from_slice(row);
-            }
-        }),
-        KvType::Bf16 => words::<T>(layout, keys, count, 2, |at, rows| {
-            // A position that has none beside it yet is paired with zeros.
-            let left = (count - at.1).min(LANES);
-            rows[left..].fill([0; 4 * LANES]);
-            for (i, [even, odd]) in rows.as_chunks().0.iter().enumerate().take(left.div_ceil(2)) {
-                let to = ((at.1 / 2 + i) * layout.value_stride() + 2 * at.0) * 4;
-                pair(even, odd, &mut out[to..to + 2 * even.len()]);
-            }
-        }),
+        KvType::F32 => words::<T, 1>(layout, keys, count, out),
+        KvType::Bf16 => words::<T, 2>(layout, keys, count, out),
         KvType::F16 => elements::<2>(layout, keys, count, out),
         KvType::Q8_0 => {
             elements::<1>(layout, keys, count, out);
@@ -36,19 +23,19 @@ pub(super) fn values<T: Transpose>(layout: &KvLayout, keys: &[u8], count: usize,
     }
 }
 
-/// Turns squares of sixteen units of `width` values by sixteen positions, and gives each with its
-/// first unit and position: rows are positions.
+/// Units of four bytes, of `WIDTH` values: squares of sixteen units by sixteen positions are turned,
+/// so that rows are positions.
 #[inline(always)]
-fn words<T: Transpose>(
+fn words<T: Transpose, const WIDTH: usize>(
     layout: &KvLayout,
     keys: &[u8],
     count: usize,
-    width: usize,
-    mut put: impl FnMut((usize, usize), &mut [Row; LANES]),
+    out: &mut [u8],
 ) {
-    let units = layout.dim.div_ceil(width);
+    let units = layout.dim.div_ceil(WIDTH);
+    let stride = 4 * layout.value_stride();
     let mut square = [[0; 4 * LANES]; LANES];
-    for unit in (0..layout.value_stride() / width).step_by(LANES) {
+    for unit in (0..layout.value_stride() / WIDTH).step_by(LANES) {
         for position in (0..count).step_by(LANES) {
             let mut rows = [NOTHING; LANES];
             for (i, row) in rows.iter_mut().enumerate() {
@@ -58,7 +45,20 @@ fn words<T: Transpose>(
                 }
             }
             T::transpose(rows, &mut square);
-            put((unit, position), &mut square);
+            let left = (count - position).min(LANES);
+            let out = &mut out[position / WIDTH * stride + 4 * WIDTH * unit..];
+            if WIDTH == 1 {
+                for (row, out) in square[..left].iter().zip(out.chunks_mut(stride)) {
+                    out[..4 * LANES].copy_from_slice(row);
+                }
+            } else {
+                // A position that has none beside it yet is paired with zeros.
+                square[left..].fill([0; 4 * LANES]);
+                let pairs = square.as_chunks().0.iter().take(left.div_ceil(2));
+                for ([even, odd], out) in pairs.zip(out.chunks_mut(stride)) {
+                    pair(even, odd, &mut out[..8 * LANES]);
+                }
+            }
         }
     }
 }

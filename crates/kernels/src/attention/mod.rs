@@ -10,7 +10,7 @@
 //! all of them ([`attention`]), with equal bits. Block size does not enter.
 //!
 //! All of it is f32 arithmetic over the exact values that the cache stands for, except that where
-//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has BF16 dot products, queries and
+//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has fast BF16 dot products, queries and
 //! weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the head,
 //! or two positions, are added at a time, as the hardware does.
 
@@ -165,7 +165,7 @@ fn dispatch(isa: Isa, job: &Job<'_>, output: Output<'_, '_>) {
     ROOM.with_borrow_mut(|room| match job.kv.layout.ty {
         KvType::F32 => attend_f32(isa, job, output, room),
         #[cfg(target_arch = "x86_64")]
-        KvType::Bf16 if job.query.narrow && isa.has_bf16_dot() => {
+        KvType::Bf16 if job.query.narrow && isa.has_bf16_dot() && !isa.has_tiles() => {
             #[target_feature(
                 enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"
             )]

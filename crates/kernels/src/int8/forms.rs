@@ -289,10 +289,53 @@ impl<const HALVES: bool, const MINS: bool> Scales for Under<HALVES, MINS> {
     }
 }
 
+/// An f32 scale and a zero point for each block of 32: sixteen scales, then the zero points, as
+/// bytes with `NARROW`, else as BF16, which holds integers up to 256.
+pub(super) struct Zeros<const NARROW: bool>;
+
+impl<const NARROW: bool> Zeros<NARROW> {
+    const STRIDE: usize = 4 * GROUP + if NARROW { GROUP } else { 2 * GROUP };
+}
+
+impl<const NARROW: bool> Scales for Zeros<NARROW> {
+    const HALVES: bool = false;
+    const MINS: bool = true;
+    const BYTES: usize = SPAN * Self::STRIDE;
+
+    #[inline(always)]
+    fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {
+        let (scales, zeros) = span[block * Self::STRIDE..][..Self::STRIDE].split_at_mut(4 * GROUP);
+        scales[4 * row..][..4].copy_from_slice(&from.wide.to_le_bytes());
+        match NARROW {
+            true => zeros[row] = from.zero as u8,
+            false => {
+                let bits = (f32::from(from.zero).to_bits() >> 16) as u16;
+                zeros[2 * row..][..2].copy_from_slice(&bits.to_le_bytes());
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, _half: usize) -> I::Float {
+        // SAFETY: the caller's promise.
+        unsafe { I::Float::load_at(span.add(block * Self::STRIDE).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let zeros = span.add(block * Self::STRIDE + 4 * GROUP);
+            let zeros = if NARROW { I::i8_at(zeros) } else { I::Float::load_bf16_at(zeros.cast()) };
+            Self::scale::<I>(span, block, half).mul(zeros)
+        }
+    }
+}
+
 /// Runs `$body` with the planes and scales of a form named `$p` and `$s`.
 macro_rules! with_form {
     ($form:expr, $p:ident, $s:ident => $body:expr) => {{
-        use $crate::int8::forms::{Bytes, Each, Nibbles, Pairs, Table, Under};
+        use $crate::int8::forms::{Bytes, Each, Nibbles, Pairs, Table, Under, Zeros};
         use $crate::int8::packed::Form;
         macro_rules! run {
             ($planes:ty, $scales:ty) => {{
@@ -316,6 +359,8 @@ macro_rules! with_form {
             Form::SuperSix => run!(Nibbles<2, 5>, Under<true, false>),
             Form::SuperLevels => run!(Table<false>, Under<false, false>),
             Form::Ternary => run!(Pairs<0, true, 0>, Under<false, false>),
+            Form::FourZero => run!(Nibbles<0, 0>, Zeros<true>),
+            Form::BytesZero => run!(Bytes, Zeros<false>),
         }
     }};
 }

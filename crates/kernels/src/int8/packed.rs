@@ -44,6 +44,10 @@ pub enum Form {
     SuperLevels,
     /// Two bits around 1 under an f16 factor.
     Ternary,
+    /// Four bits, f32 scale and zero point per 32.
+    FourZero,
+    /// Signed bytes, f32 scale and zero point per 32.
+    BytesZero,
 }
 
 /// Scales of one quant block as the file has them.
@@ -57,6 +61,10 @@ pub struct BlockScales {
     pub scales: [i8; 16],
     /// Minima of 16 or 32 values each, in units of `min`.
     pub mins: [i8; 16],
+    /// The block's scale where 16 bits do not hold it.
+    pub wide: f32,
+    /// The code that stands for zero, from -128 to 128, of blocks with such a scale.
+    pub zero: i16,
 }
 
 /// How a type's blocks are taken apart to be packed.
@@ -71,7 +79,7 @@ pub struct Packing {
 /// A span of one row, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSpan {
-    /// The codes: unsigned, but for [`Form::Bytes`].
+    /// The codes: unsigned, but for [`Form::Bytes`] and [`Form::BytesZero`].
     pub codes: [u8; SPAN * BLOCK],
     /// The scales of each quant block.
     pub scales: [BlockScales; SPAN],
@@ -79,7 +87,8 @@ pub struct RowSpan {
 
 impl RowSpan {
     const EMPTY: Self = {
-        let none = BlockScales { scale: 0, min: 0, scales: [0; 16], mins: [0; 16] };
+        let (scales, mins) = ([0; 16], [0; 16]);
+        let none = BlockScales { scale: 0, min: 0, scales, mins, wide: 0.0, zero: 0 };
         Self { codes: [0; SPAN * BLOCK], scales: [none; SPAN] }
     };
 }

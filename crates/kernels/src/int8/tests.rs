@@ -1,20 +1,34 @@
 use super::activations::{RECORD, word};
 use super::*;
 use crate::Isa;
-use crate::quant::{QuantType, TYPES};
+use crate::quant::{NATIVE, QuantType, TYPES};
 use base::{AlignedVec, Rng, ThreadPool};
 
 fn packable() -> impl Iterator<Item = &'static QuantType> {
-    TYPES.iter().copied().filter(|ty| ty.packing.is_some())
+    TYPES.iter().chain(NATIVE).copied().filter(|ty| ty.packing.is_some())
 }
 
 /// Weights of any bits a file may hold, but with factors of moderate size.
 fn weights(ty: &'static QuantType, rows: usize, cols: usize, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
+    let mut bytes = vec![0; ty.bytes_for(rows * cols).unwrap()];
+    let Some(quantize) = ty.quantize else {
+        bytes.chunks_exact_mut(ty.block_bytes).for_each(|block| grouped(block, &mut rng));
+        return bytes;
+    };
     let values: Vec<f32> = (0..rows * cols).map(|_| rng.normal()).collect();
-    let mut bytes = vec![0; ty.bytes_for(values.len()).unwrap()];
-    (ty.quantize.unwrap())(&values, None, &mut bytes);
+    quantize(&values, None, &mut bytes);
     bytes
+}
+
+/// A block of grouped integers: `INT4`, or `INT8`.
+fn grouped(block: &mut [u8], rng: &mut Rng) {
+    block.fill_with(|| rng.next_u64() as u8);
+    block[..4].copy_from_slice(&(rng.normal() / 7.0).to_le_bytes());
+    match block.len() {
+        21 => block[4] = rng.below(17) as u8,
+        _ => block[4..6].copy_from_slice(&(rng.below(257) as i16 - 128).to_le_bytes()),
+    }
 }
 
 fn pack_all(ty: &'static QuantType, rows: usize, cols: usize, bytes: &[u8]) -> AlignedVec<u8> {

@@ -109,7 +109,7 @@ macro_rules! isa_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 => {
+                Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
                     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
                     fn shell($($arg: $ty),*) {
                         $body::<$crate::lanes::x86::Avx512>($($arg),*)
@@ -155,7 +155,7 @@ pub(crate) fn run_on<W: Work>(isa: crate::Isa, work: W) {
             unsafe { shell(work) }
         }
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 => {
+        Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
             fn shell<W: Work>(work: W) {
                 work.run();

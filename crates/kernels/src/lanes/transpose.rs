@@ -44,12 +44,18 @@ mod x86 {
             unsafe {
                 let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
                 let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-                let mut all = rows.map(|row| _mm512_loadu_si512(row.as_ptr().cast()));
+                // Loops: closures are not compiled for the instruction set.
+                let mut all = [_mm512_setzero_si512(); LANES];
+                for (word, row) in all.iter_mut().zip(rows) {
+                    *word = _mm512_loadu_si512(row.as_ptr().cast());
+                }
                 for _ in 0..4 {
-                    all = std::array::from_fn(|i| {
-                        let half = if i % 2 == 0 { low } else { high };
-                        _mm512_permutex2var_epi32(all[i / 2], half, all[i / 2 + 8])
-                    });
+                    let mut next = all;
+                    for i in 0..LANES / 2 {
+                        next[2 * i] = _mm512_permutex2var_epi32(all[i], low, all[i + 8]);
+                        next[2 * i + 1] = _mm512_permutex2var_epi32(all[i], high, all[i + 8]);
+                    }
+                    all = next;
                 }
                 for (out, row) in out.iter_mut().zip(all) {
                     _mm512_storeu_si512(out.as_mut_ptr().cast(), row);
@@ -64,11 +70,17 @@ mod x86 {
         fn transpose(rows: [&Row; LANES], out: &mut [Row; LANES]) {
             for (down, across) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
                 unsafe {
-                    let load =
-                        |i: usize| _mm256_loadu_si256(rows[down + i][4 * across..].as_ptr().cast());
-                    let mut all: [__m256i; 8] = std::array::from_fn(load);
+                    let mut all = [_mm256_setzero_si256(); 8];
+                    for (i, word) in all.iter_mut().enumerate() {
+                        *word = _mm256_loadu_si256(rows[down + i][4 * across..].as_ptr().cast());
+                    }
                     for _ in 0..3 {
-                        all = std::array::from_fn(|i| zip(all[i / 2], all[i / 2 + 4], i % 2 == 0));
+                        let mut next = all;
+                        for i in 0..4 {
+                            next[2 * i] = zip(all[i], all[i + 4], true);
+                            next[2 * i + 1] = zip(all[i], all[i + 4], false);
+                        }
+                        all = next;
                     }
                     for (out, row) in out[across..][..8].iter_mut().zip(all) {
                         _mm256_storeu_si256(out[4 * down..].as_mut_ptr().cast(), row);

@@ -2,11 +2,14 @@
 //!
 //! A type is a run of `block_len` values stored in `block_bytes` bytes. Every type that
 //! appears in GGUF files is known here by name and size, so that any file can be listed;
-//! a type whose `dequantize` is `None` can be listed but not yet executed.
+//! a type whose `dequantize` is `None` can be listed but not yet executed. Types that only
+//! safetensors checkpoints have ([`NATIVE`]) are what their tensors are turned into when read.
 
 mod fit;
 mod float;
+pub mod fp8;
 mod grids;
+mod grouped;
 mod iq1;
 mod iq2;
 mod iq3;
@@ -69,7 +72,7 @@ pub type Quantize = fn(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]);
 pub struct QuantType {
     /// Name as users type it, lower case: `bf16`, `q4_k`.
     pub name: &'static str,
-    /// `ggml_type` number in GGUF files.
+    /// `ggml_type` number in GGUF files; beyond those of all files for types of no GGUF file.
     pub gguf_id: u32,
     /// Values in one quant block (1 for plain floats).
     pub block_len: usize,
@@ -120,6 +123,7 @@ impl std::fmt::Display for QuantType {
 }
 
 pub use float::{BF16, F16, F32};
+pub use grouped::{INT4, INT8};
 pub use iq1::{IQ1_M, IQ1_S};
 pub use iq2::{IQ2_S, IQ2_XS, IQ2_XXS};
 pub use iq3::{IQ3_S, IQ3_XXS};
@@ -173,6 +177,14 @@ const fn listed(
         packing: None,
     }
 }
+
+/// First number of the types in [`NATIVE`], beyond all of GGUF's.
+const NATIVE_IDS: u32 = 0x5afe_0100;
+
+/// Types of native checkpoints: what is stored as a matrix of codes and another of scales, a block
+/// at a time. No file has them as they are.
+pub static NATIVE: &[&QuantType] =
+    &[&fp8::FP8_128, &fp8::FP8_64, &fp8::FP8_32, &fp8::FP8_16, &fp8::FP8_8, &INT4, &INT8];
 
 /// Every type a GGUF file may hold, in the order of their numbers.
 pub static TYPES: &[&QuantType] = &[

@@ -37,6 +37,7 @@ static PACKING: Packing = packing! {
         min: read_bits(&block[FACTORS + 2..]),
         scales: std::array::from_fn(|g| (block[g] & 15) as i8),
         mins: std::array::from_fn(|g| (block[g] >> 4) as i8),
+        ..BlockScales::default()
     },
 };
 

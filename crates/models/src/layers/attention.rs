@@ -4,8 +4,11 @@
 use super::{Linear, Norm, Pass};
 use crate::Error;
 use crate::loader::Loader;
+use crate::ranks::{Heads, Slice};
 use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Rope};
+use dist::Split;
 use formats::ModelConfig;
+use std::ops::Range;
 
 /// Workspace shared by the attention of all layers.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +24,14 @@ pub(crate) struct AttentionBuffers {
 }
 
 impl AttentionBuffers {
+    /// Room for this rank's `heads` of `head_dim` values.
     pub fn new(
         backend: &mut dyn Backend,
         rows: usize,
-        config: &ModelConfig,
+        heads: &Heads,
+        head_dim: usize,
     ) -> Result<Self, Error> {
-        let (q, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let (q, kv) = (heads.queries.len() * head_dim, heads.kv.len() * head_dim);
         let mut buffer = |width| backend.buffer(rows, width);
         Ok(Self {
             q: buffer(q)?,
@@ -41,6 +46,7 @@ impl AttentionBuffers {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attention {
+    /// Its number in the KV cache.
     layer: usize,
     q: Linear,
     k: Linear,
@@ -55,7 +61,7 @@ pub(crate) struct Attention {
 
 impl Attention {
     /// Loads `attn_q`, `attn_k`, `attn_v`, `attn_output` of a layer, `attn_sinks` if there, and with
-    /// `norms` `attn_q_norm` and `attn_k_norm`.
+    /// `norms` `attn_q_norm` and `attn_k_norm`: all of this rank's heads.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -67,7 +73,9 @@ impl Attention {
         let scale = loader.checkpoint.config().attention_scale;
         let window = loader.checkpoint.config().windows[layer];
         let prefix = format!("blk.{layer}");
-        let sinks = loader.optional(&format!("{prefix}.attn_sinks.weight"), &[heads])?;
+        let own = loader.heads()?;
+        let sinks = format!("{prefix}.attn_sinks.weight");
+        let sinks = loader.optional_part(&sinks, &[heads], own.queries.clone())?;
         let norms = match norms {
             true => Some((
                 loader.norm(&format!("{prefix}.attn_q_norm"), head_dim, rms_norm_eps)?,
@@ -75,17 +83,30 @@ impl Attention {
             )),
             false => None,
         };
+        let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
+        let mut inner = |part: &str, heads: usize, own: &Range<usize>| {
+            let name = format!("{prefix}.attn_{part}");
+            loader.linear(&name, heads * head_dim, hidden_size, Slice::Heads(values(own)))
+        };
+        let q = inner("q", heads, &own.queries)?;
+        let (k, v) = (inner("k", kv_heads, &own.kv)?, inner("v", kv_heads, &own.kv)?);
+        let (out, inputs) = (format!("{prefix}.attn_output"), Slice::Inputs(values(&own.queries)));
         Ok(Self {
-            layer,
-            q: loader.linear(&format!("{prefix}.attn_q"), heads * head_dim, hidden_size)?,
-            k: loader.linear(&format!("{prefix}.attn_k"), kv_heads * head_dim, hidden_size)?,
-            v: loader.linear(&format!("{prefix}.attn_v"), kv_heads * head_dim, hidden_size)?,
-            out: loader.linear(&format!("{prefix}.attn_output"), hidden_size, heads * head_dim)?,
+            layer: layer - loader.layers.start,
+            q,
+            k,
+            v,
+            out: loader.linear(&out, hidden_size, heads * head_dim, inputs)?,
             norms,
             rope,
             head_dim,
-            spec: AttentionSpec { heads, scale, window, sinks },
+            spec: AttentionSpec { heads: own.queries.len(), scale, window, sinks },
         })
+    }
+
+    /// What each rank has of the outputs.
+    pub fn split(&self) -> Split {
+        self.out.split()
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.

@@ -1,12 +1,18 @@
 //! What all decoders have in common: pre-norm attention and MLP, each added to the residual stream.
+//!
+//! Where ranks share a model, each stage has some of the layers and hands the residual stream to
+//! the next; slices have shares of what attention and MLP give, which are summed up before they
+//! are added to the stream, once for each block.
 
 use super::{
-    Attention, AttentionBuffers, GatedMlp, LatentAttention, LatentBuffers, Linear, MlpBuffers, Moe,
+    Attention, AttentionBuffers, GatedMlp, Head, LatentAttention, LatentBuffers, MlpBuffers, Moe,
     MoeBuffers, Norm, Pass, frequencies, layer_cache,
 };
 use crate::loader::Loader;
+use crate::ranks::Ranks;
 use crate::{Error, Model};
 use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table};
+use dist::{Comm, Split};
 use formats::config::RopeLayout;
 
 /// How a layer attends.
@@ -14,6 +20,16 @@ use formats::config::RopeLayout;
 pub(crate) enum Mixer {
     Heads(Attention),
     Latent(LatentAttention),
+}
+
+impl Mixer {
+    /// What each rank has of the outputs.
+    fn split(&self) -> Split {
+        match self {
+            Self::Heads(attention) => attention.split(),
+            Self::Latent(attention) => attention.split(),
+        }
+    }
 }
 
 /// What a layer does with each row.
@@ -34,6 +50,22 @@ impl Feed {
             _ => Ok(Self::Gated(GatedMlp::load(loader, layer, "", config.intermediate_size)?)),
         }
     }
+
+    /// Inner values of an MLP that all rows pass through.
+    fn width(&self) -> usize {
+        match self {
+            Self::Gated(mlp) => mlp.width(),
+            Self::Experts(moe) => moe.shared_width(),
+        }
+    }
+
+    /// What each rank has of the outputs.
+    fn split(&self) -> Split {
+        match self {
+            Self::Gated(mlp) => mlp.split(),
+            Self::Experts(moe) => moe.split(),
+        }
+    }
 }
 
 struct Layer {
@@ -43,15 +75,19 @@ struct Layer {
     mlp: Feed,
 }
 
-/// A decoder.
+/// A decoder, or the stage of one.
 pub(crate) struct Decoder {
-    embed: Table,
+    /// Where it begins.
+    embed: Option<Table>,
     layers: Vec<Layer>,
-    norm: Norm,
-    head: Linear,
+    /// Number of the first of these in the whole model.
+    first: usize,
+    /// Where it ends.
+    head: Option<Head>,
     rope: Rope,
     cache: LayerCache,
     work: Work,
+    ranks: Ranks,
 }
 
 /// Workspace: `[rows, hidden]` where not said otherwise.
@@ -79,23 +115,23 @@ impl Decoder {
         attention: impl Fn(&mut Loader<'_>, usize, Rope) -> Result<Mixer, Error>,
     ) -> Result<Box<dyn Model>, Error> {
         let config = loader.checkpoint.config();
-        let (hidden, vocab, eps) = (config.hidden_size, config.vocab_size, config.rms_norm_eps);
+        let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
         let pairs = match config.rope.layout {
             RopeLayout::Halves => Pairs::Halves,
             RopeLayout::Interleaved => Pairs::Interleaved,
         };
         let (frequencies, magnitude) = (frequencies(&config.rope), config.rope.magnitude);
         let rope = loader.backend.rope(frequencies, magnitude, pairs, loader.limits.rows)?;
-        let embed = loader.table("token_embd.weight", vocab, hidden)?;
-        let head = match config.tied_embeddings {
-            true => {
-                let view = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
-                Linear::new(loader.part_of("output.weight", view)?, None)
-            }
-            false => loader.linear("output", vocab, hidden)?,
+        let embed = match loader.stage.rank() {
+            0 => Some(loader.table("token_embd.weight", config.vocab_size, hidden)?),
+            _ => None,
         };
-        let mut layers = Vec::with_capacity(config.layers);
-        for layer in 0..config.layers {
+        let head = match loader.stage.rank() + 1 == loader.stage.ranks() {
+            true => Some(Head::load(loader)?),
+            false => None,
+        };
+        let mut layers = Vec::with_capacity(loader.layers.len());
+        for layer in loader.layers.clone() {
             layers.push(Layer {
                 attn_norm: loader.norm(&format!("blk.{layer}.attn_norm"), hidden, eps)?,
                 attn: attention(loader, layer, rope)?,
@@ -103,14 +139,53 @@ impl Decoder {
                 mlp: Feed::load(loader, layer)?,
             });
         }
-        let norm = loader.norm("output_norm", hidden, eps)?;
-        let work = Work::new(loader)?;
-        let cache = layer_cache(loader.checkpoint.config());
-        Ok(Box::new(Self { embed, layers, norm, head, rope, cache, work }))
+        let work = Work::new(loader, &layers)?;
+        let whole = layer_cache(loader.checkpoint.config());
+        let cache = match whole.latent {
+            None => LayerCache { heads: loader.heads()?.kv.len(), ..whole },
+            Some(_) => whole,
+        };
+        let (first, ranks) = (loader.layers.start, loader.ranks.clone());
+        Ok(Box::new(Self { embed, layers, first, head, rope, cache, work, ranks }))
+    }
+
+    /// Fills the residual stream: with embeddings, or with what the stage before has made.
+    fn begin(&self, pass: &mut Pass<'_>) -> Result<(), Error> {
+        let (x, rows) = (self.work.x, pass.rows());
+        match (&self.embed, &self.ranks.stages) {
+            (Some(embed), _) => pass.backend.embed(*embed, pass.batch.tokens(), x),
+            (None, Some(stages)) => {
+                stages.receive(stages.rank() - 1, pass.backend.values_mut(x, rows))?;
+            }
+            (None, None) => unreachable!("the only stage is the first"),
+        }
+        pass.check(x, || "token embedding".into())
+    }
+
+    /// Hands the residual stream on, or makes logits of it; gives all stages the logits.
+    fn end(&self, pass: &mut Pass<'_>) -> Result<(), Error> {
+        let Work { x, last, logits, normed, .. } = self.work;
+        let wanted = pass.batch.logit_rows().len();
+        match (&self.head, &self.ranks.stages) {
+            (Some(head), _) if wanted > 0 => {
+                pass.backend.gather(x, pass.batch.logit_rows(), last);
+                head.forward(pass, (last, normed), logits, wanted)?;
+                pass.check_logits(logits)?;
+            }
+            (None, Some(stages)) => {
+                stages.send(stages.rank() + 1, pass.backend.read(x, pass.rows()))?;
+            }
+            _ => {}
+        }
+        if let (Some(stages), 1..) = (&self.ranks.stages, wanted) {
+            stages.broadcast(stages.ranks() - 1, pass.backend.values_mut(logits, wanted))?;
+        }
+        Ok(())
     }
 
     fn layer(&self, pass: &mut Pass<'_>, index: usize) -> Result<(), Error> {
         let (layer, work) = (&self.layers[index], &self.work);
+        let index = self.first + index;
         let (x, normed, delta, rows) = (work.x, work.normed, work.delta, pass.rows());
         layer.attn_norm.forward(pass, x, normed, rows);
         match (&layer.attn, &work.heads, &work.latent) {
@@ -118,6 +193,7 @@ impl Decoder {
             (Mixer::Latent(attn), _, Some(work)) => attn.forward(pass, normed, delta, work),
             _ => unreachable!("workspace for the attention that was loaded"),
         }
+        pass.sum_over_ranks(delta, layer.attn.split())?;
         pass.check(delta, || format!("attention of layer {index}"))?;
         pass.backend.add(x, delta, rows);
         layer.mlp_norm.forward(pass, x, normed, rows);
@@ -128,6 +204,7 @@ impl Decoder {
             }
             (Feed::Experts(_), None) => unreachable!("workspace for experts"),
         }
+        pass.sum_over_ranks(delta, layer.mlp.split())?;
         pass.check(delta, || format!("MLP of layer {index}"))?;
         pass.backend.add(x, delta, rows);
         pass.check(x, || format!("residual stream after layer {index}"))?;
@@ -136,31 +213,28 @@ impl Decoder {
 }
 
 impl Work {
-    fn new(loader: &mut Loader<'_>) -> Result<Self, Error> {
+    /// For `layers`, as wide as what this rank has of them.
+    fn new(loader: &mut Loader<'_>, layers: &[Layer]) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (rows, logit_rows) = (loader.limits.rows, loader.limits.logit_rows);
+        let heads = loader.heads()?;
         let backend = &mut *loader.backend;
         let hidden = config.hidden_size;
-        let experts = config.experts.as_ref();
-        let dense = experts.is_none_or(|experts| experts.layers.contains(&false));
-        let widths = [
-            if dense { config.intermediate_size } else { 0 },
-            experts.map_or(0, |experts| experts.shared_width),
-        ];
+        let widths: Vec<usize> = layers.iter().map(|layer| layer.mlp.width()).collect();
         Ok(Self {
             x: backend.buffer(rows, hidden)?,
             normed: backend.buffer(rows.max(logit_rows), hidden)?,
             delta: backend.buffer(rows, hidden)?,
             heads: match config.latent {
-                None => Some(AttentionBuffers::new(backend, rows, config)?),
+                None => Some(AttentionBuffers::new(backend, rows, &heads, config.head_dim)?),
                 Some(_) => None,
             },
             latent: match config.latent {
-                Some(sizes) => Some(LatentBuffers::new(backend, rows, config.heads, sizes)?),
+                Some(sizes) => Some(LatentBuffers::new(backend, rows, heads.queries.len(), sizes)?),
                 None => None,
             },
             mlp: MlpBuffers::new(backend, rows, &widths)?,
-            moe: match experts {
+            moe: match &config.experts {
                 Some(experts) => Some(MoeBuffers::new(backend, rows, hidden, experts)?),
                 None => None,
             },
@@ -181,21 +255,14 @@ impl Model for Decoder {
         batch: &Batch,
         check: bool,
     ) -> Result<Buffer, Error> {
-        let pass = &mut Pass { backend, batch, check };
-        let Work { x, last, logits, normed, .. } = self.work;
+        let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
+        let pass = &mut Pass { backend, batch, check, slices };
         pass.backend.rope_angles(self.rope, batch.positions());
-        pass.backend.embed(self.embed, batch.tokens(), x);
-        pass.check(x, || "token embedding".into())?;
+        self.begin(pass)?;
         for index in 0..self.layers.len() {
             self.layer(pass, index)?;
         }
-        let wanted = batch.logit_rows().len();
-        if wanted > 0 {
-            pass.backend.gather(x, batch.logit_rows(), last);
-            self.norm.forward(pass, last, normed, wanted);
-            self.head.forward(pass, normed, logits, wanted);
-            pass.check_logits(logits)?;
-        }
-        Ok(logits)
+        self.end(pass)?;
+        Ok(self.work.logits)
     }
 }

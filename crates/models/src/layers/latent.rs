@@ -9,10 +9,13 @@
 use super::{Linear, Norm, Pass};
 use crate::Error;
 use crate::loader::Loader;
+use crate::ranks::Slice;
 use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Matrix, Mode, Rope};
+use dist::Split;
 use formats::config::LatentConfig;
 use formats::{ModelConfig, TensorView};
 use kernels::quant::{BF16, F32, QuantType};
+use std::ops::Range;
 
 /// Epsilon of the norms within attention, which the reference does not take from the configuration.
 const EPS: f32 = 1e-6;
@@ -39,6 +42,7 @@ pub(crate) struct LatentBuffers {
 }
 
 impl LatentBuffers {
+    /// Room for `heads` heads.
     pub fn new(
         backend: &mut dyn Backend,
         rows: usize,
@@ -65,6 +69,7 @@ impl LatentBuffers {
 
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
+    /// Its number in the KV cache.
     layer: usize,
     /// From the input to the queries' row, and its norm.
     q_a: Option<(Linear, Norm)>,
@@ -86,7 +91,8 @@ pub(crate) struct LatentAttention {
 
 impl LatentAttention {
     /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
-    /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`.
+    /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`. Every rank has the latent rows of
+    /// all, and its own heads.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -97,19 +103,26 @@ impl LatentAttention {
         let window = loader.checkpoint.config().windows[layer];
         let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = sizes;
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
-        let queries = heads * (nope_dim + rope_dim);
+        let own = loader.heads()?.queries;
+        let values = |each: usize| own.start * each..own.end * each;
+        let (each, queries) = (nope_dim + rope_dim, heads * (nope_dim + rope_dim));
         let (q_a, q) = match q_rank {
             Some(rank) => {
-                let row = loader.linear(&name("q_a"), rank, hidden_size)?;
+                let row = loader.linear(&name("q_a"), rank, hidden_size, Slice::Whole)?;
                 let norm = loader.norm(&name("q_a_norm"), rank, EPS)?;
-                (Some((row, norm)), loader.linear(&name("q_b"), queries, rank)?)
+                let heads = Slice::Heads(values(each));
+                (Some((row, norm)), loader.linear(&name("q_b"), queries, rank, heads)?)
             }
-            None => (None, loader.linear(&name("q"), queries, hidden_size)?),
+            None => {
+                let heads = Slice::Heads(values(each));
+                (None, loader.linear(&name("q"), queries, hidden_size, heads)?)
+            }
         };
         let [row, key] = Self::load_row(loader, &name("kv_a_mqa"), [kv_rank, rope_dim])?;
-        let (k_b, v_b) = Self::load_expansion(loader, layer, heads, sizes)?;
+        let (k_b, v_b) = Self::load_expansion(loader, layer, heads, &own, sizes)?;
+        let inputs = Slice::Inputs(values(value_dim));
         Ok(Self {
-            layer,
+            layer: layer - loader.layers.start,
             q_a,
             q,
             row,
@@ -117,10 +130,10 @@ impl LatentAttention {
             norm: loader.norm(&name("kv_a_norm"), kv_rank, EPS)?,
             k_b,
             v_b,
-            out: loader.linear(&name("output"), hidden_size, heads * value_dim)?,
+            out: loader.linear(&name("output"), hidden_size, heads * value_dim, inputs)?,
             rope,
             sizes,
-            spec: AttentionSpec { heads, scale: attention_scale, window, sinks: None },
+            spec: AttentionSpec { heads: own.len(), scale: attention_scale, window, sinks: None },
         })
     }
 
@@ -140,17 +153,19 @@ impl LatentAttention {
             let bias = bias.get(rows.clone()).map(|bias| loader.backend.vector(bias.to_vec()));
             // Both have the same inputs, which count once.
             let name = if rows.start == 0 { view.name.clone() } else { String::new() };
-            Ok(Linear::new(loader.part_of(&view.name, &view.rows(rows).named(name))?, bias))
+            let weight = loader.part_of(&view.name, &view.rows(rows).named(name))?;
+            Ok(Linear::new(weight, bias, Split::Whole))
         };
         Ok([part(0..first)?, part(first..all)?])
     }
 
     /// The matrices that expand the latent row: for each head one for keys, turned round, and one
-    /// for values.
+    /// for values, of this rank's `own` of all `heads`.
     fn load_expansion(
         loader: &mut Loader<'_>,
         layer: usize,
         heads: usize,
+        own: &Range<usize>,
         sizes: LatentConfig,
     ) -> Result<(Vec<Matrix>, Vec<Matrix>), Error> {
         let LatentConfig { kv_rank, nope_dim, value_dim, .. } = sizes;
@@ -159,7 +174,7 @@ impl LatentAttention {
             let keys = loader.checkpoint.require(&name("k_b"), &[heads, kv_rank, nope_dim])?;
             let values = loader.checkpoint.require(&name("v_b"), &[heads, value_dim, kv_rank])?;
             let mut all = |view: &TensorView| -> Result<Vec<_>, Error> {
-                (0..heads).map(|head| loader.matrix_of(&view.part(head))).collect()
+                own.clone().map(|head| loader.matrix_of(&view.part(head))).collect()
             };
             return Ok((all(keys)?, all(values)?));
         }
@@ -168,7 +183,7 @@ impl LatentAttention {
         let view = loader.checkpoint.require(&both, &[heads * each, kv_rank])?;
         let view = loader.converted(&both, view)?;
         let (mut keys, mut values) = (Vec::new(), Vec::new());
-        for first in (0..heads * each).step_by(each) {
+        for first in own.clone().map(|head| head * each) {
             let key = view.rows(first..first + nope_dim).named(name("k_b"));
             let turned = turned(&key, loader.mode(&both))?;
             keys.push(loader.computed(&both, &key, turned, (kv_rank, nope_dim))?);
@@ -176,6 +191,11 @@ impl LatentAttention {
             values.push(loader.part_of(&both, &value)?);
         }
         Ok((keys, values))
+    }
+
+    /// What each rank has of the outputs.
+    pub fn split(&self) -> Split {
+        self.out.split()
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.

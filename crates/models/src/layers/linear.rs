@@ -1,20 +1,28 @@
-//! A projection: matrix, and bias where the checkpoint has one.
+//! A projection: matrix, and bias where the checkpoint has one; all of it, or what this rank has.
 
 use super::Pass;
 use backend::{Buffer, Matrix, Vector};
+use dist::Split;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
     weight: Matrix,
     bias: Option<Vector>,
+    split: Split,
 }
 
 impl Linear {
-    pub fn new(weight: Matrix, bias: Option<Vector>) -> Self {
-        Self { weight, bias }
+    pub fn new(weight: Matrix, bias: Option<Vector>, split: Split) -> Self {
+        Self { weight, bias, split }
     }
 
-    /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`.
+    /// How it is shared out over ranks, and thus what each has of the outputs.
+    pub fn split(&self) -> Split {
+        self.split
+    }
+
+    /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, with the inputs and outputs that
+    /// this rank has.
     pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, rows: usize) {
         Self::forward_each(pass, x, [(self, out)], rows);
     }

@@ -3,8 +3,13 @@
 use super::{Linear, Pass};
 use crate::Error;
 use crate::loader::Loader;
+use crate::ranks::{Slice, part};
 use backend::{Backend, Buffer, Gate};
+use dist::Split;
 use formats::config::Activation;
+
+/// Inner values that stay together where there are enough for all ranks: what kernels multiply.
+const UNIT: usize = 32;
 
 /// Workspace shared by the MLPs of all layers, as wide as the widest.
 #[derive(Clone, Debug)]
@@ -34,11 +39,13 @@ pub(crate) struct GatedMlp {
     up: Linear,
     down: Linear,
     kind: Gate,
+    /// Inner values that this rank has.
     width: usize,
 }
 
 impl GatedMlp {
-    /// Loads `ffn_gate`, `ffn_up` and `ffn_down` of a layer, with `suffix` behind each.
+    /// Loads `ffn_gate`, `ffn_up` and `ffn_down` of a layer, with `suffix` behind each: of the inner
+    /// values, of which there are `width`, those of this rank.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -47,13 +54,31 @@ impl GatedMlp {
     ) -> Result<Self, Error> {
         let hidden = loader.checkpoint.config().hidden_size;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}{suffix}");
+        // Columns can be parted between quant blocks only.
+        let down =
+            loader.checkpoint.require(&format!("{}.weight", name("down")), &[hidden, width])?;
+        let block = down.ty.block_len;
+        let what = format!("inner values of {}", down.source_name);
+        let units = [UNIT.next_multiple_of(block), block];
+        let inner = part(loader.slice, (width, &what), &units)?;
+        let outputs = || Slice::Outputs(inner.clone());
         Ok(Self {
-            gate: loader.linear(&name("gate"), width, hidden)?,
-            up: loader.linear(&name("up"), width, hidden)?,
-            down: loader.linear(&name("down"), hidden, width)?,
+            gate: loader.linear(&name("gate"), width, hidden, outputs())?,
+            up: loader.linear(&name("up"), width, hidden, outputs())?,
+            down: loader.linear(&name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
             kind: gate_kind(loader.checkpoint.config().activation),
-            width,
+            width: inner.len(),
         })
+    }
+
+    /// Inner values that this rank has.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// What each rank has of the outputs.
+    pub fn split(&self) -> Split {
+        self.down.split()
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.

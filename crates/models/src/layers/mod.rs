@@ -2,6 +2,7 @@
 
 mod attention;
 mod decoder;
+mod head;
 mod latent;
 mod linear;
 mod mlp;
@@ -11,6 +12,7 @@ mod rope;
 
 pub(crate) use attention::{Attention, AttentionBuffers};
 pub(crate) use decoder::{Decoder, Mixer};
+pub(crate) use head::Head;
 pub(crate) use latent::{LatentAttention, LatentBuffers};
 pub(crate) use linear::Linear;
 pub(crate) use mlp::{GatedMlp, MlpBuffers};
@@ -20,6 +22,7 @@ pub(crate) use rope::frequencies;
 
 use crate::Error;
 use backend::{Backend, Batch, Buffer, LayerCache};
+use dist::{Comm, Split};
 use formats::ModelConfig;
 
 /// What each layer of such a model keeps in the KV cache for a position.
@@ -46,12 +49,23 @@ pub(crate) struct Pass<'a> {
     pub batch: &'a Batch,
     /// Whether values are checked to be finite after each stage.
     pub check: bool,
+    /// The ranks that share tensors.
+    pub slices: Option<&'a dyn Comm>,
 }
 
 impl Pass<'_> {
     /// Rows of the batch.
     pub fn rows(&self) -> usize {
         self.batch.rows()
+    }
+
+    /// Adds up what all ranks have of `x`, a row for each of the batch, if the `split` of what made
+    /// it leaves each with a share.
+    pub fn sum_over_ranks(&mut self, x: Buffer, split: Split) -> Result<(), Error> {
+        if let (Some(comm), Split::Inputs | Split::Experts) = (self.slices, split) {
+            comm.all_reduce_sum(self.backend.values_mut(x, self.batch.rows()))?;
+        }
+        Ok(())
     }
 
     /// With checking on: an error naming `stage` if a row of `x` holds NaN or infinities; `x`

@@ -5,8 +5,11 @@ use super::{GatedMlp, Linear, MlpBuffers, Pass};
 use crate::Error;
 use crate::layers::mlp::gate_kind;
 use crate::loader::Loader;
+use crate::ranks::part;
 use backend::{Backend, Buffer, Experts, ExpertsSpec, GroupRank, Groups, Matrix, Routing, Scores};
+use dist::Split;
 use formats::config::{self, ExpertsConfig, RouterScores};
+use std::ops::Range;
 
 /// Workspace shared by the mixtures of all layers.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +46,8 @@ pub(crate) struct Moe {
 impl Moe {
     /// Loads `ffn_gate_inp`, `ffn_gate_exps`, `ffn_up_exps` and `ffn_down_exps` of a layer, the
     /// biases of all these and `exp_probs_b` if there; where there is a shared part,
-    /// `ffn_gate_shexp`, `ffn_up_shexp`, `ffn_down_shexp`, and `ffn_gate_inp_shexp` if there.
+    /// `ffn_gate_shexp`, `ffn_up_shexp`, `ffn_down_shexp`, and `ffn_gate_inp_shexp` if there. Of
+    /// the experts this rank has its own, of the shared part some of the inner values.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -52,11 +56,17 @@ impl Moe {
         let hidden = loader.checkpoint.config().hidden_size;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}");
         let router = loader.exact_linear(&name("gate_inp"), config.count, hidden)?;
+        let own = part(loader.slice, (config.count, "experts"), &[1])?;
+        let mut all = |part: &str, outputs: usize, inputs: usize| {
+            matrices(loader, &name(part), &own, [config.count, outputs, inputs])
+        };
         let spec = ExpertsSpec {
-            gate: matrices(loader, &name("gate_exps"), config.count, [config.width, hidden])?,
-            up: matrices(loader, &name("up_exps"), config.count, [config.width, hidden])?,
-            down: matrices(loader, &name("down_exps"), config.count, [hidden, config.width])?,
-            biases: biases(loader, layer, config, hidden)?,
+            first: own.start,
+            count: config.count,
+            gate: all("gate_exps", config.width, hidden)?,
+            up: all("up_exps", config.width, hidden)?,
+            down: all("down_exps", hidden, config.width)?,
+            biases: biases(loader, layer, config, &own)?,
             kind: gate_kind(loader.checkpoint.config().activation),
             routing: routing(config),
             correction: loader
@@ -73,6 +83,16 @@ impl Moe {
             }
         }
         Ok(Self { router, experts, shared, shared_gate })
+    }
+
+    /// What each rank has of the outputs: a share, of the shared part too.
+    pub fn split(&self) -> Split {
+        Split::Experts
+    }
+
+    /// Inner values of the shared part that this rank has.
+    pub fn shared_width(&self) -> usize {
+        self.shared.as_ref().map_or(0, GatedMlp::width)
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.
@@ -97,25 +117,29 @@ impl Moe {
     }
 }
 
-/// The matrices of all experts.
+/// The matrices of the experts `own`, of a stack `[experts, outputs, inputs]`.
 fn matrices(
     loader: &mut Loader<'_>,
     name: &str,
-    count: usize,
-    [rows, cols]: [usize; 2],
+    own: &Range<usize>,
+    shape: [usize; 3],
 ) -> Result<Vec<Matrix>, Error> {
-    let view = loader.checkpoint.require(&format!("{name}.weight"), &[count, rows, cols])?.clone();
-    (0..count).map(|expert| loader.matrix_of(&view.part(expert))).collect()
+    let view = loader.checkpoint.require(&format!("{name}.weight"), &shape)?.clone();
+    own.clone().map(|expert| loader.matrix_of(&view.part(expert))).collect()
 }
 
+/// Biases of the experts `own`.
 fn biases(
     loader: &mut Loader<'_>,
     layer: usize,
     config: &ExpertsConfig,
-    hidden: usize,
+    own: &Range<usize>,
 ) -> Result<Option<[backend::Vector; 3]>, Error> {
+    let hidden = loader.checkpoint.config().hidden_size;
     let mut bias = |part: &str, outputs: usize| {
-        loader.optional(&format!("blk.{layer}.ffn_{part}_exps.bias"), &[config.count, outputs])
+        let name = format!("blk.{layer}.ffn_{part}_exps.bias");
+        let values = own.start * outputs..own.end * outputs;
+        loader.optional_part(&name, &[config.count, outputs], values)
     };
     let all = [bias("gate", config.width)?, bias("up", config.width)?, bias("down", hidden)?];
     match all {

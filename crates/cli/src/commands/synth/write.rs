@@ -177,7 +177,7 @@ mod tests {
                 assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
                 assert_eq!(checkpoint.config().latent, expected.latent, "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
-                let tensors = if is_gguf { expected.tensors() } else { expected.hf_tensors() };
+                let tensors = if is_gguf { expected.tensors() } else { expected.read_tensors() };
                 for (name, shape) in tensors {
                     checkpoint.require(&name, &shape).unwrap();
                 }

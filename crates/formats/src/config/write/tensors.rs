@@ -13,6 +13,8 @@ enum Form {
     Gguf,
     /// Each expert's matrices apart, or gates and ups in one; keys and values in one tensor.
     Hf,
+    /// The same with all experts of a layer in one tensor, as an open checkpoint has them.
+    Read,
 }
 
 impl ModelConfig {
@@ -25,6 +27,11 @@ impl ModelConfig {
     /// configuration; the family's table of names has their names there.
     pub fn hf_tensors(&self) -> Tensors {
         self.in_form(Form::Hf)
+    }
+
+    /// Canonical names and shapes of all tensors of an open checkpoint of the same.
+    pub fn read_tensors(&self) -> Tensors {
+        self.in_form(Form::Read)
     }
 
     fn in_form(&self, form: Form) -> Tensors {
@@ -89,7 +96,7 @@ impl ModelConfig {
                 named("attn_k_b.weight", &[heads, kv_rank, nope_dim]),
                 named("attn_v_b.weight", &[heads, value_dim, kv_rank]),
             ]),
-            Form::Hf => {
+            Form::Hf | Form::Read => {
                 tensors.push(named("attn_kv_b.weight", &[heads * (nope_dim + value_dim), kv_rank]));
             }
         }
@@ -105,7 +112,7 @@ impl ModelConfig {
         }
         let biased = family.is_some_and(|family| family.biases.contains(&"ffn_down_exps.bias"));
         match (form, biased) {
-            (Form::Gguf, _) => {
+            (Form::Gguf | Form::Read, _) => {
                 tensors.extend(stacked(count, hidden, width, biased));
             }
             (Form::Hf, true) => tensors.extend(fused(count, hidden, width)),
@@ -120,7 +127,7 @@ impl ModelConfig {
             tensors.extend(mlp(names, hidden, experts.shared_width));
             if family.is_some_and(|family| family.gguf_experts.shared) {
                 let row = [1, hidden];
-                let shape = if form == Form::Hf { &row[..] } else { &row[1..] };
+                let shape = if form == Form::Gguf { &row[1..] } else { &row[..] };
                 tensors.push(named("ffn_gate_inp_shexp.weight", shape));
             }
         }

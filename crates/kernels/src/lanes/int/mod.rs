@@ -145,7 +145,7 @@ macro_rules! int_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512Vnni | Kind::Avx512Bf16 => {
+                Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
                     #[target_feature(
                         enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c"
                     )]

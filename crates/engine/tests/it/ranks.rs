@@ -1,0 +1,229 @@
+//! Ranks that share a model, each a thread with a runner of its own: the same bits as one rank
+//! where layers are shared out, the same numbers but for rounding where tensors are.
+
+use crate::checkpoints::{ARCHITECTURES, config, config_of, open, write};
+use base::Rng;
+use dist::{Comm, Local};
+use engine::{LoadOptions, Mode, Ranks, Runner, Session};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A prompt that is computed in chunks, and tokens after it that are computed one by one.
+const TOKENS: usize = 45;
+const CHUNK: usize = 16;
+const DECODED: usize = 4;
+
+/// The ranks of a grid, a rank's place among the stages first.
+fn grid(stages: usize, slices: usize) -> Vec<Ranks> {
+    let group =
+        |ranks: usize| Local::group(ranks).into_iter().map(|r| Arc::new(r) as Arc<dyn Comm>);
+    let columns: Vec<Vec<_>> = (0..slices).map(|_| group(stages).collect()).collect();
+    let rows = (0..stages).map(|_| group(slices).collect::<Vec<_>>());
+    let ranks = rows.enumerate().flat_map(|(stage, row)| {
+        let stage_of = |column: &Vec<Arc<dyn Comm>>| column[stage].clone();
+        let pairs: Vec<_> = row.into_iter().zip(columns.iter().map(stage_of)).collect();
+        pairs.into_iter().map(|(slice, stage)| Ranks { stages: Some(stage), slices: Some(slice) })
+    });
+    ranks.collect()
+}
+
+/// What `work` gives on each rank, or why its model could not be loaded. Each opens the checkpoint
+/// by itself, and its ends of the groups go with its runner.
+fn on_each<T: Send>(
+    folder: &Path,
+    mode: Mode,
+    ranks: Vec<Ranks>,
+    work: impl Fn(usize, Runner) -> T + Sync,
+) -> Vec<Result<T, String>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads = ranks.into_iter().enumerate().map(|(rank, ranks)| {
+            scope.spawn(move || {
+                let options = LoadOptions {
+                    mode,
+                    threads: 1,
+                    chunk: CHUNK,
+                    logit_rows: 8,
+                    context: Some(128),
+                    ranks,
+                    ..LoadOptions::default()
+                };
+                let runner = Runner::load(&open(folder), &options);
+                drop(options);
+                runner.map(|runner| work(rank, runner)).map_err(|error| error.to_string())
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Logits of several positions: at the end of a prompt, of each token after it, and of some rows
+/// at once.
+fn logits(runner: &mut Runner) -> Vec<f32> {
+    let mut rng = Rng::new(21);
+    let tokens: Vec<u32> = (0..TOKENS + DECODED + 5).map(|_| rng.below(131) as u32).collect();
+    let mut session = Session::new(runner);
+    let mut all = session.feed(&tokens[..TOKENS], CHUNK).unwrap().to_vec();
+    for token in &tokens[TOKENS..TOKENS + DECODED] {
+        all.extend_from_slice(session.feed(&[*token], 1).unwrap());
+    }
+    let rest = &tokens[TOKENS + DECODED..];
+    session
+        .feed_all(rest, |_, logits| {
+            all.extend_from_slice(logits);
+            Ok(())
+        })
+        .unwrap();
+    all
+}
+
+/// The logits of every rank, and those of one alone.
+fn together_and_alone(folder: &Path, mode: Mode, ranks: Vec<Ranks>) -> (Vec<Vec<f32>>, Vec<f32>) {
+    let compute = |ranks| {
+        let all = on_each(folder, mode, ranks, |_, mut runner| logits(&mut runner));
+        all.into_iter().map(|logits| logits.unwrap()).collect::<Vec<_>>()
+    };
+    (compute(ranks), compute(vec![Ranks::default()]).remove(0))
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// All ranks have the same bits, and those of one alone but for rounding.
+fn check_close(name: &str, folder: &Path, ranks: Vec<Ranks>) {
+    let (together, alone) = together_and_alone(folder, Mode::Exact, ranks);
+    assert!(together.iter().all(|logits| bits(logits) == bits(&together[0])), "{name}");
+    let largest = alone.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+    let apart =
+        together[0].iter().zip(&alone).fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
+    assert!(apart < 1e-4 * largest, "{name}: {apart} of {largest}");
+}
+
+fn folder_of(architecture: &str, layers: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config_of(architecture, layers), |_, _| {});
+    folder
+}
+
+#[test]
+fn stages_give_the_bits_of_one_rank() {
+    for architecture in ARCHITECTURES {
+        for (layers, stages) in [(2, 2), (4, 4), (4, 3)] {
+            let folder = folder_of(architecture, layers);
+            for mode in [Mode::Exact, Mode::Fast] {
+                let (together, alone) = together_and_alone(folder.path(), mode, grid(stages, 1));
+                for logits in together {
+                    assert_eq!(bits(&logits), bits(&alone), "{architecture} {mode:?} {stages}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_agree_with_one_rank_but_for_rounding() {
+    for architecture in ARCHITECTURES {
+        let folder = folder_of(architecture, 2);
+        for slices in [2, 4] {
+            let name = format!("{architecture} over {slices}");
+            check_close(&name, folder.path(), grid(1, slices));
+        }
+    }
+}
+
+/// Columns of quantised weights are parted between blocks.
+#[test]
+fn slices_of_quantised_weights_agree_with_one_rank_but_for_rounding() {
+    let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+    check_close("Q8_0", Path::new(built_in), grid(1, 2));
+    check_close("Q8_0", Path::new(built_in), grid(2, 2));
+}
+
+#[test]
+fn stages_of_slices_agree_with_one_rank_but_for_rounding() {
+    for architecture in ARCHITECTURES {
+        let folder = folder_of(architecture, 2);
+        check_close(architecture, folder.path(), grid(2, 2));
+    }
+}
+
+#[test]
+fn slices_in_fast_mode_give_equal_bits_on_all_ranks_and_in_every_run() {
+    for architecture in ["llama", "gpt_oss", "deepseek_v3"] {
+        let folder = folder_of(architecture, 2);
+        let run = || together_and_alone(folder.path(), Mode::Fast, grid(1, 2)).0;
+        let (first, second) = (run(), run());
+        for logits in first.iter().chain(&second) {
+            assert!(logits.iter().all(|value| value.is_finite()));
+            assert_eq!(bits(logits), bits(&first[0]), "{architecture}");
+        }
+    }
+}
+
+/// Bytes of weights of each rank.
+fn weights(folder: &Path, ranks: Vec<Ranks>) -> Vec<usize> {
+    let all = on_each(folder, Mode::Exact, ranks, |_, runner| runner.memory().weights);
+    all.into_iter().map(|bytes| bytes.unwrap()).collect()
+}
+
+#[test]
+fn each_slice_holds_its_part_of_the_weights_and_together_they_hold_all() {
+    for architecture in ["llama", "mixtral"] {
+        let folder = folder_of(architecture, 2);
+        let config = config(architecture);
+        let alone = weights(folder.path(), vec![Ranks::default()])[0];
+        let of_slices = weights(folder.path(), grid(1, 2));
+        // What is whole everywhere: the embedding and routers in BF16, norms in f32.
+        let routers = config.experts.as_ref().map_or(0, |experts| config.layers * experts.count);
+        let norms = 2 * config.layers + 1;
+        let whole = config.hidden_size * (2 * (config.vocab_size + routers) + 4 * norms);
+        assert_eq!(of_slices.iter().sum::<usize>(), alone + whole, "{architecture}");
+        for bytes in of_slices {
+            let share = (bytes - whole) as f64 / (alone - whole) as f64;
+            assert!((0.4..0.6).contains(&share), "{architecture}: {share}");
+        }
+    }
+}
+
+#[test]
+fn each_stage_holds_its_layers_and_together_they_hold_all() {
+    let folder = folder_of("qwen3_moe", 4);
+    let alone = weights(folder.path(), vec![Ranks::default()])[0];
+    assert_eq!(weights(folder.path(), grid(4, 1)).iter().sum::<usize>(), alone);
+    let kv = |ranks| on_each(folder.path(), Mode::Exact, ranks, |_, runner| runner.memory().cache);
+    let whole = kv(vec![Ranks::default()])[0].clone().unwrap();
+    assert_eq!(kv(grid(4, 1)), vec![Ok(whole / 4); 4]);
+    assert_eq!(kv(grid(1, 2)), vec![Ok(whole / 2); 2]);
+}
+
+#[test]
+fn a_rank_that_is_gone_is_an_error_to_the_others() {
+    let folder = folder_of("llama", 2);
+    for (ranks, gone) in [(grid(1, 2), 1), (grid(2, 1), 0), (grid(2, 1), 1)] {
+        let found = on_each(folder.path(), Mode::Exact, ranks, |rank, mut runner| {
+            let mut session = Session::new(&mut runner);
+            session.feed(&[1, 2, 3], CHUNK).unwrap();
+            match rank == gone {
+                true => None,
+                false => session.feed(&[4], CHUNK).err().map(|error| error.to_string()),
+            }
+        });
+        let message = found[1 - gone].clone().unwrap().expect("the other rank is gone");
+        assert!(message.contains(&format!("rank {gone} left the group")), "{message}");
+    }
+}
+
+#[test]
+fn what_cannot_be_shared_out_is_refused_with_numbers() {
+    let check = |architecture: &str, ranks: Vec<Ranks>, words: [&str; 2]| {
+        let folder = folder_of(architecture, 2);
+        for found in on_each(folder.path(), Mode::Exact, ranks, |_, _| ()) {
+            let message = found.unwrap_err();
+            assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        }
+    };
+    check("llama", grid(1, 3), ["4 heads with 2 KV heads", "3 ranks"]);
+    check("llama", grid(3, 1), ["2 layers", "3 ranks"]);
+}

@@ -1,0 +1,98 @@
+//! FP8 weights: E4M3 codes `[rows, cols]`, and scales for tiles of them.
+//!
+//! Scales are called `<weight>_scale_inv` (DeepSeek V3), `<weight>_scale` (compressed-tensors) or
+//! `.scale` in place of `.weight` (DeepSeek V4, as powers of two). All multiply. They are
+//! `[ceil(rows / tile rows), ceil(cols / tile columns)]`, one for each row, or one for all. A stack
+//! of experts has a matrix of scales for each, or one scale.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::Storage;
+use kernels::quant::fp8::FP8;
+
+use super::scales::Scales;
+use super::{Parts, check_shape, error, matrix};
+use crate::derived::{Derived, Rows};
+use crate::error::Result;
+use crate::tensor::TensorView;
+
+const METHODS: &[&str] = &["fp8", "fbgemm_fp8", "compressed-tensors"];
+const TYPES: &[&str] = &["f32", "bf16", "f16", "f8_e8m0"];
+
+/// `view` with the scales it cannot be without.
+pub(super) fn join<'a>(parts: &mut Parts<'a>, view: &'a TensorView) -> Result<TensorView> {
+    let name = view.source_name.as_str();
+    let stem = name.strip_suffix(".weight").unwrap_or(name);
+    let scale = parts.take(name, "_scale").or_else(|| parts.take(stem, ".scale"));
+    let scale = match scale {
+        Some(scale) => scale,
+        None => parts.need(view, name, "_scale_inv")?,
+    };
+    parts.check_method(view, METHODS)?;
+    let tile = parts.method.tile();
+    if view.shape.len() != 3 {
+        return scaled(view, scale, tile);
+    }
+    let experts = view.shape[0];
+    let one = scale.elements() == 1;
+    if experts == 0 || (!one && scale.shape.first() != Some(&experts)) {
+        let problem = format!("expected scales of {experts} experts, found {:?}", scale.shape);
+        return Err(error(scale, problem));
+    }
+    let part = |expert| {
+        let scale = if one { scale.clone() } else { scale.part(expert) };
+        scaled(&view.part(expert), &scale, tile)
+    };
+    let parts = (0..experts).map(part).collect::<Result<_>>()?;
+    Ok(TensorView::stack(view.name.clone(), parts))
+}
+
+/// A matrix of codes with its scales.
+fn scaled(view: &TensorView, scale: &TensorView, tile: [usize; 2]) -> Result<TensorView> {
+    let (rows, cols) = matrix(view)?;
+    let tiles = [rows.div_ceil(tile[0]), cols.div_ceil(tile[1])];
+    let tile = match scale.shape[..] {
+        [] | [1] | [1, 1] => [rows, cols],
+        [count] | [count, 1] if count == rows => [1, cols],
+        _ => {
+            check_shape(scale, &[&tiles, &[rows, 1], &[1]])?;
+            tile
+        }
+    };
+    let fits = |len: usize| cols % len == 0 && (tile[1] >= cols || tile[1] % len == 0);
+    let ty = FP8.into_iter().find(|ty| fits(ty.block_len)).ok_or_else(|| {
+        error(view, format!("expected rows of whole runs of 8 values, found {cols} values"))
+    })?;
+    let scales = Scales::new(scale, TYPES)?;
+    let codes = Tiled { codes: view.bytes(), scales, cols, tile, run: ty.block_len };
+    let row_bytes = cols / ty.block_len * ty.block_bytes;
+    Ok(view.with(ty, vec![rows, cols], Arc::new(Derived::by_row(codes, rows, row_bytes))))
+}
+
+/// Rows of runs of codes, each with its scale before it.
+struct Tiled {
+    codes: Storage,
+    scales: Scales,
+    cols: usize,
+    tile: [usize; 2],
+    run: usize,
+}
+
+impl Rows for Tiled {
+    fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
+        let codes = self.codes.read(rows.start * self.cols..rows.end * self.cols);
+        let (runs, tiles) = (self.cols / self.run, self.cols.div_ceil(self.tile[1]));
+        let blocks = codes.chunks_exact(self.run).zip(out.chunks_exact_mut(4 + self.run));
+        for (index, (codes, block)) in blocks.enumerate() {
+            let (row, run) = (rows.start + index / runs, index % runs);
+            let scale = row / self.tile[0] * tiles + run * self.run / self.tile[1];
+            block[..4].copy_from_slice(&self.scales.at(scale).to_le_bytes());
+            block[4..].copy_from_slice(codes);
+        }
+    }
+
+    fn sources(&self) -> Vec<Storage> {
+        vec![self.codes.clone()]
+    }
+}

@@ -1,0 +1,115 @@
+//! `quantization_config` of config.json: how the weights were quantised.
+
+use std::path::{Path, PathBuf};
+
+use crate::checkpoint::{CONFIG_FILE, MAX_CONFIG_BYTES};
+use crate::error::{Error, Result, shown};
+use crate::json::{self, Object, describe};
+use crate::tensor::TensorView;
+
+/// Largest group or tile that is taken for one.
+const MAX_SIZE: usize = 1 << 24;
+/// Rows and columns of a tile of FP8 weights under one scale, where nothing says so.
+const TILE: usize = 128;
+
+/// What the configuration says, as far as tensors do not say it themselves.
+#[derive(Debug, Default)]
+pub(super) struct Method {
+    path: PathBuf,
+    given: bool,
+    name: Option<String>,
+    /// `version`, of AWQ.
+    pub version: Option<String>,
+    /// `checkpoint_format`, of GPTQ.
+    pub format: Option<String>,
+    /// Inputs of a group; more than there are where one group has them all.
+    pub group: Option<usize>,
+    /// Rows and columns of a tile.
+    pub tile: Option<[usize; 2]>,
+}
+
+impl Method {
+    /// That of the checkpoint in `folder`; one that says nothing where there is no config.json.
+    pub fn of(folder: Option<&Path>) -> Result<Self> {
+        let Some(path) = folder.map(|folder| folder.join(CONFIG_FILE)) else {
+            return Ok(Self::default());
+        };
+        if matches!(path.try_exists(), Ok(false)) {
+            return Ok(Self::default());
+        }
+        let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
+        let map = json::parse_object(&text, &path)?;
+        Self::read(Object::new(&path, &map))
+    }
+
+    fn read(config: Object) -> Result<Self> {
+        let new = config.object("quantization_config")?;
+        let Some(read) =
+            new.map_or_else(|| config.object("compression_config"), |it| Ok(Some(it)))?
+        else {
+            return Ok(Self::default());
+        };
+        let text = |key: &str| Ok(read.text(key)?.map(str::to_lowercase));
+        Ok(Self {
+            path: config.path().to_owned(),
+            given: true,
+            name: text("quant_method")?,
+            version: text("version")?,
+            format: text("checkpoint_format")?,
+            group: group(read)?,
+            tile: tile(read)?,
+        })
+    }
+
+    /// Whether the configuration says anything of quantisation.
+    pub fn is_given(&self) -> bool {
+        self.given
+    }
+
+    /// `quant_method`.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Rows and columns of a tile.
+    pub fn tile(&self) -> [usize; 2] {
+        self.tile.unwrap_or([TILE, TILE])
+    }
+
+    /// The error of a tensor that this method is not known to have.
+    pub fn unknown(&self, view: &TensorView) -> Error {
+        let method = shown(self.name().unwrap_or("none"));
+        let config = self.path.display();
+        let problem =
+            format!("not known in weights quantised by {method} (quant_method in {config})");
+        Error::tensor(view.path(), &view.source_name, problem)
+    }
+}
+
+fn group(config: Object) -> Result<Option<usize>> {
+    const KEY: &str = "group_size";
+    let Some(value) = config.get(KEY) else { return Ok(None) };
+    match value.as_i64() {
+        Some(-1) => Ok(Some(usize::MAX)),
+        Some(size) if size > 0 && size <= MAX_SIZE as i64 => Ok(Some(size as usize)),
+        _ => {
+            let expected = format!("expected -1 or an integer from 1 to {MAX_SIZE}");
+            Err(config.error(KEY, format!("{expected}, found {}", describe(value))))
+        }
+    }
+}
+
+fn tile(config: Object) -> Result<Option<[usize; 2]>> {
+    const KEY: &str = "weight_block_size";
+    let Some(sizes) = config.array(KEY)? else { return Ok(None) };
+    let size = |value: &serde_json::Value| {
+        let size = value.as_u64().and_then(|size| usize::try_from(size).ok());
+        size.filter(|size| (1..=MAX_SIZE).contains(size))
+    };
+    match sizes {
+        [rows, cols] => size(rows).zip(size(cols)),
+        _ => None,
+    }
+    .map(|(rows, cols)| Some([rows, cols]))
+    .ok_or_else(|| config.error(KEY, format!("expected two integers from 1 to {MAX_SIZE}")))
+}

@@ -1,0 +1,171 @@
+//! Native checkpoints: weights that safetensors files store as codes in one tensor and scales in
+//! others become one tensor each, of a row-blocked type, computed when it is read
+//! (docs/decisions/0009-native-checkpoints-as-row-blocks.md).
+//!
+//! What a tensor is follows from its name, its type and its companions, one tensor at a time, so
+//! that checkpoints may keep some weights as they are. Where the same tensors mean different things,
+//! `quantization_config` in config.json decides.
+//!
+//! Invariant: every value read is that of the published definition, and whatever of shapes, scales
+//! or groups does not fit is an error here, before any value is.
+
+mod compressed;
+mod fp8;
+mod grouped;
+mod method;
+mod mxfp4;
+mod order;
+mod qweight;
+mod scales;
+mod words;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::{Error, Result};
+use crate::files::ModelFiles;
+use crate::tensor::TensorView;
+use method::Method;
+
+/// Ends of the names of tensors that mean nothing without another, which has no such end.
+const COMPANIONS: &[&str] = &[
+    ".qzeros",
+    ".scales",
+    ".g_idx",
+    "_scale_inv",
+    ".weight_scale",
+    ".weight_zero_point",
+    ".weight_shape",
+    ".weight_g_idx",
+];
+/// Ends of names of what weights do not need: scales for activations or cached keys and values
+/// fixed beforehand. Here activations are rounded under scales of their own, for each 32 of them.
+const UNUSED: &[&str] =
+    &[".input_scale", ".input_zero_point", ".output_scale", ".k_scale", ".v_scale"];
+
+/// All tensors of the files under their source names, those joined that belong together. Files
+/// that have none such give what they hold.
+pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
+    if files.gguf().is_some() {
+        return Ok(files.tensors().to_vec());
+    }
+    let method = Method::of(files.folder())?;
+    let by_name = files.tensors().iter().map(|view| (view.source_name.as_str(), view));
+    let mut parts = Parts { method, by_name: by_name.collect(), used: HashSet::new() };
+    let mut joined = Vec::new();
+    for view in files.tensors() {
+        joined.push(parts.join(view)?);
+    }
+    let mut tensors = Vec::new();
+    for (view, joined) in files.tensors().iter().zip(joined) {
+        match joined {
+            Some(joined) => tensors.push(joined),
+            None if parts.is_spent(view)? => {}
+            None => tensors.push(view.clone()),
+        }
+    }
+    Ok(tensors)
+}
+
+/// The tensors of the files, and what was made of them.
+struct Parts<'a> {
+    method: Method,
+    by_name: HashMap<&'a str, &'a TensorView>,
+    used: HashSet<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    /// What `view` and its companions are together, if it has any.
+    fn join(&mut self, view: &'a TensorView) -> Result<Option<TensorView>> {
+        let name = view.source_name.as_str();
+        let weight = name.strip_suffix(".weight");
+        if let Some(stem) = name.strip_suffix(".qweight") {
+            return qweight::join(self, view, stem).map(Some);
+        }
+        if let Some(stem) = name.strip_suffix(".weight_packed") {
+            return compressed::join_packed(self, view, stem).map(Some);
+        }
+        if let (Some(stem), "u8") = (name.strip_suffix("_blocks"), view.ty.name) {
+            return mxfp4::join_blocks(self, view, stem).map(Some);
+        }
+        match (view.ty.name, weight) {
+            ("f8_e4m3", _) => fp8::join(self, view).map(Some),
+            ("i8", Some(stem)) if self.has(stem, ".scale") => {
+                mxfp4::join_pairs(self, view, stem).map(Some)
+            }
+            ("i8", Some(stem)) if self.has(stem, ".weight_scale") => {
+                compressed::join_bytes(self, view, stem).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a tensor that nothing was made of belongs to another, or is not needed.
+    fn is_spent(&self, view: &TensorView) -> Result<bool> {
+        let name = view.source_name.as_str();
+        if self.used.contains(name) {
+            return Ok(true);
+        }
+        if self.method.is_given() && UNUSED.iter().any(|end| name.ends_with(end)) {
+            return Ok(true);
+        }
+        let of_floats = view.ty.name == "f8_e8m0" && name.ends_with(".scale");
+        let of_blocks = view.ty.name == "u8" && name.ends_with("_scales");
+        if of_floats || of_blocks || COMPANIONS.iter().any(|end| name.ends_with(end)) {
+            return Err(error(view, "expected weights that it belongs to, found no such tensor"));
+        }
+        Ok(false)
+    }
+
+    fn has(&self, stem: &str, end: &str) -> bool {
+        self.by_name.contains_key(format!("{stem}{end}").as_str())
+    }
+
+    /// A companion, if it is there; it is no tensor of its own any more.
+    fn take(&mut self, stem: &str, end: &str) -> Option<&'a TensorView> {
+        let (name, view) = self.by_name.get_key_value(format!("{stem}{end}").as_str())?;
+        self.used.insert(name);
+        Some(view)
+    }
+
+    /// A companion that `view` cannot be without.
+    fn need(&mut self, view: &TensorView, stem: &str, end: &str) -> Result<&'a TensorView> {
+        let missing = || error(view, format!("expected a tensor {stem}{end}, found none"));
+        self.take(stem, end).ok_or_else(missing)
+    }
+
+    /// An error unless the configuration names one of `methods`, or none.
+    fn check_method(&self, view: &TensorView, methods: &[&str]) -> Result<()> {
+        match self.method.name() {
+            Some(name) if !methods.contains(&name) => Err(self.method.unknown(view)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn error(view: &TensorView, problem: impl Into<String>) -> Error {
+    Error::tensor(view.path(), &view.source_name, problem)
+}
+
+/// The two dimensions of a matrix that is not empty.
+fn matrix(view: &TensorView) -> Result<(usize, usize)> {
+    match view.shape[..] {
+        [rows, cols] if rows > 0 && cols > 0 => Ok((rows, cols)),
+        _ => Err(error(view, format!("expected a matrix, found shape {:?}", view.shape))),
+    }
+}
+
+fn check_type(view: &TensorView, types: &[&str]) -> Result<()> {
+    if types.contains(&view.ty.name) {
+        return Ok(());
+    }
+    Err(error(view, format!("expected values of type {}, found {}", types.join(" or "), view.ty)))
+}
+
+fn check_shape(view: &TensorView, shapes: &[&[usize]]) -> Result<()> {
+    if shapes.contains(&view.shape.as_slice()) {
+        return Ok(());
+    }
+    let expected: Vec<_> = shapes.iter().map(|shape| format!("{shape:?}")).collect();
+    let problem = format!("expected shape {}, found {:?}", expected.join(" or "), view.shape);
+    Err(error(view, problem))
+}

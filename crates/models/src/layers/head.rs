@@ -1,0 +1,100 @@
+//! The output head: a norm and a projection to the vocabulary, of which each rank may have a part.
+
+use super::{Linear, Norm, Pass};
+use crate::Error;
+use crate::loader::Loader;
+use crate::ranks::{Slice, part};
+use backend::Buffer;
+use dist::Shard;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Rows of the projection that stay together, where there are enough for all ranks.
+const UNIT: usize = 16;
+
+pub(crate) struct Head {
+    norm: Norm,
+    linear: Linear,
+    vocab: usize,
+    others: Option<Others>,
+}
+
+/// What is needed where other ranks have parts too.
+struct Others {
+    /// Each rank's columns of the logits.
+    parts: Vec<Range<usize>>,
+    /// `[logit rows, own columns]`.
+    own: Buffer,
+    /// The parts of all ranks, one after the other: `[logit rows, vocab]` values. Kept, so that
+    /// the next step allocates nothing.
+    all: Mutex<Vec<f32>>,
+}
+
+impl Head {
+    /// Loads `output_norm`, and `output` or, where they are tied, `token_embd`.
+    pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        let (hidden, vocab) = (config.hidden_size, config.vocab_size);
+        let columns = |shard| part(shard, (vocab, "words of the vocabulary"), &[UNIT, 1]);
+        let slice = Slice::Outputs(columns(loader.slice)?);
+        let linear = match config.tied_embeddings {
+            true => {
+                let embed = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
+                let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
+                Linear::new(weight, None, slice.split())
+            }
+            false => loader.linear("output", vocab, hidden, slice)?,
+        };
+        let norm = loader.norm("output_norm", hidden, config.rms_norm_eps)?;
+        let others = match loader.slice.ranks() {
+            1 => None,
+            ranks => Some(Others {
+                parts: (0..ranks)
+                    .map(|rank| columns(Shard::new(rank, ranks)?))
+                    .collect::<Result<_, Error>>()?,
+                own: loader
+                    .backend
+                    .buffer(loader.limits.logit_rows, columns(loader.slice)?.len())?,
+                all: Mutex::default(),
+            }),
+        };
+        Ok(Self { norm, linear, vocab, others })
+    }
+
+    /// `[rows, hidden]` to `[rows, vocab]`; `normed` is room for as many rows as `x` has.
+    pub fn forward(
+        &self,
+        pass: &mut Pass<'_>,
+        (x, normed): (Buffer, Buffer),
+        logits: Buffer,
+        rows: usize,
+    ) -> Result<(), Error> {
+        self.norm.forward(pass, x, normed, rows);
+        let own = self.others.as_ref().map_or(logits, |others| others.own);
+        self.linear.forward(pass, normed, own, rows);
+        match (&self.others, pass.slices) {
+            (Some(others), Some(comm)) => {
+                let mut all = others.all.lock().unwrap_or_else(PoisonError::into_inner);
+                all.resize(rows * self.vocab, 0.0);
+                comm.all_gather(pass.backend.read(own, rows), &mut all)?;
+                let logits = pass.backend.values_mut(logits, rows);
+                others.put(&all, logits, self.vocab);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Others {
+    /// Puts the parts of all ranks, `[rows, columns]` each, into rows of `vocab` columns.
+    fn put(&self, mut all: &[f32], logits: &mut [f32], vocab: usize) {
+        for columns in &self.parts {
+            for row in logits.chunks_exact_mut(vocab) {
+                let (values, rest) = all.split_at(columns.len());
+                row[columns.clone()].copy_from_slice(values);
+                all = rest;
+            }
+        }
+    }
+}
