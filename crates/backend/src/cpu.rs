@@ -11,7 +11,7 @@ mod weights;
 
 use crate::{
     AttentionSpec, Backend, Batch, Buffer, Error, Experts, ExpertsSpec, Gate, HeadColumns, KvType,
-    LayerCache, Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Table, Vector,
+    LayerCache, Matrix, MatrixSpec, Memory, MemoryPolicy, Mode, Pairs, Rope, Table, Vector,
 };
 use attend::How;
 use base::{AlignedVec, ThreadPool};
@@ -120,6 +120,12 @@ impl Cpu {
         self.kv.touch(&self.pool, blocks);
     }
 
+    /// Has as many threads compute the next products of `rows` rows as each of the matrices allows.
+    fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
+        let limits = matrices.into_iter();
+        self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
+    }
+
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
     fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
         std::mem::take(&mut self.buffers[buffer.0].data)
@@ -185,7 +191,7 @@ impl Backend for Cpu {
         if spec.order.is_some() {
             return Err(Error::Order);
         }
-        let bytes = weights::in_memory(spec.bytes);
+        let bytes = self.matrices.hold(spec.bytes, spec.memory)?;
         self.tables.push(MatrixSpec { bytes, ..spec });
         Ok(Table(self.tables.len() - 1))
     }
@@ -257,7 +263,9 @@ impl Backend for Cpu {
         for (matrix, _) in outputs {
             self.note_inputs(x, *matrix, rows);
         }
+        self.limit(outputs.iter().map(|(matrix, _)| *matrix), rows);
         self.products(x, outputs, rows);
+        self.pool.limit(None);
     }
 
     fn linear_heads(
@@ -268,7 +276,9 @@ impl Backend for Cpu {
         rows: usize,
     ) {
         self.matrices.pack(self.isa, &self.pool);
+        self.limit(weights.iter().copied(), rows);
         self.head_products(x, weights, out, rows);
+        self.pool.limit(None);
     }
 
     fn copy_heads(
@@ -354,7 +364,9 @@ impl Backend for Cpu {
         rows: usize,
     ) {
         self.matrices.pack(self.isa, &self.pool);
+        self.limit([self.experts[experts.0].gate[0]], rows);
         self.mix(x, logits, experts, out, rows);
+        self.pool.limit(None);
     }
 
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
@@ -381,7 +393,10 @@ impl Backend for Cpu {
 
     fn memory(&self) -> Memory {
         // A table that products use too counts once.
-        let tables = self.tables.iter().filter(|table| !self.matrices.uses(&table.bytes));
+        let held = |table: &&MatrixSpec| {
+            table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
+        };
+        let tables = self.tables.iter().filter(held);
         Memory {
             weights: self.matrices.bytes()
                 + tables.map(|t| t.bytes.len()).sum::<usize>()

@@ -51,6 +51,43 @@ pub struct MatrixSpec {
     pub order: Option<Arc<[u32]>>,
     /// How it is multiplied, where not as the backend multiplies everything.
     pub mode: Option<Mode>,
+    /// Where its bytes are held.
+    pub memory: MemoryPolicy,
+    /// How many threads compute with it.
+    pub threads: ThreadLimits,
+}
+
+/// Where the bytes of a matrix are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// As it suits the mode: packed where there is a layout for it, else as they are.
+    #[default]
+    Auto,
+    /// As they are, in the mapped file; never packed.
+    Mapped,
+    /// As `Mapped`, and kept in memory.
+    Locked,
+    /// As `Mapped`, and read when they are needed, not before.
+    Disk,
+}
+
+/// Most threads that compute products with a matrix; none for all. They never change bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadLimits {
+    /// In products of many rows.
+    pub prefill: Option<usize>,
+    /// In products of at most [`DECODE_ROWS`](Self::DECODE_ROWS) rows.
+    pub decode: Option<usize>,
+}
+
+impl ThreadLimits {
+    /// Most rows of a product that counts as decode.
+    pub const DECODE_ROWS: usize = 16;
+
+    /// The limit of a product of so many rows.
+    pub fn of(self, rows: usize) -> Option<usize> {
+        if rows <= Self::DECODE_ROWS { self.decode } else { self.prefill }
+    }
 }
 
 /// The routed experts of a layer that are held here, consecutive ones: MLPs

@@ -16,8 +16,8 @@ pub use batch::{Batch, SequenceRows};
 pub use cpu::{Cpu, InputSums};
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Experts, ExpertsSpec, Gate, GroupRank, Groups, HeadColumns,
-    KvType, LayerCache, Matrix, MatrixSpec, Mode, Pairs, Rope, Routing, Scores, Storage, Table,
-    Vector,
+    KvType, LayerCache, Matrix, MatrixSpec, MemoryPolicy, Mode, Pairs, Rope, Routing, Scores,
+    Storage, Table, ThreadLimits, Vector,
 };
 
 /// What a backend cannot do.
@@ -39,6 +39,22 @@ pub enum Error {
     /// Columns in another order than the inputs.
     #[error("weights with columns in another order than the inputs cannot be computed with yet")]
     Order,
+    /// Weights that are to be held as the file has them, and are not there as they are used.
+    #[error("expected weights as a file holds them, to be {0}, found some computed from others")]
+    Computed(&'static str),
+    /// The system does not keep weights in memory.
+    #[error(
+        "cannot lock {bytes} bytes in memory beside {before} that are locked: {source} \
+         (`ulimit -l` in KiB, or LimitMEMLOCK= of a service, says how many may be)"
+    )]
+    Lock {
+        /// Bytes of these weights.
+        bytes: usize,
+        /// Bytes of others before.
+        before: usize,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// Experts that do not fit each other, or their router.
     #[error("{0}")]
     Experts(String),
@@ -176,7 +192,7 @@ pub trait Backend: Send {
 /// Bytes a backend holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Weights, wherever they lie (mapped files included).
+    /// Weights, wherever they lie (mapped files included, but for what is left on disk).
     pub weights: usize,
     /// Workspace.
     pub workspace: usize,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -31,6 +32,16 @@ pub trait Bytes: Send + Sync {
     /// Whoever read the bytes of `range` has a copy of its own: they will hardly be read again.
     /// A hint only.
     fn not_needed(&self, _range: Range<usize>) {}
+
+    /// The bytes of `range` will be read here and there, so that reading ahead is in vain. A hint
+    /// only.
+    fn random_access(&self, _range: Range<usize>) {}
+
+    /// Keeps the bytes of `range` in memory, as long as they lie in a mapped file.
+    fn lock(&self, _range: Range<usize>) -> io::Result<()> {
+        let problem = "they are computed when they are read, and lie in no file as they are";
+        Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+    }
 }
 
 /// Shared [`Bytes`].

@@ -7,6 +7,7 @@
 pub mod bytes;
 pub mod mem;
 pub mod mmap;
+pub mod numa;
 pub mod pool;
 pub mod rng;
 

@@ -54,6 +54,31 @@ impl Mmap {
         self.advise(range, libc::MADV_DONTNEED);
     }
 
+    /// Tells the kernel that `range` (bytes) will be read here and there. A hint only.
+    pub fn random_access(&self, range: Range<usize>) {
+        // With the pages at both ends, so that neighbours that are read so too leave no gap.
+        let range = self.pages_of(range);
+        self.advise(range.start..range.end.next_multiple_of(page_size()), libc::MADV_RANDOM);
+    }
+
+    /// Reads `range` (bytes), and keeps it in memory as long as the map lives.
+    pub fn lock(&self, range: Range<usize>) -> io::Result<()> {
+        let Some(map) = &self.map else { return Ok(()) };
+        let range = self.pages_of(range);
+        // SAFETY: the range lies inside the mapping; that its pages stay in memory changes nothing
+        // that anybody reads.
+        match unsafe { libc::mlock(map.as_ptr().add(range.start).cast(), range.len()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// `range` from the start of its first page on, and not past the end of the map.
+    fn pages_of(&self, range: Range<usize>) -> Range<usize> {
+        let end = range.end.min(self.len());
+        range.start.min(end) / page_size() * page_size()..end
+    }
+
     fn advise(&self, range: Range<usize>, advice: i32) {
         let Some(map) = &self.map else { return };
         let page = page_size();
@@ -97,6 +122,21 @@ mod tests {
         let map = Mmap::open(&path).unwrap();
         map.will_need(0..map.len());
         map.not_needed(100..90_000);
+        assert_eq!(&map[..], &bytes[..]);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_locked_or_read_here_and_there_reads_the_same() {
+        let path = std::env::temp_dir().join(format!("gannet-mlock-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..30_000u32).map(|i| (i * 5) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let map = Mmap::open(&path).unwrap();
+        map.random_access(5000..30_000);
+        // A system that lets nobody lock memory says so.
+        let _ = map.lock(4097..4099);
+        assert_eq!(map.pages_of(1..1), 0..1);
+        assert_eq!(map.pages_of(29_999..usize::MAX).end, 30_000);
         assert_eq!(&map[..], &bytes[..]);
         std::fs::remove_file(&path).unwrap();
     }

@@ -79,6 +79,8 @@ pub struct ThreadPool {
     workers: Vec<(Thread, Option<JoinHandle<()>>)>,
     /// One job at a time: taken for the length of it.
     busy: Mutex<Rests>,
+    /// Most threads that share pieces of work.
+    most: AtomicUsize,
     /// The CPU of the calling thread, where threads are pinned.
     caller_cpu: OnceLock<usize>,
 }
@@ -110,7 +112,8 @@ impl ThreadPool {
             panic: Mutex::new(None),
         });
         let busy = Mutex::new(Rests::new(helpers));
-        let mut pool = Self { shared, workers: Vec::new(), busy, caller_cpu: OnceLock::new() };
+        let (most, caller_cpu) = (AtomicUsize::new(usize::MAX), OnceLock::new());
+        let mut pool = Self { shared, workers: Vec::new(), busy, most, caller_cpu };
         for index in 0..helpers {
             let shared = Arc::clone(&pool.shared);
             let handle = thread::Builder::new()
@@ -126,6 +129,12 @@ impl ThreadPool {
     /// Threads that share the work, the caller's included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// From now on at most so many threads share pieces of work, the caller's included; `None` for
+    /// all. The pieces stay what they are.
+    pub fn limit(&self, threads: Option<usize>) {
+        self.most.store(threads.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
     /// Pins every worker to a CPU of its own, as far as there are as many, of those that this
@@ -258,11 +267,15 @@ impl ThreadPool {
 
     /// Calls `f(index)` for every index below `count`, each once, on any thread.
     pub fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
-        if count <= 1 || self.workers.is_empty() {
+        let most = self.most.load(Ordering::Relaxed);
+        if count <= 1 || most <= 1 || self.workers.is_empty() {
             return (0..count).for_each(f);
         }
         let next = AtomicUsize::new(1);
         let job = |worker| {
+            if worker >= most {
+                return;
+            }
             // The caller has the first, so that it knows how long one takes.
             let claim = || next.fetch_add(1, Ordering::Relaxed);
             let mut index = if worker == 0 { 0 } else { claim() };

@@ -62,7 +62,7 @@ impl SourceArgs {
         let Self { model, template, placement, .. } = self;
         let started = Instant::now();
         let path = model.locate()?;
-        placement.check_at(&path, load.mode)?;
+        let load = LoadOptions { placement: placement.rules()?, ..load };
         let mut builder = Engine::builder().load_options(load).engine_options(engine);
         if let Some(name) = model.public_name() {
             builder = builder.name(name);

@@ -25,6 +25,7 @@ pub use error::Error;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};
 pub use metrics::Metrics;
 pub use models::Ranks;
+pub use models::placement::Placement;
 pub use request::{
     Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
 };

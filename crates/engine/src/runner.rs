@@ -5,7 +5,9 @@ use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
 use formats::Checkpoint;
+use models::placement::{Placed, Placement, TensorInfo, digest};
 use models::{Limits, Model, Ranks};
+use std::sync::Arc;
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct LoadOptions {
     pub logit_rows: usize,
     /// Whether every stage is checked for NaN and infinities.
     pub check: bool,
+    /// Rules that say how weights are held and computed with; `None` for the built-in ones alone.
+    pub placement: Option<Arc<Placement>>,
     /// Ranks that share the model, each of which loads it and computes the same batches.
     pub ranks: Ranks,
 }
@@ -47,6 +51,7 @@ impl Default for LoadOptions {
             chunk: 512,
             logit_rows: 16,
             check: false,
+            placement: None,
             ranks: Ranks::default(),
         }
     }
@@ -85,6 +90,8 @@ pub struct Settings {
     pub kv_type: KvType,
     /// Name of the instruction set.
     pub isa: &'static str,
+    /// Digest of what rules of placement change; empty where that is nothing.
+    pub placement: String,
     /// Ranks that each have a share of what is summed up.
     pub slices: usize,
 }
@@ -120,13 +127,15 @@ impl Runner {
         let logit_rows = options.logit_rows.max(1);
         // A whole chunk beside all that decode.
         let limits = Limits { rows: chunk.saturating_add(logit_rows), logit_rows };
-        let model = models::load(checkpoint, &mut backend, limits, &options.ranks)?;
+        let (placed, placement) = place(checkpoint, &backend, options.placement.as_deref())?;
+        let model = models::load(checkpoint, &mut backend, limits, &options.ranks, &placed)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         let settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
             kv_type,
             isa: backend.isa().name(),
+            placement,
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
         };
         let size =
@@ -247,6 +256,20 @@ impl Runner {
     pub fn logits(&self) -> &[f32] {
         self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
     }
+}
+
+/// What is decided for each tensor, and a digest of what rules change in it.
+fn place(
+    checkpoint: &Checkpoint,
+    backend: &Cpu,
+    rules: Option<&Placement>,
+) -> Result<(Vec<Placed>, String), Error> {
+    let (tensors, mode) = (TensorInfo::all(checkpoint), backend.mode());
+    let built_in = Placement::default().resolve(&tensors, mode, backend.isa())?;
+    let Some(rules) = rules else { return Ok((built_in, String::new())) };
+    let placed = rules.resolve(&tensors, mode, backend.isa())?;
+    let digest = digest(&placed, &built_in);
+    Ok((placed, digest))
 }
 
 /// Makes the KV cache as `options` want it.

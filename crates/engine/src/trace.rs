@@ -57,6 +57,9 @@ pub struct TraceSettings {
     pub kv_type: String,
     /// Name of the instruction set.
     pub isa: String,
+    /// Digest of what rules of placement change; empty where that is nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub placement: String,
     /// Threads, which do not matter.
     pub threads: usize,
     /// Positions of a KV block, which do not matter.
@@ -123,12 +126,13 @@ impl TraceRequest {
 impl TraceSettings {
     /// Those of a runner.
     pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, isa, .. } = runner.settings();
+        let Settings { checkpoint, mode, kv_type, isa, placement, .. } = runner.settings();
         Self {
             checkpoint: checkpoint.clone(),
             mode: mode.name().into(),
             kv_type: kv_type.name().into(),
             isa: (*isa).into(),
+            placement: placement.clone(),
             threads: runner.threads(),
             block: runner.block(),
             chunk: runner.chunk(),
@@ -142,6 +146,7 @@ impl TraceSettings {
             ("mode", &self.mode, &other.mode),
             ("kv_type", &self.kv_type, &other.kv_type),
             ("isa", &self.isa, &other.isa),
+            ("placement", &self.placement, &other.placement),
         ];
         pairs
             .into_iter()

@@ -1,6 +1,7 @@
 //! Bytes of a mapped file that keep the map alive.
 
 use std::borrow::Cow;
+use std::io;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
@@ -76,6 +77,14 @@ impl Bytes for MappedBytes {
     /// The pages may go.
     fn not_needed(&self, range: Range<usize>) {
         self.map.not_needed(self.within(range));
+    }
+
+    fn random_access(&self, range: Range<usize>) {
+        self.map.random_access(self.within(range));
+    }
+
+    fn lock(&self, range: Range<usize>) -> io::Result<()> {
+        self.map.lock(self.within(range))
     }
 }
 

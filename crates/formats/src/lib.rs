@@ -8,6 +8,7 @@
 mod bytes;
 mod checkpoint;
 pub mod config;
+mod converted;
 mod derived;
 mod error;
 mod experts;

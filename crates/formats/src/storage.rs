@@ -1,6 +1,7 @@
 //! Bytes made of other bytes without copying: a range of them, or several one after the other.
 
 use std::borrow::Cow;
+use std::io;
 use std::ops::Range;
 
 use base::{Bytes, Storage};
@@ -38,6 +39,14 @@ impl Bytes for Slice {
 
     fn not_needed(&self, range: Range<usize>) {
         self.of.not_needed(self.within(&range));
+    }
+
+    fn random_access(&self, range: Range<usize>) {
+        self.of.random_access(self.within(&range));
+    }
+
+    fn lock(&self, range: Range<usize>) -> io::Result<()> {
+        self.of.lock(self.within(&range))
     }
 }
 
@@ -93,6 +102,14 @@ impl Bytes for Stack {
 
     fn not_needed(&self, range: Range<usize>) {
         self.split(range).for_each(|(part, within)| part.not_needed(within));
+    }
+
+    fn random_access(&self, range: Range<usize>) {
+        self.split(range).for_each(|(part, within)| part.random_access(within));
+    }
+
+    fn lock(&self, range: Range<usize>) -> io::Result<()> {
+        self.split(range).try_for_each(|(part, within)| part.lock(within))
     }
 }
 

@@ -162,6 +162,15 @@ impl TensorView {
         Ok(values)
     }
 
+    /// Whether columns are stored in another order than the inputs, in any part.
+    pub(crate) fn is_out_of_order(&self) -> bool {
+        let parts = match &self.contents {
+            Contents::One(_) => &[][..],
+            Contents::Parts(parts) => parts,
+        };
+        self.order.is_some() || parts.iter().any(Self::is_out_of_order)
+    }
+
     pub(crate) fn unsupported_type(&self) -> Error {
         let problem = format!("weights of type {} cannot be computed with yet", self.ty);
         Error::tensor(self.path(), &self.source_name, problem)

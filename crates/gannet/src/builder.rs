@@ -2,9 +2,10 @@
 
 use crate::{Engine, Error};
 use api::{Service, ServiceParts};
-use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Runner, Speculate};
+use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runner, Speculate};
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use text::{ChatTemplate, GgufOptions, TextAssets};
 
 /// Answers computed at a time, unless something else is asked for.
@@ -105,6 +106,12 @@ impl Builder {
     /// Most requests that may wait before more are refused.
     pub fn queue(mut self, requests: usize) -> Self {
         self.engine.queue = requests;
+        self
+    }
+
+    /// Rules that say how weights are held and computed with, each tensor for itself.
+    pub fn placement(mut self, rules: impl Into<Arc<Placement>>) -> Self {
+        self.load.placement = Some(rules.into());
         self
     }
 

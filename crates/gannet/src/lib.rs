@@ -105,7 +105,7 @@ pub use ::api::{
 };
 #[doc(inline)]
 pub use ::engine::{
-    EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo, Speculate,
+    EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo, Placement, Speculate,
 };
 
 /// The examples of the README are compiled too.

@@ -1,12 +1,14 @@
 //! Asks a checkpoint for weights by canonical name and hands them to a backend.
 
 use crate::layers::{Linear, Norm};
+use crate::placement::Placed;
 use crate::ranks::{Heads, Ranks, Slice, part};
 use crate::{Error, Model, arch};
-use backend::{Backend, Matrix, MatrixSpec, Mode, Table, Vector};
+use backend::{Backend, Matrix, MatrixSpec, MemoryPolicy, Mode, Table, ThreadLimits, Vector};
 use dist::Shard;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,21 +22,24 @@ pub struct Limits {
 }
 
 /// Loads the model of `checkpoint` into `backend`, or the part of it that this one of the `ranks`
-/// holds. Every tensor of the checkpoint must be used, or be part of other ranks' layers.
+/// holds, each tensor as `placed` says. Every tensor of the checkpoint must be used, or be part of
+/// other ranks' layers.
 pub fn load(
     checkpoint: &Checkpoint,
     backend: &mut dyn Backend,
     limits: Limits,
     ranks: &Ranks,
+    placed: &[Placed],
 ) -> Result<Box<dyn Model>, Error> {
     let name = &checkpoint.config().architecture;
     let arch = arch::find(name).ok_or_else(|| Error::Architecture {
         found: name.clone(),
         supported: arch::supported().collect::<Vec<_>>().join(", "),
     })?;
+    let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
     let (stage, slice) = (ranks.stage()?, ranks.slice()?);
     let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
-    let mut loader = Loader { checkpoint, backend, limits, ranks, stage, slice, layers };
+    let mut loader = Loader { checkpoint, backend, limits, placed, ranks, stage, slice, layers };
     let model = (arch.load)(&mut loader)?;
     loader.leave_to_others();
     checkpoint.check_all_read()?;
@@ -46,6 +51,8 @@ pub(crate) struct Loader<'a> {
     pub checkpoint: &'a Checkpoint,
     pub backend: &'a mut dyn Backend,
     pub limits: Limits,
+    /// What was decided for each tensor, by canonical name.
+    pub placed: HashMap<&'a str, &'a Placed>,
     pub ranks: &'a Ranks,
     /// Which of the ranks that share the layers.
     pub stage: Shard,
@@ -70,31 +77,57 @@ impl<'a> Loader<'a> {
 
     /// A matrix that is a tensor, or a part of one.
     pub fn matrix_of(&mut self, view: &TensorView) -> Result<Matrix, Error> {
-        self.take(view, None)
+        self.part_of(&view.name, view)
     }
 
-    fn take(&mut self, view: &TensorView, mode: Option<Mode>) -> Result<Matrix, Error> {
-        let spec = MatrixSpec { mode, ..spec(view) };
-        self.backend.matrix(spec).map_err(|source| tensor_error(view, source))
+    /// A matrix that is held as `tensor` is to be, which it is a part of.
+    pub fn part_of(&mut self, tensor: &str, view: &TensorView) -> Result<Matrix, Error> {
+        self.take(tensor, spec(&self.converted(tensor, view)?), view)
     }
 
-    /// A matrix that is computed from the tensor `of`.
+    fn take(&mut self, tensor: &str, spec: MatrixSpec, of: &TensorView) -> Result<Matrix, Error> {
+        let spec = self.held(tensor, spec);
+        self.backend.matrix(spec).map_err(|source| tensor_error(of, source))
+    }
+
+    /// A tensor, or a part of one, in the type that `tensor` is to be held in.
+    pub fn converted(&self, tensor: &str, view: &TensorView) -> Result<TensorView, Error> {
+        match self.placed.get(tensor) {
+            Some(placed) => Ok(view.converted(placed.ty)?),
+            None => Ok(view.clone()),
+        }
+    }
+
+    /// The arithmetic of products with `tensor`.
+    pub fn mode(&self, tensor: &str) -> Mode {
+        self.placed.get(tensor).map_or(self.backend.mode(), |placed| placed.mode)
+    }
+
+    /// `spec`, held and computed with as `tensor` is to be.
+    fn held(&self, tensor: &str, spec: MatrixSpec) -> MatrixSpec {
+        let Some(placed) = self.placed.get(tensor) else { return spec };
+        let (memory, threads) = (placed.policy(), placed.threads());
+        MatrixSpec { mode: Some(placed.mode), memory, threads, ..spec }
+    }
+
+    /// A matrix that is computed from `of`, a part of `tensor`.
     pub fn computed(
         &mut self,
+        tensor: &str,
         of: &TensorView,
         (ty, bytes): (&'static QuantType, Vec<u8>),
         (rows, cols): (usize, usize),
     ) -> Result<Matrix, Error> {
-        let name = of.name.clone();
         let bytes = Arc::new(bytes);
-        let spec = MatrixSpec { name, ty, rows, cols, bytes, order: None, mode: None };
-        self.backend.matrix(spec).map_err(|source| tensor_error(of, source))
+        let spec = MatrixSpec { ty, rows, cols, bytes, order: None, ..spec(of) };
+        self.take(tensor, spec, of)
     }
 
     /// The embedding table `name` of shape `[rows, cols]`.
     pub fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Table, Error> {
         let view = self.checkpoint.require(name, &[rows, cols])?;
-        self.backend.table(spec(view)).map_err(|source| tensor_error(view, source))
+        let spec = self.held(name, spec(&self.converted(name, view)?));
+        self.backend.table(spec).map_err(|source| tensor_error(view, source))
     }
 
     /// The part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, with that of
@@ -117,8 +150,9 @@ impl<'a> Loader<'a> {
         Ok(Linear::new(weight, bias, slice.split()))
     }
 
-    /// As [`linear`](Self::linear), computed in f32 whatever the mode: what decides discretely is
-    /// not to be rounded. A single output may be stored as a row of its own.
+    /// As [`linear`](Self::linear), computed in f32 whatever the mode, unless a rule says otherwise:
+    /// what decides discretely is not to be rounded. A single output may be stored as a row of its
+    /// own.
     pub fn exact_linear(
         &mut self,
         name: &str,
@@ -131,7 +165,8 @@ impl<'a> Loader<'a> {
             true => self.checkpoint.require(&weight, &[inputs])?.as_matrix(),
             false => self.checkpoint.require(&weight, &[outputs, inputs])?.clone(),
         };
-        let weight = self.take(&view, Some(Mode::Exact))?;
+        let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(&weight, &view)?) };
+        let weight = self.take(&weight, spec, &view)?;
         let bias = self.optional(&format!("{name}.bias"), &[outputs])?;
         Ok(Linear::new(weight, bias, Slice::Whole.split()))
     }
@@ -196,7 +231,18 @@ impl<'a> Loader<'a> {
 fn spec(view: &TensorView) -> MatrixSpec {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let (name, order) = (view.name.clone(), view.order.clone());
-    MatrixSpec { name, ty: view.ty, rows, cols, bytes: view.bytes(), order, mode: None }
+    let (memory, threads) = (MemoryPolicy::Auto, ThreadLimits::default());
+    MatrixSpec {
+        name,
+        ty: view.ty,
+        rows,
+        cols,
+        bytes: view.bytes(),
+        order,
+        mode: None,
+        memory,
+        threads,
+    }
 }
 
 fn tensor_error(view: &TensorView, source: backend::Error) -> Error {

@@ -95,7 +95,7 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MatrixSpec, Mode};
+    use crate::{MatrixSpec, MemoryPolicy, Mode, ThreadLimits};
     use kernels::quant::F32;
     use std::sync::Arc;
 
@@ -116,6 +116,8 @@ mod tests {
             bytes,
             order: None,
             mode: None,
+            memory: MemoryPolicy::Auto,
+            threads: ThreadLimits::default(),
         };
         cpu.matrix(spec).unwrap()
     }

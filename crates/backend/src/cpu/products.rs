@@ -89,7 +89,7 @@ impl Weights {
     /// What they are multiplied with, if not f32.
     pub fn rounding(&self) -> Option<Rounding> {
         match self.place {
-            Place::Stored(_) => None,
+            Place::Stored(_) | Place::OnDisk(_) => None,
             Place::Bf16(_) | Place::Fp8(..) => Some(Rounding::Bf16),
             Place::Int8(..) => Some(Rounding::Int8),
         }
@@ -241,7 +241,7 @@ impl Cpu {
         let weights = self.matrices.get(matrix.0);
         let Weights { ty, rows: outputs, cols, .. } = *weights;
         match &weights.place {
-            Place::Stored(bytes) => {
+            Place::Stored(bytes) | Place::OnDisk(bytes) => {
                 // In memory, so that this lends it.
                 let bytes = &bytes.read(0..bytes.len());
                 let weights = matmul::Weights { ty, rows: outputs, cols, bytes };

@@ -1,12 +1,13 @@
 //! Weight matrices of the CPU: as the file stores them, or packed for products with rounded activations.
 
 use super::packing::{Job, Jobs};
-use crate::{Error, MatrixSpec, Mode, Storage};
+use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
 use kernels::int8::GROUP;
 use kernels::quant::{BF16, QuantType};
 use kernels::{Isa, bf16, fp8, int8};
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub(super) struct Weights {
     pub cols: usize,
     /// The input of each column, where not its own number.
     pub order: Option<Arc<[u32]>>,
+    pub threads: ThreadLimits,
     pub place: Place,
 }
 
@@ -29,6 +31,8 @@ pub(super) struct Weights {
 pub(super) enum Place {
     /// Row-major, in the file, or computed once from it.
     Stored(Storage),
+    /// Row-major, in the file, and not in memory unless the system has room for it.
+    OnDisk(Storage),
     /// Packed for products with BF16.
     Bf16(InChunk),
     /// FP8, as many under one scale, packed for products with BF16.
@@ -52,6 +56,8 @@ pub(super) struct Matrices {
     used: usize,
     /// What is to be packed before the first product.
     jobs: Jobs,
+    /// Bytes that are locked in memory, those of tables too.
+    locked: usize,
 }
 
 impl Matrices {
@@ -73,6 +79,7 @@ impl Matrices {
     pub fn bytes(&self) -> usize {
         let bytes = |weights: &Weights| match &weights.place {
             Place::Stored(bytes) => bytes.len(),
+            Place::OnDisk(_) => 0,
             Place::Bf16(place) | Place::Fp8(_, place) | Place::Int8(_, place) => place.range.len(),
         };
         self.all.iter().map(bytes).sum()
@@ -83,14 +90,14 @@ impl Matrices {
         let first = |bytes: &Storage| bytes.read(0..bytes.len()).as_ptr();
         self.all.iter().any(|weights| match &weights.place {
             Place::Stored(bytes) => first(bytes) == first(table),
-            Place::Bf16(_) | Place::Fp8(..) | Place::Int8(..) => false,
+            Place::OnDisk(_) | Place::Bf16(_) | Place::Fp8(..) | Place::Int8(..) => false,
         })
     }
 
     /// Takes a matrix for products in `mode` and gives its index. If there is a packing for it,
     /// it is packed by the next [`Matrices::pack`], and there is room for it already.
     pub fn add(&mut self, spec: MatrixSpec, mode: Mode, isa: Isa) -> Result<usize, Error> {
-        let MatrixSpec { name, ty, rows, cols, bytes, order, .. } = spec;
+        let MatrixSpec { name, ty, rows, cols, bytes, order, memory, threads, .. } = spec;
         let row_bytes = row_bytes(ty, cols)?;
         assert_eq!(Some(bytes.len()), rows.checked_mul(row_bytes), "matrix bytes");
         let permutes = |order: &Arc<[u32]>| {
@@ -100,7 +107,8 @@ impl Matrices {
         };
         assert!(order.as_ref().is_none_or(permutes), "an order of the inputs");
         let place = match ty.packing {
-            _ if mode == Mode::Exact || rows == 0 || cols == 0 => None,
+            _ if mode == Mode::Exact || memory != MemoryPolicy::Auto => None,
+            _ if rows == 0 || cols == 0 => None,
             Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
                 let room = self.reserve(int8::Packed::bytes_for(packing.form, rows, cols))?;
                 Some(Place::Int8(packing.form, room))
@@ -116,18 +124,45 @@ impl Matrices {
             },
             _ => None,
         };
-        let place = place.unwrap_or_else(|| {
-            // The disk reads on while other tensors are looked at.
-            bytes.will_need(0..rows * row_bytes);
-            Place::Stored(in_memory(bytes.clone()))
-        });
+        let place = match (place, memory) {
+            (Some(place), _) => place,
+            (None, MemoryPolicy::Disk) => Place::OnDisk(self.hold(bytes.clone(), memory)?),
+            (None, _) => {
+                // The disk reads on while other tensors are looked at.
+                bytes.will_need(0..rows * row_bytes);
+                Place::Stored(self.hold(bytes.clone(), memory)?)
+            }
+        };
         if let Place::Bf16(room) | Place::Fp8(_, room) | Place::Int8(_, room) = &place {
             let group = room.range.len() / rows.div_ceil(GROUP);
             let to = (room.chunk, room.range.start);
             self.jobs.push(Job { bytes, ty, cols, rows: row_bytes * GROUP, group, to });
         }
-        self.all.push(Weights { name, ty, rows, cols, order, place });
+        self.all.push(Weights { name, ty, rows, cols, order, threads, place });
         Ok(self.all.len() - 1)
+    }
+
+    /// Bytes that are used as they are stored, held as `memory` says.
+    pub fn hold(&mut self, bytes: Storage, memory: MemoryPolicy) -> Result<Storage, Error> {
+        let (len, before) = (bytes.len(), self.locked);
+        match memory {
+            MemoryPolicy::Auto | MemoryPolicy::Mapped => Ok(in_memory(bytes)),
+            MemoryPolicy::Locked => {
+                bytes.lock(0..len).map_err(|source| match source.kind() {
+                    ErrorKind::Unsupported => Error::Computed("locked in memory"),
+                    _ => Error::Lock { bytes: len, before, source },
+                })?;
+                self.locked += len;
+                Ok(bytes)
+            }
+            MemoryPolicy::Disk => match bytes.read(0..len.min(1)) {
+                Cow::Owned(_) => Err(Error::Computed("left on disk")),
+                Cow::Borrowed(_) => {
+                    bytes.random_access(0..len);
+                    Ok(bytes.clone())
+                }
+            },
+        }
     }
 
     /// Packs what was added since the last time.
@@ -152,7 +187,7 @@ impl Matrices {
 }
 
 /// Bytes that are computed when they are read, computed once for all; others as they are.
-pub(super) fn in_memory(bytes: Storage) -> Storage {
+fn in_memory(bytes: Storage) -> Storage {
     let computed = match bytes.read(0..bytes.len()) {
         Cow::Borrowed(_) => None,
         Cow::Owned(computed) => Some(computed),

@@ -198,3 +198,19 @@ fn strips_cover_their_columns_once_and_no_others() {
         assert_eq!(*value, i32::from((2..9).contains(&(at % 11))));
     }
 }
+
+#[test]
+fn no_more_threads_than_the_limit_share_pieces() {
+    let pool = ThreadPool::new(4).unwrap();
+    for limit in [Some(1), Some(2), None] {
+        pool.limit(limit);
+        let seen = Mutex::new(std::collections::HashSet::new());
+        for _ in 0..50 {
+            pool.for_each(64, |_| {
+                lock(&seen).insert(thread::current().id());
+                thread::yield_now();
+            });
+        }
+        assert!(lock(&seen).len() <= limit.unwrap_or(4), "{limit:?}");
+    }
+}

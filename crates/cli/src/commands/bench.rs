@@ -93,7 +93,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => (crate::model::locate(args.path.as_deref().or(args.model.as_deref()))?, None),
     };
     let checkpoint = open(&path, args)?;
-    args.placement.check(&checkpoint, args.mode)?;
     let mut runner = load(&checkpoint, args)?;
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
@@ -151,6 +150,7 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
         context: Some(longest(&args.prompt).max(decode * batch)),
         chunk: args.chunk.max(batch),
         logit_rows: batch,
+        placement: args.placement.rules()?,
         ..LoadOptions::default()
     };
     Ok(Runner::load(checkpoint, &options)?)

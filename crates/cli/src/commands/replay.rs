@@ -2,6 +2,7 @@
 
 use crate::args::FileArgs;
 use crate::interrupt::Watch;
+use crate::placement::PlacementArgs;
 use crate::{output, progress};
 use anyhow::{Context, Result, anyhow, bail};
 use engine::trace::{Divergence, TraceSettings};
@@ -27,6 +28,8 @@ pub(crate) struct Args {
     model: Option<String>,
     #[command(flatten)]
     files: FileArgs,
+    #[command(flatten)]
+    placement: PlacementArgs,
     /// Threads that compute, which do not change the bits; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -142,6 +145,7 @@ impl Replay {
             mode: then.mode.parse().map_err(wrong)?,
             kv_type: Some(then.kv_type.parse().map_err(wrong)?),
             logit_rows: options.logit_rows(),
+            placement: args.placement.rules()?,
             ..LoadOptions::default()
         };
         let runner = Runner::load(&checkpoint, &load)

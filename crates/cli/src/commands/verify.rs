@@ -76,7 +76,6 @@ fn check_numbers(
     report: &mut Report,
 ) -> Result<()> {
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
-    args.placement.check(&checkpoint, args.mode)?;
     let longest = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len()).max();
     let options = LoadOptions {
         threads: args.threads,
@@ -85,6 +84,7 @@ fn check_numbers(
         chunk: args.chunk,
         logit_rows: 32,
         check: true,
+        placement: args.placement.rules()?,
         ..LoadOptions::default()
     };
     let mut runner = Runner::load(&checkpoint, &options)

@@ -1,7 +1,11 @@
 //! Rules of placement, shown and checked.
 
 use crate::gannet::{Ended, check_error, command, file, run, succeed, tiny};
+use engine::{LoadOptions, Mode, Placement, Runner, Session};
+use formats::{Checkpoint, OpenOptions};
 use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
 
 /// What holds for the built-in model without rules. A type of weights that some CPUs pack and
 /// others do not is in it, hence the instruction set.
@@ -50,4 +54,27 @@ fn rules_that_do_not_fit_are_refused_before_anything_is_loaded() {
     check_error(&run(&["run", "-m", &tiny(), "hi", "--placement", &none]), expected);
     check_error(&run(&["bench", &tiny(), "--placement", &none]), expected);
     check_error(&run(&["run", "hi", "--placement", "absent.yaml"]), "absent.yaml");
+}
+
+#[test]
+fn weights_converted_at_load_are_those_that_quantize_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("quantized.gguf");
+    let path = path.to_str().unwrap();
+    succeed(&["quantize", &tiny(), path, "--type", "q8_0"]);
+    let rules = "- match: {kind: [embed, head, attention, dense]}\n  place: {type: q8_0}\n";
+    let placement = Placement::parse(rules, Path::new("rules.yaml")).unwrap();
+    for mode in [Mode::Exact, Mode::Fast] {
+        let written = logits(path, LoadOptions { mode, ..LoadOptions::default() });
+        let placement = Some(Arc::new(placement.clone()));
+        let options = LoadOptions { mode, placement, ..LoadOptions::default() };
+        assert_eq!(logits(&tiny(), options), written, "{mode:?}");
+    }
+}
+
+fn logits(path: &str, options: LoadOptions) -> Vec<f32> {
+    let checkpoint = Checkpoint::open(Path::new(path), &OpenOptions::default()).unwrap();
+    let mut runner = Runner::load(&checkpoint, &options).unwrap();
+    let tokens: Vec<u32> = (100..140).collect();
+    Session::new(&mut runner).feed(&tokens, 64).unwrap().to_vec()
 }

@@ -3,6 +3,7 @@
 mod checkpoints;
 mod determinism;
 mod laws;
+mod placement;
 mod ranks;
 mod replay;
 mod requests;

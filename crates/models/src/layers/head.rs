@@ -39,7 +39,8 @@ impl Head {
         let slice = Slice::Outputs(columns(loader.slice)?);
         let linear = match config.tied_embeddings {
             true => {
-                let weight = loader.matrix("token_embd.weight", vocab, hidden, &slice)?;
+                let embed = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
+                let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
                 Linear::new(weight, None, slice.split())
             }
             false => loader.linear("output", vocab, hidden, slice)?,

@@ -153,7 +153,7 @@ impl LatentAttention {
             let bias = bias.get(rows.clone()).map(|bias| loader.backend.vector(bias.to_vec()));
             // Both have the same inputs, which count once.
             let name = if rows.start == 0 { view.name.clone() } else { String::new() };
-            let weight = loader.matrix_of(&view.rows(rows).named(name))?;
+            let weight = loader.part_of(&view.name, &view.rows(rows).named(name))?;
             Ok(Linear::new(weight, bias, Split::Whole))
         };
         Ok([part(0..first)?, part(first..all)?])
@@ -179,14 +179,16 @@ impl LatentAttention {
             return Ok((all(keys)?, all(values)?));
         }
         let each = nope_dim + value_dim;
-        let view = loader.checkpoint.require(&name("kv_b"), &[heads * each, kv_rank])?.clone();
+        let both = name("kv_b");
+        let view = loader.checkpoint.require(&both, &[heads * each, kv_rank])?;
+        let view = loader.converted(&both, view)?;
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         for first in own.clone().map(|head| head * each) {
             let key = view.rows(first..first + nope_dim).named(name("k_b"));
-            let turned = turned(&key, loader.backend.mode())?;
-            keys.push(loader.computed(&key, turned, (kv_rank, nope_dim))?);
+            let turned = turned(&key, loader.mode(&both))?;
+            keys.push(loader.computed(&both, &key, turned, (kv_rank, nope_dim))?);
             let value = view.rows(first + nope_dim..first + each).named(name("v_b"));
-            values.push(loader.matrix_of(&value)?);
+            values.push(loader.part_of(&both, &value)?);
         }
         Ok((keys, values))
     }

@@ -25,6 +25,7 @@ impl Place {
 
     /// The decision for a tensor in a compute mode, or why it cannot be.
     pub fn decide(&self, tensor: &TensorInfo, mode: Mode, isa: Isa) -> Result<Placed, String> {
+        self.check_numa(base::numa::nodes()).map_err(|why| format!("{}: {why}", tensor.name))?;
         let (mode, ty, memory) = match tensor.is_vector() {
             true => (Mode::Exact, &quant::F32, Memory::Copied),
             false => {
@@ -51,6 +52,19 @@ impl Place {
     pub fn wants_a_matrix(&self) -> bool {
         let other = |ty| ty != Type::Keep && ty != Type::As(&quant::F32);
         self.mode == Some(Mode::Fast) || self.ty.is_some_and(other) || self.memory.is_some()
+    }
+
+    /// Threads and memory are not yet bound to nodes, so that only the one node that there is can
+    /// be asked for.
+    fn check_numa(&self, nodes: usize) -> Result<(), String> {
+        match self.numa {
+            None => Ok(()),
+            Some(0) if nodes == 1 => Ok(()),
+            Some(node) => Err(format!(
+                "place.numa {node}: weights cannot be bound to NUMA nodes yet; expected none, or \
+                 node 0 of a machine with one node, found {nodes} here"
+            )),
+        }
     }
 
     fn held_type(&self, tensor: &TensorInfo) -> Result<&'static QuantType, String> {

@@ -1,14 +1,15 @@
 //! Rules that say how the weights of a model are held and computed with.
 //!
 //! An ordered list of rules matches tensors by canonical name, layer and [`Kind`]; the first that
-//! matches decides. What it does not say, built-in rules and the compute mode decide. Nothing is
-//! loaded here: [`Placement::resolve`] makes a decision for every tensor from what the headers of
-//! the files tell.
+//! matches decides. What it does not say, built-in rules and the compute mode decide.
+//! [`Placement::resolve`] makes a decision for every tensor from what the headers of the files
+//! tell; [`load`](crate::load) follows them.
 //!
 //! Invariant: the same rules, tensors, mode and instruction set give the same placement, and
 //! nothing that prefill and decode may differ in changes bits.
 
 mod decide;
+mod digest;
 mod fields;
 mod kind;
 mod parse;
@@ -17,10 +18,11 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 
+pub use digest::digest;
 pub use kind::Kind;
 pub use tensor::TensorInfo;
 
-use backend::Mode;
+use backend::{MemoryPolicy, Mode, ThreadLimits};
 use kernels::quant::QuantType;
 use regex::Regex;
 use std::ops::RangeInclusive;
@@ -122,6 +124,23 @@ pub struct Placed {
     pub numa: Option<usize>,
     /// Bytes of memory that it takes, those of mapped files included.
     pub bytes: usize,
+}
+
+impl Placed {
+    /// As backends take it.
+    pub(crate) fn threads(&self) -> ThreadLimits {
+        ThreadLimits { prefill: self.prefill_threads, decode: self.decode_threads }
+    }
+
+    /// As backends take it.
+    pub(crate) fn policy(&self) -> MemoryPolicy {
+        match self.memory {
+            Memory::Packed | Memory::Copied => MemoryPolicy::Auto,
+            Memory::Mapped => MemoryPolicy::Mapped,
+            Memory::Locked => MemoryPolicy::Locked,
+            Memory::Disk => MemoryPolicy::Disk,
+        }
+    }
 }
 
 impl Memory {

@@ -1,7 +1,7 @@
 //! Rules from their text, which is YAML.
 
 use super::fields::{self, Fields, one_of, whole};
-use super::{Device, Kind, Match, Memory, Place, Placement, Rule, Type};
+use super::{Device, Kind, MAX_BYTES, Match, Memory, Place, Placement, Rule, Type};
 use crate::Error;
 use backend::Mode;
 use kernels::quant;
@@ -19,6 +19,11 @@ const PLACE: &[&str] =
 const PHASE: &[&str] = &["threads"];
 
 impl Placement {
+    /// Reads the rules in a file.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::parse(&formats::read_text(path, MAX_BYTES)?, path)
+    }
+
     /// Reads rules from the text of a file; `path` is for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();

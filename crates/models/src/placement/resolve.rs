@@ -1,6 +1,6 @@
 //! Which rule decides for which tensor.
 
-use super::{Place, Placed, Placement, Rule, TensorInfo};
+use super::{Kind, Memory, Place, Placed, Placement, Rule, TensorInfo};
 use crate::Error;
 use backend::Mode;
 use kernels::Isa;
@@ -8,9 +8,12 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// What holds where users say nothing. A router's scores decide which experts are computed at
-/// all, and its matrix is small. Norms and biases are f32 values in any case.
+/// all, and its matrix is small; so is that which says how much shared experts count. Norms and
+/// biases are f32 values in any case.
 const DEFAULTS: &str = "
 - match: {kind: router}
+  place: {mode: exact}
+- match: {name: '\\.ffn_gate_inp_shexp\\.weight$'}
   place: {mode: exact}
 ";
 
@@ -50,7 +53,8 @@ impl Placement {
                 (Err(problem), None) => Err(BUILT_IN.error(&BUILT_IN.rules[0], problem)),
             }
         });
-        let placed = placed.collect::<Result<_, _>>()?;
+        let mut placed: Vec<_> = placed.collect::<Result<_, _>>()?;
+        count_shared(tensors, &mut placed);
         for (rule, used) in self.rules.iter().zip(uses) {
             used.check(rule).map_err(|problem| self.error(rule, problem))?;
         }
@@ -84,6 +88,20 @@ impl Use {
                         which are held as f32 values and computed exactly");
         }
         Ok(())
+    }
+}
+
+/// A head that shares the embedding's bytes takes them where the embedding does not.
+fn count_shared(tensors: &[TensorInfo], placed: &mut [Placed]) {
+    let as_stored = |placed: &Placed| matches!(placed.memory, Memory::Mapped | Memory::Locked);
+    let embed = tensors.iter().position(|tensor| tensor.kind == Kind::Embed);
+    if embed.is_none_or(|embed| as_stored(&placed[embed])) {
+        return;
+    }
+    for (tensor, placed) in tensors.iter().zip(placed) {
+        if tensor.kind == Kind::Head && tensor.bytes == 0 && as_stored(placed) {
+            placed.bytes = tensor.copied_bytes(tensor.ty);
+        }
     }
 }
 

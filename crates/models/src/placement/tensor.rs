@@ -3,9 +3,9 @@
 use super::Kind;
 use formats::{Checkpoint, TensorView};
 use kernels::Isa;
-use kernels::bf16;
 use kernels::int8::{self, Packed};
 use kernels::quant::{BF16, QuantType};
+use kernels::{bf16, fp8};
 
 const EMBED: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
@@ -81,6 +81,7 @@ impl TensorInfo {
                 Packed::bytes_for(packing.form, rows, cols)
             }
             None if *ty == BF16 && isa.has_bf16_dot() => bf16::packed_bytes(rows, cols),
+            None if isa.has_bf16_dot() => fp8::packed_bytes(fp8::run_of(ty)?, rows, cols),
             _ => return None,
         };
         Some(count.saturating_mul(each))

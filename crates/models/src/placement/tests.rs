@@ -144,13 +144,12 @@ fn threads_may_differ_between_prefill_and_decode() {
 
 #[test]
 fn weights_can_be_converted_and_are_then_copies() {
-    let text = rule("kind: attention", "type: q8_0") + &rule("kind: head", "type: f16, numa: 1");
+    let text = rule("kind: attention", "type: q8_0") + &rule("kind: head", "type: f16");
     let packed = placed(&text, "blk.0.attn_q.weight");
     assert_eq!((packed.ty.name, packed.memory), ("q8_0", Memory::Packed));
     assert_eq!(packed.bytes, 256 * 256 / 32 * 34);
     let copied = placed(&text, "output.weight");
     assert_eq!((copied.ty.name, copied.memory, copied.bytes), ("f16", Memory::Copied, 512 * 512));
-    assert_eq!(copied.numa, Some(1));
     let kept = placed(&rule("kind: head", "type: q8_0, memory: locked"), "output.weight");
     assert_eq!((kept.ty.name, kept.memory), ("q8_0", Memory::Locked));
 }
@@ -170,6 +169,49 @@ fn memory_says_which_bytes_are_held() {
         bytes("packed").1,
         8 * kernels::int8::Packed::bytes_for(Q4_K.packing.unwrap().form, 64, 256)
     );
+}
+
+#[test]
+fn a_shared_head_takes_the_bytes_that_the_embedding_leaves() {
+    let mut tensors = model();
+    tensors[2].bytes = 0;
+    let head = |text: &str| {
+        let placed = parse(text).unwrap().resolve(&tensors, Mode::Exact, Isa::available()[0]);
+        placed.unwrap()[2].bytes
+    };
+    assert_eq!(head(""), 0);
+    assert_eq!(head(&rule("kind: embed", "memory: locked")), 0);
+    for place in ["memory: disk", "type: f16"] {
+        assert_eq!(head(&rule("kind: embed", place)), 512 * 256 / 32 * 34, "{place}");
+    }
+}
+
+#[test]
+fn only_what_decides_bits_is_in_the_digest() {
+    let of = |text: &str| {
+        let resolve = |text: &str| resolve_in(text, Mode::Fast).unwrap();
+        digest(&resolve(text), &resolve(""))
+    };
+    let same = ["", "memory: packed", "threads: 1", "mode: fast", "type: q4_k"];
+    for place in &same[1..] {
+        assert_eq!(of(&rule("kind: attention", place)), "", "{place}");
+    }
+    let others = ["mode: exact", "type: q8_0", "memory: mapped", "mode: exact, type: q8_0"];
+    let mut all = others.map(|place| of(&rule("kind: dense", place))).to_vec();
+    all.push(of(&rule("layers: 0", "mode: exact")));
+    all.push(String::new());
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 6);
+    let stored = of(&rule("kind: dense", "memory: mapped"));
+    assert_eq!(of(&rule("kind: dense", "memory: locked, threads: 2")), stored);
+}
+
+#[test]
+fn nodes_that_weights_cannot_be_bound_to_are_refused() {
+    check_refused(&rule("kind: head", "numa: 1"), "place.numa 1: weights cannot be bound");
+    let one = resolve_in(&rule("kind: head", "numa: 0"), Mode::Fast);
+    assert_eq!(one.is_ok(), base::numa::nodes() == 1);
 }
 
 #[test]

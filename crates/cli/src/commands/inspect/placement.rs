@@ -24,7 +24,7 @@ pub(super) struct Plan {
 
 /// What the rules in `file`, or the built-in ones alone, decide for the model at `path`.
 pub(super) fn plan(path: &Path, file: Option<&Path>, mode: Mode) -> Result<Plan> {
-    let rules = file.map_or_else(|| Ok(Placement::default()), placement::read)?;
+    let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
     Plan::new(&rules, tensors(path)?, mode, placement::isa()?)
 }
 
