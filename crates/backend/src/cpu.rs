@@ -15,7 +15,7 @@ use crate::{
 };
 use attend::How;
 use base::{AlignedVec, ThreadPool};
-use experts::Mix;
+use experts::{Bank, Mix};
 pub use inputs::InputSums;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
@@ -51,7 +51,7 @@ pub struct Cpu {
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
     kv: KvCache,
-    experts: Vec<ExpertsSpec>,
+    experts: Vec<Bank>,
     mix: Mix,
     /// Activations of the current products, rounded.
     rounded: Rounded,
@@ -202,8 +202,8 @@ impl Backend for Cpu {
     }
 
     fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error> {
-        self.check_experts(&spec)?;
-        self.experts.push(spec);
+        let bank = self.bank(spec)?;
+        self.experts.push(bank);
         Ok(Experts(self.experts.len() - 1))
     }
 
@@ -364,7 +364,7 @@ impl Backend for Cpu {
         rows: usize,
     ) {
         self.matrices.pack(self.isa, &self.pool);
-        self.limit([self.experts[experts.0].gate[0]], rows);
+        self.limit([self.first_gate(experts)], rows);
         self.mix(x, logits, experts, out, rows);
         self.pool.limit(None);
     }

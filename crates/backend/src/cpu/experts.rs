@@ -27,6 +27,8 @@ pub(super) struct Mix {
     /// What experts' gates let through, `[assignments, width]`.
     gated: AlignedVec<f32>,
     inputs: Rounded,
+    /// Inputs of up projections, where they are not those of the gates.
+    up_inputs: Rounded,
     between: Rounded,
 }
 
@@ -37,16 +39,32 @@ struct Plan {
     experts: Vec<usize>,
     /// The assignments of each.
     cuts: Vec<Range<usize>>,
-    /// Row and weight of every assignment.
-    rows: Vec<(u32, f32)>,
+    /// Every assignment, by groups.
+    all: Vec<Assignment>,
     /// How many each expert has, then where its next goes.
     next: Vec<usize>,
+}
+
+/// A row that is sent to an expert.
+#[derive(Clone, Copy, Default)]
+struct Assignment {
+    row: u32,
+    /// Its number among those that are held.
+    expert: u32,
+    weight: f32,
+}
+
+/// The experts of a layer.
+pub(super) struct Bank {
+    spec: ExpertsSpec,
+    /// Up projections take their inputs in another form or order than gates.
+    apart: bool,
 }
 
 impl Mix {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        4 * self.gated.len() + self.inputs.bytes() + self.between.bytes()
+        4 * self.gated.len() + self.inputs.bytes() + self.up_inputs.bytes() + self.between.bytes()
     }
 }
 
@@ -71,30 +89,40 @@ impl Plan {
                 end += count;
             }
         }
-        self.rows.clear();
-        self.rows.resize(end, (0, 0.0));
+        self.all.clear();
+        self.all.resize(end, Assignment::default());
         for (expert, at, weight) in ours {
             let next = &mut self.next[expert];
-            self.rows[*next] = ((at / chosen) as u32, weight);
+            let (row, expert) = ((at / chosen) as u32, expert as u32);
+            self.all[*next] = Assignment { row, expert, weight };
             *next += 1;
         }
-    }
-
-    /// Which of the groups, and its rows and weights.
-    fn rows_of(&self, group: usize) -> &[(u32, f32)] {
-        &self.rows[self.cuts[group].clone()]
     }
 }
 
 impl Cpu {
-    /// An error unless the experts are alike and their router can choose among them.
-    pub(super) fn check_experts(&mut self, spec: &ExpertsSpec) -> Result<(), Error> {
+    /// Takes the experts of a layer: an error unless they are alike and their router can choose
+    /// among them.
+    pub(super) fn bank(&mut self, spec: ExpertsSpec) -> Result<Bank, Error> {
+        self.check_experts(&spec)?;
+        let differ = |(gate, up): (&Matrix, &Matrix)| {
+            let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
+            gate.rounding() != up.rounding() || gate.order != up.order
+        };
+        let apart = spec.gate.iter().zip(&spec.up).any(differ);
+        let most = 2 * spec.rows * COLUMNS.1;
+        self.pool.run(&|_| scratch(most, |_| ()));
+        self.mix.choices.reserve(spec.rows * spec.routing.chosen);
+        Ok(Bank { spec, apart })
+    }
+
+    fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {
         let ExpertsSpec { gate, up, down, routing, .. } = spec;
         let alike = |all: &[Matrix]| {
             let first = self.matrices.get(all[0].0);
             all.iter().map(|matrix| self.matrices.get(matrix.0)).all(|other| {
                 let shape = (other.rows, other.cols) == (first.rows, first.cols);
-                shape && other.rounding() == first.rounding() && other.order.is_none()
+                shape && other.rounding() == first.rounding()
             })
         };
         let (held, count) = (gate.len(), spec.count);
@@ -115,10 +143,12 @@ impl Cpu {
             let problem = format!("the experts beginning with {name} are not stored alike");
             return Err(Error::Experts(problem));
         }
-        let most = 2 * spec.rows * COLUMNS.1;
-        self.pool.run(&|_| scratch(most, |_| ()));
-        self.mix.choices.reserve(spec.rows * routing.chosen);
         Ok(())
+    }
+
+    /// The first gate of a layer's experts, whose settings are those of all.
+    pub(super) fn first_gate(&self, experts: Experts) -> Matrix {
+        self.experts[experts.0].spec.gate[0]
     }
 
     /// What the chosen experts give each row.
@@ -132,7 +162,7 @@ impl Cpu {
     ) {
         let mut mix = std::mem::take(&mut self.mix);
         self.choose(&mut mix, logits, experts, rows);
-        let spec = &self.experts[experts.0];
+        let spec = &self.experts[experts.0].spec;
         let held = spec.first..spec.first + spec.gate.len();
         mix.plan.group(&mix.choices, spec.routing.chosen, held);
         self.note_inputs_of(
@@ -140,11 +170,11 @@ impl Cpu {
             experts,
             |spec| [&spec.gate, &spec.up],
             |this, at, values| {
-                values.extend_from_slice(this.row(x, mix.plan.rows[at].0 as usize));
+                values.extend_from_slice(this.row(x, mix.plan.all[at].row as usize));
             },
         );
         self.gates(&mut mix, x, experts);
-        let width = self.matrices.get(self.experts[experts.0].down[0].0).cols;
+        let width = self.matrices.get(self.experts[experts.0].spec.down[0].0).cols;
         self.note_inputs_of(
             &mix.plan,
             experts,
@@ -161,7 +191,7 @@ impl Cpu {
 
     /// Chooses the experts of each row.
     fn choose(&self, mix: &mut Mix, logits: Buffer, experts: Experts, rows: usize) {
-        let ExpertsSpec { routing, correction, .. } = &self.experts[experts.0];
+        let ExpertsSpec { routing, correction, .. } = &self.experts[experts.0].spec;
         let bias = correction.map_or(&[][..], |bias| &self.vectors[bias.0]);
         mix.choices.clear();
         mix.choices.resize(rows * routing.chosen, Choice::default());
@@ -172,31 +202,35 @@ impl Cpu {
 
     /// Gate and up products of all groups, and what the gates let through.
     fn gates(&self, mix: &mut Mix, x: Buffer, experts: Experts) {
-        let spec = &self.experts[experts.0];
+        let Bank { spec, apart } = &self.experts[experts.0];
         let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
         let (width, hidden) = (gate.rows, gate.cols);
-        let Mix { plan, gated, inputs, .. } = mix;
+        let Mix { plan, gated, inputs, up_inputs, .. } = mix;
         if plan.cuts.is_empty() {
             return;
         }
-        let fill = |at: usize, values: &mut [f32]| {
-            values.copy_from_slice(self.row(x, plan.rows[at].0 as usize));
+        let fill = |matrices: &[Matrix], at: usize, values: &mut [f32]| {
+            let Assignment { row, expert, .. } = plan.all[at];
+            let weights = self.matrices.get(matrices[expert as usize].0);
+            weights.take_inputs(self.row(x, row as usize), values);
         };
-        self.gather(inputs, gate.rounding(), hidden, &plan.cuts, fill);
-        if up.rounding() != gate.rounding() {
-            self.gather(inputs, up.rounding(), hidden, &plan.cuts, fill);
+        let cuts = &plan.cuts;
+        self.gather(inputs, gate.rounding(), hidden, cuts, |at, to| fill(&spec.gate, at, to));
+        if *apart {
+            self.gather(up_inputs, up.rounding(), hidden, cuts, |at, to| fill(&spec.up, at, to));
         }
+        let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(hidden);
         let inputs = inputs.inputs(hidden);
         let columns = self.columns(width, plan.cuts.len());
-        let gated = room(gated, plan.rows.len() * width);
+        let gated = room(gated, plan.all.len() * width);
         self.pool.for_each_cut(gated, width, (&plan.cuts, columns), |group, mut tile| {
             let (expert, cols) = (plan.experts[group], tile.cols());
-            let inputs = inputs.rows(tile.rows());
+            let (inputs, up_inputs) = (inputs.rows(tile.rows()), up_inputs.rows(tile.rows()));
             let count = tile.rows().len();
             scratch(2 * count * cols.len(), |both| {
                 let (gates, ups) = both.split_at_mut(count * cols.len());
                 self.part(inputs, spec.gate[expert], gates, cols.clone());
-                self.part(inputs, spec.up[expert], ups, cols.clone());
+                self.part(up_inputs, spec.up[expert], ups, cols.clone());
                 if let Some([gate, up, _]) = spec.biases {
                     let at = expert * width + cols.start..expert * width + cols.end;
                     self.add_to_each(gates, &self.vectors[gate.0][at.clone()]);
@@ -218,12 +252,13 @@ impl Cpu {
         (out, hidden): (&mut [f32], usize),
         rows: usize,
     ) {
-        let spec = &self.experts[experts.0];
+        let spec = &self.experts[experts.0].spec;
         let down = self.matrices.get(spec.down[0].0);
         let width = down.cols;
         let Mix { plan, gated, between, .. } = mix;
         self.gather(between, down.rounding(), width, &plan.cuts, |at, values| {
-            values.copy_from_slice(&gated[at * width..][..width]);
+            let weights = self.matrices.get(spec.down[plan.all[at].expert as usize].0);
+            weights.take_inputs(&gated[at * width..][..width], values);
         });
         let inputs = between.inputs(width);
         let tile = (rows, self.columns(hidden, 1));
@@ -231,7 +266,7 @@ impl Cpu {
             let cols = tile.cols();
             tile.rows().for_each(|row| tile.row_mut(row).fill(0.0));
             for (group, expert) in plan.experts.iter().enumerate() {
-                let rows = plan.rows_of(group);
+                let rows = &plan.all[plan.cuts[group].clone()];
                 scratch(rows.len() * cols.len(), |values| {
                     let inputs = inputs.rows(plan.cuts[group].clone());
                     self.part(inputs, spec.down[*expert], values, cols.clone());
@@ -239,10 +274,9 @@ impl Cpu {
                         let at = expert * hidden + cols.start..expert * hidden + cols.end;
                         self.add_to_each(values, &self.vectors[bias.0][at]);
                     }
-                    for ((row, weight), values) in rows.iter().zip(values.chunks_exact(cols.len()))
-                    {
-                        let out = tile.row_mut(*row as usize);
-                        elementwise::add_scaled(self.isa, out, values, *weight);
+                    for (assigned, values) in rows.iter().zip(values.chunks_exact(cols.len())) {
+                        let out = tile.row_mut(assigned.row as usize);
+                        elementwise::add_scaled(self.isa, out, values, assigned.weight);
                     }
                 });
             }
@@ -282,9 +316,13 @@ impl Cpu {
         for (expert, cut) in plan.experts.iter().zip(&plan.cuts) {
             let mut values = Vec::new();
             cut.clone().for_each(|at| fill(self, at, &mut values));
-            for matrix in matrices(&self.experts[experts.0]).map(|all| all[*expert]) {
+            for matrix in matrices(&self.experts[experts.0].spec).map(|all| all[*expert]) {
                 self.note_rows(&values, matrix);
             }
         }
     }
 }
+
+#[cfg(test)]
+#[path = "experts_tests.rs"]
+mod tests;

@@ -16,8 +16,7 @@ impl Cpu {
         let (outputs, cols, rounding) = (first.rows, first.cols, first.rounding());
         let equal = |matrix: &Matrix| {
             let other = self.matrices.get(matrix.0);
-            let shape = (other.rows, other.cols) == (outputs, cols);
-            shape && other.rounding() == rounding && other.order.is_none()
+            (other.rows, other.cols) == (outputs, cols) && other.rounding() == rounding
         };
         assert!(weights.iter().all(equal), "heads are alike");
         assert!(to.first + outputs <= to.stride, "outputs of a head");
@@ -27,8 +26,10 @@ impl Cpu {
         cuts.clear();
         cuts.extend((0..weights.len()).map(|head| head * rows..(head + 1) * rows));
         self.gather(&mut rounded, rounding, cols, &cuts, |index, values| {
-            let start = from.first + index / rows * from.stride;
-            values.copy_from_slice(&self.row(x, index % rows)[start..][..cols]);
+            let (head, row) = (index / rows, index % rows);
+            let start = from.first + head * from.stride;
+            let x = &self.row(x, row)[start..][..cols];
+            self.matrices.get(weights[head].0).take_inputs(x, values);
         });
         let width = self.width(out);
         let mut data = self.take(out);

@@ -86,6 +86,16 @@ impl Rounding {
 }
 
 impl Weights {
+    /// Copies a row of inputs in the order of the columns.
+    pub fn take_inputs(&self, x: &[f32], values: &mut [f32]) {
+        match &self.order {
+            Some(order) => {
+                values.iter_mut().zip(&**order).for_each(|(to, from)| *to = x[*from as usize]);
+            }
+            None => values.copy_from_slice(x),
+        }
+    }
+
     /// What they are multiplied with, if not f32.
     pub fn rounding(&self) -> Option<Rounding> {
         match self.place {
@@ -121,16 +131,9 @@ impl Cpu {
     fn product_in_order(&mut self, x: Buffer, output: (Matrix, Buffer), rows: usize) {
         let weights = self.matrices.get(output.0.0);
         let (to, cols) = (weights.rounding(), weights.cols);
-        let order = weights.order.clone();
         let mut rounded = std::mem::take(&mut self.rounded);
         self.gather(&mut rounded, to, cols, std::slice::from_ref(&(0..rows)), |row, values| {
-            match &order {
-                Some(order) => {
-                    let x = self.row(x, row);
-                    values.iter_mut().zip(&**order).for_each(|(to, from)| *to = x[*from as usize]);
-                }
-                None => values.copy_from_slice(self.row(x, row)),
-            }
+            self.matrices.get(output.0.0).take_inputs(self.row(x, row), values);
         });
         self.rounded = rounded;
         self.spread(x, &[output], rows, true);

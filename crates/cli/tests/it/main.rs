@@ -12,6 +12,7 @@ mod imatrix;
 mod malformed;
 mod placement;
 mod quantize;
+mod references;
 mod replay;
 mod serving;
 mod settings;
