@@ -546,12 +546,14 @@ impl<'a, T> Tile<'a, T> {
     pub fn behind(self, col: usize) -> Self {
         let Self { base, width, rows, cols, _borrow } = self;
         let base = base.wrapping_sub(col);
-        Self { base, width, rows, cols: cols.start + col..cols.end + col, _borrow }
+        let end = cols.end.checked_add(col).expect("columns that can be counted");
+        Self { base, width, rows, cols: cols.start + col..end, _borrow }
     }
 
     /// Columns `cols` of the tile alone.
     pub fn columns(self, cols: Range<usize>) -> Self {
-        assert!(self.cols.start <= cols.start && cols.end <= self.cols.end, "columns of the tile");
+        let inside = self.cols.start <= cols.start && cols.end <= self.cols.end;
+        assert!(inside && cols.start <= cols.end, "columns of the tile");
         Self { cols, ..self }
     }
 

@@ -141,6 +141,14 @@ pub(crate) fn multiply(steps: u64, seed: f32) -> f32 {
                 sums = in(reg) sums_at,
                 line = in(reg) 64usize,
                 steps = inout(reg) steps => _,
+                out("tmm0") _,
+                out("tmm1") _,
+                out("tmm2") _,
+                out("tmm3") _,
+                out("tmm4") _,
+                out("tmm5") _,
+                out("tmm6") _,
+                out("tmm7") _,
                 options(nostack),
             );
         }
@@ -339,6 +347,14 @@ unsafe fn one_by_four(
             stride = in(reg) stride,
             line = in(reg) 64usize,
             sums = in(reg) sums,
+            out("tmm0") _,
+            out("tmm1") _,
+            out("tmm2") _,
+            out("tmm3") _,
+            out("tmm4") _,
+            out("tmm5") _,
+            out("tmm6") _,
+            out("tmm7") _,
             options(nostack),
         );
     }
@@ -388,6 +404,14 @@ unsafe fn two_by_two(
             stride = in(reg) stride,
             line = in(reg) 64usize,
             sums = in(reg) sums,
+            out("tmm0") _,
+            out("tmm1") _,
+            out("tmm2") _,
+            out("tmm3") _,
+            out("tmm4") _,
+            out("tmm5") _,
+            out("tmm6") _,
+            out("tmm7") _,
             options(nostack),
         );
     }

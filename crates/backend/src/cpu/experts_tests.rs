@@ -153,3 +153,30 @@ fn heads_take_the_inputs_of_their_columns() {
         }
     }
 }
+
+#[test]
+fn products_of_several_forms_leave_nothing_to_each_other() {
+    use kernels::quant::{BF16, Q8_0};
+    let mut cpu = Cpu::with_isa(1, Mode::Fast, Isa::available().pop().unwrap()).unwrap();
+    let mut product = |ty: &'static kernels::quant::QuantType, cols: usize| {
+        let mut bytes = vec![0; ty.bytes_for(16 * cols).unwrap()];
+        (ty.quantize.unwrap())(&vec![1.0; 16 * cols], None, &mut bytes);
+        let (order, mode, memory, threads) = Default::default();
+        let (name, rows, bytes) = (String::new(), 16, Arc::new(bytes));
+        let spec = MatrixSpec { name, ty, rows, cols, bytes, order, mode, memory, threads };
+        let weights = cpu.matrix(spec).unwrap();
+        let (x, out) = (cpu.buffer(3, cols).unwrap(), cpu.buffer(3, 16).unwrap());
+        cpu.values_mut(x, 3).fill(1.0);
+        cpu.linear(x, &[(weights, out)], 3);
+        let sums = cpu.read(out, 3);
+        assert!(
+            sums.iter().all(|sum| (sum / cols as f32 - 1.0).abs() < 0.01),
+            "{ty} {cols}: {sums:?}"
+        );
+    };
+    product(&Q8_0, 64);
+    product(&BF16, 48);
+    product(&F32, 33);
+    product(&BF16, 7);
+    product(&Q8_0, 32);
+}

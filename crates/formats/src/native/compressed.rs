@@ -62,7 +62,7 @@ fn grouped<'a>(
     let scales = parts.need(view, stem, ".weight_scale")?;
     let index = parts.take(stem, ".weight_g_idx");
     let (groups, strides) = match scales.shape[..] {
-        [] | [1] => (1, Strides { group: 0, output: 0 }),
+        [] | [1] | [1, 1] => (1, Strides { group: 0, output: 0 }),
         [count] if count == rows => (1, Strides { group: 0, output: 1 }),
         [count, groups] if count == rows => (groups, Strides { group: 1, output: groups }),
         _ => {

@@ -62,7 +62,9 @@ fn scaled(view: &TensorView, scale: &TensorView, tile: [usize; 2]) -> Result<Ten
     };
     let fits = |len: usize| cols % len == 0 && (tile[1] >= cols || tile[1] % len == 0);
     let ty = FP8.into_iter().find(|ty| fits(ty.block_len)).ok_or_else(|| {
-        error(view, format!("expected rows of whole runs of 8 values, found {cols} values"))
+        let tile = tile[1];
+        let problem = "expected rows, and columns of tiles (weight_block_size), of whole runs of 8";
+        error(view, format!("{problem} values, found {cols} values in tiles of {tile} columns"))
     })?;
     let scales = Scales::new(scale, TYPES)?;
     let codes = Tiled { codes: view.bytes(), scales, cols, tile, run: ty.block_len };

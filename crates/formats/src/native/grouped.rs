@@ -89,7 +89,10 @@ impl Grouped {
     fn zero(&self, group: usize, output: usize) -> i16 {
         let zero = match &self.zeros {
             Zeros::Fixed(zero) => *zero,
-            Zeros::ByGroup(words, more) => i16::from(words.at(group, output)) + more,
+            // What is above the largest code begins anew at zero.
+            Zeros::ByGroup(words, more) => {
+                (i16::from(words.at(group, output)) + more) & ((1 << words.bits) - 1)
+            }
             Zeros::ByOutput(words) => i16::from(words.at(output, group)),
             Zeros::Bytes(bytes, more) => {
                 let at = output * self.groups + group;

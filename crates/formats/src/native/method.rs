@@ -22,6 +22,8 @@ pub(super) struct Method {
     pub version: Option<String>,
     /// `checkpoint_format`, of GPTQ.
     pub format: Option<String>,
+    /// Bits of a code, where they are the same for all tensors.
+    pub bits: Option<usize>,
     /// Inputs of a group; more than there are where one group has them all.
     pub group: Option<usize>,
     /// Rows and columns of a tile.
@@ -49,13 +51,21 @@ impl Method {
         else {
             return Ok(Self::default());
         };
+        for key in ["transform_config", "sparsity_config"] {
+            let dense = |it: &Object| matches!(it.text("format"), Ok(Some("dense")));
+            if read.object(key)?.is_some_and(|it| !it.is_empty() && !dense(&it)) {
+                return Err(read.error(key, "weights that are changed so cannot be read yet"));
+            }
+        }
         let text = |key: &str| Ok(read.text(key)?.map(str::to_lowercase));
+        let bits = read.count("bits", 64)?.filter(|_| !read.has("dynamic"));
         Ok(Self {
             path: config.path().to_owned(),
             given: true,
             name: text("quant_method")?,
             version: text("version")?,
             format: text("checkpoint_format")?,
+            bits,
             group: group(read)?,
             tile: tile(read)?,
         })

@@ -42,6 +42,10 @@ pub(super) fn join<'a>(
     check_type(zeros, &["i32"])?;
     let (groups, outputs) = matrix(scales)?;
     let bits = bits(zeros, outputs)?;
+    if let Some(said) = parts.method.bits.filter(|said| *said != bits) {
+        let problem = format!("expected {said} bits, as config.json has it, found {bits}");
+        return Err(error(zeros, problem));
+    }
     let by_input = layout.codes == Along::Rows;
     if !by_input && bits != 4 {
         return Err(error(view, format!("expected 4 bits, found {bits}")));

@@ -152,6 +152,7 @@ fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
             len: positions.div_ceil(S::Mac::WIDTH),
             stride,
         };
+        let mut turned = room.latent.chunks_exact_mut(layout.value_bytes());
         for (i, first) in (at..at + positions).step_by(layout.block).enumerate() {
             let (head, next) = pass.heads(start + first);
             (run.units[i], run.ahead[i]) = match layout.latent {
@@ -160,8 +161,7 @@ fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
                 }
                 Some(_) => {
                     let left = (at + positions - first).min(layout.block);
-                    let values = &mut room.latent[i * layout.value_bytes()..];
-                    let values = &mut values[..layout.value_bytes()];
+                    let values = turned.next().expect("room for a run of blocks");
                     latent::values::<<S::Mac as Mac>::Lanes>(layout, head, left, values);
                     (values.as_ptr(), next.as_ptr())
                 }

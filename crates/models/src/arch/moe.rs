@@ -12,7 +12,7 @@ use crate::loader::Loader;
 use crate::{Error, Model};
 
 pub(super) static ARCHS: &[Arch] = &[
-    Arch { name: "qwen2_moe", load: |loader| load(loader, false) },
+    Arch { name: "qwen2_moe", load: load_qwen2 },
     Arch { name: "qwen3_moe", load: |loader| load(loader, true) },
     Arch { name: "mixtral", load: |loader| load(loader, false) },
     Arch { name: "glm4_moe", load: load_glm },
@@ -23,6 +23,20 @@ fn load(loader: &mut Loader<'_>, norms: bool) -> Result<Box<dyn Model>, Error> {
     Decoder::load(loader, |loader, layer, rope| {
         Ok(Mixer::Heads(Attention::load(loader, layer, rope, norms)?))
     })
+}
+
+/// The shared expert has a gate in every layer.
+fn load_qwen2(loader: &mut Loader<'_>) -> Result<Box<dyn Model>, Error> {
+    let config = loader.checkpoint.config();
+    if let Some(experts) = config.experts.as_ref().filter(|experts| experts.shared_width > 0) {
+        for layer in (0..config.layers).filter(|layer| experts.layers[*layer]) {
+            let gate = format!("blk.{layer}.ffn_gate_inp_shexp.weight");
+            if loader.checkpoint.tensor(&gate).is_none() {
+                loader.checkpoint.require(&gate, &[1, config.hidden_size])?;
+            }
+        }
+    }
+    load(loader, false)
 }
 
 fn load_glm(loader: &mut Loader<'_>) -> Result<Box<dyn Model>, Error> {

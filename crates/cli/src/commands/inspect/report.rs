@@ -110,9 +110,11 @@ impl<'a> Report<'a> {
     }
 
     fn totals_text(&self, out: &mut String) {
+        // Codes, scales and zero points that become weights together.
+        let native = self.config.is_ok() && self.files.gguf().is_none();
         let unsupported = |name: &str| {
             let known = kernels::quant::by_name(name).is_some_and(|ty| ty.is_supported());
-            if known { "" } else { "  (cannot be computed with yet)" }
+            if known || native { "" } else { "  (cannot be computed with yet)" }
         };
         *out += "\ntypes\n";
         for (name, Total { tensors, values, bytes }) in self.types() {
@@ -203,7 +205,7 @@ impl Total {
 
 fn config_json(config: &ModelConfig) -> Json {
     let windows = config.windows.iter().flatten();
-    json!({
+    let mut json = json!({
         "architecture": config.architecture,
         "name": config.name,
         "layers": config.layers,
@@ -222,7 +224,22 @@ fn config_json(config: &ModelConfig) -> Json {
         "rms_norm_eps": float(config.rms_norm_eps),
         "bos": config.special.bos,
         "eos": config.special.eos,
-    })
+    });
+    if let Some(experts) = &config.experts {
+        json["experts"] = experts.count.into();
+        json["experts_chosen"] = experts.chosen.into();
+        json["expert_width"] = experts.width.into();
+        json["shared_expert_width"] = experts.shared_width.into();
+        json["layers_with_experts"] = experts.layers.iter().filter(|has| **has).count().into();
+    }
+    if let Some(latent) = &config.latent {
+        json["q_rank"] = latent.q_rank.into();
+        json["kv_rank"] = latent.kv_rank.into();
+        json["nope_dim"] = latent.nope_dim.into();
+        json["rope_dim"] = latent.rope_dim.into();
+        json["value_dim"] = latent.value_dim.into();
+    }
+    json
 }
 
 fn rope_scaling(config: &ModelConfig) -> String {

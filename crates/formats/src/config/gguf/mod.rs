@@ -141,6 +141,9 @@ fn windows(keys: &Keys, family: &Family, layers: usize) -> Result<Windows> {
     const PATTERN: &str = "attention.sliding_window_pattern";
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
     let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
+    if window.is_none() {
+        keys.positive("attention.sliding_window", MAX_TOKENS)?;
+    }
     if let Some(flags) = keys.flags(PATTERN) {
         if flags.len() < layers {
             let problem = format!("expected one flag per layer ({layers}), found {}", flags.len());

@@ -87,7 +87,7 @@ def gptq(folder, bits, inputs, group, format, shuffled):
         f"{NAME}.scales": scale,
         f"{NAME}.g_idx": index.astype(np.int32),
     }
-    checkpoint(folder, method, tensors, grouped(q, stored + less, scale, index))
+    checkpoint(folder, method, tensors, grouped(q, (stored + less) % 2**bits, scale, index))
 
 
 def along_outputs(folder, method, group, order):
