@@ -98,6 +98,13 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Values between the places where columns of a tensor can be parted: quant blocks begin there
+    /// both as it is stored and as it is to be held. The longer of them are some of the shorter.
+    pub fn block_len(&self, view: &TensorView) -> usize {
+        let held = self.placed.get(view.name.as_str()).map_or(view.ty, |placed| placed.ty);
+        view.ty.block_len.max(held.block_len)
+    }
+
     /// The arithmetic of products with `tensor`.
     pub fn mode(&self, tensor: &str) -> Mode {
         self.placed.get(tensor).map_or(self.backend.mode(), |placed| placed.mode)

@@ -1,22 +1,25 @@
 //! Rules of placement are followed, change what they say and nothing else.
 
 use crate::checkpoints::{open, random};
+use base::Rng;
 use engine::{Error, LoadOptions, Mode, Placement, Runner, Session};
-use formats::Checkpoint;
+use formats::safetensors::SafetensorsWriter;
+use formats::{Checkpoint, ModelFiles};
+use kernels::quant::{F32, QuantType};
 use models::placement::TensorInfo;
 use std::path::Path;
 use std::sync::Arc;
 
-const BUILT_IN_Q8_0: &str =
+pub const BUILT_IN_Q8_0: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
 const TOKENS: usize = 40;
 
 /// One rule in flow style.
-fn rule(matches: &str, place: &str) -> String {
+pub fn rule(matches: &str, place: &str) -> String {
     format!("- match: {{{matches}}}\n  place: {{{place}}}\n")
 }
 
-fn rules(text: &str) -> Placement {
+pub fn rules(text: &str) -> Placement {
     Placement::parse(text, Path::new("rules.yaml")).unwrap()
 }
 
@@ -79,6 +82,19 @@ fn chunks_do_not_change_bits_under_any_placement() {
 }
 
 #[test]
+fn chunks_do_not_change_bits_where_weights_are_fp8() {
+    let (checkpoint, _folder) = random_fp8("qwen3");
+    for text in [&rule("layers: 0", "mode: exact"), &rule("kind: dense", "memory: mapped")] {
+        let mut runner = load(&checkpoint, Mode::Fast, text);
+        let whole = logits(&mut runner, TOKENS);
+        assert!(whole.iter().all(|logit| logit.is_finite()));
+        for chunk in [1, 7, 33] {
+            assert_eq!(logits(&mut runner, chunk), whole, "{chunk} {text}");
+        }
+    }
+}
+
+#[test]
 fn limits_of_threads_change_no_bits_and_no_identity() {
     for architecture in ["qwen3", "deepseek_v2"] {
         let (checkpoint, _folder) = random(architecture);
@@ -127,6 +143,13 @@ fn as_many_bytes_are_held_as_the_table_says() {
             check(&checkpoint, mode, "");
             mixed().iter().for_each(|text| check(&checkpoint, mode, text));
         }
+        for architecture in ["llama", "qwen3"] {
+            let (checkpoint, _folder) = random_fp8(architecture);
+            check(&checkpoint, mode, "");
+            check(&checkpoint, mode, &rule("kind: dense", "memory: mapped"));
+            check(&checkpoint, mode, &rule("name: attn_output", "type: q8_0"));
+            check(&checkpoint, mode, &rule("layers: 1, kind: attention", "mode: exact"));
+        }
     }
 }
 
@@ -144,4 +167,40 @@ fn weights_are_locked_or_it_is_said_how_they_could_be() {
             assert!(error.contains("cannot lock") && error.contains("ulimit -l"), "{error}");
         }
     }
+}
+
+/// A random checkpoint with the matrices of layers as FP8 codes, the rows of which have a scale each.
+fn random_fp8(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
+    let (_, plain) = random(architecture);
+    let (files, codes) = (ModelFiles::open(plain.path()).unwrap(), fp8_codes());
+    let (mut rng, mut tensors) = (Rng::new(7), Vec::new());
+    let mut writer = SafetensorsWriter::new();
+    for view in files.tensors() {
+        let name = view.source_name.as_str();
+        if view.shape.len() == 2 && name.contains(".layers.") {
+            writer.plan(name, codes, &view.shape).unwrap();
+            // Below those that stand for no number.
+            let code = |_| (rng.below(2) * 128 + rng.below(127)) as u8;
+            tensors.push((0..view.elements()).map(code).collect());
+            writer.plan(&format!("{name}_scale"), &F32, &[view.shape[0], 1]).unwrap();
+            tensors.push(0.001f32.to_le_bytes().repeat(view.shape[0]));
+        } else {
+            writer.plan(name, view.ty, &view.shape).unwrap();
+            tensors.push(view.bytes().read(0..view.bytes().len()).into_owned());
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(plain.path().join("config.json"), folder.path().join("config.json")).unwrap();
+    let mut stream = writer.create(&folder.path().join("model.safetensors")).unwrap();
+    tensors.iter().for_each(|tensor: &Vec<u8>| stream.write(tensor).unwrap());
+    stream.finish().unwrap();
+    (open(folder.path()), folder)
+}
+
+/// The type of FP8 codes in files, from one that has some.
+fn fp8_codes() -> &'static QuantType {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../formats/tests/data/native/fp8_blocks");
+    let files = ModelFiles::open(Path::new(folder)).unwrap();
+    let codes = files.tensors().iter().find(|view| view.ty.name == "f8_e4m3");
+    codes.expect("FP8 weights").ty
 }

@@ -2,9 +2,11 @@
 //! where layers are shared out, the same numbers but for rounding where tensors are.
 
 use crate::checkpoints::{ARCHITECTURES, config, config_of, open, write};
+use crate::placement::{BUILT_IN_Q8_0, rule, rules};
 use base::Rng;
 use dist::{Comm, Local};
 use engine::{LoadOptions, Mode, Ranks, Runner, Session};
+use formats::ModelConfig;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,7 +37,18 @@ fn on_each<T: Send>(
     ranks: Vec<Ranks>,
     work: impl Fn(usize, Runner) -> T + Sync,
 ) -> Vec<Result<T, String>> {
-    let work = &work;
+    on_each_placed(folder, mode, "", ranks, work)
+}
+
+/// The same with rules of placement.
+fn on_each_placed<T: Send>(
+    folder: &Path,
+    mode: Mode,
+    text: &str,
+    ranks: Vec<Ranks>,
+    work: impl Fn(usize, Runner) -> T + Sync,
+) -> Vec<Result<T, String>> {
+    let (work, placement) = (&work, &Arc::new(rules(text)));
     std::thread::scope(|scope| {
         let threads = ranks.into_iter().enumerate().map(|(rank, ranks)| {
             scope.spawn(move || {
@@ -46,6 +59,7 @@ fn on_each<T: Send>(
                     logit_rows: 8,
                     context: Some(128),
                     ranks,
+                    placement: Some(placement.clone()),
                     ..LoadOptions::default()
                 };
                 let runner = Runner::load(&open(folder), &options);
@@ -80,8 +94,18 @@ fn logits(runner: &mut Runner) -> Vec<f32> {
 
 /// The logits of every rank, and those of one alone.
 fn together_and_alone(folder: &Path, mode: Mode, ranks: Vec<Ranks>) -> (Vec<Vec<f32>>, Vec<f32>) {
+    together_and_alone_placed(folder, mode, "", ranks)
+}
+
+/// The same with rules of placement.
+fn together_and_alone_placed(
+    folder: &Path,
+    mode: Mode,
+    text: &str,
+    ranks: Vec<Ranks>,
+) -> (Vec<Vec<f32>>, Vec<f32>) {
     let compute = |ranks| {
-        let all = on_each(folder, mode, ranks, |_, mut runner| logits(&mut runner));
+        let all = on_each_placed(folder, mode, text, ranks, |_, mut runner| logits(&mut runner));
         all.into_iter().map(|logits| logits.unwrap()).collect::<Vec<_>>()
     };
     (compute(ranks), compute(vec![Ranks::default()]).remove(0))
@@ -93,7 +117,12 @@ fn bits(values: &[f32]) -> Vec<u32> {
 
 /// All ranks have the same bits, and those of one alone but for rounding.
 fn check_close(name: &str, folder: &Path, ranks: Vec<Ranks>) {
-    let (together, alone) = together_and_alone(folder, Mode::Exact, ranks);
+    check_close_placed(name, folder, "", ranks);
+}
+
+/// The same with rules of placement.
+fn check_close_placed(name: &str, folder: &Path, text: &str, ranks: Vec<Ranks>) {
+    let (together, alone) = together_and_alone_placed(folder, Mode::Exact, text, ranks);
     assert!(together.iter().all(|logits| bits(logits) == bits(&together[0])), "{name}");
     let largest = alone.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
     let apart =
@@ -136,9 +165,51 @@ fn slices_agree_with_one_rank_but_for_rounding() {
 /// Columns of quantised weights are parted between blocks.
 #[test]
 fn slices_of_quantised_weights_agree_with_one_rank_but_for_rounding() {
-    let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
-    check_close("Q8_0", Path::new(built_in), grid(1, 2));
-    check_close("Q8_0", Path::new(built_in), grid(2, 2));
+    check_close("Q8_0", Path::new(BUILT_IN_Q8_0), grid(1, 2));
+    check_close("Q8_0", Path::new(BUILT_IN_Q8_0), grid(2, 2));
+}
+
+#[test]
+fn rules_of_placement_hold_for_parts_as_for_the_whole() {
+    for kind in ["attention", "dense", "head", "[attention, dense, head, embed]"] {
+        let text = rule(&format!("kind: {kind}"), "type: q4_0");
+        let logits = |text: &str| {
+            let alone = vec![Ranks::default()];
+            let path = Path::new(BUILT_IN_Q8_0);
+            together_and_alone_placed(path, Mode::Exact, text, alone).1
+        };
+        assert!(bits(&logits(&text)) != bits(&logits("")), "{kind}");
+        check_close_placed(kind, Path::new(BUILT_IN_Q8_0), &text, grid(1, 2));
+        check_close_placed(kind, Path::new(BUILT_IN_Q8_0), &text, grid(2, 2));
+    }
+    let text = rule("layers: 0", "type: f16") + &rule("kind: head", "mode: fast, threads: 1");
+    for architecture in ["qwen3", "mixtral", "deepseek_v3"] {
+        let folder = folder_of(architecture, 2);
+        let run = || together_and_alone_placed(folder.path(), Mode::Fast, &text, grid(2, 2)).0;
+        let (first, second) = (run(), run());
+        for logits in first.iter().chain(&second) {
+            assert_eq!(bits(logits), bits(&first[0]), "{architecture}");
+        }
+    }
+}
+
+/// Columns are parted between blocks of the type that they are held in.
+#[test]
+fn columns_that_are_converted_to_longer_blocks_are_parted_between_these() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ModelConfig { intermediate_size: 768, ..config("llama") };
+    write(folder.path(), &config, |_, _| {});
+    let text = rule("name: ffn_down", "type: q4_k");
+    check_close_placed("Q4_K", folder.path(), &text, grid(1, 2));
+    let refused = |place: &str, words: [&str; 3]| {
+        let (path, text) = (Path::new(BUILT_IN_Q8_0), rule(place, "type: q4_k"));
+        for found in on_each_placed(path, Mode::Exact, &text, grid(1, 2), |_, _| ()) {
+            let message = found.unwrap_err();
+            assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        }
+    };
+    refused("name: attn_output", ["blk.0.attn_output.weight", "q4_k (256 values)", "128 values"]);
+    refused("name: ffn_down", ["blk.0.ffn_down.weight", "units of 256", "2 ranks"]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl GatedMlp {
         // Columns can be parted between quant blocks only.
         let down =
             loader.checkpoint.require(&format!("{}.weight", name("down")), &[hidden, width])?;
-        let block = down.ty.block_len;
+        let block = loader.block_len(down);
         let what = format!("inner values of {}", down.source_name);
         let units = [UNIT.next_multiple_of(block), block];
         let inner = part(loader.slice, (width, &what), &units)?;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Error;
 use kernels::Isa;
-use kernels::quant::{BF16, F32, Q4_K, Q8_0};
+use kernels::quant::{BF16, F32, Q4_K, Q8_0, fp8::FP8_128};
 use std::path::Path;
 
 /// A model of three layers, the first dense and the others with experts.
@@ -259,6 +259,20 @@ fn what_cannot_be_is_refused_by_rule_and_tensor() {
     let all = rule("kind: head", "memory: packed");
     let error = resolve_in(&all, Mode::Exact).unwrap_err().to_string();
     assert!(error.contains("expected mode fast, found exact"), "{error}");
+}
+
+#[test]
+fn fp8_is_packed_where_there_are_products_with_it() {
+    let tensors = [TensorInfo::new("blk.0.attn_q.weight", &[40, 256], &FP8_128, 40 * 2 * 132)];
+    for isa in Isa::available() {
+        let memory = |mode| parse("").unwrap().resolve(&tensors, mode, isa).unwrap().remove(0);
+        let fast = memory(Mode::Fast);
+        match isa.has_bf16_dot() {
+            true => assert_eq!((fast.memory, fast.bytes), (Memory::Packed, 48 * 2 * 132)),
+            false => assert_eq!((fast.memory, fast.bytes), (Memory::Mapped, 40 * 2 * 132)),
+        }
+        assert_eq!(memory(Mode::Exact).memory, Memory::Mapped);
+    }
 }
 
 #[test]
