@@ -234,6 +234,8 @@ def arguments():
     parser.add_argument("--shapes", default=SHAPES, help="shapes of those files, as `gannet synth --list` has them")
     parser.add_argument("--types", default=",".join(TYPES), help="storage types of those files beside bf16")
     parser.add_argument("--peers", default=",".join(MODULES), help="peers, where installed")
+    parser.add_argument("--variants", help="only these variants of peers, between blanks, such as 'flash plain'")
+    parser.add_argument("--no-load", action="store_true", help="leave the first token out")
     parser.add_argument("--prompt", type=numbers, default=[512, 2048], help="prompt lengths")
     parser.add_argument("--depth", type=numbers, default=[0, 4096], help="tokens in the cache before decoding")
     parser.add_argument("--gen", type=int, default=32, help="steps of decoding")
@@ -248,10 +250,17 @@ def main():
     args = arguments()
     models = args.models + (synthesise(args) if args.synth and not args.models else [])
     peers = [name for name in args.peers.split(",") if find_spec(MODULES[name])]
-    sides = [Side("gannet")] + [Side(name, variant) for name in peers for variant in SIDES[name].VARIANTS]
+    wanted = args.variants.split(" ") if args.variants else None
+    sides = [Side("gannet")] + [
+        Side(name, variant)
+        for name in peers
+        for variant in SIDES[name].VARIANTS
+        if wanted is None or variant in wanted
+    ]
     cases = [Case("prefill", length) for length in args.prompt]
     cases += [Case("decode", depth, batch) for depth in args.depth for batch in args.sequences]
-    cases.append(Case("load", len(LOAD_PROMPT)))
+    if not args.no_load:
+        cases.append(Case("load", len(LOAD_PROMPT)))
     facts = machine(args)
     print_head(facts, peers, args.runs)
     lines = []
