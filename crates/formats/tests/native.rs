@@ -207,7 +207,7 @@ fn shapes_that_do_not_fit_are_errors() {
     shaped("compressed_4", ".weight_scale", &[10, 0], "expected groups of one size");
     shaped("compressed_4_zeros", ".weight_zero_point", &[3, 3], "expected shape [2, 3]");
     shaped("fp8_blocks", "_scale_inv", &[2, 2], "expected shape [2, 3] or [12, 1] or [1]");
-    shaped("fp8_blocks", "up_proj.weight", &[12, 81], "expected rows of whole runs of 8 values");
+    shaped("fp8_blocks", "up_proj.weight", &[12, 81], "of whole runs of 8 values");
     shaped("fp8_blocks", "up_proj.weight", &[0, 80], "expected a matrix");
     shaped("fp8_blocks", "up_proj.weight", &[2, 12, 80], "expected shape");
     shaped("fp8_blocks", "up_proj.weight", &[3, 12, 80], "expected scales of 3 experts");
