@@ -146,7 +146,7 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub(crate) mod x86 {
     use super::{Activations, GROUP, PANEL, Packed, group_bytes, panels, words};
     use base::Tile;
     use std::arch::x86_64::*;
@@ -216,19 +216,41 @@ mod x86 {
         let x = x[from * M..][..count * M].as_ptr();
         let mut sums = [[[0.0; GROUP]; N]; M];
         if from > 0 {
-            for (m, sums) in sums.iter_mut().enumerate() {
-                let out = tile.row_mut(row + m);
-                for (sums, place) in sums.iter_mut().zip(places) {
-                    let out = &out[place * GROUP..];
-                    let kept = GROUP.min(out.len());
-                    sums[..kept].copy_from_slice(&out[..kept]);
-                }
-            }
+            take_sums(tile, row, places, &mut sums);
         }
         let groups = groups.map(|at| at.wrapping_add(from * 4 * GROUP));
         // SAFETY: `matmul` checked that the CPU has the features and the weights all groups of
         // the tile, so `count` words of sixteen rows are readable at each; `x` was sliced.
         unsafe { add::<N, M>(x, groups, count, &mut sums) };
+        put_sums(tile, row, places, &sums);
+    }
+
+    /// The outputs that the groups in `places` have so far, of rows from `row` on.
+    #[inline(always)]
+    pub(crate) fn take_sums<const N: usize, const M: usize>(
+        tile: &mut Tile<'_, f32>,
+        row: usize,
+        places: [usize; N],
+        sums: &mut [[[f32; GROUP]; N]; M],
+    ) {
+        for (m, sums) in sums.iter_mut().enumerate() {
+            let out = tile.row_mut(row + m);
+            for (sums, place) in sums.iter_mut().zip(places) {
+                let out = &out[place * GROUP..];
+                let kept = GROUP.min(out.len());
+                sums[..kept].copy_from_slice(&out[..kept]);
+            }
+        }
+    }
+
+    /// Writes sums to these outputs; those beyond the tile are dropped.
+    #[inline(always)]
+    pub(crate) fn put_sums<const N: usize, const M: usize>(
+        tile: &mut Tile<'_, f32>,
+        row: usize,
+        places: [usize; N],
+        sums: &[[[f32; GROUP]; N]; M],
+    ) {
         for (m, sums) in sums.iter().enumerate() {
             let out = tile.row_mut(row + m);
             for (sums, place) in sums.iter().zip(places) {
@@ -240,7 +262,7 @@ mod x86 {
     }
 
     #[inline(always)]
-    fn as_bf16(bits: __m512i) -> __m512bh {
+    pub(crate) fn as_bf16(bits: __m512i) -> __m512bh {
         // SAFETY: both types are 64 bytes of plain bits.
         unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
     }

@@ -97,6 +97,7 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
 mod x86 {
     use super::{Activations, GROUP, Packed, SCALES, group_bytes, run_bytes, words};
     use crate::bf16::PANEL;
+    use crate::bf16::x86::{as_bf16, put_sums, take_sums};
     use crate::panels::panels;
     use base::Tile;
     use std::arch::x86_64::*;
@@ -213,14 +214,7 @@ mod x86 {
         ) {
             let mut sums = [[[0.0; GROUP]; N]; M];
             if self.goes_on {
-                for (m, sums) in sums.iter_mut().enumerate() {
-                    let out = tile.row_mut(row + m);
-                    for (sums, place) in sums.iter_mut().zip(places) {
-                        let out = &out[place * GROUP..];
-                        let kept = GROUP.min(out.len());
-                        sums[..kept].copy_from_slice(&out[..kept]);
-                    }
-                }
+                take_sums(tile, row, places, &mut sums);
             }
             let Steps { row: apart, pair } = self.steps;
             let pairs = self.packed[0].len() / run_bytes(self.run) * self.run / 2;
@@ -228,14 +222,7 @@ mod x86 {
             // SAFETY: `matmul` checked that the CPU has the features; `rows` sliced `packed` to
             // runs that the scratch has, whose pairs are in `x`.
             unsafe { self.add::<M>(&mut sums) };
-            for (m, sums) in sums.iter().enumerate() {
-                let out = tile.row_mut(row + m);
-                for (sums, place) in sums.iter().zip(places) {
-                    let out = &mut out[place * GROUP..];
-                    let kept = GROUP.min(out.len());
-                    out[..kept].copy_from_slice(&sums[..kept]);
-                }
-            }
+            put_sums(tile, row, places, &sums);
         }
 
         /// Adds the runs to the sums.
@@ -275,12 +262,6 @@ mod x86 {
                 }
             }
         }
-    }
-
-    #[inline(always)]
-    fn as_bf16(bits: __m512i) -> __m512bh {
-        // SAFETY: both types are 64 bytes of plain bits.
-        unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
     }
 
     /// The codes of whole packed runs as BF16.
