@@ -17,8 +17,9 @@ pub(super) static ARCHS: &[Arch] = &[
     Arch { name: "qwen3", load: |loader| load(loader, true) },
 ];
 
-/// With `norms`, each head of queries and keys is normalised before its rotation.
-fn load(loader: &mut Loader<'_>, norms: bool) -> Result<Box<dyn Model>, Error> {
+/// A decoder whose layers have grouped-query attention. With `norms`, each head of queries and keys
+/// is normalised before its rotation.
+pub(super) fn load(loader: &mut Loader<'_>, norms: bool) -> Result<Box<dyn Model>, Error> {
     Decoder::load(loader, |loader, layer, rope| {
         Ok(Mixer::Heads(Attention::load(loader, layer, rope, norms)?))
     })

@@ -7,7 +7,7 @@
 //! GLM where there are norms. gpt-oss has sinks and biases, which are loaded where they are.
 
 use super::Arch;
-use crate::layers::{Attention, Decoder, Mixer};
+use super::dense::load;
 use crate::loader::Loader;
 use crate::{Error, Model};
 
@@ -18,12 +18,6 @@ pub(super) static ARCHS: &[Arch] = &[
     Arch { name: "glm4_moe", load: load_glm },
     Arch { name: "gpt_oss", load: load_gpt_oss },
 ];
-
-fn load(loader: &mut Loader<'_>, norms: bool) -> Result<Box<dyn Model>, Error> {
-    Decoder::load(loader, |loader, layer, rope| {
-        Ok(Mixer::Heads(Attention::load(loader, layer, rope, norms)?))
-    })
-}
 
 /// The shared expert has a gate in every layer.
 fn load_qwen2(loader: &mut Loader<'_>) -> Result<Box<dyn Model>, Error> {
