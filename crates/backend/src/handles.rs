@@ -57,6 +57,20 @@ pub struct MatrixSpec {
     pub threads: ThreadLimits,
 }
 
+impl MatrixSpec {
+    /// A matrix of shape `[rows, cols]`, its columns in the order of the inputs, held and multiplied
+    /// as the backend does with all.
+    pub fn new(
+        name: String,
+        ty: &'static QuantType,
+        [rows, cols]: [usize; 2],
+        bytes: Storage,
+    ) -> Self {
+        let (order, mode, memory, threads) = Default::default();
+        Self { name, ty, rows, cols, bytes, order, mode, memory, threads }
+    }
+}
+
 /// Where the bytes of a matrix are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryPolicy {

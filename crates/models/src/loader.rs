@@ -4,7 +4,7 @@ use crate::layers::{Linear, Norm};
 use crate::placement::Placed;
 use crate::ranks::{Heads, Ranks, Slice, part};
 use crate::{Error, Model, arch};
-use backend::{Backend, Matrix, MatrixSpec, MemoryPolicy, Mode, Table, ThreadLimits, Vector};
+use backend::{Backend, Matrix, MatrixSpec, Mode, Table, Vector};
 use dist::Shard;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
@@ -237,19 +237,8 @@ impl<'a> Loader<'a> {
 /// A tensor as backends take it.
 fn spec(view: &TensorView) -> MatrixSpec {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
-    let (name, order) = (view.name.clone(), view.order.clone());
-    let (memory, threads) = (MemoryPolicy::Auto, ThreadLimits::default());
-    MatrixSpec {
-        name,
-        ty: view.ty,
-        rows,
-        cols,
-        bytes: view.bytes(),
-        order,
-        mode: None,
-        memory,
-        threads,
-    }
+    let order = view.order.clone();
+    MatrixSpec { order, ..MatrixSpec::new(view.name.clone(), view.ty, [rows, cols], view.bytes()) }
 }
 
 fn tensor_error(view: &TensorView, source: backend::Error) -> Error {

@@ -35,9 +35,8 @@ fn matrix(cpu: &mut Cpu, values: &[f32], cols: usize, by: usize) -> Matrix {
     });
     let bytes: Vec<u8> = stored.flat_map(f32::to_le_bytes).collect();
     let rows = values.len() / cols;
-    let (name, bytes) = (String::new(), Arc::new(bytes));
-    let (mode, memory, threads) = Default::default();
-    let spec = MatrixSpec { name, ty: &F32, rows, cols, bytes, order, mode, memory, threads };
+    let spec = MatrixSpec::new(String::new(), &F32, [rows, cols], Arc::new(bytes));
+    let spec = MatrixSpec { order, ..spec };
     cpu.matrix(spec).unwrap()
 }
 
@@ -161,9 +160,7 @@ fn products_of_several_forms_leave_nothing_to_each_other() {
     let mut product = |ty: &'static kernels::quant::QuantType, cols: usize| {
         let mut bytes = vec![0; ty.bytes_for(16 * cols).unwrap()];
         (ty.quantize.unwrap())(&vec![1.0; 16 * cols], None, &mut bytes);
-        let (order, mode, memory, threads) = Default::default();
-        let (name, rows, bytes) = (String::new(), 16, Arc::new(bytes));
-        let spec = MatrixSpec { name, ty, rows, cols, bytes, order, mode, memory, threads };
+        let spec = MatrixSpec::new(String::new(), ty, [16, cols], Arc::new(bytes));
         let weights = cpu.matrix(spec).unwrap();
         let (x, out) = (cpu.buffer(3, cols).unwrap(), cpu.buffer(3, 16).unwrap());
         cpu.values_mut(x, 3).fill(1.0);

@@ -95,7 +95,7 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MatrixSpec, MemoryPolicy, Mode, ThreadLimits};
+    use crate::{MatrixSpec, Mode};
     use kernels::quant::F32;
     use std::sync::Arc;
 
@@ -108,17 +108,7 @@ mod tests {
 
     fn matrix(cpu: &mut Cpu, name: &str) -> Matrix {
         let bytes = Arc::new(vec![0u8; 4 * 16 * COLS]);
-        let spec = MatrixSpec {
-            name: name.into(),
-            ty: &F32,
-            rows: 16,
-            cols: COLS,
-            bytes,
-            order: None,
-            mode: None,
-            memory: MemoryPolicy::Auto,
-            threads: ThreadLimits::default(),
-        };
+        let spec = MatrixSpec::new(name.into(), &F32, [16, COLS], bytes);
         cpu.matrix(spec).unwrap()
     }
 

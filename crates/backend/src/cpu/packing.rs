@@ -126,7 +126,7 @@ impl Piece<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Backend, Bytes, Cpu, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
+    use crate::{Backend, Bytes, Cpu, MatrixSpec, Mode, Storage};
     use kernels::quant::{BF16, F32, INT4, INT8, Q8_0, QuantType, fp8::FP8_16};
     use std::borrow::Cow;
     use std::ops::Range;
@@ -151,17 +151,7 @@ mod tests {
     /// The outputs for three rows of activations.
     fn outputs(ty: &'static QuantType, bytes: Storage, mode: Mode) -> Vec<u32> {
         let mut cpu = Cpu::new(2, mode).unwrap();
-        let spec = MatrixSpec {
-            name: "weights".to_owned(),
-            ty,
-            rows: ROWS,
-            cols: COLS,
-            bytes,
-            order: None,
-            mode: None,
-            memory: MemoryPolicy::Auto,
-            threads: ThreadLimits::default(),
-        };
+        let spec = MatrixSpec::new("weights".to_owned(), ty, [ROWS, COLS], bytes);
         let matrix = cpu.matrix(spec).unwrap();
         let (input, out) = (cpu.buffer(3, COLS).unwrap(), cpu.buffer(3, ROWS).unwrap());
         let mut rng = base::Rng::new(5);
