@@ -16,6 +16,6 @@ pub use engine::{ModelInfo, Speculate, metrics};
 pub use error::ApiError;
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;
-pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest};
+pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
-pub use stream::{Done, Finish, TextEvent, TextStream};
+pub use stream::{CallEvent, Done, Finish, TextEvent, TextStream};

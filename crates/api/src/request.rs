@@ -5,13 +5,36 @@ use engine::{Request, Speculate};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
+/// Whether an answer calls tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As the model thinks best.
+    #[default]
+    Auto,
+    /// It does not, although the prompt may tell of them.
+    None,
+    /// It calls at least one.
+    Required,
+    /// It calls this one.
+    Named(String),
+}
+
 /// The next message of a conversation.
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
-    /// Messages as the template reads them.
+    /// Messages as the template reads them: OpenAI's, with text content and with the arguments of
+    /// calls as objects where they are valid JSON.
     pub messages: Vec<Value>,
-    /// Tools the model may call; none leaves the template's tools undefined.
+    /// Tools the model may call, in OpenAI's form; none leaves the template's tools undefined.
     pub tools: Vec<Value>,
+    /// Whether they may, must or must not be called.
+    pub tool_choice: ToolChoice,
+    /// More than one call may be made in one answer.
+    pub parallel_calls: bool,
+    /// What the ids of calls begin with.
+    pub call_prefix: &'static str,
+    /// Most tokens of reasoning; it is closed when they are used up.
+    pub reasoning_budget: Option<usize>,
     /// Further variables of the template, such as `enable_thinking`.
     pub template_kwargs: Map<String, Value>,
     /// Ask the template to open the answer.
@@ -27,6 +50,10 @@ impl Default for ChatRequest {
         Self {
             messages: Vec::new(),
             tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            parallel_calls: true,
+            call_prefix: "call_",
+            reasoning_budget: None,
             template_kwargs: Map::new(),
             add_generation_prompt: true,
             split_reasoning: true,

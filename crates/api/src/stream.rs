@@ -21,10 +21,43 @@ pub enum TextEvent {
     Reasoning(Delta),
     /// Text of the answer.
     Content(Delta),
+    /// Part of a tool call.
+    Call(CallEvent),
     /// The answer is complete.
     Done(Done),
     /// The answer broke off.
     Failed(ApiError),
+}
+
+/// What happened to a tool call. Calls are numbered from 0; one ends before the next starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallEvent {
+    /// The model calls a tool.
+    Start {
+        /// Number of the call.
+        index: usize,
+        /// Name of this call, unique among all answers.
+        id: String,
+        /// Name of the tool.
+        name: String,
+    },
+    /// More of the JSON text of its arguments; all of a call's pieces make one object.
+    Arguments {
+        /// Number of the call.
+        index: usize,
+        /// The piece.
+        delta: String,
+    },
+    /// The call is complete.
+    End {
+        /// Number of the call.
+        index: usize,
+    },
+    /// The call broke and must not be executed; its text follows as content.
+    Broken {
+        /// Number of the call.
+        index: usize,
+    },
 }
 
 /// The end of an answer.
@@ -45,6 +78,8 @@ pub enum Finish {
     StopId(u32),
     /// This stop string came up.
     StopString(String),
+    /// Tools are to be called.
+    ToolCalls,
     /// The limit of tokens was reached, or the context is full.
     Length,
 }
@@ -54,6 +89,7 @@ impl Finish {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::StopId(_) | Self::StopString(_) => "stop",
+            Self::ToolCalls => "tool_calls",
             Self::Length => "length",
         }
     }

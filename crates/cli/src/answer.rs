@@ -53,7 +53,8 @@ impl Answer {
 
     fn take(&mut self, event: TextEvent, show: Show) -> Result<()> {
         match event {
-            TextEvent::Prefill { .. } => {}
+            // No tools are offered from the command line, so that none is called.
+            TextEvent::Prefill { .. } | TextEvent::Call(_) => {}
             TextEvent::Reasoning(delta) => {
                 self.reasoning.push_str(&delta.text);
                 if show == Show::Pieces {

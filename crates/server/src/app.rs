@@ -1,31 +1,27 @@
-//! The routes, and the way of a request through them: read, prepare off the reactor, submit,
-//! answer.
+//! The routes, what all handlers can reach, and the document that describes them.
 
-use crate::choices::{Choices, Conditions, Names};
-use crate::fault::Fault;
-use crate::guard::{self, HEALTH, METRICS, READY, RequestId, STATS};
-use crate::openai::answer::{Answer, Heading, unix_now};
-use crate::openai::chat_answer::ChatAnswer;
-use crate::openai::completion_answer::CompletionAnswer;
-use crate::openai::{chat, completions, models};
+use crate::choices::Conditions;
+use crate::fault::{self, Dialect, Fault};
+use crate::guard::{self, HEALTH, METRICS, READY, STATS};
+use crate::openai;
+use crate::openai::answer::unix_now;
 use crate::options::ServerOptions;
 use crate::shutdown::Life;
 use crate::watch::{self, Watch};
-use crate::{body, sse};
-use api::{Prepared, Prompt, Service, Terms, TextRequest};
-use axum::Json;
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
-use axum::middleware::from_fn_with_state;
+use api::Service;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
+use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
 
 /// What every handler can reach.
 #[derive(Clone, Debug)]
@@ -35,8 +31,8 @@ pub(crate) struct App {
     pub conditions: Conditions,
     pub watch: Arc<Watch>,
     /// Bounds the prompts that are parsed and tokenized at one time.
-    preparing: Arc<Semaphore>,
-    started: u64,
+    pub preparing: Arc<Semaphore>,
+    pub started: u64,
 }
 
 impl App {
@@ -63,11 +59,10 @@ pub fn router(service: Service, options: ServerOptions) -> Router {
 
 pub(crate) fn routes(app: App) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
-    let router = Router::new()
-        .route("/v1/chat/completions", post(chat_completions))
-        .route("/v1/completions", post(text_completions))
-        .route("/v1/models", get(model_list))
-        .route("/v1/models/{*id}", get(model))
+    let (router, document) = documented().split_for_parts();
+    let document = json!(document);
+    let router = router
+        .route("/openapi.json", get(async move || Json(document)))
         .route(HEALTH, get(watch::health))
         .route(READY, get(watch::ready))
         .route(METRICS, get(watch::metrics))
@@ -77,12 +72,29 @@ pub(crate) fn routes(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(guard::panicked))
         .layer(from_fn_with_state(app.clone(), guard::admit))
+        .layer(from_fn(translated))
         .with_state(app.clone());
     match cors {
         Some(cors) => router.layer(cors),
         None => router,
     }
     .layer(from_fn_with_state(app, guard::log))
+}
+
+/// The document's own part; paths and types come with the routes.
+#[derive(OpenApi)]
+#[openapi(info(title = "Gannet", description = "A large language model over HTTP"))]
+struct Document;
+
+/// The routes of all protocols.
+fn documented() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi()).merge(openai::routes::routes())
+}
+
+/// Errors in the form of the protocol that was spoken.
+async fn translated(request: Request, next: Next) -> Response {
+    let dialect = Dialect::of(request.uri().path());
+    fault::translate(next.run(request).await, dialect)
 }
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
@@ -109,120 +121,4 @@ async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
 
 async fn version() -> Json<Value> {
     Json(json!({ "name": "gannet", "version": env!("CARGO_PKG_VERSION") }))
-}
-
-async fn model_list(State(app): State<App>) -> Json<Value> {
-    Json(models::list(app.service.info(), app.started))
-}
-
-async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, Fault> {
-    if id == app.service.info().name {
-        return Ok(Json(models::one(app.service.info(), app.started)));
-    }
-    let message = format!("no such model: {id}");
-    Err(Fault::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
-}
-
-async fn chat_completions(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Fault> {
-    let (call, prompt) = prepare(&app, body, |service, body| {
-        let call = chat::read(&body)?;
-        let prompt = service.prepare_chat(&call.request);
-        Ok((call, prompt.map_err(|error| Fault::of(error, "messages"))?))
-    })
-    .await?;
-    let heading = Heading::new("chatcmpl-", &app.service.info().name);
-    let terms = guard::on_behalf(call.terms, &headers);
-    let names = Names { request: id, answer: heading.id.clone() };
-    let choices = start(&app, &[prompt], call.choices, names, &terms)?;
-    let logprobs = call.request.sampling.logprobs.is_some();
-    let answer = ChatAnswer::new(heading, call.choices, logprobs, call.stream_usage);
-    respond(&app, choices, answer, call.stream).await
-}
-
-async fn text_completions(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Fault> {
-    let (call, prompts, echoes) = prepare(&app, body, |service, body| {
-        let call = completions::read(&body)?;
-        let prompts: Result<Vec<Prepared>, _> =
-            call.requests.iter().map(|request| service.prepare_text(request)).collect();
-        let prompts = prompts.map_err(|error| Fault::of(error, "prompt"))?;
-        let echoes = echoes(service, &call);
-        Ok((call, prompts, echoes))
-    })
-    .await?;
-    let heading = Heading::new("cmpl-", &app.service.info().name);
-    let terms = guard::on_behalf(call.terms, &headers);
-    let names = Names { request: id, answer: heading.id.clone() };
-    let choices = start(&app, &prompts, call.best_of, names, &terms)?;
-    let answer = CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage);
-    if call.best_of > call.choices {
-        return sse::best(choices, call.choices, answer).await;
-    }
-    respond(&app, choices, answer, call.stream).await
-}
-
-/// The text that each choice begins with, where the client wants its prompt back.
-fn echoes(service: &Service, call: &completions::CompletionCall) -> Vec<Option<String>> {
-    let text = |request: &TextRequest| match &request.prompt {
-        Prompt::Text(text) => text.clone(),
-        Prompt::Ids(ids) => service.decode(ids),
-    };
-    let echo = |request: &TextRequest| call.echo.then(|| text(request));
-    call.requests.iter().flat_map(|one| vec![echo(one); call.choices]).collect()
-}
-
-/// Reads the body and lets `work` make requests of it on a thread where it may take its time.
-async fn prepare<T: Send + 'static>(
-    app: &App,
-    body: Body,
-    work: impl FnOnce(&Service, Value) -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
-    let bytes = body::read(body, &app.options).await?;
-    let broken = |_| Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
-    let permit =
-        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| Fault::shutting_down())?;
-    let service = app.service.clone();
-    let prepared = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        work(&service, body::json(&bytes)?)
-    });
-    prepared.await.map_err(broken)?
-}
-
-fn start(
-    app: &App,
-    prompts: &[Prepared],
-    n: usize,
-    names: Names,
-    terms: &Terms,
-) -> Result<Choices, Fault> {
-    let (wanted, queue) = (prompts.len() * n, app.service.queue());
-    if wanted > queue {
-        // To try again would be of no use.
-        let message = format!("{wanted} answers at once do not fit into the queue of {queue}");
-        return Err(Fault::invalid("n", message));
-    }
-    Choices::start(&app.service, prompts, n, names, terms, &app.conditions)
-        .map_err(|error| Fault::of(error, "prompt"))
-}
-
-async fn respond(
-    app: &App,
-    choices: Choices,
-    answer: impl Answer,
-    stream: bool,
-) -> Result<Response, Fault> {
-    if stream {
-        return Ok(sse::streamed(choices, answer, app.options.keep_alive));
-    }
-    sse::whole(choices, answer).await
 }

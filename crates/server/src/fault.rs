@@ -1,12 +1,35 @@
-//! Errors as a client sees them: OpenAI's error object with the HTTP status that goes with it.
+//! Errors as a client sees them: the error object of the protocol that it speaks, with the HTTP
+//! status that goes with it.
 //!
-//! Source: OpenAI API reference, "Error codes"; the two context numbers are an extension that
-//! other local servers share.
+//! Sources: OpenAI API reference, "Error codes"; Anthropic API reference, "Errors"; Ollama's API
+//! document. The two context numbers are an extension that other local servers share.
 
 use api::ApiError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
+
+/// Whose error objects a client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Dialect {
+    /// That of the protocol which `path` belongs to.
+    pub fn of(path: &str) -> Self {
+        let below = |root: &str| path == root || path.starts_with(&format!("{root}/"));
+        if below("/v1/messages") {
+            Self::Anthropic
+        } else if below("/api") {
+            Self::Ollama
+        } else {
+            Self::OpenAi
+        }
+    }
+}
 
 /// A refused or failed request.
 #[derive(Clone, Debug)]
@@ -81,7 +104,35 @@ impl Fault {
         }
     }
 
-    /// The JSON that a client gets.
+    /// The JSON that a client of this protocol gets.
+    pub fn told(&self, dialect: Dialect) -> Value {
+        match dialect {
+            Dialect::OpenAi => self.body(),
+            Dialect::Anthropic => self.anthropic(),
+            Dialect::Ollama => json!({ "error": self.message }),
+        }
+    }
+
+    fn anthropic(&self) -> Value {
+        let kind = match self.status.as_u16() {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            503 | 529 => "overloaded_error",
+            504 => "timeout_error",
+            400..=499 => "invalid_request_error",
+            _ => "api_error",
+        };
+        let mut error = json!({ "type": kind, "message": self.message });
+        for (name, number) in &self.numbers {
+            error[*name] = json!(number);
+        }
+        json!({ "type": "error", "error": error })
+    }
+
+    /// The JSON that a client of OpenAI's protocols gets.
     pub fn body(&self) -> Value {
         let mut error = Map::new();
         error.insert("message".into(), json!(self.message));
@@ -102,8 +153,21 @@ impl IntoResponse for Fault {
             let seconds = HeaderValue::from_static(RETRY_AFTER);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
+        response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Puts the error of `response`, if it is one, into the words of `dialect`.
+pub(crate) fn translate(mut response: Response, dialect: Dialect) -> Response {
+    if dialect == Dialect::OpenAi {
+        return response;
+    }
+    let Some(fault) = response.extensions_mut().remove::<Fault>() else { return response };
+    let retry = response.headers_mut().remove(header::RETRY_AFTER);
+    let mut told = (fault.status, axum::Json(fault.told(dialect))).into_response();
+    told.headers_mut().extend(retry.map(|retry| (header::RETRY_AFTER, retry)));
+    told
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 //! Invariant: every answer to a client is JSON (or an event stream) in the protocol's own form,
 //! errors included, and a client that goes away or stops reading costs the engine nothing.
 
+mod answer;
 mod app;
 mod body;
 mod choices;
 mod fault;
 mod fields;
+mod flow;
 mod guard;
 mod openai;
 mod options;
@@ -16,6 +18,7 @@ mod serve;
 mod shutdown;
 mod sse;
 mod watch;
+mod wire;
 
 pub use app::router;
 pub use options::ServerOptions;

@@ -8,7 +8,6 @@
 //! - Reasoning comes as `reasoning_content`, unless `reasoning_format` is `none`. Stop strings are
 //!   sought in the content only. Log probabilities are told of all tokens, reasoning included.
 //! - With `n` choices and a seed, choice `i` is the answer to the seed plus `i`.
-//! - Tool calls stay in the content as the model wrote them.
 
 pub(crate) mod answer;
 pub(crate) mod chat;
@@ -18,4 +17,5 @@ pub(crate) mod completions;
 pub(crate) mod logprobs;
 pub(crate) mod messages;
 pub(crate) mod models;
+pub(crate) mod routes;
 pub(crate) mod sampling;

@@ -1,14 +1,13 @@
-//! Answers as HTTP responses: whole, or as server-sent events that end with `[DONE]`.
+//! Answers as HTTP responses: whole, or as a stream of server-sent events or lines.
 
+use crate::answer::{Answer, Collected, Frame, Framing};
 use crate::choices::Choices;
 use crate::fault::Fault;
-use crate::openai::answer::{Answer, Collected};
 use axum::Json;
-use axum::http::{HeaderName, HeaderValue};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream};
-use serde_json::Value;
+use futures_util::stream;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,6 +15,9 @@ use std::time::Duration;
 /// Asks proxies not to hold events back.
 const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+/// Asks them not to keep events either.
+const UNCACHED: (HeaderName, HeaderValue) =
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 
 /// Waits for all choices and answers at once.
 pub(crate) async fn whole(
@@ -41,7 +43,8 @@ pub(crate) async fn best(
     Ok(Json(answer.whole(kept.collect(), choices.usage())).into_response())
 }
 
-async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, Fault> {
+/// The whole of all choices.
+pub(crate) async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, Fault> {
     let mut collected = vec![Collected::default(); choices.count()];
     while let Some(event) = choices.next().await {
         let (index, event) = event?;
@@ -50,68 +53,73 @@ async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, Fault> {
     Ok(collected)
 }
 
-/// Answers as the events come, with a comment after every silence of `keep_alive`.
-pub(crate) fn streamed(choices: Choices, answer: impl Answer, keep_alive: Duration) -> Response {
-    let events = stream::unfold(Feed::new(choices, answer), |mut feed| async {
-        feed.next().await.map(|event| (event, feed))
+/// Answers as the events come, with the answer's ping after every silence of `keep_alive`.
+pub(crate) fn streamed<A: Answer>(choices: Choices, answer: A, keep_alive: Duration) -> Response {
+    let kind = match A::FRAMING {
+        Framing::Events => "text/event-stream",
+        Framing::Lines => "application/x-ndjson",
+    };
+    let feed = Feed::new(choices, answer, keep_alive);
+    let frames = stream::unfold(feed, |mut feed| async {
+        let bytes = feed.next().await?;
+        Some((Ok::<Bytes, Infallible>(bytes), feed))
     });
-    let keep_alive = KeepAlive::new().interval(keep_alive).text("keep-alive");
-    ([UNBUFFERED], Sse::new(fallible(events)).keep_alive(keep_alive)).into_response()
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    ([kind, UNBUFFERED, UNCACHED], Body::from_stream(frames)).into_response()
 }
 
-fn fallible(
-    events: impl Stream<Item = Event> + Send + 'static,
-) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
-    use futures_util::StreamExt;
-    events.map(Ok)
-}
-
-/// The events of one response.
+/// The frames of one response.
 struct Feed<A> {
     choices: Choices,
     answer: A,
-    ready: VecDeque<Event>,
+    keep_alive: Duration,
+    ready: VecDeque<Frame>,
     ended: bool,
 }
 
 impl<A: Answer> Feed<A> {
-    fn new(choices: Choices, answer: A) -> Self {
-        Self { choices, answer, ready: VecDeque::new(), ended: false }
+    fn new(choices: Choices, mut answer: A, keep_alive: Duration) -> Self {
+        let ready = answer.open().into();
+        Self { choices, answer, keep_alive, ready, ended: false }
     }
 
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            if self.ended {
-                return None;
-            }
+    /// The bytes of all frames that are there.
+    async fn next(&mut self) -> Option<Bytes> {
+        while self.ready.is_empty() && !self.ended {
             self.fetch().await;
         }
+        if self.ready.is_empty() {
+            return None;
+        }
+        let text: String = self.ready.drain(..).map(|frame| written(&frame, A::FRAMING)).collect();
+        Some(text.into())
     }
 
     async fn fetch(&mut self) {
-        match self.choices.next().await {
-            Some(Ok((index, event))) => {
-                let chunks = self.answer.chunks(index, event);
-                self.ready.extend(chunks.iter().map(data));
-            }
-            Some(Err(fault)) => {
+        let frames = match tokio::time::timeout(self.keep_alive, self.choices.next()).await {
+            Err(_) => self.answer.ping().into_iter().collect(),
+            Ok(Some(Ok((index, event)))) => self.answer.frames(index, event),
+            Ok(Some(Err(fault))) => {
                 self.ended = true;
-                let error = Event::default().event("error").data(fault.body().to_string());
-                self.ready.push_back(error);
+                self.answer.broken(&fault)
             }
-            None => {
+            Ok(None) => {
                 self.ended = true;
-                let last = self.answer.last_chunk(self.choices.usage());
-                self.ready.extend(last.iter().map(data));
-                self.ready.push_back(Event::default().data("[DONE]"));
+                self.answer.close(self.choices.usage())
             }
-        }
+        };
+        self.ready.extend(frames);
     }
 }
 
-fn data(json: &Value) -> Event {
-    Event::default().data(json.to_string())
+/// The bytes of a frame. JSON holds no line ends, so that each is one line.
+fn written(frame: &Frame, framing: Framing) -> String {
+    match (framing, frame) {
+        (Framing::Events, Frame::Data(json)) => format!("data: {json}\n\n"),
+        (Framing::Events, Frame::Named(name, json)) => format!("event: {name}\ndata: {json}\n\n"),
+        (Framing::Events, Frame::Word(word)) => format!("data: {word}\n\n"),
+        (Framing::Events, Frame::Comment(text)) => format!(": {text}\n\n"),
+        (Framing::Lines, Frame::Data(json) | Frame::Named(_, json)) => format!("{json}\n"),
+        (Framing::Lines, Frame::Word(_) | Frame::Comment(_)) => String::new(),
+    }
 }

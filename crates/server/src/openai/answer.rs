@@ -1,54 +1,11 @@
-//! What all OpenAI answers share: their heading, the usage, and the seam between the events of
-//! the model and a protocol's JSON.
+//! What all OpenAI answers share: their heading, the usage and how a stream ends.
 
+use crate::answer::Frame;
+use crate::fault::Fault;
 use crate::random;
-use api::{Done, TextEvent, TokenText, Usage};
+use api::Usage;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Writes the events of one request's choices as one protocol's JSON.
-pub(crate) trait Answer: Send + 'static {
-    /// The chunks of a stream that tell `event` of the choice `index`.
-    fn chunks(&mut self, index: usize, event: TextEvent) -> Vec<Value>;
-    /// The chunk after the last event, if there is one.
-    fn last_chunk(&mut self, usage: &Usage) -> Option<Value>;
-    /// The whole answer at once.
-    fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value;
-}
-
-/// The events of one choice, gathered.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Collected {
-    pub reasoning: String,
-    pub content: String,
-    pub tokens: Vec<TokenText>,
-    pub done: Option<Done>,
-}
-
-impl Collected {
-    /// Adds what `event` brings.
-    pub fn add(&mut self, event: TextEvent) {
-        let (text, delta) = match event {
-            TextEvent::Reasoning(delta) => (&mut self.reasoning, delta),
-            TextEvent::Content(delta) => (&mut self.content, delta),
-            TextEvent::Done(done) => return self.done = Some(done),
-            TextEvent::Prefill { .. } | TextEvent::Failed(_) => return,
-        };
-        text.push_str(&delta.text);
-        self.tokens.extend(delta.tokens);
-    }
-
-    /// Mean log probability of its tokens; one without any is worth the least.
-    pub fn likelihood(&self) -> f32 {
-        let sum: f32 = self.tokens.iter().map(|token| token.logprob).sum();
-        if self.tokens.is_empty() { f32::NEG_INFINITY } else { sum / self.tokens.len() as f32 }
-    }
-
-    /// Why the choice ended.
-    pub fn finish_reason(&self) -> Option<&'static str> {
-        self.done.as_ref().map(|done| done.finish.reason())
-    }
-}
 
 /// The members that every chunk and answer begins with.
 #[derive(Clone, Debug)]
@@ -81,6 +38,16 @@ impl Heading {
             "choices": choices,
         })
     }
+}
+
+/// The last frames of a stream, `last` before them.
+pub(crate) fn close(last: Option<Value>) -> Vec<Frame> {
+    last.into_iter().map(Frame::Data).chain([Frame::Word("[DONE]")]).collect()
+}
+
+/// The last frames of a stream that breaks off.
+pub(crate) fn broken(fault: &Fault) -> Vec<Frame> {
+    vec![Frame::Named("error", fault.body()), Frame::Word("[DONE]")]
 }
 
 /// Token counts as OpenAI writes them.

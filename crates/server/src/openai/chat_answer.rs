@@ -1,8 +1,10 @@
 //! The answer of `POST /v1/chat/completions`, whole and as chunks.
 
-use crate::openai::answer::{self, Answer, Collected, Heading};
+use crate::answer::{Answer, Call, Collected, Frame};
+use crate::fault::Fault;
+use crate::openai::answer::{self, Heading};
 use crate::openai::logprobs;
-use api::{Delta, TextEvent, TokenText, Usage};
+use api::{CallEvent, Delta, TextEvent, TokenText, Usage};
 use serde_json::{Value, json};
 
 /// Writes chat completions.
@@ -56,10 +58,15 @@ impl ChatAnswer {
     }
 
     fn message(&self, index: usize, choice: &Collected) -> Value {
-        let mut message =
-            json!({ "role": "assistant", "content": choice.content, "refusal": null });
-        if !choice.reasoning.is_empty() {
-            message["reasoning_content"] = choice.reasoning.as_str().into();
+        let (content, reasoning) = (choice.content(), choice.reasoning());
+        let calls: Vec<Value> = choice.calls().map(whole_call).collect();
+        let content = if content.is_empty() && !calls.is_empty() { None } else { Some(content) };
+        let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+        if !reasoning.is_empty() {
+            message["reasoning_content"] = reasoning.into();
+        }
+        if !calls.is_empty() {
+            message["tool_calls"] = calls.into();
         }
         json!({
             "index": index,
@@ -71,26 +78,38 @@ impl ChatAnswer {
 }
 
 impl Answer for ChatAnswer {
-    fn chunks(&mut self, index: usize, event: TextEvent) -> Vec<Value> {
+    fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
         let chunk = match event {
             TextEvent::Reasoning(delta) => self.text(index, "reasoning_content", &delta),
             TextEvent::Content(delta) => self.text(index, "content", &delta),
+            TextEvent::Call(event) => match call_delta(event) {
+                Some(delta) => {
+                    let delta = json!({ "tool_calls": [delta] });
+                    self.choice(index, delta, Value::Null, None)
+                }
+                None => return Vec::new(),
+            },
             TextEvent::Done(done) => {
                 self.choice(index, json!({}), Value::Null, Some(done.finish.reason()))
             }
             TextEvent::Prefill { .. } | TextEvent::Failed(_) => return Vec::new(),
         };
         if std::mem::replace(&mut self.opened[index], true) {
-            return vec![chunk];
+            return vec![Frame::Data(chunk)];
         }
         let role = json!({ "role": "assistant", "content": "" });
-        vec![self.choice(index, role, Value::Null, None), chunk]
+        let role = self.choice(index, role, Value::Null, None);
+        vec![Frame::Data(role), Frame::Data(chunk)]
     }
 
-    fn last_chunk(&mut self, usage: &Usage) -> Option<Value> {
+    fn close(&mut self, usage: &Usage) -> Vec<Frame> {
         let mut chunk = self.chunk(json!([]));
         chunk["usage"] = answer::usage(usage);
-        self.stream_usage.then_some(chunk)
+        answer::close(self.stream_usage.then_some(chunk))
+    }
+
+    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
+        answer::broken(fault)
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
@@ -100,4 +119,29 @@ impl Answer for ChatAnswer {
         answer["usage"] = answer::usage(usage);
         answer
     }
+}
+
+/// What a chunk says of a call. A broken one gets no further word: its choice does not end in
+/// `tool_calls`, and so it is not executed.
+fn call_delta(event: CallEvent) -> Option<Value> {
+    match event {
+        CallEvent::Start { index, id, name } => Some(json!({
+            "index": index,
+            "id": id,
+            "type": "function",
+            "function": { "name": name, "arguments": "" },
+        })),
+        CallEvent::Arguments { index, delta } => {
+            Some(json!({ "index": index, "function": { "arguments": delta } }))
+        }
+        CallEvent::End { .. } | CallEvent::Broken { .. } => None,
+    }
+}
+
+fn whole_call(call: &Call) -> Value {
+    json!({
+        "id": call.id,
+        "type": "function",
+        "function": { "name": call.name, "arguments": call.arguments },
+    })
 }

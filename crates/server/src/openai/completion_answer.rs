@@ -1,6 +1,8 @@
 //! The answer of `POST /v1/completions`, whole and as chunks.
 
-use crate::openai::answer::{self, Answer, Collected, Heading};
+use crate::answer::{Answer, Collected, Frame};
+use crate::fault::Fault;
+use crate::openai::answer::{self, Heading};
 use crate::openai::logprobs::TextLogprobs;
 use api::{TextEvent, TokenText, Usage};
 use serde_json::{Value, json};
@@ -77,27 +79,35 @@ impl CompletionAnswer {
 }
 
 impl Answer for CompletionAnswer {
-    fn chunks(&mut self, index: usize, event: TextEvent) -> Vec<Value> {
+    fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
         let choice = match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => {
                 self.choice(index, &delta.text, &delta.tokens, None)
             }
             TextEvent::Done(done) => self.choice(index, "", &[], Some(done.finish.reason())),
-            TextEvent::Prefill { .. } | TextEvent::Failed(_) => return Vec::new(),
+            TextEvent::Prefill { .. } | TextEvent::Call(_) | TextEvent::Failed(_) => {
+                return Vec::new();
+            }
         };
-        vec![self.chunk(json!([choice]))]
+        vec![Frame::Data(self.chunk(json!([choice])))]
     }
 
-    fn last_chunk(&mut self, usage: &Usage) -> Option<Value> {
+    fn close(&mut self, usage: &Usage) -> Vec<Frame> {
         let mut chunk = self.chunk(json!([]));
         chunk["usage"] = answer::usage(usage);
-        self.stream_usage.then_some(chunk)
+        answer::close(self.stream_usage.then_some(chunk))
+    }
+
+    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
+        answer::broken(fault)
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
         let choices = choices.into_iter().enumerate();
         let choices: Value = choices
-            .map(|(index, one)| self.choice(index, &one.content, &one.tokens, one.finish_reason()))
+            .map(|(index, one)| {
+                self.choice(index, &one.content(), &one.tokens, one.finish_reason())
+            })
             .collect();
         let mut answer = self.heading.with(OBJECT, choices);
         answer["usage"] = answer::usage(usage);

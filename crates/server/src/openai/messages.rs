@@ -116,7 +116,8 @@ fn tool_call(call: &Value, path: &str) -> Result<Value, Fault> {
     Ok(out.into())
 }
 
-fn arguments(text: &str) -> Value {
+/// The arguments of a call as templates read them: an object, or the text that is none.
+pub(crate) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Map::new().into();
     }

@@ -1,0 +1,62 @@
+//! The way of a request through every protocol: read, prepare off the reactor, submit, answer.
+
+use crate::answer::Answer;
+use crate::app::App;
+use crate::choices::{Choices, Names};
+use crate::fault::Fault;
+use crate::{body, sse};
+use api::{Prepared, Service, Terms};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Reads the body and lets `work` make requests of it on a thread where it may take its time.
+pub(crate) async fn prepare<T: Send + 'static>(
+    app: &App,
+    body: Body,
+    work: impl FnOnce(&Service, Value) -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let bytes = body::read(body, &app.options).await?;
+    let broken = |_| Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+    let permit =
+        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| Fault::shutting_down())?;
+    let service = app.service.clone();
+    let prepared = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work(&service, body::json(&bytes)?)
+    });
+    prepared.await.map_err(broken)?
+}
+
+/// Submits every prompt `n` times.
+pub(crate) fn start(
+    app: &App,
+    prompts: &[Prepared],
+    n: usize,
+    names: Names,
+    terms: &Terms,
+) -> Result<Choices, Fault> {
+    let (wanted, queue) = (prompts.len() * n, app.service.queue());
+    if wanted > queue {
+        // To try again would be of no use.
+        let message = format!("{wanted} answers at once do not fit into the queue of {queue}");
+        return Err(Fault::invalid("n", message));
+    }
+    Choices::start(&app.service, prompts, n, names, terms, &app.conditions)
+        .map_err(|error| Fault::of(error, "prompt"))
+}
+
+/// Answers as a stream or at once.
+pub(crate) async fn respond(
+    app: &App,
+    choices: Choices,
+    answer: impl Answer,
+    stream: bool,
+) -> Result<Response, Fault> {
+    if stream {
+        return Ok(sse::streamed(choices, answer, app.options.keep_alive));
+    }
+    sse::whole(choices, answer).await
+}

@@ -1,0 +1,79 @@
+//! Reading what a client sent into the types that the OpenAPI document is made from. A member
+//! that is `null` counts as absent, members nobody asks for are ignored, and one of a wrong type
+//! is a fault that names its path.
+
+use crate::fault::Fault;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+use serde_json::Value;
+
+/// `body` as a `T`. Several types may be read from one body, as members unknown to one are those
+/// of another.
+pub(crate) fn read<T: DeserializeOwned>(body: &Value) -> Result<T, Fault> {
+    if !body.is_object() {
+        return Err(Fault::invalid("", "the body must be a JSON object"));
+    }
+    serde_path_to_error::deserialize(body).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { String::new() } else { path };
+        let message = error.into_inner().to_string();
+        let message = if path.is_empty() { message } else { format!("{path}: {message}") };
+        Fault::invalid(path, message)
+    })
+}
+
+/// A whole number; `3.0` counts, as several client languages write integers so. For
+/// `#[serde(default, deserialize_with = "wire::integer")]`.
+pub(crate) fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(from)? else { return Ok(None) };
+    let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9.0e15;
+    let rounded = || number.as_f64().filter(|&n| whole(n)).map(|n| n as i64);
+    let integer = number.as_i64().or_else(rounded);
+    integer
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format!("expected an integer, found {number}")))
+}
+
+/// As [`integer`], at least 0.
+pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    let wrong = |number| D::Error::custom(format!("expected at least 0, found {number}"));
+    let checked = |number: i64| usize::try_from(number).map_err(|_| wrong(number));
+    integer(from)?.map(checked).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    struct Outer {
+        #[serde(default, deserialize_with = "count")]
+        n: Option<usize>,
+        inner: Option<Inner>,
+    }
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    struct Inner {
+        flag: Option<bool>,
+    }
+
+    #[test]
+    fn null_is_absent_and_unknown_members_are_ignored() {
+        let read: Outer = read(&json!({"n": null, "inner": {"flag": null, "x": 1}})).unwrap();
+        assert_eq!(read, Outer { n: None, inner: Some(Inner { flag: None }) });
+    }
+
+    fn check_fault(body: Value, param: &str) {
+        let fault = read::<Outer>(&body).expect_err(&body.to_string());
+        assert_eq!(fault.body()["error"]["param"], param, "{body}");
+    }
+
+    #[test]
+    fn wrong_types_name_their_path() {
+        check_fault(json!({"inner": {"flag": 3}}), "inner.flag");
+        check_fault(json!({"n": -1}), "n");
+        check_fault(json!({"n": 1.5}), "n");
+        assert_eq!(read::<Outer>(&json!({"n": 3.0})).unwrap().n, Some(3));
+        assert!(read::<Outer>(&json!([])).is_err());
+    }
+}
