@@ -12,6 +12,7 @@ mod decoder;
 mod error;
 mod gguf;
 mod guard;
+mod output;
 mod pipeline;
 mod pre_types;
 mod raw_json;
@@ -29,6 +30,9 @@ pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
 pub use guard::Prompt;
+pub use output::{
+    OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature, UnknownFormat,
+};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens, parse_now};

@@ -45,6 +45,11 @@ impl ThinkSplitter {
         prompt.trim_end().ends_with("<think>")
     }
 
+    /// The part that the text has got to.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
     /// The parts that `piece` completes, in order.
     pub fn push(&mut self, piece: &str) -> Vec<(Part, String)> {
         self.held.push_str(piece);
