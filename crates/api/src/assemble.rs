@@ -1,14 +1,18 @@
-//! From token ids back to text: incremental decoding, then the split of reasoning from content,
-//! then stop strings on the content.
+//! From token ids back to text: incremental decoding, then the split into reasoning, content and
+//! calls, then stop strings on the content.
 //!
 //! Every token is reported with the piece of text that carries its first byte; tokens behind a
-//! matched stop string are not reported.
+//! matched stop string are not reported, nor are those of calls.
 
-use crate::request::{Form, Reasoning};
+use crate::ids::call_id;
+use crate::replay::ToolCall;
+use crate::request::Form;
+use crate::stream::CallEvent;
 use engine::TokenLogprobs;
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use text::{IncrementalDecoder, Part, StopStrings, TextAssets, ThinkSplitter};
+use text::{IncrementalDecoder, OutputEvent, OutputParser, StopStrings, TextAssets};
 
 /// A piece of text, and the tokens it came from if their log probabilities were asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,6 +56,7 @@ pub struct TopToken {
 pub(crate) enum Piece {
     Reasoning(Delta),
     Content(Delta),
+    Call(CallEvent),
 }
 
 /// What one token, or the end, brought.
@@ -60,6 +65,8 @@ pub(crate) struct Step {
     pub pieces: Vec<Piece>,
     /// The stop string that came up.
     pub stop: Option<String>,
+    /// The answer is complete, though the model would go on.
+    pub complete: bool,
 }
 
 /// The running text of one answer.
@@ -67,47 +74,53 @@ pub(crate) struct Step {
 pub(crate) struct Assembler {
     assets: Arc<TextAssets>,
     decoder: IncrementalDecoder,
-    splitter: Option<ThinkSplitter>,
+    parser: OutputParser,
     stops: StopStrings,
     stop_strings: Vec<String>,
-    /// Tokens of which no text has come out of the decoder and the splitter yet.
+    /// Tokens of which no text has come out of the decoder and the parser yet.
     undecided: Vec<TokenText>,
     undecided_count: usize,
-    part: Part,
     reasoning_tokens: usize,
     /// Tokens that may belong to a stop string, and where in the content each begins.
     held: VecDeque<(usize, TokenText)>,
     /// Bytes of content that went into the stop strings, and that came out.
     taken: usize,
     given: usize,
+    call_prefix: &'static str,
+    /// The calls so far; the last one's arguments grow as text.
+    calls: Vec<ToolCall>,
+    arguments: String,
+    /// Calls that were announced, broken ones too.
+    announced: usize,
+    broken: bool,
+    content: String,
 }
 
 impl Assembler {
     /// For an answer that ends at `stop_strings`.
-    pub fn new(assets: Arc<TextAssets>, stop_strings: &[String], form: Form) -> Self {
-        let splitter = match form.reasoning {
-            Reasoning::Unsplit => None,
-            Reasoning::Possible => Some(ThinkSplitter::new(false)),
-            Reasoning::Open => Some(ThinkSplitter::new(true)),
-        };
-        let open = form.reasoning == Reasoning::Open;
+    pub fn new(assets: Arc<TextAssets>, stop_strings: &[String], form: &Form) -> Self {
         let decoder = match form.continues {
             true => IncrementalDecoder::continuing(true),
             false => IncrementalDecoder::new(&assets.tokenizer, true),
         };
         Self {
-            decoder,
+            decoder: decoder.showing(assets.tokenizer.special_among(&form.output.markers())),
             assets,
-            splitter,
+            parser: OutputParser::new(&form.output),
             stops: StopStrings::new(stop_strings.iter().cloned()),
             stop_strings: stop_strings.to_vec(),
             undecided: Vec::new(),
             undecided_count: 0,
-            part: if open { Part::Reasoning } else { Part::Content },
             reasoning_tokens: 0,
             held: VecDeque::new(),
             taken: 0,
             given: 0,
+            call_prefix: form.call_prefix,
+            calls: Vec::new(),
+            arguments: String::new(),
+            announced: 0,
+            broken: false,
+            content: String::new(),
         }
     }
 
@@ -119,21 +132,18 @@ impl Assembler {
             self.undecided.push(token);
         }
         let text = self.decoder.push(&self.assets.tokenizer, id);
-        let parts = match &mut self.splitter {
-            Some(splitter) => splitter.push(&text),
-            None => vec![(Part::Content, text)],
-        };
-        self.place(parts)
+        let events = self.parser.push(&text);
+        let mut step = self.place(events);
+        step.complete = self.parser.is_complete();
+        step
     }
 
-    /// The text that was held back, once no token follows.
-    pub fn finish(&mut self) -> Step {
+    /// The text that was held back, once no token follows; `truncated` says that a limit ended it.
+    pub fn finish(&mut self, truncated: bool) -> Step {
         let rest = self.decoder.finish();
-        let parts = match &mut self.splitter {
-            Some(splitter) => [splitter.push(&rest), splitter.finish()].concat(),
-            None => vec![(Part::Content, rest)],
-        };
-        let mut step = self.place(parts);
+        let mut events = self.parser.push(&rest);
+        events.extend(self.parser.finish(truncated));
+        let mut step = self.place(events);
         if step.stop.is_none() {
             let text = self.stops.finish();
             self.given = usize::MAX;
@@ -143,27 +153,82 @@ impl Assembler {
         step
     }
 
+    /// The calls of the answer with its visible text, if it ended in calls that all are whole.
+    pub fn calls(&self) -> Option<(&[ToolCall], &str)> {
+        let whole = !self.calls.is_empty() && !self.broken;
+        whole.then_some((&self.calls[..], &self.content))
+    }
+
     /// Tokens so far that were reasoning.
     pub fn reasoning_tokens(&self) -> usize {
-        let undecided = if self.part == Part::Reasoning { self.undecided_count } else { 0 };
+        let undecided = if self.parser.in_reasoning() { self.undecided_count } else { 0 };
         self.reasoning_tokens + undecided
     }
 
-    fn place(&mut self, parts: Vec<(Part, String)>) -> Step {
+    fn place(&mut self, events: Vec<OutputEvent>) -> Step {
         let mut step = Step::default();
-        for (part, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
-            self.part = part;
+        for event in events {
             let count = std::mem::take(&mut self.undecided_count);
-            match part {
-                Part::Content => self.content(&text, &mut step),
-                Part::Reasoning => {
+            match event {
+                OutputEvent::Content(text) => self.content(&text, &mut step),
+                OutputEvent::Reasoning(text) => {
                     self.reasoning_tokens += count;
                     let tokens = std::mem::take(&mut self.undecided);
                     step.pieces.push(Piece::Reasoning(Delta { text, tokens }));
                 }
+                call => self.call(call, &mut step),
+            }
+            if step.stop.is_some() {
+                break;
             }
         }
         step
+    }
+
+    fn call(&mut self, event: OutputEvent, step: &mut Step) {
+        // What was held back cannot become a stop string any more.
+        let text = self.stops.finish();
+        self.given += text.len();
+        self.emit(text, step);
+        self.undecided.clear();
+        let index = self.announced.saturating_sub(1);
+        let event = match event {
+            OutputEvent::CallStart { name } => self.start_call(name),
+            OutputEvent::CallArguments(delta) => {
+                self.arguments.push_str(&delta);
+                CallEvent::Arguments { index, delta }
+            }
+            OutputEvent::CallBroken => {
+                self.broken = true;
+                self.calls.pop();
+                CallEvent::Broken { index }
+            }
+            _ => {
+                self.end_call();
+                CallEvent::End { index }
+            }
+        };
+        step.pieces.push(Piece::Call(event));
+    }
+
+    fn start_call(&mut self, name: String) -> CallEvent {
+        let (index, id) = (self.announced, call_id(self.call_prefix));
+        self.announced += 1;
+        self.arguments.clear();
+        let arguments = Value::Null;
+        self.calls.push(ToolCall { id: id.clone(), name: name.clone(), arguments });
+        CallEvent::Start { index, id, name }
+    }
+
+    fn end_call(&mut self) {
+        let text = std::mem::take(&mut self.arguments);
+        let arguments = match serde_json::from_str(&text) {
+            Ok(Value::Object(object)) => object.into(),
+            _ => text.into(),
+        };
+        if let Some(call) = self.calls.last_mut() {
+            call.arguments = arguments;
+        }
     }
 
     fn content(&mut self, text: &str, step: &mut Step) {
@@ -183,6 +248,9 @@ impl Assembler {
     fn emit(&mut self, text: String, step: &mut Step) {
         let begun = self.held.partition_point(|&(start, _)| start < self.given);
         let tokens: Vec<TokenText> = self.held.drain(..begun).map(|(_, token)| token).collect();
+        if self.announced == 0 {
+            self.content.push_str(&text);
+        }
         if !text.is_empty() || !tokens.is_empty() {
             step.pieces.push(Piece::Content(Delta { text, tokens }));
         }

@@ -4,9 +4,12 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
 
 mod assemble;
+mod conversation;
 mod error;
+mod ids;
 mod meter;
 mod options;
+mod replay;
 mod request;
 mod service;
 mod stream;

@@ -1,9 +1,12 @@
 //! What callers ask for, and the form it has once rendered, tokenized and checked.
 
 use crate::options::SamplingOptions;
+use crate::replay::{Digested, Turn};
 use engine::{Request, Speculate};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::Duration;
+use text::{OutputForm, Reasoning};
 
 /// Whether an answer calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +113,7 @@ pub struct Prepared {
     pub(crate) request: Request,
     pub(crate) stop: Vec<String>,
     pub(crate) form: Form,
+    pub(crate) origin: Option<Origin>,
 }
 
 impl Prepared {
@@ -120,20 +124,30 @@ impl Prepared {
 }
 
 /// How an answer's tokens are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Form {
-    pub reasoning: Reasoning,
+    pub output: OutputForm,
+    /// What the ids of calls begin with.
+    pub call_prefix: &'static str,
     /// The answer goes on where the prompt ended, so that a space it begins with counts.
     pub continues: bool,
 }
 
-/// Whether and where an answer's reasoning is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reasoning {
-    /// All text is content.
-    Unsplit,
-    /// The answer may open its reasoning itself.
-    Possible,
-    /// The prompt left the reasoning open.
-    Open,
+impl Form {
+    /// Of an answer that is text and nothing else.
+    pub fn plain(continues: bool) -> Self {
+        let (reasoning, tools) = (Reasoning::Unsplit, Arc::default());
+        let output = OutputForm { reasoning, format: None, tools, parallel: true };
+        Self { output, call_prefix: "", continues }
+    }
+}
+
+/// Where a conversation stands, for the memory of its turns.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub before: Digested,
+    /// The turn whose tokens the prompt begins with.
+    pub parent: Option<Arc<Turn>>,
+    /// How many tokens those are.
+    pub shared: usize,
 }

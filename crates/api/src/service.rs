@@ -1,16 +1,21 @@
 //! The service: one model with its tokenizer and template, shared by all callers.
 
 use crate::assemble::Assembler;
+use crate::conversation::{Renderer, offers_tools, signatures, template_error, text_error};
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
-use crate::request::{ChatRequest, Form, Prepared, Prompt, Reasoning, Terms, TextRequest};
-use crate::stream::TextStream;
+use crate::replay::ReplayMemory;
+use crate::request::{ChatRequest, Form, Prepared, Prompt, Terms, TextRequest};
+use crate::stream::{Record, TextStream};
 use engine::{EngineHandle, ModelInfo, Request};
 use formats::GenerationDefaults;
-use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use text::{ChatTemplate, EncodeOptions, TextAssets, TextError, Tokenizer};
+use text::{
+    ChatTemplate, EncodeOptions, OutputForm, Reasoning, TextAssets, Tokenizer, ToolFormat,
+    ToolSignature,
+};
 
 /// The tag that opens reasoning.
 const THINK: &str = "<think>";
@@ -28,6 +33,8 @@ pub struct ServiceParts {
     pub defaults: GenerationDefaults,
     /// Ids that end an answer besides those of `defaults` and the tokenizer's own.
     pub stop_ids: Vec<u32>,
+    /// How the model writes tool calls; `None` for what its template tells.
+    pub tool_format: Option<ToolFormat>,
 }
 
 /// A model to talk to. Clones share it; all of them may be used at once.
@@ -39,6 +46,8 @@ pub struct Service {
     defaults: Arc<SamplingOptions>,
     /// The model marks its reasoning.
     thinks: bool,
+    tool_format: Option<ToolFormat>,
+    memory: Arc<ReplayMemory>,
 }
 
 impl Service {
@@ -47,6 +56,8 @@ impl Service {
         Self {
             thinks: thinks(&parts),
             defaults: Arc::new(defaults(&parts)),
+            tool_format: parts.tool_format,
+            memory: Arc::default(),
             engine: parts.engine,
             assets: Arc::new(parts.assets),
             template: parts.template.map(Arc::new),
@@ -101,14 +112,25 @@ impl Service {
     /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time in
     /// proportion to the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
-        let rendered = self.rendered(request)?;
-        let prompt = self.assets.encode(&rendered).map_err(text_error)?;
+        let template = self.template(request)?;
+        let renderer = self.renderer(&template);
+        let tools: Arc<[ToolSignature]> = signatures(request).into();
+        if !tools.is_empty() && renderer.format.is_none() && !template.mentions("tools") {
+            let message = "the model's chat template has no place for tools";
+            return Err(ApiError::invalid("tools", message));
+        }
+        let rendered = renderer.prompt(request)?;
         let reasoning = match request.split_reasoning {
-            true if rendered.text.trim_end().ends_with(THINK) => Reasoning::Open,
+            true if rendered.tail.trim_end().ends_with(THINK) => Reasoning::Open,
             true if self.thinks => Reasoning::Possible,
             _ => Reasoning::Unsplit,
         };
-        self.prepare(prompt, &request.sampling, Form { reasoning, continues: false })
+        let (format, parallel) = (renderer.format, request.parallel_calls);
+        let called = format.is_some() && !tools.is_empty();
+        let output = OutputForm { reasoning, format, tools, parallel };
+        let form = Form { output, call_prefix: request.call_prefix, continues: false };
+        let prepared = self.prepare(rendered.tokens, &request.sampling, form)?;
+        Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
 
     /// Tokenizes and checks a text; nothing is computed yet.
@@ -117,8 +139,7 @@ impl Service {
             Prompt::Text(text) => self.encode(text, request.add_special)?,
             Prompt::Ids(ids) => ids.clone(),
         };
-        let form = Form { reasoning: Reasoning::Unsplit, continues: true };
-        self.prepare(prompt, &request.sampling, form)
+        self.prepare(prompt, &request.sampling, Form::plain(true))
     }
 
     /// Submits a prepared request. Each `choice` of one with a seed has a seed of its own.
@@ -136,15 +157,22 @@ impl Service {
         let seed = &mut request.sampling.seed;
         *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
         let prompt_tokens = request.prompt.len();
+        let record = prepared.origin.as_ref().map(|origin| Record {
+            memory: Arc::clone(&self.memory),
+            prompt: request.prompt[origin.shared..].to_vec(),
+            origin: origin.clone(),
+            sampled: Vec::new(),
+        });
         let generation = self.engine.submit(request)?;
         let assets = Arc::clone(&self.assets);
-        let assembler = Assembler::new(assets, &prepared.stop, prepared.form);
-        Ok(TextStream::new(generation, assembler, prompt_tokens))
+        let assembler = Assembler::new(assets, &prepared.stop, &prepared.form);
+        Ok(TextStream::new(generation, assembler, prompt_tokens, record))
     }
 
-    /// The text of the prompt that the template makes of a conversation.
+    /// The text of the prompt of a conversation.
     pub fn render(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        Ok(self.rendered(request)?.text)
+        let template = self.template(request)?;
+        self.renderer(&template).text(request)
     }
 
     /// The text of `ids`, special tokens left out.
@@ -152,17 +180,24 @@ impl Service {
         self.assets.tokenizer.decode(ids, true)
     }
 
-    fn rendered(&self, request: &ChatRequest) -> Result<text::Prompt, ApiError> {
-        let input = template_input(request);
-        let own;
-        let template = match &self.template {
-            Some(template) => template,
+    fn template(&self, request: &ChatRequest) -> Result<Cow<'_, ChatTemplate>, ApiError> {
+        match &self.template {
+            Some(template) => Ok(Cow::Borrowed(template)),
             None => {
-                own = self.assets.templates.get(None, !request.tools.is_empty());
-                own.as_ref().map_err(template_error)?
+                let own = self.assets.templates.get(None, offers_tools(request));
+                own.map(Cow::Owned).map_err(template_error)
             }
-        };
-        self.assets.render(template, &input, None).map_err(|error| template_error(&error))
+        }
+    }
+
+    fn renderer<'a>(&'a self, template: &'a ChatTemplate) -> Renderer<'a> {
+        Renderer {
+            assets: &self.assets,
+            template,
+            format: self.tool_format.or_else(|| ToolFormat::detect(template.source())),
+            memory: &self.memory,
+            ends: &self.defaults.stop_ids,
+        }
     }
 
     fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
@@ -188,7 +223,7 @@ impl Service {
             ..Request::default()
         };
         self.engine.check(&request)?;
-        Ok(Prepared { request, stop: sampling.stop, form })
+        Ok(Prepared { request, stop: sampling.stop, form, origin: None })
     }
 }
 
@@ -198,17 +233,6 @@ fn number_of(tenant: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     tenant.hash(&mut hasher);
     hasher.finish()
-}
-
-fn text_error(error: TextError) -> ApiError {
-    ApiError::Text(error.to_string())
-}
-
-fn template_error(error: &TextError) -> ApiError {
-    match error {
-        TextError::Template(message) => ApiError::Template(message.clone()),
-        other => ApiError::Template(other.to_string()),
-    }
 }
 
 /// What requests get that ask for nothing else, the ends of an answer included.
@@ -229,16 +253,4 @@ fn thinks(parts: &ServiceParts) -> bool {
     parts.assets.tokenizer.token_to_id(THINK).is_some()
         || parts.template.as_ref().is_some_and(|template| template.mentions(THINK))
         || sources.any(|source| source.contains(THINK))
-}
-
-/// The variables of the template. Tools are left undefined where there are none, as templates
-/// ask whether there are.
-fn template_input(request: &ChatRequest) -> Value {
-    let mut input = request.template_kwargs.clone();
-    input.insert("messages".into(), json!(request.messages));
-    input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
-    if !request.tools.is_empty() {
-        input.insert("tools".into(), json!(request.tools));
-    }
-    Value::Object(input)
 }

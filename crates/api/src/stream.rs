@@ -3,8 +3,11 @@
 use crate::assemble::{Assembler, Delta, Piece};
 use crate::error::ApiError;
 use crate::meter::{Meter, Timings, Usage};
+use crate::replay::{ReplayMemory, Turn};
+use crate::request::Origin;
 use engine::{Event, FinishReason, Finished, Generation, TokenLogprobs};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// What happened to a request, in order: any number of `Prefill`, then text, then exactly one of
 /// `Done` and `Failed`.
@@ -102,12 +105,29 @@ pub struct TextStream {
     assembler: Assembler,
     meter: Meter,
     ready: VecDeque<TextEvent>,
+    record: Option<Record>,
+}
+
+/// What is remembered of an answer that ends in calls.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub memory: Arc<ReplayMemory>,
+    pub origin: Origin,
+    /// The prompt behind the tokens that its parent has.
+    pub prompt: Vec<u32>,
+    pub sampled: Vec<u32>,
 }
 
 impl TextStream {
-    pub(crate) fn new(generation: Generation, assembler: Assembler, prompt_tokens: usize) -> Self {
+    pub(crate) fn new(
+        generation: Generation,
+        assembler: Assembler,
+        prompt_tokens: usize,
+        record: Option<Record>,
+    ) -> Self {
         let meter = Meter::new(prompt_tokens);
-        Self { generation: Some(generation), assembler, meter, ready: VecDeque::new() }
+        let generation = Some(generation);
+        Self { generation, assembler, meter, ready: VecDeque::new(), record }
     }
 
     /// The next event, or `None` after the last one.
@@ -149,27 +169,60 @@ impl TextStream {
     }
 
     fn token(&mut self, id: u32, logprobs: Option<TokenLogprobs>) {
+        if let Some(record) = &mut self.record {
+            record.sampled.push(id);
+        }
         let step = self.assembler.push(id, logprobs);
         self.meter.token();
         self.emit(step.pieces);
         if let Some(stop) = step.stop {
-            self.meter.reasoning(self.assembler.reasoning_tokens());
-            let (usage, timings) = self.meter.cut();
-            self.end(TextEvent::Done(Done { finish: Finish::StopString(stop), usage, timings }));
+            self.cut(Finish::StopString(stop));
+        } else if step.complete {
+            let last = self.assembler.finish(false);
+            self.emit(last.pieces);
+            self.cut(self.called().unwrap_or(Finish::StopId(id)));
         }
     }
 
+    /// Ends the answer before the model does.
+    fn cut(&mut self, finish: Finish) {
+        self.meter.reasoning(self.assembler.reasoning_tokens());
+        let (usage, timings) = self.meter.cut();
+        self.done(Done { finish, usage, timings });
+    }
+
     fn finished(&mut self, finished: Finished) {
-        let last = self.assembler.finish();
+        let last = self.assembler.finish(finished.reason == FinishReason::Length);
         self.emit(last.pieces);
         self.meter.reasoning(self.assembler.reasoning_tokens());
         let (usage, timings) = self.meter.finished(&finished);
         let finish = match (last.stop, finished.reason) {
             (Some(stop), _) => Finish::StopString(stop),
-            (None, FinishReason::Stop(id)) => Finish::StopId(id),
+            (None, FinishReason::Stop(id)) => self.called().unwrap_or(Finish::StopId(id)),
             (None, FinishReason::Length) => Finish::Length,
         };
-        self.end(TextEvent::Done(Done { finish, usage, timings }));
+        self.done(Done { finish, usage, timings });
+    }
+
+    /// The end of an answer that calls tools.
+    fn called(&self) -> Option<Finish> {
+        self.assembler.calls().map(|_| Finish::ToolCalls)
+    }
+
+    fn done(&mut self, done: Done) {
+        if let (Finish::ToolCalls, Some(record)) = (&done.finish, self.record.take()) {
+            self.remember(record);
+        }
+        self.end(TextEvent::Done(done));
+    }
+
+    /// Before the client hears of the end, so that its next request finds the turn.
+    fn remember(&self, record: Record) {
+        let Some((calls, content)) = self.assembler.calls() else { return };
+        let Record { memory, origin, prompt, sampled } = record;
+        let (calls, content) = (calls.to_vec(), content.to_owned());
+        let Origin { before, parent, .. } = origin;
+        memory.remember(Turn { calls, content, before, parent, prompt, sampled });
     }
 
     fn fail(&mut self, error: ApiError) {
@@ -180,6 +233,7 @@ impl TextStream {
         self.ready.extend(pieces.into_iter().map(|piece| match piece {
             Piece::Reasoning(delta) => TextEvent::Reasoning(delta),
             Piece::Content(delta) => TextEvent::Content(delta),
+            Piece::Call(event) => TextEvent::Call(event),
         }));
     }
 

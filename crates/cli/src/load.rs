@@ -9,7 +9,7 @@ use formats::Checkpoint;
 use gannet::Engine;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use text::TextAssets;
+use text::{TextAssets, ToolFormat};
 
 /// A model that answers.
 #[derive(Debug)]
@@ -32,6 +32,10 @@ struct TemplateArgs {
     /// Use this Jinja template instead of the model's own
     #[arg(long, value_name = "FILE", help_heading = "Loading")]
     chat_template: Option<PathBuf>,
+    /// How the model writes tool calls, where its template does not tell: hermes, qwen-coder,
+    /// llama, mistral, deepseek-v3, deepseek-v3.1, dsml or harmony
+    #[arg(long, value_name = "FORMAT", help_heading = "Loading")]
+    tool_format: Option<ToolFormat>,
 }
 
 /// Which model answers, and how it is loaded.
@@ -72,6 +76,9 @@ impl SourceArgs {
         }
         if let Some(template) = &template.chat_template {
             builder = builder.chat_template(template);
+        }
+        if let Some(format) = template.tool_format {
+            builder = builder.tool_format(format);
         }
         let engine = builder.load(&path)?;
         let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa());

@@ -6,7 +6,7 @@ use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runn
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use text::{ChatTemplate, GgufOptions, TextAssets};
+use text::{ChatTemplate, GgufOptions, TextAssets, ToolFormat};
 
 /// Answers computed at a time, unless something else is asked for.
 const PARALLEL: usize = 32;
@@ -29,6 +29,7 @@ pub struct Builder {
     engine: EngineOptions,
     name: Option<String>,
     template: Option<PathBuf>,
+    tool_format: Option<ToolFormat>,
     gguf: GgufOptions,
 }
 
@@ -40,6 +41,7 @@ impl Default for Builder {
             engine: EngineOptions::default(),
             name: None,
             template: None,
+            tool_format: None,
             gguf: GgufOptions::default(),
         };
         builder.parallel(PARALLEL).queue(QUEUE)
@@ -139,6 +141,12 @@ impl Builder {
         self
     }
 
+    /// How the model writes tool calls; by default as its chat template tells.
+    pub fn tool_format(mut self, format: ToolFormat) -> Self {
+        self.tool_format = Some(format);
+        self
+    }
+
     /// Reads GGUF vocabularies of an unknown `pre` type as this one, such as `llama-bpe`.
     pub fn pre_fallback(mut self, name: impl Into<String>) -> Self {
         self.gguf.pre_fallback = Some(name.into());
@@ -160,6 +168,7 @@ impl Builder {
             template,
             defaults: checkpoint.generation_defaults().clone(),
             stop_ids: checkpoint.config().special.eos.clone(),
+            tool_format: self.tool_format,
         });
         let parallel = self.engine.running.max(1);
         Ok(Engine { service, memory, threads, isa, parallel })

@@ -92,6 +92,26 @@ impl TextAssets {
         Ok(guard::unmark(&template.render(&marked, &self.special, now)?))
     }
 
+    /// The end of a rendered chat: from the end of the turn that comes before the message `at`,
+    /// which is the last of `ends` before that message's content. `None` where the template does
+    /// not let the place be told.
+    pub fn render_behind(
+        &self,
+        template: &ChatTemplate,
+        input: &Value,
+        at: usize,
+        ends: &[&str],
+    ) -> Result<Option<Prompt>> {
+        let marked = guard::mark(input, &self.tokenizer);
+        let rendered = guard::unmark(&template.render(&marked, &self.special, None)?);
+        let Some(pointed) = guard::point(marked, at) else { return Ok(None) };
+        let Ok(marked) = template.render(&pointed, &self.special, None) else { return Ok(None) };
+        let Some(place) = guard::pointed(&marked) else { return Ok(None) };
+        // Were the point to change what stands before it, it would not show the right place.
+        let same = guard::unmark(&marked).text.get(..place) == rendered.text.get(..place);
+        Ok(if same { rendered.from_last(ends, place) } else { None })
+    }
+
     /// The ids of a rendered prompt. A begin-of-sequence token is not added: templates have it.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         self.tokenizer.encode_guarded(&prompt.text, &prompt.literals)

@@ -12,6 +12,8 @@ use std::ops::Range;
 /// Unicode noncharacters, never part of a text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
+/// Another, for a place that is looked for again in the rendered text.
+const POINT: char = '\u{fdd2}';
 
 /// A rendered prompt, and where its text came from the user and must not become control tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +22,20 @@ pub struct Prompt {
     pub text: String,
     /// Byte ranges of the text that no control token may touch, in order.
     pub literals: Vec<Range<usize>>,
+}
+
+impl Prompt {
+    /// What begins with the last of `ends` before the byte `before`. An end that came from the
+    /// user is none.
+    pub(crate) fn from_last(&self, ends: &[&str], before: usize) -> Option<Prompt> {
+        let head = self.text.get(..before)?;
+        let user = |at: usize| self.literals.iter().any(|range| range.contains(&at));
+        let last = |end: &&str| head.rmatch_indices(end).map(|(at, _)| at).find(|&at| !user(at));
+        let at = ends.iter().filter(|end| !end.is_empty()).filter_map(last).max()?;
+        let shifted = |range: &Range<usize>| range.start - at..range.end - at;
+        let rest = self.literals.iter().filter(|range| range.start >= at);
+        Some(Prompt { text: self.text[at..].to_owned(), literals: rest.map(shifted).collect() })
+    }
 }
 
 /// The input with marks around what looks like control tokens.
@@ -43,7 +59,7 @@ fn marked(value: &Value, content: bool, tokenizer: &Tokenizer) -> Value {
 }
 
 fn mark_text(text: &str, content: bool, tokenizer: &Tokenizer) -> String {
-    let text = text.replace([OPEN, CLOSE], "");
+    let text = text.replace([OPEN, CLOSE, POINT], "");
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
     for range in tokenizer.special_ranges(&text) {
@@ -63,6 +79,19 @@ fn mark_text(text: &str, content: bool, tokenizer: &Tokenizer) -> String {
     out
 }
 
+/// Puts a point before the content of the message `at` of marked input, if that is a text.
+pub(crate) fn point(mut marked: Value, at: usize) -> Option<Value> {
+    let content = marked.get_mut("messages")?.get_mut(at)?.get_mut("content")?;
+    *content = format!("{POINT}{}", content.as_str()?).into();
+    Some(marked)
+}
+
+/// Where the one point of a rendered text stands, in bytes of the text without marks.
+pub(crate) fn pointed(rendered: &str) -> Option<usize> {
+    let (before, after) = rendered.split_once(POINT)?;
+    (!after.contains(POINT)).then(|| unmark(before).text.len())
+}
+
 /// Takes the marks out of a rendered text. A mark without its partner, left over where a
 /// template cut a string, still keeps tokens from forming across its place.
 pub(crate) fn unmark(rendered: &str) -> Prompt {
@@ -76,6 +105,7 @@ pub(crate) fn unmark(rendered: &str) -> Prompt {
                 let start = open.take().unwrap_or(here);
                 prompt.literals.push(start..here);
             }
+            POINT => continue,
             c => {
                 prompt.text.push(c);
                 continue;
@@ -95,5 +125,23 @@ mod tests {
         let prompt = unmark(&format!("a{OPEN}<s>{CLOSE}b{CLOSE}c{OPEN}d"));
         assert_eq!(prompt.text, "a<s>bcd");
         assert_eq!(prompt.literals, [1..1, 1..4, 4..4, 5..5, 5..5, 6..6]);
+    }
+
+    #[test]
+    fn points_are_found_again_in_the_text_without_marks() {
+        let input = serde_json::json!({"messages": [{"content": "a"}, {"content": 1}]});
+        assert_eq!(point(input.clone(), 0).unwrap()["messages"][0]["content"], "\u{fdd2}a");
+        assert_eq!((point(input.clone(), 1), point(input, 2)), (None, None));
+        assert_eq!(pointed(&format!("{OPEN}<s>{CLOSE}b{POINT}c")), Some(4));
+        assert_eq!(pointed(&format!("{POINT}b{POINT}")), None);
+    }
+
+    #[test]
+    fn ends_that_users_wrote_are_none() {
+        let prompt = unmark(&format!("a<e>b{OPEN}<e>{CLOSE}c{OPEN}<x>{CLOSE}d"));
+        let rest = prompt.from_last(&["<e>", "<f>"], prompt.text.len()).unwrap();
+        assert_eq!(rest.text, "<e>b<e>c<x>d");
+        assert_eq!(&rest.text[rest.literals[1].clone()], "<e>");
+        assert_eq!(prompt.from_last(&["<f>"], 3), None);
     }
 }

@@ -75,6 +75,7 @@ pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
         template: None,
         defaults: GenerationDefaults { temperature: Some(0.5), ..Default::default() },
         stop_ids: Vec::new(),
+        tool_format: None,
     };
     Scripted { service: Service::new(parts), reports }
 }

@@ -64,6 +64,11 @@ impl ChatTemplate {
         Ok(ChatTemplate { source })
     }
 
+    /// The template itself.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Whether the template mentions `word`, such as a keyword argument it understands.
     pub fn mentions(&self, word: &str) -> bool {
         self.source.contains(word)

@@ -1,0 +1,134 @@
+//! From messages to the tokens of a prompt: the template's words, or, behind a turn that called
+//! tools and is remembered, that turn's own tokens and the template's words for what follows.
+
+use crate::error::ApiError;
+use crate::ids::nine_characters;
+use crate::replay::{ReplayMemory, digests};
+use crate::request::{ChatRequest, Origin, ToolChoice};
+use serde_json::{Value, json};
+use text::{ChatTemplate, Prompt, TextAssets, TextError, ToolFormat, ToolSignature};
+
+/// What renders conversations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renderer<'a> {
+    pub assets: &'a TextAssets,
+    pub template: &'a ChatTemplate,
+    pub format: Option<ToolFormat>,
+    pub memory: &'a ReplayMemory,
+    /// Ids that can end a turn.
+    pub ends: &'a [u32],
+}
+
+/// A conversation as the model reads it.
+#[derive(Debug)]
+pub(crate) struct Rendered {
+    pub tokens: Vec<u32>,
+    /// The text that it ends in.
+    pub tail: String,
+    pub origin: Origin,
+}
+
+impl Renderer<'_> {
+    /// The prompt of a conversation.
+    pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
+        let input = self.input(request);
+        let messages = &request.messages;
+        let digests = digests(&setting(&input), messages);
+        let before = digests[messages.len()];
+        if let Some((at, turn)) = self.memory.find(messages, |at| digests[at])
+            && let Some(rest) = self.behind(&input, at + 1)?
+        {
+            let mut tokens = turn.tokens();
+            let shared = tokens.len();
+            tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
+            let origin = Origin { before, parent: Some(turn), shared };
+            return Ok(Rendered { tokens, tail: rest.text, origin });
+        }
+        let rendered = self.assets.render(self.template, &input, None).map_err(template_error)?;
+        let tokens = self.assets.encode(&rendered).map_err(text_error)?;
+        let origin = Origin { before, parent: None, shared: 0 };
+        Ok(Rendered { tokens, tail: rendered.text, origin })
+    }
+
+    /// The text of the prompt, control tokens written out.
+    pub fn text(&self, request: &ChatRequest) -> Result<String, ApiError> {
+        let Rendered { tail, origin, .. } = self.prompt(request)?;
+        let turns = origin.parent.map(|turn| turn.tokens()).unwrap_or_default();
+        Ok(self.assets.tokenizer.decode(&turns, false) + &tail)
+    }
+
+    /// The end of the prompt from the end of the turn before the message `at`.
+    fn behind(&self, input: &Value, at: usize) -> Result<Option<Prompt>, ApiError> {
+        let tokenizer = &self.assets.tokenizer;
+        let ends: Vec<&str> =
+            self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect();
+        self.assets.render_behind(self.template, input, at, &ends).map_err(template_error)
+    }
+
+    /// The variables of the template. Tools are left undefined where there are none, as templates
+    /// ask whether there are.
+    fn input(&self, request: &ChatRequest) -> Value {
+        let mut messages = json!(request.messages);
+        if self.format == Some(ToolFormat::Mistral) {
+            shorten_ids(&mut messages);
+        }
+        let mut input = request.template_kwargs.clone();
+        input.insert("messages".into(), messages);
+        input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
+        if offers_tools(request) {
+            input.insert("tools".into(), json!(request.tools));
+        }
+        Value::Object(input)
+    }
+}
+
+/// Whether the model hears of the tools.
+pub(crate) fn offers_tools(request: &ChatRequest) -> bool {
+    !request.tools.is_empty() && request.tool_choice != ToolChoice::None
+}
+
+/// Names and parameters of the tools that an answer may call.
+pub(crate) fn signatures(request: &ChatRequest) -> Vec<ToolSignature> {
+    let tools = if offers_tools(request) { &request.tools[..] } else { &[] };
+    let signature = |tool: &Value| {
+        let function = tool.get("function").unwrap_or(tool);
+        let name = function["name"].as_str()?.to_owned();
+        Some(ToolSignature { name, parameters: function["parameters"].clone() })
+    };
+    tools.iter().filter_map(signature).collect()
+}
+
+/// All of the input that is no message.
+fn setting(input: &Value) -> Value {
+    let mut setting = input.clone();
+    if let Some(members) = setting.as_object_mut() {
+        members.shift_remove("messages");
+        members.shift_remove("add_generation_prompt");
+    }
+    setting
+}
+
+/// Templates of this family refuse ids that have not nine characters.
+fn shorten_ids(messages: &mut Value) {
+    let shorten = |id: Option<&mut Value>| {
+        if let Some(Value::String(id)) = id {
+            *id = nine_characters(id);
+        }
+    };
+    for message in messages.as_array_mut().into_iter().flatten() {
+        shorten(message.get_mut("tool_call_id"));
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        calls.into_iter().flatten().for_each(|call| shorten(call.get_mut("id")));
+    }
+}
+
+pub(crate) fn text_error(error: TextError) -> ApiError {
+    ApiError::Text(error.to_string())
+}
+
+pub(crate) fn template_error(error: TextError) -> ApiError {
+    match error {
+        TextError::Template(message) => ApiError::Template(message),
+        other => ApiError::Template(other.to_string()),
+    }
+}

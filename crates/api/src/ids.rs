@@ -1,0 +1,58 @@
+//! Names that no two calls share.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `prefix` and 32 hexadecimal digits, different at every call and in every process.
+pub(crate) fn call_id(prefix: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    // Every RandomState has keys of its own, seeded by the operating system.
+    let draw = || {
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u64(count);
+        hasher.finish()
+    };
+    format!("{prefix}{:016x}{:016x}", draw(), draw())
+}
+
+/// `id` as templates of Mistral's family want it: nine letters and digits. Ours are cut to their
+/// last nine; others that do not fit get nine that are always the same.
+pub(crate) fn nine_characters(id: &str) -> String {
+    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let cut = id.len().checked_sub(9).and_then(|at| id.get(at..)).filter(|end| plain(end));
+    match cut {
+        Some(end) if id.len() == 9 || id.len() >= 32 => end.to_owned(),
+        _ => {
+            let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            format!("{:09x}", hash & 0xf_ffff_ffff)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ() {
+        let ids: std::collections::HashSet<String> = (0..1000).map(|_| call_id("call_")).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(ids.iter().all(|id| id.len() == "call_".len() + 32));
+    }
+
+    #[test]
+    fn short_ids_have_nine_plain_characters() {
+        assert_eq!(nine_characters("abcDEF123"), "abcDEF123");
+        let ours = call_id("call_");
+        assert!(ours.ends_with(&nine_characters(&ours)));
+        for id in ["", "x", "call_é", "toolu_01"] {
+            let short = nine_characters(id);
+            assert!(short.len() == 9 && short.bytes().all(|b| b.is_ascii_alphanumeric()), "{id}");
+            assert_eq!(short, nine_characters(id));
+        }
+    }
+}

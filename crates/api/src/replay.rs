@@ -1,0 +1,313 @@
+//! What the model really sampled when it called tools, so that a conversation that comes back as
+//! JSON goes on from the very tokens that are in the cache.
+//!
+//! A client returns a call as parsed JSON, without the reasoning that led to it, and a template
+//! would render it in its own words: the prefix would be lost at every turn. So each turn that
+//! ended in calls is remembered by their ids: its prompt's tokens and those that followed. A turn
+//! is used again where the client sends all of its calls unchanged behind the same conversation;
+//! otherwise the template's words stand. A turn's prompt mostly begins with that of the turn
+//! before, which it then refers to.
+//!
+//! Invariant: at most [`MOST_IDS`] ids and [`MOST_BYTES`] bytes, the least recently used go first.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most ids that are remembered.
+const MOST_IDS: usize = 100_000;
+/// Most bytes of tokens and texts that are remembered.
+const MOST_BYTES: usize = 256 << 20;
+/// Counted for each turn besides its tokens and texts.
+const OVERHEAD: usize = 256;
+
+/// Stands for everything before a message.
+pub(crate) type Digested = [u8; 32];
+
+/// An answer that called tools.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// Ids of its calls, in order, with what they call.
+    pub calls: Vec<ToolCall>,
+    /// The visible text before them.
+    pub content: String,
+    /// The conversation that it answered.
+    pub before: Digested,
+    /// The turn whose tokens its prompt begins with.
+    pub parent: Option<Arc<Turn>>,
+    /// The rest of its prompt.
+    pub prompt: Vec<u32>,
+    /// What was sampled, the stop id not among it.
+    pub sampled: Vec<u32>,
+}
+
+/// A call as its client knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// An object, or the text that is none.
+    pub arguments: Value,
+}
+
+impl Turn {
+    /// All tokens up to its end.
+    pub fn tokens(&self) -> Vec<u32> {
+        let chain: Vec<&Turn> =
+            std::iter::successors(Some(self), |turn| turn.parent.as_deref()).collect();
+        let parts = chain.iter().rev().flat_map(|turn| [&turn.prompt[..], &turn.sampled]);
+        parts.flatten().copied().collect()
+    }
+
+    fn bytes(&self) -> usize {
+        let argument = |call: &ToolCall| call.id.len() + call.name.len() + size(&call.arguments);
+        let tokens = (self.prompt.len() + self.sampled.len()) * size_of::<u32>();
+        let calls: usize = self.calls.iter().map(argument).sum();
+        tokens + calls + self.content.len() + OVERHEAD
+    }
+
+    /// Whether `message` is this turn as a client sends it back. Its text may be left out.
+    fn is(&self, message: &Value) -> bool {
+        let content = message["content"].as_str().unwrap_or_default().trim();
+        calls(message) == self.calls && (content.is_empty() || content == self.content.trim())
+    }
+}
+
+/// A long conversation is a long chain, which must not be let go of recursively.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(mut turn) = parent.and_then(Arc::into_inner) {
+            parent = turn.parent.take();
+        }
+    }
+}
+
+/// The turns of all conversations.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayMemory(Mutex<Memory>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// Every id leads to its turn, under the number of its last use.
+    ids: HashMap<String, u64>,
+    turns: BTreeMap<u64, Arc<Turn>>,
+    bytes: usize,
+    uses: u64,
+}
+
+impl ReplayMemory {
+    /// Remembers a turn.
+    pub fn remember(&self, turn: Turn) {
+        self.lock().insert(Arc::new(turn));
+    }
+
+    /// The last of `messages` that is a remembered turn, and the turn. `before(at)` stands for the
+    /// conversation before a message.
+    pub fn find(
+        &self,
+        messages: &[Value],
+        before: impl Fn(usize) -> Digested,
+    ) -> Option<(usize, Arc<Turn>)> {
+        let mut memory = self.lock();
+        messages.iter().enumerate().rev().find_map(|(at, message)| {
+            let turn = memory.turn(message)?;
+            (turn.before == before(at)).then_some((at, turn))
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    /// The turn that `message` is, used now.
+    fn turn(&mut self, message: &Value) -> Option<Arc<Turn>> {
+        let id = message["tool_calls"].get(0)?["id"].as_str()?;
+        let used = *self.ids.get(id)?;
+        if !self.turns.get(&used)?.is(message) {
+            return None;
+        }
+        let turn = self.turns.remove(&used)?;
+        self.place(Arc::clone(&turn));
+        Some(turn)
+    }
+
+    fn place(&mut self, turn: Arc<Turn>) {
+        self.uses += 1;
+        for call in &turn.calls {
+            self.ids.insert(call.id.clone(), self.uses);
+        }
+        self.turns.insert(self.uses, turn);
+    }
+
+    fn insert(&mut self, turn: Arc<Turn>) {
+        self.bytes += turn.bytes();
+        self.place(turn);
+        while self.ids.len() > MOST_IDS || self.bytes > MOST_BYTES {
+            let Some((_, oldest)) = self.turns.pop_first() else { return };
+            self.bytes -= oldest.bytes();
+            for call in &oldest.calls {
+                self.ids.remove(&call.id);
+            }
+        }
+    }
+}
+
+/// Digests of the conversation before each message, and before the answer: what a template makes
+/// of `setting`, which all messages share, and what a client may not change without the tokens
+/// being others.
+pub(crate) fn digests(setting: &Value, messages: &[Value]) -> Vec<Digested> {
+    let mut hash = Sha256::new();
+    write(setting, &mut hash);
+    let mut digests = vec![hash.finalize().into()];
+    for message in messages {
+        let mut hash = Sha256::new_with_prefix(digests[digests.len() - 1]);
+        write(&visible(message), &mut hash);
+        digests.push(hash.finalize().into());
+    }
+    digests
+}
+
+/// What of a message all clients send back: reasoning is left out by some, text beside calls too.
+fn visible(message: &Value) -> Value {
+    let calls = calls(message);
+    if !calls.is_empty() {
+        let call = |call: ToolCall| serde_json::json!([call.id, call.name, call.arguments]);
+        return calls.into_iter().map(call).collect();
+    }
+    let mut visible = message.clone();
+    if let Some(members) = visible.as_object_mut() {
+        for hidden in ["reasoning_content", "reasoning", "refusal", "audio", "annotations"] {
+            members.shift_remove(hidden);
+        }
+        members.retain(|_, value| !value.is_null());
+    }
+    visible
+}
+
+/// The calls of a message.
+fn calls(message: &Value) -> Vec<ToolCall> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let call = |call: &Value| ToolCall {
+        id: text(&call["id"]),
+        name: text(&call["function"]["name"]),
+        arguments: call["function"]["arguments"].clone(),
+    };
+    message["tool_calls"].as_array().into_iter().flatten().map(call).collect()
+}
+
+/// Feeds `value` to `hash`, members in the order of their names, everything with its kind and
+/// length, so that different values are different texts.
+fn write(value: &Value, hash: &mut Sha256) {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            hash.update(format!("o{}:", sorted.len()));
+            for (name, value) in sorted {
+                hash.update(format!("{}:{name}", name.len()));
+                write(value, hash);
+            }
+        }
+        Value::Array(items) => {
+            hash.update(format!("a{}:", items.len()));
+            items.iter().for_each(|item| write(item, hash));
+        }
+        Value::String(text) => {
+            hash.update(format!("s{}:", text.len()));
+            hash.update(text);
+        }
+        other => hash.update(format!("v{other};")),
+    }
+}
+
+/// Bytes of the texts in `value`.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(members) => members.iter().map(|(name, v)| name.len() + size(v) + 32).sum(),
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn message(id: &str, arguments: Value) -> Value {
+        json!({"role": "assistant", "content": "so", "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}]})
+    }
+
+    fn turn(id: &str, parent: Option<Arc<Turn>>) -> Turn {
+        let calls = calls(&message(id, json!({"a": 1, "b": 2})));
+        let (prompt, sampled) = (vec![1, 2], vec![3]);
+        Turn { calls, content: "so".into(), before: [7; 32], parent, prompt, sampled }
+    }
+
+    fn check(sent: Value, before: Digested, found: bool) {
+        let memory = ReplayMemory::default();
+        memory.remember(turn("x", None));
+        let messages = [json!({"role": "user", "content": "q"}), sent];
+        assert_eq!(memory.find(&messages, |_| before).is_some(), found, "{messages:?}");
+    }
+
+    #[test]
+    fn only_the_same_calls_behind_the_same_conversation_are_found() {
+        check(message("x", json!({"b": 2, "a": 1})), [7; 32], true);
+        check(message("x", json!({"a": 1, "b": 2})), [8; 32], false);
+        check(message("x", json!({"a": 1, "b": 3})), [7; 32], false);
+        check(message("y", json!({"a": 1, "b": 2})), [7; 32], false);
+        let mut silent = message("x", json!({"a": 1, "b": 2}));
+        silent["content"] = Value::Null;
+        check(silent.clone(), [7; 32], true);
+        silent["content"] = "other".into();
+        check(silent, [7; 32], false);
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_whole_chain() {
+        let first = Arc::new(turn("x", None));
+        assert_eq!(turn("y", Some(first)).tokens(), [1, 2, 3, 1, 2, 3]);
+    }
+
+    #[test]
+    fn long_chains_end_without_recursion() {
+        let grow = |parent, at: usize| Some(Arc::new(turn(&at.to_string(), parent)));
+        drop((0..200_000).fold(None, grow));
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let memory = ReplayMemory::default();
+        let large = |id: &str| {
+            let mut turn = turn(id, None);
+            turn.sampled = vec![0; MOST_BYTES / 4 / 5 * 2];
+            turn
+        };
+        memory.remember(large("a"));
+        memory.remember(large("b"));
+        let found =
+            |id: &str| memory.find(&[message(id, json!({"a": 1, "b": 2}))], |_| [7; 32]).is_some();
+        assert!(found("a"));
+        memory.remember(large("c"));
+        assert_eq!([found("a"), found("b"), found("c")], [true, false, true]);
+    }
+
+    #[test]
+    fn digests_see_what_counts_and_nothing_else() {
+        let of = |message: Value| digests(&json!(null), &[message])[1];
+        let plain = json!({"role": "user", "content": "a"});
+        assert_eq!(of(plain.clone()), of(json!({"content": "a", "role": "user", "name": null})));
+        assert_ne!(of(plain.clone()), of(json!({"role": "user", "content": "b"})));
+        assert_ne!(digests(&json!(1), &[]), digests(&json!(2), &[]));
+        let thought = json!({"role": "user", "content": "a", "reasoning_content": "hm"});
+        assert_eq!(of(plain), of(thought));
+        assert_ne!(of(json!({"a": "bc"})), of(json!({"ab": "c"})));
+    }
+}
