@@ -3,13 +3,31 @@
 //! Whatever the pieces in which an answer comes, the events are the same once neighbours of a kind
 //! are joined.
 
+mod call;
+mod calls;
+mod coder;
+mod deepseek;
+mod dsml;
+mod dsml_tag;
+mod envelope;
 mod format;
+mod grammar;
+mod harmony;
+mod json;
+mod listed;
+mod literals;
+mod mistral;
+mod recovery;
+mod tagged;
 
 pub use format::{ToolFormat, UnknownFormat};
+pub(crate) use literals::{Found, Literals};
 
-use crate::think::{Part, ThinkSplitter};
+use crate::think::ThinkSplitter;
+use harmony::Harmony;
 use serde_json::Value;
 use std::sync::Arc;
+use tagged::Tagged;
 
 /// How reasoning is told from content where it stands between tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +67,7 @@ impl OutputForm {
     pub fn markers(&self) -> Vec<&'static str> {
         let mut markers = Vec::new();
         if self.reasoning != Reasoning::Unsplit {
-            markers.extend(["<think>", "</think>"]);
+            markers.extend(["<think>", "</think>", "[THINK]", "[/THINK]"]);
         }
         if let Some(format) = self.format
             && (format == ToolFormat::Harmony || !self.tools.is_empty())
@@ -82,49 +100,64 @@ pub enum OutputEvent {
 
 /// A running reading of one answer.
 #[derive(Clone, Debug)]
-pub struct OutputParser {
-    splitter: Option<ThinkSplitter>,
+pub struct OutputParser(Reader);
+
+#[derive(Clone, Debug)]
+enum Reader {
+    Tagged(Box<Tagged>),
+    Harmony(Box<Harmony>),
 }
 
 impl OutputParser {
     /// At the start of an answer.
     pub fn new(form: &OutputForm) -> Self {
-        let splitter = match form.reasoning {
-            Reasoning::Unsplit => None,
-            reasoning => Some(ThinkSplitter::new(reasoning == Reasoning::Open)),
-        };
-        OutputParser { splitter }
+        OutputParser(match form.format {
+            Some(ToolFormat::Harmony) => Reader::Harmony(Box::new(Harmony::new(form))),
+            _ => Reader::Tagged(Box::new(Tagged::new(form))),
+        })
+    }
+
+    /// Whether a rendered prompt ends by opening reasoning.
+    pub fn prompt_opens_reasoning(prompt: &str) -> bool {
+        ThinkSplitter::prompt_opens_reasoning(prompt)
     }
 
     /// What `piece` brought.
     pub fn push(&mut self, piece: &str) -> Vec<OutputEvent> {
-        let parts = match &mut self.splitter {
-            Some(splitter) => splitter.push(piece),
-            None => vec![(Part::Content, piece.to_owned())],
-        };
-        events(parts)
+        match &mut self.0 {
+            Reader::Tagged(tagged) => tagged.push(piece),
+            Reader::Harmony(harmony) => {
+                piece.chars().for_each(|c| harmony.push(c));
+                harmony.call.take_events()
+            }
+        }
     }
 
     /// The end of the answer; `truncated`: a limit cut it off, the model did not end it.
-    pub fn finish(&mut self, _truncated: bool) -> Vec<OutputEvent> {
-        events(self.splitter.as_mut().map(ThinkSplitter::finish).unwrap_or_default())
+    pub fn finish(&mut self, truncated: bool) -> Vec<OutputEvent> {
+        match &mut self.0 {
+            Reader::Tagged(tagged) => tagged.finish(truncated),
+            Reader::Harmony(harmony) => {
+                harmony.finish();
+                harmony.call.take_events()
+            }
+        }
     }
 
-    /// Whether the answer is complete although the model has not ended it.
+    /// Whether the answer is complete although the model has not ended it: a closing tag after
+    /// which the format has nothing, or the first call where one is all that may be made.
     pub fn is_complete(&self) -> bool {
-        false
+        match &self.0 {
+            Reader::Tagged(tagged) => tagged.is_complete(),
+            Reader::Harmony(harmony) => harmony.is_complete(),
+        }
     }
 
     /// Whether the text that comes next is reasoning, as far as is known.
     pub fn in_reasoning(&self) -> bool {
-        self.splitter.as_ref().is_some_and(|splitter| splitter.part() == Part::Reasoning)
+        match &self.0 {
+            Reader::Tagged(tagged) => tagged.in_reasoning(),
+            Reader::Harmony(harmony) => harmony.in_reasoning(),
+        }
     }
-}
-
-fn events(parts: Vec<(Part, String)>) -> Vec<OutputEvent> {
-    let event = |(part, text): (Part, String)| match part {
-        Part::Reasoning => OutputEvent::Reasoning(text),
-        Part::Content => OutputEvent::Content(text),
-    };
-    parts.into_iter().filter(|(_, text)| !text.is_empty()).map(event).collect()
 }
