@@ -21,6 +21,7 @@ pub struct Batch {
     sequences: Vec<SequenceRows>,
     blocks: Vec<u32>,
     logit_rows: Vec<u32>,
+    copies: Vec<(u32, u32)>,
 }
 
 impl Batch {
@@ -32,6 +33,7 @@ impl Batch {
             sequences: Vec::with_capacity(rows),
             blocks: Vec::with_capacity(blocks),
             logit_rows: Vec::with_capacity(rows),
+            copies: Vec::with_capacity(rows),
         }
     }
 
@@ -42,6 +44,18 @@ impl Batch {
         self.sequences.clear();
         self.blocks.clear();
         self.logit_rows.clear();
+        self.copies.clear();
+    }
+
+    /// Has the block `to` hold what `from` does before anything is computed, but not before what
+    /// was copied earlier.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        self.copies.push((from, to));
+    }
+
+    /// Blocks to be copied, in this order: from, to.
+    pub fn copies(&self) -> &[(u32, u32)] {
+        &self.copies
     }
 
     /// Adds `tokens` of one sequence at positions from `position` on; `blocks` is its block
@@ -114,7 +128,9 @@ mod tests {
         assert_eq!(batch.logit_rows(), [1, 2, 3]);
         assert_eq!(batch.block_table(&batch.sequences()[0]), [3, 9]);
         assert_eq!(batch.block_table(&batch.sequences()[1]), [1]);
+        batch.copy(9, 4);
+        assert_eq!(batch.copies(), [(9, 4)]);
         batch.clear();
-        assert_eq!(batch.rows(), 0);
+        assert_eq!((batch.rows(), batch.copies()), (0, &[][..]));
     }
 }

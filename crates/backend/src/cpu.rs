@@ -238,6 +238,10 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn copy_blocks(&mut self, blocks: &[(u32, u32)]) {
+        blocks.iter().for_each(|&(from, to)| self.kv.copy(from, to));
+    }
+
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
         self.each_row(out, tokens.len(), |this, row, out| {
             let MatrixSpec { ty, cols, bytes, .. } = &this.tables[table.0];

@@ -114,6 +114,8 @@ pub trait Backend: Send {
         blocks: usize,
         ty: KvType,
     ) -> Result<(), Error>;
+    /// Copies KV blocks, of all layers and one after the other: from, to.
+    fn copy_blocks(&mut self, blocks: &[(u32, u32)]);
 
     /// `out[i] = table[tokens[i]]`.
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer);

@@ -13,7 +13,7 @@ use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::Batch;
 use base::Rng;
-use sched::{Name, NewSequence, Planned, Scheduler, SequenceId};
+use sched::{Copied, Name, NewSequence, Planned, Scheduler, SequenceId};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -269,6 +269,7 @@ impl Engine {
 
     fn batch(&mut self) {
         self.batch.clear();
+        self.scheduler.copies().for_each(|Copied { from, to }| self.batch.copy(from, to));
         let rows = self.plan.iter().map(|planned| planned.tokens + planned.drafts).sum();
         for planned in &self.plan {
             let active = self.active.get_mut(&planned.id).expect("planned");

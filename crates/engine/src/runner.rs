@@ -240,13 +240,14 @@ impl Runner {
         Batch::with_capacity(self.limits.rows, self.limits.rows + self.blocks)
     }
 
-    /// Computes `batch` and stores its keys and values; gives one row of `vocab_size` logits
+    /// Copies the blocks that `batch` wants copied, computes it and stores its keys and values; gives one row of `vocab_size` logits
     /// for each of its logit rows. Ranks that share a model all get them; after an error on one of
     /// them all have to be dropped.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(batch.logit_rows().len() <= self.limits.logit_rows, "more logits than asked for");
         self.logits = None;
+        self.backend.copy_blocks(batch.copies());
         let logits = self.model.forward(&mut self.backend, batch, self.check)?;
         self.logits = Some((logits, batch.logit_rows().len()));
         Ok(self.logits())

@@ -4,11 +4,13 @@
 //! counted in steps, tenants and priorities are numbers.
 //!
 //! - [`BlockPool`] counts the holders of KV blocks and keeps what nobody holds as prefix cache.
-//! - [`Scheduler`] admits sequences, lets each find the longest part of its tokens in the cache,
-//!   mixes decoding with prompt chunks in every step, and preempts the newest when blocks run out.
+//! - [`Scheduler`] admits sequences, lets each find the longest part of its tokens in the cache, to
+//!   the token, mixes decoding with prompt chunks in every step, and preempts the newest when
+//!   blocks run out.
 //!
 //! Invariant: nothing here knows tensors, threads, clocks or text.
 
+mod children;
 mod name;
 mod pool;
 mod scheduler;
@@ -18,4 +20,4 @@ mod waiting;
 pub use name::Name;
 pub use pool::{BlockPool, Blocks};
 pub use scheduler::{Limits, Planned, Scheduler};
-pub use sequence::{NewSequence, SequenceId};
+pub use sequence::{Copied, NewSequence, SequenceId};

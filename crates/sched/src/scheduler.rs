@@ -2,7 +2,7 @@
 
 use crate::name::Name;
 use crate::pool::{BlockPool, Blocks};
-use crate::sequence::{Match, NewSequence, Sequence, SequenceId, Shape};
+use crate::sequence::{Copied, Match, NewSequence, Sequence, SequenceId, Shape};
 use crate::waiting::{Place, Waiting};
 
 /// What a scheduler works with.
@@ -57,6 +57,8 @@ pub struct Scheduler {
     running: Vec<Sequence>,
     arrivals: u64,
     preemptions: u64,
+    /// Blocks to be copied, in this order.
+    copies: Vec<Copied>,
     /// Room for what a plan works on.
     ids: Vec<SequenceId>,
     places: Vec<Place>,
@@ -72,11 +74,12 @@ impl Scheduler {
         Self {
             limits,
             shape: Shape { block, window, root },
-            pool: BlockPool::new(blocks, block),
+            pool: BlockPool::new(blocks),
             waiting: Waiting::default(),
             running: Vec::with_capacity(running),
             arrivals: 0,
             preemptions: 0,
+            copies: Vec::with_capacity(running),
             ids: Vec::with_capacity(running),
             places: Vec::new(),
         }
@@ -133,6 +136,12 @@ impl Scheduler {
     /// `u32::MAX`.
     pub fn table(&self, id: SequenceId) -> &[u32] {
         &self.find(id).expect("it waits or runs").table
+    }
+
+    /// Takes what the plans so far want copied: in this order, before anything of the last plan is
+    /// computed. A block that is read may be empty, taken or written by a later copy already.
+    pub fn copies(&mut self) -> impl Iterator<Item = Copied> {
+        self.copies.drain(..)
     }
 
     /// Prompt tokens that were found in the cache when the sequence was first admitted; `None`
@@ -260,7 +269,7 @@ impl Scheduler {
 
     fn preempt(&mut self, at: usize) {
         let mut sequence = self.running.remove(at);
-        sequence.let_go(&mut self.pool);
+        sequence.let_go(&mut self.pool, &self.shape);
         self.preemptions += 1;
         self.waiting.add_preempted(sequence);
     }
@@ -295,7 +304,7 @@ impl Scheduler {
 
     fn admit_at(&mut self, place: Place, found: Match) -> SequenceId {
         let mut sequence = self.waiting.admit(place);
-        sequence.adopt(found, &mut self.pool, &self.shape);
+        self.copies.extend(sequence.adopt(found, &mut self.pool, &self.shape));
         let id = sequence.id;
         let at = self.running.partition_point(|other| other.rank() < sequence.rank());
         self.running.insert(at, sequence);
@@ -339,14 +348,14 @@ impl Scheduler {
         self.waiting.served(sequence.tenant, planned.tokens + sampled.len());
     }
 
-    /// Forgets a sequence in any state. Its full blocks stay in the cache.
+    /// Forgets a sequence in any state. What was computed of it stays in the cache.
     pub fn finish(&mut self, id: SequenceId) {
         let gone = match self.index(id) {
             Some(at) => Some(self.running.remove(at)),
             None => self.waiting.remove(id),
         };
         if let Some(mut sequence) = gone {
-            sequence.let_go(&mut self.pool);
+            sequence.let_go(&mut self.pool, &self.shape);
             self.waiting.ended(sequence.tenant);
         }
     }

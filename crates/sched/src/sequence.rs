@@ -1,7 +1,7 @@
 //! One timeline of tokens: what is computed of it, and where that lies.
 
 use crate::name::Name;
-use crate::pool::{BlockPool, Full, Registered};
+use crate::pool::{BlockPool, Filled, Registered};
 
 /// Names a sequence to the scheduler; chosen by the caller, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,25 @@ pub(crate) struct Match {
     pub table: Vec<u32>,
     /// The first entry of it that is a block.
     pub first: usize,
+    /// A block that begins as the next one does.
+    pub branch: Option<Branch>,
+}
+
+/// A block of which a sequence shares the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Branch {
+    pub block: u32,
+    /// Positions that are the same.
+    pub shared: usize,
+}
+
+/// A KV block that is to hold what another does, before anything is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The block that is read.
+    pub from: u32,
+    /// The block that is written.
+    pub to: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -144,7 +163,7 @@ impl Sequence {
     }
 
     /// The longest beginning of its tokens that the cache has all blocks for which the next row
-    /// looks at.
+    /// looks at, and the block that has most of what comes next.
     pub fn find(&self, pool: &BlockPool, shape: &Shape) -> Match {
         if self.cold {
             return Match::default();
@@ -168,7 +187,17 @@ impl Sequence {
         found.truncate(best);
         let first = if best == 0 { 0 } else { shape.first_seen(best * shape.block).min(best) };
         found[..first].fill(HOLE);
-        Match { table: found, first }
+        Match { table: found, first, branch: self.branch(best, pool, shape) }
+    }
+
+    /// The block that begins as block `index` does for longest. The last token is computed in any
+    /// case.
+    fn branch(&self, index: usize, pool: &BlockPool, shape: &Shape) -> Option<Branch> {
+        let start = index * shape.block;
+        let end = (start + shape.block).min(self.tokens.len() - 1);
+        let next = self.tokens.get(start..end).filter(|next| !next.is_empty())?;
+        let (block, shared) = pool.nearest(self.parent(index, shape), next)?;
+        Some(Branch { block, shared })
     }
 
     /// The name of the first block that a match leaves to be computed, if its tokens are known.
@@ -183,7 +212,8 @@ impl Sequence {
     }
 
     /// Takes over what was found. The last token is computed in any case: its logits are wanted.
-    pub fn adopt(&mut self, found: Match, pool: &mut BlockPool, shape: &Shape) {
+    /// Gives what is to be copied.
+    pub fn adopt(&mut self, found: Match, pool: &mut BlockPool, shape: &Shape) -> Option<Copied> {
         found.table[found.first..].iter().for_each(|&block| pool.hold(block));
         self.registered = found.table.len();
         self.computed = (self.registered * shape.block).min(self.tokens.len() - 1);
@@ -191,11 +221,29 @@ impl Sequence {
         self.table.clear();
         self.table.extend_from_slice(&found.table);
         self.nameable = true;
+        let copied = found.branch.and_then(|branch| self.copy(branch, pool));
         self.cached.get_or_insert(self.computed.min(self.prompt));
+        copied
     }
 
-    /// Returns all blocks to the pool. Nothing of it is computed any more, but much may be found.
-    pub fn let_go(&mut self, pool: &mut BlockPool) {
+    fn copy(&mut self, Branch { block, shared }: Branch, pool: &mut BlockPool) -> Option<Copied> {
+        pool.touch(block);
+        // It may be the very block, where the cache has no other to give.
+        let to = pool.take()?;
+        self.table.push(to);
+        self.computed += shared;
+        (to != block).then_some(Copied { from: block, to })
+    }
+
+    /// Returns all blocks to the pool. Nothing of it is computed any more, but much may be found:
+    /// what the last block holds too.
+    pub fn let_go(&mut self, pool: &mut BlockPool, shape: &Shape) {
+        let index = self.computed / shape.block;
+        let tail = self.computed % shape.block;
+        if self.nameable && self.registered == index && tail > 0 {
+            let tokens = &self.tokens[index * shape.block..self.computed];
+            pool.keep(self.table[index], self.filled(index, tokens, shape));
+        }
         self.held().for_each(|block| pool.release(block));
         self.table.clear();
         (self.first, self.registered, self.computed) = (0, 0, 0);
@@ -214,18 +262,22 @@ impl Sequence {
         }
     }
 
-    fn register_next(&mut self, pool: &mut BlockPool, shape: &Shape) {
-        let index = self.registered;
+    /// A block of it, in which `tokens` are computed.
+    fn filled<'a>(&self, index: usize, tokens: &'a [u32], shape: &Shape) -> Filled<'a> {
         let before = index.checked_sub(1).map(|before| self.table[before]);
-        let full = Full {
-            name: self.names[index],
+        Filled {
             parent: self.parent(index, shape),
             // Where a window moves on, the end of a chain is of use without its root.
             parent_block: before.filter(|_| shape.window.is_none()),
             depth: index,
-            tokens: self.block_tokens(index, shape),
-        };
-        match pool.register(self.table[index], full) {
+            tokens,
+        }
+    }
+
+    fn register_next(&mut self, pool: &mut BlockPool, shape: &Shape) {
+        let index = self.registered;
+        let full = self.filled(index, self.block_tokens(index, shape), shape);
+        match pool.register(self.table[index], self.names[index], full) {
             Registered::New => {}
             Registered::Already(block) => {
                 // The same bits twice: one of the two will do.

@@ -80,6 +80,13 @@ impl KvCache {
         });
     }
 
+    /// Has the block `to` hold what `from` does, in all layers.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        let at = |block: u32| block as usize * self.stride;
+        let (from, to) = (at(from), at(to));
+        self.data.copy_within(from..from + self.stride, to);
+    }
+
     /// Bytes of what is kept between calls besides.
     pub fn workspace(&self) -> usize {
         self.plan.bytes()

@@ -7,3 +7,4 @@ mod placement;
 mod ranks;
 mod replay;
 mod requests;
+mod reuse;

@@ -18,6 +18,8 @@ pub struct Machine {
     limits: Limits,
     /// Rows computed.
     pub rows: usize,
+    /// Blocks copied.
+    pub copied: usize,
 }
 
 fn mix(hash: u64, token: u32) -> u64 {
@@ -27,7 +29,7 @@ fn mix(hash: u64, token: u32) -> u64 {
 impl Machine {
     pub fn new(limits: Limits) -> Self {
         let scheduler = Scheduler::new(limits, Name::root(b"test"));
-        Self { scheduler, slots: HashMap::new(), limits, rows: 0 }
+        Self { scheduler, slots: HashMap::new(), limits, rows: 0, copied: 0 }
     }
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
@@ -57,7 +59,21 @@ impl Machine {
         let rows: usize = plan.iter().map(|p| p.tokens + p.drafts).sum();
         let logits: usize = plan.iter().map(|p| usize::from(p.samples) * (1 + p.drafts)).sum();
         assert!(rows <= self.limits.rows && logits <= self.limits.logits, "{plan:?}");
+        self.copy();
         plan
+    }
+
+    fn copy(&mut self) {
+        for Copied { from, to } in self.scheduler.copies() {
+            assert_ne!(from, to, "a copy of nothing");
+            self.copied += 1;
+            for slot in 0..self.limits.block {
+                match self.slots.get(&(from, slot)).copied() {
+                    Some(hash) => self.slots.insert((to, slot), hash),
+                    None => self.slots.remove(&(to, slot)),
+                };
+            }
+        }
     }
 
     /// Computes what is planned: looks at all that the rows see, and writes their slots. Drafts

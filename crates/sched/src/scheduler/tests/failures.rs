@@ -23,9 +23,9 @@ fn shorter_prompts_and_edited_tails_reuse_what_they_share() {
     assert_eq!(machine.cached(2, &prompt(1, 17)), 16);
     let mut edited = prompt(1, 30);
     edited[21] = 5;
-    assert_eq!(machine.cached(3, &edited), 20);
+    assert_eq!(machine.cached(3, &edited), 21);
     let longer = [prompt(1, 30), prompt(2, 9)].concat();
-    assert_eq!(machine.cached(4, &longer), 28);
+    assert_eq!(machine.cached(4, &longer), 30);
     assert_eq!(machine.cached(5, &prompt(2, 9)), 0);
 }
 
@@ -37,7 +37,63 @@ fn a_generated_answer_is_found_by_the_next_turn() {
     let answer: Vec<u32> = (6..20).collect();
     let next = [prompt(1, 6), answer, prompt(2, 5)].concat();
     // The last token of the answer was never computed: nineteen were.
-    assert_eq!(machine.cached(2, &next), 16);
+    assert_eq!(machine.cached(2, &next), 19);
+}
+
+#[test]
+fn a_prompt_shorter_than_a_block_is_found_in_any_block_that_goes_on_from_it() {
+    let mut machine = Machine::new(LIMITS);
+    machine.add(1, &prompt(1, 2), 3);
+    machine.finish(10);
+    // The two tokens are the tail of the first; the third brings a longer one in its place.
+    assert_eq!(machine.cached(2, &prompt(1, 2)), 1);
+    assert_eq!(machine.cached(3, &prompt(1, 3)), 2);
+    assert_eq!(machine.cached(4, &prompt(1, 2)), 1);
+    // And at last a full block.
+    assert_eq!(machine.cached(5, &prompt(1, 8)), 3);
+    assert_eq!(machine.cached(6, &prompt(1, 3)), 2);
+    machine.check();
+}
+
+#[test]
+fn what_a_tail_is_the_beginning_of_takes_its_place() {
+    let mut machine = Machine::new(LIMITS);
+    for len in 1..=9 {
+        machine.add(len, &prompt(1, len as usize), len as usize + 1);
+        machine.finish(10);
+    }
+    assert_eq!(machine.scheduler.blocks().cached, 3, "two full ones and a tail");
+    // A beginning of what is there adds nothing.
+    machine.add(10, &prompt(1, 6), 7);
+    machine.finish(10);
+    assert_eq!(machine.scheduler.blocks().cached, 3);
+    // A branch does.
+    machine.add(11, &[&prompt(1, 6)[..], &[5]].concat(), 8);
+    machine.finish(10);
+    assert_eq!(machine.scheduler.blocks().cached, 4);
+}
+
+#[test]
+fn a_preempted_sequence_computes_nothing_twice_if_its_blocks_are_still_there() {
+    let mut machine = Machine::new(Limits { running: 1, logits: 1, ..LIMITS });
+    machine.add(1, &prompt(1, 6), 16);
+    machine.step(|_, length| length as u32);
+    machine.add(2, &prompt(2, 5), 8);
+    finish_beside(&mut machine, 1, 2);
+    assert_eq!(machine.scheduler.counters().0, 1, "its place was needed");
+    machine.finish(100);
+    // All tokens but the last of each.
+    assert_eq!(machine.rows, 15 + 7);
+}
+
+#[test]
+fn a_copy_may_be_all_that_there_is_room_for() {
+    let mut machine = Machine::new(Limits { blocks: 1, running: 1, logits: 1, ..LIMITS });
+    machine.add(1, &prompt(1, 3), 4);
+    machine.finish(10);
+    // The only block is both the source and the room.
+    assert_eq!(machine.cached(2, &prompt(1, 2)), 1);
+    assert_eq!(machine.copied, 0);
 }
 
 #[test]
@@ -94,7 +150,7 @@ fn two_sequences_that_finish_a_shared_block_in_one_step_keep_one_copy() {
         machine.step(|_, length| length as u32);
         machine.check();
     }
-    assert_eq!(machine.scheduler.blocks().cached, 2);
+    assert_eq!(machine.scheduler.blocks().cached, 3, "of two blocks and a tail");
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Simulation {
         }
     }
 
-    fn run(mut self) -> (Vec<Planned>, u64, usize) {
+    fn run(mut self) -> (Vec<Planned>, Count) {
         for id in 0..ARRIVALS {
             if self.rng.below(3) == 0 {
                 self.arrive(id);
@@ -140,12 +140,23 @@ impl Simulation {
             assert!(idle < 2, "nothing moves");
         }
         assert_eq!(self.machine.scheduler.blocks().used, 0);
-        (self.trace, self.machine.scheduler.counters().0, self.rejected)
+        let (preempted, evicted) = self.machine.scheduler.counters();
+        let Self { rejected, machine: Machine { copied, .. }, .. } = self;
+        (self.trace, Count { preempted, evicted, rejected, copied })
     }
 }
 
+/// What happened in a simulation.
+#[derive(Debug, Default, PartialEq)]
+struct Count {
+    preempted: u64,
+    evicted: u64,
+    rejected: usize,
+    copied: usize,
+}
+
 /// Runs a seed; a failure says how to see it again.
-fn simulate(seed: u64) -> (Vec<Planned>, u64, usize) {
+fn simulate(seed: u64) -> (Vec<Planned>, Count) {
     std::panic::catch_unwind(|| Simulation::new(seed).run()).unwrap_or_else(|_| {
         panic!("GANNET_SEED={seed} cargo test -p gannet-sched every_sequence -- --nocapture")
     })
@@ -162,15 +173,18 @@ fn every_sequence_finishes_blocks_are_conserved_and_slots_hold_what_they_should(
         None => 0..number("GANNET_SEEDS").unwrap_or(SEEDS),
     };
     let all = seeds.end - seeds.start == SEEDS;
-    let (mut preemptions, mut rejected, mut steps) = (0, 0, 0);
+    let (mut sum, mut steps) = (Count::default(), 0);
     for seed in seeds {
-        let (trace, preempted, refused) = simulate(seed);
-        preemptions += preempted;
-        rejected += refused;
+        let (trace, count) = simulate(seed);
+        sum.preempted += count.preempted;
+        sum.evicted += count.evicted;
+        sum.rejected += count.rejected;
+        sum.copied += count.copied;
         steps += trace.len();
     }
     // A simulation in which nothing happens proves nothing.
-    assert!(!all || (preemptions > 1000 && rejected > 100 && steps > 100_000));
+    let much = sum.preempted > 1000 && sum.evicted > 1000 && sum.copied > 1000;
+    assert!(!all || (much && sum.rejected > 100 && steps > 100_000), "{sum:?}");
 }
 
 #[test]

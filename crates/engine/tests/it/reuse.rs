@@ -1,0 +1,111 @@
+//! What the cache has of a prompt is found to the token, and gives the bits of a run without it.
+
+use crate::checkpoints::{ARCHITECTURES, random};
+use crate::determinism::{Answer, collect};
+use engine::{
+    EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Request, Runner,
+    SamplingParams, start,
+};
+use formats::Checkpoint;
+
+/// Tokens of a prompt: two blocks and a tail of odd length.
+const PROMPT: usize = 79;
+
+fn engine(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType) -> EngineHandle {
+    let load = LoadOptions {
+        mode,
+        kv_type: Some(kv_type),
+        threads: 2,
+        kv_memory: KvMemory::Bytes(4 << 20),
+        ..LoadOptions::default()
+    };
+    start(Runner::load(checkpoint, &load).unwrap(), EngineOptions::default()).0
+}
+
+fn prompt() -> Vec<u32> {
+    (0..PROMPT as u32).map(|i| i * 37 % 131).collect()
+}
+
+/// Prompt tokens that were found in the cache, and the answer.
+fn ask(engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
+    let request = Request {
+        prompt: prompt.to_vec(),
+        sampling: SamplingParams { temperature: 0.8, seed: Some(3), ..Default::default() },
+        max_tokens: Some(6),
+        logprobs: Some(3),
+        ..Request::default()
+    };
+    let (answer, finished) = collect(engine.submit(request).unwrap());
+    (finished.usage.cached_tokens, answer)
+}
+
+/// Prompts one after the other, with how much of each is in the cache; every answer is that of an
+/// engine that knows nothing.
+fn check(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType, prompts: &[(Vec<u32>, usize)]) {
+    let warm = engine(checkpoint, mode, kv_type);
+    for (at, (prompt, cached)) in prompts.iter().enumerate() {
+        let name = &checkpoint.config().architecture;
+        let (found, answer) = ask(&warm, prompt);
+        assert_eq!(found, *cached, "{name} {kv_type:?}: prompt {at}");
+        let (_, cold) = ask(&engine(checkpoint, mode, kv_type), prompt);
+        assert_eq!(answer, cold, "{name} {kv_type:?}: prompt {at}");
+    }
+}
+
+/// With every architecture, and with every type of cache.
+fn everywhere(prompts: &[(Vec<u32>, usize)]) {
+    for architecture in ARCHITECTURES {
+        check(&random(architecture).0, Mode::Fast, KvType::Bf16, prompts);
+    }
+    for architecture in ["qwen3", "deepseek_v3"] {
+        let (checkpoint, _folder) = random(architecture);
+        check(&checkpoint, Mode::Exact, KvType::F32, prompts);
+        check(&checkpoint, Mode::Exact, KvType::F16, prompts);
+        check(&checkpoint, Mode::Fast, KvType::Q8_0, prompts);
+    }
+}
+
+#[test]
+fn a_prompt_sent_again_computes_one_token() {
+    let short = prompt()[..20].to_vec();
+    everywhere(&[
+        (prompt(), 0),
+        (prompt(), PROMPT - 1),
+        (short.clone(), 19),
+        (short, 19),
+        (prompt(), PROMPT - 1),
+    ]);
+}
+
+#[test]
+fn a_shortened_prompt_computes_one_token() {
+    let prompts = [PROMPT, 78, 65, 64, 63, 40, 33, 32, 31, 17, 2, 1].map(|len| {
+        let cached = if len == PROMPT { 0 } else { len - 1 };
+        (prompt()[..len].to_vec(), cached)
+    });
+    everywhere(&prompts);
+}
+
+#[test]
+fn a_branched_prompt_reuses_up_to_the_branch() {
+    let branch = |at: usize| {
+        let mut tokens = prompt();
+        tokens[at] = (tokens[at] + 1) % 131;
+        tokens
+    };
+    let mut prompts = vec![(prompt(), 0)];
+    prompts.extend([70, 65, 45, 44, 31, 5].map(|at| (branch(at), at)));
+    // Every branch is there now.
+    prompts.extend([5, 45, 70].map(|at| (branch(at), PROMPT - 1)));
+    everywhere(&prompts);
+}
+
+#[test]
+fn an_answer_is_found_by_the_next_turn() {
+    let (checkpoint, _folder) = random("llama");
+    let engine = engine(&checkpoint, Mode::Fast, KvType::Bf16);
+    let (_, answer) = ask(&engine, &prompt());
+    let next = [&prompt()[..], &answer.ids, &[1, 2, 3]].concat();
+    // The last token of the answer was sampled and never computed.
+    assert_eq!(ask(&engine, &next).0, PROMPT + answer.ids.len() - 1);
+}
