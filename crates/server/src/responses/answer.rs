@@ -226,3 +226,6 @@ impl Answer for ResponseAnswer {
         self.response.json()
     }
 }
+
+#[cfg(test)]
+mod tests;
