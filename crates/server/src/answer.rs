@@ -27,6 +27,9 @@ pub(crate) trait Answer: Send + 'static {
     fn ping(&self) -> Option<Frame> {
         Some(Frame::Comment("keep-alive"))
     }
+    /// Looks at an event of an answer that will be given whole, for protocols that need more
+    /// of it than is gathered.
+    fn note(&mut self, _index: usize, _event: &TextEvent) {}
     /// The whole answer at once.
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value;
 }

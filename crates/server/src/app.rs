@@ -6,6 +6,8 @@ use crate::guard::{self, HEALTH, METRICS, READY, STATS};
 use crate::openai;
 use crate::openai::answer::unix_now;
 use crate::options::ServerOptions;
+use crate::responses;
+use crate::responses::store::Store;
 use crate::shutdown::Life;
 use crate::watch::{self, Watch};
 use api::Service;
@@ -32,6 +34,8 @@ pub(crate) struct App {
     pub watch: Arc<Watch>,
     /// Bounds the prompts that are parsed and tokenized at one time.
     pub preparing: Arc<Semaphore>,
+    /// What the Responses API keeps.
+    pub responses: Arc<Store>,
     pub started: u64,
 }
 
@@ -40,6 +44,7 @@ impl App {
         let watch = Arc::new(Watch::new(&service));
         let http = watch.http.clone();
         let conditions = Conditions { life, stall_timeout: options.stall_timeout, http };
+        let responses = Store::new(options.stored_responses, options.stored_response_bytes);
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Self {
             service,
@@ -47,6 +52,7 @@ impl App {
             conditions,
             watch,
             preparing: Arc::new(Semaphore::new(cores)),
+            responses: Arc::new(responses),
             started: unix_now(),
         }
     }
@@ -88,7 +94,9 @@ struct Document;
 
 /// The routes of all protocols.
 fn documented() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi()).merge(openai::routes::routes())
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(openai::routes::routes())
+        .merge(responses::routes::routes())
 }
 
 /// Errors in the form of the protocol that was spoken.
@@ -105,7 +113,7 @@ fn cors(origin: &str) -> CorsLayer {
     };
     CorsLayer::new()
         .allow_origin(origin)
-        .allow_methods([Method::GET, Method::POST, Method::OPTIONS])
+        .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])
         .allow_headers(Any)
 }
 

@@ -14,6 +14,7 @@ mod guard;
 mod openai;
 mod options;
 mod random;
+mod responses;
 mod serve;
 mod shutdown;
 mod sse;

@@ -21,6 +21,10 @@ pub struct ServerOptions {
     pub progress_timeout: Duration,
     /// How long running requests may go on after shutdown was asked.
     pub grace: Duration,
+    /// Most responses of the Responses API that are kept for the next turn.
+    pub stored_responses: usize,
+    /// Most bytes that these hold in memory, their histories included.
+    pub stored_response_bytes: usize,
 }
 
 impl Default for ServerOptions {
@@ -34,6 +38,8 @@ impl Default for ServerOptions {
             stall_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(60),
             grace: Duration::from_secs(30),
+            stored_responses: 1000,
+            stored_response_bytes: 256 << 20,
         }
     }
 }

@@ -24,7 +24,12 @@ pub(crate) async fn whole(
     mut choices: Choices,
     mut answer: impl Answer,
 ) -> Result<Response, Fault> {
-    let collected = collect(&mut choices).await?;
+    let mut collected = vec![Collected::default(); choices.count()];
+    while let Some(event) = choices.next().await {
+        let (index, event) = event?;
+        answer.note(index, &event);
+        collected[index].add(event);
+    }
     Ok(Json(answer.whole(collected, choices.usage())).into_response())
 }
 
@@ -55,17 +60,22 @@ pub(crate) async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, Fau
 
 /// Answers as the events come, with the answer's ping after every silence of `keep_alive`.
 pub(crate) fn streamed<A: Answer>(choices: Choices, answer: A, keep_alive: Duration) -> Response {
-    let kind = match A::FRAMING {
-        Framing::Events => "text/event-stream",
-        Framing::Lines => "application/x-ndjson",
-    };
     let feed = Feed::new(choices, answer, keep_alive);
     let frames = stream::unfold(feed, |mut feed| async {
         let bytes = feed.next().await?;
         Some((Ok::<Bytes, Infallible>(bytes), feed))
     });
+    streaming(A::FRAMING, Body::from_stream(frames))
+}
+
+/// A response whose body is a stream of frames.
+pub(crate) fn streaming(framing: Framing, body: Body) -> Response {
+    let kind = match framing {
+        Framing::Events => "text/event-stream",
+        Framing::Lines => "application/x-ndjson",
+    };
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    ([kind, UNBUFFERED, UNCACHED], Body::from_stream(frames)).into_response()
+    ([kind, UNBUFFERED, UNCACHED], body).into_response()
 }
 
 /// The frames of one response.
@@ -113,7 +123,7 @@ impl<A: Answer> Feed<A> {
 }
 
 /// The bytes of a frame. JSON holds no line ends, so that each is one line.
-fn written(frame: &Frame, framing: Framing) -> String {
+pub(crate) fn written(frame: &Frame, framing: Framing) -> String {
     match (framing, frame) {
         (Framing::Events, Frame::Data(json)) => format!("data: {json}\n\n"),
         (Framing::Events, Frame::Named(name, json)) => format!("event: {name}\ndata: {json}\n\n"),

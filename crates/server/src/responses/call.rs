@@ -1,0 +1,295 @@
+//! From the body of a request to what is computed and what is answered.
+
+use crate::fault::Fault;
+use crate::fields::Fields;
+use crate::openai::answer::unix_now;
+use crate::openai::sampling;
+use crate::random;
+use crate::responses::history::{self, Item};
+use crate::responses::object::{Kind, Response, Status};
+use crate::responses::opened::View;
+use crate::responses::request::{CreateResponse, Summary, TextWish, Truncation};
+use crate::responses::store::{Entry, Owner, Store};
+use crate::responses::tools::Tools;
+use crate::responses::turns::Turn;
+use crate::responses::warnings::Warnings;
+use crate::responses::{choice, input};
+use crate::wire;
+use api::{ChatRequest, SamplingOptions, Service, Terms, ToolChoice};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What `include` may name and no answer of this server has.
+const NEVER_THERE: [&str; 6] = [
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+];
+
+/// A response as asked for.
+#[derive(Debug)]
+pub(crate) struct ResponseCall {
+    pub request: ChatRequest,
+    pub terms: Terms,
+    pub stream: bool,
+    /// The answer, still empty.
+    pub response: Response,
+    pub view: View,
+    pub tools: Tools,
+    /// What this request adds to the conversation.
+    pub input: Vec<Arc<Item>>,
+    /// The conversation before.
+    pub parent: Option<Arc<Turn>>,
+}
+
+/// Where requests are read.
+#[derive(Debug)]
+pub(crate) struct Desk<'a> {
+    pub service: &'a Service,
+    pub store: &'a Store,
+    pub owner: &'a Owner,
+    /// Most bytes of a conversation.
+    pub limit: usize,
+}
+
+impl Desk<'_> {
+    /// Reads the body of a request.
+    pub fn read(&self, body: &Value) -> Result<ResponseCall, Fault> {
+        let asked: CreateResponse = wire::read(body)?;
+        refuse(&asked)?;
+        let mut warnings = Warnings::default();
+        let mut tools = Tools::read(asked.tools.as_deref().unwrap_or_default(), &mut warnings)?;
+        let tool_choice = choice::read(asked.tool_choice.as_ref(), &mut tools)?;
+        let view = view(&asked, &mut warnings);
+        warn(&asked, &mut warnings);
+        let sampling = sampling(body, &asked, view)?;
+        let parent = self.parent(asked.previous_response_id.as_deref())?;
+        let input = self.input(&asked, &mut warnings)?;
+        let messages = self.messages(&asked, parent.as_deref(), &input)?;
+        let request = ChatRequest {
+            messages,
+            tools: tools.functions.clone(),
+            tool_choice: tool_choice.clone(),
+            parallel_calls: asked.parallel_tool_calls.unwrap_or(true),
+            template_kwargs: template_kwargs(&asked),
+            sampling,
+            ..ChatRequest::default()
+        };
+        let terms = terms(body, &asked)?;
+        let stream = asked.stream.unwrap_or(false);
+        let response = self.response(asked, &request.sampling, &tool_choice, warnings);
+        Ok(ResponseCall { request, terms, stream, response, view, tools, input, parent })
+    }
+
+    /// The turn of the response `id`.
+    fn parent(&self, id: Option<&str>) -> Result<Option<Arc<Turn>>, Fault> {
+        let field = "previous_response_id";
+        let Some(id) = id else { return Ok(None) };
+        match self.store.get(self.owner, id) {
+            Some(Entry::Kept(kept)) => Ok(Some(Arc::clone(&kept.turn))),
+            Some(Entry::Running(_)) => {
+                Err(Fault::invalid(field, format!("response {id} is still in progress")))
+            }
+            None => {
+                let message = format!("previous response with id '{id}' not found");
+                Err(Fault::invalid(field, message).with_code("previous_response_not_found"))
+            }
+        }
+    }
+
+    fn input(
+        &self,
+        asked: &CreateResponse,
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Arc<Item>>, Fault> {
+        match &asked.input {
+            None if asked.previous_response_id.is_some() => Ok(Vec::new()),
+            None => Err(Fault::invalid("input", "input is missing")),
+            Some(given) => {
+                let known = self.store.items(self.owner, &input::references(given)?);
+                input::read(given, &known, warnings)
+            }
+        }
+    }
+
+    /// The messages of the whole conversation, which may be no larger than a body may.
+    fn messages(
+        &self,
+        asked: &CreateResponse,
+        parent: Option<&Turn>,
+        input: &[Arc<Item>],
+    ) -> Result<Vec<Value>, Fault> {
+        let mut items = parent.map(Turn::items).unwrap_or_default();
+        items.extend_from_slice(input);
+        let bytes: usize = items.iter().map(|item| item.size()).sum();
+        if bytes > self.limit.saturating_mul(2) {
+            let message = format!("the conversation has {bytes} bytes, which is too much");
+            return Err(Fault::invalid("input", message).with_code("body_too_large"));
+        }
+        let messages =
+            history::render(asked.instructions.as_deref(), items.iter().map(Arc::as_ref));
+        if messages.is_empty() {
+            return Err(Fault::invalid("input", "input holds nothing to answer"));
+        }
+        Ok(messages)
+    }
+
+    /// The answer before anything of it is there.
+    fn response(
+        &self,
+        asked: CreateResponse,
+        sampling: &SamplingOptions,
+        choice: &ToolChoice,
+        warnings: Warnings,
+    ) -> Response {
+        let background = asked.background.unwrap_or(false);
+        let status = if background { Status::Queued } else { Status::InProgress };
+        let used = sampling.over(self.service.defaults()).params();
+        Response {
+            id: random::id("resp_"),
+            object: Kind::Response,
+            created_at: unix_now(),
+            status,
+            background,
+            completed_at: None,
+            error: None,
+            incomplete_details: None,
+            max_output_tokens: asked.max_output_tokens,
+            max_tool_calls: asked.max_tool_calls,
+            model: self.service.info().name.clone(),
+            output: Vec::new(),
+            parallel_tool_calls: asked.parallel_tool_calls.unwrap_or(true),
+            reasoning: json!({
+                "effort": asked.reasoning.as_ref().and_then(|wish| wish.effort.clone()),
+                "summary": summary(&asked),
+            }),
+            service_tier: "default".into(),
+            store: asked.store.unwrap_or(true),
+            temperature: used.temperature,
+            text: told_text(asked.text.as_ref()),
+            tool_choice: asked.tool_choice.unwrap_or_else(|| told_choice(choice)),
+            tools: asked.tools.unwrap_or_default(),
+            top_logprobs: asked.top_logprobs.unwrap_or(0),
+            top_p: used.top_p,
+            truncation: "disabled".into(),
+            usage: None,
+            instructions: asked.instructions,
+            previous_response_id: asked.previous_response_id,
+            prompt_cache_key: asked.prompt_cache_key,
+            safety_identifier: asked.safety_identifier,
+            user: asked.user,
+            metadata: asked.metadata.unwrap_or_default(),
+            warnings,
+        }
+    }
+}
+
+/// Refuses what would change the answer and cannot be done.
+fn refuse(asked: &CreateResponse) -> Result<(), Fault> {
+    let refused = |field: &str, why: &str| Err(Fault::invalid(field, format!("{field} {why}")));
+    if asked.conversation.is_some() {
+        return refused("conversation", "is not supported; use previous_response_id");
+    }
+    if asked.prompt.is_some() {
+        return refused("prompt", "is not supported: the server has no stored prompts");
+    }
+    if asked.max_output_tokens == Some(0) {
+        return refused("max_output_tokens", "must be at least 1");
+    }
+    if asked.background == Some(true) && asked.store == Some(false) {
+        return refused("background", "needs store to be true");
+    }
+    refuse_constraint(asked.text.as_ref())
+}
+
+/// The place where a format of the text becomes a grammar; those that would need one are refused.
+fn refuse_constraint(text: Option<&TextWish>) -> Result<(), Fault> {
+    match text.and_then(|text| text.format.as_ref()).map(|format| format.kind.as_str()) {
+        None | Some("text") => Ok(()),
+        Some(kind) => {
+            let message = format!("text.format of type {kind} is not supported");
+            Err(Fault::invalid("text.format", message))
+        }
+    }
+}
+
+fn view(asked: &CreateResponse, warnings: &mut Warnings) -> View {
+    let mut view = View {
+        summaries: summary(asked).is_some(),
+        logprobs: asked.top_logprobs.is_some_and(|top| top > 0),
+        ..View::default()
+    };
+    for name in asked.include.iter().flatten() {
+        match name.as_str() {
+            "reasoning.encrypted_content" => view.sealed = true,
+            "message.output_text.logprobs" => view.logprobs = true,
+            known if NEVER_THERE.contains(&known) => {}
+            other => warnings.add(other, "include knows no such thing"),
+        }
+    }
+    view
+}
+
+/// Says what has no effect.
+fn warn(asked: &CreateResponse, warnings: &mut Warnings) {
+    if asked.truncation == Some(Truncation::Auto) {
+        warnings.add("truncation", "a prompt that is too long is refused, not truncated");
+    }
+    if !matches!(asked.service_tier.as_deref(), None | Some("auto" | "default")) {
+        warnings.add("service_tier", "there is one tier");
+    }
+}
+
+fn summary(asked: &CreateResponse) -> Option<&'static str> {
+    let wish = asked.reasoning.as_ref()?;
+    wish.summary.or(wish.generate_summary).and_then(Summary::name)
+}
+
+fn sampling(body: &Value, asked: &CreateResponse, view: View) -> Result<SamplingOptions, Fault> {
+    let shared = sampling::read(&Fields::of_body(body)?)?;
+    Ok(SamplingOptions {
+        max_tokens: asked.max_output_tokens,
+        logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
+        ..shared
+    })
+}
+
+fn terms(body: &Value, asked: &CreateResponse) -> Result<Terms, Fault> {
+    let terms = sampling::terms(&Fields::of_body(body)?)?;
+    let tenant = terms.tenant.clone().or_else(|| asked.safety_identifier.clone());
+    Ok(Terms { tenant, ..terms })
+}
+
+fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
+    let mut kwargs = asked.chat_template_kwargs.clone().unwrap_or_default();
+    let mut add = |name: &str, value: Value| {
+        kwargs.entry(name).or_insert(value);
+    };
+    if let Some(effort) = asked.reasoning.as_ref().and_then(|wish| wish.effort.as_deref()) {
+        add("reasoning_effort", effort.into());
+        if effort == "none" {
+            add("enable_thinking", false.into());
+        }
+    }
+    if let Some(verbosity) = asked.text.as_ref().and_then(|text| text.verbosity.as_deref()) {
+        add("verbosity", verbosity.into());
+    }
+    kwargs
+}
+
+fn told_text(text: Option<&TextWish>) -> Value {
+    let verbosity = text.and_then(|text| text.verbosity.as_deref()).unwrap_or("medium");
+    json!({ "format": { "type": "text" }, "verbosity": verbosity })
+}
+
+fn told_choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Named(name) => json!({ "type": "function", "name": name }),
+    }
+}
