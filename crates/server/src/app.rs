@@ -4,6 +4,8 @@
 use crate::choices::{Choices, Conditions, Names};
 use crate::fault::Fault;
 use crate::guard::{self, HEALTH, METRICS, READY, RequestId, STATS};
+use crate::limits::Limits;
+use crate::metered;
 use crate::openai::answer::{Answer, Heading, unix_now};
 use crate::openai::chat_answer::ChatAnswer;
 use crate::openai::completion_answer::CompletionAnswer;
@@ -17,7 +19,7 @@ use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -25,7 +27,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 /// What every handler can reach.
 #[derive(Clone, Debug)]
@@ -34,6 +36,7 @@ pub(crate) struct App {
     pub options: Arc<ServerOptions>,
     pub conditions: Conditions,
     pub watch: Arc<Watch>,
+    pub limits: Limits,
     /// Bounds the prompts that are parsed and tokenized at one time.
     preparing: Arc<Semaphore>,
     started: u64,
@@ -43,10 +46,12 @@ impl App {
     pub fn new(service: Service, options: ServerOptions, life: Life) -> Self {
         let watch = Arc::new(Watch::new(&service));
         let http = watch.http.clone();
-        let conditions = Conditions { life, stall_timeout: options.stall_timeout, http };
+        let ServerOptions { stall_timeout, log_prompts, .. } = options;
+        let conditions = Conditions { life, stall_timeout, http, log_prompts };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Self {
             service,
+            limits: Limits::new(options.rates),
             options: Arc::new(options),
             conditions,
             watch,
@@ -86,15 +91,22 @@ pub(crate) fn routes(app: App) -> Router {
 }
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
+///
+/// Keys go in headers and never in cookies, so credentials are not allowed. Browsers ask apart
+/// whether a page may call a private network: one that was named may, any page may not.
 fn cors(origin: &str) -> CorsLayer {
-    let origin = match origin {
+    let allowed = match origin {
         "*" => AllowOrigin::any(),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
+    let shown = metered::headers().chain([guard::REQUEST_ID, header::RETRY_AFTER]);
     CorsLayer::new()
-        .allow_origin(origin)
-        .allow_methods([Method::GET, Method::POST, Method::OPTIONS])
-        .allow_headers(Any)
+        .allow_origin(allowed)
+        .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])
+        // A wildcard would leave out Authorization.
+        .allow_headers(AllowHeaders::mirror_request())
+        .allow_private_network(origin != "*")
+        .expose_headers(shown.collect::<Vec<_>>())
 }
 
 async fn unknown_route(method: Method, uri: axum::http::Uri) -> Fault {

@@ -45,6 +45,11 @@ impl Fault {
         Self::new(status, "server_error", message)
     }
 
+    /// 429: the caller takes more than it may.
+    pub fn rate_limited(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+    }
+
     /// 503: no new work is taken.
     pub fn shutting_down() -> Self {
         Self::server(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
@@ -67,10 +72,7 @@ impl Fault {
             }
             ApiError::Invalid { param, .. } => Self::invalid(param, message),
             ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
-            ApiError::QueueFull(_) => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
-                    .with_code("queue_full")
-            }
+            ApiError::QueueFull(_) => Self::rate_limited(message).with_code("queue_full"),
             ApiError::TimedOut(_) => {
                 Self::server(StatusCode::GATEWAY_TIMEOUT, message).with_code("request_timeout")
             }

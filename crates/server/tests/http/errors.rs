@@ -3,7 +3,7 @@
 use crate::harness::{Server, chat_body, error, events};
 use crate::support::{Act, CONTEXT};
 use serde_json::{Value, json};
-use server::ServerOptions;
+use server::{Keys, ServerOptions};
 use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -100,7 +100,7 @@ async fn bodies_that_never_come_are_given_up() {
 
 #[tokio::test]
 async fn keys_guard_all_but_health() {
-    let options = ServerOptions { api_key: Some("secret".into()), ..Default::default() };
+    let options = ServerOptions { keys: Keys::new(["secret"]).unwrap(), ..Default::default() };
     let server = Server::start_with([Act::Say("x")], 4, options).await;
     assert_eq!(server.get("/health").await.status(), 200);
     assert_eq!(error(server.get("/v1/models").await, 401).await["code"], "invalid_api_key");
