@@ -33,12 +33,12 @@ impl Effective {
         for label in labels {
             text += &format!("# a key of clients: {label}\n");
         }
-        let settings = self.0.iter().filter(|(key, _)| *key != SECRET);
-        for (key, values) in settings {
-            text += &format!("{key}: {}\n", list(values));
-        }
-        for (key, value) in chosen {
-            text += &format!("{key}: {}\n", scalar(value));
+        for key in KEYS.iter().filter(|&&key| key != SECRET) {
+            let given = self.0.iter().find(|(name, _)| name == key).map(|(_, values)| list(values));
+            let chosen = || chosen.iter().find(|(name, _)| name == key);
+            if let Some(value) = given.or_else(|| chosen().map(|(_, value)| scalar(value))) {
+                text += &format!("{key}: {value}\n");
+            }
         }
         text
     }

@@ -221,7 +221,7 @@ mod tests {
         check("stop: [a, b c]", &run, r#"stop: ["a", "b c"]"#);
         check("stop: [a]", &["gannet", "run", "x", "--stop", "z"], r#"stop: ["z"]"#);
         check("ignore-eos: true", &run, "ignore_eos: true");
-        check("port: 99", &["gannet", "serve"], "port: 99");
+        check("port: 99", &["gannet", "serve"], "port: Some(99)");
         check("parallel: 5", &["gannet", "batch", "a", "-o", "b"], "parallel: 5");
         check("port: 99", &run, "prompt: Some(\"x\")");
         check("# nothing\n\n", &run, "temp: None");

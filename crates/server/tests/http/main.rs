@@ -4,8 +4,11 @@ mod chat;
 mod completions;
 mod errors;
 mod harness;
+mod keys;
 mod lifecycle;
+mod limits;
 mod models;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
+mod transport;
 mod watch;
