@@ -26,7 +26,8 @@ impl Effective {
     }
 
     /// The file. `chosen` are settings that have their values from elsewhere; keys of clients
-    /// are told by `labels`.
+    /// The file. `chosen` are settings that have their values from elsewhere; keys of clients are
+    /// told by `labels`.
     pub fn yaml(&self, chosen: &[(&'static str, String)], labels: &[String]) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let mut text = format!("# The settings in effect, gannet {version}\n");

@@ -1,6 +1,6 @@
 //! `serve` for others: its keys, sockets and certificates, what it reports, and its settings.
 
-use crate::gannet::{check_error, file, path, run, succeed};
+use crate::gannet::{Ended, check_error, command, file, path, run, succeed};
 use crate::serving::{QUESTION, Server};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -80,6 +80,17 @@ fn the_settings_in_effect_give_themselves_again() {
     let again =
         succeed(&["--config", &settings, "serve", "--print-config", "--api-key", "hidden-2"]);
     assert_eq!(again, printed);
+}
+
+#[test]
+fn a_variable_holds_several_keys_between_commas_and_never_none() {
+    let printed = |value: &str| {
+        let mut command = command();
+        command.env("GANNET_API_KEY", value).args(["serve", "--print-config"]);
+        Ended::from(command.output().unwrap())
+    };
+    assert_eq!(printed("one,two").out.matches("# a key of clients: sha256:").count(), 2);
+    check_error(&printed(""), "API key 1: expected a key of 1 to 512 bytes, found 0");
 }
 
 #[test]

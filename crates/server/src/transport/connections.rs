@@ -24,6 +24,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+/// Longest time of a TLS handshake, unless heads have less.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Most connections at one time that are told that there are too many. The rest is closed.
 const MOST_REFUSALS: usize = 64;
 /// Time to tell it.
@@ -34,6 +36,7 @@ const REFUSAL: Duration = Duration::from_secs(1);
 pub(crate) struct Connections {
     router: Router,
     http: http1::Builder,
+    handshake: Duration,
     stall_timeout: Duration,
     slots: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
@@ -51,6 +54,7 @@ impl Connections {
         Self {
             router,
             http,
+            handshake: HANDSHAKE.min(options.header_timeout),
             stall_timeout: options.stall_timeout,
             slots: Arc::new(Semaphore::new(slots)),
             refusals: Arc::new(Semaphore::new(MOST_REFUSALS)),
@@ -95,7 +99,7 @@ impl Connections {
             Socket::Unix(socket) => self.answer(socket, peer).await,
             Socket::Tls(socket, tls) => {
                 let shaken = tokio::select! {
-                    shaken = tls.handshake(socket) => shaken,
+                    shaken = tls.handshake(socket, self.handshake) => shaken,
                     () = self.life.reached(Phase::Draining) => return,
                 };
                 match shaken {

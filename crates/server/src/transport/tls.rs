@@ -14,8 +14,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Longest time of a handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Most bytes of a file.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -68,13 +66,14 @@ impl Tls {
         Ok(Self { cert, key, config })
     }
 
-    /// Greets a client. One that takes too long, or is no TLS client, gets nothing.
+    /// Greets a client. One that takes longer than `limit`, or is no TLS client, gets nothing.
     pub(super) async fn handshake(
         &self,
         socket: TcpStream,
+        limit: Duration,
     ) -> std::io::Result<TlsStream<TcpStream>> {
         let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(socket)).await?
+        tokio::time::timeout(limit, TlsAcceptor::from(config).accept(socket)).await?
     }
 }
 

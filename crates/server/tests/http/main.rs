@@ -2,6 +2,7 @@
 
 mod chat;
 mod completions;
+mod corpus;
 mod errors;
 mod harness;
 mod keys;

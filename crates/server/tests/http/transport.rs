@@ -31,9 +31,13 @@ fn pair_in(folder: &Path) -> [PathBuf; 2] {
     pair
 }
 
-async fn tls_server([cert, key]: &[PathBuf; 2]) -> Server {
-    let listener = Listener::from(listener()).with_tls(Tls::load(cert, key).unwrap());
+async fn tls_server(pair: &[PathBuf; 2]) -> Server {
     let options = ServerOptions { reload: Duration::from_millis(10), ..ServerOptions::default() };
+    tls_server_with(pair, options).await
+}
+
+async fn tls_server_with([cert, key]: &[PathBuf; 2], options: ServerOptions) -> Server {
+    let listener = Listener::from(listener()).with_tls(Tls::load(cert, key).unwrap());
     Server::start_on(listener, [Act::Say("x")], 4, options).await
 }
 
@@ -101,6 +105,15 @@ async fn who_is_slow_to_shake_hands_holds_nobody_up() {
     // Nor do they hold up its end.
     server.shut_down();
     server.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_never_shakes_hands_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pair = pair_in(folder.path());
+    let options = ServerOptions { header_timeout: SHORT, ..ServerOptions::default() };
+    let server = tls_server_with(&pair, options).await;
+    assert_eq!(raw(TcpStream::connect(server.addr).await.unwrap(), "\u{16}").await, "");
 }
 
 #[tokio::test]
