@@ -115,14 +115,14 @@ impl EngineArgs {
 }
 
 /// A time such as 30 or 0.5.
-fn seconds(text: &str) -> Result<Duration> {
+pub(crate) fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse().context("expected a number of seconds")?;
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.context("expected more than 0 seconds")
 }
 
 /// A size such as 4GiB, 512M or 1000000.
-fn bytes(text: &str) -> Result<usize> {
+pub(crate) fn bytes(text: &str) -> Result<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
     let unit = text[digits.len()..].trim().to_ascii_lowercase();
     let factor = match unit.trim_end_matches('b').trim_end_matches('i') {

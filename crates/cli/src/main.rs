@@ -6,6 +6,7 @@ mod answer;
 mod args;
 mod builtin;
 mod commands;
+mod effective;
 mod exit;
 mod folders;
 mod input;
@@ -21,6 +22,7 @@ mod terminal;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use effective::Effective;
 use logging::LogFormat;
 use settings::Settings;
 use std::path::PathBuf;
@@ -76,22 +78,24 @@ variables over the file. GANNET_LOG chooses what is reported, GANNET_ISA the ins
 fn main() -> ExitCode {
     exit::install_panic_hook();
     interrupt::install();
-    exit::code(parse().and_then(run))
+    exit::code(parse().and_then(|(cli, effective)| run(cli, &effective)))
 }
 
-/// The arguments over the settings. Wrong usage ends the process here.
-fn parse() -> Result<Cli> {
+/// The arguments over the settings, and what both come to. Wrong usage ends the process here.
+fn parse() -> Result<(Cli, Effective)> {
     let settings = Settings::read(settings::file_asked_for(std::env::args_os()).as_deref())?;
-    let matches = settings.apply(Cli::command())?.get_matches();
-    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+    let mut program = settings.apply(Cli::command())?;
+    let matches = program.get_matches_mut();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    Ok((cli, Effective::of(&program, &matches)))
 }
 
-fn run(cli: Cli) -> Result<ExitCode> {
+fn run(cli: Cli, effective: &Effective) -> Result<ExitCode> {
     logging::install(cli.verbose, cli.log_format);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
-        Command::Serve(args) => commands::serve::run(&args),
+        Command::Serve(args) => commands::serve::run(&args, effective),
         Command::Batch(args) => commands::batch::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Tokenize(args) => commands::tokenize::run(&args),

@@ -30,7 +30,11 @@ pub(crate) const KEYS: &[&str] = &[
     "repeat-penalty", "presence-penalty", "frequency-penalty", "penalty-window",
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",
     "system", "stats",
-    "host", "port", "api-key", "cors", "grace",
+    "host", "port", "unix", "unix-mode", "tls-cert", "tls-key",
+    "api-key", "api-key-file", "cors", "rate-limit", "rate-limit-tokens", "max-concurrent",
+    "log-prompts",
+    "connections", "header-limit", "header-timeout", "body-limit", "body-timeout", "json-depth",
+    "keep-alive", "stall-timeout", "progress-timeout", "grace",
     "parallel", "queue", "itl-target-ms", "speculate", "request-timeout", "trace-dir",
 ];
 
@@ -80,7 +84,8 @@ impl Settings {
         Self::parse(&text, path)
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self> {
+    /// The settings in `text`, which came from `path`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
         let values: BTreeMap<String, Values> = match text.lines().all(blank) {
             true => BTreeMap::new(),
@@ -216,7 +221,7 @@ mod tests {
         check("stop: [a, b c]", &run, r#"stop: ["a", "b c"]"#);
         check("stop: [a]", &["gannet", "run", "x", "--stop", "z"], r#"stop: ["z"]"#);
         check("ignore-eos: true", &run, "ignore_eos: true");
-        check("port: 99", &["gannet", "serve"], "port: 99");
+        check("port: 99", &["gannet", "serve"], "port: Some(99)");
         check("parallel: 5", &["gannet", "batch", "a", "-o", "b"], "parallel: 5");
         check("port: 99", &run, "prompt: Some(\"x\")");
         check("# nothing\n\n", &run, "temp: None");

@@ -3,6 +3,8 @@
 use crate::choices::Conditions;
 use crate::fault::{self, Dialect, Fault};
 use crate::guard::{self, HEALTH, METRICS, READY, STATS};
+use crate::limits::Limits;
+use crate::metered;
 use crate::openai;
 use crate::openai::answer::unix_now;
 use crate::options::ServerOptions;
@@ -12,7 +14,7 @@ use crate::shutdown::Life;
 use crate::watch::{self, Watch};
 use api::Service;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
@@ -21,7 +23,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -32,6 +34,7 @@ pub(crate) struct App {
     pub options: Arc<ServerOptions>,
     pub conditions: Conditions,
     pub watch: Arc<Watch>,
+    pub limits: Limits,
     /// Bounds the prompts that are parsed and tokenized at one time.
     pub preparing: Arc<Semaphore>,
     /// What the Responses API keeps.
@@ -43,11 +46,13 @@ impl App {
     pub fn new(service: Service, options: ServerOptions, life: Life) -> Self {
         let watch = Arc::new(Watch::new(&service));
         let http = watch.http.clone();
-        let conditions = Conditions { life, stall_timeout: options.stall_timeout, http };
+        let ServerOptions { stall_timeout, log_prompts, .. } = options;
+        let conditions = Conditions { life, stall_timeout, http, log_prompts };
         let responses = Store::new(options.stored_responses, options.stored_response_bytes);
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Self {
             service,
+            limits: Limits::new(options.rates),
             options: Arc::new(options),
             conditions,
             watch,
@@ -106,15 +111,22 @@ async fn translated(request: Request, next: Next) -> Response {
 }
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
+///
+/// Keys go in headers and never in cookies, so credentials are not allowed. Browsers ask apart
+/// whether a page may call a private network: one that was named may, any page may not.
 fn cors(origin: &str) -> CorsLayer {
-    let origin = match origin {
+    let allowed = match origin {
         "*" => AllowOrigin::any(),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
+    let shown = metered::headers().chain([guard::REQUEST_ID, header::RETRY_AFTER]);
     CorsLayer::new()
-        .allow_origin(origin)
+        .allow_origin(allowed)
         .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])
-        .allow_headers(Any)
+        // A wildcard would leave out Authorization.
+        .allow_headers(AllowHeaders::mirror_request())
+        .allow_private_network(origin != "*")
+        .expose_headers(shown.collect::<Vec<_>>())
 }
 
 async fn unknown_route(method: Method, uri: axum::http::Uri) -> Fault {

@@ -6,6 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use serde_json::Value;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// How far over its limit a body is read, so that its sender gets to see the answer.
@@ -14,9 +15,28 @@ const POLITELY_READ: usize = 64 << 20;
 /// Most JSON values of one body. In memory a value takes many times the bytes it is written with.
 const MOST_VALUES: usize = 2_000_000;
 
+/// The deepest nesting that the parser takes.
+pub(crate) const MOST_DEPTH: usize = 127;
+
+/// The bytes of a body, and how deep their JSON may be.
+#[derive(Debug)]
+pub(crate) struct Received {
+    bytes: Vec<u8>,
+    depth: usize,
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// The bytes of `body`.
-pub(crate) async fn read(body: Body, options: &ServerOptions) -> Result<Vec<u8>, Fault> {
-    timed(options.body_timeout, collect(body, options.body_limit)).await
+pub(crate) async fn read(body: Body, options: &ServerOptions) -> Result<Received, Fault> {
+    let bytes = timed(options.body_timeout, collect(body, options.body_limit)).await?;
+    Ok(Received { bytes, depth: options.json_depth })
 }
 
 async fn timed(
@@ -55,30 +75,55 @@ fn too_large(limit: usize) -> Fault {
     Fault::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
 }
 
-/// `bytes` as JSON of bounded depth and number of values.
-pub(crate) fn json(bytes: &[u8]) -> Result<Value, Fault> {
-    if values(bytes) > MOST_VALUES {
+/// `body` as JSON of bounded depth and number of values.
+pub(crate) fn json(body: &Received) -> Result<Value, Fault> {
+    let shape = Shape::of(body);
+    if shape.depth > body.depth {
+        let message = format!(
+            "the body's JSON is nested {} deep; {} is allowed (json-depth)",
+            shape.depth, body.depth
+        );
+        return Err(Fault::invalid("", message).with_code("body_too_deep"));
+    }
+    if shape.values > MOST_VALUES {
         let message = format!("the body holds more than {MOST_VALUES} JSON values");
         return Err(
             Fault::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
         );
     }
-    serde_json::from_slice(bytes)
+    serde_json::from_slice(body)
         .map_err(|error| Fault::invalid("", format!("the body is no valid JSON: {error}")))
 }
 
-/// At least the number of values that `bytes` hold as JSON: commas and openings outside strings.
-fn values(bytes: &[u8]) -> usize {
-    let mut count = 1;
-    let mut rest = bytes.iter();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b',' | b'[' | b'{' => count += 1,
-            b'"' => skip_string(&mut rest),
-            _ => {}
+/// What bytes would be as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    /// At least the number of values: commas and openings outside strings.
+    values: usize,
+    /// The deepest nesting.
+    depth: usize,
+}
+
+impl Shape {
+    fn of(bytes: &[u8]) -> Self {
+        let mut shape = Self { values: 1, depth: 0 };
+        let mut open = 0_usize;
+        let mut rest = bytes.iter();
+        while let Some(byte) = rest.next() {
+            match byte {
+                b'[' | b'{' => {
+                    shape.values += 1;
+                    open += 1;
+                    shape.depth = shape.depth.max(open);
+                }
+                b']' | b'}' => open = open.saturating_sub(1),
+                b',' => shape.values += 1,
+                b'"' => skip_string(&mut rest),
+                _ => {}
+            }
         }
+        shape
     }
-    count
 }
 
 fn skip_string<'a>(rest: &mut impl Iterator<Item = &'a u8>) {
@@ -91,27 +136,52 @@ fn skip_string<'a>(rest: &mut impl Iterator<Item = &'a u8>) {
     }
 }
 
+/// Parses any bytes as a body of default limits. For fuzzing.
+#[doc(hidden)]
+pub fn check_body(bytes: &[u8]) -> bool {
+    json(&Received { bytes: bytes.to_vec(), depth: MOST_DEPTH }).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(json: &str, expected: usize) {
-        assert_eq!(values(json.as_bytes()), expected, "{json}");
+    fn check(json: &str, values: usize, depth: usize) {
+        assert_eq!(Shape::of(json.as_bytes()), Shape { values, depth }, "{json}");
+    }
+
+    fn received(text: &str, depth: usize) -> Received {
+        Received { bytes: text.as_bytes().to_vec(), depth }
     }
 
     #[test]
-    fn values_are_counted_outside_strings() {
-        check("1", 1);
-        check("[1,2,3]", 4);
-        check(r#"{"a": [1, 2], "b": {}}"#, 6);
-        check(r#""a,b[c{\",d\\",1"#, 2);
-        check(r#"",,,"#, 1);
+    fn values_and_depth_are_counted_outside_strings() {
+        check("1", 1, 0);
+        check("[1,2,3]", 4, 1);
+        check(r#"{"a": [1, 2], "b": {}}"#, 6, 2);
+        check(r#""a,b[c{\",d\\",1"#, 2, 0);
+        check(r#"",,,"#, 1, 0);
+        check("]]]}[[]", 3, 2);
     }
 
     #[test]
     fn many_small_values_are_refused_before_they_take_memory() {
         let list = format!("[{}1]", "1,".repeat(MOST_VALUES));
-        assert!(json(list.as_bytes()).is_err());
-        assert!(json(b"[1,1]").is_ok());
+        assert!(json(&received(&list, 9)).is_err());
+        assert!(json(&received("[1,1]", 9)).is_ok());
+    }
+
+    fn nested(depth: usize) -> String {
+        "[".repeat(depth) + &"]".repeat(depth)
+    }
+
+    #[test]
+    fn the_limit_of_depth_is_the_error_that_is_told() {
+        for limit in [0, 1, 5, MOST_DEPTH] {
+            assert!(json(&received(&nested(limit), limit)).is_ok() || limit == 0, "{limit}");
+            let fault = json(&received(&nested(limit + 1), limit)).unwrap_err().body();
+            let message = fault["error"]["message"].as_str().unwrap();
+            assert!(message.contains(&format!("{limit} is allowed (json-depth)")), "{message}");
+        }
     }
 }

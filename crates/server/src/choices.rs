@@ -6,6 +6,7 @@
 use crate::fault::Fault;
 use crate::guard::RequestId;
 use crate::shutdown::{Life, Phase};
+use crate::transcript::Transcript;
 use crate::watch::http::HttpMetrics;
 use api::{Done, Prepared, Service, Terms, TextEvent, TextStream, Usage};
 use axum::http::StatusCode;
@@ -28,6 +29,8 @@ pub(crate) struct Conditions {
     pub life: Life,
     pub stall_timeout: Duration,
     pub http: HttpMetrics,
+    /// Log the texts of prompts and answers.
+    pub log_prompts: bool,
 }
 
 /// What a request and the answer to it are called.
@@ -56,6 +59,9 @@ struct Tally {
     /// Why choices ended, each reason once.
     finish: Vec<&'static str>,
     usage: Usage,
+    /// Pieces of text of each choice that has not ended: about as many as tokens.
+    heard: Vec<usize>,
+    transcript: Option<Transcript>,
     /// The longest wait.
     queued_s: f64,
     prefill_s: f64,
@@ -84,7 +90,11 @@ impl Choices {
         for (index, stream) in streams.into_iter().enumerate() {
             tokio::spawn(pump(index, stream, sender.clone(), conditions.clone()));
         }
-        let tally = Tally::new(names, count, conditions.http.clone());
+        names.request.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
+        let transcript = conditions
+            .log_prompts
+            .then(|| Transcript::begin(service, &names.request.0, prompts, count));
+        let tally = Tally::new(names, count, transcript, conditions.http.clone());
         Ok(Self { events, count, per_prompt, tally })
     }
 
@@ -103,12 +113,16 @@ impl Choices {
     pub async fn next(&mut self) -> Option<Result<Tagged, Fault>> {
         match self.events.recv().await {
             Some(Ok((index, TextEvent::Done(done)))) => {
-                self.tally.done(&done, index.is_multiple_of(self.per_prompt));
+                self.tally.done(index, &done, index.is_multiple_of(self.per_prompt));
                 Some(Ok((index, TextEvent::Done(done))))
+            }
+            Some(Ok((index, event))) => {
+                self.tally.hear(index, &event);
+                Some(Ok((index, event)))
             }
             Some(Err(fault)) => Some(Err(self.fail(fault))),
             None if self.tally.running > 0 && !self.tally.failed => Some(Err(self.fail(unread()))),
-            other => other,
+            None => None,
         }
     }
 
@@ -125,7 +139,12 @@ impl Choices {
 }
 
 impl Tally {
-    fn new(names: Names, running: usize, http: HttpMetrics) -> Self {
+    fn new(
+        names: Names,
+        running: usize,
+        transcript: Option<Transcript>,
+        http: HttpMetrics,
+    ) -> Self {
         http.opened();
         Self {
             names,
@@ -134,14 +153,25 @@ impl Tally {
             failed: false,
             finish: Vec::new(),
             usage: Usage::default(),
+            heard: vec![0; running],
+            transcript,
             queued_s: 0.0,
             prefill_s: 0.0,
             decode_s: 0.0,
         }
     }
 
-    fn done(&mut self, done: &Done, first_of_prompt: bool) {
+    fn hear(&mut self, index: usize, event: &TextEvent) {
+        let (TextEvent::Content(delta) | TextEvent::Reasoning(delta)) = event else { return };
+        self.heard[index] += 1;
+        if let Some(transcript) = &mut self.transcript {
+            transcript.add(index, &delta.text);
+        }
+    }
+
+    fn done(&mut self, index: usize, done: &Done, first_of_prompt: bool) {
         self.running -= 1;
+        self.heard[index] = 0;
         self.usage.completion_tokens += done.usage.completion_tokens;
         self.usage.reasoning_tokens += done.usage.reasoning_tokens;
         self.usage.drafted_tokens += done.usage.drafted_tokens;
@@ -171,6 +201,12 @@ impl Tally {
 impl Drop for Tally {
     fn drop(&mut self) {
         let outcome = self.outcome();
+        // An answer that its client left is paid for as far as it was heard.
+        let unfinished: usize = self.heard.iter().sum();
+        self.names.request.spend(self.usage.completion_tokens + unfinished);
+        if let Some(transcript) = &self.transcript {
+            transcript.end(&self.names.request.0);
+        }
         self.http.closed(outcome == CANCELLED);
         tracing::info!(
             request_id = &*self.names.request.0,

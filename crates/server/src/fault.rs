@@ -5,6 +5,7 @@
 //! document. The two context numbers are an extension that other local servers share.
 
 use api::ApiError;
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
@@ -68,6 +69,11 @@ impl Fault {
         Self::new(status, "server_error", message)
     }
 
+    /// 429: the caller takes more than it may.
+    pub fn rate_limited(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+    }
+
     /// 503: no new work is taken.
     pub fn shutting_down() -> Self {
         Self::server(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
@@ -90,10 +96,7 @@ impl Fault {
             }
             ApiError::Invalid { param, .. } => Self::invalid(param, message),
             ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
-            ApiError::QueueFull(_) => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
-                    .with_code("queue_full")
-            }
+            ApiError::QueueFull(_) => Self::rate_limited(message).with_code("queue_full"),
             ApiError::TimedOut(_) => {
                 Self::server(StatusCode::GATEWAY_TIMEOUT, message).with_code("request_timeout")
             }
@@ -164,10 +167,8 @@ pub(crate) fn translate(mut response: Response, dialect: Dialect) -> Response {
         return response;
     }
     let Some(fault) = response.extensions_mut().remove::<Fault>() else { return response };
-    let retry = response.headers_mut().remove(header::RETRY_AFTER);
-    let mut told = (fault.status, axum::Json(fault.told(dialect))).into_response();
-    told.headers_mut().extend(retry.map(|retry| (header::RETRY_AFTER, retry)));
-    told
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    response.map(|_| Body::from(fault.told(dialect).to_string()))
 }
 
 #[cfg(test)]

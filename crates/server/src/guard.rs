@@ -1,10 +1,12 @@
-//! What stands before every route: the request's name, count and log line, the key, and the
-//! refusal of new work during shutdown.
+//! What stands before every route: the request's name, count and log line, the key, the limits
+//! of its caller, and the refusal of new work during shutdown.
 
 use crate::app::App;
+use crate::caller::{self, Caller, Peer};
 use crate::fault::Fault;
-use crate::random;
+use crate::limits::Tab;
 use crate::shutdown::Phase;
+use crate::{metered, random};
 use api::Terms;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -23,19 +25,20 @@ pub(crate) const METRICS: &str = "/metrics";
 /// Counts for people.
 pub(crate) const STATS: &str = "/v1/stats";
 
-/// Routes that need no key.
-const KEYLESS: [&str; 2] = [HEALTH, READY];
+/// Routes that need no key: those for supervisors, and the page with its description of the
+/// routes, which asks for a key itself.
+const KEYLESS: [&str; 5] = [HEALTH, READY, "/", "/docs", "/openapi.json"];
 /// Routes that are no work, and stay open to the end.
 const WATCHING: [&str; 4] = [HEALTH, READY, METRICS, STATS];
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Most characters of a name that a client gives its request.
 const LONGEST_ID: usize = 64;
 
-/// The name of a request, in its log lines and its response.
+/// The name of a request, in its log lines and its response, and the tab that its tokens go on.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestId(pub Arc<str>);
+pub(crate) struct RequestId(pub Arc<str>, Tab);
 
 impl RequestId {
     /// The client's own, if it may stand in a log line, else a new one.
@@ -45,7 +48,17 @@ impl RequestId {
             (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)
         };
         let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
-        Self(given.map_or_else(|| random::id("req_").into(), Arc::from))
+        Self(given.map_or_else(|| random::id("req_").into(), Arc::from), Tab::default())
+    }
+
+    /// From now on the request's tokens go on `tab`.
+    pub fn charge(&mut self, tab: Tab) {
+        self.1 = tab;
+    }
+
+    /// Writes tokens of the prompt or the answer down where its caller's are counted.
+    pub fn spend(&self, tokens: usize) {
+        self.1.spend(tokens);
     }
 }
 
@@ -55,13 +68,16 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let id = RequestId::of(request.headers());
+    let peer = request.extensions().get::<Peer>().copied();
     request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
     app.watch
         .http
         .responded(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
+    let caller = response.extensions_mut().remove().unwrap_or_else(|| Caller::at(peer));
     tracing::info!(
         request_id = &*id.0,
+        caller = &*caller.label,
         %method,
         path,
         status = response.status().as_u16(),
@@ -76,24 +92,40 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
 
 /// The terms of a request on behalf of its `user`, else of the key it came with.
 pub(crate) fn on_behalf(terms: Terms, headers: &HeaderMap) -> Terms {
-    let key = || Some(headers.get(header::AUTHORIZATION)?.to_str().ok()?.to_owned());
-    let tenant = terms.tenant.clone().or_else(key);
+    let tenant = terms.tenant.clone().or_else(|| caller::tenant(headers));
     Terms { tenant, ..terms }
 }
 
-/// Lets a request pass if it has the key and the server still takes work.
-pub(crate) async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let keyless = KEYLESS.contains(&path) || request.method() == Method::OPTIONS;
-    let work = !WATCHING.contains(&path) && request.method() != Method::OPTIONS;
-    if !keyless && !has_key(request.headers(), app.options.api_key.as_deref()) {
-        let fault = Fault::request(StatusCode::UNAUTHORIZED, "the API key is missing or wrong");
-        return fault.with_code("invalid_api_key").into_response();
-    }
-    if work && app.conditions.life.phase() > Phase::Serving {
+/// Lets a request pass if it has a key, its caller has not had too much, and the server still
+/// takes work.
+pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let (path, method) = (request.uri().path(), request.method().clone());
+    let keyless = KEYLESS.contains(&path) || method == Method::OPTIONS;
+    let late = !WATCHING.contains(&path) && method != Method::OPTIONS;
+    let peer = request.extensions().get::<Peer>().copied();
+    let admitted = Caller::admit(&mut request, &app.options.keys);
+    let Some(caller) = admitted.or_else(|| keyless.then(|| Caller::at(peer))) else {
+        return stranger();
+    };
+    if late && app.conditions.life.phase() > Phase::Serving {
         return Fault::shutting_down().into_response();
     }
-    next.run(request).await
+    // What asks the model for something, or changes something, is posted; all else is a look.
+    let mut response = match method {
+        Method::POST => metered::answer(&app.limits, caller.identity, request, next).await,
+        _ => next.run(request).await,
+    };
+    response.extensions_mut().insert(caller);
+    response
+}
+
+/// The answer to a request without a key, or with a wrong one.
+fn stranger() -> Response {
+    let fault = Fault::request(StatusCode::UNAUTHORIZED, "the API key is missing or wrong");
+    let mut response = fault.with_code("invalid_api_key").into_response();
+    let scheme = HeaderValue::from_static("Bearer");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    response
 }
 
 /// The answer in place of a handler that panicked.
@@ -101,34 +133,9 @@ pub(crate) fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
     Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
 }
 
-fn has_key(headers: &HeaderMap, key: Option<&str>) -> bool {
-    let Some(key) = key else { return true };
-    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    match given.split_at_checked("Bearer ".len()) {
-        Some((scheme, given)) => {
-            scheme.eq_ignore_ascii_case(b"Bearer ") && same(given, key.as_bytes())
-        }
-        None => false,
-    }
-}
-
-/// Compares in a time that depends on the lengths alone.
-fn same(given: &[u8], key: &[u8]) -> bool {
-    let differing = given.iter().zip(key).fold(0, |bits, (a, b)| bits | (a ^ b));
-    given.len() == key.len() && std::hint::black_box(differing) == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check(authorization: Option<&str>, key: Option<&str>, expected: bool) {
-        let mut headers = HeaderMap::new();
-        if let Some(value) = authorization {
-            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-        }
-        assert_eq!(has_key(&headers, key), expected, "{authorization:?} {key:?}");
-    }
 
     fn check_id(given: &str, taken: bool) {
         let headers = HeaderMap::from_iter([(REQUEST_ID, given.parse().unwrap())]);
@@ -146,17 +153,5 @@ mod tests {
         check_id("a\"b", false);
         check_id("a=b", false);
         assert!(RequestId::of(&HeaderMap::new()).0.starts_with("req_"));
-    }
-
-    #[test]
-    fn only_the_whole_key_opens() {
-        check(None, None, true);
-        check(Some("Bearer secret"), Some("secret"), true);
-        check(Some("bearer secret"), Some("secret"), true);
-        check(Some("Bearer secre"), Some("secret"), false);
-        check(Some("Bearer secret2"), Some("secret"), false);
-        check(Some("Bearer Secret"), Some("secret"), false);
-        check(Some("secret"), Some("secret"), false);
-        check(None, Some("secret"), false);
     }
 }

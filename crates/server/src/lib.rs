@@ -6,21 +6,35 @@
 mod answer;
 mod app;
 mod body;
+mod caller;
 mod choices;
 mod fault;
 mod fields;
 mod flow;
 mod guard;
+mod keys;
+mod limits;
+mod metered;
 mod openai;
 mod options;
 mod random;
+mod reload;
 mod responses;
 mod serve;
 mod shutdown;
 mod sse;
+mod transcript;
+mod transport;
 mod watch;
 mod wire;
 
 pub use app::router;
+#[doc(hidden)]
+pub use body::check_body;
+#[doc(hidden)]
+pub use keys::check_key_file;
+pub use keys::{KeyError, Keys};
+pub use limits::RateLimits;
 pub use options::ServerOptions;
 pub use serve::{Ended, ServeError, serve, serve_until_signal};
+pub use transport::{Listener, Tls, TlsError, UnixSocket};

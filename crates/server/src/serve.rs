@@ -2,13 +2,13 @@
 
 use crate::app::{App, routes};
 use crate::options::ServerOptions;
+use crate::reload::{self, Reload};
 use crate::shutdown::{Life, Phase, Signals};
+use crate::transport::{Connections, Listener};
 use api::Service;
-use axum::serve::ListenerExt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// Time for the last words of streams that the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Why serving broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The network or the signals could not be used.
+    /// The signals could not be used.
     #[error("server: {0}")]
     Io(#[from] std::io::Error),
     /// The engine thread has ended while requests could still come.
@@ -34,39 +34,46 @@ pub enum Ended {
 }
 
 /// Serves `service` on `listener` until `shutdown` completes; then running requests may finish
-/// within the grace period of `options`.
+/// within the grace period of `options`. Files of keys and certificates are read again when they
+/// change, and on SIGHUP.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     service: Service,
     options: ServerOptions,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
+    let listener = listener.into();
     let life = Life::default();
-    let grace = options.grace;
-    let app = App::new(service.clone(), options, life.clone());
+    let (grace, period) = (options.grace, options.reload);
+    let files = files(&options, &listener);
+    let app = App::new(service.clone(), options.clone(), life.clone());
     let watch = Arc::clone(&app.watch);
-    let app = routes(app);
-    let listener = listener.tap_io(|socket| {
-        // Without it, small events wait for each other; a socket that refuses still works.
-        let _ = socket.set_nodelay(true);
-    });
-    let server = axum::serve(listener, app).with_graceful_shutdown(ask(life.clone(), shutdown));
-    let mut server = pin!(server.into_future());
+    let connections = Connections::new(routes(app), &options, life.clone());
+    let server = async { tokio::join!(connections.serve(listener), ask(life.clone(), shutdown)) };
+    let mut server = pin!(server);
     let stopped = tokio::select! {
-        served = &mut server => return Ok(served?),
+        _ = &mut server => return Ok(()),
         never = watch.look(&service) => match never {},
+        never = reload::watch(files, period) => match never {},
         () = service.stopped() => true,
         () = grace_over(&life, grace) => false,
     };
     life.advance(Phase::Closing);
-    // Streams that do not end even now end with the process.
+    // Streams that do not end even now end here.
     let _ = tokio::time::timeout(LAST_WORDS, server).await;
     if stopped { Err(ServeError::EngineStopped) } else { Ok(()) }
 }
 
+/// What may change while the server runs.
+fn files(options: &ServerOptions, listener: &Listener) -> Vec<Arc<dyn Reload>> {
+    let keys: Arc<dyn Reload> = Arc::new(options.keys.clone());
+    let tls = listener.tls().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>);
+    [keys].into_iter().chain(tls).collect()
+}
+
 /// As [`serve`], until SIGINT or SIGTERM; a second one ends at once.
 pub async fn serve_until_signal(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     service: Service,
     options: ServerOptions,
 ) -> Result<Ended, ServeError> {

@@ -1,41 +1,39 @@
 //! `gannet serve`: the model over HTTP.
 
+mod limits;
+mod listen;
+
 use super::run::describe;
 use crate::args::EngineArgs;
+use crate::effective::Effective;
 use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
-use crate::output::note;
+use crate::output::{self, note};
 use anyhow::{Context, Result};
-use server::ServerOptions;
-use std::net::IpAddr;
+use limits::{ClientArgs, ConnectionArgs};
+use listen::{ListenArgs, Listening};
+use server::{Listener, ServerOptions};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// Serve a model over HTTP, with OpenAI's protocol
 ///
 /// POST /v1/chat/completions and /v1/completions, GET /v1/models and /version; for those who watch
 /// over it GET /health, /ready, /metrics and /v1/stats. Ctrl-C or SIGTERM lets running requests
-/// finish first; a second one ends at once.
+/// finish first; a second one ends at once. SIGHUP reads the files of keys and certificates again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    host: IpAddr,
-    /// Port to listen on; 0 for any that is free
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
-    port: u16,
-    /// Key that clients must send as bearer token
-    #[arg(long, value_name = "KEY", env = "GANNET_API_KEY", hide_env_values = true)]
-    api_key: Option<String>,
-    /// Origin that browsers may call from, or *
-    #[arg(long, value_name = "ORIGIN")]
-    cors: Option<String>,
-    /// Seconds that running requests get to finish when the server is asked to end
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    grace: u64,
+    /// Print the settings in effect as a gannet.yaml, without the keys of clients, and end
+    #[arg(long)]
+    print_config: bool,
+    #[command(flatten)]
+    listen: ListenArgs,
+    #[command(flatten)]
+    clients: ClientArgs,
+    #[command(flatten)]
+    connections: ConnectionArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -45,22 +43,28 @@ pub(crate) struct Args {
 /// Time for what is left to do when the server has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, effective: &Effective) -> Result<ExitCode> {
+    let options = args.clients.options(&args.connections)?;
+    let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
+    if args.print_config {
+        output::text(&settings)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tracing::debug!("{settings}");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
     // Taken before the model is loaded, which may take its time: a taken port is known at once.
-    let address = (args.host, args.port);
-    let listener = runtime
-        .block_on(TcpListener::bind(address))
-        .with_context(|| format!("cannot listen on {}:{}", args.host, args.port))?;
+    let listening = runtime.block_on(args.listen.listen(options.keys.is_open()))?;
+    let Listening { listener, addresses, warnings } = listening;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let traces = args.engine.traces()?;
     let loaded = args.source.load_for_many(args.engine.options(traces.as_ref()))?;
     note(format_args!("{}", describe(&loaded)));
-    note(format_args!("listening on http://{}", listener.local_addr()?));
-    let ended = runtime.block_on(serve(listener, loaded.service, args.options()));
+    addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
+    let ended = runtime.block_on(serve(listener, loaded.service, options));
     // The engine ends with the last of the server's tasks, the writer with the engine.
     runtime.shutdown_timeout(LAST_WORDS);
     if let Some(traces) = traces {
@@ -70,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     service: api::Service,
     options: ServerOptions,
 ) -> Result<ExitCode> {
@@ -86,16 +90,5 @@ async fn serve(
     match ASKED_BY.get() {
         Some(Signal::Interrupt) => Err(Interrupted.into()),
         _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-impl Args {
-    fn options(&self) -> ServerOptions {
-        ServerOptions {
-            api_key: self.api_key.clone(),
-            cors_origin: self.cors.clone(),
-            grace: Duration::from_secs(self.grace),
-            ..ServerOptions::default()
-        }
     }
 }

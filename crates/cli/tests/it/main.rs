@@ -8,6 +8,8 @@ mod determinism;
 mod endings;
 mod files;
 mod gannet;
+#[cfg(unix)]
+mod guarding;
 mod imatrix;
 mod malformed;
 mod placement;

@@ -17,16 +17,21 @@ pub struct Server {
 
 impl Server {
     pub fn start(args: &[&str]) -> Self {
+        Self::start_anywhere(&[&["--port", "0"], args].concat())
+    }
+
+    /// As [`start`](Self::start), listening where `args` say.
+    pub fn start_anywhere(args: &[&str]) -> Self {
         let mut command = command();
-        command.args(["serve", "--port", "0"]).args(args).stderr(Stdio::piped());
+        command.arg("serve").args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = BufReader::new(child.stderr.take().unwrap());
         let mut server = Self { child, address: String::new(), err };
         while server.address.is_empty() {
             let mut line = String::new();
             assert_ne!(server.err.read_line(&mut line).unwrap(), 0, "it ended before it listened");
-            let address = line.trim().strip_prefix("listening on http://");
-            server.address.push_str(address.unwrap_or_default());
+            let address = line.trim().strip_prefix("listening on ").unwrap_or_default();
+            server.address.push_str(address.trim_start_matches("http://"));
         }
         server
     }
@@ -45,9 +50,13 @@ impl Server {
         answer
     }
 
-    pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
+    pub fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        self.signal(signal);
         let code = self.child.wait().unwrap().code();
         let mut rest = String::new();
         self.err.read_to_string(&mut rest).unwrap();
@@ -63,7 +72,7 @@ impl Drop for Server {
     }
 }
 
-const QUESTION: &str =
+pub const QUESTION: &str =
     r#"{"messages": [{"role": "user", "content": "What is the capital of France?"}]}"#;
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::harness::{Server, chat_body, error, events};
 use crate::support::{Act, CONTEXT};
 use serde_json::{Value, json};
-use server::ServerOptions;
+use server::{Keys, ServerOptions};
 use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -100,7 +100,7 @@ async fn bodies_that_never_come_are_given_up() {
 
 #[tokio::test]
 async fn keys_guard_all_but_health() {
-    let options = ServerOptions { api_key: Some("secret".into()), ..Default::default() };
+    let options = ServerOptions { keys: Keys::new(["secret"]).unwrap(), ..Default::default() };
     let server = Server::start_with([Act::Say("x")], 4, options).await;
     assert_eq!(server.get("/health").await.status(), 200);
     assert_eq!(error(server.get("/v1/models").await, 401).await["code"], "invalid_api_key");
@@ -109,22 +109,56 @@ async fn keys_guard_all_but_health() {
     assert_eq!(with_key.send().await.unwrap().status(), 200);
 }
 
-#[tokio::test]
-async fn browsers_of_the_origin_may_call_and_read_faults() {
-    let options = ServerOptions { cors_origin: Some("*".into()), ..Default::default() };
+/// The answer to a browser that asks whether a page of `page` may post with a key to a private
+/// network, where pages of `allowed` may.
+async fn preflight(allowed: Option<&str>, page: &str) -> reqwest::header::HeaderMap {
+    let cors_origin = allowed.map(str::to_owned);
+    let keys = Keys::new(["secret"]).unwrap();
+    let options = ServerOptions { cors_origin, keys, ..Default::default() };
     let server = Server::start_with([], 4, options).await;
     let asked = server
         .client
         .request(reqwest::Method::OPTIONS, server.url(CHAT))
-        .header("origin", "http://a.example")
+        .header("origin", page)
         .header("access-control-request-method", "POST")
-        .header("access-control-request-headers", "authorization");
-    let allowed = asked.send().await.unwrap();
-    assert_eq!(allowed.status(), 200);
-    assert_eq!(allowed.headers()["access-control-allow-origin"], "*");
-    let fault = server.client.get(server.url("/x")).header("origin", "http://a.example");
+        .header("access-control-request-headers", "authorization,x-stainless-os")
+        .header("access-control-request-private-network", "true");
+    asked.send().await.unwrap().headers().clone()
+}
+
+const PAGE: &str = "http://a.example";
+
+#[tokio::test]
+async fn browsers_of_the_origin_may_call_with_keys_and_without_cookies() {
+    let any = preflight(Some("*"), PAGE).await;
+    assert_eq!(any["access-control-allow-origin"], "*");
+    assert_eq!(any["access-control-allow-headers"], "authorization,x-stainless-os");
+    assert!(!any.contains_key("access-control-allow-credentials"));
+    assert!(!any.contains_key("access-control-allow-private-network"), "any page may not");
+    let one = preflight(Some(PAGE), PAGE).await;
+    assert_eq!(one["access-control-allow-origin"], PAGE);
+    assert_eq!(one["access-control-allow-private-network"], "true");
+    assert!(one["vary"].to_str().unwrap().contains("origin"));
+}
+
+#[tokio::test]
+async fn other_pages_are_allowed_nothing() {
+    for (allowed, page) in [(None, PAGE), (Some(PAGE), "http://b.example")] {
+        let headers = preflight(allowed, page).await;
+        let origin = headers.get("access-control-allow-origin");
+        assert!(origin.is_none_or(|origin| origin == PAGE && page != PAGE), "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn browsers_read_faults_and_the_names_of_their_limits() {
+    let options = ServerOptions { cors_origin: Some("*".into()), ..Default::default() };
+    let server = Server::start_with([], 4, options).await;
+    let fault = server.client.get(server.url("/x")).header("origin", PAGE);
     let fault = fault.send().await.unwrap();
     assert_eq!(fault.headers()["access-control-allow-origin"], "*");
+    let shown = fault.headers()["access-control-expose-headers"].to_str().unwrap();
+    assert!(shown.contains("x-request-id") && shown.contains("x-ratelimit-reset-tokens"));
 }
 
 #[tokio::test]

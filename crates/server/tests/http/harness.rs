@@ -3,9 +3,10 @@
 use crate::support::{Act, Report, Scripted, scripted_with_queue};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
-use server::{ServeError, ServerOptions, serve};
+use server::{Listener, ServeError, ServerOptions, serve};
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -29,9 +30,17 @@ impl Server {
         queue: usize,
         options: ServerOptions,
     ) -> Self {
+        Self::start_on(listener().into(), script, queue, options).await
+    }
+
+    pub async fn start_on(
+        listener: Listener,
+        script: impl Into<Vec<Act>>,
+        queue: usize,
+        options: ServerOptions,
+    ) -> Self {
         let scripted = scripted_with_queue(script.into(), queue);
-        let listener = listener();
-        let addr = listener.local_addr().unwrap();
+        let addr = listener.tcp_address().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let (shutdown, asked) = oneshot::channel::<()>();
         let asked = async {
             // A dropped sender is no wish to end.
@@ -88,11 +97,21 @@ impl Server {
 }
 
 /// A port whose connections hold little in the system's buffers, so that stalls show early.
-fn listener() -> TcpListener {
+pub fn listener() -> TcpListener {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_send_buffer_size(4096).unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     socket.listen(128).unwrap()
+}
+
+/// Sends `request` as it is, and reads until the server closes the connection.
+pub async fn raw<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, request: &str) -> String {
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let read = socket.read_to_end(&mut answer);
+    let limit = Duration::from_secs(10);
+    let _ = tokio::time::timeout(limit, read).await.expect("the server closes the connection");
+    String::from_utf8(answer).unwrap()
 }
 
 /// A chat request with `extra` members.

@@ -2,11 +2,15 @@
 
 mod chat;
 mod completions;
+mod corpus;
 mod errors;
 mod harness;
+mod keys;
 mod lifecycle;
+mod limits;
 mod models;
 mod responses;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
+mod transport;
 mod watch;

@@ -3,7 +3,7 @@
 use crate::harness::{Server, chat_body, error, events, ok};
 use crate::support::Act;
 use serde_json::{Value, json};
-use server::ServerOptions;
+use server::{Keys, ServerOptions};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -169,7 +169,7 @@ async fn metrics_may_be_read_to_the_end() {
 
 #[tokio::test]
 async fn a_key_guards_the_counts_but_not_readiness() {
-    let options = ServerOptions { api_key: Some("secret".into()), ..Default::default() };
+    let options = ServerOptions { keys: Keys::new(["secret"]).unwrap(), ..Default::default() };
     let server = Server::start_with([], 4, options).await;
     assert_eq!(server.get("/ready").await.status(), 200);
     error(server.get("/metrics").await, 401).await;

@@ -1,0 +1,144 @@
+//! What clients of `gannet serve` may do: keys, limits, and what is logged of them.
+
+use crate::args::{bytes, seconds};
+use anyhow::Result;
+use clap::value_parser;
+use server::{Keys, RateLimits, ServerOptions};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who may come, and how much of it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Clients")]
+pub(super) struct ClientArgs {
+    /// Key that clients must send; may be repeated, or hold several between commas
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    #[arg(env = "GANNET_API_KEY", hide_env_values = true, hide_default_value = true)]
+    api_key: Vec<String>,
+    /// File of such keys, one a line, as KEY or NAME:KEY
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Origin that browsers may call from, or *
+    #[arg(long, value_name = "ORIGIN")]
+    cors: Option<String>,
+    /// Requests per minute of each key, or of each address where there are no keys
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    rate_limit: Option<u32>,
+    /// Tokens of prompts and answers per minute, likewise
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    rate_limit_tokens: Option<u32>,
+    /// Requests answered at one time, likewise
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    max_concurrent: Option<u32>,
+    /// Report the texts of prompts and answers too (with -v)
+    #[arg(long)]
+    log_prompts: bool,
+}
+
+/// Bounds of connections and requests.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Limits of connections")]
+pub(super) struct ConnectionArgs {
+    /// Connections at one time
+    #[arg(long, value_name = "N", default_value = "1024")]
+    #[arg(value_parser = value_parser!(u32).range(1..))]
+    connections: u32,
+    /// Largest head of a request, at least 8KiB
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = header_limit)]
+    header_limit: usize,
+    /// Seconds that the head of a request may take, and that a connection may be idle
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    header_timeout: Duration,
+    /// Largest body of a request
+    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = bytes)]
+    body_limit: usize,
+    /// Seconds that the body of a request may take
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    body_timeout: Duration,
+    /// Deepest nesting of JSON in a body, at most 127
+    #[arg(long, value_name = "N", default_value = "127")]
+    #[arg(value_parser = value_parser!(u16).range(1..=ServerOptions::MOST_JSON_DEPTH as i64))]
+    json_depth: u16,
+    /// Seconds of silence after which a streamed answer gets a comment
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    keep_alive: Duration,
+    /// Seconds after which a client that does not read its answer is given up
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    stall_timeout: Duration,
+    /// Seconds without progress after which /ready says so
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    progress_timeout: Duration,
+    /// Seconds that running requests get to finish when the server is asked to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    grace: u64,
+}
+
+impl ClientArgs {
+    fn keys(&self) -> Result<Keys> {
+        let keys = Keys::new(&self.api_key)?;
+        Ok(match &self.api_key_file {
+            Some(path) => keys.with_file(path)?,
+            None => keys,
+        })
+    }
+
+    /// The server's form of them.
+    pub fn options(&self, connections: &ConnectionArgs) -> Result<ServerOptions> {
+        Ok(ServerOptions {
+            keys: self.keys()?,
+            cors_origin: self.cors.clone(),
+            rates: RateLimits {
+                requests: self.rate_limit,
+                tokens: self.rate_limit_tokens,
+                concurrent: self.max_concurrent,
+            },
+            log_prompts: self.log_prompts,
+            ..connections.options()
+        })
+    }
+}
+
+impl ConnectionArgs {
+    fn options(&self) -> ServerOptions {
+        ServerOptions {
+            connections: self.connections as usize,
+            header_limit: self.header_limit,
+            header_timeout: self.header_timeout,
+            body_limit: self.body_limit,
+            body_timeout: self.body_timeout,
+            json_depth: self.json_depth.into(),
+            keep_alive: self.keep_alive,
+            stall_timeout: self.stall_timeout,
+            progress_timeout: self.progress_timeout,
+            grace: Duration::from_secs(self.grace),
+            ..ServerOptions::default()
+        }
+    }
+}
+
+fn header_limit(text: &str) -> Result<usize> {
+    let size = bytes(text)?;
+    let least = ServerOptions::LEAST_HEADER_LIMIT;
+    anyhow::ensure!(size >= least, "expected at least {least} bytes, found {size}");
+    Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, Command, FromArgMatches};
+
+    #[test]
+    fn defaults_are_those_of_the_server() {
+        let command = ConnectionArgs::augment_args(Command::new("serve"));
+        let matches = command.get_matches_from(["serve"]);
+        let options = ConnectionArgs::from_arg_matches(&matches).unwrap().options();
+        assert_eq!(format!("{options:?}"), format!("{:?}", ServerOptions::default()));
+    }
+
+    #[test]
+    fn heads_have_room_for_a_request() {
+        assert_eq!(header_limit("8KiB").unwrap(), 8192);
+        assert!(header_limit("8191").is_err());
+    }
+}

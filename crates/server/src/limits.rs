@@ -1,0 +1,296 @@
+//! What one caller may take: requests and tokens per minute, and answers at one time.
+//!
+//! Invariant: memory is bounded. Callers beyond [`MOST_CALLERS`] share what one may take until
+//! others have been idle for long enough to be forgotten.
+
+mod bucket;
+
+use crate::caller::Identity;
+use bucket::Bucket;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most callers that are told apart.
+const MOST_CALLERS: usize = 16_384;
+/// Least time between two looks for callers to forget.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What each caller may take; `None` is no limit. Callers are told apart by their keys, or by
+/// their addresses where the server has no keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Requests per minute.
+    pub requests: Option<u32>,
+    /// Tokens of prompts and answers per minute. A request passes while any are left; what it
+    /// takes beyond them is waited for by the next.
+    pub tokens: Option<u32>,
+    /// Requests that are answered at one time.
+    pub concurrent: Option<u32>,
+}
+
+/// The limits and what all callers have taken. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    rates: RateLimits,
+    accounts: Arc<Mutex<Accounts>>,
+}
+
+#[derive(Debug)]
+struct Accounts {
+    of: HashMap<Identity, Account>,
+    swept: Instant,
+}
+
+/// What one caller has taken.
+#[derive(Clone, Debug)]
+struct Account {
+    requests: Option<Bucket>,
+    tokens: Option<Bucket>,
+    running: u32,
+}
+
+/// How far a caller is from a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quota {
+    pub limit: u64,
+    pub remaining: u64,
+    /// Time until all of it is there again.
+    pub reset: Duration,
+}
+
+/// How far a caller is from both limits per minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub requests: Option<Quota>,
+    pub tokens: Option<Quota>,
+}
+
+/// A request that is too much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Excess {
+    pub message: String,
+    /// Time until another try can succeed.
+    pub wait: Duration,
+    pub standing: Standing,
+}
+
+/// A request that was let in, as long as it is answered.
+#[derive(Debug)]
+pub(crate) struct Place {
+    tab: Tab,
+    pub standing: Standing,
+}
+
+/// Where the tokens of a request are written down.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tab(Option<(Limits, Identity)>);
+
+impl Limits {
+    /// Nobody has taken anything.
+    pub fn new(rates: RateLimits) -> Self {
+        let accounts = Accounts { of: HashMap::new(), swept: Instant::now() };
+        Self { rates, accounts: Arc::new(Mutex::new(accounts)) }
+    }
+
+    /// A place for a request of this caller, unless that is too much.
+    pub fn enter(&self, caller: Identity) -> Result<Place, Excess> {
+        if self.rates == RateLimits::default() {
+            return Ok(Place { tab: Tab::default(), standing: Standing::default() });
+        }
+        let now = Instant::now();
+        let mut accounts = self.accounts();
+        let caller = accounts.name(caller, now);
+        let account = accounts.of.entry(caller).or_insert_with(|| Account::new(&self.rates, now));
+        let standing = account.enter(&self.rates, now)?;
+        Ok(Place { tab: Tab(Some((self.clone(), caller))), standing })
+    }
+
+    /// Does `change` to the account of a caller that was let in.
+    fn change(&self, caller: Identity, change: impl FnOnce(&mut Account)) {
+        self.accounts().of.get_mut(&caller).map(change);
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Accounts {
+    /// Under what name `caller` is kept: its own while there is room.
+    fn name(&mut self, caller: Identity, now: Instant) -> Identity {
+        let full = self.of.len() >= MOST_CALLERS;
+        if full && now.saturating_duration_since(self.swept) >= SWEEP {
+            self.swept = now;
+            self.of.retain(|_, account| !account.is_idle(now));
+        }
+        let room = self.of.len() < MOST_CALLERS || self.of.contains_key(&caller);
+        if room { caller } else { Identity::Others }
+    }
+}
+
+impl Account {
+    fn new(rates: &RateLimits, now: Instant) -> Self {
+        let bucket = |per_minute| Bucket::new(per_minute, now);
+        Self { requests: rates.requests.map(bucket), tokens: rates.tokens.map(bucket), running: 0 }
+    }
+
+    fn enter(&mut self, rates: &RateLimits, now: Instant) -> Result<Standing, Excess> {
+        self.fill(now);
+        if let Some(most) = rates.concurrent.filter(|&most| self.running >= most) {
+            // Nobody knows when an answer ends; clients come back soon and then less often.
+            let message = format!("{most} requests of yours are being answered, which is the most");
+            return Err(self.excess(message, Duration::from_secs(1)));
+        }
+        let short = |bucket: &Option<Bucket>| bucket.filter(|bucket| bucket.remaining() == 0);
+        if let Some(bucket) = short(&self.requests) {
+            let message = format!("more than {} requests in a minute", bucket.limit());
+            return Err(self.excess(message, bucket.until_one()));
+        }
+        if let Some(bucket) = short(&self.tokens) {
+            let message = format!("more than {} tokens in a minute", bucket.limit());
+            return Err(self.excess(message, bucket.until_one()));
+        }
+        self.running += 1;
+        if let Some(bucket) = &mut self.requests {
+            bucket.take(1.0);
+        }
+        Ok(self.standing())
+    }
+
+    fn fill(&mut self, now: Instant) {
+        [&mut self.requests, &mut self.tokens].into_iter().flatten().for_each(|b| b.fill(now));
+    }
+
+    fn is_idle(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        self.running == 0 && [self.requests, self.tokens].iter().flatten().all(Bucket::is_full)
+    }
+
+    fn excess(&self, message: String, wait: Duration) -> Excess {
+        Excess { message, wait, standing: self.standing() }
+    }
+
+    fn standing(&self) -> Standing {
+        let quota = |bucket: Bucket| Quota {
+            limit: bucket.limit(),
+            remaining: bucket.remaining(),
+            reset: bucket.until_full(),
+        };
+        Standing { requests: self.requests.map(quota), tokens: self.tokens.map(quota) }
+    }
+}
+
+impl Place {
+    /// Where the request's tokens are written down.
+    pub fn tab(&self) -> Tab {
+        self.tab.clone()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.tab.change(|account| account.running = account.running.saturating_sub(1));
+    }
+}
+
+impl Tab {
+    /// Writes down tokens of a prompt or an answer.
+    pub fn spend(&self, tokens: usize) {
+        self.change(|account| {
+            if let Some(bucket) = &mut account.tokens {
+                bucket.fill(Instant::now());
+                bucket.take(tokens as f64);
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Account)) {
+        if let Some((limits, caller)) = &self.0 {
+            limits.change(*caller, change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn caller(number: u32) -> Identity {
+        Identity::Address(IpAddr::V4(Ipv4Addr::from_bits(number)))
+    }
+
+    fn limits(requests: Option<u32>, tokens: Option<u32>, concurrent: Option<u32>) -> Limits {
+        Limits::new(RateLimits { requests, tokens, concurrent })
+    }
+
+    #[test]
+    fn callers_have_limits_of_their_own() {
+        let limits = limits(Some(2), None, None);
+        let standing = limits.enter(caller(1)).unwrap().standing;
+        assert_eq!(standing.requests.unwrap().remaining, 1);
+        drop(limits.enter(caller(1)).unwrap());
+        let excess = limits.enter(caller(1)).unwrap_err();
+        assert!(excess.message.contains("2 requests in a minute"), "{excess:?}");
+        assert!((29..=30).contains(&excess.wait.as_secs()), "{excess:?}");
+        assert!(limits.enter(caller(2)).is_ok());
+    }
+
+    #[test]
+    fn places_are_free_again_when_answers_end() {
+        let limits = limits(None, None, Some(2));
+        let first = limits.enter(caller(1)).unwrap();
+        let _second = limits.enter(caller(1)).unwrap();
+        assert!(limits.enter(caller(1)).is_err());
+        drop(first);
+        assert!(limits.enter(caller(1)).is_ok());
+    }
+
+    #[test]
+    fn tokens_are_counted_when_they_are_known() {
+        let limits = limits(None, Some(60), None);
+        let place = limits.enter(caller(1)).unwrap();
+        let tab = place.tab();
+        drop(place);
+        tab.spend(180);
+        let excess = limits.enter(caller(1)).unwrap_err();
+        assert!((120..=121).contains(&excess.wait.as_secs()), "{excess:?}");
+        assert_eq!(excess.standing.tokens.unwrap().remaining, 0);
+    }
+
+    #[test]
+    fn a_refused_request_takes_nothing() {
+        let limits = limits(Some(2), None, Some(1));
+        let place = limits.enter(caller(1)).unwrap();
+        for _ in 0..5 {
+            assert!(limits.enter(caller(1)).is_err());
+        }
+        drop(place);
+        assert!(limits.enter(caller(1)).is_ok());
+    }
+
+    #[test]
+    fn memory_is_bounded_however_many_call() {
+        let limits = limits(Some(1), None, None);
+        for number in 0..MOST_CALLERS as u32 {
+            limits.enter(caller(number)).unwrap();
+        }
+        assert!(limits.enter(caller(u32::MAX)).is_ok());
+        assert!(limits.enter(caller(u32::MAX - 1)).is_err(), "they share what one may take");
+        assert!(limits.accounts().of.len() <= MOST_CALLERS + 1);
+    }
+
+    #[test]
+    fn callers_that_are_idle_are_forgotten() {
+        let limits = limits(Some(1), None, None);
+        for number in 0..MOST_CALLERS as u32 {
+            limits.enter(caller(number)).unwrap();
+        }
+        let _answered = limits.enter(caller(0));
+        let later = Instant::now() + Duration::from_secs(120);
+        let name = limits.accounts().name(caller(u32::MAX), later);
+        assert_eq!(name, caller(u32::MAX));
+        assert_eq!(limits.accounts().of.len(), 0);
+    }
+}

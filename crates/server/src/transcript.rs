@@ -1,0 +1,73 @@
+//! The texts of prompts and answers in the log, for those who asked for them (`--log-prompts`).
+//!
+//! Invariant: of each request a bounded part is kept.
+
+use api::{Prepared, Service};
+
+/// Most bytes of all prompts of a request, and of all its answers.
+const LONGEST: usize = 16 << 10;
+/// Most tokens that are looked at for them.
+const MOST_TOKENS: usize = 4096;
+
+/// What was answered so far.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    answers: Vec<String>,
+    room: usize,
+}
+
+impl Transcript {
+    /// Logs `prompts`, which get `count` answers.
+    pub fn begin(service: &Service, request: &str, prompts: &[Prepared], count: usize) -> Self {
+        let mut room = LONGEST;
+        for (index, prompt) in prompts.iter().enumerate() {
+            if room == 0 {
+                break;
+            }
+            let ids = prompt.prompt();
+            let text = service.decode(&ids[..ids.len().min(MOST_TOKENS)]);
+            let part = cut(&text, room);
+            room -= part.len();
+            tracing::info!(request_id = request, index, tokens = ids.len(), text = part, "prompt");
+        }
+        Self { answers: vec![String::new(); count], room: LONGEST }
+    }
+
+    /// Goes on with answer `index`.
+    pub fn add(&mut self, index: usize, text: &str) {
+        let part = cut(text, self.room);
+        self.room -= part.len();
+        if let Some(answer) = self.answers.get_mut(index) {
+            answer.push_str(part);
+        }
+    }
+
+    /// Logs the answers.
+    pub fn end(&self, request: &str) {
+        let answers = self.answers.iter().enumerate().filter(|(_, text)| !text.is_empty());
+        for (index, text) in answers {
+            tracing::info!(request_id = request, index, text, "answer");
+        }
+    }
+}
+
+/// The beginning of `text` that has room.
+fn cut(text: &str, room: usize) -> &str {
+    &text[..text.floor_char_boundary(room)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_cut_between_characters() {
+        let mut transcript = Transcript { answers: vec![String::new(); 2], room: 5 };
+        transcript.add(0, "abc");
+        transcript.add(1, "\u{e4}\u{e4}");
+        transcript.add(0, "def");
+        transcript.add(9, "none");
+        assert_eq!(transcript.answers, ["abc", "\u{e4}"]);
+        assert_eq!(transcript.room, 0, "what does not fit is left out, a hole is not");
+    }
+}

@@ -1,0 +1,153 @@
+//! Limits of what callers may take, and of what bodies may be.
+
+use crate::harness::{Server, chat_body, error, events, ok};
+use crate::support::Act;
+use reqwest::Response;
+use reqwest::header::HeaderMap;
+use serde_json::json;
+use server::{Keys, RateLimits, ServerOptions};
+use std::time::Duration;
+
+const CHAT: &str = "/v1/chat/completions";
+
+async fn server(rates: RateLimits, script: impl Into<Vec<Act>>) -> Server {
+    let keys = Keys::new(["one", "two"]).unwrap();
+    let options = ServerOptions { rates, keys, ..ServerOptions::default() };
+    Server::start_with(script, 16, options).await
+}
+
+async fn ask(server: &Server, key: &str, stream: bool) -> Response {
+    let request = server.client.post(server.url(CHAT)).bearer_auth(key);
+    request.json(&chat_body(json!({"stream": stream}))).send().await.unwrap()
+}
+
+fn number(headers: &HeaderMap, name: &str) -> u64 {
+    headers[name].to_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn requests_beyond_the_rate_are_told_when_to_come_back() {
+    let rates = RateLimits { requests: Some(2), ..RateLimits::default() };
+    let server = server(rates, [Act::Say("x")]).await;
+    for remaining in [1, 0] {
+        let answer = ask(&server, "one", false).await;
+        assert_eq!(number(answer.headers(), "x-ratelimit-limit-requests"), 2);
+        assert_eq!(number(answer.headers(), "x-ratelimit-remaining-requests"), remaining);
+        let reset = answer.headers()["x-ratelimit-reset-requests"].to_str().unwrap();
+        assert!(["30s", "60s", "1m0s"].contains(&reset), "{reset}");
+        ok(answer).await;
+    }
+    let refused = ask(&server, "one", false).await;
+    assert!((29..=30).contains(&number(refused.headers(), "retry-after")), "{refused:?}");
+    assert_eq!(number(refused.headers(), "x-ratelimit-remaining-requests"), 0);
+    let fault = error(refused, 429).await;
+    assert_eq!(
+        (&fault["type"], &fault["code"]),
+        (&json!("rate_limit_error"), &json!("rate_limit_exceeded"))
+    );
+    ok(ask(&server, "two", false).await).await;
+}
+
+#[tokio::test]
+async fn looking_is_not_limited() {
+    let rates = RateLimits { requests: Some(1), ..RateLimits::default() };
+    let server = server(rates, []).await;
+    for path in ["/v1/models", "/metrics", "/v1/stats", "/health", "/ready"] {
+        for _ in 0..3 {
+            let answer =
+                server.client.get(server.url(path)).bearer_auth("one").send().await.unwrap();
+            assert_eq!(answer.status(), 200, "{path}");
+            assert!(!answer.headers().contains_key("x-ratelimit-limit-requests"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_prompt_and_answer_are_counted() {
+    let rates = RateLimits { tokens: Some(60), ..RateLimits::default() };
+    let server = server(rates, [Act::Say("hello there")]).await;
+    let answer = ask(&server, "one", false).await;
+    assert_eq!(number(answer.headers(), "x-ratelimit-limit-tokens"), 60);
+    let used = ok(answer).await["usage"]["total_tokens"].as_u64().unwrap();
+    let mut taken = used;
+    while taken < 60 {
+        ok(ask(&server, "one", false).await).await;
+        taken += used;
+    }
+    let refused = ask(&server, "one", false).await;
+    let wait = number(refused.headers(), "retry-after");
+    // One token comes back each second.
+    assert!((taken - 60..=taken - 60 + 1).contains(&wait), "{wait} after {taken}");
+    assert!(error(refused, 429).await["message"].as_str().unwrap().contains("60 tokens"));
+    ok(ask(&server, "two", false).await).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_its_client_leaves_is_counted_too() {
+    let rates = RateLimits { tokens: Some(30), ..RateLimits::default() };
+    let slow = [Act::Say("some more text that is heard"), Act::Pause(Duration::from_secs(30))];
+    let server = server(rates, slow).await;
+    let mut answer = ask(&server, "one", true).await;
+    for _ in 0..20 {
+        answer.chunk().await.unwrap().unwrap();
+    }
+    drop(answer);
+    let (_, server) = server.report().await;
+    while ask(&server, "one", true).await.status() != 429 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn answers_at_one_time_are_limited_until_they_end_or_are_left() {
+    let rates = RateLimits { concurrent: Some(1), ..RateLimits::default() };
+    let slow = [Act::Say("x"), Act::Pause(Duration::from_millis(200))];
+    let server = server(rates, slow).await;
+    let running = ask(&server, "one", true).await;
+    assert_eq!(running.status(), 200);
+    let refused = ask(&server, "one", true).await;
+    assert_eq!(number(refused.headers(), "retry-after"), 1);
+    error(refused, 429).await;
+    let other = ask(&server, "two", true).await;
+    assert_eq!(other.status(), 200);
+    events(running).await;
+    let again = ask(&server, "one", true).await;
+    assert_eq!(again.status(), 200);
+    drop(again);
+    while ask(&server, "one", true).await.status() == 429 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn callers_without_keys_are_told_apart_by_their_addresses() {
+    let rates = RateLimits { requests: Some(1), ..RateLimits::default() };
+    let options = ServerOptions { rates, ..ServerOptions::default() };
+    let server = Server::start_with([Act::Say("x")], 4, options).await;
+    assert_eq!(ask(&server, "any", false).await.status(), 200);
+    assert_eq!(ask(&server, "made-up", false).await.status(), 429);
+}
+
+#[tokio::test]
+async fn limits_leave_answers_as_they_were() {
+    let rates = RateLimits { requests: Some(9), tokens: Some(999), concurrent: Some(9) };
+    let server = server(rates, [Act::Say("x")]).await;
+    let answer = ask(&server, "one", false).await;
+    assert!(answer.headers().contains_key("content-length"), "{answer:?}");
+    assert_eq!(ok(answer).await["choices"][0]["message"]["content"], "x");
+    assert_eq!(events(ask(&server, "one", true).await).await.len(), 3);
+}
+
+#[tokio::test]
+async fn bodies_deeper_than_the_limit_are_told_the_limit() {
+    let options = ServerOptions { json_depth: 5, ..ServerOptions::default() };
+    let server = Server::start_with([Act::Say("x")], 4, options).await;
+    let nested = |depth: usize| {
+        let deep = "[".repeat(depth) + &"]".repeat(depth);
+        server.client.post(server.url(CHAT)).body(format!(r#"{{"deep": {deep}}}"#)).send()
+    };
+    let fault = error(nested(5).await.unwrap(), 400).await;
+    assert_eq!(fault["code"], "body_too_deep");
+    assert!(fault["message"].as_str().unwrap().contains("5 is allowed (json-depth)"), "{fault}");
+    assert_ne!(error(nested(4).await.unwrap(), 400).await["code"], "body_too_deep");
+}
