@@ -11,7 +11,7 @@ use crate::openai::{chat, completions, models};
 use crate::options::ServerOptions;
 use crate::shutdown::Life;
 use crate::watch::{self, Watch};
-use crate::{body, sse};
+use crate::{body, sse, web};
 use api::{Prepared, Prompt, Service, Terms, TextRequest};
 use axum::Json;
 use axum::Router;
@@ -77,7 +77,8 @@ pub(crate) fn routes(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(guard::panicked))
         .layer(from_fn_with_state(app.clone(), guard::admit))
-        .with_state(app.clone());
+        .with_state(app.clone())
+        .merge(web::routes());
     match cors {
         Some(cors) => router.layer(cors),
         None => router,

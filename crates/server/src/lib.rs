@@ -1,6 +1,6 @@
 //! The HTTP server: wire types of each protocol, limits, streaming and shutdown, over `api`.
 //!
-//! Invariant: every answer to a client is JSON (or an event stream) in the protocol's own form,
+//! Invariant: every answer of the API is JSON (or an event stream) in the protocol's own form,
 //! errors included, and a client that goes away or stops reading costs the engine nothing.
 
 mod app;
@@ -16,6 +16,7 @@ mod serve;
 mod shutdown;
 mod sse;
 mod watch;
+mod web;
 
 pub use app::router;
 pub use options::ServerOptions;

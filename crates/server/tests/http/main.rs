@@ -9,3 +9,4 @@ mod models;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
 mod watch;
+mod web;
