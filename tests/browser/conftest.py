@@ -13,10 +13,12 @@ import threading
 import urllib.request
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 START_SECONDS = 120
 PATIENCE_MS = 60_000
+
+expect.set_options(timeout=20_000)
 
 
 class Server:
@@ -117,6 +119,12 @@ class Tab:
 
     def answers(self):
         return self.page.locator("article.answer")
+
+    def wait_for_words(self):
+        """Waits until an answer has begun, and looks often: it may be over soon."""
+        words = self.page.locator("article.answer[aria-busy=true] .md:not(:empty)")
+        words.wait_for()
+        return words.inner_text()
 
     def wait(self):
         """Waits until no answer is on its way."""

@@ -105,6 +105,24 @@ def test_a_growing_text_gives_the_page_of_the_whole(tab):
     assert one == whole and five == whole
 
 
+def test_what_is_finished_is_never_made_again(tab):
+    script = """async ([block, count]) => {
+        const { Live } = await import(new URL("ui/live.js", location.href));
+        const box = document.createElement("div");
+        const watch = new MutationObserver(() => {});
+        watch.observe(box, { childList: true });
+        const live = new Live(box);
+        let text = "";
+        for (let n = 0; n < count; n += 1) live.update((text += block));
+        const made = watch.takeRecords().reduce((sum, one) => sum + one.addedNodes.length, 0);
+        return [box.children.length, made];
+    }"""
+    shown, made = tab.page.evaluate(script, ["A *word* or two.\n\n", 500])
+    assert shown == 500 and made <= 3 * 500
+    shown, made = tab.page.evaluate(script, ["```\nx\n```\n# y\n", 500])
+    assert shown == 1000 and made <= 3 * 1000
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_text_takes_the_page_down(tab, name):
     answer_with(tab, text(HOSTILE[name], size=20_000))

@@ -51,9 +51,7 @@ def test_an_answer_streams_and_stop_ends_it_at_the_server(slow_tab, slow_server)
     endless(slow_tab)
     cancelled = slow_server.requests()["finished"]["cancelled"]
     slow_tab.send("Tell me a story.")
-    words = slow_tab.answers().locator(".md")
-    expect(words).not_to_be_empty()
-    expect(slow_tab.answers()).to_have_attribute("aria-busy", "true")
+    slow_tab.wait_for_words()
     slow_tab.page.get_by_role("button", name="Stop").click()
     slow_tab.wait()
     expect(slow_tab.answers().locator(".note")).to_have_text("Stopped.")
@@ -65,7 +63,7 @@ def test_an_answer_streams_and_stop_ends_it_at_the_server(slow_tab, slow_server)
 def test_escape_stops_too(slow_tab, slow_server):
     endless(slow_tab)
     slow_tab.send("Tell me a story.")
-    expect(slow_tab.answers().locator(".md")).not_to_be_empty()
+    slow_tab.wait_for_words()
     slow_tab.page.keyboard.press("Escape")
     slow_tab.wait()
     expect(slow_tab.answers().locator(".note")).to_have_text("Stopped.")
@@ -86,13 +84,38 @@ def test_a_reload_finds_the_conversation_again(tab):
 def test_a_reload_in_the_middle_keeps_what_had_come(slow_tab):
     endless(slow_tab)
     slow_tab.send("Tell me a story.")
-    words = slow_tab.answers().locator(".md")
-    expect(words).not_to_be_empty()
-    said = words.inner_text().split()[:-1]
+    said = slow_tab.wait_for_words().split()[:-1]
     slow_tab.page.reload()
     slow_tab.wait()
+    words = slow_tab.answers().locator(".md")
     assert words.inner_text().split()[: len(said)] == said and said
     expect(slow_tab.answers().locator(".note")).to_contain_text("The page was closed")
+
+
+def test_an_answer_goes_on_while_another_conversation_is_open(slow_tab):
+    endless(slow_tab)
+    slow_tab.send("Tell me a story.")
+    said = slow_tab.wait_for_words()
+    slow_tab.page.get_by_role("button", name="New chat").first.click()
+    expect(slow_tab.answers()).to_have_count(0)
+    expect(slow_tab.page.get_by_role("button", name="Stop")).to_be_hidden()
+    slow_tab.page.locator(".entry-name").click()
+    assert len(slow_tab.wait_for_words()) >= len(said)
+    slow_tab.page.keyboard.press("Escape")
+    slow_tab.wait()
+
+
+def test_a_conversation_deleted_while_it_is_answered_stays_deleted(slow_tab, slow_server):
+    endless(slow_tab)
+    slow_tab.send("Tell me a story.")
+    slow_tab.wait_for_words()
+    slow_tab.page.locator(".entry").hover()
+    slow_tab.page.get_by_role("button", name="Delete").click()
+    until(lambda: slow_server.requests()["running"] == 0)
+    expect(slow_tab.page.locator(".entry")).to_have_count(0)
+    slow_tab.page.reload()
+    expect(slow_tab.page.locator("#facts")).not_to_be_empty()
+    expect(slow_tab.page.locator(".entry")).to_have_count(0)
 
 
 def test_the_last_question_can_be_changed_and_the_answer_made_again(tab):

@@ -50,6 +50,7 @@ def test_pages_are_not_blank_and_fit(look):
     thought = {"reasoning_content": "They ask for a capital."}
     answer_with(look, stream(thought, {"content": ANSWER}), stream({"content": "One moment."}, calls))
     expect(look.page.locator("#model")).to_have_text("gannet-tiny")
+    expect(look.page.locator("#menu")).to_be_visible(visible="phone" in look.name)
     shoot(look, "empty")
     look.send("What is the capital of France, and how does it compare with Oslo?")
     look.wait()

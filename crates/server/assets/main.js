@@ -61,6 +61,7 @@ function onPageKey(event) {
 function bind() {
   byId("composer").onsubmit = (event) => (event.preventDefault(), send());
   byId("stop").onclick = () => (chat.stop(), field.focus());
+  byId("skip").onclick = () => field.focus();
   byId("new-chat").onclick = newChat;
   byId("new-chat-top").onclick = newChat;
   field.oninput = fit;

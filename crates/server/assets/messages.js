@@ -82,7 +82,7 @@ export class AnswerView {
     this.details.classList.toggle("running", thinking);
     const time = thinking ? (performance.now() - this.begun) / 1000 : message.thought;
     const words = thinking ? "Thinking" : "Thought";
-    const said = time === undefined ? words : `${words} for ${duration(time)}`;
+    const said = !(time >= 0.1) ? words : `${words} for ${duration(time)}`;
     if (this.summary.textContent !== said) this.summary.textContent = said;
   }
 

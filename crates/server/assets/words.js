@@ -10,11 +10,13 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
+const speed = (rate) => (rate < 100 ? rate.toFixed(1) : number(Math.round(rate)));
+
 // The counts of one answer.
 export function counts(stats) {
   if (!stats) return "";
   const parts = [];
-  if (stats.rate) parts.push(`${stats.rate.toFixed(stats.rate < 100 ? 1 : 0)} tokens/s`);
+  if (stats.rate) parts.push(`${speed(stats.rate)} tokens/s`);
   if (stats.completion !== undefined) {
     parts.push(`${number(stats.completion)} tokens`);
     parts.push(`prompt ${number(stats.prompt)}, ${number(stats.cached)} cached`);

@@ -103,7 +103,7 @@ async fn unknown_route(method: Method, uri: axum::http::Uri) -> Fault {
     Fault::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
 }
 
-async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
+pub(crate) async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
     let message = format!("{} does not take {method}", uri.path());
     Fault::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
 }

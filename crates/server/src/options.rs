@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How the server listens to its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Bearer key that every request but `/health` and `/ready` must carry.
+    /// Bearer key that every request must carry, but for `/health`, `/ready` and the page at `/`.
     pub api_key: Option<String>,
     /// Origin that browsers may call from: `*`, or one origin. `None` sends no CORS headers.
     pub cors_origin: Option<String>,

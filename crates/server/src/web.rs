@@ -7,11 +7,12 @@
 
 mod assets;
 
+use crate::app::wrong_method;
 use crate::fault::Fault;
 use assets::{ASSETS, Asset, PAGE};
 use axum::Router;
 use axum::extract::Path;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
@@ -45,11 +46,6 @@ async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, 
         let message = format!("the page has no file {name}");
         Fault::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
     })
-}
-
-async fn wrong_method(method: Method, uri: Uri) -> Fault {
-    let message = format!("{} does not take {method}", uri.path());
-    Fault::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
 }
 
 /// The file, or that the client has it.

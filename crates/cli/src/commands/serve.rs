@@ -17,8 +17,8 @@ use tokio::net::TcpListener;
 /// Serve a model over HTTP, with OpenAI's protocol
 ///
 /// POST /v1/chat/completions and /v1/completions, GET /v1/models and /version; for those who watch
-/// over it GET /health, /ready, /metrics and /v1/stats. Ctrl-C or SIGTERM lets running requests
-/// finish first; a second one ends at once.
+/// over it GET /health, /ready, /metrics and /v1/stats; in a browser a chat at /. Ctrl-C or SIGTERM
+/// lets running requests finish first; a second one ends at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address to listen on
