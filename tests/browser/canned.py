@@ -61,3 +61,26 @@ def endless(tab):
         route.continue_(post_data=json.dumps(body))
 
     tab.page.route(CHAT, handle)
+
+
+class Feed:
+    """An answer whose pieces come when the test says so."""
+
+    def __init__(self, tab):
+        self.page = tab.page
+        self.page.evaluate(
+            """() => {
+                const real = window.fetch;
+                window.fetch = async (path, request) => {
+                    if (!String(path).endsWith("v1/chat/completions")) return real(path, request);
+                    const start = (controller) => (window.feed = controller);
+                    return new Response(new ReadableStream({ start }));
+                };
+            }"""
+        )
+
+    def add(self, body):
+        self.page.evaluate("text => window.feed.enqueue(new TextEncoder().encode(text))", body)
+
+    def end(self):
+        self.add("data: [DONE]\n\n")

@@ -121,9 +121,9 @@ class Tab:
         return self.page.locator("article.answer")
 
     def wait_for_words(self):
-        """Waits until an answer has begun, and looks often: it may be over soon."""
-        words = self.page.locator("article.answer[aria-busy=true] .md:not(:empty)")
-        words.wait_for()
+        """Waits until an answer has some words, and looks often: it may be over soon."""
+        words = self.page.locator("article.answer[aria-busy=true] .md")
+        words.filter(has_text=re.compile(r"\S+\s+\S+\s+\S")).wait_for()
         return words.inner_text()
 
     def wait(self):

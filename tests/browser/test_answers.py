@@ -4,8 +4,9 @@ import json
 import time
 
 import pytest
-from canned import answer_with, call, event, stream, text
-from playwright.sync_api import expect
+from canned import Feed, answer_with, call, event, stream, text
+from conftest import Tab
+from playwright.sync_api import Error, expect
 
 ATTACK = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 
@@ -150,16 +151,51 @@ def test_text_stays_text(tab, place):
     assert tab.page.evaluate("window.hit") is None
 
 
+def test_no_string_can_become_elements(browser, server):
+    tab = Tab(browser, server)
+    with pytest.raises(Error, match="TrustedHTML"):
+        tab.page.evaluate(f"document.body.innerHTML = {json.dumps(ATTACK)}")
+    # What the browser runs for a test is exempt; what that puts into the page is not.
+    script = "document.body.append(Object.assign(document.createElement('script'), {text: 'hit = 1'}))"
+    with pytest.raises(Error, match="TrustedScript"):
+        tab.page.evaluate(script)
+    assert tab.page.evaluate("window.hit") is None
+    tab.context.close()
+
+
 def test_thinking_is_folded_and_comes_before_the_answer(tab):
-    answer_with(tab, stream({"reasoning_content": "let me "}, {"reasoning_content": "see"}, {"content": "so"}))
+    feed = Feed(tab)
     tab.send("go")
-    tab.wait()
-    thinking = tab.answers().locator("details.thinking")
+    expect(tab.page.locator("article.answer.waiting")).to_be_visible()
+    feed.add(event({"reasoning_content": "let me "}))
+    thinking = tab.page.locator("details.thinking.running")
+    expect(thinking.locator("summary")).to_have_text("Thinking")
+    time.sleep(0.2)
+    feed.add(event({"reasoning_content": "see"}))
+    expect(thinking.locator("summary")).to_contain_text("Thinking for")
+    feed.add(event({"content": "so"}))
+    thinking = tab.page.locator("details.thinking:not(.running)")
     expect(thinking.locator("summary")).to_contain_text("Thought for")
+    feed.end()
+    tab.wait()
     expect(thinking.locator(".thought")).to_be_hidden()
     thinking.locator("summary").click()
     expect(thinking.locator(".thought")).to_have_text("let me see")
     expect(tab.answers().locator(".md")).to_have_text("so")
+
+
+def test_calls_are_shown_as_they_are_written(tab):
+    feed = Feed(tab)
+    tab.send("go")
+    feed.add(event(call(0, '{"city"', "c1", "weather")))
+    card = tab.page.locator(".call")
+    expect(card).to_contain_text("being written")
+    expect(card.locator("pre")).to_have_text('{"city"')
+    expect(card.get_by_role("textbox")).to_have_count(0)
+    feed.add(event(call(0, ': "Oslo"}')))
+    expect(card.locator("pre")).to_have_text('{"city": "Oslo"}')
+    feed.end()
+    expect(card).to_contain_text("waits for a result")
 
 
 def test_tools_are_called_and_answered_by_hand(tab):
@@ -218,11 +254,12 @@ def test_tools_that_are_no_list_are_refused(tab):
 
 FAULT = json.dumps({"error": {"message": "the queue is full", "type": "rate_limit_error"}})
 
+HALF = event({"content": "half"})
 FAULTS = {
     "status": ((429, FAULT), "the queue is full", ""),
-    "event": (event({"content": "half"}) + f"event: error\ndata: {FAULT}\n\n", "the queue is full", "half"),
-    "end": (event({"content": "half"}), "the stream broke off before the answer's end", "half"),
-    "junk": (event({"content": "half"}) + "data: {\n\n", "the stream holds something that is no JSON", "half"),
+    "event": (f"{HALF}event: error\ndata: {FAULT}\n\n", "the queue is full", "half"),
+    "end": (HALF, "the stream broke off before the answer's end", "half"),
+    "junk": (f"{HALF}data: {{\n\n", "something that is no JSON", "half"),
 }
 
 

@@ -4,6 +4,13 @@
 import { copyButton, h, icon } from "./dom.js";
 import { LiveText } from "./live.js";
 
+const STATES = {
+  running: "being written",
+  open: "waits for a result",
+  closed: "was not answered",
+  done: "",
+};
+
 export class CallCard {
   // `answer` is called with the result that the user has written.
   constructor(call, answer) {
@@ -16,8 +23,9 @@ export class CallCard {
     this.answer = answer;
     const copy = copyButton("Copy arguments", () => call.function.arguments);
     const head = h("header", {}, icon("tool"), this.name, this.state, copy);
-    const label = "Tool call";
-    this.element = h("section.call", { role: "group", "aria-label": label }, head, h("pre", { tabIndex: 0 }, code), this.rest);
+    const body = h("pre", { tabIndex: 0 }, code);
+    const props = { role: "group", "aria-label": "Tool call" };
+    this.element = h("section.call", props, head, body, this.rest);
   }
 
   // Shows the call as far as it has come. `phase` is running, open, closed or done.
@@ -27,8 +35,7 @@ export class CallCard {
     this.arguments.update(text);
     if (this.phase === phase) return;
     this.phase = phase;
-    const states = { running: "being written", open: "waits for a result", closed: "was not answered", done: "" };
-    this.state.textContent = states[phase];
+    this.state.textContent = STATES[phase];
     if (phase !== "running") this.settle();
     this.rest.replaceChildren(...this.foot(phase, result));
   }
@@ -51,7 +58,9 @@ export class CallCard {
   }
 
   form() {
-    const field = h("textarea", { rows: 2, placeholder: "Result, as text or JSON", "aria-label": `Result of ${this.call.function.name}` });
+    const label = `Result of ${this.call.function.name}`;
+    const props = { rows: 2, placeholder: "Result, as text or JSON", "aria-label": label };
+    const field = h("textarea", props);
     const send = () => this.answer(field.value);
     const button = h("button.small.primary", { type: "button", onclick: send }, "Give result");
     field.onkeydown = (event) => {

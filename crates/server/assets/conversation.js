@@ -7,7 +7,8 @@ const LONGEST_TITLE = 60;
 
 export function fresh() {
   const now = Date.now();
-  return { id: crypto.getRandomValues(new Uint32Array(3)).join("-"), title: "", created: now, updated: now, messages: [] };
+  const id = crypto.getRandomValues(new Uint32Array(3)).join("-");
+  return { id, title: "", created: now, updated: now, messages: [] };
 }
 
 export function title(conversation) {
@@ -28,6 +29,10 @@ export function answer() {
 
 export const last = ({ messages }) => messages[messages.length - 1];
 
+// Whether nothing has come of the answer yet.
+export const isSilent = ({ content, reasoning_content, tool_calls }) =>
+  !content && !reasoning_content && tool_calls.length === 0;
+
 // The result that was given to a call, if one was.
 export function resultOf(conversation, message, call) {
   const from = conversation.messages.indexOf(message) + 1;
@@ -46,7 +51,7 @@ export function add(message, delta) {
 }
 
 function addCall(calls, piece) {
-  const index = Math.min(piece.index ?? calls.length, calls.length);
+  const index = piece.index >= 0 ? Math.min(Math.trunc(piece.index), calls.length) : calls.length;
   if (index >= MOST_CALLS) return;
   calls[index] ??= { id: "", type: "function", function: { name: "", arguments: "" } };
   const call = calls[index];

@@ -36,8 +36,8 @@ async function identify(quiet) {
 
 export async function refresh() {
   if (!facts.model) await identify(true);
-  const stats = await get("v1/stats", { quiet: true }).catch(() => null);
-  const rows = stats ? rowsOf(stats) : [["server", "does not answer"]];
+  const stats = get("v1/stats", { quiet: true });
+  const rows = await stats.then(rowsOf).catch(() => [["server", "tells nothing"]]);
   const nodes = rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
   byId("facts").replaceChildren(...nodes);
 }

@@ -3,6 +3,7 @@
 import { CallCard } from "./calls.js";
 import { copyButton, h, icon, iconButton } from "./dom.js";
 import { Live, LiveText } from "./live.js";
+import { isSilent } from "./conversation.js";
 import { counts, duration, outcome } from "./words.js";
 
 // A message of the user. `edit` sends another text in its place; only the last one has it.
@@ -56,7 +57,7 @@ export class AnswerView {
     const { message } = this;
     const running = message.state === "running";
     this.element.setAttribute("aria-busy", String(running));
-    this.element.classList.toggle("waiting", running && !message.content && !message.reasoning_content && message.tool_calls.length === 0);
+    this.element.classList.toggle("waiting", running && isSilent(message));
     if (message.reasoning_content) this.think();
     this.live.update(message.content);
     this.call(isLast);
@@ -109,11 +110,13 @@ export class AnswerView {
     const told = outcome(message);
     const retry = isLast ? () => this.retry() : null;
     const failed = message.state === "failed";
-    const again = failed && retry ? h("button.small", { type: "button", onclick: retry }, "Try again") : null;
-    const fault = told && h(failed ? "div.fault" : "div.note", failed ? { role: "alert" } : {}, h("span", {}, told), again);
+    const again = retry && h("button.small", { type: "button", onclick: retry }, "Try again");
+    const words = h("span", {}, told);
+    const fault = failed ? h("div.fault", { role: "alert" }, words, again) : h("div.note", {}, words);
     const copy = message.content ? copyButton("Copy answer", () => message.content) : null;
     const redo = retry && !failed ? iconButton("redo", "Regenerate", retry) : null;
     const numbers = h("span.counts", {}, counts(message.stats));
-    return [fault, h("div.actions", {}, copy, redo, numbers)].filter(Boolean);
+    const actions = h("div.actions", {}, copy, redo, numbers);
+    return told ? [fault, actions] : [actions];
   }
 }

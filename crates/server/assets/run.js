@@ -1,7 +1,7 @@
 // One answer on its way: the request, the pieces as they come, the times.
 
 import { chat } from "./api.js";
-import { add, answer, last, toSend } from "./conversation.js";
+import { add, answer, isSilent, last, toSend } from "./conversation.js";
 import { body, settings } from "./settings.js";
 
 // A conversation that waits for an answer. `changed` is called for every piece, `ended` once.
@@ -44,10 +44,9 @@ export class Run {
 
   piece(delta) {
     const { message } = this;
-    const silent = !message.content && !message.reasoning_content && message.tool_calls.length === 0;
     add(message, delta);
+    if (!isSilent(message)) this.first ??= performance.now();
     const speaks = message.content || message.tool_calls.length > 0;
-    if (silent && (speaks || message.reasoning_content)) this.first = performance.now();
     if (speaks && message.reasoning_content) message.thought ??= seconds(this.first);
     this.latest = performance.now();
   }

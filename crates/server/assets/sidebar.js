@@ -32,7 +32,8 @@ export class Sidebar {
   async refresh(current = this.current) {
     this.current = current;
     const heads = await store.list();
-    const shown = JSON.stringify([current, heads.map(({ id, title, updated }) => [id, title, day(updated)])]);
+    const seen = heads.map(({ id, title, updated }) => [id, title, day(updated)]);
+    const shown = JSON.stringify([current, seen]);
     if (shown === this.shown || this.renaming) return;
     this.shown = shown;
     const nodes = [];
@@ -46,7 +47,8 @@ export class Sidebar {
 
   entry(head) {
     const label = title(head);
-    const link = h("a.entry-name", { href: `#${head.id}`, title: label, onclick: () => this.toggle(false) }, label);
+    const close = () => this.toggle(false);
+    const link = h("a.entry-name", { href: `#${head.id}`, title: label, onclick: close }, label);
     if (head.id === this.current) link.setAttribute("aria-current", "page");
     const row = h("div.entry", { role: "listitem" }, link);
     const rename = () => this.rename(head, row);

@@ -41,7 +41,11 @@ export async function isLasting() {
 
 // All conversations, newest first, without their messages.
 export async function list() {
-  const heads = (await isLasting()) ? await transact("readonly", (heads) => heads.getAll()) : [...memory.values()];
+  if (!(await isLasting())) return newest([...memory.values()]);
+  return newest(await transact("readonly", (heads) => heads.getAll()));
+}
+
+function newest(heads) {
   return heads.sort((a, b) => b.updated - a.updated);
 }
 
@@ -88,7 +92,8 @@ export async function remove(id) {
 // Keeps the answer of a page that is being closed: there is no time left for the database.
 export function saveDraft(conversation) {
   try {
-    const draft = { id: conversation.id, count: conversation.messages.length, message: last(conversation) };
+    const { id, messages } = conversation;
+    const draft = { id, count: messages.length, message: last(conversation) };
     localStorage.setItem(DRAFT, JSON.stringify(draft));
   } catch {
     // Too long for it: then what was saved a moment ago must do.
