@@ -201,7 +201,7 @@ def test_calls_are_shown_as_they_are_written(tab):
 def test_tools_are_called_and_answered_by_hand(tab):
     calls = [
         call(0, "", "c1", "weather"),
-        call(0, '{"city": '),
+        call(0, '{"city": ' + " " * 60),
         call(0, '"Oslo"}'),
         call(1, '{"zone": "CET"}', "c2", "time"),
     ]
@@ -216,6 +216,7 @@ def test_tools_are_called_and_answered_by_hand(tab):
     cards.first.get_by_role("textbox").fill("-3 °C")
     cards.first.get_by_role("button", name="Give result").click()
     expect(cards.first).to_contain_text("-3 °C")
+    expect(cards.first.locator("pre").first).to_have_text('{\n  "city": "Oslo"\n}')
     assert len(asked) == 1
     cards.last.get_by_role("textbox").fill("23:10")
     cards.last.get_by_role("textbox").press("Enter")
@@ -223,7 +224,7 @@ def test_tools_are_called_and_answered_by_hand(tab):
     assert asked[0]["tools"][0]["function"]["name"] == "weather"
     sent = asked[1]["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool"]
-    assert sent[1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Oslo"}'
+    assert json.loads(sent[1]["tool_calls"][0]["function"]["arguments"]) == {"city": "Oslo"}
     assert [(m["tool_call_id"], m["content"]) for m in sent[2:]] == [("c1", "-3 °C"), ("c2", "23:10")]
 
 

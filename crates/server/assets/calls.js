@@ -32,7 +32,8 @@ export class CallCard {
   update(phase, result) {
     const { name, arguments: text } = this.call.function;
     this.name.textContent = name;
-    this.arguments.update(text);
+    // Once laid out, they are no longer a beginning of what is to come.
+    if (this.phase === undefined || this.phase === "running") this.arguments.update(text);
     if (this.phase === phase) return;
     this.phase = phase;
     this.state.textContent = STATES[phase];

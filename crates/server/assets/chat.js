@@ -62,7 +62,8 @@ export class Chat {
 
   add(message) {
     const edit = (text) => this.resend(message, text);
-    const view = message.role === "user" ? new UserView(message, { edit }) : this.answerView(message);
+    const isUser = message.role === "user";
+    const view = isUser ? new UserView(message, { edit }) : this.answerView(message);
     this.views.push(view);
     byId("messages").append(view.element);
   }
@@ -109,7 +110,8 @@ export class Chat {
   giveResult(message, call, content) {
     if (this.running) return;
     this.conversation.messages.push({ role: "tool", tool_call_id: call.id, content });
-    const missing = message.tool_calls.some((one) => resultOf(this.conversation, message, one) === undefined);
+    const has = (one) => resultOf(this.conversation, message, one) !== undefined;
+    const missing = !message.tool_calls.every(has);
     if (missing) {
       this.keep(this.conversation);
       this.sync();
@@ -136,7 +138,8 @@ export class Chat {
   // Many pieces may come before the next frame is drawn; they are shown together.
   changed(run) {
     if (this.runs.get(run.conversation.id) !== run) return;
-    if (run.conversation === this.conversation) this.frame ??= requestAnimationFrame(() => this.draw());
+    const isShown = run.conversation === this.conversation;
+    if (isShown) this.frame ??= requestAnimationFrame(() => this.draw());
     if (performance.now() - (run.kept ?? 0) > SAVE_EVERY) {
       run.kept = performance.now();
       this.keep(run.conversation);

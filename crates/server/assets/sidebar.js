@@ -61,7 +61,8 @@ export class Sidebar {
   }
 
   rename(head, row) {
-    const field = h("input", { value: title(head), maxLength: 200, "aria-label": "Name of the conversation" });
+    const props = { value: title(head), maxLength: 200, "aria-label": "Name of the conversation" };
+    const field = h("input", props);
     const done = async (keep) => {
       field.onblur = null;
       this.renaming = false;
