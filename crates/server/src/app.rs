@@ -12,6 +12,7 @@ use crate::responses;
 use crate::responses::store::Store;
 use crate::shutdown::Life;
 use crate::watch::{self, Watch};
+use crate::web;
 use api::Service;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -84,7 +85,8 @@ pub(crate) fn routes(app: App) -> Router {
         .layer(CatchPanicLayer::custom(guard::panicked))
         .layer(from_fn_with_state(app.clone(), guard::admit))
         .layer(from_fn(translated))
-        .with_state(app.clone());
+        .with_state(app.clone())
+        .merge(web::routes());
     match cors {
         Some(cors) => router.layer(cors),
         None => router,
@@ -134,7 +136,7 @@ async fn unknown_route(method: Method, uri: axum::http::Uri) -> Fault {
     Fault::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
 }
 
-async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
+pub(crate) async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
     let message = format!("{} does not take {method}", uri.path());
     Fault::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
 }

@@ -1,6 +1,6 @@
 //! The HTTP server: wire types of each protocol, limits, streaming and shutdown, over `api`.
 //!
-//! Invariant: every answer to a client is JSON (or an event stream) in the protocol's own form,
+//! Invariant: every answer of the API is JSON (or an event stream) in the protocol's own form,
 //! errors included, and a client that goes away or stops reading costs the engine nothing.
 
 mod answer;
@@ -26,6 +26,7 @@ mod sse;
 mod transcript;
 mod transport;
 mod watch;
+mod web;
 mod wire;
 
 pub use app::router;

@@ -21,8 +21,9 @@ use std::time::Duration;
 /// Serve a model over HTTP, with OpenAI's protocol
 ///
 /// POST /v1/chat/completions and /v1/completions, GET /v1/models and /version; for those who watch
-/// over it GET /health, /ready, /metrics and /v1/stats. Ctrl-C or SIGTERM lets running requests
-/// finish first; a second one ends at once. SIGHUP reads the files of keys and certificates again.
+/// over it GET /health, /ready, /metrics and /v1/stats; in a browser a chat at /. Ctrl-C or SIGTERM
+/// lets running requests finish first; a second one ends at once. SIGHUP reads the files of keys
+/// and certificates again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print the settings in effect as a gannet.yaml, without the keys of clients, and end

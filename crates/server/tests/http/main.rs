@@ -14,3 +14,4 @@ mod responses;
 mod support;
 mod transport;
 mod watch;
+mod web;

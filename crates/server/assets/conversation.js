@@ -1,0 +1,87 @@
+// A conversation as it is kept, and as it is sent. Messages have the protocol's own members, and
+// beside them what the page knows of an answer: `state`, `error`, `finish`, `stats`.
+
+// Most tool calls of one answer; whatever a server numbers higher is not kept.
+const MOST_CALLS = 128;
+const LONGEST_TITLE = 60;
+
+export function fresh() {
+  const now = Date.now();
+  const id = crypto.getRandomValues(new Uint32Array(3)).join("-");
+  return { id, title: "", created: now, updated: now, messages: [] };
+}
+
+export function title(conversation) {
+  return conversation.title || "New chat";
+}
+
+// Names the conversation after its first question, unless it has a name.
+export function entitle(conversation) {
+  const first = conversation.messages.find((message) => message.role === "user");
+  if (conversation.title || !first) return;
+  const line = first.content.trim().split("\n")[0];
+  conversation.title = line.length > LONGEST_TITLE ? `${line.slice(0, LONGEST_TITLE - 1)}…` : line;
+}
+
+export function answer() {
+  return { role: "assistant", content: "", reasoning_content: "", tool_calls: [], state: "running" };
+}
+
+export const last = ({ messages }) => messages[messages.length - 1];
+
+// Whether nothing has come of the answer yet.
+export const isSilent = ({ content, reasoning_content, tool_calls }) =>
+  !content && !reasoning_content && tool_calls.length === 0;
+
+// The result that was given to a call, if one was.
+export function resultOf(conversation, message, call) {
+  const from = conversation.messages.indexOf(message) + 1;
+  for (const next of conversation.messages.slice(from)) {
+    if (next.role !== "tool") return undefined;
+    if (next.tool_call_id === call.id) return next.content;
+  }
+  return undefined;
+}
+
+// Adds a piece of the stream to the answer.
+export function add(message, delta) {
+  message.content += delta.content ?? "";
+  message.reasoning_content += delta.reasoning_content ?? delta.reasoning ?? "";
+  for (const piece of delta.tool_calls ?? []) addCall(message.tool_calls, piece);
+}
+
+function addCall(calls, piece) {
+  const index = piece.index >= 0 ? Math.min(Math.trunc(piece.index), calls.length) : calls.length;
+  if (index >= MOST_CALLS) return;
+  calls[index] ??= { id: "", type: "function", function: { name: "", arguments: "" } };
+  const call = calls[index];
+  call.id ||= piece.id || `call_${index}`;
+  call.function.name += piece.function?.name ?? "";
+  call.function.arguments += piece.function?.arguments ?? "";
+}
+
+// The messages that the server is asked to go on from.
+export function toSend(conversation, system) {
+  const out = system.trim() ? [{ role: "system", content: system }] : [];
+  for (const message of conversation.messages) {
+    if (message.role === "assistant") out.push(...answered(conversation, message));
+    else if (message.role === "user") out.push({ role: "user", content: message.content });
+  }
+  return out;
+}
+
+// An answer with the results of its calls. Answers that failed before their first word are
+// nothing that was said; a call without a result would leave the model waiting for it.
+function answered(conversation, message) {
+  const { content, reasoning_content, tool_calls } = message;
+  if (message.state === "running" || !(content || tool_calls.length > 0)) return [];
+  const said = { role: "assistant", content };
+  if (reasoning_content) said.reasoning_content = reasoning_content;
+  if (tool_calls.length > 0) said.tool_calls = tool_calls;
+  const results = tool_calls.map((call) => ({
+    role: "tool",
+    tool_call_id: call.id,
+    content: resultOf(conversation, message, call) ?? "no result was given",
+  }));
+  return [said, ...results];
+}

@@ -1,0 +1,155 @@
+"""The real binary and a real browser.
+
+GANNET_BIN names the binary, CHROMIUM the browser (else `chromium` is looked for).
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+START_SECONDS = 120
+PATIENCE_MS = 60_000
+
+expect.set_options(timeout=20_000)
+
+
+class Server:
+    """A `gannet serve` on a port of its own choice."""
+
+    def __init__(self, *options, **environment):
+        command = [os.environ["GANNET_BIN"], "serve", "--port", "0", *options]
+        environment = {**os.environ, **environment}
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        self.log = []
+        self.address = None
+        self.listening = threading.Event()
+        threading.Thread(target=self._read_log, daemon=True).start()
+        if not self.listening.wait(START_SECONDS) or self.address is None:
+            self.process.kill()
+            raise RuntimeError("the server did not start:\n" + "".join(self.log))
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            found = re.search(r"listening on (http://[0-9.:]+)", line)
+            if found and self.address is None:
+                self.address = found.group(1)
+                self.listening.set()
+        self.listening.set()
+
+    def requests(self):
+        with urllib.request.urlopen(self.address + "/v1/stats") as response:
+            return json.load(response)["requests"]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def serve():
+    """Starts servers that end with the tests."""
+    started = []
+
+    def start(*options, **environment):
+        started.append(Server(*options, **environment))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(serve):
+    return serve()
+
+
+@pytest.fixture(scope="session")
+def slow_server(serve):
+    """One that takes a while for its answers."""
+    return serve("--mode", "exact", "--threads", "1", GANNET_ISA="scalar")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    assert path, "no chromium: install it, or name it in CHROMIUM"
+    # Without a sandbox, so that it runs in containers; it only ever sees our own page.
+    args = ["--no-sandbox", "--headless=new", "--disable-dev-shm-usage"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=args)
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """A page of a fresh profile, and everything that it asked for or complained about."""
+
+    def __init__(self, browser, server, **settings):
+        self.server = server
+        self.context = browser.new_context(**settings)
+        self.context.set_default_timeout(PATIENCE_MS)
+        self.page = self.context.new_page()
+        self.asked = []
+        self.problems = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", self._heard)
+        self.page.goto(server.address + "/")
+
+    def _heard(self, message):
+        # The browser itself reports statuses like 401, which may be part of a test.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.problems.append(message.text)
+
+    def send(self, text):
+        self.page.get_by_label("Your message").fill(text)
+        self.page.get_by_role("button", name="Send").click()
+
+    def answers(self):
+        return self.page.locator("article.answer")
+
+    def wait_for_words(self):
+        """Waits until an answer has some words, and looks often: it may be over soon."""
+        words = self.page.locator("article.answer[aria-busy=true] .md")
+        words.filter(has_text=re.compile(r"\S+\s+\S+\s+\S")).wait_for()
+        return words.inner_text()
+
+    def wait(self):
+        """Waits until no answer is on its way."""
+        self.page.locator("body:not(.running)").wait_for()
+        self.page.locator("article.answer[aria-busy=false]").last.wait_for()
+
+    def check(self):
+        here = (self.server.address + "/", "blob:", "data:")
+        assert [url for url in self.asked if not url.startswith(here)] == []
+        assert self.problems == []
+
+
+@pytest.fixture
+def tab(browser, server):
+    """The page of the ordinary server."""
+    yield from opened(browser, server)
+
+
+@pytest.fixture
+def slow_tab(browser, slow_server):
+    yield from opened(browser, slow_server)
+
+
+def opened(browser, server, **settings):
+    tab = Tab(browser, server, **settings)
+    yield tab
+    tab.check()
+    tab.context.close()
