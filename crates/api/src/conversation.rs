@@ -8,6 +8,9 @@ use crate::request::{ChatRequest, Origin, ToolChoice};
 use serde_json::{Value, json};
 use text::{ChatTemplate, Prompt, TextAssets, TextError, ToolFormat, ToolSignature};
 
+/// The tag that opens reasoning.
+pub(crate) const THINK: &str = "<think>";
+
 /// What renders conversations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renderer<'a> {
@@ -40,11 +43,13 @@ impl Renderer<'_> {
         {
             let mut tokens = turn.tokens();
             let shared = tokens.len();
+            let rest = begun(rest, request.prefill.as_deref());
             tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
             let origin = Origin { before, parent: Some(turn), shared };
             return Ok(Rendered { tokens, tail: rest.text, origin });
         }
         let rendered = self.assets.render(self.template, &input, None).map_err(template_error)?;
+        let rendered = begun(rendered, request.prefill.as_deref());
         let tokens = self.assets.encode(&rendered).map_err(text_error)?;
         let origin = Origin { before, parent: None, shared: 0 };
         Ok(Rendered { tokens, tail: rendered.text, origin })
@@ -80,6 +85,24 @@ impl Renderer<'_> {
         }
         Value::Object(input)
     }
+}
+
+/// The prompt with the content that the answer begins with, if that is given. Reasoning that the
+/// template has opened ends before it, and no text of it is a control token.
+fn begun(mut prompt: Prompt, words: Option<&str>) -> Prompt {
+    let Some(words) = words else { return prompt };
+    if opens_reasoning(&prompt.text) {
+        prompt.text.push_str("\n</think>\n\n");
+    }
+    let start = prompt.text.len();
+    prompt.text.push_str(words);
+    prompt.literals.push(start..prompt.text.len());
+    prompt
+}
+
+/// Whether an answer to the prompt begins with reasoning.
+pub(crate) fn opens_reasoning(prompt: &str) -> bool {
+    prompt.trim_end().ends_with(THINK)
 }
 
 /// Whether the model hears of the tools.

@@ -1,7 +1,9 @@
 //! The service: one model with its tokenizer and template, shared by all callers.
 
 use crate::assemble::Assembler;
-use crate::conversation::{Renderer, offers_tools, signatures, template_error, text_error};
+use crate::conversation::{
+    Renderer, THINK, offers_tools, opens_reasoning, signatures, template_error, text_error,
+};
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::replay::ReplayMemory;
@@ -16,9 +18,6 @@ use text::{
     ChatTemplate, EncodeOptions, OutputForm, Reasoning, TextAssets, Tokenizer, ToolFormat,
     ToolSignature,
 };
-
-/// The tag that opens reasoning.
-const THINK: &str = "<think>";
 
 /// What a service is made of.
 #[derive(Debug)]
@@ -120,15 +119,16 @@ impl Service {
             return Err(ApiError::invalid("tools", message));
         }
         let rendered = renderer.prompt(request)?;
+        let continues = request.prefill.is_some();
         let reasoning = match request.split_reasoning {
-            true if rendered.tail.trim_end().ends_with(THINK) => Reasoning::Open,
+            true if !continues && opens_reasoning(&rendered.tail) => Reasoning::Open,
             true if self.thinks => Reasoning::Possible,
             _ => Reasoning::Unsplit,
         };
         let (format, parallel) = (renderer.format, request.parallel_calls);
         let called = format.is_some() && !tools.is_empty();
         let output = OutputForm { reasoning, format, tools, parallel };
-        let form = Form { output, call_prefix: request.call_prefix, continues: false };
+        let form = Form { output, call_prefix: request.call_prefix, continues };
         let prepared = self.prepare(rendered.tokens, &request.sampling, form)?;
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
