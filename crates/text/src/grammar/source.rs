@@ -1,0 +1,18 @@
+//! What a caller wants an answer to look like.
+
+use serde_json::Value;
+
+/// The form of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GrammarSource {
+    /// JSON that is valid against this schema.
+    JsonSchema(Value),
+    /// Any JSON object.
+    JsonObject,
+    /// Text that this regular expression matches from its beginning to its end.
+    Regex(String),
+    /// Text of this grammar, in the Lark dialect of llguidance, from the rule `start`.
+    Lark(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+}
