@@ -47,13 +47,15 @@ pub enum Finish {
     StopString(String),
     /// The limit of tokens was reached, or the context is full.
     Length,
+    /// The grammar allows nothing more.
+    Complete,
 }
 
 impl Finish {
     /// The name that OpenAI's API has for it.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::StopId(_) | Self::StopString(_) => "stop",
+            Self::StopId(_) | Self::StopString(_) | Self::Complete => "stop",
             Self::Length => "length",
         }
     }
@@ -132,6 +134,7 @@ impl TextStream {
             (Some(stop), _) => Finish::StopString(stop),
             (None, FinishReason::Stop(id)) => Finish::StopId(id),
             (None, FinishReason::Length) => Finish::Length,
+            (None, FinishReason::Complete) => Finish::Complete,
         };
         self.end(TextEvent::Done(Done { finish, usage, timings }));
     }

@@ -231,7 +231,7 @@ impl Active {
         let now = Instant::now();
         let since = |from: Option<Instant>| from.map_or(Duration::ZERO, |from| now - from);
         let outcome = match &end {
-            End::Finished(FinishReason::Stop(_)) => Outcome::Stop,
+            End::Finished(FinishReason::Stop(_) | FinishReason::Complete) => Outcome::Stop,
             End::Finished(FinishReason::Length) => Outcome::Length,
             End::Failed(_) => Outcome::Failed,
             End::TimedOut(_) => Outcome::TimedOut,
