@@ -29,7 +29,9 @@ pub use assets::{Templates, TextAssets};
 pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
-pub use grammar::{CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher};
+pub use grammar::{
+    CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
+};
 pub use guard::Prompt;
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;

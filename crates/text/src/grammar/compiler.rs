@@ -2,8 +2,8 @@
 
 use super::matcher::plain;
 use super::vocabulary::Vocabulary;
-use super::{GrammarError, GrammarSource, Matcher};
-use crate::TextAssets;
+use super::{GrammarError, GrammarSource, Matcher, Thinking};
+use crate::{TextAssets, TokenKind, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher as Inner, ParserFactory};
@@ -24,6 +24,9 @@ struct Ready {
     end: u32,
 }
 
+/// The name of the grammar of the answer itself.
+const ANSWER: &str = "answer";
+
 /// A grammar for the sequences of a request. Clones share it.
 #[derive(Clone)]
 pub struct CompiledGrammar(Arc<Matcher>);
@@ -39,12 +42,20 @@ impl GrammarCompiler {
         self.ready().map(drop)
     }
 
-    /// Compiles `source`, in bounded time and memory.
-    pub fn compile(&self, source: &GrammarSource) -> Result<CompiledGrammar, GrammarError> {
-        let (kind, grammar) = grammar(source)?;
+    /// Compiles `source`, behind reasoning if there is any, in bounded time and memory.
+    pub fn compile(
+        &self,
+        source: &GrammarSource,
+        thinking: Thinking,
+    ) -> Result<CompiledGrammar, GrammarError> {
+        let (kind, answer) = grammar(source)?;
         let wrong = |what: String| GrammarError::Source { kind, what };
+        let grammars = match think(thinking, &self.assets.tokenizer) {
+            Some(root) => vec![GrammarWithLexer::from_lark(root), answer],
+            None => vec![answer],
+        };
         let Ready { factory, end } = self.ready()?;
-        let parser = factory.create_parser(grammar);
+        let parser = factory.create_parser(TopLevelGrammar { grammars, max_tokens: None });
         let mut inner = Inner::new(parser);
         if let Some(error) = inner.get_error() {
             return Err(wrong(plain(&error)));
@@ -98,15 +109,47 @@ impl Debug for CompiledGrammar {
 }
 
 /// What llguidance is given, and what the source is called.
-fn grammar(source: &GrammarSource) -> Result<(&'static str, TopLevelGrammar), GrammarError> {
-    let json = |schema| TopLevelGrammar::from_grammar(json_grammar(schema));
-    Ok(match source {
-        GrammarSource::JsonSchema(schema) => ("schema", json(schema.clone())),
-        GrammarSource::JsonObject => ("schema", json(json!({"type": "object"}))),
-        GrammarSource::Regex(regex) => ("regex", TopLevelGrammar::from_regex(regex)),
-        GrammarSource::Lark(lark) => ("grammar", TopLevelGrammar::from_lark(lark.clone())),
-        GrammarSource::Choice(texts) => ("choice", TopLevelGrammar::from_lark(choice(texts))),
-    })
+fn grammar(source: &GrammarSource) -> Result<(&'static str, GrammarWithLexer), GrammarError> {
+    let (kind, grammar) = match source {
+        GrammarSource::JsonSchema(schema) => ("schema", json_grammar(schema.clone())),
+        GrammarSource::JsonObject => ("schema", json_grammar(json!({"type": "object"}))),
+        GrammarSource::Regex(regex) => ("regex", GrammarWithLexer::from_regex(regex)),
+        GrammarSource::Lark(lark) => ("grammar", GrammarWithLexer::from_lark(lark.clone())),
+        GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts))),
+    };
+    Ok((kind, GrammarWithLexer { name: Some(ANSWER.into()), ..grammar }))
+}
+
+/// The grammar of reasoning with the answer behind it; `None` where there is no reasoning.
+fn think(thinking: Thinking, tokenizer: &Tokenizer) -> Option<String> {
+    let [open, close] = ["<think>", "</think>"].map(|tag| match tokenizer.token_to_id(tag) {
+        Some(id) if tokenizer.token_kind(id) != Some(TokenKind::Normal) => Tag::Token(id),
+        _ => Tag::Text(tag),
+    });
+    let (before, after) = match thinking {
+        Thinking::None => return None,
+        Thinking::Open => ("", ""),
+        Thinking::Possible => ("(", ")?"),
+    };
+    let begin = match (thinking, open) {
+        (Thinking::Open, _) => String::new(),
+        (_, Tag::Token(id)) => format!("<[{id}]> "),
+        (_, Tag::Text(tag)) => format!("\"{tag}\" "),
+    };
+    let (thought, end) = match close {
+        Tag::Token(id) => ("thought: /(?s:.*)/".into(), format!(" <[{id}]>")),
+        Tag::Text(tag) => (format!("thought[suffix=\"{tag}\"]: /(?s:.*)/"), String::new()),
+    };
+    let space = "SPACE: /[ \\n]{0,4}/";
+    Some(format!("start: {before}{begin}thought{end} SPACE{after} @{ANSWER}\n{thought}\n{space}\n"))
+}
+
+/// How a tag is written.
+enum Tag {
+    /// As this token.
+    Token(u32),
+    /// As text.
+    Text(&'static str),
 }
 
 /// One space may follow `,` and `:`, and no other white space stands between values: models that

@@ -14,4 +14,4 @@ mod vocabulary;
 pub use compiler::{CompiledGrammar, GrammarCompiler};
 pub use error::GrammarError;
 pub use matcher::Matcher;
-pub use source::GrammarSource;
+pub use source::{GrammarSource, Thinking};

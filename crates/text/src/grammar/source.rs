@@ -16,3 +16,15 @@ pub enum GrammarSource {
     /// One of these texts.
     Choice(Vec<String>),
 }
+
+/// Whether reasoning comes before the answer that a grammar is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// It does not.
+    #[default]
+    None,
+    /// The answer may begin with `<think>`, free text and `</think>`.
+    Possible,
+    /// The prompt ended with `<think>`: free text comes first, until `</think>`.
+    Open,
+}
