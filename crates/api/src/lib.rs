@@ -4,6 +4,7 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
 
 mod assemble;
+mod constraint;
 mod error;
 mod meter;
 mod options;
@@ -19,3 +20,4 @@ pub use options::SamplingOptions;
 pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest};
 pub use service::{Service, ServiceParts};
 pub use stream::{Done, Finish, TextEvent, TextStream};
+pub use text::GrammarSource;

@@ -4,6 +4,7 @@ use crate::options::SamplingOptions;
 use engine::{Request, Speculate};
 use serde_json::{Map, Value};
 use std::time::Duration;
+use text::GrammarSource;
 
 /// The next message of a conversation.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct ChatRequest {
     pub split_reasoning: bool,
     /// How to sample.
     pub sampling: SamplingOptions,
+    /// What the answer is held to, its reasoning apart.
+    pub grammar: Option<GrammarSource>,
 }
 
 impl Default for ChatRequest {
@@ -31,6 +34,7 @@ impl Default for ChatRequest {
             add_generation_prompt: true,
             split_reasoning: true,
             sampling: SamplingOptions::default(),
+            grammar: None,
         }
     }
 }
@@ -44,6 +48,8 @@ pub struct TextRequest {
     pub add_special: bool,
     /// How to sample.
     pub sampling: SamplingOptions,
+    /// What the continuation is held to.
+    pub grammar: Option<GrammarSource>,
 }
 
 /// A prompt, tokenized or not.

@@ -1,6 +1,7 @@
 //! The service: one model with its tokenizer and template, shared by all callers.
 
 use crate::assemble::Assembler;
+use crate::constraint::constraint;
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::request::{ChatRequest, Form, Prepared, Prompt, Reasoning, Terms, TextRequest};
@@ -10,7 +11,10 @@ use formats::GenerationDefaults;
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use text::{ChatTemplate, EncodeOptions, TextAssets, TextError, Tokenizer};
+use text::{
+    ChatTemplate, EncodeOptions, GrammarCompiler, GrammarSource, TextAssets, TextError, Thinking,
+    Tokenizer,
+};
 
 /// The tag that opens reasoning.
 const THINK: &str = "<think>";
@@ -35,6 +39,7 @@ pub struct ServiceParts {
 pub struct Service {
     engine: EngineHandle,
     assets: Arc<TextAssets>,
+    grammars: Arc<GrammarCompiler>,
     template: Option<Arc<ChatTemplate>>,
     defaults: Arc<SamplingOptions>,
     /// The model marks its reasoning.
@@ -44,11 +49,14 @@ pub struct Service {
 impl Service {
     /// A service of these parts.
     pub fn new(parts: ServiceParts) -> Self {
+        let (thinks, defaults) = (thinks(&parts), Arc::new(defaults(&parts)));
+        let assets = Arc::new(parts.assets);
         Self {
-            thinks: thinks(&parts),
-            defaults: Arc::new(defaults(&parts)),
+            thinks,
+            defaults,
             engine: parts.engine,
-            assets: Arc::new(parts.assets),
+            grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
+            assets,
             template: parts.template.map(Arc::new),
         }
     }
@@ -103,12 +111,20 @@ impl Service {
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let rendered = self.rendered(request)?;
         let prompt = self.assets.encode(&rendered).map_err(text_error)?;
+        let open = rendered.text.trim_end().ends_with(THINK);
         let reasoning = match request.split_reasoning {
-            true if rendered.text.trim_end().ends_with(THINK) => Reasoning::Open,
+            true if open => Reasoning::Open,
             true if self.thinks => Reasoning::Possible,
             _ => Reasoning::Unsplit,
         };
-        self.prepare(prompt, &request.sampling, Form { reasoning, continues: false })
+        let form = Form { reasoning, continues: false };
+        let prepared = self.prepare(prompt, &request.sampling, form)?;
+        let thinking = match open {
+            true => Thinking::Open,
+            false if self.thinks => Thinking::Possible,
+            false => Thinking::None,
+        };
+        self.held_to(request.grammar.as_ref(), thinking, prepared)
     }
 
     /// Tokenizes and checks a text; nothing is computed yet.
@@ -118,7 +134,24 @@ impl Service {
             Prompt::Ids(ids) => ids.clone(),
         };
         let form = Form { reasoning: Reasoning::Unsplit, continues: true };
-        self.prepare(prompt, &request.sampling, form)
+        let prepared = self.prepare(prompt, &request.sampling, form)?;
+        self.held_to(request.grammar.as_ref(), Thinking::None, prepared)
+    }
+
+    /// Compiles `grammar` and has the answer follow it.
+    fn held_to(
+        &self,
+        grammar: Option<&GrammarSource>,
+        thinking: Thinking,
+        mut prepared: Prepared,
+    ) -> Result<Prepared, ApiError> {
+        if let Some(source) = grammar {
+            let compiled = self.grammars.compile(source, thinking);
+            let wrong =
+                |error: text::GrammarError| ApiError::invalid("response_format", error.to_string());
+            prepared.request.constraint = Some(constraint(compiled.map_err(wrong)?));
+        }
+        Ok(prepared)
     }
 
     /// Submits a prepared request. Each `choice` of one with a seed has a seed of its own.

@@ -29,6 +29,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, Fault> {
         add_generation_prompt: fields.flag("add_generation_prompt")?.unwrap_or(true),
         split_reasoning: split_reasoning(&fields)?,
         sampling: SamplingOptions { logprobs: logprobs(&fields)?, ..sampling::read(&fields)? },
+        grammar: None,
     };
     let (terms, choices) = (sampling::terms(&fields)?, sampling::choices(&fields)?);
     Ok(ChatCall { request, terms, choices, stream, stream_usage })
