@@ -10,6 +10,7 @@ mod draft;
 mod error;
 mod handle;
 mod identity;
+mod masks;
 pub mod metrics;
 mod pace;
 mod request;
