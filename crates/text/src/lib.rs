@@ -13,6 +13,7 @@ mod error;
 mod gguf;
 pub mod grammar;
 mod guard;
+mod output;
 mod pipeline;
 mod pre_types;
 mod raw_json;
@@ -33,6 +34,9 @@ pub use grammar::{
     CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
 };
 pub use guard::Prompt;
+pub use output::{
+    OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature, UnknownFormat,
+};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens, parse_now};

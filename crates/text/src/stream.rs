@@ -5,12 +5,15 @@
 //! out as U+FFFD at once, one per maximal broken sequence, as Unicode recommends.
 
 use crate::tokenizer::Tokenizer;
+use std::sync::Arc;
 
 /// The state of a running decoding.
 #[derive(Debug, Clone)]
 pub struct IncrementalDecoder {
     pending: Vec<u8>,
     skip_special: bool,
+    /// Special tokens that are not skipped.
+    shown: Arc<[u32]>,
     /// Leading characters still to drop: the space that SentencePiece vocabularies add.
     strip: Option<(u8, usize)>,
 }
@@ -20,17 +23,24 @@ impl IncrementalDecoder {
     pub fn new(tokenizer: &Tokenizer, skip_special: bool) -> Self {
         let strip = tokenizer.decoder.strip_start;
         let strip = strip.and_then(|(c, count)| Some((u8::try_from(c).ok()?, count)));
-        IncrementalDecoder { pending: Vec::new(), skip_special, strip }
+        IncrementalDecoder { pending: Vec::new(), skip_special, shown: Arc::default(), strip }
     }
 
     /// A decoding that continues a text: no leading space is dropped.
     pub fn continuing(skip_special: bool) -> Self {
-        IncrementalDecoder { pending: Vec::new(), skip_special, strip: None }
+        IncrementalDecoder { pending: Vec::new(), skip_special, shown: Arc::default(), strip: None }
+    }
+
+    /// The same decoding, with the text of the special tokens `ids` though others are skipped.
+    pub fn showing(mut self, ids: impl Into<Arc<[u32]>>) -> Self {
+        self.shown = ids.into();
+        self
     }
 
     /// The text that `id` completes; empty if it only adds to an unfinished character.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
-        if !(self.skip_special && tokenizer.is_special(id)) {
+        let skipped = self.skip_special && tokenizer.is_special(id) && !self.shown.contains(&id);
+        if !skipped {
             self.push_bytes(tokenizer.token_bytes(id));
         }
         self.take_finished()

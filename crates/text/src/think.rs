@@ -4,6 +4,8 @@
 //! else is content, and a tag inside content is content. A piece that may be the start of a tag
 //! is held back until it is known; the tags and the white space around them are dropped.
 
+use crate::output::{Found, Literals};
+
 /// Which part of an answer a text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -13,13 +15,21 @@ pub enum Part {
     Content,
 }
 
+/// Opening and closing tags.
+type Tags = &'static [(&'static str, &'static str)];
+
+const THINK: Tags = &[("<think>", "</think>")];
+/// Mistral's models have either.
+const EITHER: Tags = &[("<think>", "</think>"), ("[THINK]", "[/THINK]")];
+
 /// A running split of one answer.
 #[derive(Debug, Clone)]
 pub struct ThinkSplitter {
-    open: String,
-    close: String,
+    tags: Tags,
     part: Part,
-    held: String,
+    /// White space in reasoning that is dropped if the closing tag follows.
+    space: String,
+    literals: Literals,
     /// White space at the start of the current part is dropped.
     at_start: bool,
     /// The reasoning is over.
@@ -29,86 +39,82 @@ pub struct ThinkSplitter {
 impl ThinkSplitter {
     /// For `<think>` and `</think>`; `open` says that the prompt already opened the reasoning.
     pub fn new(open: bool) -> Self {
-        Self::with_tags("<think>", "</think>", open)
+        Self::with_tags(THINK, open)
     }
 
-    /// For other tags.
-    pub fn with_tags(open_tag: &str, close_tag: &str, open: bool) -> Self {
+    /// For those and for `[THINK]` and `[/THINK]`.
+    pub fn with_brackets(open: bool) -> Self {
+        Self::with_tags(EITHER, open)
+    }
+
+    fn with_tags(tags: Tags, open: bool) -> Self {
         let part = if open { Part::Reasoning } else { Part::Content };
-        let (open, close) = (open_tag.to_owned(), close_tag.to_owned());
-        let held = String::new();
-        ThinkSplitter { open, close, part, held, at_start: true, reasoned: false }
+        let (space, literals) = (String::new(), Literals::default());
+        ThinkSplitter { tags, part, space, literals, at_start: true, reasoned: false }
     }
 
     /// Whether a rendered prompt ends by opening reasoning.
     pub fn prompt_opens_reasoning(prompt: &str) -> bool {
-        prompt.trim_end().ends_with("<think>")
+        EITHER.iter().any(|(open, _)| prompt.trim_end().ends_with(open))
+    }
+
+    /// The part that the text has got to.
+    pub fn part(&self) -> Part {
+        self.part
     }
 
     /// The parts that `piece` completes, in order.
     pub fn push(&mut self, piece: &str) -> Vec<(Part, String)> {
-        self.held.push_str(piece);
         let mut parts = Vec::new();
-        while let Some((at, len)) = self.find_tag() {
-            let rest = self.held.split_off(at + len);
-            self.held.truncate(at);
-            let text = std::mem::replace(&mut self.held, rest);
-            self.emit(text.trim_end(), &mut parts);
-            self.turn();
-        }
-        let safe = self.held.len() - self.unsure();
-        let rest = self.held.split_off(safe);
-        let text = std::mem::replace(&mut self.held, rest);
-        self.emit(&text, &mut parts);
+        piece.chars().for_each(|c| self.take(c, &mut parts));
         parts
     }
 
     /// The end of the answer: what was held back.
     pub fn finish(&mut self) -> Vec<(Part, String)> {
         let mut parts = Vec::new();
-        let text = std::mem::take(&mut self.held);
-        self.emit(&text, &mut parts);
+        let rest = self.literals.take();
+        self.emit(&rest, &mut parts);
         parts
     }
 
-    /// The tag that would end the current part; content that has begun never ends.
-    fn tag(&self) -> Option<&str> {
-        match self.part {
-            Part::Reasoning => Some(&self.close),
-            Part::Content if self.reasoned || !self.at_start => None,
-            Part::Content => Some(&self.open),
+    fn take(&mut self, c: char, parts: &mut Vec<(Part, String)>) {
+        let (reasoning, reasoned) = (self.part == Part::Reasoning, self.reasoned);
+        let over = !reasoning && (reasoned || !self.at_start);
+        let tags = if over { &[] } else { self.tags };
+        let options = tags.iter().map(|&(open, close)| if reasoning { close } else { open });
+        match self.literals.push(options, c) {
+            Found::More => {}
+            Found::One(_) => self.turn(),
+            Found::Nothing if !self.literals.is_empty() => {
+                let read = self.literals.take();
+                self.emit(&read, parts);
+                self.take(c, parts);
+            }
+            Found::Nothing if !over && c.is_whitespace() => self.space.push(c),
+            Found::Nothing => self.emit(c.encode_utf8(&mut [0; 4]), parts),
         }
     }
 
-    /// The place and length of that tag; an opening tag has only white space before it.
-    fn find_tag(&self) -> Option<(usize, usize)> {
-        let tag = self.tag()?;
-        let at = self.held.find(tag)?;
-        let leads = self.part == Part::Reasoning || self.held[..at].trim().is_empty();
-        leads.then_some((at, tag.len()))
-    }
-
     fn turn(&mut self) {
+        self.space.clear();
         self.reasoned = self.part == Part::Reasoning;
         self.part = if self.reasoned { Part::Content } else { Part::Reasoning };
         self.at_start = true;
     }
 
+    /// Hands out text with the white space that was held before it.
     fn emit(&mut self, text: &str, parts: &mut Vec<(Part, String)>) {
-        let text = if self.at_start { text.trim_start() } else { text };
-        if !text.is_empty() {
-            self.at_start = false;
-            parts.push((self.part, text.to_owned()));
+        let text = std::mem::take(&mut self.space) + text;
+        let text = if self.at_start { text.trim_start() } else { &text };
+        if text.is_empty() {
+            return;
         }
-    }
-
-    /// The length of the end that may still turn out to be a tag, with the white space before it.
-    fn unsure(&self) -> usize {
-        let Some(tag) = self.tag() else { return 0 };
-        let starts = tag.char_indices().map(|(at, _)| at).rev();
-        let partial = starts.filter(|&len| self.held.ends_with(&tag[..len])).max().unwrap_or(0);
-        let before = &self.held[..self.held.len() - partial];
-        self.held.len() - before.trim_end().len()
+        self.at_start = false;
+        match parts.last_mut() {
+            Some((part, last)) if *part == self.part => last.push_str(text),
+            _ => parts.push((self.part, text.to_owned())),
+        }
     }
 }
 

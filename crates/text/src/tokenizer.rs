@@ -134,6 +134,12 @@ impl Tokenizer {
         self.vocab.get(id).map(|entry| entry.text)
     }
 
+    /// The ids of those of `texts` that are control tokens of this vocabulary.
+    pub fn special_among(&self, texts: &[&str]) -> Vec<u32> {
+        let ids = texts.iter().filter_map(|text| self.token_to_id(text));
+        ids.filter(|&id| self.is_special(id)).collect()
+    }
+
     /// The tokens with a role.
     pub fn special_ids(&self) -> SpecialIds {
         self.special

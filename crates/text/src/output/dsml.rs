@@ -1,0 +1,310 @@
+//! DSML: DeepSeek's markup of invocations and their parameters, in its three dialects.
+//!
+//! Arguments become JSON while they stream. In the body of a string nothing is unescaped but an
+//! escaped closing tag, which is all that models are told to escape; attributes are unescaped as
+//! XML has it. A parameter without a type that begins with another parameter is an object.
+
+use super::call::Call;
+use super::dsml_tag::{Dialect, Tag};
+use super::grammar::Flow;
+use super::json::{Json, Token, escape_into, quoted};
+use super::literals::{Found, Literals};
+
+/// Objects within the arguments.
+const MAX_NESTED: usize = 8;
+
+/// The state of reading a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Dsml {
+    dialect: &'static Dialect,
+    state: State,
+    literals: Literals,
+    /// The name of the tool.
+    tool: String,
+    /// The keys of its arguments so far.
+    keys: Vec<String>,
+    /// Objects that are open: the arguments, and those within.
+    open: usize,
+    /// The innermost of them has no member yet.
+    fresh: bool,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Behind the name of an opening tag, up to its `>`.
+    Opening(Tag, String),
+    /// Behind the name of a closing tag; in a value with its text, which may not be one.
+    Closing(Tag, String, Option<Body>),
+    /// Between invocations.
+    Block,
+    /// Between parameters.
+    Members,
+    /// At the start of a value without a type: white space so far.
+    Untyped(String),
+    Value(Body),
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Text,
+    /// Whether there has been anything but white space.
+    Json(Json, bool),
+}
+
+impl Dsml {
+    pub fn new(literal: &str) -> Self {
+        let (dialect, tag) = Dialect::of(literal);
+        Dsml {
+            dialect,
+            state: State::Opening(tag, String::new()),
+            literals: Literals::default(),
+            tool: String::new(),
+            keys: Vec::new(),
+            open: 0,
+            fresh: true,
+        }
+    }
+
+    pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
+        match self.step(c, call) {
+            Some(flow) => flow,
+            None => Flow::Refused,
+        }
+    }
+
+    /// The end of the answer. A call is complete where all that was begun of it is, and, if the
+    /// answer was cut off, nothing is missing that the tool requires.
+    pub fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
+        let in_block = call.ended > 0 && !call.is_open();
+        match &self.state {
+            State::Block if in_block => self.ends_block(),
+            State::Closing(Tag::Block, ..) => in_block,
+            State::Members if self.literals.is_empty() => {
+                let complete = !truncated || self.has_required(call);
+                if complete {
+                    self.close(call);
+                }
+                complete
+            }
+            _ => false,
+        }
+    }
+
+    /// Nothing was begun but a closing tag.
+    fn ends_block(&self) -> bool {
+        let ends = self.dialect.in_block.iter().filter(|(_, tag, _)| *tag == Tag::Block);
+        ends.into_iter().any(|(text, ..)| self.literals.may_become(text))
+    }
+
+    fn has_required(&self, call: &Call) -> bool {
+        let required = call.tool(&self.tool).map(|tool| &tool.parameters["required"]);
+        let names = required.and_then(|required| required.as_array()).into_iter().flatten();
+        names.into_iter().all(|name| self.keys.iter().any(|key| name == key))
+    }
+
+    /// Takes the next character; `None` where it cannot follow.
+    fn step(&mut self, c: char, call: &mut Call) -> Option<Flow> {
+        match &mut self.state {
+            State::Opening(tag, text) => {
+                let tag = *tag;
+                if c == '>' {
+                    let text = std::mem::take(text);
+                    self.opened(tag, &text, call)?;
+                } else if text.is_empty() && !c.is_ascii_whitespace() {
+                    return None;
+                } else {
+                    text.push(c);
+                }
+            }
+            State::Closing(..) => return self.closing(c, call),
+            State::Block | State::Members => self.between(c)?,
+            State::Untyped(_) => self.untyped(c, call)?,
+            State::Value(_) => self.value(c, call)?,
+        }
+        Some(Flow::More)
+    }
+
+    /// An opening tag is complete.
+    fn opened(&mut self, tag: Tag, text: &str, call: &mut Call) -> Option<()> {
+        self.state = match tag {
+            Tag::Block => State::Block,
+            Tag::Invoke => {
+                self.tool = Dialect::attribute(text, "name")?;
+                call.tool(&self.tool)?;
+                call.start(&self.tool);
+                (self.open, self.fresh) = (0, true);
+                self.keys.clear();
+                self.object(call)?;
+                State::Members
+            }
+            Tag::Parameter => self.parameter(text, call)?,
+        };
+        Some(())
+    }
+
+    /// A parameter begins.
+    fn parameter(&mut self, text: &str, call: &mut Call) -> Option<State> {
+        let key = Dialect::attribute(text, "name")?;
+        let separator = if std::mem::take(&mut self.fresh) { "" } else { "," };
+        call.arguments(&format!("{separator}{}:", quoted(&key)));
+        if self.open == 1 {
+            self.keys.push(key);
+        }
+        Some(match Dialect::attribute(text, "string").as_deref() {
+            None => State::Untyped(String::new()),
+            Some("false") => State::Value(Body::Json(Json::new(), false)),
+            Some(_) => {
+                call.arguments("\"");
+                State::Value(Body::Text)
+            }
+        })
+    }
+
+    fn object(&mut self, call: &mut Call) -> Option<()> {
+        call.arguments("{");
+        self.open += 1;
+        self.fresh = true;
+        (self.open <= 1 + MAX_NESTED).then_some(())
+    }
+
+    /// Between tags there is white space only.
+    fn between(&mut self, c: char) -> Option<()> {
+        let tags = self.tags();
+        match self.literals.push(tags.iter().map(|(text, ..)| *text), c) {
+            Found::More => Some(()),
+            Found::One(index) => {
+                let (_, tag, opens) = tags[index];
+                self.state = match opens {
+                    true => State::Opening(tag, String::new()),
+                    false => State::Closing(tag, String::new(), None),
+                };
+                Some(())
+            }
+            Found::Nothing => (self.literals.is_empty() && c.is_whitespace()).then_some(()),
+        }
+    }
+
+    /// The tags that can come between others, and whether they open.
+    fn tags(&self) -> &'static [(&'static str, Tag, bool)] {
+        match (&self.state, self.open) {
+            (State::Block, _) => &self.dialect.in_block,
+            (_, 1) => &self.dialect.in_invoke,
+            _ => &self.dialect.in_object,
+        }
+    }
+
+    /// Behind the name of a closing tag: white space, and one bar too many, are let pass.
+    fn closing(&mut self, c: char, call: &mut Call) -> Option<Flow> {
+        let State::Closing(tag, text, body) = &mut self.state else { return None };
+        let (tag, body) = (*tag, body.clone());
+        if c == '>' {
+            return self.closed(tag, body, call);
+        }
+        if c.is_ascii_whitespace() || (c == '｜' && !text.contains('｜')) {
+            text.push(c);
+            return Some(Flow::More);
+        }
+        let text = self.dialect.parameter_end.to_owned() + text;
+        self.state = State::Value(body?);
+        text.chars().try_for_each(|c| self.body(c, call))?;
+        self.value(c, call)?;
+        Some(Flow::More)
+    }
+
+    /// A closing tag is complete.
+    fn closed(&mut self, tag: Tag, body: Option<Body>, call: &mut Call) -> Option<Flow> {
+        match (tag, body) {
+            (Tag::Block, _) => return Some(Flow::Complete),
+            (Tag::Invoke, _) => {
+                self.close(call);
+                self.state = State::Block;
+                return Some(Flow::More);
+            }
+            (Tag::Parameter, Some(Body::Text)) => call.arguments("\""),
+            (Tag::Parameter, Some(Body::Json(_, false))) => call.arguments("null"),
+            (Tag::Parameter, Some(Body::Json(json, true))) => json.is_whole().then_some(())?,
+            (Tag::Parameter, None) => {
+                call.arguments("}");
+                self.open -= 1;
+            }
+        }
+        self.fresh = false;
+        self.state = State::Members;
+        Some(Flow::More)
+    }
+
+    /// The call is complete, with all objects in it.
+    fn close(&mut self, call: &mut Call) {
+        call.arguments(&"}".repeat(self.open));
+        self.open = 0;
+        call.end();
+    }
+
+    /// A value without a type is an object if a parameter comes first, else a string.
+    fn untyped(&mut self, c: char, call: &mut Call) -> Option<()> {
+        let State::Untyped(space) = &mut self.state else { return None };
+        let [end, escaped] = self.dialect.in_text;
+        let options = [self.dialect.in_object[0].0, end, escaped];
+        let held = match self.literals.push(options.into_iter(), c) {
+            Found::More => return Some(()),
+            Found::One(0) => {
+                self.state = State::Opening(Tag::Parameter, String::new());
+                return self.object(call);
+            }
+            Found::One(index) => options[index].to_owned(),
+            Found::Nothing if self.literals.is_empty() && c.is_whitespace() => {
+                space.push(c);
+                return Some(());
+            }
+            Found::Nothing => self.literals.take() + c.encode_utf8(&mut [0; 4]),
+        };
+        // It is a string: all that was held is read again as its body.
+        let held = std::mem::take(space) + &held;
+        call.arguments("\"");
+        self.state = State::Value(Body::Text);
+        held.chars().try_for_each(|c| self.value(c, call))
+    }
+
+    /// In a value up to its closing tag.
+    fn value(&mut self, c: char, call: &mut Call) -> Option<()> {
+        let State::Value(body) = &self.state else { return None };
+        let text = matches!(body, Body::Text);
+        let options = if text { &self.dialect.in_text[..] } else { &self.dialect.in_text[..1] };
+        match self.literals.push(options.iter().copied(), c) {
+            Found::More => Some(()),
+            Found::One(0) => {
+                let body = Some(body.clone());
+                self.state = State::Closing(Tag::Parameter, String::new(), body);
+                Some(())
+            }
+            Found::One(_) => {
+                let escaped = self.dialect.parameter_end.chars();
+                escaped.chain(['>']).try_for_each(|c| self.body(c, call))
+            }
+            Found::Nothing => {
+                let read = self.literals.take();
+                read.chars().try_for_each(|c| self.body(c, call))?;
+                if read.is_empty() { self.body(c, call) } else { self.value(c, call) }
+            }
+        }
+    }
+
+    /// A character of a value.
+    fn body(&mut self, c: char, call: &mut Call) -> Option<()> {
+        match &mut self.state {
+            State::Value(Body::Text) => {
+                let mut escaped = String::new();
+                escape_into(&mut escaped, c);
+                call.arguments(&escaped);
+            }
+            State::Value(Body::Json(json, begun)) => {
+                if json.push(c).ok()? != Token::Space {
+                    *begun = true;
+                    call.argument_char(c);
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}

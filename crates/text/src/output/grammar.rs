@@ -1,0 +1,195 @@
+//! The grammars of single calls, and by which literals they are found in a text.
+
+use super::call::Call;
+use super::coder::Coder;
+use super::deepseek::DeepSeek;
+use super::dsml::Dsml;
+use super::listed::Listed;
+use super::mistral::Mistral;
+use super::{OutputForm, ToolFormat};
+
+/// What a literal does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A call, or a block of calls, begins.
+    Start,
+    /// Likewise, unless a call has broken off, whose rest this may be.
+    Implicit,
+    /// It belongs to the call before it and is dropped.
+    Close,
+    /// Likewise, and the turn is over.
+    End,
+}
+
+/// The literals of a format.
+#[derive(Debug)]
+pub(crate) struct Syntax {
+    pub format: ToolFormat,
+    /// In text.
+    pub text: &'static [(&'static str, Role)],
+    /// Directly after a call.
+    pub after: &'static [(&'static str, Role)],
+    /// Calls are found in the middle of text too.
+    pub anywhere: bool,
+    /// The grammar of what begins with a literal.
+    pub open: fn(&str) -> Grammar,
+}
+
+use Role::{Close, End, Implicit, Start};
+
+const DEEPSEEK_TEXT: &[(&str, Role)] =
+    &[("<｜tool▁calls▁begin｜>", Start), ("<｜tool▁call▁begin｜>", Start)];
+const DEEPSEEK_AFTER: &[(&str, Role)] = &[
+    ("<｜tool▁calls▁begin｜>", Start),
+    ("<｜tool▁call▁begin｜>", Start),
+    ("```", Close),
+    ("<｜tool▁call▁end｜>", Close),
+    ("<｜tool▁calls▁end｜>", End),
+];
+const DSML: &[(&str, Role)] = &[
+    ("<｜DSML｜tool_calls", Start),
+    ("<｜DSML｜function_calls", Start),
+    ("<｜DSML｜invoke", Implicit),
+    ("<DSML｜tool_calls", Start),
+    ("<DSML｜function_calls", Start),
+    ("<DSML｜invoke", Implicit),
+    ("<tool_calls", Start),
+    ("<function_calls", Start),
+];
+
+const SYNTAXES: [Syntax; 7] = [
+    Syntax {
+        format: ToolFormat::Hermes,
+        text: &[("<tool_call>", Start)],
+        after: &[("<tool_call>", Start), ("</tool_call>", Close)],
+        anywhere: true,
+        open: |literal| Grammar::Listed(Listed::new(literal, true)),
+    },
+    Syntax {
+        format: ToolFormat::QwenCoder,
+        text: &[("<tool_call>", Start), ("<function=", Start)],
+        after: &[("<tool_call>", Start), ("<function=", Start), ("</tool_call>", Close)],
+        anywhere: true,
+        open: |literal| Grammar::Coder(Coder::new(literal)),
+    },
+    Syntax {
+        format: ToolFormat::Llama,
+        text: &[("<|python_tag|>", Start), ("{", Start), ("[", Start)],
+        after: &[("<|python_tag|>", Start), ("{", Start), (";", Close), (",", Close), ("]", Close)],
+        anywhere: false,
+        open: |literal| Grammar::Listed(Listed::new(literal, false)),
+    },
+    Syntax {
+        format: ToolFormat::Mistral,
+        text: &[("[TOOL_CALLS]", Start)],
+        after: &[("[TOOL_CALLS]", Start), ("{", Start), (",", Close), ("]", Close)],
+        anywhere: true,
+        open: |literal| Grammar::Mistral(Mistral::new(literal)),
+    },
+    Syntax {
+        format: ToolFormat::DeepSeekV3,
+        text: DEEPSEEK_TEXT,
+        after: DEEPSEEK_AFTER,
+        anywhere: true,
+        open: |literal| Grammar::DeepSeek(DeepSeek::new(true, literal)),
+    },
+    Syntax {
+        format: ToolFormat::DeepSeekV31,
+        text: DEEPSEEK_TEXT,
+        after: DEEPSEEK_AFTER,
+        anywhere: true,
+        open: |literal| Grammar::DeepSeek(DeepSeek::new(false, literal)),
+    },
+    Syntax {
+        format: ToolFormat::Dsml,
+        text: DSML,
+        after: DSML,
+        anywhere: true,
+        open: |literal| Grammar::Dsml(Dsml::new(literal)),
+    },
+];
+
+/// What a grammar says of a character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It belongs to the call.
+    More,
+    /// It ends the call.
+    Over,
+    /// It ends the turn.
+    Complete,
+    /// It cannot follow: what was read since the last whole call is text.
+    Refused,
+}
+
+impl From<Result<bool, super::json::NotJson>> for Flow {
+    fn from(whole: Result<bool, super::json::NotJson>) -> Self {
+        match whole {
+            Ok(true) => Flow::Over,
+            Ok(false) => Flow::More,
+            Err(_) => Flow::Refused,
+        }
+    }
+}
+
+/// The reading of one call, or of one block of them.
+#[derive(Clone, Debug)]
+pub(crate) enum Grammar {
+    Listed(Listed),
+    Coder(Coder),
+    Mistral(Mistral),
+    DeepSeek(DeepSeek),
+    Dsml(Dsml),
+}
+
+impl Syntax {
+    /// The literals that `form` asks to look for, if it does.
+    pub fn of(form: &OutputForm) -> Option<&'static Self> {
+        let syntax = SYNTAXES.iter().find(|syntax| Some(syntax.format) == form.format)?;
+        (!form.tools.is_empty()).then_some(syntax)
+    }
+}
+
+impl Grammar {
+    pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
+        match self {
+            Grammar::Listed(grammar) => grammar.push(c, call),
+            Grammar::Coder(grammar) => grammar.push(c, call),
+            Grammar::Mistral(grammar) => grammar.push(c, call),
+            Grammar::DeepSeek(grammar) => grammar.push(c, call),
+            Grammar::Dsml(grammar) => grammar.push(c, call),
+        }
+    }
+
+    /// The end of the answer: whether what was read since the last whole call is a call, or the
+    /// rest of a block that has had one.
+    pub fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
+        match self {
+            Grammar::Listed(grammar) => grammar.finish(call),
+            Grammar::Mistral(grammar) => grammar.finish(call),
+            Grammar::Dsml(grammar) => grammar.finish(truncated, call),
+            Grammar::Coder(_) | Grammar::DeepSeek(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_literal_hides_another() {
+        for syntax in &SYNTAXES {
+            let literals: Vec<&str> = syntax.after.iter().chain(syntax.text).map(|l| l.0).collect();
+            for (literal, other) in
+                literals.iter().flat_map(|l| literals.iter().map(move |o| (l, o)))
+            {
+                assert!(literal == other || !other.starts_with(literal), "{literal} {other}");
+                let rest = literal.trim_start_matches('`').chars().skip(1);
+                let first = other.chars().next();
+                let inner = rest.filter(|c| Some(*c) == first && literal.len() > 1);
+                assert!(inner.count() == 0 || first == Some(']'), "{literal} {other}");
+            }
+        }
+    }
+}

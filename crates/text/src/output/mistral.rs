@@ -1,0 +1,91 @@
+//! Mistral's calls: a JSON array, or a name with its arguments behind it.
+
+use super::call::{Call, NamedCall};
+use super::grammar::Flow;
+use super::listed::Listed;
+use super::literals::{Found, Literals};
+
+const PARTS: [&str; 3] = ["[ARGS]", "[CALL_ID]", "{"];
+
+/// The state of reading one, from behind `[TOOL_CALLS]` or from a later object of an array.
+#[derive(Clone, Debug)]
+pub(crate) struct Mistral {
+    state: State,
+    name: String,
+    literals: Literals,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Start,
+    Listed(Listed),
+    Name,
+    Id,
+    Arguments(NamedCall),
+}
+
+impl Mistral {
+    pub fn new(literal: &str) -> Self {
+        let state = match literal {
+            "{" => State::Listed(Listed::new(literal, true)),
+            _ => State::Start,
+        };
+        Mistral { state, name: String::new(), literals: Literals::default() }
+    }
+
+    pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
+        match &mut self.state {
+            State::Start if c.is_whitespace() => Flow::More,
+            State::Start if c == '[' || c == '{' => {
+                let mut listed = Listed::new("[TOOL_CALLS]", true);
+                let flow = listed.push(c, call);
+                self.state = State::Listed(listed);
+                flow
+            }
+            State::Start => {
+                self.state = State::Name;
+                self.part(c, call)
+            }
+            State::Listed(listed) => listed.push(c, call),
+            State::Name | State::Id => self.part(c, call),
+            State::Arguments(named) => named.push(c, call).into(),
+        }
+    }
+
+    pub fn finish(&mut self, call: &mut Call) -> bool {
+        match &mut self.state {
+            State::Listed(listed) => listed.finish(call),
+            _ => false,
+        }
+    }
+
+    /// In the name, or in the id behind it.
+    fn part(&mut self, c: char, call: &mut Call) -> Flow {
+        match self.literals.push(PARTS.into_iter(), c) {
+            Found::More => Flow::More,
+            Found::One(1) => {
+                self.state = State::Id;
+                Flow::More
+            }
+            Found::One(index) => self.arguments(index == 2, call),
+            Found::Nothing if !self.literals.is_empty() => Flow::Refused,
+            Found::Nothing if matches!(self.state, State::Id) => Flow::More,
+            Found::Nothing => {
+                self.name.push(c);
+                if call.may_name(self.name.trim_end()) { Flow::More } else { Flow::Refused }
+            }
+        }
+    }
+
+    /// The name is complete; `begun`: so is the first brace of the arguments.
+    fn arguments(&mut self, begun: bool, call: &mut Call) -> Flow {
+        let name = self.name.trim_end();
+        if call.tool(name).is_none() {
+            return Flow::Refused;
+        }
+        let mut named = NamedCall::new(name);
+        let flow = if begun { named.push('{', call).into() } else { Flow::More };
+        self.state = State::Arguments(named);
+        flow
+    }
+}

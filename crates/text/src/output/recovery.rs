@@ -1,0 +1,78 @@
+//! Calls in reasoning that never ended.
+//!
+//! Some models write their calls without closing the reasoning first. A block of calls inside
+//! reasoning may as well be quoted, and whether the reasoning ends is known only when the answer
+//! does. So reasoning is handed out as it comes, and a block is only remembered; it is made good
+//! at the end if the reasoning was never closed and nothing but white space followed the block.
+
+use super::OutputEvent;
+use super::OutputForm;
+use super::calls::Calls;
+
+/// A reading of reasoning for the calls it ends with.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovery {
+    fresh: Calls,
+    calls: Calls,
+    /// Whole calls behind which nothing has come.
+    found: Vec<OutputEvent>,
+    /// The call that is being read.
+    open: Vec<OutputEvent>,
+}
+
+impl Recovery {
+    pub fn new(form: &OutputForm) -> Option<Self> {
+        let fresh = Calls::new(&OutputForm { parallel: true, ..form.clone() })?;
+        Some(Recovery { calls: fresh.clone(), fresh, found: Vec::new(), open: Vec::new() })
+    }
+
+    /// More of the reasoning.
+    pub fn push(&mut self, text: &str) {
+        for c in text.chars() {
+            if self.calls.is_complete() {
+                if c.is_whitespace() {
+                    continue;
+                }
+                self.found.clear();
+                self.calls = self.fresh.clone();
+            }
+            self.calls.push(c);
+            self.sort();
+        }
+    }
+
+    /// The calls that the reasoning ended with; only the first one unless `parallel`.
+    pub fn finish(mut self, parallel: bool) -> Vec<OutputEvent> {
+        if self.calls.is_inside() && !self.calls.is_complete() {
+            return Vec::new();
+        }
+        self.calls.finish(true);
+        self.sort();
+        let end = self.found.iter().position(|event| *event == OutputEvent::CallEnd);
+        self.found.truncate(if parallel { usize::MAX } else { end.map_or(0, |end| end + 1) });
+        self.found
+    }
+
+    fn sort(&mut self) {
+        for event in self.calls.call.take_events() {
+            match event {
+                OutputEvent::Content(text) if text.trim().is_empty() => {}
+                OutputEvent::Content(_) | OutputEvent::Reasoning(_) => self.found.clear(),
+                OutputEvent::CallBroken => self.open.clear(),
+                OutputEvent::CallEnd => {
+                    self.found.append(&mut self.open);
+                    self.found.push(OutputEvent::CallEnd);
+                }
+                OutputEvent::CallArguments(text) => self.argument(text),
+                OutputEvent::CallStart { .. } => self.open.push(event),
+            }
+        }
+    }
+
+    fn argument(&mut self, text: String) {
+        match self.open.last_mut() {
+            Some(OutputEvent::CallArguments(all)) => all.push_str(&text),
+            _ => self.open.push(OutputEvent::CallArguments(text)),
+        }
+    }
+}
