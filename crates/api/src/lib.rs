@@ -4,6 +4,8 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
 
 mod assemble;
+mod budget;
+mod constraint;
 mod conversation;
 mod error;
 mod ids;
@@ -11,6 +13,7 @@ mod meter;
 mod options;
 mod replay;
 mod request;
+mod restraint;
 mod service;
 mod stream;
 
@@ -22,3 +25,4 @@ pub use options::SamplingOptions;
 pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
 pub use stream::{CallEvent, Done, Finish, TextEvent, TextStream};
+pub use text::GrammarSource;

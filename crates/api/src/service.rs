@@ -8,6 +8,7 @@ use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::replay::ReplayMemory;
 use crate::request::{ChatRequest, Form, Prepared, Prompt, Terms, TextRequest};
+use crate::restraint::{Restraint, held_to};
 use crate::stream::{Record, TextStream};
 use engine::{EngineHandle, ModelInfo, Request};
 use formats::GenerationDefaults;
@@ -15,8 +16,8 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
-    ChatTemplate, EncodeOptions, OutputForm, Reasoning, TextAssets, Tokenizer, ToolFormat,
-    ToolSignature,
+    ChatTemplate, EncodeOptions, GrammarCompiler, OutputForm, Reasoning, TextAssets, Thinking,
+    Tokenizer, ToolFormat, ToolSignature,
 };
 
 /// What a service is made of.
@@ -41,6 +42,7 @@ pub struct ServiceParts {
 pub struct Service {
     engine: EngineHandle,
     assets: Arc<TextAssets>,
+    grammars: Arc<GrammarCompiler>,
     template: Option<Arc<ChatTemplate>>,
     defaults: Arc<SamplingOptions>,
     /// The model marks its reasoning.
@@ -52,13 +54,16 @@ pub struct Service {
 impl Service {
     /// A service of these parts.
     pub fn new(parts: ServiceParts) -> Self {
+        let (thinks, defaults) = (thinks(&parts), Arc::new(defaults(&parts)));
+        let assets = Arc::new(parts.assets);
         Self {
-            thinks: thinks(&parts),
-            defaults: Arc::new(defaults(&parts)),
+            thinks,
+            defaults,
             tool_format: parts.tool_format,
             memory: Arc::default(),
             engine: parts.engine,
-            assets: Arc::new(parts.assets),
+            grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
+            assets,
             template: parts.template.map(Arc::new),
         }
     }
@@ -119,17 +124,21 @@ impl Service {
             return Err(ApiError::invalid("tools", message));
         }
         let rendered = renderer.prompt(request)?;
-        let continues = request.prefill.is_some();
-        let reasoning = match request.split_reasoning {
-            true if !continues && opens_reasoning(&rendered.tail) => Reasoning::Open,
-            true if self.thinks => Reasoning::Possible,
-            _ => Reasoning::Unsplit,
+        let opened = request.prefill.is_none() && opens_reasoning(&rendered.tail);
+        let restraint = Restraint {
+            compiler: &self.grammars,
+            format: renderer.format,
+            thinking: self.thinking(opened),
         };
+        let constraint = restraint.of(request, &tools)?;
         let (format, parallel) = (renderer.format, request.parallel_calls);
         let called = format.is_some() && !tools.is_empty();
+        let reasoning = self.reasoning(request, opened);
         let output = OutputForm { reasoning, format, tools, parallel };
+        let continues = request.prefill.is_some();
         let form = Form { output, call_prefix: request.call_prefix, continues };
-        let prepared = self.prepare(rendered.tokens, &request.sampling, form)?;
+        let mut prepared = self.prepare(rendered.tokens, &request.sampling, form)?;
+        prepared.request.constraint = constraint;
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
 
@@ -139,7 +148,29 @@ impl Service {
             Prompt::Text(text) => self.encode(text, request.add_special)?,
             Prompt::Ids(ids) => ids.clone(),
         };
-        self.prepare(prompt, &request.sampling, Form::plain(true))
+        let mut prepared = self.prepare(prompt, &request.sampling, Form::plain(true))?;
+        if let Some(source) = &request.grammar {
+            prepared.request.constraint = Some(held_to(&self.grammars, source, Thinking::None)?);
+        }
+        Ok(prepared)
+    }
+
+    /// Where the reasoning of an answer is looked for.
+    fn reasoning(&self, request: &ChatRequest, opened: bool) -> Reasoning {
+        match (request.split_reasoning, opened) {
+            (true, true) => Reasoning::Open,
+            (true, false) if self.thinks => Reasoning::Possible,
+            _ => Reasoning::Unsplit,
+        }
+    }
+
+    /// Whether reasoning comes before what a grammar is about.
+    fn thinking(&self, opened: bool) -> Thinking {
+        match opened {
+            true => Thinking::Open,
+            false if self.thinks => Thinking::Possible,
+            false => Thinking::None,
+        }
     }
 
     /// Submits a prepared request. Each `choice` of one with a seed has a seed of its own.

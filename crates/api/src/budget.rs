@@ -1,0 +1,243 @@
+//! A budget of reasoning: when so many of its tokens are written, the reasoning is closed, as if
+//! the model had chosen the closing tag itself.
+
+use crate::conversation::THINK;
+use crate::error::ApiError;
+use engine::{Constraint, Grammar, GrammarRef, TokenSet};
+use std::sync::Arc;
+use text::{EncodeOptions, TextAssets};
+
+/// The tag that closes reasoning.
+const CLOSE: &str = "</think>";
+/// What is written where the budget is used up.
+const CLOSING: &str = "\n</think>\n\n";
+
+/// Most tokens of reasoning, and what the whole answer is held to besides.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    tokens: usize,
+    /// The prompt has opened the reasoning.
+    opened: bool,
+    assets: Arc<TextAssets>,
+    closing: Arc<[u32]>,
+    inner: Option<GrammarRef>,
+}
+
+impl Budget {
+    /// For the model with these assets.
+    pub fn new(
+        tokens: usize,
+        opened: bool,
+        assets: &Arc<TextAssets>,
+        inner: Option<GrammarRef>,
+    ) -> Result<Self, ApiError> {
+        let options = EncodeOptions { add_special: false, parse_special: true };
+        let closing = assets.tokenizer.encode(CLOSING, options);
+        let closing = closing.map_err(|error| ApiError::Text(error.to_string()))?.into();
+        Ok(Self { tokens, opened, assets: Arc::clone(assets), closing, inner })
+    }
+}
+
+impl Grammar for Budget {
+    fn start(&self) -> Box<dyn Constraint> {
+        let phase = if self.opened { Phase::Reasoning } else { Phase::Start };
+        let phase = if self.opened && self.tokens == 0 { Phase::Closing(0) } else { phase };
+        Box::new(State {
+            assets: Arc::clone(&self.assets),
+            closing: Arc::clone(&self.closing),
+            inner: self.inner.as_ref().map(GrammarRef::start),
+            past: Vec::new(),
+            now: Moment { phase, left: self.tokens, text: Vec::new() },
+            after: 0,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The answer may still open its reasoning.
+    Start,
+    Reasoning,
+    /// So many tokens of the closing are written.
+    Closing(usize),
+    /// There is no reasoning any more.
+    Over,
+}
+
+#[derive(Clone, Debug)]
+struct Moment {
+    phase: Phase,
+    left: usize,
+    /// The end of the text, as long as the tags may need.
+    text: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct State {
+    assets: Arc<TextAssets>,
+    closing: Arc<[u32]>,
+    inner: Option<Box<dyn Constraint>>,
+    /// What was before each token, until the reasoning was over.
+    past: Vec<Moment>,
+    now: Moment,
+    /// Tokens since then.
+    after: usize,
+}
+
+impl State {
+    fn step(&mut self, id: u32) {
+        let Moment { phase, left, text } = &mut self.now;
+        text.extend_from_slice(self.assets.tokenizer.token_bytes(id));
+        *phase = match *phase {
+            Phase::Start => started(text, *left),
+            Phase::Reasoning => {
+                *left -= 1;
+                let closed = text.windows(CLOSE.len()).any(|window| window == CLOSE.as_bytes());
+                text.drain(..text.len().saturating_sub(CLOSE.len() - 1));
+                match (closed, *left) {
+                    (true, _) => Phase::Over,
+                    (false, 0) => Phase::Closing(0),
+                    (false, _) => Phase::Reasoning,
+                }
+            }
+            Phase::Closing(at) if at + 1 < self.closing.len() => Phase::Closing(at + 1),
+            Phase::Closing(_) | Phase::Over => Phase::Over,
+        };
+    }
+}
+
+/// What an answer that begins with `text` is about.
+fn started(text: &mut Vec<u8>, left: usize) -> Phase {
+    let begun = text.trim_ascii_start();
+    let opening = THINK.as_bytes();
+    if begun.starts_with(opening) {
+        text.clear();
+        return if left == 0 { Phase::Closing(0) } else { Phase::Reasoning };
+    }
+    // White space without end is no start of reasoning.
+    if opening.starts_with(begun) && text.len() < 64 { Phase::Start } else { Phase::Over }
+}
+
+impl Constraint for State {
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
+        if let Phase::Closing(at) = self.now.phase {
+            allowed.insert(self.closing[at]);
+            return Ok(false);
+        }
+        match &mut self.inner {
+            Some(inner) => inner.mask(allowed),
+            None => {
+                let words = vec![u32::MAX; allowed.size().div_ceil(32)];
+                allowed.insert_words(&words);
+                Ok(true)
+            }
+        }
+    }
+
+    fn accept(&mut self, id: u32) -> Result<(), String> {
+        if let Some(inner) = &mut self.inner {
+            inner.accept(id)?;
+        }
+        if self.now.phase == Phase::Over {
+            self.after += 1;
+            return Ok(());
+        }
+        self.past.push(self.now.clone());
+        self.step(id);
+        Ok(())
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), String> {
+        if let Some(inner) = &mut self.inner {
+            inner.rollback(tokens)?;
+        }
+        let late = tokens.min(self.after);
+        self.after -= late;
+        let early = tokens - late;
+        let at = self.past.len().checked_sub(early);
+        let at = at.ok_or_else(|| format!("{tokens} tokens back is before the beginning"))?;
+        if early > 0 {
+            self.now = self.past[at].clone();
+            self.past.truncate(at);
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.is_complete())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+
+    fn assets() -> Arc<TextAssets> {
+        Arc::new(TextAssets::from_folder(Path::new(DATA)).unwrap())
+    }
+
+    fn ids(assets: &TextAssets, text: &str) -> Vec<u32> {
+        let options = EncodeOptions { add_special: false, parse_special: true };
+        assets.tokenizer.encode(text, options).unwrap()
+    }
+
+    /// Follows `text` as far as it is allowed, and gives the forced tokens' text.
+    fn forced(tokens: usize, opened: bool, text: &str) -> String {
+        let assets = assets();
+        let budget = Budget::new(tokens, opened, &assets, None).unwrap();
+        let mut state = budget.start();
+        let mut free = ids(&assets, text).into_iter();
+        let mut forced = Vec::new();
+        loop {
+            let mut allowed = TokenSet::new(assets.tokenizer.vocab_size());
+            let may_end = state.mask(&mut allowed).unwrap();
+            let only: Vec<u32> =
+                (0..allowed.size() as u32).filter(|&id| allowed.contains(id)).collect();
+            let id = match (&only[..], may_end) {
+                ([one], false) => {
+                    forced.push(*one);
+                    *one
+                }
+                _ => match free.next() {
+                    Some(id) => id,
+                    None => break,
+                },
+            };
+            state.accept(id).unwrap();
+        }
+        assets.tokenizer.decode(&forced, false)
+    }
+
+    #[test]
+    fn reasoning_is_closed_when_its_budget_is_used_up() {
+        assert_eq!(forced(3, true, "abcdefgh"), CLOSING);
+        assert_eq!(forced(3, false, "<think>abcdefgh"), CLOSING);
+        assert_eq!(forced(0, true, "ab"), CLOSING);
+    }
+
+    #[test]
+    fn answers_within_the_budget_are_left_alone() {
+        assert_eq!(forced(30, true, "ab</think>and so on, as long as it takes to say it"), "");
+        assert_eq!(forced(3, false, "no reasoning at all, just a long answer"), "");
+    }
+
+    #[test]
+    fn rollback_forgets_the_closing_too() {
+        let assets = assets();
+        let mut state = Budget::new(2, true, &assets, None).unwrap().start();
+        let mask = |state: &mut Box<dyn Constraint>| {
+            let mut allowed = TokenSet::new(assets.tokenizer.vocab_size());
+            state.mask(&mut allowed).unwrap()
+        };
+        for id in ids(&assets, "ab") {
+            state.accept(id).unwrap();
+        }
+        assert!(!mask(&mut state));
+        state.rollback(1).unwrap();
+        assert!(mask(&mut state));
+        assert!(state.rollback(2).is_err());
+    }
+}
