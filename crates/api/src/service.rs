@@ -128,7 +128,7 @@ impl Service {
         let restraint = Restraint {
             compiler: &self.grammars,
             format: renderer.format,
-            thinking: self.thinking(opened),
+            thinking: self.thinking(request, opened),
         };
         let constraint = restraint.of(request, &tools)?;
         let (format, parallel) = (renderer.format, request.parallel_calls);
@@ -155,9 +155,9 @@ impl Service {
         Ok(prepared)
     }
 
-    /// Where the reasoning of an answer is looked for.
+    /// Where the reasoning of an answer is looked for; none comes once the content has begun.
     fn reasoning(&self, request: &ChatRequest, opened: bool) -> Reasoning {
-        match (request.split_reasoning, opened) {
+        match (request.split_reasoning && request.prefill.is_none(), opened) {
             (true, true) => Reasoning::Open,
             (true, false) if self.thinks => Reasoning::Possible,
             _ => Reasoning::Unsplit,
@@ -165,10 +165,10 @@ impl Service {
     }
 
     /// Whether reasoning comes before what a grammar is about.
-    fn thinking(&self, opened: bool) -> Thinking {
+    fn thinking(&self, request: &ChatRequest, opened: bool) -> Thinking {
         match opened {
             true => Thinking::Open,
-            false if self.thinks => Thinking::Possible,
+            false if self.thinks && request.prefill.is_none() => Thinking::Possible,
             false => Thinking::None,
         }
     }
