@@ -6,7 +6,7 @@ use reqwest::Response;
 use reqwest::header::HeaderMap;
 use serde_json::json;
 use server::{Keys, RateLimits, ServerOptions};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -33,12 +33,13 @@ async fn requests_beyond_the_rate_are_told_when_to_come_back() {
         let answer = ask(&server, "one", false).await;
         assert_eq!(number(answer.headers(), "x-ratelimit-limit-requests"), 2);
         assert_eq!(number(answer.headers(), "x-ratelimit-remaining-requests"), remaining);
-        let reset = answer.headers()["x-ratelimit-reset-requests"].to_str().unwrap();
-        assert!(["30s", "60s", "1m0s"].contains(&reset), "{reset}");
+        let reset = answer.headers()["x-ratelimit-reset-requests"].to_str().unwrap().to_owned();
+        // Half of a minute's worth takes half a minute; of the second, some may be back already.
+        assert!(remaining == 0 || reset == "30s", "{reset}");
         ok(answer).await;
     }
     let refused = ask(&server, "one", false).await;
-    assert!((29..=30).contains(&number(refused.headers(), "retry-after")), "{refused:?}");
+    assert!((15..=30).contains(&number(refused.headers(), "retry-after")), "{refused:?}");
     assert_eq!(number(refused.headers(), "x-ratelimit-remaining-requests"), 0);
     let fault = error(refused, 429).await;
     assert_eq!(
@@ -68,34 +69,44 @@ async fn tokens_of_prompt_and_answer_are_counted() {
     let server = server(rates, [Act::Say("hello there")]).await;
     let answer = ask(&server, "one", false).await;
     assert_eq!(number(answer.headers(), "x-ratelimit-limit-tokens"), 60);
+    let started = Instant::now();
     let used = ok(answer).await["usage"]["total_tokens"].as_u64().unwrap();
     let mut taken = used;
-    while taken < 60 {
-        ok(ask(&server, "one", false).await).await;
+    let refused = loop {
+        let answer = ask(&server, "one", false).await;
+        if answer.status() == 429 {
+            break answer;
+        }
         taken += used;
-    }
-    let refused = ask(&server, "one", false).await;
-    let wait = number(refused.headers(), "retry-after");
+    };
     // One token comes back each second.
-    assert!((taken - 60..=taken - 60 + 1).contains(&wait), "{wait} after {taken}");
+    let back = started.elapsed().as_secs() + 1;
+    assert!((60..60 + used + back).contains(&taken), "{taken} by {used}");
+    let wait = number(refused.headers(), "retry-after");
+    assert!(wait <= taken - 59 && wait + back >= taken - 59, "{wait} after {taken}");
     assert!(error(refused, 429).await["message"].as_str().unwrap().contains("60 tokens"));
     ok(ask(&server, "two", false).await).await;
 }
 
 #[tokio::test]
-async fn an_answer_that_its_client_leaves_is_counted_too() {
-    let rates = RateLimits { tokens: Some(30), ..RateLimits::default() };
+async fn an_answer_that_its_client_leaves_is_counted_as_far_as_it_was_heard() {
+    let rates = RateLimits { tokens: Some(100), ..RateLimits::default() };
     let slow = [Act::Say("some more text that is heard"), Act::Pause(Duration::from_secs(30))];
     let server = server(rates, slow).await;
+    let started = Instant::now();
     let mut answer = ask(&server, "one", true).await;
-    for _ in 0..20 {
-        answer.chunk().await.unwrap().unwrap();
+    let mut heard = String::new();
+    while heard.matches("data: ").count() < 20 {
+        heard += str::from_utf8(&answer.chunk().await.unwrap().unwrap()).unwrap();
     }
     drop(answer);
-    let (_, server) = server.report().await;
-    while ask(&server, "one", true).await.status() != 429 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let (report, server) = server.report().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let next = ask(&server, "one", true).await;
+    let remaining = number(next.headers(), "x-ratelimit-remaining-tokens");
+    let back = started.elapsed().as_secs() * 100 / 60 + 2;
+    let prompt = report.request.prompt.len() as u64;
+    assert!(remaining + prompt + 15 < 100 + back, "{remaining} remain after {prompt} and 20");
 }
 
 #[tokio::test]

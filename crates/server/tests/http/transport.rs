@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(400);
 
 /// Puts a new certificate and its key where `paths` say.
 fn make_pair([cert, key]: &[PathBuf; 2]) {
@@ -159,7 +159,7 @@ async fn heads_that_come_byte_by_byte_are_cut_off() {
 #[tokio::test]
 async fn connections_without_requests_are_closed() {
     let options = ServerOptions { header_timeout: SHORT, ..ServerOptions::default() };
-    let server = Server::start_with([Act::Pause(SHORT * 5), Act::Say("x")], 4, options).await;
+    let server = Server::start_with([Act::Pause(SHORT * 2), Act::Say("x")], 4, options).await;
     let silent = TcpStream::connect(server.addr).await.unwrap();
     assert_eq!(raw(silent, "").await, "");
     let used = TcpStream::connect(server.addr).await.unwrap();
