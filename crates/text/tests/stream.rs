@@ -91,3 +91,15 @@ proptest! {
         prop_assert_eq!(tokenizer.decode(&ids, false), expected);
     }
 }
+
+#[test]
+fn chosen_special_tokens_are_shown_though_others_are_skipped() {
+    let tokenizer = &TOKENIZERS[2];
+    let [start, end] =
+        ["<|im_start|>", "<|im_end|>"].map(|text| tokenizer.token_to_id(text).unwrap());
+    let shown = tokenizer.special_among(&["<|im_end|>", "a", "<|no such token|>"]);
+    assert_eq!(shown, [end]);
+    let mut decoder = IncrementalDecoder::new(tokenizer, true).showing(shown);
+    let text: String = [start, end].iter().map(|&id| decoder.push(tokenizer, id)).collect();
+    assert_eq!(text, "<|im_end|>");
+}

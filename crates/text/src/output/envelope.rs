@@ -172,7 +172,8 @@ impl Envelope {
         let Role::ArgumentText(object) = &mut self.role else { return Ok(()) };
         match token {
             Token::Char(c) => {
-                if object.push(c)? != Span::Outside {
+                let span = object.push(c)?;
+                if span != Span::Outside {
                     self.give(c, call);
                 }
             }
