@@ -1,5 +1,6 @@
 //! One request on its way: its sampler, its reader, its times.
 
+use crate::Error;
 use crate::handle::Submission;
 use crate::metrics::{Ended, Metrics, Outcome};
 use crate::request::{Event, FinishReason, Finished, Timings, TokenLogprobs, Usage};
@@ -45,6 +46,8 @@ pub(crate) struct Active {
     ids: Vec<u32>,
     /// Their log probabilities, where asked for.
     logprobs: Vec<Option<TokenLogprobs>>,
+    /// Log probabilities of the prompt's tokens from the first one on that this step brought.
+    prompt: (usize, Vec<TokenLogprobs>),
     end: Option<End>,
     generated: usize,
     cached: usize,
@@ -69,6 +72,7 @@ impl Active {
             draft: Vec::with_capacity(limits.drafts),
             ids: Vec::with_capacity(limits.drafts + 1),
             logprobs: Vec::with_capacity(limits.drafts + 1),
+            prompt: (0, Vec::new()),
             end: None,
             generated: 0,
             cached: 0,
@@ -89,8 +93,8 @@ impl Active {
 
     /// Looks whether the events of one step have room, however many tokens it brings.
     pub fn look_for_room(&mut self) {
-        // Besides the tokens: the admission and the end.
-        self.has_room = self.submission.events.capacity() >= self.limits.drafts + 3;
+        // Besides the tokens: the admission, the prompt's, and the end.
+        self.has_room = self.submission.events.capacity() >= self.limits.drafts + 4;
     }
 
     /// Whether there was room.
@@ -126,9 +130,9 @@ impl Active {
         self.recorder.as_deref_mut()
     }
 
-    /// Chooses a token from the logits of its last known one, and as many more as its guesses turn
-    /// out right. `tokens` are those before this step.
-    pub fn sample<'a>(
+    /// Takes the logits that a step gives it: of tokens of its prompt, where they are wanted, and of
+    /// the last known token and of guesses. `tokens` are those before this step.
+    pub fn take<'a>(
         &mut self,
         tokens: &[u32],
         planned: &Planned,
@@ -137,6 +141,44 @@ impl Active {
     ) {
         self.ids.clear();
         self.logprobs.clear();
+        let row = planned.position + planned.tokens - planned.results;
+        let count = planned.results - usize::from(planned.samples);
+        self.read(tokens, (row, count), &mut logits, scratch);
+        if planned.samples && self.limits.budget == 0 {
+            self.end.get_or_insert(End::Finished(FinishReason::Length));
+        }
+        if planned.samples && self.end.is_none() {
+            self.sample(tokens, planned, logits, scratch);
+        }
+    }
+
+    /// The log probabilities of the tokens behind `count` rows of the prompt from `row` on.
+    fn read<'a>(
+        &mut self,
+        tokens: &[u32],
+        (row, count): (usize, usize),
+        logits: &mut impl Iterator<Item = &'a [f32]>,
+        scratch: &mut Scratch,
+    ) {
+        let top = self.submission.request.prompt_logprobs.unwrap_or(0);
+        self.prompt.0 = row + 1;
+        for (token, logits) in tokens[row + 1..].iter().zip(logits.take(count)) {
+            match logprobs(logits, *token, top, scratch) {
+                Ok(logprobs) => self.prompt.1.push(logprobs),
+                Err(error) => return self.fail(&error),
+            }
+        }
+    }
+
+    /// Chooses a token from the logits of its last known one, and as many more as its guesses turn
+    /// out right.
+    fn sample<'a>(
+        &mut self,
+        tokens: &[u32],
+        planned: &Planned,
+        mut logits: impl Iterator<Item = &'a [f32]>,
+        scratch: &mut Scratch,
+    ) {
         let mut right = 0;
         while let Some(id) = logits.next().and_then(|row| self.choose(tokens, row, scratch)) {
             if right == planned.drafts || self.draft[right] != id || self.end.is_some() {
@@ -161,7 +203,7 @@ impl Active {
         let id = match self.sampler.sample(logits, history, scratch) {
             Ok(id) => id,
             Err(error) => {
-                self.end = Some(End::Failed(error.to_string()));
+                self.fail(&error);
                 return None;
             }
         };
@@ -169,13 +211,18 @@ impl Active {
             self.end = Some(End::Finished(FinishReason::Stop(id)));
             return None;
         }
-        let logprobs = request.logprobs.map(|top| logprobs(logits, id, top, scratch));
+        // They are finite: something was sampled from them.
+        let logprobs = request.logprobs.and_then(|top| logprobs(logits, id, top, scratch).ok());
         self.ids.push(id);
         self.logprobs.push(logprobs);
         if generated + 1 == self.limits.budget {
             self.end = Some(End::Finished(FinishReason::Length));
         }
         Some(id)
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.end = Some(End::Failed(error.to_string()));
     }
 
     /// Ids sampled in this step.
@@ -185,6 +232,10 @@ impl Active {
 
     /// Tells the reader what this step brought. True if the request has ended.
     pub fn tell(&mut self, planned: &Planned, metrics: &Metrics) -> bool {
+        let (first, tokens) = (self.prompt.0, std::mem::take(&mut self.prompt.1));
+        if !tokens.is_empty() {
+            self.emit(Event::PromptLogprobs { first, tokens });
+        }
         if !planned.samples {
             let (done, total) = (planned.position + planned.tokens, self.limits.prompt);
             if done < total {

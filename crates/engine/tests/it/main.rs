@@ -4,6 +4,7 @@ mod checkpoints;
 mod determinism;
 mod laws;
 mod placement;
+mod prompts;
 mod ranks;
 mod replay;
 mod requests;
