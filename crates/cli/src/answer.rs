@@ -53,7 +53,7 @@ impl Answer {
 
     fn take(&mut self, event: TextEvent, show: Show) -> Result<()> {
         match event {
-            TextEvent::Prefill { .. } => {}
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } => {}
             TextEvent::Reasoning(delta) => {
                 self.reasoning.push_str(&delta.text);
                 if show == Show::Pieces {

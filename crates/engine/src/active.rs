@@ -47,7 +47,7 @@ pub(crate) struct Active {
     /// Their log probabilities, where asked for.
     logprobs: Vec<Option<TokenLogprobs>>,
     /// Log probabilities of the prompt's tokens from the first one on that this step brought.
-    prompt: (usize, Vec<TokenLogprobs>),
+    prompt: (usize, Vec<(u32, TokenLogprobs)>),
     end: Option<End>,
     generated: usize,
     cached: usize,
@@ -164,7 +164,7 @@ impl Active {
         self.prompt.0 = row + 1;
         for (token, logits) in tokens[row + 1..].iter().zip(logits.take(count)) {
             match logprobs(logits, *token, top, scratch) {
-                Ok(logprobs) => self.prompt.1.push(logprobs),
+                Ok(logprobs) => self.prompt.1.push((*token, logprobs)),
                 Err(error) => return self.fail(&error),
             }
         }

@@ -124,8 +124,8 @@ pub enum Event {
         /// Which of the prompt's tokens is the first of these; 1 at the beginning, as nothing comes
         /// before the first.
         first: usize,
-        /// Those of consecutive tokens.
-        tokens: Vec<TokenLogprobs>,
+        /// Consecutive tokens: the id of each, and what it is given after those before it.
+        tokens: Vec<(u32, TokenLogprobs)>,
     },
     /// A generated token.
     Token {

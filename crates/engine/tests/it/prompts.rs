@@ -10,6 +10,9 @@ use std::thread::JoinHandle;
 
 const TOP: usize = 3;
 
+/// Ids of a prompt's tokens and what they are given.
+type Logprobs = Vec<(u32, TokenLogprobs)>;
+
 /// How a prompt is computed.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -54,7 +57,7 @@ fn request(prompt: Vec<u32>, max_tokens: usize) -> Request {
 }
 
 /// Log probabilities of the prompt's tokens from the second on, what was generated, and the end.
-fn collect(mut generation: engine::Generation) -> (Vec<TokenLogprobs>, Vec<u32>, Finished) {
+fn collect(mut generation: engine::Generation) -> (Logprobs, Vec<u32>, Finished) {
     let (mut all, mut ids) = (Vec::new(), Vec::new());
     loop {
         match generation.next_blocking().expect("an end") {
@@ -71,7 +74,7 @@ fn collect(mut generation: engine::Generation) -> (Vec<TokenLogprobs>, Vec<u32>,
     }
 }
 
-fn ask(engine: &EngineHandle, request: Request) -> (Vec<TokenLogprobs>, Vec<u32>, Finished) {
+fn ask(engine: &EngineHandle, request: Request) -> (Logprobs, Vec<u32>, Finished) {
     collect(engine.submit(request).unwrap())
 }
 
@@ -100,9 +103,10 @@ fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
             })
             .unwrap();
         let engine = Way { mode: Mode::Exact, ..WAY }.start(&checkpoint);
-        let (found, ids, finished) = ask(&engine, request(prompt, 0));
+        let (found, ids, finished) = ask(&engine, request(prompt.clone(), 0));
         assert_eq!((found.len(), want.len(), ids.len()), (69, 69, 0), "{architecture}");
-        for (found, (logprob, best)) in found.iter().zip(want) {
+        assert!(found.iter().map(|(id, _)| id).eq(&prompt[1..]), "{architecture}");
+        for ((_, found), (logprob, best)) in found.iter().zip(want) {
             assert!((f64::from(found.logprob) - logprob).abs() < 1e-5, "{architecture}");
             assert_eq!((found.top.len(), found.top[0].0), (TOP, best), "{architecture}");
         }

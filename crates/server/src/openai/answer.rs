@@ -32,7 +32,7 @@ impl Collected {
             TextEvent::Reasoning(delta) => (&mut self.reasoning, delta),
             TextEvent::Content(delta) => (&mut self.content, delta),
             TextEvent::Done(done) => return self.done = Some(done),
-            TextEvent::Prefill { .. } | TextEvent::Failed(_) => return,
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => return,
         };
         text.push_str(&delta.text);
         self.tokens.extend(delta.tokens);

@@ -83,7 +83,9 @@ impl Answer for CompletionAnswer {
                 self.choice(index, &delta.text, &delta.tokens, None)
             }
             TextEvent::Done(done) => self.choice(index, "", &[], Some(done.finish.reason())),
-            TextEvent::Prefill { .. } | TextEvent::Failed(_) => return Vec::new(),
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
+                return Vec::new();
+            }
         };
         vec![self.chunk(json!([choice]))]
     }

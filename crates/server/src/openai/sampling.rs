@@ -41,6 +41,7 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<SamplingOptions, Fault> {
         stop_ids: ids(fields, "stop_token_ids")?,
         ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
         logprobs: None,
+        prompt_logprobs: None,
     })
 }
 
