@@ -251,6 +251,7 @@ impl Service {
             min_tokens: sampling.min_tokens.unwrap_or(0),
             stop_ids: sampling.stop_ids,
             logprobs: sampling.logprobs,
+            prompt_logprobs: sampling.prompt_logprobs,
             ..Request::default()
         };
         self.engine.check(&request)?;

@@ -231,6 +231,28 @@ fn usage_of_a_stopped_answer_comes_from_what_was_seen() {
     assert_eq!(events[0], TextEvent::Prefill { done: 2, total: done.usage.prompt_tokens });
 }
 
+#[test]
+fn log_probabilities_of_a_prompt_come_as_its_tokens_with_or_without_an_answer() {
+    for (max_tokens, said) in [(0, ""), (2, "ab")] {
+        let scripted = scripted([Act::Say("abc")]);
+        let sampling = SamplingOptions {
+            prompt_logprobs: Some(2),
+            max_tokens: Some(max_tokens),
+            ..Default::default()
+        };
+        let request = TextRequest { sampling, ..text("to be") };
+        let prompt = scripted.service.prepare_text(&request).unwrap().prompt().to_vec();
+        let mut stream = scripted.service.complete(&request).unwrap();
+        let events: Vec<_> = std::iter::from_fn(|| stream.next_blocking()).collect();
+        let TextEvent::Prompt { first: 1, tokens } = &events[0] else { panic!("{events:?}") };
+        assert!(tokens.iter().map(|token| token.id).eq(prompt[1..].iter().copied()));
+        let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
+        assert_eq!((text.as_str(), tokens[0].top.len()), ("to be", 2));
+        assert_eq!(split(&events).1, said);
+        assert_eq!(finish(split(&events).2), &Finish::Length);
+    }
+}
+
 /// Token texts of each delta beside its own text.
 fn tokens(events: &[TextEvent]) -> Vec<(String, Vec<String>)> {
     let deltas = events.iter().filter_map(|event| match event {

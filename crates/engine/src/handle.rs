@@ -180,7 +180,8 @@ impl EngineHandle {
         if prompt_tokens == 0 {
             return Err(SubmitError::Invalid("the prompt is empty".into()));
         }
-        if prompt_tokens >= context_length {
+        let answer = if request.max_tokens == Some(0) { 0 } else { 1 };
+        if prompt_tokens + answer > context_length {
             return Err(SubmitError::ContextLength { prompt_tokens, context_length });
         }
         let vocab = self.info.vocab_size;

@@ -209,10 +209,12 @@ impl Engine {
             priority: request.priority,
             tenant: request.tenant,
             cold: request.cold,
+            wanted: request.wanted(),
         };
         let limits = active::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
+        let is_empty = budget == 0 && !request.wants_prompt();
         let active = Active::new(submission, limits, restraint, recorder);
-        if budget == 0 {
+        if is_empty {
             let length = End::Finished(crate::FinishReason::Length);
             return active.finish(Some(length), &self.door.metrics, None);
         }
@@ -291,7 +293,7 @@ impl Engine {
             let drafts = &active.draft[..planned.drafts];
             let blocks = (end + planned.drafts).div_ceil(self.runner.block());
             let table = &self.scheduler.table(planned.id)[..blocks];
-            let logits = usize::from(planned.samples) * (1 + planned.drafts);
+            let logits = planned.results + planned.drafts;
             self.batch.push_parts([tokens, drafts], planned.position, table, logits);
         }
     }
@@ -328,15 +330,15 @@ impl Engine {
     fn sample(&mut self) {
         let Self { runner, scheduler, active, masks, scratch, plan, .. } = self;
         let (mut logits, vocab) = (runner.logits(), runner.info().vocab_size);
-        for planned in plan.iter().filter(|planned| planned.samples) {
-            let (rows, rest) = logits.split_at((1 + planned.drafts) * vocab);
+        for planned in plan.iter().filter(|planned| planned.results > 0) {
+            let (rows, rest) = logits.split_at((planned.results + planned.drafts) * vocab);
             logits = rest;
             let active = active.get_mut(&planned.id).expect("planned");
-            if active.is_constrained() {
+            if planned.samples && active.is_constrained() {
                 active.take_back(masks.next());
             }
             let rows = rows.chunks_exact(vocab);
-            active.sample(scheduler.tokens(planned.id), planned, rows, scratch);
+            active.take(scheduler.tokens(planned.id), planned, rows, scratch);
         }
     }
 

@@ -5,6 +5,7 @@ mod constraints;
 mod determinism;
 mod laws;
 mod placement;
+mod prompts;
 mod ranks;
 mod replay;
 mod requests;

@@ -92,7 +92,9 @@ impl Answer for ChatAnswer {
             TextEvent::Done(done) => {
                 self.choice(index, json!({}), Value::Null, Some(done.finish.reason()))
             }
-            TextEvent::Prefill { .. } | TextEvent::Failed(_) => return Vec::new(),
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
+                return Vec::new();
+            }
         };
         if std::mem::replace(&mut self.opened[index], true) {
             return vec![Frame::Data(chunk)];

@@ -41,6 +41,7 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<SamplingOptions, Fault> {
         stop_ids: ids(fields, "stop_token_ids")?,
         ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
         logprobs: None,
+        prompt_logprobs: None,
     })
 }
 
@@ -211,6 +212,7 @@ mod tests {
             stop_ids: vec![3],
             ignore_eos: true,
             logprobs: None,
+            prompt_logprobs: None,
         };
         assert_eq!(read, expected);
     }
