@@ -175,7 +175,7 @@ impl Reload for Keys {
 
     fn reload(&self) -> Result<String, Box<dyn Error>> {
         let count = self.read()?;
-        Ok(format!("{count} API keys are in use"))
+        Ok(format!("API keys, of which there are {count} now"))
     }
 }
 
