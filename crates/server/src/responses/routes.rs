@@ -56,8 +56,10 @@ async fn create(
     let stream = call.stream;
     if call.response.background {
         let (answer, running) = in_background(&app, &owner, call);
-        tokio::spawn(background::run(choices, answer, Arc::clone(&running)));
-        return Ok(first_word(&app, &running));
+        // Before it begins, so that the word is of its beginning.
+        let word = first_word(&app, &running);
+        tokio::spawn(background::run(choices, answer, running));
+        return Ok(word);
     }
     respond(&app, choices, answer(&app, owner, call, None), stream).await
 }
