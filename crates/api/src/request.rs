@@ -39,6 +39,8 @@ pub struct ChatRequest {
     pub template_kwargs: Map<String, Value>,
     /// Ask the template to open the answer.
     pub add_generation_prompt: bool,
+    /// How the answer's content begins; what is generated goes on from there.
+    pub prefill: Option<String>,
     /// Give reasoning apart from content, where the model thinks.
     pub split_reasoning: bool,
     /// How to sample.
@@ -56,6 +58,7 @@ impl Default for ChatRequest {
             reasoning_budget: None,
             template_kwargs: Map::new(),
             add_generation_prompt: true,
+            prefill: None,
             split_reasoning: true,
             sampling: SamplingOptions::default(),
         }

@@ -103,12 +103,14 @@ impl Service {
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let rendered = self.rendered(request)?;
         let prompt = self.assets.encode(&rendered).map_err(text_error)?;
-        let reasoning = match request.split_reasoning {
-            true if rendered.text.trim_end().ends_with(THINK) => Reasoning::Open,
+        let continues = request.prefill.is_some();
+        // An answer that has begun thinks no more, and a space it goes on with counts.
+        let reasoning = match request.split_reasoning && !continues {
+            true if opens_reasoning(&rendered) => Reasoning::Open,
             true if self.thinks => Reasoning::Possible,
             _ => Reasoning::Unsplit,
         };
-        self.prepare(prompt, &request.sampling, Form { reasoning, continues: false })
+        self.prepare(prompt, &request.sampling, Form { reasoning, continues })
     }
 
     /// Tokenizes and checks a text; nothing is computed yet.
@@ -162,7 +164,12 @@ impl Service {
                 own.as_ref().map_err(template_error)?
             }
         };
-        self.assets.render(template, &input, None).map_err(|error| template_error(&error))
+        let prompt = self.assets.render(template, &input, None);
+        let prompt = prompt.map_err(|error| template_error(&error))?;
+        Ok(match &request.prefill {
+            Some(words) => begun(prompt, words),
+            None => prompt,
+        })
     }
 
     fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
@@ -229,6 +236,23 @@ fn thinks(parts: &ServiceParts) -> bool {
     parts.assets.tokenizer.token_to_id(THINK).is_some()
         || parts.template.as_ref().is_some_and(|template| template.mentions(THINK))
         || sources.any(|source| source.contains(THINK))
+}
+
+/// The prompt with the content that the answer begins with. Reasoning that the template has opened
+/// ends before it, and no text of it is a control token.
+fn begun(mut prompt: text::Prompt, words: &str) -> text::Prompt {
+    if opens_reasoning(&prompt) {
+        prompt.text.push_str("\n</think>\n\n");
+    }
+    let start = prompt.text.len();
+    prompt.text.push_str(words);
+    prompt.literals.push(start..prompt.text.len());
+    prompt
+}
+
+/// Whether an answer to the prompt begins with reasoning.
+fn opens_reasoning(prompt: &text::Prompt) -> bool {
+    prompt.text.trim_end().ends_with(THINK)
 }
 
 /// The variables of the template. Tools are left undefined where there are none, as templates

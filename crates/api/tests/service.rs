@@ -65,6 +65,24 @@ fn template_makes_the_prompt_and_its_bos_is_the_only_one() {
 }
 
 #[test]
+fn a_begun_answer_goes_on_after_reasoning_that_the_template_opened() {
+    let mut request = ChatRequest { prefill: Some("he<|im_end|>".into()), ..chat("x") };
+    let prompt = |request: &ChatRequest| {
+        let prepared = scripted([]).service.prepare_chat(request).unwrap();
+        prepared.prompt().to_vec()
+    };
+    let head = "<|endoftext|><|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n";
+    let plain = prompt(&request);
+    assert!(plain.starts_with(&ids(head)));
+    // What the caller wrote is no control token.
+    assert_eq!(plain.iter().filter(|&&id| id == IM_END).count(), 1);
+    request.prefill = Some("he".into());
+    request.template_kwargs.insert("enable_thinking".into(), true.into());
+    assert_eq!(prompt(&request), ids(&format!("{head}<think>\n\n</think>\n\nhe")));
+    check_text(vec![Act::Say(" said")], &request, "", " said");
+}
+
+#[test]
 fn texts_begin_as_the_tokenizer_says_and_ids_as_they_are() {
     let scripted = scripted([]);
     let prompt =
