@@ -1,8 +1,9 @@
 //! The routes, what all handlers can reach, and the document that describes them.
 
+use crate::anthropic;
 use crate::choices::Conditions;
 use crate::fault::{self, Dialect, Fault};
-use crate::guard::{self, HEALTH, METRICS, READY, STATS};
+use crate::guard::{self, HEALTH, METRICS, READY, RequestId, STATS};
 use crate::limits::Limits;
 use crate::metered;
 use crate::openai;
@@ -104,12 +105,18 @@ fn documented() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(openai::routes::routes())
         .merge(responses::routes::routes())
+        .merge(anthropic::routes::routes())
 }
 
 /// Errors in the form of the protocol that was spoken.
 async fn translated(request: Request, next: Next) -> Response {
     let dialect = Dialect::of(request.uri().path());
-    fault::translate(next.run(request).await, dialect)
+    let id = request.extensions().get::<RequestId>().cloned();
+    let mut response = fault::translate(next.run(request).await, dialect);
+    if let (Dialect::Anthropic, Some(id)) = (dialect, id) {
+        anthropic::routes::name(&mut response, &id);
+    }
+    response
 }
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.

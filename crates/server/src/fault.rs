@@ -4,6 +4,7 @@
 //! Sources: OpenAI API reference, "Error codes"; Anthropic API reference, "Errors"; Ollama's API
 //! document. The two context numbers are an extension that other local servers share.
 
+use crate::anthropic::errors::ErrorBody;
 use api::ApiError;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -117,22 +118,12 @@ impl Fault {
     }
 
     fn anthropic(&self) -> Value {
-        let kind = match self.status.as_u16() {
-            401 => "authentication_error",
-            403 => "permission_error",
-            404 => "not_found_error",
-            413 => "request_too_large",
-            429 => "rate_limit_error",
-            503 | 529 => "overloaded_error",
-            504 => "timeout_error",
-            400..=499 => "invalid_request_error",
-            _ => "api_error",
-        };
-        let mut error = json!({ "type": kind, "message": self.message });
-        for (name, number) in &self.numbers {
-            error[*name] = json!(number);
-        }
-        json!({ "type": "error", "error": error })
+        json!(match self.numbers[..] {
+            [("n_prompt_tokens", prompt), ("n_ctx", context)] => {
+                ErrorBody::too_long(prompt, context)
+            }
+            _ => ErrorBody::new(self.status.as_u16(), &self.message),
+        })
     }
 
     /// The JSON that a client of OpenAI's protocols gets.

@@ -4,6 +4,7 @@
 //! errors included, and a client that goes away or stops reading costs the engine nothing.
 
 mod answer;
+mod anthropic;
 mod app;
 mod body;
 mod caller;

@@ -15,7 +15,7 @@ use crate::responses::turns::Turn;
 use crate::responses::warnings::Warnings;
 use crate::responses::{choice, input};
 use crate::wire;
-use api::{ChatRequest, SamplingOptions, Service, Terms, ToolChoice};
+use api::{ChatRequest, GrammarSource, SamplingOptions, Service, Terms, ToolChoice};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -76,6 +76,7 @@ impl Desk<'_> {
             parallel_calls: asked.parallel_tool_calls.unwrap_or(true),
             template_kwargs: template_kwargs(&asked),
             sampling,
+            grammar: grammar(asked.text.as_ref())?,
             ..ChatRequest::default()
         };
         let terms = terms(body, &asked)?;
@@ -202,16 +203,23 @@ fn refuse(asked: &CreateResponse) -> Result<(), Fault> {
     if asked.background == Some(true) && asked.store == Some(false) {
         return refused("background", "needs store to be true");
     }
-    refuse_constraint(asked.text.as_ref())
+    Ok(())
 }
 
-/// The place where a format of the text becomes a grammar; those that would need one are refused.
-fn refuse_constraint(text: Option<&TextWish>) -> Result<(), Fault> {
-    match text.and_then(|text| text.format.as_ref()).map(|format| format.kind.as_str()) {
-        None | Some("text") => Ok(()),
-        Some(kind) => {
-            let message = format!("text.format of type {kind} is not supported");
-            Err(Fault::invalid("text.format", message))
+/// What the text is held to.
+fn grammar(text: Option<&TextWish>) -> Result<Option<GrammarSource>, Fault> {
+    let Some(format) = text.and_then(|text| text.format.as_ref()) else { return Ok(None) };
+    match (format.kind.as_str(), &format.schema) {
+        ("text", _) => Ok(None),
+        ("json_object", _) => Ok(Some(GrammarSource::JsonObject)),
+        ("json_schema", Some(schema)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
+        ("json_schema", None) => {
+            Err(Fault::invalid("text.format.schema", "text.format.schema is missing"))
+        }
+        (kind, _) => {
+            let message =
+                format!("text.format.type must be text, json_object or json_schema, not {kind}");
+            Err(Fault::invalid("text.format.type", message))
         }
     }
 }
@@ -282,7 +290,9 @@ fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
 
 fn told_text(text: Option<&TextWish>) -> Value {
     let verbosity = text.and_then(|text| text.verbosity.as_deref()).unwrap_or("medium");
-    json!({ "format": { "type": "text" }, "verbosity": verbosity })
+    let format = text.and_then(|text| text.format.as_ref());
+    let format = format.map_or_else(|| json!({ "type": "text" }), |format| json!(format));
+    json!({ "format": format, "verbosity": verbosity })
 }
 
 fn told_choice(choice: &ToolChoice) -> Value {

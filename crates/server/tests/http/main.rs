@@ -1,5 +1,6 @@
 //! The server over real sockets, its engine played by a script.
 
+mod anthropic;
 mod chat;
 mod completions;
 mod corpus;

@@ -365,7 +365,7 @@ async fn faults_name_their_field() {
         (json!({"tool_choice": {"type": "function", "name": "f"}}), "tool_choice.name"),
         (json!({"reasoning": {"effort": 3}}), "reasoning.effort"),
         (json!({"reasoning": {"summary": "long"}}), "reasoning.summary"),
-        (json!({"text": {"format": {"type": "grammar"}}}), "text.format"),
+        (json!({"text": {"format": {"type": "grammar"}}}), "text.format.type"),
         (json!({"truncation": "some"}), "truncation"),
         (json!({"include": "all"}), "include"),
         (json!({"metadata": []}), "metadata"),

@@ -1,0 +1,117 @@
+//! The routes of Anthropic's API.
+
+use crate::anthropic::answer::MessageAnswer;
+use crate::anthropic::chat;
+use crate::anthropic::errors::ErrorBody;
+use crate::anthropic::request::{Conversation, MessageRequest};
+use crate::anthropic::response::{Message, StreamEvent, TokenCount};
+use crate::app::App;
+use crate::choices::Names;
+use crate::fault::Fault;
+use crate::flow::{prepare, start};
+use crate::guard::{self, RequestId};
+use crate::sse;
+use api::{ApiError, ChatRequest, Service};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use std::time::Duration;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Longest silence of a stream: clients give one up that says nothing for 15 s.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+
+/// The header in which clients look for the name of their request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// All of them.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(messages)).routes(routes!(count_tokens))
+}
+
+/// Names `response` as Anthropic's clients expect it.
+pub(crate) fn name(response: &mut Response, id: &RequestId) {
+    if let Ok(id) = HeaderValue::from_str(&id.0) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+}
+
+/// The next message of a conversation.
+#[utoipa::path(
+    post, path = "/v1/messages", tag = "Anthropic", request_body = MessageRequest,
+    responses(
+        (status = 200, content(
+            (Message = "application/json"),
+            (StreamEvent = "text/event-stream"),
+        )),
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
+)]
+async fn messages(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Fault> {
+    let (call, prompt) = prepare(&app, body, |service, body| {
+        let call = chat::read(&body)?;
+        let prompt = service.prepare_chat(&call.request).map_err(refused)?;
+        Ok((call, prompt))
+    })
+    .await?;
+    let answer = MessageAnswer::new(&app.service.info().name, prompt.prompt().len(), call.caches);
+    let terms = guard::on_behalf(call.terms, &headers);
+    let names = Names { request: id, answer: answer.id().to_owned() };
+    let choices = start(&app, &[prompt], 1, names, &terms)?;
+    if call.stream {
+        let silence = app.options.keep_alive.min(LONGEST_SILENCE);
+        return Ok(sse::streamed(choices, answer, silence));
+    }
+    sse::whole(choices, answer).await
+}
+
+/// How many tokens a conversation has, also where the context does not hold them.
+#[utoipa::path(
+    post, path = "/v1/messages/count_tokens", tag = "Anthropic", request_body = Conversation,
+    responses(
+        (status = 200, body = TokenCount),
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
+)]
+async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, Fault> {
+    let counted = prepare(&app, body, |service, body| count(service, &chat::read_prompt(&body)?));
+    Ok(Json(TokenCount { input_tokens: counted.await? }))
+}
+
+fn count(service: &Service, request: &ChatRequest) -> Result<usize, Fault> {
+    match service.prepare_chat(request) {
+        Ok(prepared) => Ok(prepared.prompt().len()),
+        Err(ApiError::ContextLength { prompt_tokens, .. }) => Ok(prompt_tokens),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// What `error` means, in the names that fields have here.
+fn refused(error: ApiError) -> Fault {
+    match error {
+        ApiError::Invalid { param, message } if param == "stop" => {
+            Fault::invalid("stop_sequences", format!("stop_sequences: {message}"))
+        }
+        other => Fault::of(other, "messages"),
+    }
+}
