@@ -69,6 +69,11 @@ impl ChatTemplate {
         self.source.contains(word)
     }
 
+    /// The template itself.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Renders an input object: `messages`, and optionally `tools`, `documents`,
     /// `add_generation_prompt` (true where it is left out) and any further variables.
     /// `strftime_now` sees `now`, or the local time where that is `None`.
