@@ -4,7 +4,9 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
 
 mod assemble;
+mod card;
 mod error;
+mod infill;
 mod meter;
 mod options;
 mod request;
@@ -12,10 +14,13 @@ mod service;
 mod stream;
 
 pub use assemble::{Delta, TokenText, TopToken};
+pub use card::ModelCard;
 pub use engine::{ModelInfo, Speculate, metrics};
 pub use error::ApiError;
+pub use infill::{Infill, InfillRequest};
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;
 pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
 pub use stream::{CallEvent, Done, Finish, TextEvent, TextStream};
+pub use text::EncodeOptions;

@@ -1,6 +1,7 @@
 //! The service: one model with its tokenizer and template, shared by all callers.
 
 use crate::assemble::Assembler;
+use crate::card::ModelCard;
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::request::{ChatRequest, Form, Prepared, Prompt, Reasoning, Terms, TextRequest};
@@ -28,6 +29,10 @@ pub struct ServiceParts {
     pub defaults: GenerationDefaults,
     /// Ids that end an answer besides those of `defaults` and the tokenizer's own.
     pub stop_ids: Vec<u32>,
+    /// What its checkpoint says of itself.
+    pub card: ModelCard,
+    /// Most answers that are computed at a time.
+    pub parallel: usize,
 }
 
 /// A model to talk to. Clones share it; all of them may be used at once.
@@ -39,6 +44,8 @@ pub struct Service {
     defaults: Arc<SamplingOptions>,
     /// The model marks its reasoning.
     thinks: bool,
+    card: Arc<ModelCard>,
+    parallel: usize,
 }
 
 impl Service {
@@ -47,6 +54,8 @@ impl Service {
         Self {
             thinks: thinks(&parts),
             defaults: Arc::new(defaults(&parts)),
+            card: Arc::new(parts.card),
+            parallel: parts.parallel,
             engine: parts.engine,
             assets: Arc::new(parts.assets),
             template: parts.template.map(Arc::new),
@@ -56,6 +65,43 @@ impl Service {
     /// The model.
     pub fn info(&self) -> &ModelInfo {
         self.engine.info()
+    }
+
+    /// What its checkpoint says of itself.
+    pub fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    /// Most answers that are computed at a time.
+    pub fn parallel(&self) -> usize {
+        self.parallel
+    }
+
+    /// Whether the model can be asked to reason, or not to.
+    pub fn reasons(&self) -> bool {
+        self.thinks || self.template_source().is_some_and(|it| it.contains("reasoning_effort"))
+    }
+
+    /// Whether the template tells the model of tools.
+    pub fn takes_tools(&self) -> bool {
+        let templates = &self.assets.templates;
+        let all = templates.names().filter_map(|name| templates.source(name));
+        match &self.template {
+            Some(template) => template.mentions("tools"),
+            None => all.into_iter().any(|source| source.contains("tools")),
+        }
+    }
+
+    /// The chat template, if there is one.
+    pub fn template_source(&self) -> Option<&str> {
+        let own = || self.assets.templates.source("default");
+        self.template.as_ref().map(|template| template.source()).or_else(own)
+    }
+
+    /// The texts of the tokens that a sequence begins and ends with.
+    pub fn ends_of_text(&self) -> [Option<&str>; 2] {
+        let special = &self.assets.special;
+        [special.bos.as_deref(), special.eos.as_deref()]
     }
 
     /// Whether the engine still runs.
@@ -103,6 +149,7 @@ impl Service {
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let rendered = self.rendered(request)?;
         let prompt = self.assets.encode(&rendered).map_err(text_error)?;
+        let prompt = self.after(&request.earlier, prompt);
         let reasoning = match request.split_reasoning {
             true if rendered.text.trim_end().ends_with(THINK) => Reasoning::Open,
             true if self.thinks => Reasoning::Possible,
@@ -114,7 +161,10 @@ impl Service {
     /// Tokenizes and checks a text; nothing is computed yet.
     pub fn prepare_text(&self, request: &TextRequest) -> Result<Prepared, ApiError> {
         let prompt = match &request.prompt {
-            Prompt::Text(text) => self.encode(text, request.add_special)?,
+            Prompt::Text(text) => {
+                let add_special = request.add_special;
+                self.tokenize(text, EncodeOptions { add_special, parse_special: true })?
+            }
             Prompt::Ids(ids) => ids.clone(),
         };
         let form = Form { reasoning: Reasoning::Unsplit, continues: true };
@@ -152,6 +202,11 @@ impl Service {
         self.assets.tokenizer.decode(ids, true)
     }
 
+    /// The ids of `text`.
+    pub fn tokenize(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
+        self.assets.tokenizer.encode(text, options).map_err(text_error)
+    }
+
     fn rendered(&self, request: &ChatRequest) -> Result<text::Prompt, ApiError> {
         let input = template_input(request);
         let own;
@@ -165,9 +220,11 @@ impl Service {
         self.assets.render(template, &input, None).map_err(|error| template_error(&error))
     }
 
-    fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
-        let options = EncodeOptions { add_special, parse_special: true };
-        self.assets.tokenizer.encode(text, options).map_err(text_error)
+    /// `prompt` behind what goes before it, where no text begins a second time.
+    fn after(&self, earlier: &[u32], prompt: Vec<u32>) -> Vec<u32> {
+        let bos = self.assets.tokenizer.special_ids().bos;
+        let again = !earlier.is_empty() && prompt.first().copied() == bos && bos.is_some();
+        [earlier, &prompt[usize::from(again)..]].concat()
     }
 
     fn prepare(
