@@ -3,6 +3,7 @@
 use crate::choices::Conditions;
 use crate::fault::{self, Dialect, Fault};
 use crate::guard::{self, HEALTH, METRICS, READY, STATS};
+use crate::ollama;
 use crate::openai;
 use crate::openai::answer::unix_now;
 use crate::options::ServerOptions;
@@ -88,7 +89,9 @@ struct Document;
 
 /// The routes of all protocols.
 fn documented() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi()).merge(openai::routes::routes())
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(openai::routes::routes())
+        .merge(ollama::routes::routes())
 }
 
 /// Errors in the form of the protocol that was spoken.

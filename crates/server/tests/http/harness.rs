@@ -29,7 +29,11 @@ impl Server {
         queue: usize,
         options: ServerOptions,
     ) -> Self {
-        let scripted = scripted_with_queue(script.into(), queue);
+        Self::serve(scripted_with_queue(script.into(), queue), options)
+    }
+
+    /// A server of this service.
+    pub fn serve(scripted: Scripted, options: ServerOptions) -> Self {
         let listener = listener();
         let addr = listener.local_addr().unwrap();
         let (shutdown, asked) = oneshot::channel::<()>();

@@ -6,6 +6,7 @@ mod errors;
 mod harness;
 mod lifecycle;
 mod models;
+mod ollama;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
 mod watch;
