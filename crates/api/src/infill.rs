@@ -1,7 +1,6 @@
 //! Prompts that ask for what is missing in the middle of a text.
 
 use crate::error::ApiError;
-use crate::request::Prompt;
 use crate::service::Service;
 use text::{EncodeOptions, InfillTokens};
 
@@ -21,8 +20,8 @@ pub struct InfillRequest {
 /// The prompt for a text with a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Infill {
-    /// The prompt, marks included.
-    pub prompt: Prompt,
+    /// Ids of the prompt, marks included.
+    pub prompt: Vec<u32>,
     /// Ids that end the filling, besides those of the model.
     pub stop_ids: Vec<u32>,
 }
@@ -48,7 +47,7 @@ impl Service {
         ids.extend(self.files(&request.files, marks)?);
         ids.extend(marks.around(&self.plain(&request.prefix)?, &self.plain(&request.suffix)?));
         ids.extend(self.plain(&request.opening)?);
-        Ok(Infill { prompt: Prompt::Ids(ids), stop_ids: marks.ends.clone() })
+        Ok(Infill { prompt: ids, stop_ids: marks.ends.clone() })
     }
 
     /// The files before the one with the gap, each under its name where the model knows of names.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use api::{ApiError, InfillRequest, Prompt};
+use api::{ApiError, InfillRequest};
 use support::{MARKS, assets_with_marks, ids, scripted, scripted_with_assets};
 
 fn gap(prefix: &str, suffix: &str) -> InfillRequest {
@@ -11,10 +11,7 @@ fn gap(prefix: &str, suffix: &str) -> InfillRequest {
 
 fn prompt(request: &InfillRequest) -> Vec<u32> {
     let scripted = scripted_with_assets(assets_with_marks(), Vec::new(), 1);
-    match scripted.service.infill(request).unwrap().prompt {
-        Prompt::Ids(ids) => ids,
-        Prompt::Text(text) => panic!("{text}"),
-    }
+    scripted.service.infill(request).unwrap().prompt
 }
 
 #[test]
