@@ -3,6 +3,7 @@
 use crate::choices::Conditions;
 use crate::fault::{self, Dialect, Fault};
 use crate::guard::{self, HEALTH, METRICS, READY, STATS};
+use crate::llama;
 use crate::ollama;
 use crate::openai;
 use crate::openai::answer::unix_now;
@@ -92,6 +93,7 @@ fn documented() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(openai::routes::routes())
         .merge(ollama::routes::routes())
+        .merge(llama::routes::routes())
 }
 
 /// Errors in the form of the protocol that was spoken.

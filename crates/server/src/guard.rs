@@ -23,10 +23,13 @@ pub(crate) const METRICS: &str = "/metrics";
 /// Counts for people.
 pub(crate) const STATS: &str = "/v1/stats";
 
+/// The same, where clients of llama.cpp look.
+pub(crate) const V1_HEALTH: &str = "/v1/health";
+
 /// Routes that need no key.
-const KEYLESS: [&str; 2] = [HEALTH, READY];
+const KEYLESS: [&str; 3] = [HEALTH, V1_HEALTH, READY];
 /// Routes that are no work, and stay open to the end.
-const WATCHING: [&str; 4] = [HEALTH, READY, METRICS, STATS];
+const WATCHING: [&str; 5] = [HEALTH, V1_HEALTH, READY, METRICS, STATS];
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -11,6 +11,7 @@ mod fault;
 mod fields;
 mod flow;
 mod guard;
+mod llama;
 mod ollama;
 mod openai;
 mod options;

@@ -9,7 +9,9 @@ use crate::ollama::options::{self, Options};
 use crate::ollama::routes::Work;
 use crate::ollama::think::{self, Think};
 use crate::wire;
-use api::{ApiError, ChatRequest, InfillRequest, Prepared, SamplingOptions, Service, TextRequest};
+use api::{
+    ApiError, ChatRequest, InfillRequest, Prepared, Prompt, SamplingOptions, Service, TextRequest,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -134,7 +136,7 @@ impl GenerateBody {
             ..InfillRequest::default()
         })?;
         let sampling = SamplingOptions { stop_ids: infill.stop_ids, ..sampling };
-        let prompt = infill.prompt;
+        let prompt = Prompt::Ids(infill.prompt);
         service.prepare_text(&TextRequest { prompt, add_special: false, sampling })
     }
 }

@@ -5,6 +5,7 @@ mod completions;
 mod errors;
 mod harness;
 mod lifecycle;
+mod llama;
 mod models;
 mod ollama;
 #[path = "../../../api/tests/support/mod.rs"]
