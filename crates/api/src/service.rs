@@ -174,7 +174,7 @@ impl Service {
         let restraint = Restraint {
             compiler: &self.grammars,
             format: renderer.format,
-            thinking: self.thinking(request, opened),
+            thinking: self.thinking(request, renderer.format, opened),
         };
         let constraint = restraint.of(request, &tools)?;
         let (format, parallel) = (renderer.format, request.parallel_calls);
@@ -183,7 +183,10 @@ impl Service {
         let output = OutputForm { reasoning, format, tools, parallel };
         let continues = request.prefill.is_some();
         let form = Form { output, call_prefix: request.call_prefix, continues };
-        let mut prepared = self.prepare(rendered.tokens, &request.sampling, form)?;
+        // What goes before is no turn of this conversation.
+        let called = called && request.earlier.is_empty();
+        let tokens = self.after(&request.earlier, rendered.tokens);
+        let mut prepared = self.prepare(tokens, &request.sampling, form)?;
         prepared.request.constraint = constraint;
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
@@ -214,8 +217,14 @@ impl Service {
     }
 
     /// Whether reasoning comes before what a grammar is about.
-    fn thinking(&self, request: &ChatRequest, opened: bool) -> Thinking {
+    fn thinking(
+        &self,
+        request: &ChatRequest,
+        format: Option<ToolFormat>,
+        opened: bool,
+    ) -> Thinking {
         match opened {
+            _ if format == Some(ToolFormat::Harmony) => Thinking::Channels,
             true => Thinking::Open,
             false if self.thinks && request.prefill.is_none() => Thinking::Possible,
             false => Thinking::None,

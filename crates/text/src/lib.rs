@@ -32,7 +32,7 @@ pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
 pub use grammar::{
-    CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
+    CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
 };
 pub use guard::Prompt;
 pub use infill::InfillTokens;

@@ -18,7 +18,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, head};
+use axum::routing::any;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -59,9 +59,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tags))
         .routes(routes!(ps))
         .routes(routes!(show))
-        .routes(routes!(version))
-        // Clients look whether anybody is there.
-        .route("/", head(|| async {}));
+        .routes(routes!(version));
     OTHER_MODELS.into_iter().fold(router, |router, path| router.route(path, any(one_model)))
 }
 
