@@ -105,7 +105,7 @@ def prompt_tokens(usage):
 
 def stable(message):
     """What two answers to one request share."""
-    message = message.to_dict()
+    message = message.to_dict(exclude_none=True)
     usage = message.pop("usage")
     message.pop("id")
     return message, usage["output_tokens"]

@@ -5,10 +5,12 @@
 
 mod assemble;
 mod budget;
+mod card;
 mod constraint;
 mod conversation;
 mod error;
 mod ids;
+mod infill;
 mod meter;
 mod options;
 mod replay;
@@ -18,11 +20,13 @@ mod service;
 mod stream;
 
 pub use assemble::{Delta, TokenText, TopToken};
+pub use card::ModelCard;
 pub use engine::{ModelInfo, Speculate, metrics};
 pub use error::ApiError;
+pub use infill::{Infill, InfillRequest};
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;
 pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
 pub use stream::{CallEvent, Done, Finish, TextEvent, TextStream};
-pub use text::GrammarSource;
+pub use text::{EncodeOptions, GrammarSource};

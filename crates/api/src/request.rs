@@ -38,6 +38,8 @@ pub struct ChatRequest {
     pub call_prefix: &'static str,
     /// Most tokens of reasoning; it is closed when they are used up.
     pub reasoning_budget: Option<usize>,
+    /// Ids of an exchange that goes before, as it was computed.
+    pub earlier: Vec<u32>,
     /// Further variables of the template, such as `enable_thinking`.
     pub template_kwargs: Map<String, Value>,
     /// Ask the template to open the answer.
@@ -61,6 +63,7 @@ impl Default for ChatRequest {
             parallel_calls: true,
             call_prefix: "call_",
             reasoning_budget: None,
+            earlier: Vec::new(),
             template_kwargs: Map::new(),
             add_generation_prompt: true,
             prefill: None,

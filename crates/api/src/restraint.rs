@@ -4,9 +4,13 @@
 use crate::budget::Budget;
 use crate::constraint::constraint;
 use crate::error::ApiError;
-use crate::request::ChatRequest;
+use crate::request::{ChatRequest, ToolChoice};
 use engine::GrammarRef;
-use text::{GrammarCompiler, GrammarError, GrammarSource, Thinking, ToolFormat, ToolSignature};
+use serde_json::Value;
+use text::{
+    CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Thinking,
+    ToolFormat, ToolSignature,
+};
 
 /// Makes the constraints of one model.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +37,15 @@ impl Restraint<'_> {
         request: &ChatRequest,
         tools: &[ToolSignature],
     ) -> Result<Option<GrammarRef>, ApiError> {
-        let _ = tools;
-        let inner = match &request.grammar {
-            None => None,
-            Some(source) => Some(held_to(self.compiler, source, self.thinking)?),
+        let calls = self.calls(request, tools)?;
+        let inner = match (&request.grammar, calls) {
+            (None, None) => None,
+            (None, Some(calls)) => Some(constraint(calls)),
+            (Some(source), None) => Some(held_to(self.compiler, source, self.thinking)?),
+            (Some(_), Some(_)) => {
+                let message = "an answer cannot be held to a format and to calls of tools at once";
+                return Err(ApiError::invalid("tool_choice", message));
+            }
         };
         let budgeted = request
             .reasoning_budget
@@ -45,6 +54,70 @@ impl Restraint<'_> {
         let opened = self.thinking == Thinking::Open;
         Ok(Some(GrammarRef::new(Budget::new(tokens, opened, self.compiler.assets(), inner)?)))
     }
+
+    /// The grammar of calls, where they are forced or the schema of a tool is to be kept strictly.
+    fn calls(
+        &self,
+        request: &ChatRequest,
+        tools: &[ToolSignature],
+    ) -> Result<Option<CompiledGrammar>, ApiError> {
+        let forced = match &request.tool_choice {
+            ToolChoice::None => return Ok(None),
+            ToolChoice::Auto => None,
+            ToolChoice::Required => Some(tools.to_vec()),
+            ToolChoice::Named(name) => {
+                Some(tools.iter().filter(|tool| tool.name == *name).cloned().collect::<Vec<_>>())
+            }
+        };
+        let required = forced.is_some();
+        let strict = tools.iter().any(|tool| is_strict(request, &tool.name));
+        if !required && (!strict || request.grammar.is_some()) {
+            return Ok(None);
+        }
+        let tools = forced.unwrap_or_else(|| tools.to_vec());
+        if tools.is_empty() {
+            return Err(ApiError::invalid("tool_choice", "tool_choice names none of the tools"));
+        }
+        let Some(format) = self.format else {
+            let message = "calls cannot be forced: it is not known how the model writes them \
+                           (--tool-format says it)";
+            return Err(ApiError::invalid("tool_choice", message));
+        };
+        let parallel = request.parallel_calls;
+        let grammar = CallGrammar { format, tools, required, parallel };
+        self.compiled(request, grammar).map(Some)
+    }
+
+    /// Schemas that cannot be honoured are an error for strict tools only; others are left out.
+    fn compiled(
+        &self,
+        request: &ChatRequest,
+        mut grammar: CallGrammar,
+    ) -> Result<CompiledGrammar, ApiError> {
+        for tool in &mut grammar.tools {
+            let strict = is_strict(request, &tool.name);
+            if !grammar.required && !strict {
+                tool.parameters = Value::Null;
+            }
+            if strict || tool.parameters.is_null() {
+                continue;
+            }
+            let schema = GrammarSource::JsonSchema(tool.parameters.clone());
+            if self.compiler.compile(&schema, Thinking::None).is_err() {
+                tool.parameters = Value::Null;
+            }
+        }
+        let source = GrammarSource::Calls(grammar);
+        self.compiler.compile(&source, self.thinking).map_err(|error| wrong("tools", &error))
+    }
+}
+
+fn is_strict(request: &ChatRequest, name: &str) -> bool {
+    let strict = |tool: &Value| {
+        let function = tool.get("function").unwrap_or(tool);
+        function["name"] == *name && (function["strict"] == true || tool["strict"] == true)
+    };
+    request.tools.iter().any(strict)
 }
 
 fn wrong(param: &'static str, error: &GrammarError) -> ApiError {

@@ -1,6 +1,7 @@
 //! The service: one model with its tokenizer and template, shared by all callers.
 
 use crate::assemble::Assembler;
+use crate::card::ModelCard;
 use crate::conversation::{
     Renderer, THINK, offers_tools, opens_reasoning, signatures, template_error, text_error,
 };
@@ -35,6 +36,10 @@ pub struct ServiceParts {
     pub stop_ids: Vec<u32>,
     /// How the model writes tool calls; `None` for what its template tells.
     pub tool_format: Option<ToolFormat>,
+    /// What its checkpoint says of itself.
+    pub card: ModelCard,
+    /// Most answers that are computed at a time.
+    pub parallel: usize,
 }
 
 /// A model to talk to. Clones share it; all of them may be used at once.
@@ -49,6 +54,8 @@ pub struct Service {
     thinks: bool,
     tool_format: Option<ToolFormat>,
     memory: Arc<ReplayMemory>,
+    card: Arc<ModelCard>,
+    parallel: usize,
 }
 
 impl Service {
@@ -61,6 +68,8 @@ impl Service {
             defaults,
             tool_format: parts.tool_format,
             memory: Arc::default(),
+            card: Arc::new(parts.card),
+            parallel: parts.parallel,
             engine: parts.engine,
             grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
             assets,
@@ -71,6 +80,43 @@ impl Service {
     /// The model.
     pub fn info(&self) -> &ModelInfo {
         self.engine.info()
+    }
+
+    /// What its checkpoint says of itself.
+    pub fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    /// Most answers that are computed at a time.
+    pub fn parallel(&self) -> usize {
+        self.parallel
+    }
+
+    /// Whether the model can be asked to reason, or not to.
+    pub fn reasons(&self) -> bool {
+        self.thinks || self.template_source().is_some_and(|it| it.contains("reasoning_effort"))
+    }
+
+    /// Whether the template tells the model of tools.
+    pub fn takes_tools(&self) -> bool {
+        let templates = &self.assets.templates;
+        let all = templates.names().filter_map(|name| templates.source(name));
+        match &self.template {
+            Some(template) => template.mentions("tools"),
+            None => all.into_iter().any(|source| source.contains("tools")),
+        }
+    }
+
+    /// The chat template, if there is one.
+    pub fn template_source(&self) -> Option<&str> {
+        let own = || self.assets.templates.source("default");
+        self.template.as_ref().map(|template| template.source()).or_else(own)
+    }
+
+    /// The texts of the tokens that a sequence begins and ends with.
+    pub fn ends_of_text(&self) -> [Option<&str>; 2] {
+        let special = &self.assets.special;
+        [special.bos.as_deref(), special.eos.as_deref()]
     }
 
     /// Whether the engine still runs.
@@ -128,7 +174,7 @@ impl Service {
         let restraint = Restraint {
             compiler: &self.grammars,
             format: renderer.format,
-            thinking: self.thinking(request, opened),
+            thinking: self.thinking(request, renderer.format, opened),
         };
         let constraint = restraint.of(request, &tools)?;
         let (format, parallel) = (renderer.format, request.parallel_calls);
@@ -137,7 +183,10 @@ impl Service {
         let output = OutputForm { reasoning, format, tools, parallel };
         let continues = request.prefill.is_some();
         let form = Form { output, call_prefix: request.call_prefix, continues };
-        let mut prepared = self.prepare(rendered.tokens, &request.sampling, form)?;
+        // What goes before is no turn of this conversation.
+        let called = called && request.earlier.is_empty();
+        let tokens = self.after(&request.earlier, rendered.tokens);
+        let mut prepared = self.prepare(tokens, &request.sampling, form)?;
         prepared.request.constraint = constraint;
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
@@ -145,7 +194,10 @@ impl Service {
     /// Tokenizes and checks a text; nothing is computed yet.
     pub fn prepare_text(&self, request: &TextRequest) -> Result<Prepared, ApiError> {
         let prompt = match &request.prompt {
-            Prompt::Text(text) => self.encode(text, request.add_special)?,
+            Prompt::Text(text) => {
+                let add_special = request.add_special;
+                self.tokenize(text, EncodeOptions { add_special, parse_special: true })?
+            }
             Prompt::Ids(ids) => ids.clone(),
         };
         let mut prepared = self.prepare(prompt, &request.sampling, Form::plain(true))?;
@@ -165,8 +217,14 @@ impl Service {
     }
 
     /// Whether reasoning comes before what a grammar is about.
-    fn thinking(&self, request: &ChatRequest, opened: bool) -> Thinking {
+    fn thinking(
+        &self,
+        request: &ChatRequest,
+        format: Option<ToolFormat>,
+        opened: bool,
+    ) -> Thinking {
         match opened {
+            _ if format == Some(ToolFormat::Harmony) => Thinking::Channels,
             true => Thinking::Open,
             false if self.thinks && request.prefill.is_none() => Thinking::Possible,
             false => Thinking::None,
@@ -211,6 +269,11 @@ impl Service {
         self.assets.tokenizer.decode(ids, true)
     }
 
+    /// The ids of `text`.
+    pub fn tokenize(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
+        self.assets.tokenizer.encode(text, options).map_err(text_error)
+    }
+
     fn template(&self, request: &ChatRequest) -> Result<Cow<'_, ChatTemplate>, ApiError> {
         match &self.template {
             Some(template) => Ok(Cow::Borrowed(template)),
@@ -231,9 +294,11 @@ impl Service {
         }
     }
 
-    fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
-        let options = EncodeOptions { add_special, parse_special: true };
-        self.assets.tokenizer.encode(text, options).map_err(text_error)
+    /// `prompt` behind what goes before it, where no text begins a second time.
+    fn after(&self, earlier: &[u32], prompt: Vec<u32>) -> Vec<u32> {
+        let bos = self.assets.tokenizer.special_ids().bos;
+        let again = !earlier.is_empty() && prompt.first().copied() == bos && bos.is_some();
+        [earlier, &prompt[usize::from(again)..]].concat()
     }
 
     fn prepare(

@@ -2,7 +2,10 @@
 
 mod support;
 
-use api::{ApiError, ChatRequest, Finish, Prompt, SamplingOptions, Terms, TextEvent, TextRequest};
+use api::{
+    ApiError, ChatRequest, Finish, GrammarSource, Prompt, SamplingOptions, Terms, TextEvent,
+    TextRequest,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
@@ -345,6 +348,8 @@ fn impossible_requests_name_their_field() {
     check_invalid(&with(SamplingOptions { logit_bias: vec![(999, 1.0)], ..none() }), "logit_bias");
     check_invalid(&TextRequest { prompt: Prompt::Ids(vec![999]), ..text("") }, "prompt");
     check_invalid(&TextRequest { prompt: Prompt::Ids(vec![]), ..text("") }, "prompt");
+    let schema = GrammarSource::JsonSchema(json!({"not": {}}));
+    check_invalid(&TextRequest { grammar: Some(schema), ..text("x") }, "response_format");
 }
 
 #[test]

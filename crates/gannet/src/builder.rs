@@ -1,7 +1,7 @@
 //! How a model is loaded, and the way from its files to a running engine.
 
 use crate::{Engine, Error};
-use api::{Service, ServiceParts};
+use api::{ModelCard, Service, ServiceParts};
 use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runner, Speculate};
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -160,6 +160,8 @@ impl Builder {
         let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
         let (assets, runner) = self.load_both(&checkpoint)?;
         let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
+        let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
+        let parallel = self.engine.running.max(1);
         // The engine ends with the last handle; nobody waits for it.
         let (engine, _) = engine::start(runner, self.engine.clone());
         let service = Service::new(ServiceParts {
@@ -169,8 +171,9 @@ impl Builder {
             defaults: checkpoint.generation_defaults().clone(),
             stop_ids: checkpoint.config().special.eos.clone(),
             tool_format: self.tool_format,
+            card,
+            parallel,
         });
-        let parallel = self.engine.running.max(1);
         Ok(Engine { service, memory, threads, isa, parallel })
     }
 

@@ -100,8 +100,8 @@ pub use crate::error::Error;
 pub use crate::request::{Message, Messages, Request};
 #[doc(inline)]
 pub use ::api::{
-    ApiError, ChatRequest, Finish as FinishReason, Prompt, SamplingOptions as Sampling, Service,
-    TextRequest, Timings, TokenText, TopToken, Usage,
+    ApiError, ChatRequest, Finish as FinishReason, GrammarSource, Prompt,
+    SamplingOptions as Sampling, Service, TextRequest, Timings, TokenText, TopToken, Usage,
 };
 #[doc(inline)]
 pub use ::engine::{

@@ -2,7 +2,9 @@
 
 #![allow(missing_docs)]
 
-use gannet::{ChatRequest, Engine, Error, Request, Sampling, TextRequest};
+use gannet::{
+    ChatRequest, Engine, Error, FinishReason, GrammarSource, Request, Sampling, TextRequest,
+};
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -103,6 +105,30 @@ fn the_services_own_requests_are_taken_too() {
     let prompt = gannet::Prompt::Ids(vec![1, 2, 3]);
     let text = TextRequest { prompt, add_special: false, sampling, grammar: None };
     assert_eq!(ENGINE.answer(text).unwrap().usage.prompt_tokens, 3);
+}
+
+#[test]
+fn an_answer_held_to_a_schema_is_valid_and_ends_with_it() {
+    let json = serde_json::json!({"type": "object", "additionalProperties": false,
+        "properties": {"sum": {"type": "integer"}, "sure": {"type": "boolean"}},
+        "required": ["sum", "sure"]});
+    let mut finished = 0;
+    for seed in 0..4 {
+        let chat = ChatRequest {
+            messages: vec![serde_json::json!({"role": "user", "content": "What is 3 + 4?"})],
+            sampling: Sampling { seed: Some(seed), max_tokens: Some(200), ..Sampling::default() },
+            grammar: Some(GrammarSource::JsonSchema(json.clone())),
+            ..ChatRequest::default()
+        };
+        let answer = ENGINE.answer(chat).unwrap();
+        if answer.finish_reason == FinishReason::Length {
+            continue;
+        }
+        finished += 1;
+        let value: serde_json::Value = serde_json::from_str(answer.text.trim()).unwrap();
+        assert!(value["sum"].is_i64() && value["sure"].is_boolean(), "{value}");
+    }
+    assert!(finished > 0, "all answers were too long");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use crate::choices::Conditions;
 use crate::fault::{self, Dialect, Fault};
 use crate::guard::{self, HEALTH, METRICS, READY, RequestId, STATS};
 use crate::limits::Limits;
+use crate::llama;
 use crate::metered;
+use crate::ollama;
 use crate::openai;
 use crate::openai::answer::unix_now;
 use crate::options::ServerOptions;
@@ -106,6 +108,8 @@ fn documented() -> OpenApiRouter<App> {
         .merge(openai::routes::routes())
         .merge(responses::routes::routes())
         .merge(anthropic::routes::routes())
+        .merge(ollama::routes::routes())
+        .merge(llama::routes::routes())
 }
 
 /// Errors in the form of the protocol that was spoken.

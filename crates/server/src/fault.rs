@@ -2,7 +2,7 @@
 //! status that goes with it.
 //!
 //! Sources: OpenAI API reference, "Error codes"; Anthropic API reference, "Errors"; Ollama's API
-//! document. The two context numbers are an extension that other local servers share.
+//! document; README of llama.cpp's server. The two context numbers are an extension that other local servers share.
 
 use crate::anthropic::errors::ErrorBody;
 use api::ApiError;
@@ -17,6 +17,7 @@ pub(crate) enum Dialect {
     OpenAi,
     Anthropic,
     Ollama,
+    Llama,
 }
 
 impl Dialect {
@@ -27,11 +28,25 @@ impl Dialect {
             Self::Anthropic
         } else if below("/api") {
             Self::Ollama
+        } else if LLAMA.contains(&path) {
+            Self::Llama
         } else {
             Self::OpenAi
         }
     }
 }
+
+/// Paths of llama.cpp's server.
+const LLAMA: [&str; 8] = [
+    "/tokenize",
+    "/detokenize",
+    "/apply-template",
+    "/completion",
+    "/completions",
+    "/infill",
+    "/props",
+    "/slots",
+];
 
 /// A refused or failed request.
 #[derive(Clone, Debug)]
@@ -114,7 +129,27 @@ impl Fault {
             Dialect::OpenAi => self.body(),
             Dialect::Anthropic => self.anthropic(),
             Dialect::Ollama => json!({ "error": self.message }),
+            Dialect::Llama => self.llama(),
         }
+    }
+
+    fn llama(&self) -> Value {
+        let code = self.status.as_u16();
+        let kind = match code {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            400 if !self.numbers.is_empty() => "exceed_context_size_error",
+            400..=499 => "invalid_request_error",
+            501 => "not_supported_error",
+            503 => "unavailable_error",
+            _ => "server_error",
+        };
+        let mut error = json!({ "code": code, "message": self.message, "type": kind });
+        for (name, number) in &self.numbers {
+            error[*name] = json!(number);
+        }
+        json!({ "error": error })
     }
 
     fn anthropic(&self) -> Value {

@@ -25,11 +25,14 @@ pub(crate) const METRICS: &str = "/metrics";
 /// Counts for people.
 pub(crate) const STATS: &str = "/v1/stats";
 
+/// The same, where clients of llama.cpp look.
+pub(crate) const V1_HEALTH: &str = "/v1/health";
+
 /// Routes that need no key: those for supervisors, and the page with its description of the
 /// routes, which asks for a key itself.
-const KEYLESS: [&str; 5] = [HEALTH, READY, "/", "/docs", "/openapi.json"];
+const KEYLESS: [&str; 6] = [HEALTH, V1_HEALTH, READY, "/", "/docs", "/openapi.json"];
 /// Routes that are no work, and stay open to the end.
-const WATCHING: [&str; 4] = [HEALTH, READY, METRICS, STATS];
+const WATCHING: [&str; 5] = [HEALTH, V1_HEALTH, READY, METRICS, STATS];
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

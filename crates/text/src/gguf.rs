@@ -7,6 +7,7 @@ use crate::added::{AddedToken, AddedTokens};
 use crate::affixes::Affixes;
 use crate::decoder::{Decoder, byte_token};
 use crate::error::{Result, TextError};
+use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::pre_types::{self, PreType};
 use crate::raw_json::RawMerge;
@@ -75,7 +76,8 @@ fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
     let special = special_ids(metadata, &vocab, SpecialIds::default());
     let affixes = affixes(metadata, special, pre.add_bos)?;
     let engine = Engine::Pipeline(Box::new(pipeline));
-    Ok(Tokenizer { vocab, engine, decoder, affixes, special })
+    let infill = InfillTokens::of_gguf(metadata, &vocab);
+    Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
 
 fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
@@ -93,7 +95,8 @@ fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
     };
     let affixes = affixes(metadata, special, true)?;
     let engine = Engine::SentencePiece(Box::new(spm));
-    Ok(Tokenizer { vocab, engine, decoder, affixes, special })
+    let infill = InfillTokens::of_gguf(metadata, &vocab);
+    Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
 
 fn pre_type(metadata: &Metadata, options: &GgufOptions) -> Result<PreType> {

@@ -13,6 +13,7 @@ mod error;
 mod gguf;
 pub mod grammar;
 mod guard;
+mod infill;
 mod output;
 mod pipeline;
 mod pre_types;
@@ -31,9 +32,10 @@ pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
 pub use grammar::{
-    CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
+    CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
 };
 pub use guard::Prompt;
+pub use infill::InfillTokens;
 pub use output::{
     OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature, UnknownFormat,
 };

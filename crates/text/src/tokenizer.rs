@@ -5,6 +5,7 @@ use crate::affixes::Affixes;
 use crate::assets::{MAX_BYTES, optional_text};
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
+use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::spm::SentencePiece;
 use crate::stream::IncrementalDecoder;
@@ -22,6 +23,7 @@ pub struct Tokenizer {
     pub(crate) decoder: Decoder,
     pub(crate) affixes: Affixes,
     pub(crate) special: SpecialIds,
+    pub(crate) infill: Option<InfillTokens>,
 }
 
 /// What does the encoding.
@@ -69,7 +71,8 @@ impl Tokenizer {
         let special = special_ids(&config, &vocab);
         let affixes = with_config_bos(affixes, &config, special.bos);
         let engine = Engine::Pipeline(Box::new(pipeline));
-        Ok(Tokenizer { vocab, engine, decoder, affixes, special })
+        let infill = InfillTokens::named(&vocab);
+        Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
     }
 
     /// The ids of `text`.
@@ -143,6 +146,11 @@ impl Tokenizer {
     /// The tokens with a role.
     pub fn special_ids(&self) -> SpecialIds {
         self.special
+    }
+
+    /// The marks of a gap to be filled in, where the model knows any.
+    pub fn infill(&self) -> Option<&InfillTokens> {
+        self.infill.as_ref()
     }
 
     /// The tokens that `add_special` puts before a text.

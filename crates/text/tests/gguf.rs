@@ -152,3 +152,21 @@ fn control_tokens_are_found_by_their_type() {
     let tokenizer = tokenizer(entries).unwrap();
     assert_eq!(shown(&tokenizer, "<think>", false, false), "< t h i n k >");
 }
+
+#[test]
+fn marks_of_a_gap_are_those_that_the_file_states() {
+    let key = |role: &'static str| match role {
+        "pre" => "tokenizer.ggml.fim_pre_token_id",
+        "suf" => "tokenizer.ggml.fim_suf_token_id",
+        _ => "tokenizer.ggml.fim_mid_token_id",
+    };
+    let load = |entries| Tokenizer::from_gguf(&open(entries), &GgufOptions::default()).unwrap();
+    assert_eq!(load(byte_level()).infill(), None);
+    let stated = [(key("pre"), Value::U32(3)), (key("suf"), Value::U32(4))];
+    let part: Vec<_> = byte_level().into_iter().chain(stated).collect();
+    assert_eq!(load(part.clone()).infill(), None, "the middle is missing");
+    let outside = part.iter().cloned().chain([(key("mid"), Value::U32(1 << 20))]).collect();
+    assert_eq!(load(outside).infill(), None, "an id outside the vocabulary");
+    let whole = load(part.into_iter().chain([(key("mid"), Value::U32(5))]).collect());
+    assert_eq!(whole.infill().unwrap().around(&[7], &[8]), [3, 7, 4, 8, 5]);
+}

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 
-use api::{Service, ServiceParts};
+use api::{ModelCard, Service, ServiceParts};
 use engine::metrics::{Ended, Metrics, Outcome, Step};
 use engine::{
     Door, Event, FinishReason, Finished, ModelInfo, Request, Submission, Timings, TokenLogprobs,
@@ -65,17 +65,25 @@ impl Scripted {
 
 /// A service that plays `script` to every request, and lets `queue` of them wait.
 pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
-    let (engine, door) = door(info(), queue);
+    scripted_with_assets(assets(), script, queue)
+}
+
+/// As [`scripted_with_queue`], with another tokenizer or other templates.
+pub fn scripted_with_assets(assets: TextAssets, script: Vec<Act>, queue: usize) -> Scripted {
+    let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());
+    let (engine, door) = door(ModelInfo { vocab_size, ..info() }, queue);
     let (reporter, reports) = channel();
     let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter };
     std::thread::spawn(move || player.run(door));
     let parts = ServiceParts {
         engine,
-        assets: assets(),
+        assets,
         template: None,
         defaults: GenerationDefaults { temperature: Some(0.5), ..Default::default() },
         stop_ids: Vec::new(),
         tool_format: None,
+        card: card(),
+        parallel: 4,
     };
     Scripted { service: Service::new(parts), reports }
 }
@@ -94,8 +102,44 @@ fn info() -> ModelInfo {
     }
 }
 
+fn card() -> ModelCard {
+    ModelCard {
+        format: "gguf",
+        digest: "0123456789abcdef".into(),
+        bytes: 1000,
+        parameters: 600_000_000,
+        quantisation: "Q8_0".into(),
+        modified: Some(std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
+        context_length: 2 * CONTEXT,
+        hidden_size: 8,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+    }
+}
+
 fn assets() -> TextAssets {
     TextAssets::from_folder(Path::new(DATA)).expect("the fixture is sound")
+}
+
+/// The first of the marks of a gap in [`assets_with_marks`]: prefix, suffix, middle.
+pub const MARKS: u32 = VOCAB as u32;
+
+/// The fixture with the marks of a gap to be filled in.
+pub fn assets_with_marks() -> TextAssets {
+    let path = Path::new(DATA).join("tokenizer.json");
+    let file = std::fs::read_to_string(path).expect("the fixture is there");
+    let mut file: serde_json::Value = serde_json::from_str(&file).expect("the fixture is JSON");
+    let added = file["added_tokens"].as_array_mut().expect("the fixture has added tokens");
+    for (id, name) in (MARKS..).zip(["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]) {
+        let mut token = added[0].clone();
+        (token["id"], token["content"]) = (id.into(), name.into());
+        added.push(token);
+    }
+    let config = std::fs::read(Path::new(DATA).join("tokenizer_config.json"));
+    let config = config.expect("the fixture is there");
+    let tokenizer = Tokenizer::from_json_bytes(file.to_string().as_bytes(), Some(&config));
+    TextAssets { tokenizer: tokenizer.expect("the fixture is sound"), ..assets() }
 }
 
 pub fn tokenizer() -> Tokenizer {

@@ -1,5 +1,6 @@
 //! `gannet bench`: how fast prompts are read and tokens written, beside what this machine can do.
 
+mod constrained;
 mod machine;
 mod measure;
 mod report;
@@ -67,6 +68,9 @@ pub(crate) struct Args {
     /// Most prompt tokens computed at once
     #[arg(long, default_value_t = 512)]
     chunk: usize,
+    /// Measure only what it costs to hold answers to the JSON schema in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "csv"])]
+    schema: Option<PathBuf>,
     #[command(flatten)]
     placement: PlacementArgs,
     /// Print one JSON object
@@ -94,6 +98,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let checkpoint = open(&path, args)?;
     let mut runner = load(&checkpoint, args)?;
+    if let Some(schema) = &args.schema {
+        let size = (args.generate as usize, args.runs as usize);
+        let rates = constrained::run(runner, &checkpoint, schema, size)?;
+        crate::output::text(&if args.json { rates.to_json()? } else { rates.to_table() })?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
     let work = Work::of(&checkpoint, args.mode, args.kv_type());

@@ -102,7 +102,7 @@ impl MessageAnswer {
         let index = self.blocks - 1;
         let mut events = Vec::new();
         if let Open::Thinking(digest) = open {
-            let delta = BlockDelta::SignatureDelta { signature: hex(digest) };
+            let delta = BlockDelta::Signature { signature: hex(digest) };
             events.push(StreamEvent::ContentBlockDelta { index, delta });
         }
         events.push(StreamEvent::ContentBlockStop { index });
@@ -125,7 +125,7 @@ impl MessageAnswer {
         if let Some(Open::Thinking(digest)) = &mut self.open {
             digest.update(text.as_bytes());
         }
-        events.push(self.delta(BlockDelta::ThinkingDelta { thinking: text }));
+        events.push(self.delta(BlockDelta::Thinking { thinking: text }));
         events
     }
 
@@ -137,7 +137,7 @@ impl MessageAnswer {
             Some(Open::Text) => Vec::new(),
             _ => self.begin(Open::Text, ContentBlock::Text { text: String::new() }),
         };
-        events.push(self.delta(BlockDelta::TextDelta { text }));
+        events.push(self.delta(BlockDelta::Text { text }));
         events
     }
 
@@ -147,7 +147,7 @@ impl MessageAnswer {
                 self.begin(Open::Call(index), ContentBlock::ToolUse { id, name, input: Map::new() })
             }
             CallEvent::Arguments { index, delta } if self.calls(index) => {
-                vec![self.delta(BlockDelta::InputJsonDelta { partial_json: delta })]
+                vec![self.delta(BlockDelta::InputJson { partial_json: delta })]
             }
             CallEvent::End { index } | CallEvent::Broken { index } if self.calls(index) => {
                 self.end()

@@ -121,13 +121,17 @@ impl StreamEvent {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 #[schema(as = AnthropicBlockDelta)]
 pub(crate) enum BlockDelta {
-    ThinkingDelta { thinking: String },
-    SignatureDelta { signature: String },
-    TextDelta { text: String },
-    InputJsonDelta { partial_json: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]

@@ -39,7 +39,15 @@ impl Server {
         queue: usize,
         options: ServerOptions,
     ) -> Self {
-        let scripted = scripted_with_queue(script.into(), queue);
+        Self::serve_on(listener, scripted_with_queue(script.into(), queue), options)
+    }
+
+    /// A server of this service.
+    pub fn serve(scripted: Scripted, options: ServerOptions) -> Self {
+        Self::serve_on(listener().into(), scripted, options)
+    }
+
+    fn serve_on(listener: Listener, scripted: Scripted, options: ServerOptions) -> Self {
         let addr = listener.tcp_address().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let (shutdown, asked) = oneshot::channel::<()>();
         let asked = async {

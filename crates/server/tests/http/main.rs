@@ -9,7 +9,9 @@ mod harness;
 mod keys;
 mod lifecycle;
 mod limits;
+mod llama;
 mod models;
+mod ollama;
 mod responses;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;

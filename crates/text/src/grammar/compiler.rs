@@ -1,9 +1,11 @@
 //! From a source to a grammar that sequences can follow.
 
+use super::lark::{Tags, literal};
+use super::locate::located;
 use super::matcher::plain;
 use super::vocabulary::Vocabulary;
-use super::{GrammarError, GrammarSource, Matcher, Thinking};
-use crate::{TextAssets, TokenKind, Tokenizer};
+use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, schema};
+use crate::{TextAssets, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher as Inner, ParserFactory};
@@ -53,23 +55,17 @@ impl GrammarCompiler {
         source: &GrammarSource,
         thinking: Thinking,
     ) -> Result<CompiledGrammar, GrammarError> {
-        let (kind, answer) = grammar(source)?;
-        let wrong = |what: String| GrammarError::Source { kind, what };
-        let grammars = match think(thinking, &self.assets.tokenizer) {
-            Some(root) => vec![GrammarWithLexer::from_lark(root), answer],
-            None => vec![answer],
-        };
-        let Ready { factory, end } = self.ready()?;
-        let parser = factory.create_parser(TopLevelGrammar { grammars, max_tokens: None });
-        let mut inner = Inner::new(parser);
-        if let Some(error) = inner.get_error() {
-            return Err(wrong(plain(&error)));
-        }
-        // A warning says that the grammar is not what was asked for.
-        match inner.grammar_warnings().first() {
-            Some(warning) => Err(wrong(plain(warning))),
-            None => Ok(CompiledGrammar(Arc::new(Matcher::new(inner, *end)))),
-        }
+        bounds::check(source)?;
+        let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
+        let ready = self.ready()?;
+        ready.compile(grammars).map_err(|what| match source {
+            // Who sees a message has the schema in front of him, and it may be long.
+            GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
+                Ok(schema) => located(&schema, what, |part| ready.error_of(part)),
+                Err(error) => error,
+            },
+            _ => GrammarError::Source { kind, what },
+        })
     }
 
     fn ready(&self) -> Result<&Ready, GrammarError> {
@@ -95,8 +91,26 @@ impl Ready {
         let wrong = |what: String| GrammarError::Source { kind: "vocabulary", what };
         let mut factory = factory.map_err(|error| wrong(plain(&error.to_string())))?;
         factory.quiet();
-        *factory.limits_mut() = ParserLimits { verbose_errors: false, ..ParserLimits::default() };
+        *factory.limits_mut() = limits();
         Ok(Self { factory, end })
+    }
+
+    fn compile(&self, grammars: Vec<GrammarWithLexer>) -> Result<CompiledGrammar, String> {
+        let parser = self.factory.create_parser(TopLevelGrammar { grammars, max_tokens: None });
+        let mut inner = Inner::new(parser);
+        if let Some(error) = inner.get_error() {
+            return Err(plain(&error));
+        }
+        // A warning says that the grammar is not what was asked for.
+        match inner.grammar_warnings().first() {
+            Some(warning) => Err(plain(warning)),
+            None => Ok(CompiledGrammar(Arc::new(Matcher::new(inner, self.end)))),
+        }
+    }
+
+    /// What is wrong with a schema.
+    fn error_of(&self, schema: Value) -> Option<String> {
+        self.compile(vec![json_grammar(schema)]).err()
     }
 }
 
@@ -113,53 +127,41 @@ impl Debug for CompiledGrammar {
     }
 }
 
-/// What llguidance is given, and what the source is called.
-fn grammar(source: &GrammarSource) -> Result<(&'static str, GrammarWithLexer), GrammarError> {
-    let (kind, grammar) = match source {
-        GrammarSource::JsonSchema(schema) => ("schema", json_grammar(schema.clone())),
+/// What a grammar may grow into. States are kept for each sequence, a kilobyte or so each.
+fn limits() -> ParserLimits {
+    ParserLimits { max_lexer_states: 30_000, verbose_errors: false, ..ParserLimits::default() }
+}
+
+/// What llguidance is given, the root first, and what the source is called.
+fn grammars(
+    source: &GrammarSource,
+    thinking: Thinking,
+    tokenizer: &Tokenizer,
+) -> Result<(&'static str, Vec<GrammarWithLexer>), GrammarError> {
+    let (kind, answer) = match source {
+        GrammarSource::JsonSchema(schema) => ("schema", json_grammar(schema::checked(schema)?)),
         GrammarSource::JsonObject => ("schema", json_grammar(json!({"type": "object"}))),
-        GrammarSource::Regex(regex) => ("regex", GrammarWithLexer::from_regex(regex)),
-        GrammarSource::Lark(lark) => ("grammar", GrammarWithLexer::from_lark(lark.clone())),
-        GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts))),
+        GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
+        GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
+        GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
+        GrammarSource::Calls(calls) => {
+            return Ok(("tools", calls::grammars(calls, thinking, tokenizer)?));
+        }
     };
-    Ok((kind, GrammarWithLexer { name: Some(ANSWER.into()), ..grammar }))
-}
-
-/// The grammar of reasoning with the answer behind it; `None` where there is no reasoning.
-fn think(thinking: Thinking, tokenizer: &Tokenizer) -> Option<String> {
-    let [open, close] = ["<think>", "</think>"].map(|tag| match tokenizer.token_to_id(tag) {
-        Some(id) if tokenizer.token_kind(id) != Some(TokenKind::Normal) => Tag::Token(id),
-        _ => Tag::Text(tag),
-    });
-    let (before, after) = match thinking {
-        Thinking::None => return None,
-        Thinking::Open => ("", ""),
-        Thinking::Possible => ("(", ")?"),
+    let answer = GrammarWithLexer { name: Some(ANSWER.into()), ..answer };
+    let (tags, mut rules) = (Tags::new(tokenizer), String::new());
+    let before = match thinking {
+        Thinking::None => return Ok((kind, vec![answer])),
+        Thinking::Channels => format!("{}* final", tags.message_rules(&mut rules)?),
+        other => tags.reasoning(other, &mut rules),
     };
-    let begin = match (thinking, open) {
-        (Thinking::Open, _) => String::new(),
-        (_, Tag::Token(id)) => format!("<[{id}]> "),
-        (_, Tag::Text(tag)) => format!("\"{tag}\" "),
-    };
-    let (thought, end) = match close {
-        Tag::Token(id) => ("thought: /(?s:.*)/".into(), format!(" <[{id}]>")),
-        Tag::Text(tag) => (format!("thought[suffix=\"{tag}\"]: /(?s:.*)/"), String::new()),
-    };
-    let space = "SPACE: /[ \\n]{0,4}/";
-    Some(format!("start: {before}{begin}thought{end} SPACE{after} @{ANSWER}\n{thought}\n{space}\n"))
-}
-
-/// How a tag is written.
-enum Tag {
-    /// As this token.
-    Token(u32),
-    /// As text.
-    Text(&'static str),
+    let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));
+    Ok((kind, vec![root, answer]))
 }
 
 /// One space may follow `,` and `:`, and no other white space stands between values: models that
 /// may choose add line breaks without end.
-fn json_grammar(mut schema: Value) -> GrammarWithLexer {
+pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
     let form =
         json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
     match &mut schema {
@@ -171,7 +173,11 @@ fn json_grammar(mut schema: Value) -> GrammarWithLexer {
     GrammarWithLexer::from_json_schema(schema)
 }
 
-fn choice(texts: &[String]) -> String {
-    let literals: Vec<String> = texts.iter().map(|text| json!(text).to_string()).collect();
-    format!("start: {}", literals.join(" | "))
+fn choice(texts: &[String]) -> Result<String, GrammarError> {
+    if texts.is_empty() || texts.iter().any(String::is_empty) {
+        let what = "expected one or more texts, none of them empty".into();
+        return Err(GrammarError::Source { kind: "choice", what });
+    }
+    let literals: Vec<String> = texts.iter().map(|text| literal(text)).collect();
+    Ok(format!("start: {}", literals.join(" | ")))
 }

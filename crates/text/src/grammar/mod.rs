@@ -5,13 +5,19 @@
 //! state of one of them. Invariant: what cannot be honoured to the letter is refused, and no source
 //! makes compiling or matching take more than bounded time and memory.
 
+mod bounds;
+mod calls;
 mod compiler;
 mod error;
+mod lark;
+mod locate;
 mod matcher;
+mod parameters;
+mod schema;
 mod source;
 mod vocabulary;
 
 pub use compiler::{CompiledGrammar, GrammarCompiler};
 pub use error::GrammarError;
 pub use matcher::Matcher;
-pub use source::{GrammarSource, Thinking};
+pub use source::{CallGrammar, GrammarSource, Thinking};

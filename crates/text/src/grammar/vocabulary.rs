@@ -86,7 +86,8 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
 /// Whether an added token stands for something else than its text. Vocabularies have runs of spaces
 /// and the like as added tokens too.
 pub(super) fn is_marker(text: &str) -> bool {
-    (text.starts_with('<') && text.ends_with('>')) || (text.starts_with('[') && text.ends_with(']'))
+    let around = |open, close| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
+    around('<', '>') || around('[', ']') || around('｜', '｜')
 }
 
 fn marker(text: &[u8]) -> Vec<u8> {

@@ -64,14 +64,14 @@ impl ChatTemplate {
         Ok(ChatTemplate { source })
     }
 
-    /// The template itself.
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
     /// Whether the template mentions `word`, such as a keyword argument it understands.
     pub fn mentions(&self, word: &str) -> bool {
         self.source.contains(word)
+    }
+
+    /// The template itself.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Renders an input object: `messages`, and optionally `tools`, `documents`,

@@ -1,11 +1,10 @@
 //! Which format a template shows.
 
-use std::path::Path;
+use crate::common::{data, shared_fixtures};
 use text::{ToolFormat, ToolFormat::*};
 
 fn template(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/templates");
-    std::fs::read_to_string(folder.join(name)).unwrap()
+    std::fs::read_to_string(data("templates").join(name)).unwrap()
 }
 
 #[test]
@@ -29,10 +28,8 @@ fn templates_show_their_format() {
 
 #[test]
 fn templates_of_many_families_show_their_format() {
-    let Some(shared) = std::env::var_os("GANNET_SHARED") else {
-        return eprintln!("skipped: GANNET_SHARED is not set");
-    };
-    let folder = Path::new(&shared).join("fixtures/templates");
+    let Some(fixtures) = shared_fixtures() else { return };
+    let folder = fixtures.join("templates");
     let known = [
         ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", Hermes),
         ("Qwen-Qwen2.5-7B-Instruct", Hermes),
@@ -43,8 +40,7 @@ fn templates_of_many_families_show_their_format() {
         ("openai-gpt-oss-120b", Harmony),
     ];
     for (name, format) in known {
-        let source = std::fs::read_to_string(folder.join(name).with_extension("jinja"));
-        let Ok(source) = source else { continue };
+        let source = std::fs::read_to_string(folder.join(format!("{name}.jinja"))).unwrap();
         assert_eq!(ToolFormat::detect(&source), Some(format), "{name}");
     }
 }

@@ -285,15 +285,10 @@ fn time_is_linear_in_the_answer() {
     let parts = [" ", "<", "<tool_call>", "{\"name\": ", "[", "<｜DSML｜tool_calls>", "<|start|>"];
     let parts = heads.iter().flat_map(|head| parts.iter().map(move |part| (head, part)));
     for ((head, part), format) in parts.flat_map(|p| ToolFormat::ALL.iter().map(move |f| (p, f))) {
-        for reasoning in [Reasoning::Open, Reasoning::Unsplit] {
-            let form = OutputForm { reasoning, ..form(*format) };
-            // Sixteen times the text: 256 times the time if it were quadratic. A machine with
-            // other work may be slow at the wrong moment, but not ten times in a row.
-            let fits = |_| {
-                let short = time(&form, head, part, 2_000);
-                time(&form, head, part, 32_000) < short.max(Duration::from_micros(200)) * 100
-            };
-            assert!((0..10).any(fits), "{format}: {head} {part}");
-        }
+        let form = OutputForm { reasoning: Reasoning::Open, ..form(*format) };
+        // A tenth of a second; looking at all that is held for every character would take 20 s at
+        // the very least. A busy machine may be slow, but hardly three times in a row.
+        let fits = |_| time(&form, head, part, 200_000) < Duration::from_secs(10);
+        assert!((0..3).any(fits), "{format}: {head} {part}");
     }
 }

@@ -1,5 +1,7 @@
 //! Model output parted into reasoning, content and calls: goldens by format, and laws for all.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod corpus;
 mod dsml;
 mod formats;

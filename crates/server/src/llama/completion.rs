@@ -1,0 +1,112 @@
+//! The request of `POST /completion`.
+
+use crate::fault::Fault;
+use crate::llama::answer::Look;
+use crate::llama::sampling::SamplingBody;
+use crate::llama::{prompt, sampling};
+use crate::wire;
+use api::{GrammarSource, Prepared, Prompt, SamplingOptions, Service, TextRequest};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Most answers to one request.
+const MOST_CHOICES: usize = 128;
+
+/// Texts to continue. All three are read from one object.
+#[derive(Debug, ToSchema)]
+pub(crate) struct CompletionBody {
+    #[serde(flatten)]
+    _prompt: PromptBody,
+    #[serde(flatten)]
+    _how: How,
+    #[serde(flatten)]
+    _sampling: SamplingBody,
+}
+
+/// What is to be continued.
+#[derive(Debug, Deserialize, ToSchema)]
+struct PromptBody {
+    /// A string, an array of token ids, an array of both, or an array of several prompts.
+    prompt: Option<Value>,
+}
+
+/// How to answer.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct How {
+    stream: Option<bool>,
+    /// Answers to each prompt.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1, maximum = 128)]
+    n_cmpl: Option<usize>,
+    /// Tell the ids of the answer.
+    return_tokens: Option<bool>,
+    /// Tell the times with every piece.
+    timings_per_token: Option<bool>,
+    /// The members of the answer that are wanted; `a/b` is member `b` of `a`.
+    response_fields: Option<Vec<String>>,
+    /// No slot is chosen.
+    #[serde(default, rename = "id_slot", deserialize_with = "wire::integer")]
+    _id_slot: Option<i64>,
+    /// Every prompt finds what is cached of it.
+    #[serde(rename = "cache_prompt")]
+    _cache_prompt: Option<bool>,
+}
+
+/// A completion that is ready to be started.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub prompts: Vec<Prepared>,
+    /// Answers to each of them.
+    pub choices: usize,
+    pub stream: bool,
+    pub look: Look,
+}
+
+/// Reads and prepares a request.
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Call, Fault> {
+    let (PromptBody { prompt }, how) = (wire::read(body)?, wire::read(body)?);
+    let prompt = prompt.ok_or_else(|| Fault::invalid("prompt", "prompt is missing"))?;
+    let sampling = sampling::read(body, service)?;
+    call(service, prompt::prompts(&prompt, service)?, how, sampling, sampling::grammar(body))
+}
+
+/// Prepares these prompts.
+pub(crate) fn call(
+    service: &Service,
+    prompts: Vec<Vec<u32>>,
+    how: How,
+    sampling: SamplingOptions,
+    grammar: Option<GrammarSource>,
+) -> Result<Call, Fault> {
+    let choices = how.n_cmpl.unwrap_or(1);
+    let wanted = prompts.len().saturating_mul(choices);
+    if !(1..=MOST_CHOICES).contains(&wanted) {
+        let message = format!("1 to {MOST_CHOICES} answers may be asked for, not {wanted}");
+        return Err(Fault::invalid("n_cmpl", message));
+    }
+    let stream = how.stream.unwrap_or(false);
+    let unseen = sampling.max_tokens == Some(0);
+    let tokens = stream || how.return_tokens.unwrap_or(false);
+    let look = Look {
+        tokens,
+        probabilities: sampling.logprobs.is_some(),
+        timings: how.timings_per_token.unwrap_or(false),
+        unseen,
+        fields: how.response_fields.unwrap_or_default(),
+        settings: sampling::settings(service, &sampling),
+        prompts: prompts.iter().map(Vec::len).collect(),
+    };
+    let max_tokens = sampling.max_tokens.map(|most| most.max(1));
+    // Ids come with log probabilities only.
+    let logprobs = sampling.logprobs.or(tokens.then_some(0));
+    let sampling = SamplingOptions { max_tokens, logprobs, ..sampling };
+    let prepare = |ids| {
+        let (prompt, sampling) = (Prompt::Ids(ids), sampling.clone());
+        let grammar = grammar.clone();
+        service.prepare_text(&TextRequest { prompt, add_special: false, sampling, grammar })
+    };
+    let prompts: Result<Vec<Prepared>, _> = prompts.into_iter().map(prepare).collect();
+    let prompts = prompts.map_err(|error| Fault::of(error, "prompt"))?;
+    Ok(Call { prompts, choices, stream, look })
+}

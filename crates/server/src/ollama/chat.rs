@@ -1,0 +1,80 @@
+//! The request of `POST /api/chat`.
+
+use crate::fault::Fault;
+use crate::fields::Fields;
+use crate::ollama::answer::{Kind, OllamaAnswer};
+use crate::ollama::duration::{self, KeepAlive};
+use crate::ollama::format;
+use crate::ollama::messages::{self, Message};
+use crate::ollama::options::{self, Options};
+use crate::ollama::routes::Work;
+use crate::ollama::think::{self, Think};
+use crate::wire;
+use api::{ChatRequest, SamplingOptions, Service};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// The next message of a conversation. Without messages it asks to load the model.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ChatBody {
+    /// Any name: one model is served.
+    #[serde(rename = "model")]
+    _model: Option<String>,
+    messages: Option<Vec<Message>>,
+    /// Tools the model may call.
+    tools: Option<Vec<Value>>,
+    /// Answer in lines; so it is unless this is false.
+    stream: Option<bool>,
+    /// `"json"` or a JSON schema.
+    format: Option<Value>,
+    options: Option<Options>,
+    think: Option<Think>,
+    /// Checked, but the model stays loaded.
+    keep_alive: Option<KeepAlive>,
+    /// Nothing is ever cut off.
+    #[serde(rename = "truncate")]
+    _truncate: Option<bool>,
+    /// Nothing is ever pushed out.
+    #[serde(rename = "shift")]
+    _shift: Option<bool>,
+    logprobs: Option<bool>,
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 0, maximum = 20)]
+    top_logprobs: Option<usize>,
+}
+
+/// Reads and prepares a request.
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
+    let body: ChatBody = wire::read(body)?;
+    let unload = duration::unloads(body.keep_alive.as_ref())?;
+    let logprobs = options::logprobs(body.logprobs, body.top_logprobs)?;
+    let mut answer = OllamaAnswer::new(&service.info().name, Kind::Chat, logprobs.is_some(), None);
+    let messages = messages::read(body.messages.unwrap_or_default())?;
+    if messages.is_empty() {
+        return Ok(Work::Idle(answer.idle(if unload { "unload" } else { "load" })));
+    }
+    think::check(body.think, service)?;
+    let grammar = format::grammar(body.format.as_ref())?;
+    let sampling = body.options.unwrap_or_default().sampling()?;
+    let request = ChatRequest {
+        messages,
+        tools: tools(body.tools.unwrap_or_default())?,
+        template_kwargs: think::kwargs(body.think),
+        sampling: SamplingOptions { logprobs, ..sampling },
+        grammar,
+        ..ChatRequest::default()
+    };
+    let prompt = service.prepare_chat(&request).map_err(|error| Fault::of(error, "messages"))?;
+    Ok(Work::run(prompt, answer, body.stream))
+}
+
+fn tools(tools: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    for (at, tool) in tools.iter().enumerate() {
+        let tool = Fields::of(tool, &format!("tools[{at}]"))?;
+        if let Some(function) = tool.fields("function")? {
+            function.text("name")?;
+        }
+    }
+    Ok(tools)
+}

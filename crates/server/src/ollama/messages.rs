@@ -1,0 +1,179 @@
+//! Messages: from Ollama's form to the one that templates read.
+//!
+//! Ollama's calls need no ids and its results name the tool or nothing at all; ids are made here
+//! and results given those of the calls they answer, in order.
+
+use crate::fault::Fault;
+use crate::openai::messages::arguments;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use utoipa::ToSchema;
+
+/// Most messages of one conversation.
+const MOST_MESSAGES: usize = 100_000;
+/// Most calls of one message that results are matched with; each result is compared with all.
+const MOST_WAITING: usize = 128;
+
+/// One message of a conversation.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct Message {
+    /// `system`, `user`, `assistant` or `tool`.
+    role: String,
+    /// What was said.
+    content: Option<String>,
+    /// What the model thought before it.
+    thinking: Option<String>,
+    /// Not supported.
+    images: Option<Vec<Value>>,
+    /// Calls that the model made.
+    tool_calls: Option<Vec<ToolCall>>,
+    /// The tool whose result this is.
+    tool_name: Option<String>,
+    /// The call whose result this is.
+    tool_call_id: Option<String>,
+}
+
+/// A call that the model made.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ToolCall {
+    id: Option<String>,
+    function: Function,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+struct Function {
+    name: String,
+    arguments: Option<Arguments>,
+}
+
+/// An object; JSON text of one is taken too.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected an object")]
+enum Arguments {
+    Object(Map<String, Value>),
+    Text(String),
+}
+
+/// Ids and tools of the calls that wait for their results.
+#[derive(Debug, Default)]
+struct Calls {
+    made: usize,
+    waiting: VecDeque<(String, String)>,
+}
+
+/// `messages` as templates read them.
+pub(crate) fn read(messages: Vec<Message>) -> Result<Vec<Value>, Fault> {
+    if messages.len() > MOST_MESSAGES {
+        let message = format!("messages must hold at most {MOST_MESSAGES} messages");
+        return Err(Fault::invalid("messages", message));
+    }
+    let mut calls = Calls::default();
+    let numbered = messages.into_iter().enumerate();
+    numbered.map(|(at, message)| one(message, at, &mut calls)).collect()
+}
+
+fn one(message: Message, at: usize, calls: &mut Calls) -> Result<Value, Fault> {
+    if message.images.is_some_and(|images| !images.is_empty()) {
+        let path = format!("messages[{at}].images");
+        return Err(Fault::invalid(&path, format!("{path}: images are not supported")));
+    }
+    let mut out = Map::new();
+    out.insert("role".into(), json!(message.role));
+    out.insert("content".into(), json!(message.content.unwrap_or_default()));
+    if let Some(thinking) = message.thinking.filter(|text| !text.is_empty()) {
+        out.insert("reasoning_content".into(), thinking.into());
+    }
+    let made = message.tool_calls.unwrap_or_default();
+    if !made.is_empty() {
+        calls.waiting.clear();
+        let made: Vec<Value> = made.into_iter().map(|call| calls.make(call)).collect();
+        out.insert("tool_calls".into(), made.into());
+    }
+    if message.role == "tool" {
+        let answered = calls.answer(message.tool_call_id, message.tool_name);
+        out.extend(
+            answered
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?)))),
+        );
+    }
+    Ok(out.into())
+}
+
+impl Calls {
+    fn make(&mut self, call: ToolCall) -> Value {
+        let id = call.id.unwrap_or_else(|| format!("call_{}", self.made));
+        self.made += 1;
+        let Function { name, arguments: given } = call.function;
+        let given = match given {
+            None => Map::new().into(),
+            Some(Arguments::Object(object)) => object.into(),
+            Some(Arguments::Text(text)) => arguments(&text),
+        };
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back((id.clone(), name.clone()));
+        }
+        let function = json!({ "name": name, "arguments": given });
+        json!({ "id": id, "type": "function", "function": function })
+    }
+
+    /// The members that say which call a result answers: that with its id, else the first one of
+    /// its tool, else the first one.
+    fn answer(
+        &mut self,
+        id: Option<String>,
+        tool: Option<String>,
+    ) -> [(&'static str, Option<String>); 2] {
+        let place = match (&id, &tool) {
+            (Some(id), _) => self.waiting.iter().position(|(waiting, _)| waiting == id),
+            (None, Some(tool)) => self.waiting.iter().position(|(_, name)| name == tool),
+            (None, None) => (!self.waiting.is_empty()).then_some(0),
+        };
+        let (found_id, found_tool) = place.and_then(|at| self.waiting.remove(at)).unzip();
+        [("tool_call_id", id.or(found_id)), ("name", tool.or(found_tool))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(all: Value) -> Result<Vec<Value>, Fault> {
+        read(serde_json::from_value(all).unwrap())
+    }
+
+    #[test]
+    fn results_answer_the_calls_before_them() {
+        let call = |name: &str| json!({"function": {"name": name, "arguments": {"x": 1}}});
+        let read = messages(json!([
+            {"role": "assistant", "content": "", "thinking": "hm",
+             "tool_calls": [call("f"), call("g"), call("f")]},
+            {"role": "tool", "content": "from g", "tool_name": "g"},
+            {"role": "tool", "content": "from f"},
+            {"role": "tool", "content": "late", "tool_call_id": "call_2"},
+            {"role": "tool", "content": "stray"},
+        ]))
+        .unwrap();
+        let made = |id: &str, name: &str| {
+            let function = json!({"name": name, "arguments": {"x": 1}});
+            json!({"id": id, "type": "function", "function": function})
+        };
+        let expected = [
+            json!({"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls":
+                   [made("call_0", "f"), made("call_1", "g"), made("call_2", "f")]}),
+            json!({"role": "tool", "content": "from g", "tool_call_id": "call_1", "name": "g"}),
+            json!({"role": "tool", "content": "from f", "tool_call_id": "call_0", "name": "f"}),
+            json!({"role": "tool", "content": "late", "tool_call_id": "call_2", "name": "f"}),
+            json!({"role": "tool", "content": "stray"}),
+        ];
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn images_are_refused_where_they_stand() {
+        let all = json!([{"role": "user"}, {"role": "user", "content": "", "images": ["aGk="]}]);
+        let fault = messages(all).unwrap_err();
+        assert_eq!(fault.body()["error"]["param"], "messages[1].images");
+    }
+}

@@ -1,0 +1,173 @@
+//! The routes of Ollama's API.
+
+use crate::app::App;
+use crate::choices::Names;
+use crate::fault::Fault;
+use crate::flow::{prepare, respond, start};
+use crate::guard::{self, RequestId};
+use crate::ollama::answer::OllamaAnswer;
+use crate::ollama::chat::{self, ChatBody};
+use crate::ollama::generate::{self, GenerateBody};
+use crate::ollama::line::{ChatLine, GenerateLine};
+use crate::ollama::models::{self, Running, Shown, Tags};
+use crate::ollama::refusal::Refusal;
+use crate::random;
+use api::{Prepared, Terms};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What a request comes to.
+pub(crate) enum Work {
+    /// Nothing but this answer.
+    Idle(Value),
+    /// An answer to be computed.
+    Run(Box<Run>),
+}
+
+/// An answer to be computed.
+pub(crate) struct Run {
+    prompt: Prepared,
+    answer: OllamaAnswer,
+    stream: bool,
+}
+
+impl Work {
+    /// An answer to be computed, in lines unless the client says otherwise.
+    pub fn run(prompt: Prepared, answer: OllamaAnswer, stream: Option<bool>) -> Self {
+        Self::Run(Box::new(Run { prompt, answer, stream: stream.unwrap_or(true) }))
+    }
+}
+
+/// Paths of what a server of one model cannot do.
+const OTHER_MODELS: [&str; 6] =
+    ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/{digest}"];
+
+/// All of them.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    let router = OpenApiRouter::new()
+        .routes(routes!(chat))
+        .routes(routes!(generate))
+        .routes(routes!(tags))
+        .routes(routes!(ps))
+        .routes(routes!(show))
+        .routes(routes!(version));
+    OTHER_MODELS.into_iter().fold(router, |router, path| router.route(path, any(one_model)))
+}
+
+/// The next message of a conversation.
+#[utoipa::path(
+    post, path = "/api/chat", tag = "Ollama", request_body = ChatBody,
+    responses((status = 200, body = ChatLine), Refusal)
+)]
+async fn chat(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Fault> {
+    let work = prepare(&app, body, |service, body| chat::read(service, &body)).await?;
+    answer(&app, id, &headers, work).await
+}
+
+/// The answer to a prompt.
+#[utoipa::path(
+    post, path = "/api/generate", tag = "Ollama", request_body = GenerateBody,
+    responses((status = 200, body = GenerateLine), Refusal)
+)]
+async fn generate(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Fault> {
+    let work = prepare(&app, body, |service, body| generate::read(service, &body)).await?;
+    answer(&app, id, &headers, work).await
+}
+
+async fn answer(
+    app: &App,
+    request: RequestId,
+    headers: &HeaderMap,
+    work: Work,
+) -> Result<Response, Fault> {
+    let run = match work {
+        Work::Idle(answer) => return Ok(Json(answer).into_response()),
+        Work::Run(run) => *run,
+    };
+    let terms = guard::on_behalf(Terms::default(), headers);
+    let names = Names { request, answer: random::id("ollama-") };
+    let choices = start(app, &[run.prompt], 1, names, &terms)?;
+    respond(app, choices, run.answer, run.stream).await
+}
+
+/// The models there are.
+#[utoipa::path(
+    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = Tags), Refusal)
+)]
+async fn tags(State(app): State<App>) -> Json<Tags> {
+    Json(models::tags(&app))
+}
+
+/// The models that are loaded.
+#[utoipa::path(
+    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusal)
+)]
+async fn ps(State(app): State<App>) -> Json<Running> {
+    Json(models::running(&app.service))
+}
+
+/// Whose description is wanted.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ShowBody {
+    /// Any name: one model is served.
+    #[serde(rename = "model")]
+    _model: Option<String>,
+    /// An older name of `model`.
+    #[serde(rename = "name")]
+    _name: Option<String>,
+    /// Nothing more is shown.
+    #[serde(rename = "verbose")]
+    _verbose: Option<bool>,
+}
+
+/// What the model is.
+#[utoipa::path(
+    post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
+    responses((status = 200, body = Shown), Refusal)
+)]
+async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, Fault> {
+    let _: ShowBody = prepare(&app, body, |_, body| crate::wire::read(&body)).await?;
+    Ok(Json(models::show(&app)))
+}
+
+/// The version of this program.
+#[derive(Debug, Serialize, ToSchema)]
+struct Version {
+    version: &'static str,
+}
+
+/// The version of this program.
+#[utoipa::path(
+    get, path = "/api/version", tag = "Ollama",
+    responses((status = 200, body = Version), Refusal)
+)]
+async fn version() -> Json<Version> {
+    Json(Version { version: env!("CARGO_PKG_VERSION") })
+}
+
+async fn one_model(State(app): State<App>) -> Fault {
+    let message = format!(
+        "this server serves one model, {}, which was chosen when it was started",
+        app.service.info().name
+    );
+    Fault::request(StatusCode::NOT_IMPLEMENTED, message)
+}

@@ -1,0 +1,120 @@
+//! What is refused before anything reads it: sources too large or too deep, and what a Lark grammar
+//! could ask for that nobody here honours.
+
+use super::{GrammarError, GrammarSource};
+use crate::output::ToolSignature;
+
+/// Bytes of sources.
+const MAX_SCHEMA: usize = 512 << 10;
+const MAX_LARK: usize = 128 << 10;
+const MAX_REGEX: usize = 16 << 10;
+/// Brackets within each other.
+const MAX_NESTING: usize = 100;
+
+/// Statements and attributes of Lark grammars that are not honoured: schemas, which nobody checks,
+/// sampling within a rule, and ends that would take back what was chosen.
+const NOT_HONOURED: [&str; 4] = ["%json", "temperature", "max_tokens", "stop"];
+
+/// Refuses `source` unless it can be looked at.
+pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
+    check_size(source)?;
+    check_nesting(source)?;
+    match source {
+        GrammarSource::Lark(text) => check_lark(text),
+        _ => Ok(()),
+    }
+}
+
+fn check_size(source: &GrammarSource) -> Result<(), GrammarError> {
+    let (kind, size, most) = match source {
+        GrammarSource::JsonSchema(schema) => ("schema", schema.to_string().len(), MAX_SCHEMA),
+        GrammarSource::JsonObject => return Ok(()),
+        GrammarSource::Regex(text) => ("regex", text.len(), MAX_REGEX),
+        GrammarSource::Lark(text) => ("grammar", text.len(), MAX_LARK),
+        GrammarSource::Choice(texts) => ("choice", texts.iter().map(String::len).sum(), MAX_LARK),
+        GrammarSource::Calls(calls) => {
+            let size = |tool: &ToolSignature| tool.parameters.to_string().len();
+            ("tools", calls.tools.iter().map(size).sum(), MAX_SCHEMA)
+        }
+    };
+    if size <= most {
+        return Ok(());
+    }
+    let what = format!("expected at most {most} bytes, found {size}");
+    Err(GrammarError::Source { kind, what })
+}
+
+/// Parsers of expressions call themselves for every bracket.
+fn check_nesting(source: &GrammarSource) -> Result<(), GrammarError> {
+    let (kind, text) = match source {
+        GrammarSource::Regex(text) => ("regex", text),
+        GrammarSource::Lark(text) => ("grammar", text),
+        _ => return Ok(()),
+    };
+    let (mut open, mut deepest) = (0usize, 0);
+    for c in text.chars() {
+        match c {
+            '(' | '[' | '{' => open += 1,
+            ')' | ']' | '}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    if deepest <= MAX_NESTING {
+        return Ok(());
+    }
+    let what =
+        format!("expected at most {MAX_NESTING} brackets within each other, found {deepest}");
+    Err(GrammarError::Source { kind, what })
+}
+
+fn check_lark(text: &str) -> Result<(), GrammarError> {
+    let bare = without_strings(text);
+    let attribute = |name: &str, behind: &str| match name.starts_with('%') {
+        true => true,
+        false => behind.trim_start().starts_with(['=', ',', ']']),
+    };
+    let found = NOT_HONOURED.iter().find(|name| {
+        let mut places = bare.match_indices(**name);
+        places.any(|(at, _)| attribute(name, &bare[at + name.len()..]))
+    });
+    match found {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!("{name} cannot be honoured");
+            Err(GrammarError::Source { kind: "grammar", what })
+        }
+    }
+}
+
+/// A Lark grammar without what its literals say.
+fn without_strings(text: &str) -> String {
+    let (mut bare, mut inside, mut escaped) = (String::new(), false, false);
+    for c in text.chars() {
+        match (inside, escaped, c) {
+            (true, true, _) => escaped = false,
+            (true, false, '\\') => escaped = true,
+            (_, _, '"') => inside = !inside,
+            // A literal ends with its line at the latest.
+            (true, false, '\n') => inside = false,
+            (true, ..) => {}
+            (false, ..) => bare.push(c),
+        }
+    }
+    bare
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_that_are_not_honoured_are_found_outside_of_literals() {
+        let check = |text: &str| check(&GrammarSource::Lark(text.into())).is_ok();
+        assert!(check("start: \"%json stop= \\\"temperature=\" | stopped\nstopped: \"a\""));
+        assert!(!check("start: %json {}"));
+        assert!(!check("start[temperature=0.5]: \"a\""));
+        assert!(!check("start[capture, stop = \"x\"]: /a*/"));
+        assert!(!check("start: \"\\\"\" b\nb[max_tokens=3]: /.*/"));
+    }
+}

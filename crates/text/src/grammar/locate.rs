@@ -1,0 +1,71 @@
+//! Which part of a schema is at fault: the smallest that cannot be compiled on its own.
+
+use super::GrammarError;
+use super::schema::escaped;
+use serde_json::{Map, Value};
+use std::time::{Duration, Instant};
+
+/// How long to look: beyond that, a larger part is named.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The error of a checked `schema`, whose own is `what`. `error_of` says what is wrong with a part.
+pub(super) fn located(
+    schema: &Value,
+    what: String,
+    error_of: impl Fn(Value) -> Option<String>,
+) -> GrammarError {
+    let began = Instant::now();
+    let none = Map::new();
+    let whole = schema.as_object().unwrap_or(&none);
+    let (mut part, mut found) = (schema, Found { pointer: "#".into(), what });
+    loop {
+        let fault = children(part).into_iter().find_map(|(place, child)| {
+            let late = began.elapsed() > PATIENCE;
+            let error = if late { None } else { error_of(with_definitions(child, whole)) };
+            Some((place, child, error?))
+        });
+        let Some((place, child, what)) = fault else { break };
+        found = Found { pointer: format!("{}/{place}", found.pointer), what };
+        part = child;
+    }
+    GrammarError::Schema { pointer: found.pointer, what: found.what }
+}
+
+struct Found {
+    pointer: String,
+    what: String,
+}
+
+/// The schemas directly within one, and where they are.
+fn children(schema: &Value) -> Vec<(String, &Value)> {
+    let mut children = Vec::new();
+    for (key, value) in schema.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                let place = |name: &str| format!("{key}/{}", escaped(name));
+                children.extend(named.iter().map(|(name, child)| (place(name), child)));
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(list)) => {
+                let place = |at: usize| format!("{key}/{at}");
+                children.extend(list.iter().enumerate().map(|(at, child)| (place(at), child)));
+            }
+            ("items" | "additionalProperties", _) => children.push((key.clone(), value)),
+            _ => {}
+        }
+    }
+    // Those that say yes or no to everything are at no fault.
+    children.retain(|(_, child)| child.is_object());
+    children
+}
+
+/// A part of a schema, which may refer to definitions of the whole.
+pub(super) fn with_definitions(part: &Value, whole: &Map<String, Value>) -> Value {
+    let Value::Object(part) = part else { return part.clone() };
+    let mut part = part.clone();
+    for key in ["$defs", "definitions"] {
+        if let Some(definitions) = whole.get(key) {
+            part.entry(key).or_insert_with(|| definitions.clone());
+        }
+    }
+    Value::Object(part)
+}

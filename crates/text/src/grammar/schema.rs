@@ -1,0 +1,291 @@
+//! JSON schemas before they are compiled: every keyword is known, or the schema is refused.
+//!
+//! Subset of draft 2020-12. What says nothing about validity (titles, defaults) is left out, what
+//! would be ignored or got wrong behind here is an error that names its place.
+
+use super::GrammarError;
+use serde_json::{Map, Value};
+
+/// Bounds of a schema.
+const MAX_DEPTH: usize = 64;
+const MAX_NODES: usize = 20_000;
+const MAX_COUNT: u64 = 100_000;
+const MAX_TEXT: usize = 4096;
+
+/// What stands behind a keyword.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Says nothing about validity.
+    Note,
+    Schema,
+    Schemas,
+    SchemasByName,
+    Reference,
+    Types,
+    Names,
+    Count,
+    Number,
+    Text,
+    Value,
+    Values,
+    /// Must be false or missing.
+    Never,
+    /// Must be empty or missing.
+    Empty,
+}
+
+const KEYWORDS: [(&str, Kind); 45] = [
+    ("title", Kind::Note),
+    ("description", Kind::Note),
+    ("default", Kind::Note),
+    ("examples", Kind::Note),
+    ("example", Kind::Note),
+    ("deprecated", Kind::Note),
+    ("readOnly", Kind::Note),
+    ("writeOnly", Kind::Note),
+    ("contentMediaType", Kind::Note),
+    ("contentEncoding", Kind::Note),
+    ("$comment", Kind::Note),
+    ("$schema", Kind::Note),
+    ("$defs", Kind::SchemasByName),
+    ("definitions", Kind::SchemasByName),
+    ("properties", Kind::SchemasByName),
+    ("additionalProperties", Kind::Schema),
+    ("items", Kind::Schema),
+    ("prefixItems", Kind::Schemas),
+    ("anyOf", Kind::Schemas),
+    ("oneOf", Kind::Schemas),
+    ("allOf", Kind::Schemas),
+    ("$ref", Kind::Reference),
+    ("type", Kind::Types),
+    ("required", Kind::Names),
+    ("const", Kind::Value),
+    ("enum", Kind::Values),
+    ("minItems", Kind::Count),
+    ("maxItems", Kind::Count),
+    ("minProperties", Kind::Count),
+    ("maxProperties", Kind::Count),
+    ("minLength", Kind::Count),
+    ("maxLength", Kind::Count),
+    ("minimum", Kind::Number),
+    ("maximum", Kind::Number),
+    ("exclusiveMinimum", Kind::Number),
+    ("exclusiveMaximum", Kind::Number),
+    ("multipleOf", Kind::Number),
+    ("pattern", Kind::Text),
+    ("format", Kind::Text),
+    ("uniqueItems", Kind::Never),
+    ("nullable", Kind::Never),
+    ("patternProperties", Kind::Empty),
+    ("dependentRequired", Kind::Empty),
+    ("dependentSchemas", Kind::Empty),
+    ("dependencies", Kind::Empty),
+];
+
+const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+
+/// The parts of `schema` that decide validity.
+pub(super) fn checked(schema: &Value) -> Result<Value, GrammarError> {
+    let mut walk = Walk { place: vec!["#".into()], nodes: 0 };
+    walk.schema(schema)
+}
+
+struct Walk {
+    place: Vec<String>,
+    nodes: usize,
+}
+
+type Checked = Result<Value, GrammarError>;
+
+impl Walk {
+    fn schema(&mut self, schema: &Value) -> Checked {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return self.wrong(format!("expected at most {MAX_NODES} subschemas, found more"));
+        }
+        if self.place.len() > 2 * MAX_DEPTH {
+            return self.wrong(format!("expected at most {MAX_DEPTH} levels, found more"));
+        }
+        match schema {
+            Value::Bool(_) => Ok(schema.clone()),
+            Value::Object(object) => self.object(object),
+            other => self.expected("a schema", other),
+        }
+    }
+
+    fn object(&mut self, object: &Map<String, Value>) -> Checked {
+        let mut kept = Map::new();
+        for (key, value) in object {
+            self.place.push(escaped(key));
+            if let Some(value) = self.keyword(key, value)? {
+                kept.insert(key.clone(), value);
+            }
+            self.place.pop();
+        }
+        // Names of further properties may repeat, so that their number says little.
+        let required = object.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+        let least = object.get("minProperties").and_then(Value::as_u64).unwrap_or(0);
+        if least > required {
+            return self.wrong(format!(
+                "minProperties is {least}, but can be at most the number of required properties, {required}"
+            ));
+        }
+        kept.remove("minProperties");
+        Ok(Value::Object(kept))
+    }
+
+    /// The value of a keyword, unless it says nothing about validity.
+    fn keyword(&mut self, key: &str, value: &Value) -> Result<Option<Value>, GrammarError> {
+        let root = self.place.len() == 2;
+        let kind = KEYWORDS.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
+        match kind {
+            None if root && key == "$id" => Ok(None),
+            None if key.starts_with("x-") && key != "x-guidance" => Ok(None),
+            None => self.wrong("this keyword cannot be honoured".into()),
+            Some(Kind::Note) => Ok(None),
+            Some(Kind::Never) => match value {
+                Value::Bool(false) => Ok(None),
+                _ => self.wrong("this keyword cannot be honoured".into()),
+            },
+            Some(Kind::Empty) => match value.as_object() {
+                Some(object) if object.is_empty() => Ok(None),
+                _ => self.wrong("this keyword cannot be honoured".into()),
+            },
+            Some(Kind::Schema) => self.schema(value).map(Some),
+            Some(Kind::Schemas) => self.schemas(value).map(Some),
+            Some(Kind::SchemasByName) => self.schemas_by_name(value).map(Some),
+            Some(kind) => self.plain(kind, value).map(Some),
+        }
+    }
+
+    fn schemas(&mut self, value: &Value) -> Checked {
+        let Some(list) = value.as_array().filter(|list| !list.is_empty()) else {
+            return self.expected("an array of schemas", value);
+        };
+        let mut checked = Vec::new();
+        for (at, schema) in list.iter().enumerate() {
+            self.place.push(at.to_string());
+            checked.push(self.schema(schema)?);
+            self.place.pop();
+        }
+        Ok(Value::Array(checked))
+    }
+
+    fn schemas_by_name(&mut self, value: &Value) -> Checked {
+        let Some(object) = value.as_object() else {
+            return self.expected("an object of schemas", value);
+        };
+        let mut checked = Map::new();
+        for (name, schema) in object {
+            self.place.push(escaped(name));
+            checked.insert(name.clone(), self.schema(schema)?);
+            self.place.pop();
+        }
+        Ok(Value::Object(checked))
+    }
+
+    /// A value that holds no schema.
+    fn plain(&mut self, kind: Kind, value: &Value) -> Checked {
+        let of_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+        let short = |value: &Value| value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
+        let all = |check: &dyn Fn(&Value) -> bool| {
+            value.as_array().is_some_and(|list| list.iter().all(check))
+        };
+        let (expected, found): (String, bool) = match kind {
+            Kind::Reference => (
+                "a reference into this schema, such as #/$defs/name".into(),
+                value.as_str().is_some_and(|to| to == "#" || to.starts_with("#/")),
+            ),
+            Kind::Types => {
+                let list = value.as_array().is_some_and(|list| !list.is_empty()) && all(&of_type);
+                (format!("one or more of {}", TYPES.join(", ")), of_type(value) || list)
+            }
+            Kind::Names => ("an array of names".into(), all(&Value::is_string)),
+            Kind::Count => (
+                format!("a whole number up to {MAX_COUNT}"),
+                value.as_u64().is_some_and(|count| count <= MAX_COUNT),
+            ),
+            Kind::Number => ("a number".into(), value.is_number()),
+            Kind::Text => (format!("a text of at most {MAX_TEXT} bytes"), short(value)),
+            Kind::Values => {
+                let some = value.as_array().is_some_and(|list| !list.is_empty());
+                ("an array of values".into(), some)
+            }
+            _ => (String::new(), true),
+        };
+        self.nodes += value.as_array().map_or(0, Vec::len);
+        if found { Ok(value.clone()) } else { self.expected(&expected, value) }
+    }
+
+    fn expected<T>(&self, expected: &str, found: &Value) -> Result<T, GrammarError> {
+        let mut found = found.to_string();
+        if found.chars().count() > 60 {
+            found = found.chars().take(57).chain("...".chars()).collect();
+        }
+        self.wrong(format!("expected {expected}, found {found}"))
+    }
+
+    fn wrong<T>(&self, what: String) -> Result<T, GrammarError> {
+        Err(GrammarError::Schema { pointer: self.place.join("/"), what })
+    }
+}
+
+/// A name as a JSON pointer writes it.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(schema: Value, message: &str) {
+        assert_eq!(checked(&schema).unwrap_err().to_string(), message, "{schema}");
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_an_error_that_names_its_place() {
+        let no = |place: &str| format!("schema at #/{place}: this keyword cannot be honoured");
+        check(json!({"not": {}}), &no("not"));
+        check(json!({"properties": {"a/b": {"if": {}}}}), &no("properties/a~1b/if"));
+        check(json!({"anyOf": [true, {"uniqueItems": true}]}), &no("anyOf/1/uniqueItems"));
+        check(json!({"patternProperties": {"a": {}}}), &no("patternProperties"));
+        check(json!({"items": {"$id": "http://x"}}), &no("items/$id"));
+        check(json!({"x-guidance": {"lenient": true}}), &no("x-guidance"));
+        check(json!({"typo": "string"}), &no("typo"));
+        check(json!([]), "schema at #: expected a schema, found []");
+        check(json!({"items": [{}]}), "schema at #/items: expected a schema, found [{}]");
+        check(
+            json!({"$ref": "http://example.com/a"}),
+            "schema at #/$ref: expected a reference into this schema, such as #/$defs/name, found \"http://example.com/a\"",
+        );
+        check(
+            json!({"minLength": 1_000_000_000}),
+            "schema at #/minLength: expected a whole number up to 100000, found 1000000000",
+        );
+        check(
+            json!({"type": "object", "minProperties": 1}),
+            "schema at #: minProperties is 1, but can be at most the number of required properties, 0",
+        );
+    }
+
+    #[test]
+    fn what_says_nothing_about_validity_is_left_out() {
+        let schema = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "T", "x-order": 1,
+            "type": "object", "uniqueItems": false,
+            "properties": {"title": {"type": "string", "default": "a"}},
+        });
+        let kept = json!({"type": "object", "properties": {"title": {"type": "string"}}});
+        assert_eq!(checked(&schema).unwrap(), kept);
+    }
+
+    #[test]
+    fn depth_and_size_are_bounded() {
+        let deep = (0..200).fold(json!({}), |inner, _| json!({"items": inner}));
+        assert!(checked(&deep).unwrap_err().to_string().contains("at most 64 levels"));
+        let wide: Vec<Value> = (0..MAX_NODES).map(|_| json!(true)).collect();
+        assert!(checked(&json!({"anyOf": wide})).unwrap_err().to_string().contains("subschemas"));
+    }
+}
