@@ -4,6 +4,7 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
 
 mod assemble;
+mod embed;
 mod error;
 mod meter;
 mod options;
@@ -12,7 +13,8 @@ mod service;
 mod stream;
 
 pub use assemble::{Delta, TokenText, TopToken};
-pub use engine::{ModelInfo, Speculate, metrics};
+pub use embed::Embedding;
+pub use engine::{Embed, ModelInfo, Pooling, Speculate, metrics};
 pub use error::ApiError;
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;

@@ -5,7 +5,7 @@ use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::request::{ChatRequest, Form, Prepared, Prompt, Reasoning, Terms, TextRequest};
 use crate::stream::TextStream;
-use engine::{EngineHandle, ModelInfo, Request};
+use engine::{EngineHandle, Generation, ModelInfo, Request};
 use formats::GenerationDefaults;
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -113,10 +113,7 @@ impl Service {
 
     /// Tokenizes and checks a text; nothing is computed yet.
     pub fn prepare_text(&self, request: &TextRequest) -> Result<Prepared, ApiError> {
-        let prompt = match &request.prompt {
-            Prompt::Text(text) => self.encode(text, request.add_special)?,
-            Prompt::Ids(ids) => ids.clone(),
-        };
+        let prompt = self.prompt_ids(&request.prompt, request.add_special)?;
         let form = Form { reasoning: Reasoning::Unsplit, continues: true };
         self.prepare(prompt, &request.sampling, form)
     }
@@ -129,17 +126,38 @@ impl Service {
         terms: &Terms,
     ) -> Result<TextStream, ApiError> {
         let mut request = prepared.request.clone();
+        let seed = &mut request.sampling.seed;
+        *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
+        let prompt_tokens = request.prompt.len();
+        let generation = self.submit(request, terms)?;
+        let assets = Arc::clone(&self.assets);
+        let assembler = Assembler::new(assets, &prepared.stop, prepared.form);
+        Ok(TextStream::new(generation, assembler, prompt_tokens))
+    }
+
+    /// Submits a request on these terms.
+    pub(crate) fn submit(
+        &self,
+        mut request: Request,
+        terms: &Terms,
+    ) -> Result<Generation, ApiError> {
         let Terms { priority, tenant, speculate, timeout, name } = terms;
         (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
         request.tenant = tenant.as_deref().map_or(0, number_of);
         request.name.clone_from(name);
-        let seed = &mut request.sampling.seed;
-        *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
-        let prompt_tokens = request.prompt.len();
-        let generation = self.engine.submit(request)?;
-        let assets = Arc::clone(&self.assets);
-        let assembler = Assembler::new(assets, &prepared.stop, prepared.form);
-        Ok(TextStream::new(generation, assembler, prompt_tokens))
+        Ok(self.engine.submit(request)?)
+    }
+
+    /// Ids of a prompt. Those that a text begins and ends with are added to a text.
+    pub(crate) fn prompt_ids(
+        &self,
+        prompt: &Prompt,
+        add_special: bool,
+    ) -> Result<Vec<u32>, ApiError> {
+        match prompt {
+            Prompt::Text(text) => self.encode(text, add_special),
+            Prompt::Ids(ids) => Ok(ids.clone()),
+        }
     }
 
     /// The text of the prompt that the template makes of a conversation.

@@ -2,7 +2,10 @@
 
 mod support;
 
-use api::{ApiError, ChatRequest, Finish, Prompt, SamplingOptions, Terms, TextEvent, TextRequest};
+use api::{
+    ApiError, ChatRequest, Embed, Embedding, Finish, Prompt, SamplingOptions, Terms, TextEvent,
+    TextRequest,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
@@ -228,6 +231,22 @@ fn log_probabilities_of_a_prompt_come_as_its_tokens_with_or_without_an_answer() 
         assert_eq!(split(&events).1, said);
         assert_eq!(finish(split(&events).2), &Finish::Length);
     }
+}
+
+#[test]
+fn a_text_becomes_a_vector_with_its_usage() {
+    let scripted = scripted([Act::Say("no text")]);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let prompt = Prompt::from("to be");
+    let vector = scripted.service.embed(&prompt, Embed::default(), &Terms::default());
+    let Embedding { vector, usage } = runtime.block_on(vector).unwrap();
+    assert_eq!(vector, [0.6, 0.8]);
+    // With the tokens that a text begins with.
+    let tokens = scripted.service.prepare_text(&text("to be")).unwrap().prompt().len();
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), (tokens, 0));
+    let empty =
+        scripted.service.embed(&Prompt::Ids(Vec::new()), Embed::default(), &Terms::default());
+    assert!(runtime.block_on(empty).is_err());
 }
 
 /// Token texts of each delta beside its own text.

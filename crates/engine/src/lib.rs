@@ -11,6 +11,7 @@ mod handle;
 mod identity;
 pub mod metrics;
 mod pace;
+mod pool;
 mod request;
 mod run;
 mod runner;
@@ -22,10 +23,12 @@ pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_size::KvMemory;
 pub use draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 pub use error::Error;
+pub use formats::Pooling;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};
 pub use metrics::Metrics;
 pub use models::Ranks;
 pub use models::placement::Placement;
+pub use pool::Embed;
 pub use request::{
     Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
 };

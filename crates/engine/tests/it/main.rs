@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod determinism;
+mod embeddings;
 mod laws;
 mod placement;
 mod prompts;
