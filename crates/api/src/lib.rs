@@ -8,6 +8,7 @@ mod budget;
 mod card;
 mod constraint;
 mod conversation;
+mod embed;
 mod error;
 mod ids;
 mod infill;
@@ -21,7 +22,8 @@ mod stream;
 
 pub use assemble::{Delta, TokenText, TopToken};
 pub use card::ModelCard;
-pub use engine::{ModelInfo, Speculate, metrics};
+pub use embed::Embedding;
+pub use engine::{Embed, ModelInfo, Pooling, Speculate, metrics};
 pub use error::ApiError;
 pub use infill::{Infill, InfillRequest};
 pub use meter::{Timings, Usage};

@@ -11,7 +11,7 @@ use crate::replay::ReplayMemory;
 use crate::request::{ChatRequest, Form, Prepared, Prompt, Terms, TextRequest};
 use crate::restraint::{Restraint, held_to};
 use crate::stream::{Record, TextStream};
-use engine::{EngineHandle, ModelInfo, Request};
+use engine::{EngineHandle, Generation, ModelInfo, Request};
 use formats::GenerationDefaults;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -193,13 +193,7 @@ impl Service {
 
     /// Tokenizes and checks a text; nothing is computed yet.
     pub fn prepare_text(&self, request: &TextRequest) -> Result<Prepared, ApiError> {
-        let prompt = match &request.prompt {
-            Prompt::Text(text) => {
-                let add_special = request.add_special;
-                self.tokenize(text, EncodeOptions { add_special, parse_special: true })?
-            }
-            Prompt::Ids(ids) => ids.clone(),
-        };
+        let prompt = self.prompt_ids(&request.prompt, request.add_special)?;
         let mut prepared = self.prepare(prompt, &request.sampling, Form::plain(true))?;
         if let Some(source) = &request.grammar {
             prepared.request.constraint = Some(held_to(&self.grammars, source, Thinking::None)?);
@@ -239,10 +233,6 @@ impl Service {
         terms: &Terms,
     ) -> Result<TextStream, ApiError> {
         let mut request = prepared.request.clone();
-        let Terms { priority, tenant, speculate, timeout, name } = terms;
-        (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
-        request.tenant = tenant.as_deref().map_or(0, number_of);
-        request.name.clone_from(name);
         let seed = &mut request.sampling.seed;
         *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
         let prompt_tokens = request.prompt.len();
@@ -252,10 +242,37 @@ impl Service {
             origin: origin.clone(),
             sampled: Vec::new(),
         });
-        let generation = self.engine.submit(request)?;
+        let generation = self.submit(request, terms)?;
         let assets = Arc::clone(&self.assets);
         let assembler = Assembler::new(assets, &prepared.stop, &prepared.form);
         Ok(TextStream::new(generation, assembler, prompt_tokens, record))
+    }
+
+    /// Submits a request on these terms.
+    pub(crate) fn submit(
+        &self,
+        mut request: Request,
+        terms: &Terms,
+    ) -> Result<Generation, ApiError> {
+        let Terms { priority, tenant, speculate, timeout, name } = terms;
+        (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
+        request.tenant = tenant.as_deref().map_or(0, number_of);
+        request.name.clone_from(name);
+        Ok(self.engine.submit(request)?)
+    }
+
+    /// Ids of a prompt. Those that a text begins and ends with are added to a text.
+    pub(crate) fn prompt_ids(
+        &self,
+        prompt: &Prompt,
+        add_special: bool,
+    ) -> Result<Vec<u32>, ApiError> {
+        match prompt {
+            Prompt::Text(text) => {
+                self.tokenize(text, EncodeOptions { add_special, parse_special: true })
+            }
+            Prompt::Ids(ids) => Ok(ids.clone()),
+        }
     }
 
     /// The text of the prompt of a conversation.

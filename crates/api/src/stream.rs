@@ -175,6 +175,8 @@ impl TextStream {
                 let tokens = tokens.collect();
                 self.ready.push_back(TextEvent::Prompt { first, tokens });
             }
+            // Nobody asks for a vector as text.
+            Some(Event::Embedding(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
             Some(Event::TimedOut(limit)) => self.fail(ApiError::TimedOut(limit)),

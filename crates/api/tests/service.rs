@@ -3,8 +3,8 @@
 mod support;
 
 use api::{
-    ApiError, ChatRequest, Finish, GrammarSource, Prompt, SamplingOptions, Terms, TextEvent,
-    TextRequest,
+    ApiError, ChatRequest, Embed, Embedding, Finish, GrammarSource, Prompt, SamplingOptions, Terms,
+    TextEvent, TextRequest,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -254,6 +254,23 @@ fn log_probabilities_of_a_prompt_come_as_its_tokens_with_or_without_an_answer() 
         assert_eq!(split(&events).1, said);
         assert_eq!(finish(split(&events).2), &Finish::Length);
     }
+}
+
+#[test]
+fn a_text_becomes_a_vector_with_its_usage() {
+    let scripted = scripted([Act::Say("no text")]);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let prompt = Prompt::from("to be");
+    let terms = Terms::default();
+    let vector = scripted.service.embed(&prompt, Embed::default(), &terms);
+    let Embedding { vector, usage } = runtime.block_on(vector).unwrap();
+    assert_eq!(vector, [0.6, 0.8]);
+    // With the tokens that a text begins with.
+    let tokens = scripted.service.prepare_text(&text("to be")).unwrap().prompt().len();
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), (tokens, 0));
+    let nothing = Prompt::Ids(Vec::new());
+    let empty = scripted.service.embed(&nothing, Embed::default(), &terms);
+    assert!(runtime.block_on(empty).is_err());
 }
 
 /// Token texts of each delta beside its own text.

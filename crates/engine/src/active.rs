@@ -3,11 +3,13 @@
 use crate::handle::Submission;
 use crate::masks::Restraint;
 use crate::metrics::{Ended, Metrics, Outcome};
+use crate::pool::Pool;
 use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, Scratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
 use crate::{Error, TokenSet};
-use sched::Planned;
+use formats::Pooling;
+use sched::{Planned, Wanted};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -49,6 +51,8 @@ pub(crate) struct Active {
     ids: Vec<u32>,
     /// Their log probabilities, where asked for.
     logprobs: Vec<Option<TokenLogprobs>>,
+    /// What becomes of the prompt's states, where they are wanted.
+    pool: Option<Pool>,
     /// Log probabilities of the prompt's tokens from the first one on that this step brought.
     prompt: (usize, Vec<(u32, TokenLogprobs)>),
     end: Option<End>,
@@ -81,6 +85,7 @@ impl Active {
             draft: Vec::with_capacity(limits.drafts),
             ids: Vec::with_capacity(limits.drafts + 1),
             logprobs: Vec::with_capacity(limits.drafts + 1),
+            pool: None,
             prompt: (0, Vec::new()),
             end: None,
             generated: 0,
@@ -92,6 +97,36 @@ impl Active {
             first_token: None,
             last_token: None,
             recorder: recorder.map(Box::new),
+        }
+    }
+
+    /// The same for a request that wants one vector: `pooling` is the checkpoint's own.
+    pub fn pooled(self, pooling: Option<Pooling>) -> Self {
+        let pool = self.submission.request.embed.map(|embed| Pool::new(embed, pooling));
+        Self { pool, ..self }
+    }
+
+    /// The rows of the prompt whose results are wanted.
+    pub fn wanted(&self) -> Wanted {
+        match &self.pool {
+            Some(pool) if pool.wants_all() => Wanted::States,
+            None if self.submission.request.prompt_logprobs.is_some() => Wanted::Logits,
+            _ => Wanted::Last,
+        }
+    }
+
+    /// Whether its results are states, not logits.
+    pub fn wants_states(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// Takes the states that a step gives it.
+    pub fn take_states<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
+        let Some(pool) = &mut self.pool else { return };
+        self.ids.clear();
+        pool.add(states);
+        if planned.samples {
+            self.end.get_or_insert(End::Finished(FinishReason::Length));
         }
     }
 
@@ -304,6 +339,11 @@ impl Active {
                 self.emit(Event::Prefill { done, total });
             }
             return self.end.is_some();
+        }
+        match self.pool.as_mut().map(Pool::finish) {
+            Some(Ok(vector)) => self.emit(Event::Embedding(vector)),
+            Some(Err(error)) => self.fail(&error),
+            None => {}
         }
         self.measure(planned, metrics);
         for at in 0..self.ids.len() {

@@ -180,9 +180,13 @@ impl EngineHandle {
         if prompt_tokens == 0 {
             return Err(SubmitError::Invalid("the prompt is empty".into()));
         }
-        let answer = if request.max_tokens == Some(0) { 0 } else { 1 };
+        let answer = usize::from(!request.is_prompt_only());
         if prompt_tokens + answer > context_length {
             return Err(SubmitError::ContextLength { prompt_tokens, context_length });
+        }
+        if request.embed.is_some() && request.prompt_logprobs.is_some() {
+            let message = "a vector and log probabilities of one prompt take two requests";
+            return Err(SubmitError::Invalid(message.into()));
         }
         let vocab = self.info.vocab_size;
         if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
@@ -195,6 +199,9 @@ impl EngineHandle {
             return Err(SubmitError::Invalid(format!(
                 "speculate must guess at most {MOST_DRAFTED} tokens, not {most}"
             )));
+        }
+        if request.embed.is_some() && request.constraint.is_some() {
+            return Err(SubmitError::Invalid("a vector cannot be held to a grammar".into()));
         }
         request.sampling.check(vocab).map_err(SubmitError::Invalid)
     }

@@ -3,7 +3,7 @@
 
 use crate::constraint::GrammarRef;
 use crate::draft::Speculate;
-use sched::Wanted;
+use crate::pool::Embed;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct Request {
     /// Report the log probability of every token of the prompt but the first, and of this many best
     /// alternatives. `max_tokens` may be 0 then. Such a prompt is computed whole.
     pub prompt_logprobs: Option<usize>,
+    /// Make one vector of the prompt instead of an answer.
+    pub embed: Option<Embed>,
     /// Lower goes first; 0 is ordinary.
     pub priority: i32,
     /// On whose behalf: tenants share the machine evenly. 0 is nobody in particular.
@@ -45,15 +47,12 @@ pub struct Request {
 impl Request {
     /// Whether something is wanted of the prompt itself, even if nothing is generated.
     pub(crate) fn wants_prompt(&self) -> bool {
-        self.prompt_logprobs.is_some()
+        self.prompt_logprobs.is_some() || self.embed.is_some()
     }
 
-    /// The rows of the prompt whose results are wanted.
-    pub(crate) fn wanted(&self) -> Wanted {
-        match self.prompt_logprobs {
-            Some(_) => Wanted::Logits,
-            None => Wanted::Last,
-        }
+    /// Whether nothing is generated.
+    pub(crate) fn is_prompt_only(&self) -> bool {
+        self.max_tokens == Some(0) || self.embed.is_some()
     }
 }
 
@@ -105,7 +104,7 @@ impl Default for SamplingParams {
 }
 
 /// What happened to a request, in order: `Admitted`, any number of `PromptLogprobs` and `Prefill`,
-/// then `Token`s, then exactly one of `Finished`, `TimedOut` and `Failed`, which may also come alone.
+/// then `Token`s or one `Embedding`, then exactly one of `Finished`, `TimedOut` and `Failed`, which may also come alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Its computation begins.
@@ -130,6 +129,8 @@ pub enum Event {
         /// Consecutive tokens: the id of each, and what it is given after those before it.
         tokens: Vec<(u32, TokenLogprobs)>,
     },
+    /// The vector that was made of the prompt.
+    Embedding(Vec<f32>),
     /// A generated token.
     Token {
         /// Its id.

@@ -281,6 +281,10 @@ impl Play<'_> {
             let tokens = ids.map(|id| (*id, logprobs(*id, top))).collect();
             self.send(Event::PromptLogprobs { first: 1, tokens })?;
         }
+        if request.embed.is_some() {
+            self.send(Event::Embedding(vec![0.6, 0.8]))?;
+            return Err(Curtain::Finished(FinishReason::Length));
+        }
         match request.max_tokens {
             Some(0) => Err(Curtain::Finished(FinishReason::Length)),
             _ => Ok(()),

@@ -3,6 +3,7 @@
 mod checkpoints;
 mod constraints;
 mod determinism;
+mod embeddings;
 mod laws;
 mod placement;
 mod prompts;
