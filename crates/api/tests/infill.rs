@@ -3,7 +3,7 @@
 mod support;
 
 use api::{ApiError, InfillRequest};
-use support::{MARKS, assets_with_marks, ids, scripted, scripted_with_assets};
+use support::{BOS, MARKS, assets_with_marks, ids, scripted, scripted_with_assets};
 
 fn gap(prefix: &str, suffix: &str) -> InfillRequest {
     InfillRequest { prefix: prefix.into(), suffix: suffix.into(), ..InfillRequest::default() }
@@ -18,12 +18,13 @@ fn prompt(request: &InfillRequest) -> Vec<u32> {
 fn both_sides_stand_between_the_marks() {
     let [prefix, suffix, middle] = [MARKS, MARKS + 1, MARKS + 2];
     let expected = [&[prefix], &ids("ab")[..], &[suffix], &ids("c"), &[middle]].concat();
-    assert_eq!(prompt(&gap("ab", "c")), expected);
+    let begun = |ids: &[u32]| [&[BOS], ids].concat();
+    assert_eq!(prompt(&gap("ab", "c")), begun(&expected));
     let opening = InfillRequest { opening: "x".into(), ..gap("ab", "c") };
-    assert_eq!(prompt(&opening), [expected.as_slice(), &ids("x")].concat());
+    assert_eq!(prompt(&opening), begun(&[expected.as_slice(), &ids("x")].concat()));
     let files = vec![("f.rs".to_owned(), "zz".to_owned())];
     let with_files = InfillRequest { files, ..gap("ab", "c") };
-    assert_eq!(prompt(&with_files), [ids("zz"), expected].concat());
+    assert_eq!(prompt(&with_files), begun(&[ids("zz"), expected].concat()));
 }
 
 #[test]

@@ -334,19 +334,22 @@ impl Engine {
 
     fn sample(&mut self) {
         let Self { runner, scheduler, active, masks, scratch, plan, .. } = self;
-        let mut logits = runner.logits().chunks_exact(runner.info().vocab_size);
-        let mut states = runner.states().chunks_exact(runner.state_size());
+        let (vocab, size) = (runner.info().vocab_size, runner.state_size());
+        let (mut logits, mut states) = (runner.logits(), runner.states());
         for planned in plan.iter().filter(|planned| planned.results > 0) {
             let active = active.get_mut(&planned.id).expect("planned");
             if active.wants_states() {
-                active.take_states(planned, states.by_ref().take(planned.results));
+                let (rows, rest) = states.split_at(planned.results * size);
+                states = rest;
+                active.take_states(planned, rows.chunks_exact(size));
                 continue;
             }
             if planned.samples && active.is_constrained() {
                 active.take_back(masks.next());
             }
-            let rows = logits.by_ref().take(planned.results + planned.drafts);
-            active.take(scheduler.tokens(planned.id), planned, rows, scratch);
+            let (rows, rest) = logits.split_at((planned.results + planned.drafts) * vocab);
+            logits = rest;
+            active.take(scheduler.tokens(planned.id), planned, rows.chunks_exact(vocab), scratch);
         }
     }
 

@@ -1,12 +1,14 @@
 //! What is asked about a prompt itself: log probabilities of its tokens.
 
 use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
+use base::Rng;
 use engine::{
     BLOCK, EngineHandle, EngineOptions, Event, FinishReason, Finished, KvMemory, LoadOptions, Mode,
     Request, Runner, SamplingParams, Session, SubmitError, TokenLogprobs, start,
 };
 use formats::Checkpoint;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 const TOP: usize = 3;
 
@@ -117,6 +119,7 @@ fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
 
 #[test]
 fn log_probabilities_of_a_prompt_keep_their_bits() {
+    let mut rng = Rng::new(3);
     for architecture in ["qwen3", "mistral", "deepseek_v2"] {
         let (checkpoint, _folder) = random(architecture);
         let requests: Vec<_> = (0..12u32)
@@ -135,7 +138,11 @@ fn log_probabilities_of_a_prompt_keep_their_bits() {
             let engine = way.start(&checkpoint);
             // The second time, the cache is warm.
             for time in 0..2 {
-                let submit = |request: &Request| engine.submit(request.clone()).unwrap();
+                // As steps go on, so that they meet in many ways.
+                let submit = |request: &Request| {
+                    std::thread::sleep(Duration::from_micros(rng.below(3000)));
+                    engine.submit(request.clone()).unwrap()
+                };
                 let generations: Vec<_> = requests.iter().map(submit).collect();
                 for (generation, want) in generations.into_iter().zip(&want) {
                     let (logprobs, ids, finished) = collect(generation);

@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::fields::{Fields, wrong};
 use crate::openai::sampling::{self, MOST_CHOICES};
-use api::{Prompt, SamplingOptions, Terms, TextRequest};
+use api::{InfillRequest, Prompt, SamplingOptions, Service, Terms, TextRequest};
 use serde_json::Value;
 
 /// A text completion as asked for.
@@ -23,6 +23,8 @@ pub(crate) struct CompletionCall {
     pub stream_usage: bool,
     /// Begin each answer with its prompt.
     pub echo: bool,
+    /// What follows the gap that is to be filled.
+    pub suffix: Option<String>,
 }
 
 /// Reads the body of a request.
@@ -53,6 +55,32 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
         stream,
         stream_usage,
         echo: fields.flag("echo")?.unwrap_or(false),
+        suffix: fields.text("suffix")?.filter(|suffix| !suffix.is_empty()).map(str::to_owned),
+    })
+}
+
+/// The request that fills the gap between its text and `suffix`, which ids cannot come before.
+pub(crate) fn filling(
+    service: &Service,
+    request: &TextRequest,
+    suffix: &str,
+) -> Result<TextRequest, Fault> {
+    let Prompt::Text(prefix) = &request.prompt else {
+        return Err(Fault::invalid("suffix", "suffix needs a prompt of text"));
+    };
+    let gap = InfillRequest {
+        prefix: prefix.clone(),
+        suffix: suffix.to_owned(),
+        ..InfillRequest::default()
+    };
+    let infill = service.infill(&gap).map_err(|error| Fault::of(error, "prompt"))?;
+    let mut sampling = request.sampling.clone();
+    sampling.stop_ids.extend(infill.stop_ids);
+    Ok(TextRequest {
+        prompt: Prompt::Ids(infill.prompt),
+        add_special: false,
+        sampling,
+        grammar: None,
     })
 }
 
@@ -70,9 +98,6 @@ fn best_of(fields: &Fields<'_>, choices: usize, stream: bool) -> Result<usize, F
 }
 
 fn refuse_unsupported(fields: &Fields<'_>, logprobs: Option<usize>) -> Result<(), Fault> {
-    if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
-        return Err(Fault::invalid("suffix", "suffix is not supported"));
-    }
     if fields.flag("echo")? == Some(true) && logprobs.is_some() {
         let message = "echo with logprobs is not supported: prompt tokens have none";
         return Err(Fault::invalid("echo", message));
@@ -148,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_honoured_is_refused() {
-        check_fault(json!({"prompt": "a", "suffix": "b"}), "suffix");
+        check_fault(json!({"prompt": "a", "suffix": 3}), "suffix");
         check_fault(json!({"prompt": "a", "best_of": 3, "stream": true}), "best_of");
         check_fault(json!({"prompt": "a", "best_of": 1, "n": 2}), "best_of");
         check_fault(json!({"prompt": "a", "best_of": 129}), "best_of");

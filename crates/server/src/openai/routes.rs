@@ -76,9 +76,9 @@ async fn text_completions(
 ) -> Result<Response, Fault> {
     let (call, prompts, echoes) = prepare(&app, body, |service, body| {
         let call = completions::read(&body)?;
-        let prompts: Result<Vec<Prepared>, _> =
-            call.requests.iter().map(|request| service.prepare_text(request)).collect();
-        let prompts = prompts.map_err(|error| Fault::of(error, "prompt"))?;
+        let prompts: Result<Vec<Prepared>, Fault> =
+            call.requests.iter().map(|request| prepared(service, request, &call)).collect();
+        let prompts = prompts?;
         let echoes = echoes(service, &call);
         Ok((call, prompts, echoes))
     })
@@ -92,6 +92,19 @@ async fn text_completions(
         return sse::best(choices, call.choices, answer).await;
     }
     respond(&app, choices, answer, call.stream).await
+}
+
+/// A prompt as it is, or as the beginning of a gap.
+fn prepared(
+    service: &Service,
+    request: &TextRequest,
+    call: &completions::CompletionCall,
+) -> Result<Prepared, Fault> {
+    let filling = call.suffix.as_deref();
+    let filling = filling.map(|suffix| completions::filling(service, request, suffix));
+    let filling = filling.transpose()?;
+    let prompt = service.prepare_text(filling.as_ref().unwrap_or(request));
+    prompt.map_err(|error| Fault::of(error, "prompt"))
 }
 
 /// The text that each choice begins with, where the client wants its prompt back.

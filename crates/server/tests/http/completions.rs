@@ -1,8 +1,9 @@
 //! `POST /v1/completions`: the shapes of answers and streams.
 
-use crate::harness::{Server, events, ok, stable};
-use crate::support::{Act, BOS, ids};
+use crate::harness::{Server, error, events, ok, stable};
+use crate::support::{Act, BOS, MARKS, assets_with_marks, ids, scripted_with_assets};
 use serde_json::{Value, json};
+use server::ServerOptions;
 
 const PATH: &str = "/v1/completions";
 
@@ -107,4 +108,22 @@ async fn streamed_offsets_go_on_from_chunk_to_chunk() {
         .filter(|offset| !offset.is_null())
         .collect();
     assert_eq!(offsets, [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn a_suffix_makes_a_gap() {
+    let scripted = scripted_with_assets(assets_with_marks(), vec![Act::Say("hello")], 4);
+    let server = Server::serve(scripted, ServerOptions::default());
+    let body = json!({"prompt": "hi", "suffix": "lo"});
+    let answer = ok(server.post("/v1/completions", &body).await).await;
+    assert_eq!(answer["choices"][0]["text"], "hello");
+    let (report, server) = server.report().await;
+    let marked = [&[MARKS], &ids("hi")[..], &[MARKS + 1], &ids("lo"), &[MARKS + 2]].concat();
+    assert!(report.request.prompt.ends_with(&marked), "{:?}", report.request.prompt);
+    let of_ids = json!({"prompt": [1], "suffix": "lo"});
+    let refused = error(server.post("/v1/completions", &of_ids).await, 400).await;
+    assert_eq!(refused["param"], "suffix");
+    let server = Server::start([]).await;
+    let refused = error(server.post("/v1/completions", &body).await, 400).await;
+    assert_eq!(refused["param"], "suffix");
 }

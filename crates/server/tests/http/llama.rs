@@ -7,6 +7,7 @@ use crate::support::{
 use reqwest::Response;
 use serde_json::{Value, json};
 use server::ServerOptions;
+use std::time::Duration;
 
 const ANSWER: Act = Act::Say("hello!<|im_end|>");
 
@@ -259,7 +260,7 @@ async fn the_server_tells_what_it_is() {
 
 #[tokio::test]
 async fn running_answers_take_slots() {
-    let server = Server::start([Act::Forever("hello")]).await;
+    let server = Server::start([Act::Say("hello"), Act::Pause(Duration::from_secs(60))]).await;
     let mut stream = completion(&server, json!({"stream": true})).await;
     stream.chunk().await.unwrap();
     let slots = ok(server.get("/slots").await).await;

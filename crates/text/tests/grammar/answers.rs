@@ -64,7 +64,7 @@ fn large_vocabularies_of_every_kind_keep_to_schemas_too() {
     for vocabulary in ["qwen2", "llama-spm", "llama-bpe", "deepseek-llm"] {
         let file = format!("ggml-vocab-{vocabulary}.gguf");
         let Some(player) = Player::shared(&file) else { return };
-        check_schemas(&player, 5);
+        check_schemas(&player, 2);
     }
 }
 

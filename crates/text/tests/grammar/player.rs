@@ -83,7 +83,9 @@ impl Player {
         let goal = ENDS[(phase + ids.len()) / 20 % ENDS.len()].as_bytes();
         let begun = (0..goal.len()).rev().find(|len| tail.ends_with(&goal[..*len])).unwrap_or(0);
         let bytes = |id: &&u32| tokenizer.token_bytes(**id);
-        let is_marker = |id: &&u32| tokenizer.token_kind(**id) != Some(TokenKind::Normal);
+        let is_marker = |id: &&u32| {
+            tokenizer.token_kind(**id) == Some(TokenKind::Added) && bytes(id).starts_with(b"<")
+        };
         let towards = |id: &&u32| !bytes(id).is_empty() && goal[begun..].starts_with(bytes(id));
         let end = allowed.iter().find(is_marker);
         *end.or(allowed.iter().filter(towards).max_by_key(|id| bytes(id).len())).unwrap_or(&any)
