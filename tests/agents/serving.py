@@ -21,11 +21,15 @@ TINY = Path(__file__).parents[2] / "models" / "tiny"
 
 
 def wide_model(folder, context=16384):
-    """The built-in model with more context than it was trained for: agents' prompts are long."""
+    """The built-in model with more context than it was trained for: agents' prompts are long.
+    Scaled angles keep it sane there."""
     shutil.copytree(TINY, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.gguf"))
     path = Path(folder) / "config.json"
     config = json.loads(path.read_text())
     config["max_position_embeddings"] = context
+    trained = 640
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": trained}
+    config["rope_scaling"] = scaling
     path.write_text(json.dumps(config))
     return str(folder)
 

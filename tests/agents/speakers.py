@@ -74,6 +74,7 @@ class Agent:
 
     path = None
     tools = True
+    parallel = False
 
     def __init__(self, server):
         self.server = server
@@ -121,6 +122,7 @@ class OpenCode(Agent):
                 {"type": "function", "function": dict(zip(NAMES, tool))} for tool in TOOLS
             ]
             body["tool_choice"] = "required" if force else "auto"
+            body["parallel_tool_calls"] = self.parallel
         return body
 
     def read(self, answer):
@@ -200,7 +202,10 @@ class ClaudeCode(Agent):
             ],
             "messages": messages,
             "tools": [dict(zip(names, tool)) for tool in TOOLS],
-            "tool_choice": {"type": "any" if force else "auto"},
+            "tool_choice": {
+                "type": "any" if force else "auto",
+                "disable_parallel_tool_use": not self.parallel,
+            },
             "metadata": {"user_id": "someone"},
         }
 
@@ -256,7 +261,7 @@ class Codex(Agent):
             "input": self.history,
             "tools": [*functions, {"type": "web_search"}],
             "tool_choice": "required" if force else "auto",
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": self.parallel,
             "reasoning": {"summary": "auto"},
             "store": False,
             "include": ["reasoning.encrypted_content"],

@@ -107,6 +107,7 @@ def test_a_branch_is_found_up_to_where_it_leaves(talk):
 def test_parallel_calls_are_found_again(kind, server, monkeypatch):
     monkeypatch.setattr("speakers.RULES", "Be brief.")
     agent = kind(server)
+    agent.parallel = True
     agent.user("What is the weather in Paris and in Rome?")
     first = agent.ask(force=True)
     agent.assistant(first, Habits(reserialised=True))

@@ -53,7 +53,7 @@ test("the stream helper ends with the final response", async () => {
   let said = "";
   stream.on("response.output_text.delta", (event) => (said += event.delta));
   const final = await stream.finalResponse();
-  assert.equal(final.output_text, said);
+  assert.equal(final.output.at(-1).content[0].text, said);
   assert.match(said, /Paris/);
 });
 
