@@ -9,6 +9,7 @@ mod app;
 mod body;
 mod caller;
 mod choices;
+mod embeddings;
 mod fault;
 mod fields;
 mod flow;

@@ -13,6 +13,7 @@
 mod answer;
 mod chat;
 mod duration;
+mod embed;
 mod format;
 mod generate;
 mod line;

@@ -120,6 +120,7 @@ fn capabilities(service: &Service) -> Vec<&'static str> {
         ("tools", service.takes_tools()),
         ("thinking", service.reasons()),
         ("insert", service.fills()),
+        ("embedding", true),
     ];
     all.into_iter().filter_map(|(name, can)| can.then_some(name)).collect()
 }

@@ -2,11 +2,13 @@
 
 use crate::app::App;
 use crate::choices::Names;
+use crate::embeddings::compute;
 use crate::fault::Fault;
 use crate::flow::{prepare, respond, start};
 use crate::guard::{self, RequestId};
 use crate::ollama::answer::OllamaAnswer;
 use crate::ollama::chat::{self, ChatBody};
+use crate::ollama::embed::{self, EmbedBody, Embedded, Embedding, EmbeddingsBody};
 use crate::ollama::generate::{self, GenerateBody};
 use crate::ollama::line::{ChatLine, GenerateLine};
 use crate::ollama::models::{self, Running, Shown, Tags};
@@ -21,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -56,6 +59,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     let router = OpenApiRouter::new()
         .routes(routes!(chat))
         .routes(routes!(generate))
+        .routes(routes!(embed))
+        .routes(routes!(embeddings))
         .routes(routes!(tags))
         .routes(routes!(ps))
         .routes(routes!(show))
@@ -91,6 +96,41 @@ async fn generate(
 ) -> Result<Response, Fault> {
     let work = prepare(&app, body, |service, body| generate::read(service, &body)).await?;
     answer(&app, id, &headers, work).await
+}
+
+/// Vectors of texts.
+#[utoipa::path(
+    post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
+    responses((status = 200, body = Embedded), Refusal)
+)]
+async fn embed(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Embedded>, Fault> {
+    let start = Instant::now();
+    let prompts = prepare(&app, body, |service, body| embed::read(service, &body)).await?;
+    let terms = guard::on_behalf(Terms::default(), &headers);
+    let vectors = compute(&app, prompts, embed::NORMALIZED, &terms, &id).await?;
+    Ok(Json(embed::answer(&app.service, vectors, start.elapsed())))
+}
+
+/// The vector of a text.
+#[utoipa::path(
+    post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
+    responses((status = 200, body = Embedding), Refusal)
+)]
+async fn embeddings(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Embedding>, Fault> {
+    let prompts = prepare(&app, body, |service, body| embed::read_one(service, &body)).await?;
+    let terms = guard::on_behalf(Terms::default(), &headers);
+    let vectors = compute(&app, prompts, embed::AS_THEY_ARE, &terms, &id).await?;
+    Ok(Json(embed::answer_one(vectors)))
 }
 
 async fn answer(

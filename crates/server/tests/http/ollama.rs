@@ -273,7 +273,7 @@ async fn the_model_is_listed_and_described() {
     assert_eq!(running["models"][0]["details"], details);
     let shown = ok(server.post("/api/show", &json!({"model": "test/model"})).await).await;
     assert_eq!(shown["details"], details);
-    assert_eq!(shown["capabilities"], json!(["completion", "tools", "thinking"]));
+    assert_eq!(shown["capabilities"], json!(["completion", "tools", "thinking", "embedding"]));
     assert_eq!(shown["model_info"]["general.architecture"], "script");
     assert_eq!(shown["model_info"]["script.context_length"], 2 * CONTEXT);
     assert!(shown["template"].as_str().unwrap().contains("im_start"));
@@ -295,5 +295,20 @@ async fn other_models_are_for_other_servers() {
     for path in ["/", "/api/version", "/api/tags"] {
         let response = server.client.head(server.url(path)).send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn vectors_are_made_of_one_text_or_of_several() {
+    let server = Server::start([]).await;
+    let response = server.post("/api/embed", &json!({"model": "m", "input": ["ab", "c"]})).await;
+    let answer = ok(response).await;
+    assert_eq!(answer["embeddings"].as_array().unwrap().len(), 2);
+    let counted = ids("ab").len() + ids("c").len();
+    assert!(answer["prompt_eval_count"].as_u64().unwrap() >= counted as u64, "{answer}");
+    let response = server.post("/api/embeddings", &json!({"prompt": "ab"})).await;
+    assert!(!ok(response).await["embedding"].as_array().unwrap().is_empty());
+    for body in [json!({}), json!({"input": []}), json!({"input": [1]})] {
+        assert_eq!(server.post("/api/embed", &body).await.status(), 400, "{body}");
     }
 }

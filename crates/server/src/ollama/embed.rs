@@ -1,0 +1,99 @@
+//! `POST /api/embed` and the older `/api/embeddings`.
+
+use crate::embeddings::{self, Vectors};
+use crate::fault::Fault;
+use crate::ollama::duration::{self, KeepAlive};
+use crate::wire;
+use api::{Embed, Prompt, Service};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// Texts that vectors are wanted of.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct EmbedBody {
+    /// Any name: one model is served.
+    #[serde(rename = "model")]
+    _model: Option<String>,
+    /// A text, or several.
+    input: Texts,
+    /// Nothing is ever cut off a text, whatever this says.
+    #[serde(rename = "truncate")]
+    _truncate: Option<bool>,
+    keep_alive: Option<KeepAlive>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+enum Texts {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// A text that a vector is wanted of.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct EmbeddingsBody {
+    /// Any name: one model is served.
+    #[serde(rename = "model")]
+    _model: Option<String>,
+    prompt: String,
+    keep_alive: Option<KeepAlive>,
+}
+
+/// Vectors of length 1.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Embedded {
+    model: String,
+    embeddings: Vec<Vec<f32>>,
+    /// Nanoseconds.
+    total_duration: u64,
+    /// Nanoseconds; the model is there already.
+    load_duration: u64,
+    prompt_eval_count: usize,
+}
+
+/// A vector as it comes from the model.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Embedding {
+    embedding: Vec<f32>,
+}
+
+/// How vectors of `/api/embed` are made.
+pub(crate) const NORMALIZED: Embed = Embed { pooling: None, normalize: true };
+/// How vectors of `/api/embeddings` are made.
+pub(crate) const AS_THEY_ARE: Embed = Embed { pooling: None, normalize: false };
+
+/// Reads a request for vectors.
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Vec<Prompt>, Fault> {
+    let body: EmbedBody = wire::read(body)?;
+    duration::unloads(body.keep_alive.as_ref())?;
+    let texts = match body.input {
+        Texts::One(text) => vec![text],
+        Texts::Many(texts) => texts,
+    };
+    embeddings::prompts(service, texts.into_iter().map(Prompt::Text).collect(), "input")
+}
+
+/// Reads a request for one vector.
+pub(crate) fn read_one(service: &Service, body: &Value) -> Result<Vec<Prompt>, Fault> {
+    let body: EmbeddingsBody = wire::read(body)?;
+    duration::unloads(body.keep_alive.as_ref())?;
+    embeddings::prompts(service, vec![Prompt::Text(body.prompt)], "prompt")
+}
+
+/// The answer to a request that took so long.
+pub(crate) fn answer(service: &Service, vectors: Vectors, took: Duration) -> Embedded {
+    Embedded {
+        model: service.info().name.clone(),
+        embeddings: vectors.vectors,
+        total_duration: took.as_nanos() as u64,
+        load_duration: 0,
+        prompt_eval_count: vectors.tokens,
+    }
+}
+
+/// The answer to a request for one vector.
+pub(crate) fn answer_one(vectors: Vectors) -> Embedding {
+    Embedding { embedding: vectors.vectors.into_iter().next().unwrap_or_default() }
+}
