@@ -1,6 +1,8 @@
 """A client that leaves stops its own request, at once and wherever that stands, and no other."""
 
+import http.client
 import itertools
+import json
 import threading
 import time
 
@@ -12,7 +14,7 @@ from serving import Server, abort, wide_model
 SOON = 5
 NEIGHBOUR = {
     "messages": [{"role": "user", "content": "Tell me a story."}],
-    "max_tokens": 6000,
+    "max_tokens": 4000,
     "ignore_eos": True,
     "temperature": 0,
 }
@@ -68,9 +70,6 @@ class Neighbour:
 
 def begin(server, protocol, text, stream):
     """A request on its way."""
-    import http.client
-    import json
-
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     body = json.dumps(protocol.body(text, 5000, stream, True))
     connection.request("POST", protocol.path, body, {"content-type": "application/json"})

@@ -4,6 +4,8 @@ sends back what it was given; and so it is when it goes back or aside.
 Run as tests/openai is. 99 % is what is promised; what a conversation loses is told by the failure.
 """
 
+import copy
+
 import pytest
 from serving import Server, wide_model
 from speakers import AGENTS, ClaudeCode, Codex, Habits, OpenCode
@@ -42,7 +44,7 @@ class Talk:
             turn = agent.send(body)
             if force:
                 assert turn.calls, turn
-            self.bodies.append(body)
+            self.bodies.append(copy.deepcopy(body))
             self.turns.append(turn)
             self.lengths.append(len(agent.history))
             agent.assistant(turn, HABITS[number % len(HABITS)])
