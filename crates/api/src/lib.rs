@@ -4,6 +4,7 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
 
 mod assemble;
+mod constraint;
 mod conversation;
 mod error;
 mod ids;
@@ -22,3 +23,4 @@ pub use options::SamplingOptions;
 pub use request::{ChatRequest, Prepared, Prompt, Terms, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
 pub use stream::{CallEvent, Done, Finish, TextEvent, TextStream};
+pub use text::GrammarSource;

@@ -6,7 +6,7 @@ use engine::{Request, Speculate};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
-use text::{OutputForm, Reasoning};
+use text::{GrammarSource, OutputForm, Reasoning};
 
 /// Whether an answer calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct ChatRequest {
     pub split_reasoning: bool,
     /// How to sample.
     pub sampling: SamplingOptions,
+    /// What the answer is held to, its reasoning apart.
+    pub grammar: Option<GrammarSource>,
 }
 
 impl Default for ChatRequest {
@@ -64,6 +66,7 @@ impl Default for ChatRequest {
             prefill: None,
             split_reasoning: true,
             sampling: SamplingOptions::default(),
+            grammar: None,
         }
     }
 }
@@ -77,6 +80,8 @@ pub struct TextRequest {
     pub add_special: bool,
     /// How to sample.
     pub sampling: SamplingOptions,
+    /// What the continuation is held to.
+    pub grammar: Option<GrammarSource>,
 }
 
 /// A prompt, tokenized or not.

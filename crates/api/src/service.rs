@@ -1,6 +1,7 @@
 //! The service: one model with its tokenizer and template, shared by all callers.
 
 use crate::assemble::Assembler;
+use crate::constraint::constraint;
 use crate::conversation::{
     Renderer, THINK, offers_tools, opens_reasoning, signatures, template_error, text_error,
 };
@@ -15,8 +16,8 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
-    ChatTemplate, EncodeOptions, OutputForm, Reasoning, TextAssets, Tokenizer, ToolFormat,
-    ToolSignature,
+    ChatTemplate, EncodeOptions, GrammarCompiler, GrammarSource, OutputForm, Reasoning, TextAssets,
+    Thinking, Tokenizer, ToolFormat, ToolSignature,
 };
 
 /// What a service is made of.
@@ -41,6 +42,7 @@ pub struct ServiceParts {
 pub struct Service {
     engine: EngineHandle,
     assets: Arc<TextAssets>,
+    grammars: Arc<GrammarCompiler>,
     template: Option<Arc<ChatTemplate>>,
     defaults: Arc<SamplingOptions>,
     /// The model marks its reasoning.
@@ -52,13 +54,16 @@ pub struct Service {
 impl Service {
     /// A service of these parts.
     pub fn new(parts: ServiceParts) -> Self {
+        let (thinks, defaults) = (thinks(&parts), Arc::new(defaults(&parts)));
+        let assets = Arc::new(parts.assets);
         Self {
-            thinks: thinks(&parts),
-            defaults: Arc::new(defaults(&parts)),
+            thinks,
+            defaults,
             tool_format: parts.tool_format,
             memory: Arc::default(),
             engine: parts.engine,
-            assets: Arc::new(parts.assets),
+            grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
+            assets,
             template: parts.template.map(Arc::new),
         }
     }
@@ -120,9 +125,14 @@ impl Service {
         }
         let rendered = renderer.prompt(request)?;
         let continues = request.prefill.is_some();
-        let reasoning = match request.split_reasoning {
-            true if !continues && opens_reasoning(&rendered.tail) => Reasoning::Open,
-            true if self.thinks => Reasoning::Possible,
+        let thinking = match continues {
+            false if opens_reasoning(&rendered.tail) => Thinking::Open,
+            _ if self.thinks => Thinking::Possible,
+            _ => Thinking::None,
+        };
+        let reasoning = match thinking {
+            Thinking::Open if request.split_reasoning => Reasoning::Open,
+            Thinking::Possible if request.split_reasoning => Reasoning::Possible,
             _ => Reasoning::Unsplit,
         };
         let (format, parallel) = (renderer.format, request.parallel_calls);
@@ -130,7 +140,8 @@ impl Service {
         let output = OutputForm { reasoning, format, tools, parallel };
         let form = Form { output, call_prefix: request.call_prefix, continues };
         let prepared = self.prepare(rendered.tokens, &request.sampling, form)?;
-        Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
+        let prepared = Prepared { origin: called.then_some(rendered.origin), ..prepared };
+        self.held_to(request.grammar.as_ref(), thinking, prepared)
     }
 
     /// Tokenizes and checks a text; nothing is computed yet.
@@ -139,7 +150,24 @@ impl Service {
             Prompt::Text(text) => self.encode(text, request.add_special)?,
             Prompt::Ids(ids) => ids.clone(),
         };
-        self.prepare(prompt, &request.sampling, Form::plain(true))
+        let prepared = self.prepare(prompt, &request.sampling, Form::plain(true))?;
+        self.held_to(request.grammar.as_ref(), Thinking::None, prepared)
+    }
+
+    /// Compiles `grammar` and has the answer follow it.
+    fn held_to(
+        &self,
+        grammar: Option<&GrammarSource>,
+        thinking: Thinking,
+        mut prepared: Prepared,
+    ) -> Result<Prepared, ApiError> {
+        if let Some(source) = grammar {
+            let compiled = self.grammars.compile(source, thinking);
+            let wrong =
+                |error: text::GrammarError| ApiError::invalid("response_format", error.to_string());
+            prepared.request.constraint = Some(constraint(compiled.map_err(wrong)?));
+        }
+        Ok(prepared)
     }
 
     /// Submits a prepared request. Each `choice` of one with a seed has a seed of its own.

@@ -85,13 +85,15 @@ pub enum Finish {
     ToolCalls,
     /// The limit of tokens was reached, or the context is full.
     Length,
+    /// The grammar allows nothing more.
+    Complete,
 }
 
 impl Finish {
     /// The name that OpenAI's API has for it.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::StopId(_) | Self::StopString(_) => "stop",
+            Self::StopId(_) | Self::StopString(_) | Self::Complete => "stop",
             Self::ToolCalls => "tool_calls",
             Self::Length => "length",
         }
@@ -200,6 +202,7 @@ impl TextStream {
             (Some(stop), _) => Finish::StopString(stop),
             (None, FinishReason::Stop(id)) => self.called().unwrap_or(Finish::StopId(id)),
             (None, FinishReason::Length) => Finish::Length,
+            (None, FinishReason::Complete) => self.called().unwrap_or(Finish::Complete),
         };
         self.done(Done { finish, usage, timings });
     }

@@ -15,7 +15,12 @@ fn chat(content: &str) -> ChatRequest {
 }
 
 fn text(prompt: &str) -> TextRequest {
-    TextRequest { prompt: prompt.into(), add_special: true, sampling: SamplingOptions::default() }
+    TextRequest {
+        prompt: prompt.into(),
+        add_special: true,
+        sampling: SamplingOptions::default(),
+        grammar: None,
+    }
 }
 
 fn stops(stop: &[&str]) -> SamplingOptions {

@@ -1,8 +1,10 @@
 //! One request on its way: its sampler, its reader, its times.
 
+use crate::TokenSet;
 use crate::handle::Submission;
+use crate::masks::Restraint;
 use crate::metrics::{Ended, Metrics, Outcome};
-use crate::request::{Event, FinishReason, Finished, Timings, TokenLogprobs, Usage};
+use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, Scratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
 use sched::Planned;
@@ -38,6 +40,8 @@ pub(crate) struct Active {
     submission: Submission,
     limits: Limits,
     sampler: Sampler,
+    /// Its constraint, unless that is where masks are computed.
+    restraint: Option<Box<Restraint>>,
     has_room: bool,
     /// Guesses for the next step.
     pub draft: Vec<u32>,
@@ -60,8 +64,14 @@ pub(crate) struct Active {
 
 impl Active {
     /// Tells all to `recorder`.
-    pub fn new(submission: Submission, limits: Limits, recorder: Option<Recorder>) -> Self {
+    pub fn new(
+        submission: Submission,
+        limits: Limits,
+        restraint: Option<Box<Restraint>>,
+        recorder: Option<Recorder>,
+    ) -> Self {
         Self {
+            restraint,
             sampler: Sampler::new(submission.request.sampling.clone()),
             submission,
             limits,
@@ -126,6 +136,28 @@ impl Active {
         self.recorder.as_deref_mut()
     }
 
+    /// Whether a constraint restricts it.
+    pub fn is_constrained(&self) -> bool {
+        self.submission.request.constraint.is_some()
+    }
+
+    /// Its constraint, on the way to where masks are computed.
+    pub fn lend(&mut self, planned: &Planned) -> Option<Box<Restraint>> {
+        let mut restraint = self.restraint.take()?;
+        restraint.guess(&self.draft[..planned.drafts]);
+        Some(restraint)
+    }
+
+    /// Its constraint is back.
+    pub fn take_back(&mut self, restraint: Box<Restraint>) {
+        self.restraint = Some(restraint);
+    }
+
+    /// The step broke and will be repeated: its constraint forgets the guesses, or ends it.
+    pub fn forget_guesses(&mut self) -> Option<End> {
+        self.restraint.as_mut()?.accept(&[]).err().map(End::Failed)
+    }
+
     /// Chooses a token from the logits of its last known one, and as many more as its guesses turn
     /// out right. `tokens` are those before this step.
     pub fn sample<'a>(
@@ -147,24 +179,32 @@ impl Active {
         self.right = right;
         self.drafted += planned.drafts;
         self.accepted += right;
+        self.note_constraint();
+    }
+
+    /// Has the constraint take note of the step, unless the sequence ended on its own.
+    fn note_constraint(&mut self) {
+        let Some(restraint) = &mut self.restraint else { return };
+        if !matches!(self.end, None | Some(End::Finished(FinishReason::Length))) {
+            return;
+        }
+        match restraint.accept(&self.ids) {
+            Ok(true) => self.end = Some(End::Finished(FinishReason::Complete)),
+            Ok(false) => {}
+            Err(error) => self.end = Some(End::Failed(error)),
+        }
     }
 
     /// One token, unless a stop id or an error ends the sequence.
     fn choose(&mut self, tokens: &[u32], logits: &[f32], scratch: &mut Scratch) -> Option<u32> {
-        let request = &self.submission.request;
-        let generated = self.generated + self.ids.len();
-        let banned = if generated < request.min_tokens { &request.stop_ids[..] } else { &[] };
-        let history = History { tokens, fresh: &self.ids, prompt: self.limits.prompt, banned };
-        if let Some(recorder) = &mut self.recorder {
-            recorder.choose(logits);
-        }
-        let id = match self.sampler.sample(logits, history, scratch) {
+        let id = match self.next_id(tokens, logits, scratch) {
             Ok(id) => id,
-            Err(error) => {
-                self.end = Some(End::Failed(error.to_string()));
+            Err(end) => {
+                self.end = Some(end);
                 return None;
             }
         };
+        let request = &self.submission.request;
         if request.stop_ids.contains(&id) {
             self.end = Some(End::Finished(FinishReason::Stop(id)));
             return None;
@@ -172,10 +212,33 @@ impl Active {
         let logprobs = request.logprobs.map(|top| logprobs(logits, id, top, scratch));
         self.ids.push(id);
         self.logprobs.push(logprobs);
-        if generated + 1 == self.limits.budget {
+        if self.generated + self.ids.len() == self.limits.budget {
             self.end = Some(End::Finished(FinishReason::Length));
         }
         Some(id)
+    }
+
+    /// The sampler's choice among what is allowed, or how the sequence ends without one.
+    fn next_id(
+        &mut self,
+        tokens: &[u32],
+        logits: &[f32],
+        scratch: &mut Scratch,
+    ) -> Result<u32, End> {
+        let request = &self.submission.request;
+        let early = self.generated + self.ids.len() < request.min_tokens;
+        let banned = if early { &request.stop_ids[..] } else { &[] };
+        let allowed = match &mut self.restraint {
+            Some(restraint) => Some(allowed(restraint, self.ids.len(), request, early)?),
+            None => None,
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.choose(logits);
+        }
+        let (fresh, prompt) = (&self.ids[..], self.limits.prompt);
+        let history = History { tokens, fresh, prompt, banned, allowed };
+        let chosen = self.sampler.sample(logits, history, scratch);
+        chosen.map_err(|error| End::Failed(error.to_string()))
     }
 
     /// Ids sampled in this step.
@@ -231,7 +294,7 @@ impl Active {
         let now = Instant::now();
         let since = |from: Option<Instant>| from.map_or(Duration::ZERO, |from| now - from);
         let outcome = match &end {
-            End::Finished(FinishReason::Stop(_)) => Outcome::Stop,
+            End::Finished(FinishReason::Stop(_) | FinishReason::Complete) => Outcome::Stop,
             End::Finished(FinishReason::Length) => Outcome::Length,
             End::Failed(_) => Outcome::Failed,
             End::TimedOut(_) => Outcome::TimedOut,
@@ -281,5 +344,20 @@ impl Active {
         if let Err(TrySendError::Full(event)) = self.submission.events.try_send(event) {
             tracing::debug!("a reader too slow for {event:?}");
         }
+    }
+}
+
+/// What may be chosen in row `at` of this step, or how the sequence ends instead.
+fn allowed<'a>(
+    restraint: &'a mut Restraint,
+    at: usize,
+    request: &Request,
+    early: bool,
+) -> Result<&'a TokenSet, End> {
+    let row = restraint.allowed(at).map_err(End::Failed)?;
+    match (row.settle(&request.stop_ids, early), row.may_end) {
+        (true, _) => Ok(&row.ids),
+        (false, true) => Err(End::Finished(FinishReason::Complete)),
+        (false, false) => Err(End::Failed("the constraint allows no token of this model".into())),
     }
 }

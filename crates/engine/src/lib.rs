@@ -5,10 +5,12 @@
 
 mod active;
 mod cache_size;
+mod constraint;
 mod draft;
 mod error;
 mod handle;
 mod identity;
+mod masks;
 pub mod metrics;
 mod pace;
 mod request;
@@ -20,6 +22,7 @@ pub mod trace;
 
 pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_size::KvMemory;
+pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
 pub use draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 pub use error::Error;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};

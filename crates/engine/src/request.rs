@@ -1,6 +1,7 @@
 //! What a caller asks of the engine and what it hears back. Token ids only: text, stop
 //! strings and chat messages are matters of `api`.
 
+use crate::constraint::GrammarRef;
 use crate::draft::Speculate;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct Request {
     pub cold: bool,
     /// What it is called in traces.
     pub name: Option<String>,
+    /// Restricts the tokens; stop ids may be chosen exactly where it may end.
+    pub constraint: Option<GrammarRef>,
 }
 
 /// Choice of the next token. The samplers run in the order of the fields; a field at its
@@ -133,6 +136,8 @@ pub enum FinishReason {
     Stop(u32),
     /// `max_tokens` were generated, or the context is full.
     Length,
+    /// The constraint allows nothing more.
+    Complete,
 }
 
 /// Token counts of one request.

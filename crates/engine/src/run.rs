@@ -6,6 +6,7 @@
 use crate::active::{self, Active, End};
 use crate::draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 use crate::handle::{Door, EngineHandle, Submission, door};
+use crate::masks::{Masks, Restraint};
 use crate::metrics::Step;
 use crate::pace::Pace;
 use crate::sampler::Scratch;
@@ -68,11 +69,13 @@ const STALLED: Duration = Duration::from_millis(2);
 /// Starts the engine thread. It ends when the last handle and generation are gone.
 pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandle<()>) {
     let (handle, door) = door(runner.info().clone(), options.queue);
+    // Started here, so that it is not pinned to the engine's CPU.
+    let masks = Masks::start();
     let thread = std::thread::Builder::new()
         .name("gannet-engine".into())
         .spawn(move || {
             runner.pin_caller();
-            Engine::new(runner, door, options).run();
+            Engine::new(runner, door, options, masks).run();
         })
         .expect("cannot start the engine thread");
     (handle, thread)
@@ -85,6 +88,7 @@ struct Engine {
     scheduler: Scheduler,
     active: BTreeMap<SequenceId, Active>,
     drafter: Box<dyn Drafter>,
+    masks: Masks,
     pace: Pace,
     next_id: u64,
     plan: Vec<Planned>,
@@ -103,7 +107,7 @@ fn root(runner: &Runner) -> Name {
 }
 
 impl Engine {
-    fn new(runner: Runner, door: Door, options: EngineOptions) -> Self {
+    fn new(runner: Runner, door: Door, options: EngineOptions, masks: Masks) -> Self {
         let models::Limits { rows, logit_rows } = runner.limits();
         let running = options.running.clamp(1, logit_rows);
         let limits = sched::Limits {
@@ -120,6 +124,7 @@ impl Engine {
             scratch: Scratch::new(runner.info().vocab_size),
             active: BTreeMap::new(),
             drafter: Box::new(PromptLookup),
+            masks,
             pace: Pace::new(options.itl_target, runner.chunk()),
             next_id: 0,
             plan: Vec::with_capacity(running),
@@ -195,6 +200,7 @@ impl Engine {
         let timeout = request.timeout.or(self.options.timeout);
         let traced = self.options.traces.is_some();
         let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
+        let restraint = Restraint::of(request, info.vocab_size);
         let prompt = std::mem::take(&mut request.prompt);
         let new = NewSequence {
             id: SequenceId(number),
@@ -205,7 +211,7 @@ impl Engine {
             cold: request.cold,
         };
         let limits = active::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
-        let active = Active::new(submission, limits, recorder);
+        let active = Active::new(submission, limits, restraint, recorder);
         if budget == 0 {
             let length = End::Finished(crate::FinishReason::Length);
             return active.finish(Some(length), &self.door.metrics, None);
@@ -292,16 +298,43 @@ impl Engine {
 
     fn forward(&mut self) -> Result<(), Error> {
         self.door.metrics.working(true);
+        self.want_masks();
         self.runner.forward(&self.batch).map(drop)
     }
 
+    /// Has masks computed for the sequences that will be sampled.
+    fn want_masks(&mut self) {
+        for planned in self.plan.iter().filter(|planned| planned.samples) {
+            let active = self.active.get_mut(&planned.id).expect("planned");
+            if let Some(restraint) = active.lend(planned) {
+                self.masks.want(restraint);
+            }
+        }
+    }
+
+    /// Takes constraints back from a step that broke. Some of them may break over it.
+    fn drop_masks(&mut self) -> Vec<(SequenceId, End)> {
+        let mut broken = Vec::new();
+        for planned in self.plan.iter().filter(|planned| planned.samples) {
+            let active = self.active.get_mut(&planned.id).expect("planned");
+            if active.is_constrained() {
+                active.take_back(self.masks.next());
+                broken.extend(active.forget_guesses().map(|end| (planned.id, end)));
+            }
+        }
+        broken
+    }
+
     fn sample(&mut self) {
-        let Self { runner, scheduler, active, scratch, plan, .. } = self;
+        let Self { runner, scheduler, active, masks, scratch, plan, .. } = self;
         let (mut logits, vocab) = (runner.logits(), runner.info().vocab_size);
         for planned in plan.iter().filter(|planned| planned.samples) {
             let (rows, rest) = logits.split_at((1 + planned.drafts) * vocab);
             logits = rest;
             let active = active.get_mut(&planned.id).expect("planned");
+            if active.is_constrained() {
+                active.take_back(masks.next());
+            }
             let rows = rows.chunks_exact(vocab);
             active.sample(scheduler.tokens(planned.id), planned, rows, scratch);
         }
@@ -328,6 +361,9 @@ impl Engine {
     /// Ends the sequences that `error` is about: the one whose row it names, or all of the step.
     /// Nothing was committed, so the others are planned again and lose nothing.
     fn fail(&mut self, error: &Error) {
+        for (id, end) in self.drop_masks() {
+            self.remove(id, Some(end));
+        }
         let row = match error {
             Error::Model(models::Error::NotFinite { row, .. }) => Some(*row),
             _ => None,

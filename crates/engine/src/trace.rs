@@ -79,6 +79,9 @@ pub struct TraceRequest {
     #[serde(flatten)]
     pub sampling: SamplingParams,
     pub speculate: Option<String>,
+    /// A constraint restricted it, which is no part of a trace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub constrained: bool,
 }
 
 /// One step as a sequence saw it.
@@ -105,11 +108,15 @@ impl TraceRequest {
             stop_ids: request.stop_ids.clone(),
             sampling: request.sampling.clone(),
             speculate: request.speculate.map(|speculate| speculate.to_string()),
+            constrained: request.constraint.is_some(),
         }
     }
 
     /// The request again, or which field cannot be read.
     pub fn request(&self) -> Result<Request, String> {
+        if self.constrained {
+            return Err("constrained: a trace does not hold the constraint of its request".into());
+        }
         let speculate = |text: &String| text.parse::<Speculate>();
         Ok(Request {
             prompt: self.prompt.clone(),

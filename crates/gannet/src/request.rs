@@ -36,7 +36,13 @@ impl Request {
     /// The continuation of a text, as it is and without a template.
     pub fn complete(prompt: impl Into<String>) -> Self {
         let prompt = Prompt::Text(prompt.into());
-        TextRequest { prompt, add_special: true, sampling: SamplingOptions::default() }.into()
+        TextRequest {
+            prompt,
+            add_special: true,
+            sampling: SamplingOptions::default(),
+            grammar: None,
+        }
+        .into()
     }
 
     /// Most tokens to generate.

@@ -99,7 +99,7 @@ fn the_services_own_requests_are_taken_too() {
     let answer = ENGINE.answer(chat).unwrap();
     assert_eq!(answer.tokens.len(), 2);
     let prompt = gannet::Prompt::Ids(vec![1, 2, 3]);
-    let text = TextRequest { prompt, add_special: false, sampling };
+    let text = TextRequest { prompt, add_special: false, sampling, grammar: None };
     assert_eq!(ENGINE.answer(text).unwrap().usage.prompt_tokens, 3);
 }
 

@@ -11,6 +11,7 @@ mod byte_level;
 mod decoder;
 mod error;
 mod gguf;
+pub mod grammar;
 mod guard;
 mod output;
 mod pipeline;
@@ -29,6 +30,9 @@ pub use assets::{Templates, TextAssets};
 pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
+pub use grammar::{
+    CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
+};
 pub use guard::Prompt;
 pub use output::{
     OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature, UnknownFormat,

@@ -1,6 +1,6 @@
 //! Choice of the next token from logits.
 //!
-//! Order: logit bias, penalties, bans, top-k, typical, top-p, min-p, temperature, draw. The
+//! Order: logit bias, penalties, bans and masks, top-k, typical, top-p, min-p, temperature, draw. The
 //! cut-offs look at probabilities at temperature 1 (as llama.cpp orders its samplers). Ties are
 //! broken by the lower id, so that a choice depends on the logits and the seed alone.
 //!
@@ -15,7 +15,7 @@ mod survey;
 
 pub(crate) use logprobs::logprobs;
 
-use crate::{Error, SamplingParams};
+use crate::{Error, SamplingParams, TokenSet};
 use base::Rng;
 use candidates::{Candidates, Room};
 use kernels::Isa;
@@ -57,6 +57,8 @@ pub(crate) struct History<'a> {
     pub prompt: usize,
     /// Ids that must not be chosen now.
     pub banned: &'a [u32],
+    /// Ids that may be chosen now; `None` for all.
+    pub allowed: Option<&'a TokenSet>,
 }
 
 impl Sampler {
@@ -100,7 +102,10 @@ impl Sampler {
 
     /// Whether anything comes before the cut-offs.
     fn changes(&self, history: History<'_>) -> bool {
-        !self.params.logit_bias.is_empty() || penalises(&self.params) || !history.banned.is_empty()
+        !self.params.logit_bias.is_empty()
+            || penalises(&self.params)
+            || !history.banned.is_empty()
+            || history.allowed.is_some()
     }
 
     fn adjust(&self, logits: &mut [f32], seen: &mut Seen, history: History<'_>) {
@@ -115,6 +120,9 @@ impl Sampler {
             if let Some(logit) = logits.get_mut(id as usize) {
                 *logit = f32::NEG_INFINITY;
             }
+        }
+        if let Some(allowed) = history.allowed {
+            allowed.apply(logits);
         }
     }
 

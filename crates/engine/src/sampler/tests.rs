@@ -13,7 +13,7 @@ fn sample_after(
 ) -> Vec<u32> {
     let mut sampler = Sampler::new(params.clone());
     let mut scratch = Scratch::new(logits.len());
-    let history = History { tokens, fresh: &[], prompt, banned: &[] };
+    let history = History { tokens, fresh: &[], prompt, banned: &[], allowed: None };
     (0..draws).map(|_| sampler.sample(logits, history, &mut scratch).unwrap()).collect()
 }
 
@@ -106,7 +106,7 @@ fn penalties_lower_what_was_seen_within_their_window() {
 fn banned_ids_are_not_chosen_and_nan_is_an_error() {
     let mut sampler = Sampler::new(SamplingParams::default());
     let mut scratch = Scratch::new(6);
-    let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 5] };
+    let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 5], allowed: None };
     assert_eq!(sampler.sample(&LOGITS, history, &mut scratch).unwrap(), 3);
     let broken = [0.0, f32::NAN, 0.0, 0.0, 0.0, 0.0];
     assert!(matches!(sampler.sample(&broken, history, &mut scratch), Err(Error::NotFinite)));
@@ -126,7 +126,7 @@ fn logprobs_are_those_of_the_unchanged_logits() {
     let mut scratch = Scratch::new(LOGITS.len());
     let want = logprobs(&LOGITS, 2, 3, &mut scratch);
     let mut sampler = Sampler::new(drawn());
-    let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 3, 5] };
+    let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 3, 5], allowed: None };
     sampler.sample(&LOGITS, history, &mut scratch).unwrap();
     assert_eq!(logprobs(&LOGITS, 2, 3, &mut scratch), want);
 }
@@ -137,7 +137,7 @@ fn banning_every_token_is_an_error_and_not_token_0() {
         let banned = LOGITS.iter().zip(0..).map(|(_, id)| (id, f32::NEG_INFINITY)).collect();
         let params = SamplingParams { logit_bias: banned, temperature, ..drawn() };
         assert_eq!(params.check(LOGITS.len()), Ok(()));
-        let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[] };
+        let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[], allowed: None };
         let choice = Sampler::new(params).sample(&LOGITS, history, &mut Scratch::new(LOGITS.len()));
         assert!(matches!(choice, Err(Error::NothingLeft)), "{choice:?}");
     }

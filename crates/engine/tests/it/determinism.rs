@@ -2,6 +2,7 @@
 //! preemption, from a warm cache, in chunks of any size, on any number of threads, guessed or not.
 
 use crate::checkpoints::{config, open, random, write};
+use crate::constraints::Toy;
 use base::Rng;
 use engine::{
     EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation, KvMemory, LoadOptions,
@@ -43,6 +44,7 @@ fn requests() -> Vec<Request> {
                 stop_ids: if i % 2 == 0 { vec![(i % 131) as u32] } else { Vec::new() },
                 min_tokens: 3,
                 logprobs: Some(2),
+                constraint: (i % 3 == 1).then(|| Toy { length: 40, ..Toy::of(i) }.grammar()),
                 ..Request::default()
             }
         })

@@ -1,6 +1,7 @@
 //! The laws of the engine, on small random checkpoints of every architecture.
 
 mod checkpoints;
+mod constraints;
 mod determinism;
 mod laws;
 mod placement;

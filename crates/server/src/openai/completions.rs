@@ -42,7 +42,8 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
         return Err(Fault::invalid("prompt", message));
     }
     refuse_unsupported(&fields, logprobs)?;
-    let request = |prompt| TextRequest { prompt, add_special, sampling: sampling.clone() };
+    let request =
+        |prompt| TextRequest { prompt, add_special, sampling: sampling.clone(), grammar: None };
     Ok(CompletionCall {
         requests: prompts.into_iter().map(request).collect(),
         terms: sampling::terms(&fields)?,

@@ -1,0 +1,41 @@
+//! Grammars of `text` as constraints of `engine`.
+
+use engine::{Constraint, Grammar, GrammarRef, TokenSet};
+use text::{CompiledGrammar, Matcher};
+
+/// A compiled grammar, as the engine takes it.
+#[derive(Debug)]
+struct Compiled(CompiledGrammar);
+
+/// The state of one sequence.
+#[derive(Debug)]
+struct State(Matcher);
+
+/// Has the engine follow `grammar`.
+pub(crate) fn constraint(grammar: CompiledGrammar) -> GrammarRef {
+    GrammarRef::new(Compiled(grammar))
+}
+
+impl Grammar for Compiled {
+    fn start(&self) -> Box<dyn Constraint> {
+        Box::new(State(self.0.start()))
+    }
+}
+
+impl Constraint for State {
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
+        self.0.mask(|words| allowed.insert_words(words)).map_err(|error| error.to_string())
+    }
+
+    fn accept(&mut self, id: u32) -> Result<(), String> {
+        self.0.accept(id).map_err(|error| error.to_string())
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), String> {
+        self.0.rollback(tokens).map_err(|error| error.to_string())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.0.is_complete()
+    }
+}

@@ -1,0 +1,161 @@
+//! What restricts the next token of a sequence, in ids: where it comes from is a matter of others.
+//!
+//! A [`Grammar`] is shared by requests, a [`Constraint`] is the state of one sequence. Stop ids are
+//! the engine's: they may be chosen exactly where the constraint may end.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Gives each sequence its own state.
+pub trait Grammar: Debug + Send + Sync {
+    /// The state before the first token.
+    fn start(&self) -> Box<dyn Constraint>;
+}
+
+/// The state of one sequence: after some tokens, which may come next.
+///
+/// Masks are computed on a thread of their own while the model computes; the state alone decides
+/// them. An error ends the sequence, and nothing is asked of the state again.
+pub trait Constraint: Debug + Send {
+    /// Adds to the empty `allowed` all ids that may come next, and says whether the sequence may
+    /// end here.
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String>;
+    /// Takes note of the next token, which the last mask allowed.
+    fn accept(&mut self, id: u32) -> Result<(), String>;
+    /// Forgets the last `tokens` that were accepted.
+    fn rollback(&mut self, tokens: usize) -> Result<(), String>;
+    /// Whether nothing may follow, so that the sequence ends here as if by a stop id.
+    fn is_complete(&self) -> bool;
+}
+
+/// A grammar in a request; clones share it, and are equal to it alone.
+#[derive(Clone, Debug)]
+pub struct GrammarRef(Arc<dyn Grammar>);
+
+impl GrammarRef {
+    /// A handle of `grammar`.
+    pub fn new(grammar: impl Grammar + 'static) -> Self {
+        Self(Arc::new(grammar))
+    }
+
+    /// The state before the first token.
+    pub fn start(&self) -> Box<dyn Constraint> {
+        self.0.start()
+    }
+}
+
+impl PartialEq for GrammarRef {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A set of token ids below the size of a vocabulary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenSet {
+    words: Vec<u32>,
+    size: usize,
+}
+
+/// Ids of a word.
+const BITS: usize = u32::BITS as usize;
+
+impl TokenSet {
+    /// The empty set of ids below `size`.
+    pub fn new(size: usize) -> Self {
+        Self { words: vec![0; size.div_ceil(BITS)], size }
+    }
+
+    /// Ids that it could hold.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Whether it holds `id`.
+    pub fn contains(&self, id: u32) -> bool {
+        let word = self.words.get(id as usize / BITS).copied().unwrap_or(0);
+        word >> (id as usize % BITS) & 1 == 1
+    }
+
+    /// Adds `id`, if it is below the size.
+    pub fn insert(&mut self, id: u32) {
+        if (id as usize) < self.size {
+            self.words[id as usize / BITS] |= 1 << (id as usize % BITS);
+        }
+    }
+
+    /// Takes `id` out.
+    pub fn remove(&mut self, id: u32) {
+        if let Some(word) = self.words.get_mut(id as usize / BITS) {
+            *word &= !(1 << (id as usize % BITS));
+        }
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Adds ids by words of 32 of them, the lowest bit first; what lies beyond the size counts for
+    /// nothing.
+    pub fn insert_words(&mut self, words: &[u32]) {
+        for (to, from) in self.words.iter_mut().zip(words) {
+            *to |= from;
+        }
+        let spare = self.words.len() * BITS - self.size;
+        if let Some(last) = self.words.last_mut() {
+            *last &= u32::MAX >> spare;
+        }
+    }
+
+    /// Makes the logits of all other ids minus infinity.
+    pub(crate) fn apply(&self, logits: &mut [f32]) {
+        for (logits, &word) in logits.chunks_mut(BITS).zip(&self.words) {
+            if word == 0 {
+                logits.fill(f32::NEG_INFINITY);
+            } else if word != u32::MAX {
+                for (bit, logit) in logits.iter_mut().enumerate() {
+                    *logit = if word >> bit & 1 == 1 { *logit } else { f32::NEG_INFINITY };
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_what_was_put_in_and_nothing_beyond_its_size() {
+        let mut set = TokenSet::new(70);
+        assert!(set.is_empty());
+        set.insert(69);
+        set.insert(70);
+        set.insert_words(&[1, 0, u32::MAX, u32::MAX]);
+        let held: Vec<u32> = (0..200).filter(|id| set.contains(*id)).collect();
+        assert_eq!(held, [0, 64, 65, 66, 67, 68, 69]);
+        set.remove(0);
+        set.remove(1000);
+        assert!(!set.contains(0) && !set.is_empty());
+        set.clear();
+        assert_eq!(set, TokenSet::new(70));
+    }
+
+    #[test]
+    fn logits_of_others_are_gone() {
+        let mut set = TokenSet::new(100);
+        set.insert_words(&[0, u32::MAX, 0b101, 0]);
+        let mut logits: Vec<f32> = (0..100).map(|id| id as f32).collect();
+        set.apply(&mut logits);
+        for (id, logit) in (0..).zip(logits) {
+            let wanted = if set.contains(id) { id as f32 } else { f32::NEG_INFINITY };
+            assert_eq!(logit, wanted, "{id}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Masks of constrained sequences, computed on a thread of their own while the model computes.
+//!
+//! A state goes there before the forward pass and comes back with its masks when they are wanted:
+//! one for the row of the last known token, one more for each guess that is allowed behind it.
+//! States come back in the order they went, and what they hold depends on nothing else, so that
+//! threads decide no bits. Nobody waits but for a message.
+
+use crate::Request;
+use crate::constraint::{Constraint, GrammarRef, TokenSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// The constraint of one sequence, and what it allows in the rows of one step.
+#[derive(Debug)]
+pub(crate) struct Restraint {
+    grammar: GrammarRef,
+    /// Made where masks are, since that may take a while.
+    state: Option<Box<dyn Constraint>>,
+    /// The guesses of the step.
+    draft: Vec<u32>,
+    /// Guesses that the state has accepted.
+    accepted: usize,
+    /// What may come at the place of each guess, and behind the last of them.
+    rows: Vec<Allowed>,
+    /// Rows of this step.
+    filled: usize,
+    vocab_size: usize,
+}
+
+/// What may come in one place.
+#[derive(Debug)]
+pub(crate) struct Allowed {
+    /// Ids that may be chosen; what is said of stop ids counts for nothing.
+    pub ids: TokenSet,
+    /// Whether the sequence may end here.
+    pub may_end: bool,
+    /// Why nothing is known.
+    error: Option<String>,
+}
+
+impl Restraint {
+    /// That of `request`, before its first token.
+    pub fn of(request: &Request, vocab_size: usize) -> Option<Box<Self>> {
+        let grammar = request.constraint.clone()?;
+        Some(Box::new(Self {
+            grammar,
+            state: None,
+            draft: Vec::new(),
+            accepted: 0,
+            rows: Vec::new(),
+            filled: 0,
+            vocab_size,
+        }))
+    }
+
+    /// Takes the guesses of a step.
+    pub fn guess(&mut self, draft: &[u32]) {
+        self.draft.clear();
+        self.draft.extend_from_slice(draft);
+    }
+
+    /// What may come in row `at` of the step; rows behind a guess that is not allowed have nothing.
+    pub fn allowed(&mut self, at: usize) -> Result<&mut Allowed, String> {
+        match self.rows[..self.filled].get_mut(at) {
+            Some(Allowed { error: Some(error), .. }) => Err(std::mem::take(error)),
+            Some(allowed) => Ok(allowed),
+            None => Err("the constraint refuses a token that it allowed".into()),
+        }
+    }
+
+    /// Takes note of the `ids` that were chosen in this step, and says whether nothing may follow.
+    pub fn accept(&mut self, ids: &[u32]) -> Result<bool, String> {
+        let accepted = std::mem::take(&mut self.accepted);
+        let Some(state) = &mut self.state else { return Ok(false) };
+        let guesses = ids.iter().zip(&self.draft[..accepted]);
+        let known = guesses.take_while(|(id, guess)| id == guess).count();
+        guarded(|| {
+            if accepted > known {
+                state.rollback(accepted - known)?;
+            }
+            ids[known..].iter().try_for_each(|id| state.accept(*id))?;
+            Ok(state.is_complete())
+        })
+    }
+
+    /// Fills the rows, as far as guesses are allowed.
+    fn fill(&mut self) {
+        let Self { grammar, state, draft, accepted, rows, filled, vocab_size } = self;
+        let mut started = guarded(|| Ok(state.get_or_insert_with(|| grammar.start())));
+        *filled = 0;
+        for at in 0..=draft.len() {
+            if at == rows.len() {
+                rows.push(Allowed::new(*vocab_size));
+            }
+            *filled += 1;
+            let row = &mut rows[at];
+            match &mut started {
+                Ok(state) => row.fill(&mut ***state),
+                Err(error) => row.error = Some(error.clone()),
+            }
+            let next = draft.get(at).filter(|id| row.error.is_none() && row.ids.contains(**id));
+            let (Some(&next), Ok(state)) = (next, &mut started) else { break };
+            // A state that refuses what it allowed says so when the token is chosen.
+            if guarded(|| state.accept(next)).is_err() {
+                break;
+            }
+            *accepted += 1;
+        }
+    }
+}
+
+impl Allowed {
+    fn new(vocab_size: usize) -> Self {
+        Self { ids: TokenSet::new(vocab_size), may_end: false, error: None }
+    }
+
+    fn fill(&mut self, state: &mut dyn Constraint) {
+        self.ids.clear();
+        let ids = &mut self.ids;
+        let filled = guarded(|| if state.is_complete() { Ok(true) } else { state.mask(ids) });
+        match filled {
+            Ok(may_end) => (self.may_end, self.error) = (may_end, None),
+            Err(error) => (self.may_end, self.error) = (false, Some(error)),
+        }
+    }
+
+    /// Has stop ids stand for the end: they may be chosen where it may come. Where there is another
+    /// choice, `early` says that it must not come yet. Whether anything may be chosen.
+    pub fn settle(&mut self, stop_ids: &[u32], early: bool) -> bool {
+        for &id in stop_ids {
+            self.ids.remove(id);
+        }
+        let others = !self.ids.is_empty();
+        if self.may_end && others && !early {
+            stop_ids.iter().for_each(|id| self.ids.insert(*id));
+        }
+        others
+    }
+}
+
+/// A constraint that panics ends its own sequence only.
+fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let broken = |_| Err("the constraint broke".to_owned());
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(broken)
+}
+
+/// The thread that computes masks. It ends with this.
+#[derive(Debug)]
+pub(crate) struct Masks {
+    wanted: Option<Sender<Box<Restraint>>>,
+    ready: Receiver<Box<Restraint>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Masks {
+    pub fn start() -> Self {
+        let (wanted, jobs) = channel::<Box<Restraint>>();
+        let (done, ready) = channel();
+        let work = move || {
+            for mut restraint in jobs {
+                restraint.fill();
+                if done.send(restraint).is_err() {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("gannet-masks".into());
+        let thread = thread.spawn(work).expect("cannot start the thread of masks");
+        Self { wanted: Some(wanted), ready, thread: Some(thread) }
+    }
+
+    /// Has the masks of the next step computed.
+    pub fn want(&self, restraint: Box<Restraint>) {
+        let wanted = self.wanted.as_ref().expect("it is taken by the end alone");
+        wanted.send(restraint).expect("the thread of masks lives as long as this");
+    }
+
+    /// The first of those that went and did not come back, with its masks.
+    pub fn next(&self) -> Box<Restraint> {
+        self.ready.recv().expect("the thread of masks lives as long as this")
+    }
+}
+
+impl Drop for Masks {
+    fn drop(&mut self) {
+        self.wanted = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Constraints in the engine, with one that knows ids only.
+
+use crate::checkpoints::{config, open, random, write};
+use engine::{
+    Constraint, EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation, Grammar,
+    GrammarRef, LoadOptions, Request, Runner, SamplingParams, Speculate, TokenSet, start,
+};
+
+/// Allows a third of the ids, others at each place and after each token. May end at every fourth
+/// place, and must at the last.
+#[derive(Clone, Debug)]
+pub(crate) struct Toy {
+    pub number: usize,
+    pub length: usize,
+    /// The place whose mask is an error, and the one whose mask is a panic.
+    pub broken: Option<usize>,
+    pub panics: Option<usize>,
+    /// Only ids below this.
+    pub below: u32,
+    /// The allowed ids repeat after so many places, whatever came before.
+    pub cycle: Option<usize>,
+    pub seen: Vec<u32>,
+}
+
+impl Toy {
+    pub fn of(number: usize) -> Self {
+        let (broken, panics, cycle) = (None, None, None);
+        Self { number, length: 60, broken, panics, below: 131, cycle, seen: Vec::new() }
+    }
+
+    pub fn grammar(self) -> GrammarRef {
+        GrammarRef::new(self)
+    }
+
+    fn allows(&self, id: u32) -> bool {
+        let last = self.seen.last().copied().unwrap_or(0) as usize;
+        let turn = match self.cycle {
+            Some(cycle) => (id as usize + cycle - self.seen.len() % cycle) % cycle,
+            None => (id as usize + 7 * self.seen.len() + last + self.number) % 3,
+        };
+        turn == 0 && id < self.below && !self.is_complete()
+    }
+}
+
+impl Grammar for Toy {
+    fn start(&self) -> Box<dyn Constraint> {
+        Box::new(self.clone())
+    }
+}
+
+impl Constraint for Toy {
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
+        if self.broken == Some(self.seen.len()) {
+            return Err(format!("no way after {} tokens", self.seen.len()));
+        }
+        assert_ne!(self.panics, Some(self.seen.len()));
+        assert!(allowed.is_empty());
+        (0..200).filter(|id| self.allows(*id)).for_each(|id| allowed.insert(id));
+        Ok(self.seen.len() % 4 == 3)
+    }
+
+    fn accept(&mut self, id: u32) -> Result<(), String> {
+        if !self.allows(id) {
+            return Err(format!("{id} is not allowed"));
+        }
+        self.seen.push(id);
+        Ok(())
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), String> {
+        let left = self.seen.len().checked_sub(tokens).ok_or("rolled back too far")?;
+        self.seen.truncate(left);
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.seen.len() == self.length
+    }
+}
+
+fn engine() -> EngineHandle {
+    let (checkpoint, _folder) = random("qwen3");
+    let runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
+    start(runner, EngineOptions::default()).0
+}
+
+fn request(toy: Toy) -> Request {
+    Request {
+        prompt: (0..20).collect(),
+        sampling: SamplingParams { temperature: 0.9, seed: Some(5), ..SamplingParams::default() },
+        max_tokens: Some(50),
+        constraint: Some(toy.grammar()),
+        ..Request::default()
+    }
+}
+
+/// The ids of an answer, and its end or why it failed.
+fn collect(mut generation: Generation) -> (Vec<u32>, Result<Finished, String>) {
+    let mut ids = Vec::new();
+    while let Some(event) = generation.next_blocking() {
+        match event {
+            Event::Token { id, .. } => ids.push(id),
+            Event::Finished(finished) => return (ids, Ok(finished)),
+            Event::Failed(why) => return (ids, Err(why)),
+            _ => {}
+        }
+    }
+    panic!("no end");
+}
+
+fn answer(engine: &EngineHandle, request: Request) -> (Vec<u32>, Result<Finished, String>) {
+    collect(engine.submit(request).unwrap())
+}
+
+fn reason(engine: &EngineHandle, request: Request) -> (Vec<u32>, FinishReason) {
+    let (ids, finished) = answer(engine, request);
+    (ids, finished.unwrap().reason)
+}
+
+/// Panics unless a fresh constraint takes all of `ids`.
+fn obeys(mut toy: Toy, ids: &[u32]) {
+    ids.iter().for_each(|id| toy.accept(*id).unwrap());
+}
+
+#[test]
+fn no_token_outside_the_mask_is_chosen_whatever_the_sampling() {
+    let engine = engine();
+    let bias = vec![(0, 100.0), (1, 100.0), (2, 100.0)];
+    let sampled = request(Toy::of(0)).sampling;
+    for sampling in [
+        SamplingParams::default(),
+        SamplingParams { temperature: 5.0, ..sampled.clone() },
+        SamplingParams { logit_bias: bias, repeat_penalty: 1.3, ..sampled.clone() },
+        SamplingParams { top_k: 3, top_p: 0.9, min_p: 0.01, typical_p: 0.9, ..sampled },
+    ] {
+        let toy = Toy::of(3);
+        let (ids, reason) = reason(&engine, Request { sampling, ..request(toy.clone()) });
+        assert_eq!((ids.len(), reason), (50, FinishReason::Length));
+        obeys(toy, &ids);
+    }
+}
+
+#[test]
+fn all_that_is_allowed_is_chosen_as_without_a_constraint() {
+    #[derive(Debug)]
+    struct All;
+    impl Grammar for All {
+        fn start(&self) -> Box<dyn Constraint> {
+            Box::new(All)
+        }
+    }
+    impl Constraint for All {
+        fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
+            (0..allowed.size() as u32).for_each(|id| allowed.insert(id));
+            Ok(true)
+        }
+        fn accept(&mut self, _: u32) -> Result<(), String> {
+            Ok(())
+        }
+        fn rollback(&mut self, _: usize) -> Result<(), String> {
+            Ok(())
+        }
+        fn is_complete(&self) -> bool {
+            false
+        }
+    }
+    let engine = engine();
+    let free = Request { constraint: None, stop_ids: vec![9], ..request(Toy::of(0)) };
+    let all = Request { constraint: Some(GrammarRef::new(All)), ..free.clone() };
+    assert_eq!(reason(&engine, all), reason(&engine, free));
+}
+
+#[test]
+fn a_sequence_ends_where_nothing_may_follow() {
+    let engine = engine();
+    let toy = Toy { length: 7, ..Toy::of(1) };
+    // Stop ids are not needed for it, nor do those that are not due keep it.
+    for (stop_ids, min_tokens) in [(vec![], 0), (vec![], 30)] {
+        let request = Request { stop_ids, min_tokens, ..request(toy.clone()) };
+        let (ids, reason) = reason(&engine, request);
+        assert_eq!((ids.len(), reason), (7, FinishReason::Complete));
+    }
+    // The limit and the end at once: it is whole.
+    let exact = Request { max_tokens: Some(7), ..request(toy.clone()) };
+    assert_eq!(reason(&engine, exact).1, FinishReason::Complete);
+    let short = Request { max_tokens: Some(6), ..request(toy) };
+    assert_eq!(reason(&engine, short).1, FinishReason::Length);
+    let empty = request(Toy { length: 0, ..Toy::of(1) });
+    assert_eq!(reason(&engine, empty), (vec![], FinishReason::Complete));
+}
+
+#[test]
+fn stop_ids_come_exactly_where_the_constraint_may_end() {
+    let engine = engine();
+    // Far more likely than anything else, and allowed by the constraint as a token too.
+    let sampling = SamplingParams { logit_bias: vec![(9, 1000.0)], ..SamplingParams::default() };
+    let base = Request { sampling, stop_ids: vec![9, 1 << 30], ..request(Toy::of(2)) };
+    let (ids, why) = reason(&engine, base.clone());
+    assert_eq!((ids.len(), why), (3, FinishReason::Stop(9)));
+    let (ids, why) = reason(&engine, Request { min_tokens: 5, ..base });
+    assert_eq!((ids.len(), why), (7, FinishReason::Stop(9)));
+}
+
+#[test]
+fn where_only_the_end_is_left_it_wins_over_min_tokens() {
+    let engine = engine();
+    // No ids at all are allowed, and the fourth place may be the end.
+    let toy = Toy { seen: vec![0, 0, 0], below: 0, ..Toy::of(0) };
+    let request = Request { min_tokens: 20, stop_ids: vec![9], ..request(toy) };
+    assert_eq!(reason(&engine, request), (vec![], FinishReason::Complete));
+}
+
+#[test]
+fn a_broken_constraint_ends_its_own_sequence_only() {
+    let engine = engine();
+    let (want, _) = reason(&engine, request(Toy::of(1)));
+    let broken = Toy { broken: Some(5), ..Toy::of(1) };
+    let panics = Toy { panics: Some(6), ..Toy::of(1) };
+    let nothing = Toy { below: 0, ..Toy::of(1) };
+    let toys = [Toy::of(1), broken, panics, nothing, Toy::of(1)];
+    let generations = toys.map(|toy| engine.submit(request(toy)).unwrap());
+    let [a, b, c, d, e] = generations.map(collect);
+    assert_eq!((&a.0, &e.0), (&want, &want));
+    assert_eq!((&b.0[..], b.1), (&want[..5], Err("no way after 5 tokens".into())));
+    assert_eq!((&c.0[..], c.1), (&want[..6], Err("the constraint broke".into())));
+    assert_eq!(d, (vec![], Err("the constraint allows no token of this model".into())));
+    assert_eq!(reason(&engine, request(Toy::of(1))).0, want, "the engine goes on");
+}
+
+#[test]
+fn guesses_that_are_right_count_under_a_constraint_too() {
+    // One layer without attention to speak of: the same tokens again and again.
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config("llama");
+    (config.layers, config.windows) = (1, vec![None]);
+    write(folder.path(), &config, |_, _| {});
+    let options = EngineOptions::default();
+    let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };
+    let engine = start(Runner::load(&open(folder.path()), &load).unwrap(), options).0;
+    let sampling = SamplingParams {
+        logit_bias: (0..12).map(|id| (id, 50.0)).collect(),
+        ..SamplingParams::default()
+    };
+    let toy = Toy { length: 44, cycle: Some(5), ..Toy::of(0) };
+    let prompt = (0..12).cycle().take(48).collect();
+    let off = Request { prompt, sampling, ..request(toy) };
+    let on = Request { speculate: Some(Speculate::Ngram(4)), ..off.clone() };
+    let (off, on) = (answer(&engine, off), answer(&engine, on));
+    let (off_end, on_end) = (off.1.unwrap(), on.1.unwrap());
+    assert_eq!((off.0, off_end.reason), (on.0, on_end.reason));
+    assert_eq!(on_end.reason, FinishReason::Complete);
+    let usage = on_end.usage;
+    assert!(0 < usage.accepted_tokens && usage.accepted_tokens < usage.drafted_tokens, "{usage:?}");
+}

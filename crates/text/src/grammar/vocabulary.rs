@@ -1,0 +1,94 @@
+//! A tokenizer as llguidance wants to see it: a trie of the bytes of all tokens.
+//!
+//! Tokens that mark something (control tokens, and added ones that look like `<tool_call>`) stand
+//! apart from text: a grammar gets them only by naming them, so that no string of an answer holds
+//! one. One token more than the tokenizer has stands for the end, so that a grammar may name every
+//! real one.
+
+use super::GrammarError;
+use crate::{EncodeOptions, TextAssets, TokenKind, Tokenizer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use toktrie::{TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+
+/// Tokens of more bytes are left out: the trie has no room for them, and a text can do without.
+const MAX_TOKEN_BYTES: usize = 512;
+/// Texts whose tokens tell whether the tokenizer takes text as it is, wherever it stands.
+const PROBES: [&str; 4] = ["{\"name\": \"value\"", "\": [1, 2.5], \"", "a\nb", "  é}"];
+
+/// The trie and the tokenizer.
+pub(super) struct Vocabulary {
+    assets: Arc<TextAssets>,
+    trie: TokTrie,
+    canonical: bool,
+}
+
+impl Vocabulary {
+    pub fn new(assets: Arc<TextAssets>) -> Result<Self, GrammarError> {
+        let tokenizer = &assets.tokenizer;
+        let mut words: Vec<Vec<u8>> =
+            (0..tokenizer.vocab_size() as u32).map(|id| word(tokenizer, id)).collect();
+        let end = words.len() as u32;
+        words.push(marker(b"<end of the answer>"));
+        let info = TokRxInfo::new(words.len() as u32, end);
+        // The trie asserts its limits, which no ordinary vocabulary comes near.
+        let trie = catch_unwind(AssertUnwindSafe(|| TokTrie::from(&info, &words)));
+        let trie = trie.map_err(|_| GrammarError::Source {
+            kind: "vocabulary",
+            what: format!("{end} tokens are more than grammars can be used with"),
+        })?;
+        let canonical = PROBES.iter().all(|text| {
+            let ids = encode(tokenizer, text.as_bytes());
+            ids.is_some_and(|ids| trie.decode_raw(&ids) == text.as_bytes())
+        });
+        Ok(Self { canonical, trie, assets })
+    }
+
+    /// The token that stands for the end.
+    pub fn end(&self) -> TokenId {
+        self.trie.eos_token()
+    }
+}
+
+impl TokenizerEnv for Vocabulary {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
+        let ids = encode(&self.assets.tokenizer, bytes);
+        let exact = ids.filter(|ids| self.trie.decode_raw(ids) == bytes);
+        exact.unwrap_or_else(|| self.trie.greedy_tokenize(bytes))
+    }
+
+    fn tokenize_is_canonical(&self) -> bool {
+        self.canonical
+    }
+}
+
+fn encode(tokenizer: &Tokenizer, bytes: &[u8]) -> Option<Vec<u32>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    tokenizer.encode(text, EncodeOptions::default()).ok()
+}
+
+/// The bytes of a token in the trie; none for tokens that no grammar may choose.
+fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
+    let text = tokenizer.id_to_token(id).unwrap_or_default();
+    let word = match tokenizer.token_kind(id) {
+        None | Some(TokenKind::Unused) => Vec::new(),
+        Some(TokenKind::Special) => marker(text.as_bytes()),
+        Some(TokenKind::Added) if is_marker(text) => marker(text.as_bytes()),
+        Some(_) => tokenizer.token_bytes(id).to_vec(),
+    };
+    if word.len() > MAX_TOKEN_BYTES { Vec::new() } else { word }
+}
+
+/// Whether an added token stands for something else than its text. Vocabularies have runs of spaces
+/// and the like as added tokens too.
+pub(super) fn is_marker(text: &str) -> bool {
+    (text.starts_with('<') && text.ends_with('>')) || (text.starts_with('[') && text.ends_with(']'))
+}
+
+fn marker(text: &[u8]) -> Vec<u8> {
+    [&[TokTrie::SPECIAL_TOKEN_MARKER], text].concat()
+}
