@@ -17,5 +17,6 @@ pub(crate) mod completions;
 pub(crate) mod logprobs;
 pub(crate) mod messages;
 pub(crate) mod models;
+pub(crate) mod problem;
 pub(crate) mod routes;
 pub(crate) mod sampling;

@@ -13,7 +13,7 @@ use crate::sse;
 use api::{Prepared, Prompt, Service, TextRequest};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
@@ -31,8 +31,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 /// The models that are served.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI", responses((status = 200)))]
-async fn model_list(State(app): State<App>) -> Json<Value> {
-    Json(models::list(app.service.info(), app.started))
+async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<Value> {
+    Json(models::list(app.service.info(), app.started, query.as_deref()))
 }
 
 async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, Fault> {

@@ -5,6 +5,7 @@ use crate::choices::Names;
 use crate::fault::Fault;
 use crate::flow::{prepare, respond, start};
 use crate::guard::{self, RequestId};
+use crate::openai::problem::Problem;
 use crate::responses::answer::{Deposit, ResponseAnswer};
 use crate::responses::background::{self, Log, Running};
 use crate::responses::call::{Desk, ResponseCall};
@@ -39,8 +40,8 @@ pub(crate) fn owner(headers: &HeaderMap) -> Owner {
 
 /// A response: whole, as events, or in the background.
 #[utoipa::path(post, path = "/v1/responses", tag = "OpenAI", request_body = CreateResponse,
-    responses((status = 200, body = Made), (status = 400), (status = 401), (status = 413),
-        (status = 429), (status = 500), (status = 503)))]
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 413, body = Problem),
+        (status = 429, body = Problem), (status = 500, body = Problem), (status = 503, body = Problem)))]
 async fn create(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
@@ -55,8 +56,10 @@ async fn create(
     let stream = call.stream;
     if call.response.background {
         let (answer, running) = in_background(&app, &owner, call);
-        tokio::spawn(background::run(choices, answer, Arc::clone(&running)));
-        return Ok(first_word(&app, &running));
+        // Before it begins, so that the word is of its beginning.
+        let word = first_word(&app, &running);
+        tokio::spawn(background::run(choices, answer, running));
+        return Ok(word);
     }
     respond(&app, choices, answer(&app, owner, call, None), stream).await
 }
@@ -124,8 +127,8 @@ struct InputTokens {
 /// How many tokens a request's prompt has.
 #[utoipa::path(post, path = "/v1/responses/input_tokens", tag = "OpenAI",
     request_body = CreateResponse,
-    responses((status = 200, body = InputTokens), (status = 400), (status = 401), (status = 413),
-        (status = 500), (status = 503)))]
+    responses((status = 200, body = InputTokens), (status = 400, body = Problem), (status = 401, body = Problem), (status = 413, body = Problem),
+        (status = 500, body = Problem), (status = 503, body = Problem)))]
 async fn input_tokens(
     State(app): State<App>,
     headers: HeaderMap,

@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::fault::Fault;
+use crate::openai::problem::Problem;
 use crate::responses::background;
 use crate::responses::listing::{ItemList, Page};
 use crate::responses::object::Response as Made;
@@ -45,7 +46,7 @@ struct Retrieval {
 /// A response that is kept or under way.
 #[utoipa::path(get, path = "/v1/responses/{id}", tag = "OpenAI",
     params(("id" = String, Path), Retrieval),
-    responses((status = 200, body = Made), (status = 400), (status = 401), (status = 404)))]
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn retrieve(
     State(app): State<App>,
     id: Id,
@@ -82,7 +83,7 @@ struct Removed {
 
 /// Forgets a response; one that is under way ends.
 #[utoipa::path(delete, path = "/v1/responses/{id}", tag = "OpenAI", params(("id" = String, Path)),
-    responses((status = 200, body = Removed), (status = 401), (status = 404)))]
+    responses((status = 200, body = Removed), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn remove(
     State(app): State<App>,
     id: Id,
@@ -99,7 +100,7 @@ async fn remove(
 /// Ends a response that is made in the background.
 #[utoipa::path(post, path = "/v1/responses/{id}/cancel", tag = "OpenAI",
     params(("id" = String, Path)),
-    responses((status = 200, body = Made), (status = 400), (status = 401), (status = 404)))]
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn cancel(State(app): State<App>, id: Id, headers: HeaderMap) -> Result<Response, Fault> {
     let (id, entry) = find(&app, &headers, id)?;
     if let Entry::Running(running) = entry {
@@ -120,7 +121,7 @@ async fn cancel(State(app): State<App>, id: Id, headers: HeaderMap) -> Result<Re
 /// The items that a response answered, those of the conversation before it included.
 #[utoipa::path(get, path = "/v1/responses/{id}/input_items", tag = "OpenAI",
     params(("id" = String, Path), Page),
-    responses((status = 200, body = ItemList), (status = 400), (status = 401), (status = 404)))]
+    responses((status = 200, body = ItemList), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn input_items(
     State(app): State<App>,
     id: Id,

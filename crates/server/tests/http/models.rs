@@ -19,6 +19,14 @@ async fn the_model_is_listed_under_its_name() {
 }
 
 #[tokio::test]
+async fn codex_finds_the_list_that_it_insists_on() {
+    let server = Server::start([]).await;
+    let list = ok(server.get("/v1/models?client_version=0.145.0").await).await;
+    assert_eq!((&list["models"], list["data"].as_array().unwrap().len()), (&json!([]), 1));
+    assert!(ok(server.get("/v1/models").await).await.get("models").is_none());
+}
+
+#[tokio::test]
 async fn health_and_version_answer() {
     let server = Server::start([]).await;
     assert_eq!(ok(server.get("/health").await).await, json!({"status": "ok"}));

@@ -414,3 +414,38 @@ async fn nothing_in_any_member_is_a_server_error() {
         }
     }
 }
+
+#[tokio::test]
+async fn tools_and_effort_reach_the_template() {
+    let server = Server::start([Act::Say("x")]).await;
+    let tools = json!([{"type": "function", "name": "f"}, {"type": "web_search"}]);
+    let response = ask(&server, json!({"tools": tools, "reasoning": {"effort": "none"}})).await;
+    assert_eq!(response["tools"], tools);
+    assert!(response["warnings"][0].as_str().unwrap().starts_with("web_search"));
+    let (report, _server) = server.report().await;
+    let prompt = tokenizer().decode(&report.request.prompt, false);
+    let told = "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]<|im_end|>";
+    assert!(prompt.contains(told), "{prompt}");
+    assert!(prompt.ends_with("assistant\n<think>\n\n</think>\n\n"), "{prompt}");
+}
+
+#[tokio::test]
+async fn the_document_knows_every_route() {
+    let server = Server::start([]).await;
+    let document = ok(server.get("/openapi.json").await).await;
+    for (path, method) in [
+        ("/v1/responses", "post"),
+        ("/v1/responses/input_tokens", "post"),
+        ("/v1/responses/{id}", "get"),
+        ("/v1/responses/{id}", "delete"),
+        ("/v1/responses/{id}/cancel", "post"),
+        ("/v1/responses/{id}/input_items", "get"),
+    ] {
+        let route = &document["paths"][path][method];
+        let json = |status: &str| &route["responses"][status]["content"]["application/json"];
+        assert!(json("200")["schema"].is_object(), "{method} {path}: {route}");
+        assert_eq!(json("401")["schema"]["$ref"], "#/components/schemas/Problem");
+    }
+    let asked = &document["components"]["schemas"]["CreateResponse"]["properties"];
+    assert_eq!(asked["max_output_tokens"]["minimum"], 1);
+}
