@@ -238,15 +238,16 @@ fn a_text_becomes_a_vector_with_its_usage() {
     let scripted = scripted([Act::Say("no text")]);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let prompt = Prompt::from("to be");
-    let vector = scripted.service.embed(&prompt, Embed::default(), &Terms::default());
-    let Embedding { vector, usage } = runtime.block_on(vector).unwrap();
+    let embed = |prompt: &Prompt| {
+        let terms = Terms::default();
+        runtime.block_on(scripted.service.embed(prompt, Embed::default(), &terms))
+    };
+    let Embedding { vector, usage } = embed(&prompt).unwrap();
     assert_eq!(vector, [0.6, 0.8]);
     // With the tokens that a text begins with.
     let tokens = scripted.service.prepare_text(&text("to be")).unwrap().prompt().len();
     assert_eq!((usage.prompt_tokens, usage.completion_tokens), (tokens, 0));
-    let empty =
-        scripted.service.embed(&Prompt::Ids(Vec::new()), Embed::default(), &Terms::default());
-    assert!(runtime.block_on(empty).is_err());
+    assert!(embed(&Prompt::Ids(Vec::new())).is_err());
 }
 
 /// Token texts of each delta beside its own text.
