@@ -23,7 +23,7 @@ pub struct Delta {
     pub tokens: Vec<TokenText>,
 }
 
-/// A generated token with its log probability.
+/// A token with its log probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenText {
     /// Its id.
@@ -256,7 +256,8 @@ impl Assembler {
         }
     }
 
-    fn token_text(&self, id: u32, logprobs: &TokenLogprobs) -> TokenText {
+    /// A token with its log probability.
+    pub fn token_text(&self, id: u32, logprobs: &TokenLogprobs) -> TokenText {
         let (text, bytes) = self.shown(id);
         let top = logprobs.top.iter().map(|&(id, logprob)| {
             let (text, bytes) = self.shown(id);

@@ -6,6 +6,7 @@
 mod assemble;
 mod constraint;
 mod conversation;
+mod embed;
 mod error;
 mod ids;
 mod meter;
@@ -16,7 +17,8 @@ mod service;
 mod stream;
 
 pub use assemble::{Delta, TokenText, TopToken};
-pub use engine::{ModelInfo, Speculate, metrics};
+pub use embed::Embedding;
+pub use engine::{Embed, ModelInfo, Pooling, Speculate, metrics};
 pub use error::ApiError;
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;

@@ -54,6 +54,9 @@ pub struct SamplingOptions {
     pub ignore_eos: bool,
     /// Report log probabilities, with this many best alternatives.
     pub logprobs: Option<usize>,
+    /// Report log probabilities of the prompt's tokens too, with this many best alternatives;
+    /// `max_tokens` may be 0 then.
+    pub prompt_logprobs: Option<usize>,
 }
 
 impl SamplingOptions {
@@ -79,6 +82,7 @@ impl SamplingOptions {
             stop_ids: [&self.stop_ids, model_ids].concat(),
             ignore_eos: self.ignore_eos,
             logprobs: self.logprobs.or(defaults.logprobs),
+            prompt_logprobs: self.prompt_logprobs.or(defaults.prompt_logprobs),
         }
     }
 
@@ -120,7 +124,7 @@ impl SamplingOptions {
             let message = format!("a stop string must have 1 to {LONGEST_STOP} bytes");
             return Err(ApiError::invalid("stop", message));
         }
-        match self.logprobs {
+        match self.logprobs.max(self.prompt_logprobs) {
             Some(top) if top > MOST_LOGPROBS => {
                 let message =
                     format!("at most {MOST_LOGPROBS} alternatives are reported, not {top}");
@@ -132,7 +136,7 @@ impl SamplingOptions {
 
     fn check_lengths(&self) -> Result<(), ApiError> {
         let Some(most) = self.max_tokens else { return Ok(()) };
-        if most == 0 {
+        if most == 0 && self.prompt_logprobs.is_none() {
             return Err(ApiError::invalid("max_tokens", "max_tokens must be at least 1"));
         }
         match self.min_tokens {
@@ -229,8 +233,12 @@ mod tests {
         check_param(SamplingOptions { stop: vec!["x".repeat(1025)], ..none() }, "stop");
         check_param(SamplingOptions { stop: vec!["x".into(); 17], ..none() }, "stop");
         check_param(SamplingOptions { logprobs: Some(21), ..none() }, "top_logprobs");
+        check_param(SamplingOptions { prompt_logprobs: Some(21), ..none() }, "top_logprobs");
         check_param(SamplingOptions { stop_ids: vec![1; 1025], ..none() }, "stop_token_ids");
         check_param(SamplingOptions { logit_bias: vec![(1, 0.1); 4097], ..none() }, "logit_bias");
         assert_eq!(none().check(), Ok(()));
+        let prompt_only =
+            SamplingOptions { max_tokens: Some(0), prompt_logprobs: Some(0), ..none() };
+        assert_eq!(prompt_only.check(), Ok(()));
     }
 }

@@ -10,7 +10,7 @@ use crate::options::SamplingOptions;
 use crate::replay::ReplayMemory;
 use crate::request::{ChatRequest, Form, Prepared, Prompt, Terms, TextRequest};
 use crate::stream::{Record, TextStream};
-use engine::{EngineHandle, ModelInfo, Request};
+use engine::{EngineHandle, Generation, ModelInfo, Request};
 use formats::GenerationDefaults;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -146,10 +146,7 @@ impl Service {
 
     /// Tokenizes and checks a text; nothing is computed yet.
     pub fn prepare_text(&self, request: &TextRequest) -> Result<Prepared, ApiError> {
-        let prompt = match &request.prompt {
-            Prompt::Text(text) => self.encode(text, request.add_special)?,
-            Prompt::Ids(ids) => ids.clone(),
-        };
+        let prompt = self.prompt_ids(&request.prompt, request.add_special)?;
         let prepared = self.prepare(prompt, &request.sampling, Form::plain(true))?;
         self.held_to(request.grammar.as_ref(), Thinking::None, prepared)
     }
@@ -178,10 +175,6 @@ impl Service {
         terms: &Terms,
     ) -> Result<TextStream, ApiError> {
         let mut request = prepared.request.clone();
-        let Terms { priority, tenant, speculate, timeout, name } = terms;
-        (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
-        request.tenant = tenant.as_deref().map_or(0, number_of);
-        request.name.clone_from(name);
         let seed = &mut request.sampling.seed;
         *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
         let prompt_tokens = request.prompt.len();
@@ -191,10 +184,35 @@ impl Service {
             origin: origin.clone(),
             sampled: Vec::new(),
         });
-        let generation = self.engine.submit(request)?;
+        let generation = self.submit(request, terms)?;
         let assets = Arc::clone(&self.assets);
         let assembler = Assembler::new(assets, &prepared.stop, &prepared.form);
         Ok(TextStream::new(generation, assembler, prompt_tokens, record))
+    }
+
+    /// Submits a request on these terms.
+    pub(crate) fn submit(
+        &self,
+        mut request: Request,
+        terms: &Terms,
+    ) -> Result<Generation, ApiError> {
+        let Terms { priority, tenant, speculate, timeout, name } = terms;
+        (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
+        request.tenant = tenant.as_deref().map_or(0, number_of);
+        request.name.clone_from(name);
+        Ok(self.engine.submit(request)?)
+    }
+
+    /// Ids of a prompt. Those that a text begins and ends with are added to a text.
+    pub(crate) fn prompt_ids(
+        &self,
+        prompt: &Prompt,
+        add_special: bool,
+    ) -> Result<Vec<u32>, ApiError> {
+        match prompt {
+            Prompt::Text(text) => self.encode(text, add_special),
+            Prompt::Ids(ids) => Ok(ids.clone()),
+        }
     }
 
     /// The text of the prompt of a conversation.
@@ -248,6 +266,7 @@ impl Service {
             min_tokens: sampling.min_tokens.unwrap_or(0),
             stop_ids: sampling.stop_ids,
             logprobs: sampling.logprobs,
+            prompt_logprobs: sampling.prompt_logprobs,
             ..Request::default()
         };
         self.engine.check(&request)?;

@@ -1,6 +1,6 @@
 //! The answer to one request, as events.
 
-use crate::assemble::{Assembler, Delta, Piece};
+use crate::assemble::{Assembler, Delta, Piece, TokenText};
 use crate::error::ApiError;
 use crate::meter::{Meter, Timings, Usage};
 use crate::replay::{ReplayMemory, Turn};
@@ -9,7 +9,7 @@ use engine::{Event, FinishReason, Finished, Generation, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What happened to a request, in order: any number of `Prefill`, then text, then exactly one of
+/// What happened to a request, in order: any number of `Prompt` and `Prefill`, then text, then exactly one of
 /// `Done` and `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
@@ -19,6 +19,14 @@ pub enum TextEvent {
         done: usize,
         /// Prompt tokens in all.
         total: usize,
+    },
+    /// Consecutive tokens of the prompt with their log probabilities, as asked for.
+    Prompt {
+        /// Which of the prompt's tokens is the first of these; 1 at the beginning, as nothing comes
+        /// before the first.
+        first: usize,
+        /// The tokens.
+        tokens: Vec<TokenText>,
     },
     /// Text the model thinks to itself.
     Reasoning(Delta),
@@ -162,6 +170,13 @@ impl TextStream {
             Some(Event::Prefill { done, total }) => {
                 self.ready.push_back(TextEvent::Prefill { done, total });
             }
+            Some(Event::PromptLogprobs { first, tokens }) => {
+                let tokens = tokens.iter().map(|(id, it)| self.assembler.token_text(*id, it));
+                let tokens = tokens.collect();
+                self.ready.push_back(TextEvent::Prompt { first, tokens });
+            }
+            // Nobody asks for a vector as text.
+            Some(Event::Embedding(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
             Some(Event::TimedOut(limit)) => self.fail(ApiError::TimedOut(limit)),

@@ -2,7 +2,10 @@
 
 mod support;
 
-use api::{ApiError, ChatRequest, Finish, Prompt, SamplingOptions, Terms, TextEvent, TextRequest};
+use api::{
+    ApiError, ChatRequest, Embed, Embedding, Finish, Prompt, SamplingOptions, Terms, TextEvent,
+    TextRequest,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
@@ -229,6 +232,45 @@ fn usage_of_a_stopped_answer_comes_from_what_was_seen() {
     assert_eq!((done.usage.completion_tokens, done.usage.reasoning_tokens), (3, 0));
     assert!(done.timings.prefill_s >= 0.0 && done.timings.decode_s >= 0.0);
     assert_eq!(events[0], TextEvent::Prefill { done: 2, total: done.usage.prompt_tokens });
+}
+
+#[test]
+fn log_probabilities_of_a_prompt_come_as_its_tokens_with_or_without_an_answer() {
+    for (max_tokens, said) in [(0, ""), (2, "ab")] {
+        let scripted = scripted([Act::Say("abc")]);
+        let sampling = SamplingOptions {
+            prompt_logprobs: Some(2),
+            max_tokens: Some(max_tokens),
+            ..Default::default()
+        };
+        let request = TextRequest { sampling, ..text("to be") };
+        let prompt = scripted.service.prepare_text(&request).unwrap().prompt().to_vec();
+        let mut stream = scripted.service.complete(&request).unwrap();
+        let events: Vec<_> = std::iter::from_fn(|| stream.next_blocking()).collect();
+        let TextEvent::Prompt { first: 1, tokens } = &events[0] else { panic!("{events:?}") };
+        assert!(tokens.iter().map(|token| token.id).eq(prompt[1..].iter().copied()));
+        let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
+        assert_eq!((text.as_str(), tokens[0].top.len()), ("to be", 2));
+        assert_eq!(split(&events).1, said);
+        assert_eq!(finish(split(&events).2), &Finish::Length);
+    }
+}
+
+#[test]
+fn a_text_becomes_a_vector_with_its_usage() {
+    let scripted = scripted([Act::Say("no text")]);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let prompt = Prompt::from("to be");
+    let embed = |prompt: &Prompt| {
+        let terms = Terms::default();
+        runtime.block_on(scripted.service.embed(prompt, Embed::default(), &terms))
+    };
+    let Embedding { vector, usage } = embed(&prompt).unwrap();
+    assert_eq!(vector, [0.6, 0.8]);
+    // With the tokens that a text begins with.
+    let tokens = scripted.service.prepare_text(&text("to be")).unwrap().prompt().len();
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), (tokens, 0));
+    assert!(embed(&Prompt::Ids(Vec::new())).is_err());
 }
 
 /// Token texts of each delta beside its own text.

@@ -21,6 +21,7 @@ pub struct Batch {
     sequences: Vec<SequenceRows>,
     blocks: Vec<u32>,
     logit_rows: Vec<u32>,
+    state_rows: Vec<u32>,
     copies: Vec<(u32, u32)>,
 }
 
@@ -33,6 +34,7 @@ impl Batch {
             sequences: Vec::with_capacity(rows),
             blocks: Vec::with_capacity(blocks),
             logit_rows: Vec::with_capacity(rows),
+            state_rows: Vec::with_capacity(rows),
             copies: Vec::with_capacity(rows),
         }
     }
@@ -44,6 +46,7 @@ impl Batch {
         self.sequences.clear();
         self.blocks.clear();
         self.logit_rows.clear();
+        self.state_rows.clear();
         self.copies.clear();
     }
 
@@ -84,6 +87,14 @@ impl Batch {
         self.sequences.push(SequenceRows { rows, position, blocks });
     }
 
+    /// Has the states of the last `rows` rows of the sequence that was added last given out: what the
+    /// model makes of each after its last norm.
+    pub fn want_states(&mut self, rows: usize) {
+        let last = self.sequences.last().map_or(0..0, |sequence| sequence.rows.clone());
+        assert!(rows <= last.len(), "states of rows that are there");
+        self.state_rows.extend((last.end - rows..last.end).map(|row| row as u32));
+    }
+
     /// Rows in all.
     pub fn rows(&self) -> usize {
         self.tokens.len()
@@ -109,6 +120,11 @@ impl Batch {
         &self.blocks[sequence.blocks.clone()]
     }
 
+    /// Rows whose states are wanted, ascending.
+    pub fn state_rows(&self) -> &[u32] {
+        &self.state_rows
+    }
+
     /// Rows whose logits are wanted, ascending.
     pub fn logit_rows(&self) -> &[u32] {
         &self.logit_rows
@@ -128,9 +144,12 @@ mod tests {
         assert_eq!(batch.logit_rows(), [1, 2, 3]);
         assert_eq!(batch.block_table(&batch.sequences()[0]), [3, 9]);
         assert_eq!(batch.block_table(&batch.sequences()[1]), [1]);
+        batch.want_states(1);
+        assert_eq!(batch.state_rows(), [3]);
         batch.copy(9, 4);
         assert_eq!(batch.copies(), [(9, 4)]);
         batch.clear();
         assert_eq!((batch.rows(), batch.copies()), (0, &[][..]));
+        assert!(batch.state_rows().is_empty());
     }
 }

@@ -54,7 +54,7 @@ impl Answer {
     fn take(&mut self, event: TextEvent, show: Show) -> Result<()> {
         match event {
             // No tools are offered from the command line, so that none is called.
-            TextEvent::Prefill { .. } | TextEvent::Call(_) => {}
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Call(_) => {}
             TextEvent::Reasoning(delta) => {
                 self.reasoning.push_str(&delta.text);
                 if show == Show::Pieces {

@@ -269,6 +269,7 @@ impl SamplingArgs {
             stop_ids: self.stop_id.clone(),
             ignore_eos: self.ignore_eos,
             logprobs: None,
+            prompt_logprobs: None,
         }
     }
 }

@@ -1,13 +1,15 @@
 //! One request on its way: its sampler, its reader, its times.
 
-use crate::TokenSet;
 use crate::handle::Submission;
 use crate::masks::Restraint;
 use crate::metrics::{Ended, Metrics, Outcome};
+use crate::pool::Pool;
 use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, Scratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
-use sched::Planned;
+use crate::{Error, TokenSet};
+use formats::Pooling;
+use sched::{Planned, Wanted};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -49,6 +51,10 @@ pub(crate) struct Active {
     ids: Vec<u32>,
     /// Their log probabilities, where asked for.
     logprobs: Vec<Option<TokenLogprobs>>,
+    /// What becomes of the prompt's states, where they are wanted.
+    pool: Option<Pool>,
+    /// Log probabilities of the prompt's tokens from the first one on that this step brought.
+    prompt: (usize, Vec<(u32, TokenLogprobs)>),
     end: Option<End>,
     generated: usize,
     cached: usize,
@@ -79,6 +85,8 @@ impl Active {
             draft: Vec::with_capacity(limits.drafts),
             ids: Vec::with_capacity(limits.drafts + 1),
             logprobs: Vec::with_capacity(limits.drafts + 1),
+            pool: None,
+            prompt: (0, Vec::new()),
             end: None,
             generated: 0,
             cached: 0,
@@ -92,6 +100,36 @@ impl Active {
         }
     }
 
+    /// The same for a request that wants one vector: `pooling` is the checkpoint's own.
+    pub fn pooled(self, pooling: Option<Pooling>) -> Self {
+        let pool = self.submission.request.embed.map(|embed| Pool::new(embed, pooling));
+        Self { pool, ..self }
+    }
+
+    /// The rows of the prompt whose results are wanted.
+    pub fn wanted(&self) -> Wanted {
+        match &self.pool {
+            Some(pool) if pool.wants_all() => Wanted::States,
+            None if self.submission.request.prompt_logprobs.is_some() => Wanted::Logits,
+            _ => Wanted::Last,
+        }
+    }
+
+    /// Whether its results are states, not logits.
+    pub fn wants_states(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// Takes the states that a step gives it.
+    pub fn take_states<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
+        let Some(pool) = &mut self.pool else { return };
+        self.ids.clear();
+        pool.add(states);
+        if planned.samples {
+            self.end.get_or_insert(End::Finished(FinishReason::Length));
+        }
+    }
+
     /// Most tokens guessed at once.
     pub fn most_drafted(&self) -> usize {
         self.limits.drafts
@@ -99,8 +137,8 @@ impl Active {
 
     /// Looks whether the events of one step have room, however many tokens it brings.
     pub fn look_for_room(&mut self) {
-        // Besides the tokens: the admission and the end.
-        self.has_room = self.submission.events.capacity() >= self.limits.drafts + 3;
+        // Besides the tokens: the admission, the prompt's, and the end.
+        self.has_room = self.submission.events.capacity() >= self.limits.drafts + 4;
     }
 
     /// Whether there was room.
@@ -158,9 +196,9 @@ impl Active {
         self.restraint.as_mut()?.accept(&[]).err().map(End::Failed)
     }
 
-    /// Chooses a token from the logits of its last known one, and as many more as its guesses turn
-    /// out right. `tokens` are those before this step.
-    pub fn sample<'a>(
+    /// Takes the logits that a step gives it: of tokens of its prompt, where they are wanted, and of
+    /// the last known token and of guesses. `tokens` are those before this step.
+    pub fn take<'a>(
         &mut self,
         tokens: &[u32],
         planned: &Planned,
@@ -169,6 +207,44 @@ impl Active {
     ) {
         self.ids.clear();
         self.logprobs.clear();
+        let row = planned.position + planned.tokens - planned.results;
+        let count = planned.results - usize::from(planned.samples);
+        self.read(tokens, (row, count), &mut logits, scratch);
+        if planned.samples && self.limits.budget == 0 {
+            self.end.get_or_insert(End::Finished(FinishReason::Length));
+        }
+        if planned.samples && self.end.is_none() {
+            self.sample(tokens, planned, logits, scratch);
+        }
+    }
+
+    /// The log probabilities of the tokens behind `count` rows of the prompt from `row` on.
+    fn read<'a>(
+        &mut self,
+        tokens: &[u32],
+        (row, count): (usize, usize),
+        logits: &mut impl Iterator<Item = &'a [f32]>,
+        scratch: &mut Scratch,
+    ) {
+        let top = self.submission.request.prompt_logprobs.unwrap_or(0);
+        self.prompt.0 = row + 1;
+        for (token, logits) in tokens[row + 1..].iter().zip(logits.take(count)) {
+            match logprobs(logits, *token, top, scratch) {
+                Ok(logprobs) => self.prompt.1.push((*token, logprobs)),
+                Err(error) => return self.fail(&error),
+            }
+        }
+    }
+
+    /// Chooses a token from the logits of its last known one, and as many more as its guesses turn
+    /// out right.
+    fn sample<'a>(
+        &mut self,
+        tokens: &[u32],
+        planned: &Planned,
+        mut logits: impl Iterator<Item = &'a [f32]>,
+        scratch: &mut Scratch,
+    ) {
         let mut right = 0;
         while let Some(id) = logits.next().and_then(|row| self.choose(tokens, row, scratch)) {
             if right == planned.drafts || self.draft[right] != id || self.end.is_some() {
@@ -209,13 +285,18 @@ impl Active {
             self.end = Some(End::Finished(FinishReason::Stop(id)));
             return None;
         }
-        let logprobs = request.logprobs.map(|top| logprobs(logits, id, top, scratch));
+        // They are finite: something was sampled from them.
+        let logprobs = request.logprobs.and_then(|top| logprobs(logits, id, top, scratch).ok());
         self.ids.push(id);
         self.logprobs.push(logprobs);
         if self.generated + self.ids.len() == self.limits.budget {
             self.end = Some(End::Finished(FinishReason::Length));
         }
         Some(id)
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.end = Some(End::Failed(error.to_string()));
     }
 
     /// The sampler's choice among what is allowed, or how the sequence ends without one.
@@ -248,12 +329,21 @@ impl Active {
 
     /// Tells the reader what this step brought. True if the request has ended.
     pub fn tell(&mut self, planned: &Planned, metrics: &Metrics) -> bool {
+        let (first, tokens) = (self.prompt.0, std::mem::take(&mut self.prompt.1));
+        if !tokens.is_empty() {
+            self.emit(Event::PromptLogprobs { first, tokens });
+        }
         if !planned.samples {
             let (done, total) = (planned.position + planned.tokens, self.limits.prompt);
             if done < total {
                 self.emit(Event::Prefill { done, total });
             }
             return self.end.is_some();
+        }
+        match self.pool.as_mut().map(Pool::finish) {
+            Some(Ok(vector)) => self.emit(Event::Embedding(vector)),
+            Some(Err(error)) => self.fail(&error),
+            None => {}
         }
         self.measure(planned, metrics);
         for at in 0..self.ids.len() {

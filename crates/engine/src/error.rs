@@ -28,6 +28,11 @@ pub enum Error {
         "the model's logits hold NaN or infinite values; run with --check to see where they arise"
     )]
     NotFinite,
+    /// States that no vector can be made of.
+    #[error(
+        "the model's states hold NaN or infinite values; run with --check to see where they arise"
+    )]
+    StateNotFinite,
     /// Every token has a logit of minus infinity.
     #[error("no token is left to choose: logit_bias and min_tokens ban all of them")]
     NothingLeft,

@@ -180,8 +180,13 @@ impl EngineHandle {
         if prompt_tokens == 0 {
             return Err(SubmitError::Invalid("the prompt is empty".into()));
         }
-        if prompt_tokens >= context_length {
+        let answer = usize::from(!request.is_prompt_only());
+        if prompt_tokens + answer > context_length {
             return Err(SubmitError::ContextLength { prompt_tokens, context_length });
+        }
+        if request.embed.is_some() && request.prompt_logprobs.is_some() {
+            let message = "a vector and log probabilities of one prompt take two requests";
+            return Err(SubmitError::Invalid(message.into()));
         }
         let vocab = self.info.vocab_size;
         if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {

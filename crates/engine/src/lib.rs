@@ -13,6 +13,7 @@ mod identity;
 mod masks;
 pub mod metrics;
 mod pace;
+mod pool;
 mod request;
 mod run;
 mod runner;
@@ -25,10 +26,12 @@ pub use cache_size::KvMemory;
 pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
 pub use draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 pub use error::Error;
+pub use formats::Pooling;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};
 pub use metrics::Metrics;
 pub use models::Ranks;
 pub use models::placement::Placement;
+pub use pool::Embed;
 pub use request::{
     Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
 };

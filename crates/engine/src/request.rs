@@ -3,6 +3,7 @@
 
 use crate::constraint::GrammarRef;
 use crate::draft::Speculate;
+use crate::pool::Embed;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -22,6 +23,11 @@ pub struct Request {
     /// Report the log probability of every generated token and of this many best
     /// alternatives (0 for the chosen token only).
     pub logprobs: Option<usize>,
+    /// Report the log probability of every token of the prompt but the first, and of this many best
+    /// alternatives. `max_tokens` may be 0 then. Such a prompt is computed whole.
+    pub prompt_logprobs: Option<usize>,
+    /// Make one vector of the prompt instead of an answer.
+    pub embed: Option<Embed>,
     /// Lower goes first; 0 is ordinary.
     pub priority: i32,
     /// On whose behalf: tenants share the machine evenly. 0 is nobody in particular.
@@ -36,6 +42,18 @@ pub struct Request {
     pub name: Option<String>,
     /// Restricts the tokens; stop ids may be chosen exactly where it may end.
     pub constraint: Option<GrammarRef>,
+}
+
+impl Request {
+    /// Whether something is wanted of the prompt itself, even if nothing is generated.
+    pub(crate) fn wants_prompt(&self) -> bool {
+        self.prompt_logprobs.is_some() || self.embed.is_some()
+    }
+
+    /// Whether nothing is generated.
+    pub(crate) fn is_prompt_only(&self) -> bool {
+        self.max_tokens == Some(0) || self.embed.is_some()
+    }
 }
 
 /// Choice of the next token. The samplers run in the order of the fields; a field at its
@@ -85,8 +103,8 @@ impl Default for SamplingParams {
     }
 }
 
-/// What happened to a request, in order: `Admitted`, any number of `Prefill`, then `Token`s, then
-/// exactly one of `Finished`, `TimedOut` and `Failed`, which may also come alone.
+/// What happened to a request, in order: `Admitted`, any number of `PromptLogprobs` and `Prefill`,
+/// then `Token`s or one `Embedding`, then exactly one of `Finished`, `TimedOut` and `Failed`, which may also come alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Its computation begins.
@@ -103,6 +121,16 @@ pub enum Event {
         /// Prompt tokens in all.
         total: usize,
     },
+    /// Log probabilities of tokens of the prompt, as the request asked for.
+    PromptLogprobs {
+        /// Which of the prompt's tokens is the first of these; 1 at the beginning, as nothing comes
+        /// before the first.
+        first: usize,
+        /// Consecutive tokens: the id of each, and what it is given after those before it.
+        tokens: Vec<(u32, TokenLogprobs)>,
+    },
+    /// The vector that was made of the prompt.
+    Embedding(Vec<f32>),
     /// A generated token.
     Token {
         /// Its id.
@@ -169,7 +197,7 @@ pub struct Timings {
 /// Natural log probabilities, from the unchanged logits of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
-    /// Of the chosen token.
+    /// Of the token itself.
     pub logprob: f32,
     /// The most likely ids, best first.
     pub top: Vec<(u32, f32)>,

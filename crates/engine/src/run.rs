@@ -14,7 +14,7 @@ use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::Batch;
 use base::Rng;
-use sched::{Copied, Name, NewSequence, Planned, Scheduler, SequenceId};
+use sched::{Copied, Name, NewSequence, Planned, Scheduler, SequenceId, Wanted};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -195,7 +195,8 @@ impl Engine {
         let request = &mut submission.request;
         request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
         let room = info.context_length - request.prompt.len();
-        let budget = request.max_tokens.unwrap_or(room).min(room);
+        let wished = if request.embed.is_some() { Some(0) } else { request.max_tokens };
+        let budget = wished.unwrap_or(room).min(room);
         let drafts = request.speculate.unwrap_or(self.options.speculate).most().min(MOST_DRAFTED);
         let timeout = request.timeout.or(self.options.timeout);
         let traced = self.options.traces.is_some();
@@ -209,10 +210,14 @@ impl Engine {
             priority: request.priority,
             tenant: request.tenant,
             cold: request.cold,
+            wanted: Wanted::Last,
         };
         let limits = active::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
+        let is_empty = budget == 0 && !request.wants_prompt();
         let active = Active::new(submission, limits, restraint, recorder);
-        if budget == 0 {
+        let active = active.pooled(self.runner.pooling());
+        let new = NewSequence { wanted: active.wanted(), ..new };
+        if is_empty {
             let length = End::Finished(crate::FinishReason::Length);
             return active.finish(Some(length), &self.door.metrics, None);
         }
@@ -291,8 +296,10 @@ impl Engine {
             let drafts = &active.draft[..planned.drafts];
             let blocks = (end + planned.drafts).div_ceil(self.runner.block());
             let table = &self.scheduler.table(planned.id)[..blocks];
-            let logits = usize::from(planned.samples) * (1 + planned.drafts);
+            let states = active.wants_states();
+            let logits = if states { 0 } else { planned.results + planned.drafts };
             self.batch.push_parts([tokens, drafts], planned.position, table, logits);
+            self.batch.want_states(if states { planned.results } else { 0 });
         }
     }
 
@@ -327,16 +334,22 @@ impl Engine {
 
     fn sample(&mut self) {
         let Self { runner, scheduler, active, masks, scratch, plan, .. } = self;
-        let (mut logits, vocab) = (runner.logits(), runner.info().vocab_size);
-        for planned in plan.iter().filter(|planned| planned.samples) {
-            let (rows, rest) = logits.split_at((1 + planned.drafts) * vocab);
-            logits = rest;
+        let (vocab, size) = (runner.info().vocab_size, runner.state_size());
+        let (mut logits, mut states) = (runner.logits(), runner.states());
+        for planned in plan.iter().filter(|planned| planned.results > 0) {
             let active = active.get_mut(&planned.id).expect("planned");
-            if active.is_constrained() {
+            if active.wants_states() {
+                let (rows, rest) = states.split_at(planned.results * size);
+                states = rest;
+                active.take_states(planned, rows.chunks_exact(size));
+                continue;
+            }
+            if planned.samples && active.is_constrained() {
                 active.take_back(masks.next());
             }
-            let rows = rows.chunks_exact(vocab);
-            active.sample(scheduler.tokens(planned.id), planned, rows, scratch);
+            let (rows, rest) = logits.split_at((planned.results + planned.drafts) * vocab);
+            logits = rest;
+            active.take(scheduler.tokens(planned.id), planned, rows.chunks_exact(vocab), scratch);
         }
     }
 

@@ -4,7 +4,7 @@ use crate::cache_size::{KvMemory, Room, Size, Wanted, available_memory};
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
-use formats::Checkpoint;
+use formats::{Checkpoint, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
 use models::{Limits, Model, Ranks};
 use std::sync::Arc;
@@ -77,6 +77,11 @@ pub struct Runner {
     check: bool,
     /// Where the logits of the last batch lie, and how many rows.
     logits: Option<(Buffer, usize)>,
+    /// Rows of its states.
+    states: usize,
+    /// Values of a state.
+    state_size: usize,
+    pooling: Option<Pooling>,
 }
 
 /// What decides the bits of an answer besides the request: equal settings, equal bits.
@@ -127,6 +132,7 @@ impl Runner {
         let logit_rows = options.logit_rows.max(1);
         // A whole chunk beside all that decode.
         let limits = Limits { rows: chunk.saturating_add(logit_rows), logit_rows };
+        let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &backend, options.placement.as_deref())?;
         let model = models::load(checkpoint, &mut backend, limits, &options.ranks, &placed)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
@@ -162,6 +168,9 @@ impl Runner {
             limits,
             check,
             logits: None,
+            states: 0,
+            state_size: config.hidden_size,
+            pooling,
         })
     }
 
@@ -246,11 +255,28 @@ impl Runner {
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(batch.logit_rows().len() <= self.limits.logit_rows, "more logits than asked for");
-        self.logits = None;
+        (self.logits, self.states) = (None, 0);
         self.backend.copy_blocks(batch.copies());
         let logits = self.model.forward(&mut self.backend, batch, self.check)?;
         self.logits = Some((logits, batch.logit_rows().len()));
+        self.states = batch.state_rows().len();
         Ok(self.logits())
+    }
+
+    /// The states of the last batch that was computed, after the last norm: one row of
+    /// [`state_size`](Self::state_size) values for each of its state rows.
+    pub fn states(&self) -> &[f32] {
+        self.backend.read(self.model.states(), self.states)
+    }
+
+    /// Values of a state.
+    pub fn state_size(&self) -> usize {
+        self.state_size
+    }
+
+    /// How the checkpoint wants states pooled; `None` where it does not say.
+    pub fn pooling(&self) -> Option<Pooling> {
+        self.pooling
     }
 
     /// The logits of the last batch that was computed.

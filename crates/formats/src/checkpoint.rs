@@ -14,6 +14,7 @@ use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
 use crate::names;
+use crate::pooling::{POOLING_FILE, Pooling};
 use crate::tensor::TensorView;
 use crate::{json, native};
 
@@ -101,6 +102,18 @@ impl Checkpoint {
     /// Sampling defaults; empty for GGUF files.
     pub fn generation_defaults(&self) -> &GenerationDefaults {
         &self.generation
+    }
+
+    /// How it wants one vector made of a text; `None` where it does not say.
+    pub fn pooling(&self) -> Result<Option<Pooling>> {
+        if let Some(gguf) = self.gguf() {
+            return Pooling::from_gguf(gguf);
+        }
+        let path = self.folder().map(|folder| folder.join(POOLING_FILE));
+        match path.filter(|path| path.is_file()) {
+            Some(path) => Pooling::from_json(&json::read_text(&path, MAX_CONFIG_BYTES)?, &path),
+            None => Ok(None),
+        }
     }
 
     /// The tensor with this canonical name, marked as read.

@@ -98,7 +98,9 @@ impl Gathered {
     /// Adds what `event` brings, and gives the piece that it is.
     fn take(&mut self, event: Option<TextEvent>) -> Option<Delta> {
         let (text, delta, is_reasoning) = match event {
-            Some(TextEvent::Prefill { .. } | TextEvent::Call(_)) => return None,
+            Some(TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Call(_)) => {
+                return None;
+            }
             Some(TextEvent::Reasoning(delta)) => (&mut self.reasoning, delta, true),
             Some(TextEvent::Content(delta)) => (&mut self.text, delta, false),
             Some(TextEvent::Done(done)) => {

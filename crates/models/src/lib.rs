@@ -85,10 +85,14 @@ pub trait Model: Send {
     /// What each layer that this rank holds keeps in the KV cache for a position.
     fn cache(&self) -> Vec<LayerCache>;
 
+    /// Where the states of the last batch lie after the last norm, one row for each of its
+    /// `state_rows()`, until the next batch.
+    fn states(&self) -> Buffer;
+
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, one row
     /// for each of `batch.logit_rows()`. With `check`, values that are not finite are an error
     /// that names where they arose. Where ranks share the model, each of them computes the batch,
-    /// and all get the same logits.
+    /// and all get the same logits and states.
     fn forward(
         &self,
         backend: &mut dyn Backend,

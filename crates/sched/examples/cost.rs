@@ -3,7 +3,7 @@
 //! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
 //! cache and found in it, and of a step in which 64 sequences decode.
 
-use sched::{Limits, Name, NewSequence, Planned, Scheduler, SequenceId};
+use sched::{Limits, Name, NewSequence, Planned, Scheduler, SequenceId, Wanted};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ impl Bench {
             priority: 0,
             tenant: 0,
             cold: false,
+            wanted: Wanted::Last,
         });
         id
     }

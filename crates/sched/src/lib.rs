@@ -20,4 +20,4 @@ mod waiting;
 pub use name::Name;
 pub use pool::{BlockPool, Blocks};
 pub use scheduler::{Limits, Planned, Scheduler};
-pub use sequence::{Copied, NewSequence, SequenceId};
+pub use sequence::{Copied, NewSequence, SequenceId, Wanted};

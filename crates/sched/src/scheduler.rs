@@ -34,6 +34,8 @@ pub struct Planned {
     pub tokens: usize,
     /// Rows behind them for drafted tokens.
     pub drafts: usize,
+    /// Rows of known tokens whose results are wanted: the last ones.
+    pub results: usize,
     /// Whether the last of the known tokens is the sequence's newest, so that a token can be
     /// sampled from its logits, and one more from those of each draft that turns out right.
     pub samples: bool,
@@ -44,6 +46,8 @@ pub struct Planned {
 struct Left {
     prompt: usize,
     drafts: usize,
+    /// Rows of logits besides one for each sequence.
+    logits: usize,
 }
 
 /// Continuous batching over a pool of KV blocks.
@@ -174,8 +178,8 @@ impl Scheduler {
         let spare = self.limits.rows - decoding;
         let prompt = prompt.min(spare);
         // Whoever is admitted or ends its prompt now wants logits too.
-        let drafted = (self.limits.logits - self.limits.running).min(spare - prompt);
-        let mut left = Left { prompt, drafts: drafted };
+        let logits = self.limits.logits - self.limits.running;
+        let mut left = Left { prompt, drafts: logits.min(spare - prompt), logits };
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         ids.extend(self.running.iter().map(|s| s.id));
@@ -202,16 +206,26 @@ impl Scheduler {
         let room = sequence.capacity - sequence.tokens.len();
         // Rows of those that decode are set aside already.
         let drafts = drafts.filter(|_| pending == 1);
-        let wanted = if drafts.is_some() { 1 } else { pending.min(left.prompt) };
+        let wanted = match drafts {
+            Some(_) => 1,
+            None => sequence.within(pending.min(left.prompt), 1 + left.logits),
+        };
         let tokens = self.make_room(id, wanted, ready);
         if tokens == 0 {
             return None;
         }
+        let sequence = &self.running[self.index(id)?];
+        let results = sequence.results(tokens);
+        if sequence.wants_logits() {
+            left.logits -= results.saturating_sub(1);
+        }
         let drafts = match drafts {
             Some(drafts) => {
-                let most = drafts.min(left.drafts).min(room).min(self.idle_rows(id));
+                let most = drafts.min(left.drafts).min(left.logits).min(room);
+                let most = most.min(self.idle_rows(id));
                 let drafts = self.grow(id, 1 + most) - 1;
                 left.drafts -= drafts;
+                left.logits -= drafts;
                 drafts
             }
             None => {
@@ -219,7 +233,7 @@ impl Scheduler {
                 0
             }
         };
-        Some(Planned { id, position, tokens, drafts, samples: tokens == pending })
+        Some(Planned { id, position, tokens, drafts, results, samples: tokens == pending })
     }
 
     /// Rows for guesses that take no block which others need for what they know.
@@ -319,7 +333,8 @@ impl Scheduler {
         found: &Match,
         ready: &impl Fn(SequenceId) -> bool,
     ) -> bool {
-        let Some((index, name)) = self.waiting.get(place).missing(found) else { return false };
+        let missing = self.waiting.get(place).missing(found, &self.shape);
+        let Some((index, name)) = missing else { return false };
         self.running.iter().any(|s| s.will_compute(index, name) && ready(s.id))
     }
 
@@ -337,7 +352,7 @@ impl Scheduler {
     pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
         let Some(at) = self.index(planned.id) else { return };
         let sequence = &mut self.running[at];
-        sequence.computed += planned.tokens;
+        sequence.compute(planned.tokens);
         if planned.samples {
             assert!(sampled.len() <= planned.drafts + 1, "more tokens than rows");
             sequence.computed += sampled.len().saturating_sub(1);

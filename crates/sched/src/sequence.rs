@@ -22,6 +22,21 @@ pub struct NewSequence {
     pub tenant: u64,
     /// Computed whole, whatever the cache has of it.
     pub cold: bool,
+    /// What is wanted of its prompt.
+    pub wanted: Wanted,
+}
+
+/// The rows of a prompt whose results are wanted. What is wanted is computed once, preempted or
+/// not, and not looked for in the cache, which has no results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// The last.
+    #[default]
+    Last,
+    /// All, and the results are logits.
+    Logits,
+    /// All, and the results are others.
+    States,
 }
 
 /// Stands in a block table for a block that no row looks at any more.
@@ -78,7 +93,10 @@ pub(crate) struct Sequence {
     pub id: SequenceId,
     pub priority: i32,
     pub tenant: u64,
-    pub cold: bool,
+    cold: bool,
+    pub wanted: Wanted,
+    /// Rows of the prompt before this one were computed and their results had.
+    had: usize,
     /// Order of arrival.
     pub arrival: u64,
     /// Later arrivals that were admitted before it.
@@ -104,7 +122,7 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub fn new(new: NewSequence, arrival: u64, shape: &Shape) -> Self {
-        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold } = new;
+        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold, wanted } = new;
         assert!(!tokens.is_empty() && tokens.len() <= capacity, "room for what it has");
         let prompt = tokens.len();
         // So that decoding takes nothing from the allocator, within reason.
@@ -115,6 +133,8 @@ impl Sequence {
             priority,
             tenant,
             cold,
+            wanted,
+            had: 0,
             arrival,
             overtaken: 0,
             tokens,
@@ -135,6 +155,40 @@ impl Sequence {
     /// Tokens that are not computed yet.
     pub fn pending(&self) -> usize {
         self.tokens.len() - self.computed
+    }
+
+    /// The first row whose results are wanted; the last at the latest.
+    fn first_wanted(&self) -> usize {
+        let last = self.tokens.len() - 1;
+        match self.wanted {
+            Wanted::Logits | Wanted::States if self.had < self.prompt => self.had.min(last),
+            _ => last,
+        }
+    }
+
+    /// How many of the next `rows` rows, at most the pending ones, give results that are wanted:
+    /// the last ones.
+    pub fn results(&self, rows: usize) -> usize {
+        (self.computed + rows).saturating_sub(self.first_wanted())
+    }
+
+    /// The most of the next `rows` rows that give at most `logits` rows of logits.
+    pub fn within(&self, rows: usize, logits: usize) -> usize {
+        match self.wanted {
+            Wanted::States => rows,
+            _ => rows.min((self.first_wanted() - self.computed).saturating_add(logits)),
+        }
+    }
+
+    /// Takes note that so many more tokens are computed.
+    pub fn compute(&mut self, tokens: usize) {
+        self.computed += tokens;
+        self.had = self.had.max(self.computed);
+    }
+
+    /// Whether its results are rows of logits.
+    pub fn wants_logits(&self) -> bool {
+        self.wanted != Wanted::States
     }
 
     /// Who is before whom: priority, then arrival.
@@ -163,15 +217,15 @@ impl Sequence {
     }
 
     /// The longest beginning of its tokens that the cache has all blocks for which the next row
-    /// looks at, and the block that has most of what comes next.
+    /// looks at, and the block that has most of what comes next; not beyond the first row whose
+    /// results are wanted.
     pub fn find(&self, pool: &BlockPool, shape: &Shape) -> Match {
         if self.cold {
             return Match::default();
         }
         let mut found: Vec<u32> = Vec::new();
         let (mut run, mut best) = (0, 0);
-        // The last token is computed again, and behind a window that row may see a block more.
-        let most = if shape.window.is_some() { self.tokens.len() - 1 } else { self.tokens.len() };
+        let most = self.most_found(shape);
         for (index, &name) in self.names.iter().take(most / shape.block).enumerate() {
             let tokens = self.block_tokens(index, shape);
             let block = pool.find(name, self.parent(index, shape), tokens);
@@ -190,20 +244,31 @@ impl Sequence {
         Match { table: found, first, branch: self.branch(best, pool, shape) }
     }
 
-    /// The block that begins as block `index` does for longest. The last token is computed in any
-    /// case.
+    /// Tokens whose blocks may be shared. The first row that is wanted is computed in any case; in a
+    /// shared block that may only be the last one, which writes what is there already: others may
+    /// leave the place behind them undefined until the next row comes.
+    fn most_found(&self, shape: &Shape) -> usize {
+        let wanted = self.first_wanted();
+        // Behind a window, the row may see a block more.
+        let is_last = wanted + 1 == self.tokens.len() && shape.window.is_none();
+        if is_last { wanted + 1 } else { wanted }
+    }
+
+    /// The block that begins as block `index` does for longest.
     fn branch(&self, index: usize, pool: &BlockPool, shape: &Shape) -> Option<Branch> {
         let start = index * shape.block;
-        let end = (start + shape.block).min(self.tokens.len() - 1);
+        let end = (start + shape.block).min(self.first_wanted());
         let next = self.tokens.get(start..end).filter(|next| !next.is_empty())?;
         let (block, shared) = pool.nearest(self.parent(index, shape), next)?;
         Some(Branch { block, shared })
     }
 
-    /// The name of the first block that a match leaves to be computed, if its tokens are known.
-    pub fn missing(&self, found: &Match) -> Option<(usize, Name)> {
+    /// The name of the first block that a match leaves to be computed, if its tokens are known and
+    /// it could be found.
+    pub fn missing(&self, found: &Match, shape: &Shape) -> Option<(usize, Name)> {
         let index = found.table.len();
-        self.names.get(index).map(|&name| (index, name))
+        let could = !self.cold && index * shape.block < self.first_wanted();
+        self.names.get(index).filter(|_| could).map(|&name| (index, name))
     }
 
     /// Whether it is going to compute the block `name` at `index` of its chain.
@@ -211,12 +276,12 @@ impl Sequence {
         self.nameable && self.registered <= index && self.names.get(index) == Some(&name)
     }
 
-    /// Takes over what was found. The last token is computed in any case: its logits are wanted.
-    /// Gives what is to be copied.
+    /// Takes over what was found. The first row that is wanted is computed in any case. Gives what
+    /// is to be copied.
     pub fn adopt(&mut self, found: Match, pool: &mut BlockPool, shape: &Shape) -> Option<Copied> {
         found.table[found.first..].iter().for_each(|&block| pool.hold(block));
         self.registered = found.table.len();
-        self.computed = (self.registered * shape.block).min(self.tokens.len() - 1);
+        self.computed = (self.registered * shape.block).min(self.first_wanted());
         self.first = found.first;
         self.table.clear();
         self.table.extend_from_slice(&found.table);

@@ -62,6 +62,8 @@ pub(crate) struct Collected {
     /// What it consists of, in the order of its beginning; neighbours are of different kinds, but
     /// for calls.
     pub blocks: Vec<Block>,
+    /// The prompt's tokens but the first, where their log probabilities were asked for.
+    pub prompt: Vec<TokenText>,
     pub tokens: Vec<TokenText>,
     pub done: Option<Done>,
 }
@@ -103,6 +105,7 @@ impl Collected {
                 self.tokens.extend(delta.tokens);
             }
             TextEvent::Call(event) => self.call(event),
+            TextEvent::Prompt { tokens, .. } => self.prompt.extend(tokens),
             TextEvent::Done(done) => self.done = Some(done),
             TextEvent::Prefill { .. } | TextEvent::Failed(_) => {}
         }

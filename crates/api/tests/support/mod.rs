@@ -156,6 +156,9 @@ impl Player {
     }
 
     fn play(&self, play: &mut Play<'_>) -> Curtain {
+        if let Err(curtain) = play.prompt() {
+            return curtain;
+        }
         for act in &self.script {
             if let Err(curtain) = self.act(play, act) {
                 return curtain;
@@ -224,6 +227,24 @@ impl Play<'_> {
         self.metrics.finished(outcome, ended);
         self.metrics.load(0, 0);
         self.metrics.working(false);
+    }
+
+    /// What is asked about the prompt, and whether that is all.
+    fn prompt(&self) -> Result<(), Curtain> {
+        let request = &self.submission.request;
+        if let Some(top) = request.prompt_logprobs {
+            let ids = request.prompt.iter().skip(1);
+            let tokens = ids.map(|id| (*id, logprobs(*id, top))).collect();
+            self.send(Event::PromptLogprobs { first: 1, tokens })?;
+        }
+        if request.embed.is_some() {
+            self.send(Event::Embedding(vec![0.6, 0.8]))?;
+            return Err(Curtain::Finished(FinishReason::Length));
+        }
+        match request.max_tokens {
+            Some(0) => Err(Curtain::Finished(FinishReason::Length)),
+            _ => Ok(()),
+        }
     }
 
     /// One step for every token.

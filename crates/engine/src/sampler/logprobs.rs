@@ -1,22 +1,25 @@
 //! Log probabilities of the chosen token and of the best alternatives.
 
 use super::{Candidates, Scratch};
-use crate::TokenLogprobs;
+use crate::{Error, TokenLogprobs};
 
-/// Of the unchanged `logits`: log-softmax of `chosen` and the `top` most likely ids.
+/// Of the unchanged `logits`: log-softmax of `chosen` and the `top` most likely ids, or
+/// [`Error::NotFinite`].
 pub(crate) fn logprobs(
     logits: &[f32],
     chosen: u32,
     top: usize,
     scratch: &mut Scratch,
-) -> TokenLogprobs {
+) -> Result<TokenLogprobs, Error> {
     let survey = &mut scratch.room.survey;
     // The sampler may have looked at changed ones.
-    survey.look(logits);
+    if !survey.look(logits) {
+        return Err(Error::NotFinite);
+    }
     let best = survey.best();
     let mut candidates = Candidates::new(logits, &mut scratch.room);
     let log_total = candidates.mass(1.0).ln();
     let log_prob = |logit: f32| (f64::from(logit - best) - log_total) as f32;
     let top = candidates.list(top).iter().map(|&(logit, id)| (id, log_prob(logit))).collect();
-    TokenLogprobs { logprob: log_prob(logits[chosen as usize]), top }
+    Ok(TokenLogprobs { logprob: log_prob(logits[chosen as usize]), top })
 }

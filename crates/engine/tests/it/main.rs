@@ -3,8 +3,10 @@
 mod checkpoints;
 mod constraints;
 mod determinism;
+mod embeddings;
 mod laws;
 mod placement;
+mod prompts;
 mod ranks;
 mod replay;
 mod requests;

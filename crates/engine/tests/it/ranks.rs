@@ -73,7 +73,7 @@ fn on_each_placed<T: Send>(
 }
 
 /// Logits of several positions: at the end of a prompt, of each token after it, and of some rows
-/// at once.
+/// at once; and states of some.
 fn logits(runner: &mut Runner) -> Vec<f32> {
     let mut rng = Rng::new(21);
     let tokens: Vec<u32> = (0..TOKENS + DECODED + 5).map(|_| rng.below(131) as u32).collect();
@@ -89,6 +89,11 @@ fn logits(runner: &mut Runner) -> Vec<f32> {
             Ok(())
         })
         .unwrap();
+    let mut batch = runner.batch();
+    batch.push(&tokens[..9], 0, &[0], 1);
+    batch.want_states(4);
+    all.extend_from_slice(runner.forward(&batch).unwrap());
+    all.extend_from_slice(runner.states());
     all
 }
 

@@ -162,23 +162,37 @@ impl Decoder {
         pass.check(x, || "token embedding".into())
     }
 
-    /// Hands the residual stream on, or makes logits of it; gives all stages the logits.
+    /// Hands the residual stream on, or makes states and logits of it; gives all stages these.
     fn end(&self, pass: &mut Pass<'_>) -> Result<(), Error> {
-        let Work { x, last, logits, normed, .. } = self.work;
-        let wanted = pass.batch.logit_rows().len();
+        let Work { x, logits, delta, .. } = self.work;
+        let wanted = [(delta, pass.batch.state_rows()), (logits, pass.batch.logit_rows())];
         match (&self.head, &self.ranks.stages) {
-            (Some(head), _) if wanted > 0 => {
-                pass.backend.gather(x, pass.batch.logit_rows(), last);
-                head.forward(pass, (last, normed), logits, wanted)?;
-                pass.check_logits(logits)?;
-            }
+            (Some(head), _) => self.finish(pass, head)?,
             (None, Some(stages)) => {
                 stages.send(stages.rank() + 1, pass.backend.read(x, pass.rows()))?;
             }
             _ => {}
         }
-        if let (Some(stages), 1..) = (&self.ranks.stages, wanted) {
-            stages.broadcast(stages.ranks() - 1, pass.backend.values_mut(logits, wanted))?;
+        let Some(stages) = &self.ranks.stages else { return Ok(()) };
+        for (buffer, rows) in wanted.into_iter().filter(|(_, rows)| !rows.is_empty()) {
+            let values = pass.backend.values_mut(buffer, rows.len());
+            stages.broadcast(stages.ranks() - 1, values)?;
+        }
+        Ok(())
+    }
+
+    /// Makes states and logits of the residual stream, where they are wanted.
+    fn finish(&self, pass: &mut Pass<'_>, head: &Head) -> Result<(), Error> {
+        let Work { x, last, logits, normed, delta, .. } = self.work;
+        let (states, wanted) = (pass.batch.state_rows(), pass.batch.logit_rows());
+        if !states.is_empty() {
+            pass.backend.gather(x, states, normed);
+            head.normalise(pass, (normed, delta), states.len());
+        }
+        if !wanted.is_empty() {
+            pass.backend.gather(x, wanted, last);
+            head.forward(pass, (last, normed), logits, wanted.len())?;
+            pass.check_logits(logits)?;
         }
         Ok(())
     }
@@ -247,6 +261,11 @@ impl Work {
 impl Model for Decoder {
     fn cache(&self) -> Vec<LayerCache> {
         vec![self.cache; self.layers.len()]
+    }
+
+    fn states(&self) -> Buffer {
+        // What attention and MLP add to the stream is added by then.
+        self.work.delta
     }
 
     fn forward(

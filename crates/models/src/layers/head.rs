@@ -61,6 +61,11 @@ impl Head {
         Ok(Self { norm, linear, vocab, others })
     }
 
+    /// The norm alone.
+    pub fn normalise(&self, pass: &mut Pass<'_>, (x, normed): (Buffer, Buffer), rows: usize) {
+        self.norm.forward(pass, x, normed, rows);
+    }
+
     /// `[rows, hidden]` to `[rows, vocab]`; `normed` is room for as many rows as `x` has.
     pub fn forward(
         &self,
@@ -69,7 +74,7 @@ impl Head {
         logits: Buffer,
         rows: usize,
     ) -> Result<(), Error> {
-        self.norm.forward(pass, x, normed, rows);
+        self.normalise(pass, (x, normed), rows);
         let own = self.others.as_ref().map_or(logits, |others| others.own);
         self.linear.forward(pass, normed, own, rows);
         match (&self.others, pass.slices) {

@@ -6,6 +6,7 @@ mod order;
 mod simulation;
 
 use super::*;
+use crate::Wanted;
 use std::collections::HashMap;
 
 pub const LIMITS: Limits =
@@ -20,6 +21,8 @@ pub struct Machine {
     pub rows: usize,
     /// Blocks copied.
     pub copied: usize,
+    /// Rows of prompts whose results were had, where all are wanted.
+    had: HashMap<SequenceId, usize>,
 }
 
 fn mix(hash: u64, token: u32) -> u64 {
@@ -29,7 +32,8 @@ fn mix(hash: u64, token: u32) -> u64 {
 impl Machine {
     pub fn new(limits: Limits) -> Self {
         let scheduler = Scheduler::new(limits, Name::root(b"test"));
-        Self { scheduler, slots: HashMap::new(), limits, rows: 0, copied: 0 }
+        let (slots, had) = Default::default();
+        Self { scheduler, slots, limits, rows: 0, copied: 0, had }
     }
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
@@ -41,6 +45,7 @@ impl Machine {
             priority: 0,
             tenant: 0,
             cold: false,
+            wanted: Wanted::Last,
         });
     }
 
@@ -57,10 +62,30 @@ impl Machine {
         let mut plan = Vec::new();
         self.scheduler.plan(prompt, ready, drafts, &mut plan);
         let rows: usize = plan.iter().map(|p| p.tokens + p.drafts).sum();
-        let logits: usize = plan.iter().map(|p| usize::from(p.samples) * (1 + p.drafts)).sum();
+        let logits: usize = plan.iter().map(|p| self.logits(p) + p.drafts).sum();
         assert!(rows <= self.limits.rows && logits <= self.limits.logits, "{plan:?}");
         self.copy();
         plan
+    }
+
+    fn logits(&self, planned: &Planned) -> usize {
+        let sequence = self.scheduler.find(planned.id).unwrap();
+        if sequence.wants_logits() { planned.results } else { 0 }
+    }
+
+    /// Every row that is wanted gives its result once, in order.
+    fn take_results(&mut self, planned: &Planned) {
+        let sequence = self.scheduler.find(planned.id).unwrap();
+        let end = planned.position + planned.tokens;
+        let had = self.had.entry(planned.id).or_default();
+        if sequence.wanted == Wanted::Last || *had == sequence.prompt {
+            assert_eq!(planned.results, usize::from(planned.samples), "{planned:?}");
+            return;
+        }
+        if end > *had || planned.results > 0 {
+            assert_eq!(end - planned.results, *had, "{planned:?}");
+            *had = end;
+        }
     }
 
     fn copy(&mut self) {
@@ -79,6 +104,7 @@ impl Machine {
     /// Computes what is planned: looks at all that the rows see, and writes their slots. Drafts
     /// that are not `accepted` write what nobody shall see.
     pub fn forward(&mut self, planned: &Planned, accepted: &[u32]) {
+        self.take_results(planned);
         let mut tokens = self.scheduler.tokens(planned.id).to_vec();
         tokens.truncate(planned.position + planned.tokens);
         tokens.extend(accepted);
@@ -121,6 +147,8 @@ impl Machine {
         self.scheduler.commit(planned, sampled);
         let sequence = self.scheduler.find(planned.id).unwrap();
         if sequence.tokens.len() == sequence.capacity {
+            let had = self.had.remove(&planned.id).unwrap_or(0);
+            assert!(sequence.wanted == Wanted::Last || had == sequence.prompt, "a row is missing");
             self.scheduler.finish(planned.id);
         }
     }

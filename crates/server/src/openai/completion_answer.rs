@@ -85,7 +85,10 @@ impl Answer for CompletionAnswer {
                 self.choice(index, &delta.text, &delta.tokens, None)
             }
             TextEvent::Done(done) => self.choice(index, "", &[], Some(done.finish.reason())),
-            TextEvent::Prefill { .. } | TextEvent::Call(_) | TextEvent::Failed(_) => {
+            TextEvent::Prefill { .. }
+            | TextEvent::Prompt { .. }
+            | TextEvent::Call(_)
+            | TextEvent::Failed(_) => {
                 return Vec::new();
             }
         };

@@ -133,6 +133,7 @@ impl SamplingBody {
             stop_ids: self.stop_token_ids.unwrap_or_default(),
             ignore_eos: self.ignore_eos.unwrap_or(false),
             logprobs: None,
+            prompt_logprobs: None,
         })
     }
 }
@@ -232,6 +233,7 @@ mod tests {
             stop_ids: vec![3],
             ignore_eos: true,
             logprobs: None,
+            prompt_logprobs: None,
         };
         assert_eq!(read, expected);
     }

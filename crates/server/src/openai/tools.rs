@@ -83,7 +83,20 @@ struct Named {
 #[schema(as = ChatAllowedTools)]
 struct Allowed {
     mode: Option<Mode>,
-    tools: Option<Vec<ChoiceObject>>,
+    #[schema(value_type = Vec<AllowedTool>)]
+    tools: Option<Vec<AllowedTool>>,
+}
+
+/// A tool by its name.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatAllowedTool)]
+struct AllowedTool {
+    /// `function`.
+    #[serde(rename = "type")]
+    #[allow(dead_code, reason = "only its type is checked")]
+    kind: Option<String>,
+    #[schema(value_type = Named)]
+    function: Option<Named>,
 }
 
 /// The tools in the form that templates read, as far as possible in the client's own words.

@@ -183,7 +183,9 @@ impl Answer for ResponseAnswer {
             TextEvent::Content(delta) => self.say(delta),
             TextEvent::Call(event) => self.call(event),
             TextEvent::Done(done) => self.finish(&done.finish),
-            TextEvent::Prefill { .. } | TextEvent::Failed(_) => Vec::new(),
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
+                Vec::new()
+            }
         }
     }
 

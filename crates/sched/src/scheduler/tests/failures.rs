@@ -208,6 +208,44 @@ fn a_stalled_reader_gives_way_to_those_who_read() {
     machine.finish(100);
 }
 
+fn add_wanted(machine: &mut Machine, id: u64, prompt: &[u32], wanted: Wanted) {
+    machine.scheduler.add(NewSequence {
+        id: SequenceId(id),
+        prompt: prompt.to_vec(),
+        capacity: prompt.len() + 1,
+        priority: 0,
+        tenant: 0,
+        cold: false,
+        wanted,
+    });
+}
+
+#[test]
+fn logits_of_a_whole_prompt_come_in_as_many_steps_as_there_is_room_for_rows_of_them() {
+    let limits = Limits { rows: 20, running: 2, logits: 5, ..LIMITS };
+    for (wanted, steps) in [(Wanted::Last, 1), (Wanted::Logits, 5), (Wanted::States, 1)] {
+        let mut machine = Machine::new(limits);
+        // What the cache has of it has no results.
+        machine.cached(1, &prompt(1, 20));
+        add_wanted(&mut machine, 2, &prompt(1, 20), wanted);
+        let plans = std::iter::from_fn(|| {
+            (!machine.scheduler.is_idle()).then(|| machine.step(|_, length| length as u32))
+        });
+        assert_eq!(plans.count(), steps, "{wanted:?}");
+    }
+}
+
+#[test]
+fn two_that_want_all_logits_share_a_step() {
+    let mut machine = Machine::new(Limits { rows: 20, running: 3, logits: 6, ..LIMITS });
+    for id in [1, 2] {
+        add_wanted(&mut machine, id, &prompt(id as u32, 10), Wanted::Logits);
+    }
+    // Three rows of logits are nobody's, and each has one.
+    let results: Vec<_> = machine.plan().iter().map(|planned| planned.results).collect();
+    assert_eq!(results, [4, 1]);
+}
+
 /// Steps in which `stalled` does not read, until `other` has ended.
 fn finish_beside(machine: &mut Machine, stalled: u64, other: u64) {
     for _ in 0..100 {

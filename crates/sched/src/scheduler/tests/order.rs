@@ -15,6 +15,7 @@ fn add(machine: &mut Machine, id: u64, priority: i32, tenant: u64) {
         priority,
         tenant,
         cold: false,
+        wanted: Wanted::Last,
     });
 }
 
@@ -40,6 +41,7 @@ fn decodes_come_before_prompt_chunks() {
         position,
         tokens,
         drafts: 0,
+        results: usize::from(samples),
         samples,
     };
     assert_eq!(machine.step(|_, _| 0), [planned(1, 0, 3, true)]);

@@ -69,6 +69,11 @@ impl Simulation {
             priority: self.rng.below(3) as i32 - 1,
             tenant: self.rng.below(3),
             cold: self.rng.below(10) == 0,
+            wanted: match self.rng.below(8) {
+                0 => Wanted::Logits,
+                1 => Wanted::States,
+                _ => Wanted::Last,
+            },
         };
         self.machine.scheduler.add(new);
         self.clients.push(Client { id: SequenceId(id), waits: 0 });

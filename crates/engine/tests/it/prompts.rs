@@ -1,0 +1,201 @@
+//! What is asked about a prompt itself: log probabilities of its tokens.
+
+use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
+use base::Rng;
+use engine::{
+    BLOCK, EngineHandle, EngineOptions, Event, FinishReason, Finished, KvMemory, LoadOptions, Mode,
+    Request, Runner, SamplingParams, Session, SubmitError, TokenLogprobs, start,
+};
+use formats::Checkpoint;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const TOP: usize = 3;
+
+/// Ids of a prompt's tokens and what they are given.
+type Logprobs = Vec<(u32, TokenLogprobs)>;
+
+/// How a prompt is computed.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    mode: Mode,
+    chunk: usize,
+    running: usize,
+    logit_rows: usize,
+    /// Blocks of the cache.
+    blocks: usize,
+}
+
+const WAY: Way = Way { mode: Mode::Fast, chunk: 64, running: 4, logit_rows: 16, blocks: 64 };
+
+impl Way {
+    fn start(self, checkpoint: &Checkpoint) -> EngineHandle {
+        self.launch(checkpoint).0
+    }
+
+    fn launch(self, checkpoint: &Checkpoint) -> (EngineHandle, JoinHandle<()>) {
+        let Self { mode, chunk, running, logit_rows, blocks } = self;
+        let load = LoadOptions { mode, chunk, logit_rows, threads: 2, ..LoadOptions::default() };
+        let layer = models::layer_cache(checkpoint.config());
+        let bytes = layer.block_bytes(BLOCK, mode.default_kv_type()) * checkpoint.config().layers;
+        let load = LoadOptions { kv_memory: KvMemory::Bytes(bytes * blocks), ..load };
+        let options = EngineOptions { running, ..EngineOptions::default() };
+        start(Runner::load(checkpoint, &load).unwrap(), options)
+    }
+}
+
+fn prompt(len: usize, seed: u32) -> Vec<u32> {
+    (0..len as u32).map(|i| (i * 37 + i / 7 + seed) % 131).collect()
+}
+
+fn request(prompt: Vec<u32>, max_tokens: usize) -> Request {
+    Request {
+        prompt,
+        max_tokens: Some(max_tokens),
+        prompt_logprobs: Some(TOP),
+        sampling: SamplingParams { temperature: 0.9, seed: Some(1), ..Default::default() },
+        ..Request::default()
+    }
+}
+
+/// Log probabilities of the prompt's tokens from the second on, what was generated, and the end.
+fn collect(mut generation: engine::Generation) -> (Logprobs, Vec<u32>, Finished) {
+    let (mut all, mut ids) = (Vec::new(), Vec::new());
+    loop {
+        match generation.next_blocking().expect("an end") {
+            Event::PromptLogprobs { first, tokens } => {
+                assert_eq!(first, all.len() + 1, "each comes once, in order");
+                assert!(ids.is_empty() && !tokens.is_empty());
+                all.extend(tokens);
+            }
+            Event::Token { id, .. } => ids.push(id),
+            Event::Finished(finished) => return (all, ids, finished),
+            Event::Admitted { .. } | Event::Prefill { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn ask(engine: &EngineHandle, request: Request) -> (Logprobs, Vec<u32>, Finished) {
+    collect(engine.submit(request).unwrap())
+}
+
+/// What logits say of the token that follows.
+fn log_probability(logits: &[f32], id: u32) -> f64 {
+    let total: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+    f64::from(logits[id as usize]) - total.ln()
+}
+
+#[test]
+fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
+    for architecture in ARCHITECTURES {
+        let (checkpoint, _folder) = random(architecture);
+        let prompt = prompt(70, 0);
+        let options = LoadOptions { mode: Mode::Exact, context: Some(128), ..Default::default() };
+        let mut runner = Runner::load(&checkpoint, &options).unwrap();
+        let mut want = Vec::new();
+        Session::new(&mut runner)
+            .feed_all(&prompt, |at, logits| {
+                let next = prompt.get(at + 1);
+                let best = (0..131u32).max_by(|a, b| {
+                    logits[*a as usize].total_cmp(&logits[*b as usize]).then(b.cmp(a))
+                });
+                want.extend(next.map(|id| (log_probability(logits, *id), best.unwrap())));
+                Ok(())
+            })
+            .unwrap();
+        let engine = Way { mode: Mode::Exact, ..WAY }.start(&checkpoint);
+        let (found, ids, finished) = ask(&engine, request(prompt.clone(), 0));
+        assert_eq!((found.len(), want.len(), ids.len()), (69, 69, 0), "{architecture}");
+        assert!(found.iter().map(|(id, _)| id).eq(&prompt[1..]), "{architecture}");
+        for ((_, found), (logprob, best)) in found.iter().zip(want) {
+            assert!((f64::from(found.logprob) - logprob).abs() < 1e-5, "{architecture}");
+            assert_eq!((found.top.len(), found.top[0].0), (TOP, best), "{architecture}");
+        }
+        assert_eq!(finished.reason, FinishReason::Length);
+        assert_eq!((finished.usage.completion_tokens, finished.usage.cached_tokens), (0, 0));
+    }
+}
+
+#[test]
+fn log_probabilities_of_a_prompt_keep_their_bits() {
+    let mut rng = Rng::new(3);
+    for architecture in ["qwen3", "mistral", "deepseek_v2"] {
+        let (checkpoint, _folder) = random(architecture);
+        let requests: Vec<_> = (0..12u32)
+            .map(|i| request(prompt(20 + 11 * i as usize, i % 3), i as usize % 5 * 9))
+            .collect();
+        let alone = |request: &Request| ask(&WAY.start(&checkpoint), request.clone());
+        let want: Vec<_> = requests.iter().map(alone).collect();
+        for way in [
+            Way { chunk: 5, ..WAY },
+            // No row of logits but that of each sequence.
+            Way { logit_rows: 4, ..WAY },
+            Way { chunk: 512, logit_rows: 300, ..WAY },
+            // Hardly room for two.
+            Way { blocks: 8, running: 8, ..WAY },
+        ] {
+            let engine = way.start(&checkpoint);
+            // The second time, the cache is warm.
+            for time in 0..2 {
+                // As steps go on, so that they meet in many ways.
+                let submit = |request: &Request| {
+                    std::thread::sleep(Duration::from_micros(rng.below(3000)));
+                    engine.submit(request.clone()).unwrap()
+                };
+                let generations: Vec<_> = requests.iter().map(submit).collect();
+                for (generation, want) in generations.into_iter().zip(&want) {
+                    let (logprobs, ids, finished) = collect(generation);
+                    assert!(
+                        (&logprobs, &ids) == (&want.0, &want.1),
+                        "{architecture} {way:?} {time}"
+                    );
+                    assert_eq!(finished.usage.cached_tokens, 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_prompt_whose_logits_were_wanted_is_in_the_cache_once() {
+    let (checkpoint, _folder) = random("qwen3");
+    let (engine, thread) = WAY.launch(&checkpoint);
+    let plain = Request { prompt_logprobs: None, ..request(prompt(100, 0), 1) };
+    ask(&engine, plain.clone());
+    ask(&engine, request(prompt(100, 0), 1));
+    assert_eq!(ask(&engine, plain).2.usage.cached_tokens, 99);
+    let metrics = engine.metrics().clone();
+    drop(engine);
+    thread.join().unwrap();
+    assert_eq!(metrics.snapshot().blocks.cached, 4, "three blocks and a tail");
+}
+
+#[test]
+fn a_prompt_of_which_nothing_but_itself_is_wanted_may_fill_the_context() {
+    let (checkpoint, _folder) = random("llama");
+    let engine = Way { blocks: 8, ..WAY }.start(&checkpoint);
+    assert_eq!(ask(&engine, request(prompt(256, 0), 0)).0.len(), 255);
+    assert_eq!(ask(&engine, request(prompt(1, 0), 0)).0, []);
+    let refused = engine.submit(request(prompt(256, 0), 1)).unwrap_err();
+    assert!(matches!(refused, SubmitError::ContextLength { .. }));
+    let nothing = Request { prompt_logprobs: None, ..request(prompt(5, 0), 0) };
+    assert!(ask(&engine, nothing).1.is_empty());
+}
+
+#[test]
+fn logits_of_a_prompt_that_are_not_finite_end_the_request() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config("llama"), |name, values| {
+        if name == "token_embd.weight" {
+            values[7 * 72] = f32::NAN;
+        }
+    });
+    let engine = WAY.start(&open(folder.path()));
+    let mut generation = engine.submit(request(vec![1, 7, 2, 3], 0)).unwrap();
+    let events: Vec<_> = std::iter::from_fn(|| generation.next_blocking()).collect();
+    assert!(
+        matches!(events.last(), Some(Event::Failed(text)) if text.contains("NaN")),
+        "{events:?}"
+    );
+}
