@@ -18,10 +18,11 @@
   apply(kept());
   document.addEventListener("DOMContentLoaded", () => {
     apply(kept());
-    document.getElementById("theme").onclick = () => {
+    // Not every page has the switch.
+    document.getElementById("theme")?.addEventListener("click", () => {
       const next = ORDER[(ORDER.indexOf(kept()) + 1) % ORDER.length];
       localStorage.setItem(NAME, next);
       apply(next);
-    };
+    });
   });
 }

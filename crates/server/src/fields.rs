@@ -12,16 +12,6 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The members of the whole request.
-    pub fn of_body(body: &'a Value) -> Result<Self, Fault> {
-        match body {
-            Value::Object(object) => Ok(Self { object, path: String::new() }),
-            other => {
-                Err(Fault::invalid("", format!("the body must be an object, not {}", kind(other))))
-            }
-        }
-    }
-
     /// The members of `value`, which stands at `path`.
     pub fn of(value: &'a Value, path: &str) -> Result<Self, Fault> {
         let object = value.as_object().ok_or_else(|| wrong(path, "an object", value))?;
@@ -58,21 +48,6 @@ impl<'a> Fields<'a> {
         self.read(name, "true or false", Value::as_bool)
     }
 
-    /// The member `name`, a number.
-    pub fn number(&self, name: &str) -> Result<Option<f32>, Fault> {
-        self.read(name, "a number", |value| value.as_f64().map(|number| number as f32))
-    }
-
-    /// The member `name`, a whole number.
-    pub fn integer(&self, name: &str) -> Result<Option<i64>, Fault> {
-        self.read(name, "an integer", integer)
-    }
-
-    /// The member `name`, a whole number of at least 0.
-    pub fn count(&self, name: &str) -> Result<Option<usize>, Fault> {
-        self.read(name, "an integer of at least 0", |value| usize::try_from(integer(value)?).ok())
-    }
-
     /// The member `name`, a string.
     pub fn text(&self, name: &str) -> Result<Option<&'a str>, Fault> {
         self.read(name, "a string", Value::as_str)
@@ -87,18 +62,6 @@ impl<'a> Fields<'a> {
     pub fn fields(&self, name: &str) -> Result<Option<Fields<'a>>, Fault> {
         self.value(name).map(|value| Self::of(value, &self.path(name))).transpose()
     }
-
-    /// The first of `names` that is present, read by `read`.
-    pub fn first<T>(
-        &self,
-        names: &[&str],
-        read: impl Fn(&Self, &str) -> Result<Option<T>, Fault>,
-    ) -> Result<Option<T>, Fault> {
-        match names.iter().find(|name| self.value(name).is_some()) {
-            Some(name) => read(self, name),
-            None => Ok(None),
-        }
-    }
 }
 
 /// The fault of a member at `path` that is not what it should be.
@@ -108,12 +71,6 @@ pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> Fault {
         other => kind(other).to_owned(),
     };
     Fault::invalid(path, format!("{path} must be {expected}, not {found}"))
-}
-
-/// A whole number; `3.0` counts, as several client languages write integers so.
-fn integer(value: &Value) -> Option<i64> {
-    let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9.0e15;
-    value.as_i64().or_else(|| value.as_f64().filter(|&n| whole(n)).map(|n| n as i64))
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -139,46 +96,21 @@ mod tests {
     #[test]
     fn null_is_absent() {
         let body = json!({"n": null});
-        assert_eq!(Fields::of_body(&body).unwrap().count("n").unwrap(), None);
+        assert_eq!(Fields::of(&body, "").unwrap().text("n").unwrap(), None);
     }
 
     #[test]
     fn wrong_type_names_the_path_and_what_was_found() {
-        let body = json!({"stream_options": {"include_usage": "yes"}});
-        let fields = Fields::of_body(&body).unwrap().fields("stream_options").unwrap().unwrap();
-        let fault = fields.flag("include_usage").unwrap_err();
-        assert_eq!(fault.body()["error"]["param"], "stream_options.include_usage");
-        assert_eq!(
-            message(fault),
-            "stream_options.include_usage must be true or false, not a string"
-        );
+        let body = json!({"tool": {"strict": "yes"}});
+        let fields = Fields::of(&body, "tools[0]").unwrap().fields("tool").unwrap().unwrap();
+        let fault = fields.flag("strict").unwrap_err();
+        assert_eq!(fault.body()["error"]["param"], "tools[0].tool.strict");
+        assert_eq!(message(fault), "tools[0].tool.strict must be true or false, not a string");
     }
 
     #[test]
-    fn integers_may_be_written_as_floats_without_a_fraction() {
-        let body = json!({"a": 3.0, "b": 3.5, "c": -1, "d": 1e300});
-        let fields = Fields::of_body(&body).unwrap();
-        assert_eq!(fields.integer("a").unwrap(), Some(3));
-        assert_eq!(fields.integer("c").unwrap(), Some(-1));
-        assert_eq!(message(fields.integer("b").unwrap_err()), "b must be an integer, not 3.5");
-        assert!(fields.integer("d").is_err());
-        assert_eq!(
-            message(fields.count("c").unwrap_err()),
-            "c must be an integer of at least 0, not -1"
-        );
-    }
-
-    #[test]
-    fn the_first_present_spelling_counts() {
-        let body = json!({"repeat_penalty": 1.5});
-        let fields = Fields::of_body(&body).unwrap();
-        let read = fields.first(&["repetition_penalty", "repeat_penalty"], Fields::number);
-        assert_eq!(read.unwrap(), Some(1.5));
-    }
-
-    #[test]
-    fn body_must_be_an_object() {
-        let fault = Fields::of_body(&json!([1])).unwrap_err();
-        assert_eq!(message(fault), "the body must be an object, not an array");
+    fn objects_are_objects() {
+        let fault = Fields::of(&json!([1]), "tools[0]").unwrap_err();
+        assert_eq!(message(fault), "tools[0] must be an object, not an array");
     }
 }

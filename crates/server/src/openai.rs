@@ -12,11 +12,17 @@
 pub(crate) mod answer;
 pub(crate) mod chat;
 pub(crate) mod chat_answer;
+pub(crate) mod chat_body;
+pub(crate) mod chat_object;
 pub(crate) mod completion_answer;
 pub(crate) mod completions;
+pub(crate) mod constraint;
 pub(crate) mod logprobs;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod problem;
 pub(crate) mod routes;
 pub(crate) mod sampling;
+pub(crate) mod terms;
+pub(crate) mod thinking;
+pub(crate) mod tools;

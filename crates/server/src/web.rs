@@ -1,4 +1,5 @@
-//! The page for people at `/`: a chat over this server's own routes, from files in the program.
+//! The pages for people, from files in the program: at `/` a chat over this server's own routes, at
+//! `/docs` a description of them.
 //!
 //! Invariant: the page is public and knows nothing. It needs no key, because it holds only what
 //! every copy of this program holds; all else it asks of the routes that do need one. Its policy
@@ -9,7 +10,7 @@ mod assets;
 
 use crate::app::wrong_method;
 use crate::fault::Fault;
-use assets::{ASSETS, Asset, PAGE};
+use assets::{ASSETS, Asset, PAGE, REFERENCE};
 use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -33,11 +34,16 @@ const HEADERS: [(HeaderName, &str); 4] = [
 pub(crate) fn routes() -> Router {
     Router::new()
         .route("/", get(page).fallback(wrong_method))
+        .route("/docs", get(reference).fallback(wrong_method))
         .route("/ui/{file}", get(file).fallback(wrong_method))
 }
 
 async fn page(headers: HeaderMap) -> Response {
     answer(&PAGE, &headers)
+}
+
+async fn reference(headers: HeaderMap) -> Response {
+    answer(&REFERENCE, &headers)
 }
 
 async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Fault> {

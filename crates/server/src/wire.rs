@@ -2,9 +2,12 @@
 //! that is `null` counts as absent, members nobody asks for are ignored, and one of a wrong type
 //! is a fault that names its path.
 
+mod strict;
+
+use self::strict::Strict;
 use crate::fault::Fault;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// `body` as a `T`. Several types may be read from one body, as members unknown to one are those
 /// of another.
@@ -12,25 +15,52 @@ pub(crate) fn read<T: DeserializeOwned>(body: &Value) -> Result<T, Fault> {
     if !body.is_object() {
         return Err(Fault::invalid("", "the body must be a JSON object"));
     }
-    serde_path_to_error::deserialize(body).map_err(|error| {
-        let path = error.path().to_string();
-        let path = if path == "." { String::new() } else { path };
+    part(body, "")
+}
+
+/// `value`, which stands at `at` in the body, as a `T`.
+pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
+        let path = match (at, error.path().to_string().as_str()) {
+            (at, ".") => at.to_owned(),
+            ("", path) => path.to_owned(),
+            (at, path) if path.starts_with('[') => format!("{at}{path}"),
+            (at, path) => format!("{at}.{path}"),
+        };
         let message = error.into_inner().to_string();
         let message = if path.is_empty() { message } else { format!("{path}: {message}") };
         Fault::invalid(path, message)
     })
 }
 
+/// The fault of a member at `path` that is not there.
+pub(crate) fn missing(path: &str) -> Fault {
+    Fault::invalid(path, format!("{path} is missing"))
+}
+
 /// A whole number; `3.0` counts, as several client languages write integers so. For
 /// `#[serde(default, deserialize_with = "wire::integer")]`.
 pub(crate) fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
-    let Some(number) = Option::<serde_json::Number>::deserialize(from)? else { return Ok(None) };
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    let integer = number.as_i64().or_else(|| rounded(&number));
+    integer.map(Some).ok_or_else(|| no_integer(&number))
+}
+
+/// A whole number of 64 bits, with or without a sign.
+pub(crate) fn bits<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i128>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    let signed = || number.as_i64().or_else(|| rounded(&number)).map(i128::from);
+    let integer = number.as_u64().map(i128::from).or_else(signed);
+    integer.map(Some).ok_or_else(|| no_integer(&number))
+}
+
+fn rounded(number: &Number) -> Option<i64> {
     let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9.0e15;
-    let rounded = || number.as_f64().filter(|&n| whole(n)).map(|n| n as i64);
-    let integer = number.as_i64().or_else(rounded);
-    integer
-        .map(Some)
-        .ok_or_else(|| D::Error::custom(format!("expected an integer, found {number}")))
+    number.as_f64().filter(|&n| whole(n)).map(|n| n as i64)
+}
+
+fn no_integer<E: Error>(number: &Number) -> E {
+    E::custom(format!("expected an integer, found {number}"))
 }
 
 /// As [`integer`], at least 0.
@@ -55,12 +85,18 @@ mod tests {
     #[derive(serde::Deserialize, Debug, PartialEq)]
     struct Inner {
         flag: Option<bool>,
+        word: Option<Word>,
+    }
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    enum Word {
+        Yes,
     }
 
     #[test]
     fn null_is_absent_and_unknown_members_are_ignored() {
         let read: Outer = read(&json!({"n": null, "inner": {"flag": null, "x": 1}})).unwrap();
-        assert_eq!(read, Outer { n: None, inner: Some(Inner { flag: None }) });
+        assert_eq!(read, Outer { n: None, inner: Some(Inner { flag: None, word: None }) });
     }
 
     fn check_fault(body: Value, param: &str) {
@@ -75,5 +111,22 @@ mod tests {
         check_fault(json!({"n": 1.5}), "n");
         assert_eq!(read::<Outer>(&json!({"n": 3.0})).unwrap().n, Some(3));
         assert!(read::<Outer>(&json!([])).is_err());
+    }
+
+    #[test]
+    fn arrays_are_no_objects_and_objects_are_no_words() {
+        check_fault(json!({"inner": [true, "Yes"]}), "inner");
+        check_fault(json!({"inner": {"word": {"Yes": null}}}), "inner.word");
+        assert_eq!(part::<Word>(&json!("Yes"), "word").unwrap(), Word::Yes);
+    }
+
+    #[test]
+    fn parts_are_named_from_the_whole_body() {
+        let fault = part::<Vec<Outer>>(&json!([{"n": "x"}]), "all").unwrap_err();
+        assert_eq!(fault.body()["error"]["param"], "all[0].n");
+        let fault = part::<Inner>(&json!({"flag": 1}), "all").unwrap_err();
+        assert_eq!(fault.body()["error"]["param"], "all.flag");
+        let fault = part::<Inner>(&json!(3), "all").unwrap_err();
+        assert_eq!(fault.body()["error"]["param"], "all");
     }
 }

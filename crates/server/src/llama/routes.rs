@@ -9,9 +9,8 @@ use crate::llama::answer::{Completion, CompletionAnswer};
 use crate::llama::completion::{self, Call, CompletionBody};
 use crate::llama::infill::{self, InfillBody};
 use crate::llama::props::{self, Props, Slot};
-use crate::llama::tokens::{
-    self, Content, DetokenizeBody, Rendered, TemplateBody, TokenizeBody, Tokens,
-};
+use crate::llama::tokens::{self, Content, DetokenizeBody, Rendered, TokenizeBody, Tokens};
+use crate::openai::chat_body::ChatCompletionRequest;
 use crate::random;
 use crate::watch;
 use api::Terms;
@@ -58,7 +57,7 @@ async fn detokenize(State(app): State<App>, body: Body) -> Result<Json<Content>,
 
 /// A conversation as the model reads it.
 #[utoipa::path(
-    post, path = "/apply-template", tag = "llama.cpp", request_body = TemplateBody,
+    post, path = "/apply-template", tag = "llama.cpp", request_body = ChatCompletionRequest,
     responses((status = 200, body = Rendered), (status = 400))
 )]
 async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rendered>, Fault> {

@@ -73,8 +73,7 @@ const NOT_BUILT: [(&str, f64); 4] =
 
 /// Reads the sampling of a request.
 pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, Fault> {
-    let fields = Fields::of_body(body)?;
-    refuse(&fields)?;
+    refuse(&Fields::of(body, "")?)?;
     let body: SamplingBody = wire::read(body)?;
     body.check()?;
     let logit_bias = match &body.logit_bias {
@@ -135,7 +134,7 @@ pub(crate) fn grammar(body: &Value) -> Option<GrammarSource> {
 
 fn refuse(fields: &Fields<'_>) -> Result<(), Fault> {
     for (name, off) in NOT_BUILT {
-        if fields.number(name)?.is_some_and(|number| f64::from(number) != off) {
+        if fields.value(name).is_some_and(|value| value.as_f64() != Some(off)) {
             return Err(Fault::invalid(name, format!("{name} is not supported")));
         }
     }

@@ -1,13 +1,12 @@
 //! `POST /tokenize`, `/detokenize` and `/apply-template`.
 
 use crate::fault::Fault;
-use crate::fields::Fields;
 use crate::llama::prompt;
-use crate::openai::messages;
+use crate::openai::chat;
 use crate::wire;
-use api::{ChatRequest, Service};
+use api::Service;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A text to be taken apart.
@@ -56,17 +55,6 @@ pub(crate) struct Content {
     content: String,
 }
 
-/// A conversation to be written as the model reads it.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct TemplateBody {
-    /// As in `/v1/chat/completions`.
-    #[serde(rename = "messages")]
-    _messages: Option<Vec<Value>>,
-    tools: Option<Vec<Value>>,
-    chat_template_kwargs: Option<Map<String, Value>>,
-    add_generation_prompt: Option<bool>,
-}
-
 /// What the model reads.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Rendered {
@@ -109,15 +97,7 @@ pub(crate) fn detokenize(service: &Service, body: &Value) -> Result<Content, Fau
 
 /// Writes a conversation as the model reads it.
 pub(crate) fn apply_template(service: &Service, body: &Value) -> Result<Rendered, Fault> {
-    let messages = messages::read(&Fields::of_body(body)?)?;
-    let body: TemplateBody = wire::read(body)?;
-    let request = ChatRequest {
-        messages,
-        tools: body.tools.unwrap_or_default(),
-        template_kwargs: body.chat_template_kwargs.unwrap_or_default(),
-        add_generation_prompt: body.add_generation_prompt.unwrap_or(true),
-        ..ChatRequest::default()
-    };
+    let request = chat::read(body)?.request;
     let prompt = service.render(&request).map_err(|error| Fault::of(error, "messages"))?;
     Ok(Rendered { prompt })
 }

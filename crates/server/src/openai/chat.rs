@@ -1,103 +1,112 @@
-//! The request of `POST /v1/chat/completions`.
+//! The request of `POST /v1/chat/completions`: from its body to what is computed.
 
 use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
-use crate::openai::{messages, sampling};
-use api::{ChatRequest, SamplingOptions, Terms};
-use serde_json::{Map, Value};
+use crate::openai::chat_body::ChatBody;
+use crate::openai::constraint::{self, Held};
+use crate::openai::terms::TermsBody;
+use crate::openai::{messages, sampling, thinking, tools};
+use crate::wire;
+use api::{ChatRequest, SamplingOptions, Terms, ToolChoice};
+use serde_json::Value;
 
 /// A chat completion as asked for.
 #[derive(Debug)]
 pub(crate) struct ChatCall {
     pub request: ChatRequest,
+    /// What the answer is held to, and by which member.
+    pub held: Option<Held>,
     pub terms: Terms,
     /// Answers wanted.
     pub choices: usize,
     pub stream: bool,
     /// End a stream with the usage.
     pub stream_usage: bool,
+    /// Tell calls as `function_call`, as they were before there were tools.
+    pub functions: bool,
 }
 
 /// Reads the body of a request.
 pub(crate) fn read(body: &Value) -> Result<ChatCall, Fault> {
-    let fields = Fields::of_body(body)?;
-    let (stream, stream_usage) = sampling::stream(&fields)?;
+    let (mut chat, terms): (ChatBody, TermsBody) = (wire::read(body)?, wire::read(body)?);
+    chat.refuse_media()?;
+    let functions = chat.functions.is_some();
+    let (tools, tool_choice) = tools(&chat)?;
+    let held = constraint::read(body)?;
+    let mut messages = messages::read(chat.messages.as_deref())?;
+    let prefill = prefill(&chat, &mut messages)?;
+    refuse_contradictions(held.as_ref(), &tool_choice, prefill.as_ref())?;
+    let thinking = thinking::read(body)?;
     let request = ChatRequest {
-        messages: messages::read(&fields)?,
-        tools: tools(&fields)?,
-        template_kwargs: template_kwargs(&fields)?,
-        add_generation_prompt: fields.flag("add_generation_prompt")?.unwrap_or(true),
-        split_reasoning: split_reasoning(&fields)?,
-        sampling: SamplingOptions { logprobs: logprobs(&fields)?, ..sampling::read(&fields)? },
+        messages,
+        tools,
+        tool_choice,
+        parallel_calls: chat.parallel_tool_calls.unwrap_or(true) && !functions,
+        reasoning_budget: thinking.budget,
+        template_kwargs: thinking.kwargs(chat.chat_template_kwargs.take().unwrap_or_default()),
+        add_generation_prompt: prefill.is_some() || chat.add_generation_prompt.unwrap_or(true),
+        prefill,
+        split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
+        sampling: SamplingOptions { logprobs: chat.logprobs()?, ..sampling::read(body)? },
+        grammar: held.as_ref().map(|held| held.source.clone()),
         ..ChatRequest::default()
     };
-    let (terms, choices) = (sampling::terms(&fields)?, sampling::choices(&fields)?);
-    Ok(ChatCall { request, terms, choices, stream, stream_usage })
+    let (choices, (stream, stream_usage)) = (terms.choices()?, terms.stream());
+    let terms = terms.terms()?;
+    Ok(ChatCall { request, held, terms, choices, stream, stream_usage, functions })
 }
 
-fn logprobs(fields: &Fields<'_>) -> Result<Option<usize>, Fault> {
-    let top = fields.count("top_logprobs")?;
-    match (fields.flag("logprobs")?.unwrap_or(false), top) {
-        (true, top) => Ok(Some(top.unwrap_or(0))),
-        (false, Some(1..)) => {
-            Err(Fault::invalid("top_logprobs", "top_logprobs needs logprobs to be true"))
-        }
-        (false, _) => Ok(None),
-    }
-}
-
-/// The tools, unless `tool_choice` forbids them. A choice that would have to be forced is refused.
-fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Fault> {
-    if fields.array("functions")?.is_some_and(|functions| !functions.is_empty()) {
-        return Err(Fault::invalid("functions", "functions is not supported; use tools"));
-    }
-    let tools = fields.array("tools")?.unwrap_or_default();
-    for (at, tool) in tools.iter().enumerate() {
-        Fields::of(tool, &format!("tools[{at}]"))?;
-    }
-    match fields.value("tool_choice") {
-        None => Ok(tools.to_vec()),
-        Some(Value::String(choice)) => match choice.as_str() {
-            "none" => Ok(Vec::new()),
-            "auto" => Ok(tools.to_vec()),
-            other => {
-                let message = format!("tool_choice \"{other}\" is not supported");
-                Err(Fault::invalid("tool_choice", message))
-            }
-        },
-        Some(Value::Object(_)) => {
-            Err(Fault::invalid("tool_choice", "a forced tool_choice is not supported"))
-        }
-        Some(other) => Err(wrong("tool_choice", "a string or an object", other)),
-    }
-}
-
-/// `chat_template_kwargs`, with the members that stand beside it in other servers' requests.
-fn template_kwargs(fields: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
-    let given = fields.fields("chat_template_kwargs")?;
-    let mut kwargs = given.map(|given| given.object().clone()).unwrap_or_default();
-    let mut add = |name: &str, value: Value| {
-        kwargs.entry(name).or_insert(value);
+fn tools(chat: &ChatBody) -> Result<(Vec<Value>, ToolChoice), Fault> {
+    let Some(functions) = &chat.functions else {
+        let mut tools = tools::read(chat.tools.as_deref().unwrap_or_default())?;
+        let choice = tools::choice(chat.tool_choice.as_ref(), &mut tools)?;
+        return Ok((tools, choice));
     };
-    if let Some(on) = fields.flag("enable_thinking")? {
-        add("enable_thinking", on.into());
+    if chat.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
+        return Err(Fault::invalid("functions", "functions cannot be given together with tools"));
     }
-    if let Some(effort) = fields.text("reasoning_effort")? {
-        add("reasoning_effort", effort.into());
-        if effort == "none" {
-            add("enable_thinking", false.into());
-        }
-    }
-    Ok(kwargs)
+    let tools = tools::functions(functions)?;
+    let choice = tools::old_choice(chat.function_call.as_ref(), &tools)?;
+    Ok((tools, choice))
 }
 
-fn split_reasoning(fields: &Fields<'_>) -> Result<bool, Fault> {
-    Ok(fields.text("reasoning_format")?.unwrap_or("auto") != "none")
+/// The beginning of the answer, where the last message is one.
+fn prefill(chat: &ChatBody, messages: &mut Vec<Value>) -> Result<Option<String>, Fault> {
+    const FIELD: &str = "continue_final_message";
+    if chat.continue_final_message != Some(true) {
+        return Ok(None);
+    }
+    let last = messages.pop().unwrap_or_default();
+    match (last["role"].as_str(), last["content"].as_str(), messages.is_empty()) {
+        (Some("assistant"), Some(text), false) if last.get("tool_calls").is_none() => {
+            Ok(Some(text.to_owned()))
+        }
+        _ => {
+            let message = format!("{FIELD} needs an assistant's text behind other messages");
+            Err(Fault::invalid(FIELD, message))
+        }
+    }
+}
+
+/// An answer that is held to a form can neither be a call nor have begun already.
+fn refuse_contradictions(
+    held: Option<&Held>,
+    choice: &ToolChoice,
+    prefill: Option<&String>,
+) -> Result<(), Fault> {
+    let Some(Held { field, .. }) = held else { return Ok(()) };
+    let forced = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
+    let other = match (forced, prefill) {
+        (true, _) => "a tool_choice that requires a call",
+        (false, Some(_)) => "continue_final_message",
+        (false, None) => return Ok(()),
+    };
+    Err(Fault::invalid(*field, format!("{field} cannot be given together with {other}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::GrammarSource;
     use serde_json::json;
 
     fn call(extra: Value) -> Result<ChatCall, Fault> {
@@ -111,39 +120,49 @@ mod tests {
         assert_eq!(fault.body()["error"]["param"], param, "{extra}");
     }
 
-    #[test]
-    fn thinking_switches_reach_the_template() {
-        let kwargs = |extra| Value::Object(call(extra).unwrap().request.template_kwargs);
-        assert_eq!(kwargs(json!({"enable_thinking": false})), json!({"enable_thinking": false}));
-        assert_eq!(
-            kwargs(json!({"chat_template_kwargs": {"enable_thinking": true, "x": 1},
-                          "enable_thinking": false})),
-            json!({"enable_thinking": true, "x": 1}),
-        );
-        assert_eq!(
-            kwargs(json!({"reasoning_effort": "none"})),
-            json!({"reasoning_effort": "none", "enable_thinking": false}),
-        );
+    fn tool(name: &str) -> Value {
+        json!({"type": "function", "function": {"name": name}})
     }
 
     #[test]
-    fn tool_choice_none_removes_the_tools() {
-        let tools =
-            |choice| call(json!({"tools": [{"type": "function"}], "tool_choice": choice})).unwrap();
-        assert_eq!(tools("none").request.tools.len(), 0);
-        assert_eq!(tools("auto").request.tools.len(), 1);
+    fn choices_of_tools_reach_the_request() {
+        let choose = |choice: Value| {
+            let call = call(json!({"tools": [tool("f")], "tool_choice": choice})).unwrap();
+            assert_eq!(call.request.tools, [tool("f")]);
+            call.request.tool_choice
+        };
+        assert_eq!(choose(Value::Null), ToolChoice::Auto);
+        assert_eq!(choose(json!("none")), ToolChoice::None);
+        assert_eq!(choose(json!("required")), ToolChoice::Required);
+        assert_eq!(choose(tool("f")), ToolChoice::Named("f".into()));
+        let one = call(json!({"tools": [tool("f")], "parallel_tool_calls": false})).unwrap();
+        assert!(!one.request.parallel_calls);
+    }
+
+    #[test]
+    fn functions_are_tools_that_are_called_one_at_a_time() {
+        let old = json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}});
+        let call = call(old).unwrap();
+        assert!(call.functions && !call.request.parallel_calls);
+        assert_eq!(call.request.tools, [tool("f")]);
+        assert_eq!(call.request.tool_choice, ToolChoice::Named("f".into()));
+        check_fault(json!({"functions": [{"name": "f"}], "tools": [tool("f")]}), "functions");
+        check_fault(json!({"functions": [{}]}), "functions[0].name");
     }
 
     #[test]
     fn what_cannot_be_honoured_is_refused() {
         check_fault(json!({"tool_choice": "required"}), "tool_choice");
-        check_fault(json!({"tool_choice": {"type": "function"}}), "tool_choice");
+        check_fault(
+            json!({"tools": [tool("f")], "tool_choice": tool("g")}),
+            "tool_choice.function.name",
+        );
         check_fault(json!({"tools": ["x"]}), "tools[0]");
-        check_fault(json!({"functions": [{}]}), "functions");
         check_fault(json!({"top_logprobs": 2}), "top_logprobs");
         check_fault(json!({"n": 0}), "n");
-        check_fault(json!({"n": 129}), "n");
         check_fault(json!({"logprobs": 3}), "logprobs");
+        check_fault(json!({"audio": {"voice": "x"}}), "audio");
+        check_fault(json!({"modalities": ["text", "audio"]}), "modalities[1]");
     }
 
     #[test]
@@ -152,5 +171,40 @@ mod tests {
         assert_eq!(read(json!({"logprobs": true, "top_logprobs": 4})), Some(4));
         assert_eq!(read(json!({"logprobs": true})), Some(0));
         assert_eq!(read(json!({"logprobs": false, "top_logprobs": 0})), None);
+    }
+
+    #[test]
+    fn forms_reach_the_request_and_contradict_forced_calls() {
+        let form = json!({"type": "json_object"});
+        let held = call(json!({"response_format": form})).unwrap();
+        assert_eq!(held.request.grammar, Some(GrammarSource::JsonObject));
+        let mut both = json!({"response_format": form, "tools": [tool("f")]});
+        assert!(call(both.clone()).is_ok());
+        both["tool_choice"] = "required".into();
+        check_fault(both, "response_format");
+    }
+
+    #[test]
+    fn final_messages_are_continued() {
+        let messages = json!([
+            {"role": "user", "content": "hi"}, {"role": "assistant", "content": "Well,"}]);
+        let body = json!({"messages": messages, "continue_final_message": true,
+            "add_generation_prompt": false});
+        let request = call(body.clone()).unwrap().request;
+        assert_eq!((request.messages.len(), request.prefill.as_deref()), (1, Some("Well,")));
+        assert!(request.add_generation_prompt);
+        let mut held = body;
+        held["guided_regex"] = "a".into();
+        check_fault(held, "guided_regex");
+        check_fault(json!({"continue_final_message": true}), "continue_final_message");
+    }
+
+    #[test]
+    fn members_without_effect_are_taken() {
+        let ignored = json!({"metadata": {"a": "b"}, "store": true, "service_tier": "auto",
+            "prediction": {"type": "content", "content": "x"}, "verbosity": "low",
+            "prompt_cache_key": "k", "safety_identifier": "s", "modalities": ["text"],
+            "web_search_options": {}, "stream_options": {"include_obfuscation": true}});
+        assert!(call(ignored).is_ok());
     }
 }

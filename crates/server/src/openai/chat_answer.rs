@@ -1,113 +1,148 @@
 //! The answer of `POST /v1/chat/completions`, whole and as chunks.
 
-use crate::answer::{Answer, Call, Collected, Frame};
+use crate::answer::{Answer, Collected, Frame};
 use crate::fault::Fault;
 use crate::openai::answer::{self, Heading};
+use crate::openai::chat_object::{
+    AssistantMessage, ChatChoice, ChatDelta, ChatLogprobs, ChunkChoice, FunctionDelta,
+    ToolCallDelta,
+};
 use crate::openai::logprobs;
 use api::{CallEvent, Delta, TextEvent, TokenText, Usage};
 use serde_json::{Value, json};
+
+const CHUNK: &str = "chat.completion.chunk";
 
 /// Writes chat completions.
 #[derive(Debug)]
 pub(crate) struct ChatAnswer {
     heading: Heading,
+    style: Style,
     /// Choices whose first chunk, with the role, was sent.
     opened: Vec<bool>,
-    logprobs: bool,
-    stream_usage: bool,
+}
+
+/// What the client wants to hear.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Style {
+    pub logprobs: bool,
+    /// A last chunk with the usage.
+    pub stream_usage: bool,
+    /// Calls as `function_call`.
+    pub functions: bool,
 }
 
 impl ChatAnswer {
     /// For an answer of so many choices.
-    pub fn new(heading: Heading, choices: usize, logprobs: bool, stream_usage: bool) -> Self {
-        Self { heading, opened: vec![false; choices], logprobs, stream_usage }
+    pub fn new(heading: Heading, choices: usize, style: Style) -> Self {
+        Self { heading, style, opened: vec![false; choices] }
     }
 
-    fn chunk(&self, choices: Value) -> Value {
-        let mut chunk = self.heading.with("chat.completion.chunk", choices);
-        if self.stream_usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
-    }
-
-    fn choice(
+    fn chunk(
         &self,
         index: usize,
-        delta: Value,
-        logprobs: Value,
-        finish_reason: Option<&str>,
-    ) -> Value {
-        self.chunk(json!([{
-            "index": index,
-            "delta": delta,
-            "logprobs": logprobs,
-            "finish_reason": finish_reason,
-        }]))
+        delta: ChatDelta,
+        logprobs: Option<ChatLogprobs>,
+        finish_reason: Option<&'static str>,
+    ) -> Frame {
+        let choice = ChunkChoice { index, delta, logprobs, finish_reason };
+        self.heading.chunk(CHUNK, vec![choice], self.style.stream_usage)
     }
 
-    fn text(&self, index: usize, name: &str, delta: &Delta) -> Value {
-        self.choice(index, json!({ (name): delta.text }), self.logprobs(&delta.tokens), None)
+    fn text(&self, index: usize, delta: Delta, reasoning: bool) -> Frame {
+        let logprobs = self.logprobs(&delta.tokens);
+        let (content, thought) = match reasoning {
+            true => (None, Some(delta.text)),
+            false => (Some(delta.text), None),
+        };
+        let delta = ChatDelta { content, reasoning_content: thought, ..ChatDelta::default() };
+        self.chunk(index, delta, logprobs, None)
     }
 
-    fn logprobs(&self, tokens: &[TokenText]) -> Value {
-        if !self.logprobs {
-            return Value::Null;
+    /// What a chunk says of a call. A broken one gets no further word: its choice does not end in
+    /// `tool_calls`, and so it is not executed.
+    fn call(&self, choice: usize, event: CallEvent) -> Option<Frame> {
+        let delta = match event {
+            CallEvent::Start { index, id, name } => {
+                let function = FunctionDelta { name: Some(name), ..FunctionDelta::default() };
+                ToolCallDelta { index, id: Some(id), kind: Some("function"), function }
+            }
+            CallEvent::Arguments { index, delta } => {
+                let function = FunctionDelta { name: None, arguments: delta };
+                ToolCallDelta { index, function, ..ToolCallDelta::default() }
+            }
+            CallEvent::End { .. } | CallEvent::Broken { .. } => return None,
+        };
+        let delta = match self.style.functions {
+            true => ChatDelta { function_call: Some(delta.function), ..ChatDelta::default() },
+            false => ChatDelta { tool_calls: vec![delta], ..ChatDelta::default() },
+        };
+        Some(self.chunk(choice, delta, None, None))
+    }
+
+    fn logprobs(&self, tokens: &[TokenText]) -> Option<ChatLogprobs> {
+        let told = || ChatLogprobs { content: logprobs::chat(tokens), refusal: None };
+        self.style.logprobs.then(told)
+    }
+
+    fn reason(&self, reason: &'static str) -> &'static str {
+        match reason {
+            "tool_calls" if self.style.functions => "function_call",
+            reason => reason,
         }
-        json!({ "content": logprobs::chat(tokens), "refusal": null })
     }
 
-    fn message(&self, index: usize, choice: &Collected) -> Value {
+    fn whole_choice(&self, index: usize, choice: &Collected) -> ChatChoice {
+        ChatChoice {
+            index,
+            message: self.message(choice),
+            logprobs: self.logprobs(&choice.tokens),
+            finish_reason: choice.finish_reason().map(|reason| self.reason(reason)),
+        }
+    }
+
+    fn message(&self, choice: &Collected) -> AssistantMessage {
         let (content, reasoning) = (choice.content(), choice.reasoning());
-        let calls: Vec<Value> = choice.calls().map(whole_call).collect();
-        let content = if content.is_empty() && !calls.is_empty() { None } else { Some(content) };
-        let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
-        if !reasoning.is_empty() {
-            message["reasoning_content"] = reasoning.into();
+        let silent = content.is_empty() && choice.calls().next().is_some();
+        let (calls, old) = match self.style.functions {
+            true => (Vec::new(), choice.calls().next().map(Into::into)),
+            false => (choice.calls().map(Into::into).collect(), None),
+        };
+        AssistantMessage {
+            role: "assistant",
+            content: (!silent).then_some(content),
+            refusal: None,
+            reasoning_content: Some(reasoning).filter(|text| !text.is_empty()),
+            tool_calls: calls,
+            function_call: old,
         }
-        if !calls.is_empty() {
-            message["tool_calls"] = calls.into();
-        }
-        json!({
-            "index": index,
-            "message": message,
-            "logprobs": self.logprobs(&choice.tokens),
-            "finish_reason": choice.finish_reason(),
-        })
     }
 }
 
 impl Answer for ChatAnswer {
     fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
         let chunk = match event {
-            TextEvent::Reasoning(delta) => self.text(index, "reasoning_content", &delta),
-            TextEvent::Content(delta) => self.text(index, "content", &delta),
-            TextEvent::Call(event) => match call_delta(event) {
-                Some(delta) => {
-                    let delta = json!({ "tool_calls": [delta] });
-                    self.choice(index, delta, Value::Null, None)
-                }
-                None => return Vec::new(),
-            },
+            TextEvent::Reasoning(delta) => Some(self.text(index, delta, true)),
+            TextEvent::Content(delta) => Some(self.text(index, delta, false)),
+            TextEvent::Call(event) => self.call(index, event),
             TextEvent::Done(done) => {
-                self.choice(index, json!({}), Value::Null, Some(done.finish.reason()))
+                let reason = self.reason(done.finish.reason());
+                Some(self.chunk(index, ChatDelta::default(), None, Some(reason)))
             }
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
-                return Vec::new();
-            }
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
         };
+        let Some(chunk) = chunk else { return Vec::new() };
         if std::mem::replace(&mut self.opened[index], true) {
-            return vec![Frame::Data(chunk)];
+            return vec![chunk];
         }
-        let role = json!({ "role": "assistant", "content": "" });
-        let role = self.choice(index, role, Value::Null, None);
-        vec![Frame::Data(role), Frame::Data(chunk)]
+        let (role, content) = (Some("assistant"), Some(String::new()));
+        let role = ChatDelta { role, content, ..ChatDelta::default() };
+        vec![self.chunk(index, role, None, None), chunk]
     }
 
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
-        let mut chunk = self.chunk(json!([]));
-        chunk["usage"] = answer::usage(usage);
-        answer::close(self.stream_usage.then_some(chunk))
+        let last = || self.heading.with(CHUNK, Vec::<ChunkChoice>::new()).used(usage);
+        answer::close(self.style.stream_usage.then(last))
     }
 
     fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
@@ -115,35 +150,8 @@ impl Answer for ChatAnswer {
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
-        let messages: Value =
-            choices.iter().enumerate().map(|(index, choice)| self.message(index, choice)).collect();
-        let mut answer = self.heading.with("chat.completion", messages);
-        answer["usage"] = answer::usage(usage);
-        answer
+        let choices = choices.iter().enumerate();
+        let choices = choices.map(|(index, choice)| self.whole_choice(index, choice)).collect();
+        json!(self.heading.with("chat.completion", choices).used(usage))
     }
-}
-
-/// What a chunk says of a call. A broken one gets no further word: its choice does not end in
-/// `tool_calls`, and so it is not executed.
-fn call_delta(event: CallEvent) -> Option<Value> {
-    match event {
-        CallEvent::Start { index, id, name } => Some(json!({
-            "index": index,
-            "id": id,
-            "type": "function",
-            "function": { "name": name, "arguments": "" },
-        })),
-        CallEvent::Arguments { index, delta } => {
-            Some(json!({ "index": index, "function": { "arguments": delta } }))
-        }
-        CallEvent::End { .. } | CallEvent::Broken { .. } => None,
-    }
-}
-
-fn whole_call(call: &Call) -> Value {
-    json!({
-        "id": call.id,
-        "type": "function",
-        "function": { "name": call.name, "arguments": call.arguments },
-    })
 }

@@ -5,9 +5,22 @@ use crate::fault::Fault;
 use crate::openai::answer::{self, Heading};
 use crate::openai::logprobs::TextLogprobs;
 use api::{TextEvent, TokenText, Usage};
+use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 const OBJECT: &str = "text_completion";
+
+/// A continuation, or a step of one.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CompletionChoice)]
+pub(crate) struct TextChoice {
+    text: String,
+    index: usize,
+    logprobs: Option<TextLogprobs>,
+    /// `stop` or `length`.
+    finish_reason: Option<&'static str>,
+}
 
 /// Writes text completions.
 #[derive(Debug)]
@@ -47,34 +60,21 @@ impl CompletionAnswer {
         index: usize,
         text: &str,
         tokens: &[TokenText],
-        finish_reason: Option<&str>,
-    ) -> Value {
+        finish_reason: Option<&'static str>,
+    ) -> TextChoice {
         let logprobs = self.logprobs(index, tokens);
         let echo = self.choices[index].echo.take().unwrap_or_default();
-        json!({
-            "text": echo + text,
-            "index": index,
-            "logprobs": logprobs,
-            "finish_reason": finish_reason,
-        })
+        TextChoice { text: echo + text, index, logprobs, finish_reason }
     }
 
-    fn logprobs(&mut self, index: usize, tokens: &[TokenText]) -> Value {
+    fn logprobs(&mut self, index: usize, tokens: &[TokenText]) -> Option<TextLogprobs> {
         if !self.logprobs {
-            return Value::Null;
+            return None;
         }
         let mut lists = TextLogprobs::default();
         let offset = &mut self.choices[index].offset;
         *offset = lists.add(tokens, *offset);
-        lists.into_json()
-    }
-
-    fn chunk(&self, choices: Value) -> Value {
-        let mut chunk = self.heading.with(OBJECT, choices);
-        if self.stream_usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
+        Some(lists)
     }
 }
 
@@ -92,13 +92,12 @@ impl Answer for CompletionAnswer {
                 return Vec::new();
             }
         };
-        vec![Frame::Data(self.chunk(json!([choice])))]
+        vec![self.heading.chunk(OBJECT, vec![choice], self.stream_usage)]
     }
 
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
-        let mut chunk = self.chunk(json!([]));
-        chunk["usage"] = answer::usage(usage);
-        answer::close(self.stream_usage.then_some(chunk))
+        let last = || self.heading.with(OBJECT, Vec::<TextChoice>::new()).used(usage);
+        answer::close(self.stream_usage.then(last))
     }
 
     fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
@@ -107,13 +106,11 @@ impl Answer for CompletionAnswer {
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
         let choices = choices.into_iter().enumerate();
-        let choices: Value = choices
+        let choices = choices
             .map(|(index, one)| {
                 self.choice(index, &one.content(), &one.tokens, one.finish_reason())
             })
             .collect();
-        let mut answer = self.heading.with(OBJECT, choices);
-        answer["usage"] = answer::usage(usage);
-        answer
+        json!(self.heading.with(OBJECT, choices).used(usage))
     }
 }

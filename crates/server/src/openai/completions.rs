@@ -1,16 +1,78 @@
 //! The request of `POST /v1/completions`: the continuation of one or several raw texts.
 
 use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
-use crate::openai::sampling::{self, MOST_CHOICES};
+use crate::openai::constraint::{self, ConstraintBody, Held};
+use crate::openai::sampling::{self, SamplingBody};
+use crate::openai::terms::{MOST_CHOICES, TermsBody};
+use crate::wire;
 use api::{InfillRequest, Prompt, SamplingOptions, Service, Terms, TextRequest};
+use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
+
+/// What a text completion is asked to be. Other members are ignored.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code, reason = "describes what is read in parts")]
+pub(crate) struct CompletionRequest {
+    #[serde(flatten)]
+    text: CompletionBody,
+    #[serde(flatten)]
+    terms: TermsBody,
+    #[serde(flatten)]
+    constraint: ConstraintBody,
+    #[serde(flatten)]
+    sampling: SamplingBody,
+}
+
+/// The prompts, and what is told of them.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct CompletionBody {
+    #[schema(value_type = Prompts)]
+    prompt: Option<Value>,
+    /// Begin each answer with its prompt.
+    echo: Option<bool>,
+    /// Tell log probabilities, and those of so many likeliest tokens; `true` for none of them.
+    #[schema(value_type = Option<Alternatives>)]
+    logprobs: Option<Value>,
+    /// Answers computed to each prompt, of which the `n` likeliest are given.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1, maximum = 128)]
+    best_of: Option<usize>,
+    /// What follows the gap that is to be filled, with models that have marks for it.
+    suffix: Option<String>,
+    /// Add the tokens that texts of this model begin with; true by default; an extension.
+    add_special_tokens: Option<bool>,
+}
+
+/// Texts, or token ids that are taken as they are.
+#[derive(Debug, ToSchema)]
+#[schema(as = CompletionPrompts)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+pub(crate) enum Prompts {
+    Text(String),
+    Texts(Vec<String>),
+    Ids(Vec<u32>),
+    Several(Vec<Vec<u32>>),
+}
+
+/// How many alternatives are told.
+#[derive(Debug, ToSchema)]
+#[schema(as = CompletionAlternatives)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum Alternatives {
+    Count(usize),
+    Whether(bool),
+}
 
 /// A text completion as asked for.
 #[derive(Debug)]
 pub(crate) struct CompletionCall {
     /// One per prompt.
     pub requests: Vec<TextRequest>,
+    /// What the answers are held to, and by which member.
+    pub held: Option<Held>,
     pub terms: Terms,
     /// Answers wanted to each prompt.
     pub choices: usize,
@@ -29,34 +91,46 @@ pub(crate) struct CompletionCall {
 
 /// Reads the body of a request.
 pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
-    let fields = Fields::of_body(body)?;
-    let (stream, stream_usage) = sampling::stream(&fields)?;
-    let choices = sampling::choices(&fields)?;
-    let logprobs = logprobs(&fields)?;
-    let best_of = best_of(&fields, choices, stream)?;
+    let (text, terms): (CompletionBody, TermsBody) = (wire::read(body)?, wire::read(body)?);
+    let (stream, stream_usage) = terms.stream();
+    let choices = terms.choices()?;
+    let logprobs = text.logprobs()?;
+    let best_of = text.best_of(choices, stream)?;
+    let echo = text.echo.unwrap_or(false);
     // The best are found by their log probabilities.
     let hidden = (best_of > choices).then_some(0);
-    let sampling = SamplingOptions { logprobs: logprobs.or(hidden), ..sampling::read(&fields)? };
-    let add_special = fields.flag("add_special_tokens")?.unwrap_or(true);
-    let prompts = prompts(&fields)?;
+    let sampling = SamplingOptions { logprobs: logprobs.or(hidden), ..sampling::read(body)? };
+    let add_special = text.add_special_tokens.unwrap_or(true);
+    let prompts = prompts("prompt", text.prompt.as_ref())?;
     if prompts.len() * best_of > MOST_CHOICES {
         let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
         return Err(Fault::invalid("prompt", message));
     }
-    refuse_unsupported(&fields, logprobs)?;
-    let request =
-        |prompt| TextRequest { prompt, add_special, sampling: sampling.clone(), grammar: None };
-    Ok(CompletionCall {
-        requests: prompts.into_iter().map(request).collect(),
-        terms: sampling::terms(&fields)?,
+    text.refuse_unsupported(logprobs)?;
+    let held = constraint::read(body)?;
+    let grammar = held.as_ref().map(|held| held.source.clone());
+    let request = |prompt| TextRequest {
+        prompt,
+        add_special,
+        sampling: sampling.clone(),
+        grammar: grammar.clone(),
+    };
+    let requests = prompts.into_iter().map(request).collect();
+    let suffix = text.suffix.filter(|suffix| !suffix.is_empty());
+    let (logprobs, terms) = (logprobs.is_some(), terms.terms()?);
+    let call = CompletionCall {
+        requests,
+        held,
+        terms,
         choices,
         best_of,
-        logprobs: logprobs.is_some(),
+        logprobs,
         stream,
         stream_usage,
-        echo: fields.flag("echo")?.unwrap_or(false),
-        suffix: fields.text("suffix")?.filter(|suffix| !suffix.is_empty()).map(str::to_owned),
-    })
+        echo,
+        suffix,
+    };
+    Ok(call)
 }
 
 /// The request that fills the gap between its text and `suffix`, which ids cannot come before.
@@ -76,64 +150,74 @@ pub(crate) fn filling(
     let infill = service.infill(&gap).map_err(|error| Fault::of(error, "prompt"))?;
     let mut sampling = request.sampling.clone();
     sampling.stop_ids.extend(infill.stop_ids);
-    Ok(TextRequest {
-        prompt: Prompt::Ids(infill.prompt),
-        add_special: false,
-        sampling,
-        grammar: None,
-    })
+    let (prompt, grammar) = (Prompt::Ids(infill.prompt), request.grammar.clone());
+    Ok(TextRequest { prompt, add_special: false, sampling, grammar })
 }
 
-/// How many answers are computed for each prompt, at least as many as are given. Which are the best
-/// is known at their end, so they cannot be streamed.
-fn best_of(fields: &Fields<'_>, choices: usize, stream: bool) -> Result<usize, Fault> {
-    let best_of = fields.count("best_of")?.unwrap_or(choices);
-    let wrong = |message: String| Err(Fault::invalid("best_of", message));
-    match best_of {
-        _ if best_of < choices => wrong(format!("best_of must be at least n, which is {choices}")),
-        _ if best_of > MOST_CHOICES => wrong(format!("best_of must be at most {MOST_CHOICES}")),
-        _ if best_of > choices && stream => wrong("best_of cannot be streamed".into()),
-        _ => Ok(best_of),
+impl CompletionBody {
+    /// How many answers are computed for each prompt, at least as many as are given. Which are the
+    /// best is known at their end, so they cannot be streamed.
+    fn best_of(&self, choices: usize, stream: bool) -> Result<usize, Fault> {
+        let best_of = self.best_of.unwrap_or(choices);
+        let wrong = |message: String| Err(Fault::invalid("best_of", message));
+        match best_of {
+            _ if best_of < choices => {
+                wrong(format!("best_of must be at least n, which is {choices}"))
+            }
+            _ if best_of > MOST_CHOICES => wrong(format!("best_of must be at most {MOST_CHOICES}")),
+            _ if best_of > choices && stream => wrong("best_of cannot be streamed".into()),
+            _ => Ok(best_of),
+        }
+    }
+
+    fn refuse_unsupported(&self, logprobs: Option<usize>) -> Result<(), Fault> {
+        if self.echo == Some(true) && logprobs.is_some() {
+            let message = "echo with logprobs is not supported: prompt tokens have none";
+            return Err(Fault::invalid("echo", message));
+        }
+        Ok(())
+    }
+
+    /// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
+    fn logprobs(&self) -> Result<Option<usize>, Fault> {
+        #[derive(Deserialize)]
+        struct Count(#[serde(deserialize_with = "wire::count")] Option<usize>);
+        match &self.logprobs {
+            None => Ok(None),
+            Some(Value::Bool(on)) => Ok(on.then_some(0)),
+            Some(number) => wire::part(number, "logprobs").map(|Count(count)| count),
+        }
     }
 }
 
-fn refuse_unsupported(fields: &Fields<'_>, logprobs: Option<usize>) -> Result<(), Fault> {
-    if fields.flag("echo")? == Some(true) && logprobs.is_some() {
-        let message = "echo with logprobs is not supported: prompt tokens have none";
-        return Err(Fault::invalid("echo", message));
-    }
-    Ok(())
-}
-
-/// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
-fn logprobs(fields: &Fields<'_>) -> Result<Option<usize>, Fault> {
-    match fields.value("logprobs") {
-        Some(Value::Bool(on)) => Ok(on.then_some(0)),
-        _ => fields.count("logprobs"),
-    }
-}
-
-/// A string, an array of strings, an array of ids, or an array of arrays of ids.
-fn prompts(fields: &Fields<'_>) -> Result<Vec<Prompt>, Fault> {
-    let missing = || Fault::invalid("prompt", "prompt is missing");
-    match fields.value("prompt").ok_or_else(missing)? {
+/// A string, an array of strings, an array of ids, or an array of arrays of ids, at `field`.
+pub(crate) fn prompts(field: &str, given: Option<&Value>) -> Result<Vec<Prompt>, Fault> {
+    match given.ok_or_else(|| wire::missing(field))? {
         Value::String(text) => Ok(vec![text.as_str().into()]),
         Value::Array(items) => match items.first() {
-            None => Err(Fault::invalid("prompt", "prompt is an empty array")),
-            Some(Value::Number(_)) => Ok(vec![Prompt::Ids(sampling::token_ids(items, "prompt")?)]),
-            Some(_) => several(items),
+            None => Err(Fault::invalid(field, format!("{field} is an empty array"))),
+            Some(Value::Number(_)) => ids(given.unwrap_or_default(), field).map(|ids| vec![ids]),
+            Some(_) => several(items, field),
         },
-        other => Err(wrong("prompt", "a string or an array", other)),
+        _ => Err(Fault::invalid(field, format!("{field} must be a string or an array"))),
     }
 }
 
-fn several(items: &[Value]) -> Result<Vec<Prompt>, Fault> {
+fn several(items: &[Value], field: &str) -> Result<Vec<Prompt>, Fault> {
     let one = |(at, item): (usize, &Value)| match item {
         Value::String(text) => Ok(text.as_str().into()),
-        Value::Array(ids) => sampling::token_ids(ids, &format!("prompt[{at}]")).map(Prompt::Ids),
-        other => Err(wrong(&format!("prompt[{at}]"), "a string or an array of token ids", other)),
+        Value::Array(_) => ids(item, &format!("{field}[{at}]")),
+        _ => {
+            let path = format!("{field}[{at}]");
+            let message = format!("{path} must be a string or an array of token ids");
+            Err(Fault::invalid(path, message))
+        }
     };
     items.iter().enumerate().map(one).collect()
+}
+
+fn ids(items: &Value, path: &str) -> Result<Prompt, Fault> {
+    wire::part(items, path).map(Prompt::Ids)
 }
 
 #[cfg(test)]
@@ -172,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn logprobs_are_a_count_or_a_wish() {
+        let read = |logprobs: Value| {
+            let call = read(&json!({"prompt": "a", "logprobs": logprobs})).unwrap();
+            call.requests[0].sampling.logprobs
+        };
+        assert_eq!(read(json!(null)), None);
+        assert_eq!(read(json!(false)), None);
+        assert_eq!(read(json!(true)), Some(0));
+        assert_eq!(read(json!(3.0)), Some(3));
+        check_fault(json!({"prompt": "a", "logprobs": -1}), "logprobs");
+        check_fault(json!({"prompt": "a", "logprobs": "x"}), "logprobs");
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused() {
         check_fault(json!({"prompt": "a", "suffix": 3}), "suffix");
         check_fault(json!({"prompt": "a", "best_of": 3, "stream": true}), "best_of");
@@ -179,7 +277,7 @@ mod tests {
         check_fault(json!({"prompt": "a", "best_of": 129}), "best_of");
         check_fault(json!({"prompt": ["a", "b"], "best_of": 65}), "prompt");
         check_fault(json!({"prompt": "a", "speculate": "ngram:0"}), "speculate");
-        check_fault(json!({"prompt": "a", "priority": 1u64 << 40}), "priority");
         check_fault(json!({"prompt": "a", "echo": true, "logprobs": 1}), "echo");
+        check_fault(json!({"prompt": "a", "guided_regex": "a", "guided_json": {}}), "guided_regex");
     }
 }

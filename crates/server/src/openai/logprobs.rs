@@ -1,41 +1,59 @@
 //! Log probabilities in the forms of chat and of text completions.
 
 use api::{TokenText, TopToken};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// A token of a chat choice, with its log probability.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TokenLogprob {
+    token: String,
+    #[schema(maximum = 0)]
+    logprob: f64,
+    bytes: Vec<u8>,
+    /// The likeliest tokens in its place, best first.
+    top_logprobs: Vec<TopLogprob>,
+}
+
+/// A token that could have been chosen.
+#[derive(Debug, Serialize, ToSchema)]
+struct TopLogprob {
+    token: String,
+    #[schema(maximum = 0)]
+    logprob: f64,
+    bytes: Vec<u8>,
+}
 
 /// The `content` list of a chat choice.
-pub(crate) fn chat(tokens: &[TokenText]) -> Vec<Value> {
-    let token = |token: &TokenText| {
-        let mut entry = entry(&token.text, &token.bytes, token.logprob);
-        entry.insert("top_logprobs".into(), token.top.iter().map(top).collect());
-        Value::Object(entry)
+pub(crate) fn chat(tokens: &[TokenText]) -> Vec<TokenLogprob> {
+    let token = |token: &TokenText| TokenLogprob {
+        token: token.text.clone(),
+        logprob: finite(token.logprob),
+        bytes: token.bytes.clone(),
+        top_logprobs: token.top.iter().map(top).collect(),
     };
     tokens.iter().map(token).collect()
 }
 
-fn top(token: &TopToken) -> Value {
-    Value::Object(entry(&token.text, &token.bytes, token.logprob))
-}
-
-fn entry(text: &str, bytes: &[u8], logprob: f32) -> Map<String, Value> {
-    let mut entry = Map::new();
-    entry.insert("token".into(), text.into());
-    entry.insert("logprob".into(), finite(logprob));
-    entry.insert("bytes".into(), bytes.into());
-    entry
+fn top(token: &TopToken) -> TopLogprob {
+    let TopToken { text, bytes, logprob, .. } = token;
+    TopLogprob { token: text.clone(), logprob: finite(*logprob), bytes: bytes.clone() }
 }
 
 /// JSON has no infinities: a token that could not have been chosen has OpenAI's lowest value.
-fn finite(logprob: f32) -> Value {
-    json!(f64::from(logprob).max(-9999.0))
+fn finite(logprob: f32) -> f64 {
+    f64::from(logprob).max(-9999.0)
 }
 
 /// The parallel lists of a text choice.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct TextLogprobs {
-    tokens: Vec<Value>,
-    token_logprobs: Vec<Value>,
-    top_logprobs: Vec<Value>,
+    tokens: Vec<String>,
+    /// That of the first token of a prompt is `null`.
+    token_logprobs: Vec<Option<f64>>,
+    top_logprobs: Vec<Option<BTreeMap<String, f64>>>,
+    /// Characters of the text before each token.
     text_offset: Vec<usize>,
 }
 
@@ -44,34 +62,28 @@ impl TextLogprobs {
     /// offset after them.
     pub fn add(&mut self, tokens: &[TokenText], mut offset: usize) -> usize {
         for token in tokens {
-            self.tokens.push(token.text.as_str().into());
-            self.token_logprobs.push(finite(token.logprob));
-            self.top_logprobs.push(by_text(token));
-            self.text_offset.push(offset);
+            self.push(token, offset);
             offset += characters(&token.bytes);
         }
         offset
     }
 
-    /// The JSON of the lists.
-    pub fn into_json(self) -> Value {
-        json!({
-            "tokens": self.tokens,
-            "token_logprobs": self.token_logprobs,
-            "top_logprobs": self.top_logprobs,
-            "text_offset": self.text_offset,
-        })
+    fn push(&mut self, token: &TokenText, offset: usize) {
+        self.tokens.push(token.text.clone());
+        self.token_logprobs.push(Some(finite(token.logprob)));
+        self.top_logprobs.push(Some(by_text(token)));
+        self.text_offset.push(offset);
     }
 }
 
 /// The alternatives and the chosen token, by text; of tokens with one text the likelier stays.
-fn by_text(token: &TokenText) -> Value {
-    let mut all = Map::new();
+fn by_text(token: &TokenText) -> BTreeMap<String, f64> {
+    let mut all = BTreeMap::new();
     for top in &token.top {
-        all.entry(top.text.as_str()).or_insert_with(|| finite(top.logprob));
+        all.entry(top.text.clone()).or_insert(finite(top.logprob));
     }
-    all.entry(token.text.as_str()).or_insert_with(|| finite(token.logprob));
-    Value::Object(all)
+    all.entry(token.text.clone()).or_insert(finite(token.logprob));
+    all
 }
 
 /// Characters that begin in `bytes`, so that the parts of a split one count once.
@@ -82,6 +94,7 @@ fn characters(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn token(text: &str, bytes: &[u8], top: &[(&str, f32)]) -> TokenText {
         let top = top.iter().map(|&(text, logprob)| TopToken {
@@ -101,7 +114,7 @@ mod tests {
             "token": "é", "logprob": -0.5, "bytes": [195, 169],
             "top_logprobs": [{"token": "e", "logprob": -9999.0, "bytes": [101]}],
         }]);
-        assert_eq!(Value::from(all), expected);
+        assert_eq!(json!(all), expected);
     }
 
     #[test]
@@ -117,6 +130,6 @@ mod tests {
     fn the_chosen_token_is_among_its_alternatives() {
         let mut lists = TextLogprobs::default();
         lists.add(&[token("a", b"a", &[("b", -0.25)])], 0);
-        assert_eq!(lists.into_json()["top_logprobs"], json!([{"b": -0.25, "a": -0.5}]));
+        assert_eq!(json!(lists)["top_logprobs"], json!([{"b": -0.25, "a": -0.5}]));
     }
 }

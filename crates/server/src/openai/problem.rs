@@ -2,7 +2,7 @@
 //!
 //! [`Fault::body`]: crate::fault::Fault::body
 
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
 /// An error.
 #[derive(Debug, ToSchema)]
@@ -29,6 +29,42 @@ pub(crate) struct Detail {
     n_prompt_tokens: Option<usize>,
     /// Tokens that the context holds; an extension.
     n_ctx: Option<usize>,
+}
+
+/// What a request for an answer may be refused with.
+#[derive(Debug, IntoResponses)]
+#[allow(dead_code, reason = "describes what faults write")]
+pub(crate) enum Refusals {
+    /// The request cannot be.
+    #[response(status = 400)]
+    Invalid(Problem),
+    /// The key is missing or wrong.
+    #[response(status = 401)]
+    Unauthorized(Problem),
+    /// What the key may not do.
+    #[response(status = 403)]
+    Forbidden(Problem),
+    /// There is no such thing.
+    #[response(status = 404)]
+    NotFound(Problem),
+    /// The body took too long.
+    #[response(status = 408)]
+    Late(Problem),
+    /// The body is too large.
+    #[response(status = 413)]
+    TooLarge(Problem),
+    /// Too many requests wait, or the key's limit is reached; `Retry-After` says when to come back.
+    #[response(status = 429)]
+    TooMany(Problem),
+    /// The computation broke.
+    #[response(status = 500)]
+    Broken(Problem),
+    /// The server is shutting down.
+    #[response(status = 503)]
+    Closing(Problem),
+    /// The answer took too long.
+    #[response(status = 504)]
+    TimedOut(Problem),
 }
 
 #[cfg(test)]

@@ -5,9 +5,15 @@ use crate::choices::Names;
 use crate::fault::Fault;
 use crate::flow::{prepare, respond, start};
 use crate::guard::{self, RequestId};
-use crate::openai::answer::Heading;
-use crate::openai::chat_answer::ChatAnswer;
-use crate::openai::completion_answer::CompletionAnswer;
+use crate::openai::answer::{Completion, Heading};
+use crate::openai::chat_answer::{ChatAnswer, Style};
+use crate::openai::chat_body::ChatCompletionRequest;
+use crate::openai::chat_object::{ChatChoice, ChunkChoice};
+use crate::openai::completion_answer::{CompletionAnswer, TextChoice};
+use crate::openai::completions::CompletionRequest;
+use crate::openai::constraint::Held;
+use crate::openai::models::{Model, ModelList};
+use crate::openai::problem::{Problem, Refusals};
 use crate::openai::{chat, completions, models};
 use crate::sse;
 use api::{Prepared, Prompt, Service, TextRequest};
@@ -16,7 +22,6 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -26,16 +31,21 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(chat_completions))
         .routes(routes!(text_completions))
         .routes(routes!(model_list))
-        .route("/v1/models/{*id}", axum::routing::get(model))
+        .routes(routes!(model))
 }
 
 /// The models that are served.
-#[utoipa::path(get, path = "/v1/models", tag = "OpenAI", responses((status = 200)))]
-async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<Value> {
+#[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
+    responses((status = 200, body = ModelList), (status = 401, body = Problem)))]
+async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<ModelList> {
     Json(models::list(app.service.info(), app.started, query.as_deref()))
 }
 
-async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, Fault> {
+/// A model by its name, which may have slashes.
+#[utoipa::path(get, path = "/v1/models/{*id}", tag = "OpenAI", params(("id" = String, Path)),
+    responses((status = 200, body = Model), (status = 401, body = Problem),
+        (status = 404, body = Problem)))]
+async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Model>, Fault> {
     if id == app.service.info().name {
         return Ok(Json(models::one(app.service.info(), app.started)));
     }
@@ -44,7 +54,10 @@ async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Va
 }
 
 /// The next message of a conversation.
-#[utoipa::path(post, path = "/v1/chat/completions", tag = "OpenAI", responses((status = 200)))]
+#[utoipa::path(post, path = "/v1/chat/completions", tag = "OpenAI",
+    request_body = ChatCompletionRequest,
+    responses((status = 200, content((Completion<ChatChoice> = "application/json"),
+        (Completion<ChunkChoice> = "text/event-stream"))), Refusals))]
 async fn chat_completions(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
@@ -54,20 +67,28 @@ async fn chat_completions(
     let (call, prompt) = prepare(&app, body, |service, body| {
         let call = chat::read(&body)?;
         let prompt = service.prepare_chat(&call.request);
-        Ok((call, prompt.map_err(|error| Fault::of(error, "messages"))?))
+        let fault = |error| Fault::of(Held::rename(call.held.as_ref(), error), "messages");
+        let prompt = prompt.map_err(fault)?;
+        Ok((call, prompt))
     })
     .await?;
     let heading = Heading::new("chatcmpl-", &app.service.info().name);
     let terms = guard::on_behalf(call.terms, &headers);
     let names = Names { request: id, answer: heading.id.clone() };
     let choices = start(&app, &[prompt], call.choices, names, &terms)?;
-    let logprobs = call.request.sampling.logprobs.is_some();
-    let answer = ChatAnswer::new(heading, call.choices, logprobs, call.stream_usage);
+    let style = Style {
+        logprobs: call.request.sampling.logprobs.is_some(),
+        stream_usage: call.stream_usage,
+        functions: call.functions,
+    };
+    let answer = ChatAnswer::new(heading, call.choices, style);
     respond(&app, choices, answer, call.stream).await
 }
 
 /// The continuation of a text.
-#[utoipa::path(post, path = "/v1/completions", tag = "OpenAI", responses((status = 200)))]
+#[utoipa::path(post, path = "/v1/completions", tag = "OpenAI", request_body = CompletionRequest,
+    responses((status = 200, content((Completion<TextChoice> = "application/json"),
+        (Completion<TextChoice> = "text/event-stream"))), Refusals))]
 async fn text_completions(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
@@ -104,7 +125,7 @@ fn prepared(
     let filling = filling.map(|suffix| completions::filling(service, request, suffix));
     let filling = filling.transpose()?;
     let prompt = service.prepare_text(filling.as_ref().unwrap_or(request));
-    prompt.map_err(|error| Fault::of(error, "prompt"))
+    prompt.map_err(|error| Fault::of(Held::rename(call.held.as_ref(), error), "prompt"))
 }
 
 /// The text that each choice begins with, where the client wants its prompt back.

@@ -1,172 +1,196 @@
-//! The sampling fields that chat and text completions share, in OpenAI's spelling and in those
-//! of vLLM and llama.cpp. What this server cannot honour is refused, never dropped.
+//! The sampling members that chat and text completions share, in OpenAI's spelling and in those
+//! of vLLM and llama.cpp. Their bounds are checked in the precision of the document, which states
+//! the same ones.
 
 use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
-use api::{SamplingOptions, Terms};
+use crate::wire;
+use api::SamplingOptions;
+use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
-/// Most answers to one request, all its prompts together.
-pub(crate) const MOST_CHOICES: usize = 128;
+/// How tokens are chosen, and when the answer ends. What is not given is as the model's makers
+/// want it.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct SamplingBody {
+    /// Divides the logits; 0 takes the most likely token.
+    #[schema(minimum = 0, maximum = 100)]
+    temperature: Option<f64>,
+    /// Keep the smallest set of most likely tokens of at least this mass.
+    #[schema(minimum = 0, maximum = 1)]
+    top_p: Option<f64>,
+    /// Keep the k most likely; 0 or -1 for all.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    top_k: Option<i64>,
+    /// Drop tokens less likely than this share of the most likely one.
+    #[schema(minimum = 0, maximum = 1)]
+    min_p: Option<f64>,
+    /// Keep the locally typical set of this mass.
+    #[schema(minimum = 0, maximum = 1)]
+    typical_p: Option<f64>,
+    /// As `typical_p`.
+    #[schema(minimum = 0, maximum = 1)]
+    typ_p: Option<f64>,
+    /// Divides or multiplies the logits of tokens that came up.
+    #[schema(minimum = 0.01, maximum = 100)]
+    repetition_penalty: Option<f64>,
+    /// As `repetition_penalty`.
+    #[schema(minimum = 0.01, maximum = 100)]
+    repeat_penalty: Option<f64>,
+    /// Subtracted once from tokens that were generated.
+    #[schema(minimum = -100, maximum = 100)]
+    presence_penalty: Option<f64>,
+    /// Subtracted from generated tokens as often as they were.
+    #[schema(minimum = -100, maximum = 100)]
+    frequency_penalty: Option<f64>,
+    /// How many of the last tokens penalties look at; -1 for all.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    penalty_window: Option<i64>,
+    /// As `penalty_window`.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    repeat_last_n: Option<i64>,
+    /// Added to the logits of these token ids.
+    logit_bias: Option<BTreeMap<String, Option<f64>>>,
+    /// Equal seeds give equal answers; -1 draws one. With several choices each has the next seed.
+    #[serde(default, deserialize_with = "wire::bits")]
+    #[schema(value_type = Option<i64>)]
+    seed: Option<i128>,
+    /// Most tokens of an answer, its reasoning included; -1 for all that the context has room for.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    max_completion_tokens: Option<i64>,
+    /// As `max_completion_tokens`.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    max_tokens: Option<i64>,
+    /// As `max_completion_tokens`.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    n_predict: Option<i64>,
+    /// The answer does not end by itself before this many tokens.
+    #[serde(default, deserialize_with = "wire::count")]
+    min_tokens: Option<usize>,
+    /// Texts that end the answer and are not part of it: one, or up to 16.
+    #[schema(value_type = Option<Stop>)]
+    stop: Option<Value>,
+    /// Token ids that end the answer.
+    #[schema(max_items = 1024)]
+    stop_token_ids: Option<Vec<u32>>,
+    /// Do not end where the model does.
+    ignore_eos: Option<bool>,
+}
 
-/// Fields that would constrain the answer in a way that is not built.
-const CONSTRAINTS: &[&str] = &[
-    "grammar",
-    "guided_choice",
-    "guided_grammar",
-    "guided_json",
-    "guided_regex",
-    "json_schema",
-    "structured_outputs",
-];
+/// One text or several.
+#[derive(Debug, ToSchema)]
+#[schema(as = SamplingStop)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum Stop {
+    One(String),
+    Several(Vec<String>),
+}
 
 /// Reads everything about sampling but log probabilities, which chat and text ask for differently.
-pub(crate) fn read(fields: &Fields<'_>) -> Result<SamplingOptions, Fault> {
-    refuse_constraints(fields)?;
-    Ok(SamplingOptions {
-        temperature: fields.number("temperature")?,
-        top_k: switched_off_below_one(fields, "top_k")?,
-        top_p: fields.number("top_p")?,
-        min_p: fields.number("min_p")?,
-        typical_p: fields.first(&["typical_p", "typ_p"], Fields::number)?,
-        repeat_penalty: fields.first(&["repetition_penalty", "repeat_penalty"], Fields::number)?,
-        presence_penalty: fields.number("presence_penalty")?,
-        frequency_penalty: fields.number("frequency_penalty")?,
-        penalty_window: window(fields)?,
-        logit_bias: logit_bias(fields)?,
-        seed: seed(fields)?,
-        max_tokens: max_tokens(fields)?,
-        min_tokens: fields.count("min_tokens")?,
-        stop: stop(fields)?,
-        stop_ids: ids(fields, "stop_token_ids")?,
-        ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
-        logprobs: None,
-        prompt_logprobs: None,
-    })
+pub(crate) fn read(body: &Value) -> Result<SamplingOptions, Fault> {
+    wire::read::<SamplingBody>(body)?.options()
 }
 
-/// How many answers each prompt gets.
-pub(crate) fn choices(fields: &Fields<'_>) -> Result<usize, Fault> {
-    match fields.count("n")?.unwrap_or(1) {
-        n @ 1..=MOST_CHOICES => Ok(n),
-        n => Err(Fault::invalid("n", format!("n must be 1 to {MOST_CHOICES}, not {n}"))),
-    }
-}
-
-/// Whether the client wants events, and a last one with the usage.
-pub(crate) fn stream(fields: &Fields<'_>) -> Result<(bool, bool), Fault> {
-    let options = fields.fields("stream_options")?;
-    let usage = options.map(|options| options.flag("include_usage")).transpose()?.flatten();
-    Ok((fields.flag("stream")?.unwrap_or(false), usage.unwrap_or(false)))
-}
-
-/// On what terms the request is computed. `priority` is vLLM's: lower goes first.
-pub(crate) fn terms(fields: &Fields<'_>) -> Result<Terms, Fault> {
-    let priority = fields.integer("priority")?.unwrap_or(0);
-    let priority = i32::try_from(priority)
-        .map_err(|_| wrong("priority", "an integer of 32 bits", &priority.into()))?;
-    let parse = |text: &str| {
-        text.parse()
-            .map_err(|error: String| Fault::invalid("speculate", format!("speculate: {error}")))
-    };
-    let speculate = fields.text("speculate")?.map(parse).transpose()?;
-    let tenant = fields.text("user")?.map(str::to_owned);
-    Ok(Terms { priority, tenant, speculate, ..Terms::default() })
-}
-
-/// The ids in the array `name`.
-pub(crate) fn ids(fields: &Fields<'_>, name: &str) -> Result<Vec<u32>, Fault> {
-    let path = fields.path(name);
-    fields.array(name)?.map_or(Ok(Vec::new()), |values| token_ids(values, &path))
-}
-
-/// `values` as token ids.
-pub(crate) fn token_ids(values: &[Value], path: &str) -> Result<Vec<u32>, Fault> {
-    let id = |value: &Value| u32::try_from(value.as_u64()?).ok();
-    values
-        .iter()
-        .enumerate()
-        .map(|(at, value)| {
-            id(value).ok_or_else(|| wrong(&format!("{path}[{at}]"), "a token id", value))
+impl SamplingBody {
+    fn options(self) -> Result<SamplingOptions, Fault> {
+        let share = |name, value| within(name, value, 0.0, 1.0);
+        let typical = [("typical_p", self.typical_p), ("typ_p", self.typ_p)];
+        let repeat = [
+            ("repetition_penalty", self.repetition_penalty),
+            ("repeat_penalty", self.repeat_penalty),
+        ];
+        let window =
+            [("penalty_window", self.penalty_window), ("repeat_last_n", self.repeat_last_n)];
+        let most = [
+            ("max_completion_tokens", self.max_completion_tokens),
+            ("max_tokens", self.max_tokens),
+            ("n_predict", self.n_predict),
+        ];
+        Ok(SamplingOptions {
+            temperature: within("temperature", self.temperature, 0.0, 100.0)?,
+            // Negative numbers switch it off, as 0 does.
+            top_k: unlimited("top_k", self.top_k)?.map(|k| k.unwrap_or(0)),
+            top_p: share("top_p", self.top_p)?,
+            min_p: share("min_p", self.min_p)?,
+            typical_p: first(typical, share)?,
+            repeat_penalty: first(repeat, |name, value| within(name, value, 0.01, 100.0))?,
+            presence_penalty: within("presence_penalty", self.presence_penalty, -100.0, 100.0)?,
+            frequency_penalty: within("frequency_penalty", self.frequency_penalty, -100.0, 100.0)?,
+            penalty_window: first(window, unlimited)?.flatten(),
+            logit_bias: biases(self.logit_bias.unwrap_or_default())?,
+            seed: self.seed.filter(|&seed| seed != -1).map(|seed| seed as u64),
+            max_tokens: first(most, unlimited)?.flatten(),
+            min_tokens: self.min_tokens,
+            stop: stop(self.stop.as_ref())?,
+            stop_ids: self.stop_token_ids.unwrap_or_default(),
+            ignore_eos: self.ignore_eos.unwrap_or(false),
+            logprobs: None,
+            prompt_logprobs: None,
         })
-        .collect()
+    }
 }
 
-fn refuse_constraints(fields: &Fields<'_>) -> Result<(), Fault> {
-    if let Some(name) = CONSTRAINTS.iter().find(|name| fields.value(name).is_some()) {
-        return Err(Fault::invalid(*name, format!("{name} is not supported")));
-    }
-    let Some(format) = fields.fields("response_format")? else { return Ok(()) };
-    match format.text("type")? {
-        Some("text") | None => Ok(()),
-        Some(other) => {
-            let message = format!("response_format of type {other} is not supported");
-            Err(Fault::invalid("response_format", message))
+/// A number of at least `low` and at most `high`. The bounds count before it is rounded.
+fn within(name: &str, value: Option<f64>, low: f64, high: f64) -> Result<Option<f32>, Fault> {
+    match value {
+        Some(value) if !(low..=high).contains(&value) => {
+            let message = format!("{name} must be between {low} and {high}, not {value}");
+            Err(Fault::invalid(name, message))
         }
+        value => Ok(value.map(|value| value as f32)),
     }
 }
 
-/// A count for which other servers also take -1 as "off".
-fn switched_off_below_one(fields: &Fields<'_>, name: &str) -> Result<Option<usize>, Fault> {
-    let off = |value: i64| usize::try_from(value).unwrap_or(0);
-    Ok(at_least_minus_one(fields, name)?.map(off))
-}
-
-fn window(fields: &Fields<'_>) -> Result<Option<usize>, Fault> {
-    let window = fields.first(&["penalty_window", "repeat_last_n"], at_least_minus_one)?;
-    Ok(window.and_then(|window| usize::try_from(window).ok()))
-}
-
-fn max_tokens(fields: &Fields<'_>) -> Result<Option<usize>, Fault> {
-    let names = ["max_completion_tokens", "max_tokens", "n_predict"];
-    let most = fields.first(&names, at_least_minus_one)?;
-    Ok(most.and_then(|most| usize::try_from(most).ok()))
-}
-
-fn at_least_minus_one(fields: &Fields<'_>, name: &str) -> Result<Option<i64>, Fault> {
-    match fields.integer(name)? {
+/// A count for which -1 says that there is no limit.
+fn unlimited(name: &str, value: Option<i64>) -> Result<Option<Option<usize>>, Fault> {
+    match value {
         Some(number) if number < -1 => {
-            let path = fields.path(name);
-            Err(wrong(&path, "an integer of at least 0, or -1 for no limit", &number.into()))
+            let message = format!(
+                "{name} must be an integer of at least 0, or -1 for no limit, not {number}"
+            );
+            Err(Fault::invalid(name, message))
         }
-        number => Ok(number),
+        value => Ok(value.map(|number| usize::try_from(number).ok())),
     }
 }
 
-/// -1 draws one, as with llama.cpp; other negative seeds are seeds.
-fn seed(fields: &Fields<'_>) -> Result<Option<u64>, Fault> {
-    let Some(value) = fields.value("seed") else { return Ok(None) };
-    match (value.as_u64(), value.as_i64()) {
-        (Some(seed), _) => Ok(Some(seed)),
-        (None, Some(-1)) => Ok(None),
-        (None, Some(seed)) => Ok(Some(seed as u64)),
-        (None, None) => Err(wrong(&fields.path("seed"), "an integer", value)),
+/// The first of several spellings that is present; all of them must be sound.
+fn first<T, R, const N: usize>(
+    spellings: [(&'static str, Option<T>); N],
+    check: impl Fn(&'static str, Option<T>) -> Result<Option<R>, Fault>,
+) -> Result<Option<R>, Fault> {
+    let mut found = None;
+    for (name, value) in spellings {
+        let value = check(name, value)?;
+        found = found.or(value);
     }
+    Ok(found)
 }
 
-fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(u32, f32)>, Fault> {
-    let Some(biases) = fields.fields("logit_bias")? else { return Ok(Vec::new()) };
-    let mut list = Vec::with_capacity(biases.object().len());
-    for key in biases.object().keys() {
+fn biases(biases: BTreeMap<String, Option<f64>>) -> Result<Vec<(u32, f32)>, Fault> {
+    let mut list = Vec::with_capacity(biases.len());
+    for (key, bias) in biases {
         let id = key.parse().map_err(|_| {
-            Fault::invalid("logit_bias", format!("logit_bias: \"{key}\" is not a token id"))
+            Fault::invalid("logit_bias", format!("logit_bias: {key:?} is not a token id"))
         })?;
-        list.extend(biases.number(key)?.map(|bias| (id, bias)));
+        list.extend(bias.map(|bias| (id, bias as f32)));
     }
     Ok(list)
 }
 
-fn stop(fields: &Fields<'_>) -> Result<Vec<String>, Fault> {
-    let one = |value: &Value, path: &str| {
-        value.as_str().map(str::to_owned).ok_or_else(|| wrong(path, "a string", value))
-    };
-    match fields.value("stop") {
+fn stop(stop: Option<&Value>) -> Result<Vec<String>, Fault> {
+    match stop {
         None => Ok(Vec::new()),
-        Some(Value::Array(all)) => {
-            all.iter().enumerate().map(|(at, value)| one(value, &format!("stop[{at}]"))).collect()
-        }
-        Some(value @ Value::String(_)) => Ok(vec![one(value, "stop")?]),
-        Some(value) => Err(wrong("stop", "a string or an array of strings", value)),
+        Some(Value::String(text)) => Ok(vec![text.clone()]),
+        Some(several) => wire::part(several, "stop"),
     }
 }
 
@@ -174,23 +198,20 @@ fn stop(fields: &Fields<'_>) -> Result<Vec<String>, Fault> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    fn options(body: Value) -> Result<SamplingOptions, Fault> {
-        read(&Fields::of_body(&body).unwrap())
-    }
+    use utoipa::PartialSchema;
 
     fn check_fault(body: Value, param: &str) {
-        let fault = options(body.clone()).expect_err(&body.to_string());
+        let fault = read(&body).expect_err(&body.to_string());
         assert_eq!(fault.body()["error"]["param"], param, "{body}");
     }
 
     #[test]
     fn every_spelling_reaches_its_option() {
-        let read = options(json!({
+        let read = read(&json!({
             "temperature": 0.5, "top_k": -1, "top_p": 0.9, "min_p": 0.1, "typ_p": 0.8,
             "repeat_penalty": 1.1, "presence_penalty": 0.2, "frequency_penalty": 0.3,
             "repeat_last_n": 64, "logit_bias": {"5": -100, "7": 2.5}, "seed": 42,
-            "max_completion_tokens": 9, "max_tokens": 8, "min_tokens": 2, "stop": "x",
+            "max_completion_tokens": 9, "max_tokens": 8, "min_tokens": 2.0, "stop": "x",
             "stop_token_ids": [3], "ignore_eos": true, "unheard_of": {"a": 1},
         }))
         .unwrap();
@@ -228,21 +249,33 @@ mod tests {
         check_fault(json!({"stop_token_ids": [-1]}), "stop_token_ids[0]");
         check_fault(json!({"seed": 1.5}), "seed");
         check_fault(json!({"max_tokens": -2}), "max_tokens");
+        check_fault(json!({"max_completion_tokens": 5, "max_tokens": -2}), "max_tokens");
         check_fault(json!({"ignore_eos": 1}), "ignore_eos");
     }
 
     #[test]
-    fn constraints_that_cannot_be_kept_are_refused() {
-        check_fault(json!({"response_format": {"type": "json_object"}}), "response_format");
-        check_fault(json!({"guided_regex": "a+"}), "guided_regex");
-        assert!(options(json!({"response_format": {"type": "text"}, "grammar": null})).is_ok());
+    fn bounds_of_the_document_are_those_that_hold() {
+        let schema = json!(SamplingBody::schema());
+        let mut bounded = 0;
+        for (name, property) in schema["properties"].as_object().unwrap() {
+            for (bound, beyond) in [("minimum", -1e-9), ("maximum", 1e-9)] {
+                let Some(bound) = property[bound].as_f64() else { continue };
+                let whole = property["type"].to_string().contains("integer");
+                let beyond = if whole { json!(bound as i64 - 1) } else { json!(bound + beyond) };
+                assert!(read(&json!({name: bound})).is_ok(), "{name} = {bound}");
+                check_fault(json!({name: beyond}), name);
+                bounded += 1;
+            }
+        }
+        assert!(bounded >= 22, "{bounded} bounds in {schema}");
     }
 
     #[test]
     fn seeds_fill_64_bits() {
-        let seed = |value: Value| options(json!({"seed": value})).unwrap().seed;
+        let seed = |value: Value| read(&json!({"seed": value})).unwrap().seed;
         assert_eq!(seed(json!(u64::MAX)), Some(u64::MAX));
         assert_eq!(seed(json!(-2)), Some(u64::MAX - 1));
+        assert_eq!(seed(json!(3.0)), Some(3));
         assert_eq!(seed(json!(-1)), None);
     }
 }

@@ -1,9 +1,8 @@
 //! From the body of a request to what is computed and what is answered.
 
 use crate::fault::Fault;
-use crate::fields::Fields;
 use crate::openai::answer::unix_now;
-use crate::openai::sampling;
+use crate::openai::{constraint, sampling, terms};
 use crate::random;
 use crate::responses::history::{self, Item};
 use crate::responses::object::{Kind, Response, Status};
@@ -76,7 +75,10 @@ impl Desk<'_> {
             parallel_calls: asked.parallel_tool_calls.unwrap_or(true),
             template_kwargs: template_kwargs(&asked),
             sampling,
-            grammar: grammar(asked.text.as_ref())?,
+            grammar: match grammar(asked.text.as_ref())? {
+                None => constraint::read(body)?.map(|held| held.source),
+                held => held,
+            },
             ..ChatRequest::default()
         };
         let terms = terms(body, &asked)?;
@@ -257,7 +259,7 @@ fn summary(asked: &CreateResponse) -> Option<&'static str> {
 }
 
 fn sampling(body: &Value, asked: &CreateResponse, view: View) -> Result<SamplingOptions, Fault> {
-    let shared = sampling::read(&Fields::of_body(body)?)?;
+    let shared = sampling::read(body)?;
     Ok(SamplingOptions {
         max_tokens: asked.max_output_tokens,
         logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
@@ -266,7 +268,7 @@ fn sampling(body: &Value, asked: &CreateResponse, view: View) -> Result<Sampling
 }
 
 fn terms(body: &Value, asked: &CreateResponse) -> Result<Terms, Fault> {
-    let terms = sampling::terms(&Fields::of_body(body)?)?;
+    let terms = terms::read(body)?;
     let tenant = terms.tenant.clone().or_else(|| asked.safety_identifier.clone());
     Ok(Terms { tenant, ..terms })
 }

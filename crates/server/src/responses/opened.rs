@@ -119,7 +119,8 @@ impl Opened {
             }
             Body::Message { text, logprobs } => {
                 text.push_str(&delta.text);
-                let tokens = if view.logprobs { logprobs::chat(&delta.tokens) } else { Vec::new() };
+                let told = if view.logprobs { logprobs::chat(&delta.tokens) } else { Vec::new() };
+                let tokens: Vec<Value> = told.iter().map(|token| json!(token)).collect();
                 logprobs.extend_from_slice(&tokens);
                 let members = json!({
                     "item_id": self.id, "output_index": self.place, "content_index": 0,

@@ -40,13 +40,18 @@ macro_rules! asset {
 /// The page itself.
 pub(super) const PAGE: Asset = asset!("index.html");
 
-/// What it loads, under `/ui/`.
-pub(super) const ASSETS: [Asset; 24] = [
+/// The description of the API.
+pub(super) const REFERENCE: Asset = asset!("docs.html");
+
+/// What they load, under `/ui/`.
+pub(super) const ASSETS: [Asset; 26] = [
     asset!("api.js"),
     asset!("base.css"),
     asset!("calls.js"),
     asset!("chat.js"),
     asset!("conversation.js"),
+    asset!("docs.css"),
+    asset!("docs.js"),
     asset!("dom.js"),
     asset!("facts.js"),
     asset!("icon.svg"),
@@ -80,13 +85,13 @@ mod tests {
         let files = std::fs::read_dir(FOLDER).unwrap();
         let files: BTreeSet<String> =
             files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-        let served = ASSETS.iter().chain([&PAGE]).map(|asset| asset.name.to_owned());
+        let served = ASSETS.iter().chain([&PAGE, &REFERENCE]).map(|asset| asset.name.to_owned());
         assert_eq!(served.collect::<BTreeSet<String>>(), files);
     }
 
     #[test]
     fn every_file_has_a_type_of_its_own() {
-        for asset in ASSETS.iter().chain([&PAGE]) {
+        for asset in ASSETS.iter().chain([&PAGE, &REFERENCE]) {
             assert!(!asset.content_type().starts_with("text/plain"), "{}", asset.name);
         }
     }

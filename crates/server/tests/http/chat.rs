@@ -14,7 +14,7 @@ fn usage(completion: usize, reasoning: usize) -> Value {
         "prompt_tokens": prompt_tokens(),
         "completion_tokens": completion,
         "total_tokens": prompt_tokens() + completion,
-        "prompt_tokens_details": {"cached_tokens": 3},
+        "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": prompt_tokens() - 3},
         "completion_tokens_details": {
             "reasoning_tokens": reasoning,
             "accepted_prediction_tokens": 0,
@@ -173,13 +173,14 @@ async fn conversations_with_tools_reach_the_template() {
                  "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
             {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
         ],
-        "tools": [{"name": "f"}],
+        "tools": [{"type": "function", "function": {"name": "f"}}],
         "chat_template_kwargs": {"enable_thinking": false},
         "never_heard_of": [1, 2],
     }));
     assert_eq!(server.post("/v1/chat/completions", &body).await.status(), 200);
     let (report, _server) = server.report().await;
-    let expected = "<|endoftext|><|im_start|>tools\n[{\"name\": \"f\"}]<|im_end|>\n\
+    let expected = "<|endoftext|><|im_start|>tools\n\
+        [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]<|im_end|>\n\
         <|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nweather?<|im_end|>\n\
         <|im_start|>assistant\n<tool_call>f{\"x\": 1}</tool_call><|im_end|>\n\
         <|im_start|>tool\nsunny<|im_end|>\n\

@@ -59,8 +59,11 @@ async fn wrong_fields_are_named() {
         "stream_options.include_usage",
     )
     .await;
-    check_param(&server, json!({"response_format": {"type": "json_object"}}), "response_format")
-        .await;
+    let unknown = json!({"response_format": {"type": "xml"}});
+    check_param(&server, unknown, "response_format.type").await;
+    let forbidden = json!({"response_format": {"type": "json_object"}, "guided_regex": "a"});
+    check_param(&server, forbidden, "guided_regex").await;
+    check_param(&server, json!({"guided_regex": "("}), "guided_regex").await;
 }
 
 #[tokio::test]

@@ -38,9 +38,22 @@ async fn the_page_needs_no_key_and_the_data_do() {
 }
 
 #[tokio::test]
-async fn everything_that_the_page_loads_is_there() {
+async fn the_description_of_the_api_needs_no_key() {
+    let server = with_key().await;
+    let page = server.get("/docs").await;
+    assert_eq!(page.status(), 200);
+    assert_eq!(header(&page, "content-type"), "text/html; charset=utf-8");
+    let document: serde_json::Value = server.get("/openapi.json").await.json().await.unwrap();
+    for path in ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"] {
+        assert!(document["paths"][path]["post"].is_object(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn everything_that_the_pages_load_is_there() {
     let server = Server::start([]).await;
     let page = server.get("/").await.text().await.unwrap();
+    let page = page + &server.get("/docs").await.text().await.unwrap();
     let mut wanted: Vec<String> = named(&page, "=\"ui/").into_iter().collect();
     let mut seen = BTreeSet::new();
     while let Some(name) = wanted.pop() {
