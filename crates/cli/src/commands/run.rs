@@ -93,7 +93,7 @@ fn start(args: &Args, prompt: String, loaded: &Loaded) -> Result<TextStream> {
     let sampling = args.sampling.options();
     if args.raw {
         let prompt = Prompt::Text(prompt);
-        let request = TextRequest { prompt, add_special: true, sampling };
+        let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
         return Ok(loaded.service.complete(&request)?);
     }
     let content = prompt.strip_suffix('\n').unwrap_or(&prompt);
