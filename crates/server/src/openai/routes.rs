@@ -9,12 +9,12 @@ use crate::openai::answer::{Completion, Heading};
 use crate::openai::chat_answer::{ChatAnswer, Style};
 use crate::openai::chat_body::ChatCompletionRequest;
 use crate::openai::chat_object::{ChatChoice, ChunkChoice};
-use crate::openai::completion_answer::{CompletionAnswer, TextChoice};
+use crate::openai::completion_answer::{CompletionAnswer, Echo, TextChoice};
 use crate::openai::completions::CompletionRequest;
 use crate::openai::constraint::Held;
 use crate::openai::models::{Model, ModelList};
 use crate::openai::problem::{Problem, Refusals};
-use crate::openai::{chat, completions, models};
+use crate::openai::{chat, completions, embeddings, models};
 use crate::sse;
 use api::{Prepared, Prompt, Service, TextRequest};
 use axum::Json;
@@ -32,6 +32,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(text_completions))
         .routes(routes!(model_list))
         .routes(routes!(model))
+        .merge(embeddings::routes())
 }
 
 /// The models that are served.
@@ -101,7 +102,7 @@ async fn text_completions(
             call.requests.iter().map(|request| service.prepare_text(request)).collect();
         let fault = |error| Fault::of(Held::rename(call.held.as_ref(), error), "prompt");
         let prompts = prompts.map_err(fault)?;
-        let echoes = echoes(service, &call);
+        let echoes = echoes(service, &call, &prompts);
         Ok((call, prompts, echoes))
     })
     .await?;
@@ -116,12 +117,20 @@ async fn text_completions(
     respond(&app, choices, answer, call.stream).await
 }
 
-/// The text that each choice begins with, where the client wants its prompt back.
-fn echoes(service: &Service, call: &completions::CompletionCall) -> Vec<Option<String>> {
-    let text = |request: &TextRequest| match &request.prompt {
-        Prompt::Text(text) => text.clone(),
-        Prompt::Ids(ids) => service.decode(ids),
+/// What each choice begins with, where the client wants its prompt back.
+fn echoes(
+    service: &Service,
+    call: &completions::CompletionCall,
+    prompts: &[Prepared],
+) -> Vec<Option<Echo>> {
+    let echo = |(request, prepared): (&TextRequest, &Prepared)| {
+        let text = match &request.prompt {
+            Prompt::Text(text) => text.clone(),
+            Prompt::Ids(ids) => service.decode(ids),
+        };
+        let first = prepared.prompt().first().map(|&id| service.tokenizer().token_bytes(id));
+        call.echo.then(|| Echo { text, first: first.unwrap_or_default().to_vec() })
     };
-    let echo = |request: &TextRequest| call.echo.then(|| text(request));
-    call.requests.iter().flat_map(|one| vec![echo(one); call.choices]).collect()
+    let each = call.requests.iter().zip(prompts);
+    each.flat_map(|one| vec![echo(one); call.choices]).collect()
 }

@@ -1,8 +1,11 @@
 //! The server over real sockets, its engine played by a script.
 
 mod chat;
+mod chat_tools;
 mod completions;
 mod corpus;
+mod document;
+mod embeddings;
 mod errors;
 mod harness;
 mod keys;
