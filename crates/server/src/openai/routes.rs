@@ -22,18 +22,24 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// All of them.
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+    OpenApiRouter::with_openapi(Rest::openapi())
         .routes(routes!(chat_completions))
         .routes(routes!(text_completions))
         .routes(routes!(model_list))
-        .routes(routes!(model))
+        .route("/v1/models/{*id}", axum::routing::get(model))
         .merge(embeddings::routes())
 }
+
+/// What a document can only say in other words than the router: that names have slashes.
+#[derive(OpenApi)]
+#[openapi(paths(model))]
+struct Rest;
 
 /// The models that are served.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
@@ -43,7 +49,7 @@ async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<M
 }
 
 /// A model by its name, which may have slashes.
-#[utoipa::path(get, path = "/v1/models/{*id}", tag = "OpenAI", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/models/{id}", tag = "OpenAI", params(("id" = String, Path)),
     responses((status = 200, body = Model), (status = 401, body = Problem),
         (status = 404, body = Problem)))]
 async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Model>, Fault> {

@@ -20,6 +20,7 @@ pub(crate) struct Page {
     #[param(minimum = 1, maximum = 100)]
     limit: Option<usize>,
     /// The newest first, unless it is `asc`.
+    #[param(inline)]
     order: Option<Order>,
 }
 

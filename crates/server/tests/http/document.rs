@@ -1,8 +1,9 @@
 //! `GET /openapi.json`: what the document says of OpenAI's API.
 
 use crate::harness::{Server, ok};
-use serde_json::Value;
-use std::collections::BTreeSet;
+use crate::support::Act;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 async fn document() -> Value {
     let server = Server::start([]).await;
@@ -55,25 +56,26 @@ async fn everything_that_is_referred_to_is_there() {
     assert!(absent.is_empty() && found.len() > 40, "{absent:?} of {found:?}");
 }
 
-/// The members that the schema `name` has, those of its parts included.
-fn members(document: &Value, schema: &Value) -> BTreeSet<String> {
+/// The members that `schema` has, those of its parts included.
+fn members(document: &Value, schema: &Value) -> BTreeMap<String, Value> {
     let schema = match schema["$ref"].as_str().and_then(|text| text.rsplit('/').next()) {
         Some(name) => &document["components"]["schemas"][name],
         None => schema,
     };
-    let own = schema["properties"].as_object().into_iter().flat_map(|all| all.keys().cloned());
+    let own = schema["properties"].as_object().cloned().unwrap_or_default();
     let parts = schema["allOf"].as_array().into_iter().flatten();
-    own.chain(parts.flat_map(|part| members(document, part))).collect()
+    own.into_iter().chain(parts.flat_map(|part| members(document, part))).collect()
+}
+
+fn request(document: &Value, path: &str) -> BTreeMap<String, Value> {
+    let body = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"];
+    members(document, &body["schema"])
 }
 
 #[tokio::test]
 async fn requests_have_all_their_members_in_the_document() {
     let document = document().await;
-    let of = |path: &str| {
-        let body = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"];
-        members(&document, &body["schema"])
-    };
-    let chat = of(ANSWERS[0]);
+    let chat = request(&document, ANSWERS[0]);
     for name in [
         "messages",
         "tools",
@@ -88,10 +90,54 @@ async fn requests_have_all_their_members_in_the_document() {
         "top_logprobs",
         "functions",
     ] {
-        assert!(chat.contains(name), "{name} is not among {chat:?}");
+        assert!(chat.contains_key(name), "{name} is not among {chat:?}");
     }
-    let text = of(ANSWERS[1]);
+    let text = request(&document, ANSWERS[1]);
     for name in ["prompt", "echo", "logprobs", "best_of", "seed", "stop", "structured_outputs"] {
-        assert!(text.contains(name), "{name} is not among {text:?}");
+        assert!(text.contains_key(name), "{name} is not among {text:?}");
     }
+}
+
+/// Whether the document says that a member of this schema may be of this kind; `None` where it
+/// says so by reference.
+fn allows(schema: &Value, kind: &str) -> Option<bool> {
+    match &schema["type"] {
+        Value::String(one) => Some(one == kind),
+        Value::Array(several) => Some(several.iter().any(|one| one == kind)),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn kinds_that_the_document_does_not_allow_are_refused_and_none_breaks_the_server() {
+    let server = Server::start([Act::Say("x")]).await;
+    let document = ok(server.get("/openapi.json").await).await;
+    let bases = [
+        json!({"messages": [{"role": "user", "content": "hi"}]}),
+        json!({"prompt": "hi"}),
+        json!({"input": "hi"}),
+    ];
+    let kinds = [
+        ("boolean", json!(true)),
+        ("number", json!(0.5)),
+        ("string", json!("\u{1}")),
+        ("array", json!([[[]], {}, "x", -1])),
+        ("object", json!({"type": [{}], "a": {"name": [1]}, "name": {}})),
+    ];
+    let mut refused = 0;
+    for (path, base) in ANSWERS.iter().zip(&bases) {
+        for (name, schema) in request(&document, path) {
+            for (kind, value) in &kinds {
+                let mut body = base.clone();
+                body[&name] = value.clone();
+                let status = server.post(path, &body).await.status();
+                assert!(!status.is_server_error(), "{path}: {body}");
+                if allows(&schema, kind) == Some(false) {
+                    assert_eq!(status, 400, "{path}: {body}, which is of {schema}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 200, "{refused}");
 }

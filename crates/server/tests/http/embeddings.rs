@@ -10,7 +10,8 @@ const PATH: &str = "/v1/embeddings";
 async fn vectors_come_in_the_order_of_their_texts() {
     let server = Server::start([]).await;
     let list = ok(server.post(PATH, &json!({"input": ["hello", "a"]})).await).await;
-    let item = |index: usize| json!({"object": "embedding", "index": index, "embedding": [0.6f32, 0.8f32]});
+    let item =
+        |index: usize| json!({"object": "embedding", "index": index, "embedding": [0.6, 0.8]});
     // Each begins with BOS.
     let tokens = ids("hello").len() + ids("a").len() + 2;
     let expected = json!({
