@@ -1,33 +1,25 @@
 //! `POST /v1/embeddings`: vectors of texts.
 
 use crate::app::App;
+use crate::embeddings;
 use crate::fault::Fault;
 use crate::flow::prepare;
 use crate::guard::{self, RequestId};
 use crate::openai::completions::{self, Prompts};
 use crate::openai::problem::Refusals;
-use crate::shutdown::Phase;
 use crate::wire;
-use api::{
-    ApiError, Embed, Embedding, Pooling, Prompt, SamplingOptions, Service, Terms, TextRequest,
-};
+use api::{Embed, Embedding, Pooling, Prompt, Terms};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// Most texts of one request.
-const MOST_INPUTS: usize = 2048;
-/// Most of them that are computed or wait at one time.
-const MOST_AT_ONCE: usize = 16;
 
 /// The route of embeddings.
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -130,30 +122,19 @@ async fn embed(
 ) -> Result<Json<EmbeddingList>, Fault> {
     let call = prepare(&app, body, |service, body| {
         let call = read(&body)?;
-        let ids = |(at, prompt)| ids(service, prompt, at);
-        let prompts: Result<Vec<Prompt>, Fault> =
-            call.prompts.into_iter().enumerate().map(ids).collect();
-        Ok(EmbeddingCall { prompts: prompts?, ..call })
+        let prompts = embeddings::prompts(service, call.prompts, "input")?;
+        Ok(EmbeddingCall { prompts, ..call })
     })
     .await?;
-    let terms = Terms { name: Some(id.0.to_string()), ..guard::on_behalf(call.terms, &headers) };
-    let vectors = compute(&app.service, call.prompts, call.embed, &terms);
-    let vectors = tokio::select! {
-        biased;
-        () = app.conditions.life.reached(Phase::Closing) => return Err(Fault::shutting_down()),
-        vectors = vectors => vectors?,
-    };
-    id.spend(vectors.iter().map(|vector| vector.usage.prompt_tokens).sum());
+    let terms = guard::on_behalf(call.terms, &headers);
+    let vectors = embeddings::compute(&app, call.prompts, call.embed, terms, &id).await?;
     answer(&app.service.info().name, vectors, call.encoding, call.dimensions).map(Json)
 }
 
 fn read(body: &Value) -> Result<EmbeddingCall, Fault> {
     let asked: EmbeddingRequest = wire::read(body)?;
     let prompts = completions::prompts("input", asked.input.as_ref())?;
-    if prompts.len() > MOST_INPUTS {
-        let message = format!("input holds {} texts; {MOST_INPUTS} are allowed", prompts.len());
-        return Err(Fault::invalid("input", message));
-    }
+    embeddings::count(prompts.len(), "input")?;
     if asked.dimensions == Some(0) {
         return Err(Fault::invalid("dimensions", "dimensions must be at least 1"));
     }
@@ -170,45 +151,13 @@ fn read(body: &Value) -> Result<EmbeddingCall, Fault> {
     })
 }
 
-/// The ids of a text, which takes time to find.
-fn ids(service: &Service, prompt: Prompt, at: usize) -> Result<Prompt, Fault> {
-    let sampling = SamplingOptions::default();
-    let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
-    let prepared = service.prepare_text(&request);
-    let prepared = prepared.map_err(|error| refused(error, &format!("input[{at}]")))?;
-    Ok(Prompt::Ids(prepared.prompt().to_vec()))
-}
-
-/// The fault of the text at `path`.
-fn refused(error: ApiError, path: &str) -> Fault {
-    match error {
-        ApiError::Invalid { param, message } if param == "prompt" => {
-            Fault::invalid(path, format!("{path}: {message}"))
-        }
-        other => Fault::of(other, path),
-    }
-}
-
-/// The vectors of all prompts, some at a time.
-async fn compute(
-    service: &Service,
-    prompts: Vec<Prompt>,
-    embed: Embed,
-    terms: &Terms,
-) -> Result<Vec<Embedding>, Fault> {
-    let at_once = service.queue().clamp(1, MOST_AT_ONCE);
-    let vector = |prompt: Prompt| async move { service.embed(&prompt, embed, terms).await };
-    let vectors = stream::iter(prompts).map(vector).buffered(at_once).try_collect();
-    vectors.await.map_err(|error| refused(error, "input"))
-}
-
 fn answer(
     model: &str,
     vectors: Vec<Embedding>,
     encoding: Encoding,
     dimensions: Option<usize>,
 ) -> Result<EmbeddingList, Fault> {
-    let tokens = vectors.iter().map(|vector| vector.usage.prompt_tokens).sum();
+    let tokens = embeddings::tokens(&vectors);
     let size = vectors.first().map_or(0, |vector| vector.vector.len());
     if let Some(wanted) = dimensions.filter(|&wanted| wanted != size) {
         let message = format!("dimensions must be {size} with this model, not {wanted}");
@@ -265,7 +214,7 @@ mod tests {
         check(json!({}), "input");
         check(json!({"input": []}), "input");
         check(json!({"input": [["a"]]}), "input[0][0]");
-        check(json!({"input": vec!["a"; MOST_INPUTS + 1]}), "input");
+        check(json!({"input": vec!["a"; embeddings::MOST_TEXTS + 1]}), "input");
         check(json!({"input": "a", "dimensions": 0}), "dimensions");
         check(json!({"input": "a", "encoding_format": "hex"}), "encoding_format");
         check(json!({"input": "a", "pooling": "max"}), "pooling");
