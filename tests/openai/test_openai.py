@@ -229,6 +229,117 @@ def test_text_logprobs_are_parallel_lists(client, model):
     assert lists.text_offset[0] == 0
 
 
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 20}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}, "capital": {"type": "boolean"}},
+    "required": ["city", "capital"],
+    "additionalProperties": False,
+}
+
+
+def test_required_tools_are_called(client, model):
+    settings = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 200}
+    choice = ask(client, model, **settings).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    call = choice.message.tool_calls[0]
+    assert call.type == "function" and call.id
+    assert call.function.name == "get_weather"
+    assert set(json.loads(call.function.arguments)) == {"city"}
+    name, arguments = "", ""
+    for chunk in ask(client, model, stream=True, **settings):
+        for piece in chunk.choices[0].delta.tool_calls or []:
+            if piece.index == 0:
+                name += piece.function.name or ""
+                arguments += piece.function.arguments or ""
+    assert (name, arguments) == (call.function.name, call.function.arguments)
+
+
+def test_results_of_tools_are_read(client, model):
+    call = {"id": "c1", "type": "function"}
+    call["function"] = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
+    messages = [
+        *QUESTION,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    ]
+    answer = ask(client, model, messages, tools=[TOOL])
+    assert answer.choices[0].finish_reason in ("stop", "length", "tool_calls")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_answers_are_valid_against_their_schema(client, model, stream):
+    form = {"name": "city", "schema": SCHEMA, "strict": True}
+    form = {"type": "json_schema", "json_schema": form}
+    answer = ask(client, model, response_format=form, max_tokens=200, stream=stream)
+    text = joined(list(answer)) if stream else answer.choices[0].message.content
+    found = json.loads(text)
+    assert set(found) == {"city", "capital"}
+    assert isinstance(found["city"], str) and isinstance(found["capital"], bool)
+
+
+def test_answers_are_among_the_choices(client, model):
+    body = {**NO_THINKING, "guided_choice": ["violet", "orange"]}
+    answer = ask(client, model, extra_body=body)
+    assert answer.choices[0].message.content in ("violet", "orange")
+
+
+def test_streams_tell_their_usage_once(client, model):
+    chunks = list(ask(client, model, stream=True, stream_options={"include_usage": True}))
+    assert [chunk for chunk in chunks if chunk.usage] == chunks[-1:]
+    usage = chunks[-1].usage
+    details = usage.prompt_tokens_details
+    written = details.model_extra["cache_write_tokens"]
+    assert details.cached_tokens + written == usage.prompt_tokens
+    assert not any(chunk.usage for chunk in ask(client, model, stream=True))
+
+
+def test_echoed_prompts_have_log_probabilities(client, model):
+    prompt = "The capital of France"
+    settings = {"model": model.id, "prompt": prompt, "echo": True, "logprobs": 1}
+    choice = client.completions.create(max_tokens=0, **settings).choices[0]
+    assert choice.text == prompt and choice.finish_reason == "length"
+    lists = choice.logprobs
+    assert lists.token_logprobs[0] is None and lists.top_logprobs[0] is None
+    assert len(lists.tokens) == len(lists.token_logprobs) == len(lists.text_offset)
+    for token, logprob, offset in zip(lists.tokens[1:], lists.token_logprobs[1:], lists.text_offset[1:]):
+        assert logprob <= 0
+        assert prompt[offset:].startswith(token.strip())
+    more = client.completions.create(max_tokens=2, temperature=0, **settings).choices[0]
+    count = len(lists.tokens)
+    assert more.logprobs.token_logprobs[1:count] == pytest.approx(lists.token_logprobs[1:], abs=1e-3)
+    assert more.logprobs.text_offset[count:][:1] in ([len(prompt)], [])
+
+
+def test_embeddings_are_unit_vectors_of_their_texts(client, model):
+    texts = ["a cat", "a dog", "a cat"]
+    found = client.embeddings.create(model=model.id, input=texts, encoding_format="float")
+    vectors = [item.embedding for item in found.data]
+    assert [item.index for item in found.data] == [0, 1, 2]
+    for vector in vectors:
+        assert sum(value * value for value in vector) == pytest.approx(1, abs=1e-3)
+    assert vectors[0] == vectors[2] != vectors[1]
+    assert found.usage.prompt_tokens == found.usage.total_tokens > 0
+    # The client asks for base64 unless it is told otherwise.
+    plain = client.embeddings.create(model=model.id, input=texts[0], dimensions=len(vectors[0]))
+    assert plain.data[0].embedding == pytest.approx(vectors[0], abs=1e-6)
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.embeddings.create(model=model.id, input="a", dimensions=len(vectors[0]) + 1)
+    assert caught.value.param == "dimensions"
+
+
 def test_context_overflow_is_a_coded_bad_request(client, model):
     context = model.model_extra["context_length"]
     messages = [{"role": "user", "content": "a b " * context}]
@@ -250,7 +361,9 @@ def test_context_overflow_is_a_coded_bad_request(client, model):
         ({"max_tokens": 0}, "max_tokens"),
         ({"top_logprobs": 30, "logprobs": True}, "top_logprobs"),
         ({"stop": ["x"] * 17}, "stop"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"extra_body": {"guided_regex": "a", "guided_choice": ["b"]}}, "guided_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
     ],
 )
 def test_wrong_fields_are_named(client, model, settings, param):

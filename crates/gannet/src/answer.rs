@@ -1,7 +1,7 @@
 //! Answers: whole, or piece by piece.
 
 use crate::Error;
-use api::{ApiError, Done, Finish, TextEvent, TextStream, Timings, TokenText, Usage};
+use api::{ApiError, CallEvent, Done, Finish, TextEvent, TextStream, Timings, TokenText, Usage};
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,6 +10,9 @@ pub struct Answer {
     pub text: String,
     /// What the model thought before it answered, if it marks its thoughts.
     pub reasoning: String,
+    /// The tools it calls. They are to be executed where `finish_reason` is
+    /// [`Finish::ToolCalls`] and nowhere else.
+    pub calls: Vec<ToolCall>,
     /// Every token with its log probability, where [`Sampling::logprobs`](crate::Sampling) asked
     /// for them.
     pub tokens: Vec<TokenText>,
@@ -19,6 +22,17 @@ pub struct Answer {
     pub usage: Usage,
     /// Time taken.
     pub timings: Timings,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Names the call in the conversation that goes on.
+    pub id: String,
+    /// Name of the tool.
+    pub name: String,
+    /// JSON text of an object.
+    pub arguments: String,
 }
 
 /// A piece of an answer.
@@ -86,6 +100,7 @@ pub(crate) async fn whole(mut events: TextStream) -> Result<Answer, Error> {
 struct Gathered {
     text: String,
     reasoning: String,
+    calls: Vec<ToolCall>,
     tokens: Vec<TokenText>,
     end: Option<Result<Done, ApiError>>,
 }
@@ -98,7 +113,9 @@ impl Gathered {
     /// Adds what `event` brings, and gives the piece that it is.
     fn take(&mut self, event: Option<TextEvent>) -> Option<Delta> {
         let (text, delta, is_reasoning) = match event {
-            Some(TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Call(_)) => {
+            Some(TextEvent::Prefill { .. } | TextEvent::Prompt { .. }) => return None,
+            Some(TextEvent::Call(event)) => {
+                self.call(event);
                 return None;
             }
             Some(TextEvent::Reasoning(delta)) => (&mut self.reasoning, delta, true),
@@ -121,9 +138,25 @@ impl Gathered {
         Some(Delta { text: delta.text, is_reasoning, tokens: delta.tokens })
     }
 
+    /// Calls follow each other, so that all that comes is about the last one.
+    fn call(&mut self, event: CallEvent) {
+        match event {
+            CallEvent::Start { id, name, .. } => {
+                self.calls.push(ToolCall { id, name, arguments: String::new() });
+            }
+            CallEvent::Arguments { delta, .. } => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.arguments.push_str(&delta);
+                }
+            }
+            CallEvent::Broken { .. } => _ = self.calls.pop(),
+            CallEvent::End { .. } => {}
+        }
+    }
+
     fn answer(self) -> Result<Answer, ApiError> {
         let Done { finish, usage, timings } = self.end.unwrap_or(Err(ApiError::Stopped))?;
-        let Self { text, reasoning, tokens, .. } = self;
-        Ok(Answer { text, reasoning, tokens, finish_reason: finish, usage, timings })
+        let Self { text, reasoning, calls, tokens, .. } = self;
+        Ok(Answer { text, reasoning, calls, tokens, finish_reason: finish, usage, timings })
     }
 }

@@ -92,7 +92,7 @@ mod engine;
 mod error;
 mod request;
 
-pub use crate::answer::{Answer, Delta, Stream};
+pub use crate::answer::{Answer, Delta, Stream, ToolCall};
 pub use crate::batch::Batch;
 pub use crate::builder::Builder;
 pub use crate::engine::Engine;
@@ -101,7 +101,8 @@ pub use crate::request::{Message, Messages, Request};
 #[doc(inline)]
 pub use ::api::{
     ApiError, ChatRequest, Finish as FinishReason, GrammarSource, Prompt,
-    SamplingOptions as Sampling, Service, TextRequest, Timings, TokenText, TopToken, Usage,
+    SamplingOptions as Sampling, Service, TextRequest, Timings, TokenText, ToolChoice, TopToken,
+    Usage,
 };
 #[doc(inline)]
 pub use ::engine::{

@@ -158,3 +158,24 @@ fn errors_name_the_file() {
     let error = Engine::builder().context(0).load(TINY).unwrap_err();
     assert!(matches!(error, Error::Model { .. }), "{error}");
 }
+
+#[test]
+fn a_tool_that_must_be_called_is_called() {
+    let city = serde_json::json!({"type": "string", "enum": ["Paris", "Rome"]});
+    let schema = serde_json::json!({"type": "object", "properties": {"city": city},
+        "required": ["city"], "additionalProperties": false});
+    let chat = ChatRequest {
+        messages: vec![serde_json::json!({"role": "user", "content": "How warm is it?"})],
+        tools: vec![serde_json::json!({"type": "function",
+            "function": {"name": "weather", "parameters": schema}})],
+        tool_choice: gannet::ToolChoice::Required,
+        sampling: Sampling { max_tokens: Some(400), ..Sampling::default() },
+        ..ChatRequest::default()
+    };
+    let answer = ENGINE.answer(chat).unwrap();
+    assert_eq!(answer.finish_reason, FinishReason::ToolCalls, "{answer:?}");
+    let call = &answer.calls[0];
+    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap();
+    assert_eq!(call.name, "weather");
+    assert!(["Paris", "Rome"].contains(&arguments["city"].as_str().unwrap()), "{arguments}");
+}

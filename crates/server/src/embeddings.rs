@@ -3,38 +3,51 @@
 use crate::app::App;
 use crate::fault::Fault;
 use crate::guard::RequestId;
-use api::{Embed, EncodeOptions, Prompt, Service, Terms};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use crate::shutdown::Phase;
+use api::{ApiError, Embed, Embedding, Prompt, SamplingOptions, Service, Terms, TextRequest};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 /// Most texts of one request.
 pub(crate) const MOST_TEXTS: usize = 2048;
-/// Texts that are computed at a time; the others wait outside the engine's queue.
-const AT_A_TIME: usize = 16;
+/// Most of them that are computed or wait at one time.
+const MOST_AT_ONCE: usize = 16;
 
-/// The vectors of one request, and the tokens of its texts.
-#[derive(Debug, Default)]
-pub(crate) struct Vectors {
-    pub vectors: Vec<Vec<f32>>,
-    pub tokens: usize,
-}
-
-/// The ids of texts, of which there must be 1 to [`MOST_TEXTS`] in the field `param`.
+/// The ids of texts, which take time to find; there must be 1 to [`MOST_TEXTS`] in the field
+/// `param`.
 pub(crate) fn prompts(
     service: &Service,
     texts: Vec<Prompt>,
     param: &str,
 ) -> Result<Vec<Prompt>, Fault> {
-    if !(1..=MOST_TEXTS).contains(&texts.len()) {
-        let message = format!("{param} must hold 1 to {MOST_TEXTS} texts, not {}", texts.len());
-        return Err(Fault::invalid(param, message));
+    count(texts.len(), param)?;
+    let ids = |(at, prompt)| ids(service, prompt, &format!("{param}[{at}]"));
+    texts.into_iter().enumerate().map(ids).collect()
+}
+
+/// Refuses no texts, and too many.
+pub(crate) fn count(texts: usize, param: &str) -> Result<(), Fault> {
+    if (1..=MOST_TEXTS).contains(&texts) {
+        return Ok(());
     }
-    let options = EncodeOptions { add_special: true, parse_special: false };
-    let ids = |prompt: Prompt| match prompt {
-        Prompt::Text(text) => service.tokenize(&text, options).map(Prompt::Ids),
-        ids @ Prompt::Ids(_) => Ok(ids),
-    };
-    let ids: Result<Vec<Prompt>, _> = texts.into_iter().map(ids).collect();
-    ids.map_err(|error| Fault::of(error, param))
+    let message = format!("{param} must hold 1 to {MOST_TEXTS} texts, not {texts}");
+    Err(Fault::invalid(param, message))
+}
+
+fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, Fault> {
+    let sampling = SamplingOptions::default();
+    let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
+    let prepared = service.prepare_text(&request).map_err(|error| refused(error, path))?;
+    Ok(Prompt::Ids(prepared.prompt().to_vec()))
+}
+
+/// The fault of the text at `path`.
+fn refused(error: ApiError, path: &str) -> Fault {
+    match error {
+        ApiError::Invalid { param, message } if param == "prompt" => {
+            Fault::invalid(path, format!("{path}: {message}"))
+        }
+        other => Fault::of(other, path),
+    }
 }
 
 /// The vectors of all `prompts`, in their order.
@@ -42,13 +55,23 @@ pub(crate) async fn compute(
     app: &App,
     prompts: Vec<Prompt>,
     embed: Embed,
-    terms: &Terms,
+    terms: Terms,
     id: &RequestId,
-) -> Result<Vectors, Fault> {
+) -> Result<Vec<Embedding>, Fault> {
+    let terms = &Terms { name: Some(id.0.to_string()), ..terms };
+    let at_once = app.service.queue().clamp(1, MOST_AT_ONCE);
     let one = |prompt: Prompt| async move { app.service.embed(&prompt, embed, terms).await };
-    let all = stream::iter(prompts).map(one).buffered(AT_A_TIME.min(app.service.queue()));
-    let found: Vec<_> = all.try_collect().await.map_err(|error| Fault::of(error, "input"))?;
-    let tokens = found.iter().map(|one| one.usage.prompt_tokens).sum();
-    id.spend(tokens);
-    Ok(Vectors { vectors: found.into_iter().map(|one| one.vector).collect(), tokens })
+    let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
+    let vectors: Vec<Embedding> = tokio::select! {
+        biased;
+        () = app.conditions.life.reached(Phase::Closing) => return Err(Fault::shutting_down()),
+        vectors = all => vectors.map_err(|error| refused(error, "input"))?,
+    };
+    id.spend(tokens(&vectors));
+    Ok(vectors)
+}
+
+/// Tokens of all their texts.
+pub(crate) fn tokens(vectors: &[Embedding]) -> usize {
+    vectors.iter().map(|vector| vector.usage.prompt_tokens).sum()
 }

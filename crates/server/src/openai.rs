@@ -1,4 +1,4 @@
-//! OpenAI's API: chat completions, text completions and models.
+//! OpenAI's API: chat completions, text completions, embeddings and models.
 //!
 //! Source: OpenAI API reference; fields that vLLM and llama.cpp add are taken in their spelling.
 //! Where these leave a choice:
@@ -17,6 +17,7 @@ pub(crate) mod chat_object;
 pub(crate) mod completion_answer;
 pub(crate) mod completions;
 pub(crate) mod constraint;
+pub(crate) mod embeddings;
 pub(crate) mod logprobs;
 pub(crate) mod messages;
 pub(crate) mod models;

@@ -1,6 +1,6 @@
 //! `POST /api/embed` and the older `/api/embeddings`.
 
-use crate::embeddings::{self, Vectors};
+use crate::embeddings;
 use crate::fault::Fault;
 use crate::ollama::duration::{self, KeepAlive};
 use crate::wire;
@@ -83,17 +83,18 @@ pub(crate) fn read_one(service: &Service, body: &Value) -> Result<Vec<Prompt>, F
 }
 
 /// The answer to a request that took so long.
-pub(crate) fn answer(service: &Service, vectors: Vectors, took: Duration) -> Embedded {
+pub(crate) fn answer(service: &Service, vectors: Vec<api::Embedding>, took: Duration) -> Embedded {
     Embedded {
         model: service.info().name.clone(),
-        embeddings: vectors.vectors,
+        prompt_eval_count: embeddings::tokens(&vectors),
+        embeddings: vectors.into_iter().map(|one| one.vector).collect(),
         total_duration: took.as_nanos() as u64,
         load_duration: 0,
-        prompt_eval_count: vectors.tokens,
     }
 }
 
 /// The answer to a request for one vector.
-pub(crate) fn answer_one(vectors: Vectors) -> Embedding {
-    Embedding { embedding: vectors.vectors.into_iter().next().unwrap_or_default() }
+pub(crate) fn answer_one(vectors: Vec<api::Embedding>) -> Embedding {
+    let one = vectors.into_iter().next();
+    Embedding { embedding: one.map(|one| one.vector).unwrap_or_default() }
 }

@@ -112,7 +112,7 @@ async fn embed(
     let start = Instant::now();
     let prompts = prepare(&app, body, |service, body| embed::read(service, &body)).await?;
     let terms = guard::on_behalf(Terms::default(), &headers);
-    let vectors = compute(&app, prompts, embed::NORMALIZED, &terms, &id).await?;
+    let vectors = compute(&app, prompts, embed::NORMALIZED, terms, &id).await?;
     Ok(Json(embed::answer(&app.service, vectors, start.elapsed())))
 }
 
@@ -129,7 +129,7 @@ async fn embeddings(
 ) -> Result<Json<Embedding>, Fault> {
     let prompts = prepare(&app, body, |service, body| embed::read_one(service, &body)).await?;
     let terms = guard::on_behalf(Terms::default(), &headers);
-    let vectors = compute(&app, prompts, embed::AS_THEY_ARE, &terms, &id).await?;
+    let vectors = compute(&app, prompts, embed::AS_THEY_ARE, terms, &id).await?;
     Ok(Json(embed::answer_one(vectors)))
 }
 

@@ -31,11 +31,21 @@ pub(crate) struct CompletionAnswer {
     stream_usage: bool,
 }
 
+/// A prompt that its answers begin with.
+#[derive(Clone, Debug)]
+pub(crate) struct Echo {
+    pub text: String,
+    /// Its first token, of which no event tells.
+    pub first: Vec<u8>,
+}
+
 /// Where one choice stands.
 #[derive(Clone, Debug)]
 struct Choice {
     /// The prompt, until it was sent.
-    echo: Option<String>,
+    echo: Option<Echo>,
+    /// The prompt's tokens but the first, until they were sent.
+    prompt: Vec<TokenText>,
     /// Characters of the choice that came before the next token.
     offset: usize,
 }
@@ -44,13 +54,13 @@ impl CompletionAnswer {
     /// For choices that begin with these texts, or with nothing.
     pub fn new(
         heading: Heading,
-        echoes: Vec<Option<String>>,
+        echoes: Vec<Option<Echo>>,
         logprobs: bool,
         stream_usage: bool,
     ) -> Self {
         let choices = echoes.into_iter().map(|echo| {
-            let offset = echo.as_ref().map_or(0, |text| text.chars().count());
-            Choice { echo, offset }
+            let offset = echo.as_ref().map_or(0, |echo| echo.text.chars().count());
+            Choice { echo, prompt: Vec::new(), offset }
         });
         Self { heading, choices: choices.collect(), logprobs, stream_usage }
     }
@@ -62,19 +72,18 @@ impl CompletionAnswer {
         tokens: &[TokenText],
         finish_reason: Option<&'static str>,
     ) -> TextChoice {
-        let logprobs = self.logprobs(index, tokens);
-        let echo = self.choices[index].echo.take().unwrap_or_default();
-        TextChoice { text: echo + text, index, logprobs, finish_reason }
-    }
-
-    fn logprobs(&mut self, index: usize, tokens: &[TokenText]) -> Option<TextLogprobs> {
-        if !self.logprobs {
-            return None;
-        }
-        let mut lists = TextLogprobs::default();
-        let offset = &mut self.choices[index].offset;
-        *offset = lists.add(tokens, *offset);
-        Some(lists)
+        let choice = &mut self.choices[index];
+        let (echo, prompt) = (choice.echo.take(), std::mem::take(&mut choice.prompt));
+        let logprobs = self.logprobs.then(|| {
+            let mut lists = TextLogprobs::default();
+            if let Some(echo) = &echo {
+                lists.add_prompt(&echo.first, &prompt, &echo.text);
+            }
+            choice.offset = lists.add(tokens, choice.offset);
+            lists
+        });
+        let text = echo.map(|echo| echo.text).unwrap_or_default() + text;
+        TextChoice { text, index, logprobs, finish_reason }
     }
 }
 
@@ -85,10 +94,11 @@ impl Answer for CompletionAnswer {
                 self.choice(index, &delta.text, &delta.tokens, None)
             }
             TextEvent::Done(done) => self.choice(index, "", &[], Some(done.finish.reason())),
-            TextEvent::Prefill { .. }
-            | TextEvent::Prompt { .. }
-            | TextEvent::Call(_)
-            | TextEvent::Failed(_) => {
+            TextEvent::Prompt { tokens, .. } => {
+                self.choices[index].prompt.extend(tokens);
+                return Vec::new();
+            }
+            TextEvent::Prefill { .. } | TextEvent::Call(_) | TextEvent::Failed(_) => {
                 return Vec::new();
             }
         };
@@ -108,6 +118,7 @@ impl Answer for CompletionAnswer {
         let choices = choices.into_iter().enumerate();
         let choices = choices
             .map(|(index, one)| {
+                self.choices[index].prompt = one.prompt.clone();
                 self.choice(index, &one.content(), &one.tokens, one.finish_reason())
             })
             .collect();

@@ -10,6 +10,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// Most alternatives that are told of a token.
+const MOST_LOGPROBS: usize = 20;
+
 /// What a text completion is asked to be. Other members are ignored.
 #[derive(Debug, ToSchema)]
 #[allow(dead_code, reason = "describes what is read in parts")]
@@ -31,7 +34,8 @@ pub(crate) struct CompletionBody {
     prompt: Option<Value>,
     /// Begin each answer with its prompt.
     echo: Option<bool>,
-    /// Tell log probabilities, and those of so many likeliest tokens; `true` for none of them.
+    /// Tell log probabilities, and those of so many likeliest tokens, at most 20; `true` for none
+    /// of them.
     #[schema(value_type = Option<Alternatives>)]
     logprobs: Option<Value>,
     /// Answers computed to each prompt, of which the `n` likeliest are given.
@@ -99,14 +103,17 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
     let echo = text.echo.unwrap_or(false);
     // The best are found by their log probabilities.
     let hidden = (best_of > choices).then_some(0);
-    let sampling = SamplingOptions { logprobs: logprobs.or(hidden), ..sampling::read(body)? };
+    let sampling = sampling::read(body)?;
+    // To echo a prompt takes no answer.
+    let unasked = (sampling.max_tokens == Some(0)).then_some(0);
+    let prompt_logprobs = if echo { logprobs.or(unasked) } else { None };
+    let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
     let add_special = text.add_special_tokens.unwrap_or(true);
     let prompts = prompts("prompt", text.prompt.as_ref())?;
     if prompts.len() * best_of > MOST_CHOICES {
         let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
         return Err(Fault::invalid("prompt", message));
     }
-    text.refuse_unsupported(logprobs)?;
     let held = constraint::read(body)?;
     let grammar = held.as_ref().map(|held| held.source.clone());
     let request = |prompt| TextRequest {
@@ -170,14 +177,6 @@ impl CompletionBody {
         }
     }
 
-    fn refuse_unsupported(&self, logprobs: Option<usize>) -> Result<(), Fault> {
-        if self.echo == Some(true) && logprobs.is_some() {
-            let message = "echo with logprobs is not supported: prompt tokens have none";
-            return Err(Fault::invalid("echo", message));
-        }
-        Ok(())
-    }
-
     /// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
     fn logprobs(&self) -> Result<Option<usize>, Fault> {
         #[derive(Deserialize)]
@@ -185,7 +184,13 @@ impl CompletionBody {
         match &self.logprobs {
             None => Ok(None),
             Some(Value::Bool(on)) => Ok(on.then_some(0)),
-            Some(number) => wire::part(number, "logprobs").map(|Count(count)| count),
+            Some(number) => match wire::part(number, "logprobs")? {
+                Count(Some(top)) if top > MOST_LOGPROBS => {
+                    let message = format!("logprobs must be at most {MOST_LOGPROBS}, not {top}");
+                    Err(Fault::invalid("logprobs", message))
+                }
+                Count(top) => Ok(top),
+            },
         }
     }
 }
@@ -270,6 +275,19 @@ mod tests {
     }
 
     #[test]
+    fn echoes_tell_of_the_prompt_what_is_told_of_the_answer() {
+        let asked = |extra: Value| {
+            let mut body = json!({"prompt": "a"});
+            body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            read(&body).unwrap().requests[0].sampling.prompt_logprobs
+        };
+        assert_eq!(asked(json!({"echo": true, "logprobs": 3})), Some(3));
+        assert_eq!(asked(json!({"echo": true})), None);
+        assert_eq!(asked(json!({"echo": true, "max_tokens": 0})), Some(0));
+        assert_eq!(asked(json!({"logprobs": 3})), None);
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused() {
         check_fault(json!({"prompt": "a", "suffix": 3}), "suffix");
         check_fault(json!({"prompt": "a", "best_of": 3, "stream": true}), "best_of");
@@ -277,7 +295,7 @@ mod tests {
         check_fault(json!({"prompt": "a", "best_of": 129}), "best_of");
         check_fault(json!({"prompt": ["a", "b"], "best_of": 65}), "prompt");
         check_fault(json!({"prompt": "a", "speculate": "ngram:0"}), "speculate");
-        check_fault(json!({"prompt": "a", "echo": true, "logprobs": 1}), "echo");
+        check_fault(json!({"prompt": "a", "logprobs": 21}), "logprobs");
         check_fault(json!({"prompt": "a", "guided_regex": "a", "guided_json": {}}), "guided_regex");
     }
 }

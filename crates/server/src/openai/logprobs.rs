@@ -68,11 +68,49 @@ impl TextLogprobs {
         offset
     }
 
+    /// Adds the tokens of a prompt whose text is `text`. Nothing comes before the `first` one, so
+    /// that nothing can be said of how likely it was; `rest` are those behind it.
+    pub fn add_prompt(&mut self, first: &[u8], rest: &[TokenText], text: &str) {
+        let mut place = Place { text: text.as_bytes(), at: 0, characters: 0 };
+        self.tokens.push(String::from_utf8_lossy(first).into_owned());
+        self.token_logprobs.push(None);
+        self.top_logprobs.push(None);
+        self.text_offset.push(place.pass(first));
+        for token in rest {
+            self.push(token, place.pass(&token.bytes));
+        }
+    }
+
     fn push(&mut self, token: &TokenText, offset: usize) {
         self.tokens.push(token.text.clone());
         self.token_logprobs.push(Some(finite(token.logprob)));
         self.top_logprobs.push(Some(by_text(token)));
         self.text_offset.push(offset);
+    }
+}
+
+/// A place in a text.
+#[derive(Debug)]
+struct Place<'a> {
+    text: &'a [u8],
+    at: usize,
+    characters: usize,
+}
+
+impl Place<'_> {
+    /// Goes behind the next token; gives the characters before it. Tokens that the text does not
+    /// show, such as the one that texts of a model begin with, have no width, nor has the space that
+    /// some tokenizers put before a text.
+    fn pass(&mut self, token: &[u8]) -> usize {
+        let before = self.characters;
+        let bare = if self.at == 0 { token.strip_prefix(b" ") } else { None };
+        let rest = &self.text[self.at..];
+        let shown = [Some(token), bare].into_iter().flatten().find(|it| rest.starts_with(it));
+        if let Some(shown) = shown {
+            self.at += shown.len();
+            self.characters += characters(shown);
+        }
+        before
     }
 }
 
@@ -124,6 +162,19 @@ mod tests {
         let end = lists.add(&halves, 7);
         assert_eq!(lists.add(&[token("ab", b"ab", &[])], end), 10);
         assert_eq!(lists.text_offset, [7, 8, 8]);
+    }
+
+    #[test]
+    fn prompts_begin_with_a_token_of_unknown_likelihood() {
+        let mut lists = TextLogprobs::default();
+        let rest = [token("h", b"h", &[]), token("\u{fffd}", b"\xc3", &[])];
+        lists.add_prompt(b"<bos>", &[&rest[..], &[token("x", b"\xa9x", &[])]].concat(), "h\u{e9}x");
+        assert_eq!(lists.text_offset, [0, 0, 1, 2]);
+        assert_eq!(lists.token_logprobs, [None, Some(-0.5), Some(-0.5), Some(-0.5)]);
+        assert_eq!((lists.top_logprobs[0].as_ref(), lists.tokens.len()), (None, 4));
+        let mut spaced = TextLogprobs::default();
+        spaced.add_prompt(b" a", &[token(" b", b" b", &[])], "a b");
+        assert_eq!(spaced.text_offset, [0, 1]);
     }
 
     #[test]

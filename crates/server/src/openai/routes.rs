@@ -9,12 +9,12 @@ use crate::openai::answer::{Completion, Heading};
 use crate::openai::chat_answer::{ChatAnswer, Style};
 use crate::openai::chat_body::ChatCompletionRequest;
 use crate::openai::chat_object::{ChatChoice, ChunkChoice};
-use crate::openai::completion_answer::{CompletionAnswer, TextChoice};
+use crate::openai::completion_answer::{CompletionAnswer, Echo, TextChoice};
 use crate::openai::completions::CompletionRequest;
 use crate::openai::constraint::Held;
 use crate::openai::models::{Model, ModelList};
 use crate::openai::problem::{Problem, Refusals};
-use crate::openai::{chat, completions, models};
+use crate::openai::{chat, completions, embeddings, models};
 use crate::sse;
 use api::{Prepared, Prompt, Service, TextRequest};
 use axum::Json;
@@ -22,17 +22,24 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// All of them.
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+    OpenApiRouter::with_openapi(Rest::openapi())
         .routes(routes!(chat_completions))
         .routes(routes!(text_completions))
         .routes(routes!(model_list))
-        .routes(routes!(model))
+        .route("/v1/models/{*id}", axum::routing::get(model))
+        .merge(embeddings::routes())
 }
+
+/// What a document can only say in other words than the router: that names have slashes.
+#[derive(OpenApi)]
+#[openapi(paths(model))]
+struct Rest;
 
 /// The models that are served.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
@@ -42,7 +49,7 @@ async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<M
 }
 
 /// A model by its name, which may have slashes.
-#[utoipa::path(get, path = "/v1/models/{*id}", tag = "OpenAI", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/models/{id}", tag = "OpenAI", params(("id" = String, Path)),
     responses((status = 200, body = Model), (status = 401, body = Problem),
         (status = 404, body = Problem)))]
 async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Model>, Fault> {
@@ -100,7 +107,7 @@ async fn text_completions(
         let prompts: Result<Vec<Prepared>, Fault> =
             call.requests.iter().map(|request| prepared(service, request, &call)).collect();
         let prompts = prompts?;
-        let echoes = echoes(service, &call);
+        let echoes = echoes(service, &call, &prompts);
         Ok((call, prompts, echoes))
     })
     .await?;
@@ -128,12 +135,20 @@ fn prepared(
     prompt.map_err(|error| Fault::of(Held::rename(call.held.as_ref(), error), "prompt"))
 }
 
-/// The text that each choice begins with, where the client wants its prompt back.
-fn echoes(service: &Service, call: &completions::CompletionCall) -> Vec<Option<String>> {
-    let text = |request: &TextRequest| match &request.prompt {
-        Prompt::Text(text) => text.clone(),
-        Prompt::Ids(ids) => service.decode(ids),
+/// What each choice begins with, where the client wants its prompt back.
+fn echoes(
+    service: &Service,
+    call: &completions::CompletionCall,
+    prompts: &[Prepared],
+) -> Vec<Option<Echo>> {
+    let echo = |(request, prepared): (&TextRequest, &Prepared)| {
+        let text = match &request.prompt {
+            Prompt::Text(text) => text.clone(),
+            Prompt::Ids(ids) => service.decode(ids),
+        };
+        let first = prepared.prompt().first().map(|&id| service.tokenizer().token_bytes(id));
+        call.echo.then(|| Echo { text, first: first.unwrap_or_default().to_vec() })
     };
-    let echo = |request: &TextRequest| call.echo.then(|| text(request));
-    call.requests.iter().flat_map(|one| vec![echo(one); call.choices]).collect()
+    let each = call.requests.iter().zip(prompts);
+    each.flat_map(|one| vec![echo(one); call.choices]).collect()
 }

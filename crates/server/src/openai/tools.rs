@@ -254,7 +254,7 @@ mod tests {
     fn tools_stay_as_they_are_told() {
         let given = json!({"type": "function", "extra": 1, "function":
             {"parameters": {}, "name": "f", "strict": true}});
-        assert_eq!(read(&[given.clone()]).unwrap(), [given]);
+        assert_eq!(read(std::slice::from_ref(&given)).unwrap(), [given]);
         let flat = json!({"type": "function", "name": "f", "description": "d"});
         let whole = json!({"type": "function", "function": {"name": "f", "description": "d"}});
         assert_eq!(read(&[flat]).unwrap(), [whole]);

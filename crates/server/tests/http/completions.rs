@@ -127,3 +127,60 @@ async fn a_suffix_makes_a_gap() {
     let refused = error(server.post("/v1/completions", &body).await, 400).await;
     assert_eq!(refused["param"], "suffix");
 }
+
+/// The lists of an echoed answer to the ids of "hi", the token behind BOS being told of first.
+fn echoed(answer: &str, offsets: &[usize]) -> Value {
+    let prompt = ["<|endoftext|>", "h", "i"];
+    let tokens: Vec<String> = answer.chars().map(String::from).collect();
+    let tokens: Vec<&str> = prompt.into_iter().chain(tokens.iter().map(String::as_str)).collect();
+    let told = |at: usize, value: Value| if at == 0 { Value::Null } else { value };
+    let logprobs = tokens.iter().enumerate().map(|(at, _)| told(at, json!(-0.25)));
+    let tops = tokens.iter().enumerate().map(|(at, token)| told(at, json!({*token: -0.25})));
+    json!({
+        "tokens": tokens,
+        "token_logprobs": logprobs.collect::<Vec<_>>(),
+        "top_logprobs": tops.collect::<Vec<_>>(),
+        "text_offset": offsets,
+    })
+}
+
+#[tokio::test]
+async fn echoed_prompts_have_log_probabilities() {
+    let server = Server::start([Act::Say("no")]).await;
+    let mut body = json!({"prompt": "hi", "echo": true, "logprobs": 0});
+    let answer = ok(server.post(PATH, &body).await).await;
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["text"], "hino");
+    assert_eq!(choice["logprobs"], echoed("no", &[0, 0, 1, 2, 3]));
+    body["stream"] = true.into();
+    let events = events(server.post(PATH, &body).await).await;
+    let first = &events[0]["choices"][0];
+    assert_eq!((&first["text"], &first["logprobs"]), (&json!("hin"), &echoed("n", &[0, 0, 1, 2])));
+    assert_eq!(events[1]["choices"][0]["logprobs"]["text_offset"], json!([3]));
+}
+
+#[tokio::test]
+async fn prompts_may_be_echoed_without_an_answer() {
+    let server = Server::start([Act::Say("no")]).await;
+    let mut body = json!({"prompt": "hi", "echo": true, "logprobs": 0, "max_tokens": 0});
+    for stream in [false, true] {
+        body["stream"] = stream.into();
+        let response = server.post(PATH, &body).await;
+        let answer = if stream { events(response).await.remove(0) } else { ok(response).await };
+        let choice = &answer["choices"][0];
+        assert_eq!((&choice["text"], &choice["finish_reason"]), (&json!("hi"), &json!("length")));
+        assert_eq!(choice["logprobs"], echoed("", &[0, 0, 1]));
+    }
+    let bare = json!({"prompt": "hi", "echo": true, "max_tokens": 0});
+    assert_eq!(ok(server.post(PATH, &bare).await).await["choices"][0]["text"], "hi");
+    let unasked = json!({"prompt": "hi", "max_tokens": 0});
+    assert_eq!(server.post(PATH, &unasked).await.status(), 400);
+}
+
+#[tokio::test]
+async fn the_best_of_several_are_echoed_too() {
+    let server = Server::start([Act::Say("no")]).await;
+    let body = json!({"prompt": "hi", "echo": true, "logprobs": 0, "best_of": 2});
+    let answer = ok(server.post(PATH, &body).await).await;
+    assert_eq!(answer["choices"][0]["logprobs"], echoed("no", &[0, 0, 1, 2, 3]));
+}

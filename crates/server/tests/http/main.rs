@@ -2,8 +2,11 @@
 
 mod anthropic;
 mod chat;
+mod chat_tools;
 mod completions;
 mod corpus;
+mod document;
+mod embeddings;
 mod errors;
 mod harness;
 mod keys;
