@@ -59,6 +59,7 @@ pub(crate) struct Options {
 /// One string or several.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
+#[schema(as = OllamaStops)]
 enum Stops {
     One(String),
     Many(Vec<String>),
