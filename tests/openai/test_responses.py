@@ -244,9 +244,8 @@ def test_required_tool_is_called_and_its_result_is_used(client, model):
 
 def test_calls_stream_their_arguments(client, model):
     choice = {"type": "function", "name": "weather"}
-    events = list(
-        ask(client, model, tools=[TOOL], tool_choice=choice, stream=True, max_output_tokens=100)
-    )
+    settings = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    events = list(ask(client, model, stream=True, max_output_tokens=100, **settings))
     kind = "response.function_call_arguments."
     deltas = "".join(event.delta for event in events if event.type == kind + "delta")
     done = [event for event in events if event.type == kind + "done"]

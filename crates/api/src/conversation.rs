@@ -105,6 +105,11 @@ pub(crate) fn opens_reasoning(prompt: &str) -> bool {
     prompt.trim_end().ends_with(THINK)
 }
 
+/// Whether the prompt has ended the reasoning of its answer.
+pub(crate) fn closes_reasoning(prompt: &str) -> bool {
+    prompt.trim_end().ends_with("</think>")
+}
+
 /// Whether the model hears of the tools.
 pub(crate) fn offers_tools(request: &ChatRequest) -> bool {
     !request.tools.is_empty() && request.tool_choice != ToolChoice::None

@@ -3,7 +3,8 @@
 use crate::assemble::Assembler;
 use crate::card::ModelCard;
 use crate::conversation::{
-    Renderer, THINK, offers_tools, opens_reasoning, signatures, template_error, text_error,
+    Renderer, THINK, closes_reasoning, offers_tools, opens_reasoning, signatures, template_error,
+    text_error,
 };
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
@@ -174,7 +175,7 @@ impl Service {
         let restraint = Restraint {
             compiler: &self.grammars,
             format: renderer.format,
-            thinking: self.thinking(request, renderer.format, opened),
+            thinking: self.thinking(request, renderer.format, &rendered.tail),
         };
         let constraint = restraint.of(request, &tools)?;
         let (format, parallel) = (renderer.format, request.parallel_calls);
@@ -215,13 +216,14 @@ impl Service {
         &self,
         request: &ChatRequest,
         format: Option<ToolFormat>,
-        opened: bool,
+        prompt: &str,
     ) -> Thinking {
-        match opened {
+        let over = request.prefill.is_some() || closes_reasoning(prompt);
+        match opens_reasoning(prompt) {
             _ if format == Some(ToolFormat::Harmony) => Thinking::Channels,
-            true => Thinking::Open,
-            false if self.thinks && request.prefill.is_none() => Thinking::Possible,
-            false => Thinking::None,
+            true if !over => Thinking::Open,
+            false if !over && self.thinks => Thinking::Possible,
+            _ => Thinking::None,
         }
     }
 

@@ -102,10 +102,12 @@ impl Ready {
             return Err(plain(&error));
         }
         // A warning says that the grammar is not what was asked for.
-        match inner.grammar_warnings().first() {
-            Some(warning) => Err(plain(warning)),
-            None => Ok(CompiledGrammar(Arc::new(Matcher::new(inner, self.end)))),
+        if let Some(warning) = inner.grammar_warnings().first() {
+            return Err(plain(warning));
         }
+        // Expressions are taken apart when they are first met: what is too complex shows here.
+        inner.compute_mask().map_err(|error| plain(&error.to_string()))?;
+        Ok(CompiledGrammar(Arc::new(Matcher::new(inner, self.end))))
     }
 
     /// What is wrong with a schema.
