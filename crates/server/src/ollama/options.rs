@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::wire;
-use api::SamplingOptions;
+use api::{Prompt, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -63,6 +63,13 @@ pub(crate) struct Options {
 enum Stops {
     One(String),
     Many(Vec<String>),
+}
+
+/// Refuses sampling that no answer could be made with, where none is to be made.
+pub(crate) fn refuse(service: &Service, sampling: SamplingOptions) -> Result<(), Fault> {
+    let prompt = Prompt::Ids(vec![0]);
+    let request = TextRequest { prompt, add_special: false, sampling, grammar: None };
+    service.prepare_text(&request).map(drop).map_err(|error| Fault::of(error, "options"))
 }
 
 impl Options {
