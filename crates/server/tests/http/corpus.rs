@@ -1,5 +1,7 @@
 //! The seeds and finds of the fuzzer of requests, replayed: nothing panics, good seeds work.
 
+use crate::harness::Server;
+use crate::support::Act;
 use std::path::Path;
 
 #[test]
@@ -21,4 +23,43 @@ fn request_seeds_load_or_give_errors() {
         good += usize::from(name.starts_with("good"));
     }
     assert!(good >= 3, "too few good seeds in {}", folder.display());
+}
+
+/// As in the fuzz target.
+const ROUTES: [&str; 17] = [
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/responses",
+    "/v1/responses/input_tokens",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/api/chat",
+    "/api/generate",
+    "/api/embed",
+    "/api/embeddings",
+    "/api/show",
+    "/completion",
+    "/infill",
+    "/tokenize",
+    "/detokenize",
+    "/apply-template",
+];
+
+#[tokio::test]
+async fn route_seeds_are_answered_or_refused() {
+    let server = Server::start([Act::Say("a")]).await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/routes");
+    let mut answered = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let (&first, body) = bytes.split_first().unwrap();
+        let url = server.url(ROUTES[usize::from(first) % ROUTES.len()]);
+        let response = server.client.post(url).body(body.to_vec()).send().await.unwrap();
+        let status = response.status().as_u16();
+        assert!(status < 500 || status == 501, "{}: {status}", path.display());
+        answered += usize::from(status == 200);
+    }
+    assert!(answered >= 5, "only {answered} seeds of {} are answered", folder.display());
 }

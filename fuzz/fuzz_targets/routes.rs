@@ -1,0 +1,107 @@
+//! Any bytes as the body of a request to the route that the first byte picks: whatever it says,
+//! the server is not at fault.
+#![no_main]
+
+use api::{ModelCard, Service, ServiceParts};
+use axum::body::Body;
+use axum::http::Request;
+use engine::{Event, FinishReason, Finished, ModelInfo, Timings, Usage, door};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use std::sync::OnceLock;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/api/tests/data");
+
+const ROUTES: [&str; 17] = [
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/responses",
+    "/v1/responses/input_tokens",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/api/chat",
+    "/api/generate",
+    "/api/embed",
+    "/api/embeddings",
+    "/api/show",
+    "/completion",
+    "/infill",
+    "/tokenize",
+    "/detokenize",
+    "/apply-template",
+];
+
+/// What a route answers where the model or the server has no such thing.
+const NOT_IMPLEMENTED: u16 = 501;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&first, body)) = data.split_first() else { return };
+    let (runtime, router) = server();
+    let request = Request::post(ROUTES[usize::from(first) % ROUTES.len()]);
+    let request = request.body(Body::from(body.to_vec())).expect("the route is a path");
+    let response = runtime.block_on(router.clone().oneshot(request)).expect("routes do not fail");
+    let status = response.status().as_u16();
+    assert!(status < 500 || status == NOT_IMPLEMENTED, "{status}");
+});
+
+/// The routes over an engine that ends every answer at once.
+fn server() -> &'static (Runtime, axum::Router) {
+    static SERVER: OnceLock<(Runtime, axum::Router)> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("threads start");
+        (runtime, server::router(service(), server::ServerOptions::default()))
+    })
+}
+
+fn service() -> Service {
+    let info = ModelInfo {
+        name: "fuzzed".into(),
+        architecture: "none".into(),
+        context_length: 4096,
+        vocab_size: 512,
+        cache_tokens: 4096,
+    };
+    let (engine, mut door) = door(info, 64);
+    std::thread::spawn(move || {
+        while let Some(submission) = door.submissions.blocking_recv() {
+            if submission.request.embed.is_some() {
+                let _ = submission.events.try_send(Event::Embedding(vec![1.0]));
+            }
+            let _ = submission.events.try_send(Event::Finished(Finished {
+                reason: FinishReason::Length,
+                usage: Usage::default(),
+                timings: Timings::default(),
+            }));
+        }
+    });
+    Service::new(ServiceParts {
+        engine,
+        assets: text::TextAssets::from_folder(Path::new(ASSETS)).expect("the fixture is sound"),
+        template: None,
+        defaults: formats::GenerationDefaults::default(),
+        stop_ids: Vec::new(),
+        tool_format: None,
+        card: card(),
+        parallel: 1,
+    })
+}
+
+fn card() -> ModelCard {
+    ModelCard {
+        format: "safetensors",
+        digest: "0".into(),
+        bytes: 0,
+        parameters: 0,
+        quantisation: "F32".into(),
+        modified: None,
+        context_length: 4096,
+        hidden_size: 1,
+        layers: 1,
+        heads: 1,
+        kv_heads: 1,
+    }
+}
