@@ -66,7 +66,7 @@ pub(crate) struct Piece {
 #[derive(Debug, ToSchema)]
 #[serde(untagged)]
 #[schema(as = LlamaCompletions)]
-#[allow(dead_code, reason = "describes what is put together by hand")]
+#[allow(dead_code, clippy::large_enum_variant, reason = "describes what is put together by hand")]
 pub(crate) enum Completions {
     One(Completion),
     Several(Vec<Completion>),

@@ -54,7 +54,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
     let messages = messages::read(body.messages.unwrap_or_default())?;
     let sampling = body.options.unwrap_or_default().sampling()?;
     if messages.is_empty() {
-        options::refuse(service, sampling)?;
+        options::refuse(service, Vec::new(), sampling)?;
         return Ok(Work::Idle(answer.idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;

@@ -66,7 +66,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
     body.check()?;
     let sampling = body.options.as_ref().map(Options::sampling).transpose()?.unwrap_or_default();
     if body.prompt.as_deref().unwrap_or_default().is_empty() && body.suffix().is_none() {
-        options::refuse(service, sampling)?;
+        options::refuse(service, body.context.unwrap_or_default(), sampling)?;
         return Ok(Work::Idle(answer(None).idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;

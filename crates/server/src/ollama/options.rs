@@ -65,9 +65,14 @@ enum Stops {
     Many(Vec<String>),
 }
 
-/// Refuses sampling that no answer could be made with, where none is to be made.
-pub(crate) fn refuse(service: &Service, sampling: SamplingOptions) -> Result<(), Fault> {
-    let prompt = Prompt::Ids(vec![0]);
+/// Refuses sampling, and ids that went before, that no answer could be made with, where none is to
+/// be made.
+pub(crate) fn refuse(
+    service: &Service,
+    before: Vec<u32>,
+    sampling: SamplingOptions,
+) -> Result<(), Fault> {
+    let prompt = Prompt::Ids(if before.is_empty() { vec![0] } else { before });
     let request = TextRequest { prompt, add_special: false, sampling, grammar: None };
     service.prepare_text(&request).map(drop).map_err(|error| Fault::of(error, "options"))
 }

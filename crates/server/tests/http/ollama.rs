@@ -197,6 +197,18 @@ async fn nothing_to_do_loads_or_unloads() {
 }
 
 #[tokio::test]
+async fn what_no_answer_could_be_made_with_is_refused_also_where_none_is_to_be_made() {
+    let server = Server::start([]).await;
+    let body = json!({"options": {"frequency_penalty": -101}});
+    for path in ["/api/chat", "/api/generate"] {
+        check_error(server.post(path, &body).await, 400, "frequency_penalty").await;
+    }
+    let body = json!({"context": [2_147_483_648_u32]});
+    check_error(server.post("/api/generate", &body).await, 400, "2147483648").await;
+    assert!(server.no_report());
+}
+
+#[tokio::test]
 async fn an_error_on_the_way_is_the_last_line() {
     let server = Server::start([Act::Say("hello"), Act::Fail("it broke")]).await;
     let lines = lines(server.post("/api/chat", &chat(json!({}))).await).await;
