@@ -5,8 +5,12 @@ use engine::SubmitError;
 /// What can go wrong between a request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// The prompt leaves no room for an answer.
-    #[error("prompt has {prompt_tokens} tokens, but the context holds {context_length}")]
+    /// The prompt leaves no room for an answer. Agents know the error by these words, which are
+    /// llama.cpp's, and shorten the conversation.
+    #[error(
+        "a prompt of {prompt_tokens} tokens with room for an answer exceeds the available context size \
+         of {context_length} tokens"
+    )]
     ContextLength {
         /// Tokens of the prompt.
         prompt_tokens: usize,

@@ -31,7 +31,10 @@ pub struct ModelInfo {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The prompt leaves no room for an answer.
-    #[error("prompt has {prompt_tokens} tokens, but the context holds {context_length}")]
+    #[error(
+        "a prompt of {prompt_tokens} tokens with room for an answer exceeds the available context size \
+         of {context_length} tokens"
+    )]
     ContextLength {
         /// Tokens of the prompt.
         prompt_tokens: usize,

@@ -136,7 +136,7 @@ fn refusals_name_the_field() {
     assert!(refusal(Request::chat("x").top_p(3.0)).contains("top_p"));
     assert!(refusal(Request::chat("x").max_tokens(0)).contains("max_tokens"));
     assert!(refusal(Request::chat("x").stop("")).contains("stop"));
-    assert!(refusal("x ".repeat(3000).as_str()).contains("the context holds 2048"));
+    assert!(refusal("x ".repeat(3000).as_str()).contains("context size of 2048 tokens"));
     assert!(refusal(Request::complete("")).contains("prompt"));
 }
 

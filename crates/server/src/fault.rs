@@ -213,7 +213,8 @@ mod tests {
             ApiError::ContextLength { prompt_tokens: 9, context_length: 8 },
             400,
             &json!({"error": {
-                "message": "prompt has 9 tokens, but the context holds 8",
+                "message": "a prompt of 9 tokens with room for an answer exceeds the available context \
+                    size of 8 tokens",
                 "type": "invalid_request_error",
                 "param": "messages",
                 "code": "context_length_exceeded",

@@ -61,7 +61,7 @@ fn thinking_can_be_turned_off() {
 #[test]
 fn prompts_beyond_the_context_are_refused_with_both_sizes() {
     let ended = run(&["run", "-m", &tiny(), "--ctx", "16", "a prompt that is longer than that"]);
-    check_error(&ended, "context holds 16");
+    check_error(&ended, "context size of 16 tokens");
 }
 
 #[test]

@@ -46,6 +46,7 @@ struct Choice {
 
 /// A piece of an answer.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LlamaPiece)]
 pub(crate) struct Piece {
     index: usize,
     content: String,
@@ -61,8 +62,19 @@ pub(crate) struct Piece {
     timings: Option<Timings>,
 }
 
+/// An answer, or those to several prompts.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+#[schema(as = LlamaCompletions)]
+#[allow(dead_code, reason = "describes what is put together by hand")]
+pub(crate) enum Completions {
+    One(Completion),
+    Several(Vec<Completion>),
+}
+
 /// A whole answer, or the end of one that was streamed.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LlamaCompletion)]
 pub(crate) struct Completion {
     #[serde(flatten)]
     piece: Piece,
@@ -87,6 +99,7 @@ struct Probability {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LlamaLikely)]
 struct Likely {
     id: u32,
     token: String,

@@ -15,6 +15,7 @@ const MOST_CHOICES: usize = 128;
 
 /// Texts to continue. All three are read from one object.
 #[derive(Debug, ToSchema)]
+#[schema(as = LlamaCompletionBody)]
 pub(crate) struct CompletionBody {
     #[serde(flatten)]
     _prompt: PromptBody,

@@ -5,7 +5,7 @@ use crate::choices::Names;
 use crate::fault::Fault;
 use crate::flow::{prepare, respond, start};
 use crate::guard::{self, RequestId};
-use crate::llama::answer::{Completion, CompletionAnswer};
+use crate::llama::answer::{CompletionAnswer, Completions, Piece};
 use crate::llama::completion::{self, Call, CompletionBody};
 use crate::llama::infill::{self, InfillBody};
 use crate::llama::props::{self, Props, Slot};
@@ -67,7 +67,11 @@ async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rende
 /// The continuation of one or several texts.
 #[utoipa::path(
     post, path = "/completion", tag = "llama.cpp", request_body = CompletionBody,
-    responses((status = 200, body = Completion), (status = 400))
+    responses(
+        (status = 200, content(
+            (Completions = "application/json"), (Piece = "text/event-stream"))),
+        (status = 400)
+    )
 )]
 async fn complete(
     State(app): State<App>,
@@ -82,7 +86,11 @@ async fn complete(
 /// What is missing in the middle of a text.
 #[utoipa::path(
     post, path = "/infill", tag = "llama.cpp", request_body = InfillBody,
-    responses((status = 200, body = Completion), (status = 400), (status = 501))
+    responses(
+        (status = 200, content(
+            (Completions = "application/json"), (Piece = "text/event-stream"))),
+        (status = 400), (status = 501)
+    )
 )]
 async fn fill(
     State(app): State<App>,

@@ -14,6 +14,7 @@ const NO_SEED: i64 = u32::MAX as i64;
 
 /// How to sample.
 #[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = LlamaSamplingBody)]
 pub(crate) struct SamplingBody {
     /// Most tokens to generate; -1 and -2 for all that the context has room for.
     #[serde(default, deserialize_with = "wire::integer")]
@@ -62,6 +63,7 @@ pub(crate) struct SamplingBody {
 /// One string or several.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
+#[schema(as = LlamaStops)]
 enum Stops {
     One(String),
     Many(Vec<String>),

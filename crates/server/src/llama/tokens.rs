@@ -24,6 +24,7 @@ pub(crate) struct TokenizeBody {
 
 /// Its tokens.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LlamaTokens)]
 pub(crate) struct Tokens {
     tokens: Vec<Token>,
 }
@@ -38,6 +39,7 @@ enum Token {
 /// The text of a token, or its bytes where they are none.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
+#[schema(as = LlamaTokenText)]
 enum Piece {
     Text(String),
     Bytes(Vec<u8>),

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 /// The next message of a conversation. Without messages it asks to load the model.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = OllamaChatBody)]
 pub(crate) struct ChatBody {
     /// Any name: one model is served.
     #[serde(rename = "model")]
@@ -51,12 +52,13 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
     let logprobs = options::logprobs(body.logprobs, body.top_logprobs)?;
     let mut answer = OllamaAnswer::new(&service.info().name, Kind::Chat, logprobs.is_some(), None);
     let messages = messages::read(body.messages.unwrap_or_default())?;
+    let sampling = body.options.unwrap_or_default().sampling()?;
     if messages.is_empty() {
+        options::refuse(service, sampling)?;
         return Ok(Work::Idle(answer.idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;
     let grammar = format::grammar(body.format.as_ref())?;
-    let sampling = body.options.unwrap_or_default().sampling()?;
     let request = ChatRequest {
         messages,
         tools: tools(body.tools.unwrap_or_default())?,

@@ -64,12 +64,13 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
         OllamaAnswer::new(&service.info().name, Kind::Generate, logprobs.is_some(), context)
     };
     body.check()?;
+    let sampling = body.options.as_ref().map(Options::sampling).transpose()?.unwrap_or_default();
     if body.prompt.as_deref().unwrap_or_default().is_empty() && body.suffix().is_none() {
+        options::refuse(service, sampling)?;
         return Ok(Work::Idle(answer(None).idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;
     let grammar = format::grammar(body.format.as_ref())?;
-    let sampling = body.options.as_ref().map(Options::sampling).transpose()?.unwrap_or_default();
     // The ids of the answer are part of the context, and come with log probabilities only.
     let goes_on = !body.is_raw() && body.suffix().is_none();
     let logprobs = logprobs.or(goes_on.then_some(0));

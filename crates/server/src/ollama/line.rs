@@ -20,6 +20,7 @@ pub(crate) struct ChatLine {
     /// Whether this is the last line.
     pub done: bool,
     #[serde(flatten)]
+    #[schema(value_type = EndMembers)]
     pub end: Option<End>,
 }
 
@@ -53,11 +54,12 @@ pub(crate) struct GenerateLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<u32>>,
     #[serde(flatten)]
+    #[schema(value_type = EndMembers)]
     pub end: Option<End>,
 }
 
 /// How an answer ended.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct End {
     /// `stop`, `length`, `load` or `unload`.
     pub done_reason: &'static str,
@@ -65,8 +67,24 @@ pub(crate) struct End {
     pub totals: Option<Totals>,
 }
 
+/// The members of an end as the document has them: the last line of an answer holds them all, one
+/// that says that nothing was to be computed the reason alone, other lines none.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code, reason = "describes what is flattened by hand")]
+struct EndMembers {
+    /// `stop`, `length`, `load` or `unload`.
+    done_reason: Option<String>,
+    total_duration: Option<u64>,
+    /// The wait for the computation to begin; the model is always loaded.
+    load_duration: Option<u64>,
+    prompt_eval_count: Option<usize>,
+    prompt_eval_duration: Option<u64>,
+    eval_count: Option<usize>,
+    eval_duration: Option<u64>,
+}
+
 /// Counts, and times in nanoseconds.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Totals {
     pub total_duration: u64,
     /// The wait for the computation to begin; the model is always loaded.
@@ -102,6 +120,7 @@ pub(crate) struct Logprob {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OllamaLikely)]
 struct Likely {
     token: String,
     logprob: f64,

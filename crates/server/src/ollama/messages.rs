@@ -17,6 +17,7 @@ const MOST_WAITING: usize = 128;
 
 /// One message of a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = OllamaMessage)]
 pub(crate) struct Message {
     /// `system`, `user`, `assistant` or `tool`.
     role: String,

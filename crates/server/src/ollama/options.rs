@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::wire;
-use api::SamplingOptions;
+use api::{Prompt, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -59,9 +59,17 @@ pub(crate) struct Options {
 /// One string or several.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
+#[schema(as = OllamaStops)]
 enum Stops {
     One(String),
     Many(Vec<String>),
+}
+
+/// Refuses sampling that no answer could be made with, where none is to be made.
+pub(crate) fn refuse(service: &Service, sampling: SamplingOptions) -> Result<(), Fault> {
+    let prompt = Prompt::Ids(vec![0]);
+    let request = TextRequest { prompt, add_special: false, sampling, grammar: None };
+    service.prepare_text(&request).map(drop).map_err(|error| Fault::of(error, "options"))
 }
 
 impl Options {

@@ -71,7 +71,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// The next message of a conversation.
 #[utoipa::path(
     post, path = "/api/chat", tag = "Ollama", request_body = ChatBody,
-    responses((status = 200, body = ChatLine), Refusal)
+    responses(
+        (status = 200, content(
+            (ChatLine = "application/json"), (ChatLine = "application/x-ndjson"))),
+        Refusal
+    )
 )]
 async fn chat(
     State(app): State<App>,
@@ -86,7 +90,11 @@ async fn chat(
 /// The answer to a prompt.
 #[utoipa::path(
     post, path = "/api/generate", tag = "Ollama", request_body = GenerateBody,
-    responses((status = 200, body = GenerateLine), Refusal)
+    responses(
+        (status = 200, content(
+            (GenerateLine = "application/json"), (GenerateLine = "application/x-ndjson"))),
+        Refusal
+    )
 )]
 async fn generate(
     State(app): State<App>,

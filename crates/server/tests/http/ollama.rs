@@ -251,7 +251,7 @@ async fn a_prompt_that_does_not_fit_is_refused_with_both_sizes() {
     let server = Server::start([]).await;
     let extra = json!({"prompt": "hi".repeat(CONTEXT), "options": {"num_ctx": 1_000_000}});
     let response = server.post("/api/generate", &generate(extra)).await;
-    check_error(response, 400, &format!("the context holds {CONTEXT}")).await;
+    check_error(response, 400, &format!("context size of {CONTEXT} tokens")).await;
 }
 
 #[tokio::test]

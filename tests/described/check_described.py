@@ -1,0 +1,47 @@
+"""The server against its own description: requests made from /openapi.json by Schemathesis, those
+it allows and those it forbids. No answer is a failure of the server, none has a status, a type or
+a shape that is not described, and nothing is accepted that the description forbids.
+
+    python -m venv .venv && .venv/bin/pip install -r tests/described/requirements.txt
+    GANNET_BIN=target/release/gannet .venv/bin/python tests/described/check_described.py
+
+That what it allows may be refused all the same is no failure: a schema cannot say that messages
+must fit a template, or that one field needs another.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "agents"))
+from serving import Server  # noqa: E402
+
+CHECKS = [
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+    "unsupported_method",
+]
+EXAMPLES = "12"
+SEED = "1"
+
+
+def main():
+    server = Server("--request-timeout", "20")
+    command = [Path(sys.executable).parent / "schemathesis", "--config-file"]
+    command += [HERE / "schemathesis.toml", "run", f"{server.address}/openapi.json"]
+    command += ["--checks", ",".join(CHECKS), "--phases", "coverage,fuzzing"]
+    command += ["--max-examples", EXAMPLES, "--seed", SEED, "--generation-deterministic"]
+    command += ["--continue-on-failure", "--request-timeout", "30", *sys.argv[1:]]
+    try:
+        return subprocess.run([str(part) for part in command]).returncode
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
