@@ -24,9 +24,9 @@ fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
     let so_far = [&answer.prompt[..], &answer.sampled].concat();
     let text = stage.text(&prompt);
     assert!(prompt.starts_with(&so_far), "{name}: {}\nis not in\n{text}", stage.text(&so_far));
-    let rest = stage.text(&prompt[so_far.len()..]);
-    assert_eq!(rest, canonical(stage, request), "{name}");
-    assert_eq!(prompt[so_far.len()..], stage.ids(&rest), "{name}");
+    let canonical = canonical(stage, request);
+    let rest = &prompt[so_far.len()..];
+    assert_eq!(rest, stage.ids(&canonical), "{name}: {}\nis not\n{canonical}", stage.text(rest));
 }
 
 /// Conversations in which a template may or may not think.
