@@ -5,7 +5,7 @@ use crate::error::ApiError;
 use crate::ids::nine_characters;
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use text::{ChatTemplate, Prompt, TextAssets, TextError, ToolFormat, ToolSignature};
 
 /// The tag that opens reasoning.
@@ -74,6 +74,7 @@ impl Renderer<'_> {
     /// ask whether there are.
     fn input(&self, request: &ChatRequest) -> Value {
         let mut messages = json!(request.messages);
+        messages.as_array_mut().into_iter().flatten().for_each(|it| fit_turn(it, self.format));
         if self.format == Some(ToolFormat::Mistral) {
             shorten_ids(&mut messages);
         }
@@ -134,6 +135,30 @@ fn setting(input: &Value) -> Value {
         members.shift_remove("add_generation_prompt");
     }
     setting
+}
+
+/// A turn of calls as templates of `format` can read it. Clients leave its text out or empty, some
+/// templates fail at the one, and others write a turn of its own for the other.
+fn fit_turn(message: &mut Value, format: Option<ToolFormat>) {
+    let is_call = message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
+    let Some(members) = message.as_object_mut().filter(|_| is_call) else { return };
+    if format == Some(ToolFormat::Harmony) {
+        join_thoughts(members);
+    }
+    let content = members.entry("content").or_insert(Value::Null);
+    if content.is_null() || content == "" {
+        let none = format == Some(ToolFormat::DeepSeekV3);
+        *content = if none { Value::Null } else { "".into() };
+    }
+}
+
+/// Harmony's templates have one text before a call, by another name where it is reasoning.
+fn join_thoughts(members: &mut Map<String, Value>) {
+    let Some(Value::String(thought)) = members.shift_remove("reasoning_content") else { return };
+    let content = members.insert("content".into(), "".into());
+    let content = content.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let thoughts = [&thought, content].into_iter().filter(|text| !text.is_empty());
+    members.insert("thinking".into(), thoughts.collect::<Vec<&str>>().join("\n").into());
 }
 
 /// Templates of this family refuse ids that have not nine characters.

@@ -34,7 +34,7 @@ pub(crate) const KEYS: &[&str] = &[
     "api-key", "api-key-file", "cors", "rate-limit", "rate-limit-tokens", "max-concurrent",
     "log-prompts",
     "connections", "header-limit", "header-timeout", "body-limit", "body-timeout", "json-depth",
-    "keep-alive", "stall-timeout", "progress-timeout", "grace",
+    "keep-alive", "stall-timeout", "progress-timeout", "stored-responses", "grace",
     "parallel", "queue", "itl-target-ms", "speculate", "request-timeout", "trace-dir",
 ];
 

@@ -18,12 +18,12 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Serve a model over HTTP, with OpenAI's protocol
+/// Serve a model over HTTP, with the protocols of OpenAI, Anthropic, Ollama and llama-server
 ///
-/// POST /v1/chat/completions and /v1/completions, GET /v1/models and /version; for those who watch
-/// over it GET /health, /ready, /metrics and /v1/stats; in a browser a chat at /. Ctrl-C or SIGTERM
-/// lets running requests finish first; a second one ends at once. SIGHUP reads the files of keys
-/// and certificates again.
+/// Clients change their base URL and nothing else; in a browser there is a chat at / and every route
+/// is described at /docs. For those who watch over it: GET /health, /ready, /metrics and /v1/stats.
+/// Ctrl-C or SIGTERM lets running requests finish first; a second one ends at once. SIGHUP reads the
+/// files of keys and certificates again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print the settings in effect as a gannet.yaml, without the keys of clients, and end

@@ -68,6 +68,9 @@ pub(super) struct ConnectionArgs {
     /// Seconds without progress after which /ready says so
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     progress_timeout: Duration,
+    /// Answers of the Responses API that are kept for the next turn; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    stored_responses: u32,
     /// Seconds that running requests get to finish when the server is asked to end
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
@@ -110,6 +113,7 @@ impl ConnectionArgs {
             keep_alive: self.keep_alive,
             stall_timeout: self.stall_timeout,
             progress_timeout: self.progress_timeout,
+            stored_responses: self.stored_responses as usize,
             grace: Duration::from_secs(self.grace),
             ..ServerOptions::default()
         }

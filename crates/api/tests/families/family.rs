@@ -1,0 +1,262 @@
+//! What is known of each family: its template, and the tokens that its vocabulary has beyond text.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use text::ToolFormat::{self, DeepSeekV3, DeepSeekV31, Dsml, Harmony, Hermes, Llama, Mistral};
+use text::{TextAssets, Tokenizer};
+
+/// Small vocabularies and templates.
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../text/tests/data");
+
+/// A family of models.
+#[derive(Debug)]
+pub struct Family {
+    /// The file of its template.
+    pub name: &'static str,
+    pub format: ToolFormat,
+    /// The vocabulary that its text is made of.
+    base: &'static str,
+    bos: Option<&'static str>,
+    eos: &'static str,
+    /// Control tokens.
+    control: &'static [&'static str],
+    /// Further markers that are tokens.
+    markers: &'static [&'static str],
+    /// Tokens that end an answer besides its own end.
+    pub ends: &'static [&'static str],
+    /// What stands before an answer in a conversation, and behind a turn of calls.
+    pub header: &'static str,
+    pub end: &'static str,
+    /// Reasoning stands between tags.
+    pub thinks: bool,
+    /// What of a turn besides its calls the template writes.
+    pub content: bool,
+    pub reasoning: bool,
+    /// Several calls in a turn.
+    pub many: bool,
+}
+
+const CHATML: &[&str] = &["<|im_start|>", "<|endoftext|>"];
+const TOOL_CALL: &[&str] = &["<tool_call>", "</tool_call>"];
+const DEEPSEEK: &[&str] = &[
+    "<｜User｜>",
+    "<｜Assistant｜>",
+    "<think>",
+    "</think>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁outputs▁begin｜>",
+    "<｜tool▁outputs▁end｜>",
+    "<｜tool▁output▁begin｜>",
+    "<｜tool▁output▁end｜>",
+    "<｜tool▁sep｜>",
+];
+
+const QWEN25: Family = Family {
+    name: "Qwen-Qwen2.5-7B-Instruct",
+    format: Hermes,
+    base: "qwen3",
+    bos: None,
+    eos: "<|im_end|>",
+    control: CHATML,
+    markers: TOOL_CALL,
+    ends: &["<|endoftext|>"],
+    header: "<|im_start|>assistant\n",
+    end: "<|im_end|>",
+    thinks: false,
+    content: true,
+    reasoning: false,
+    many: true,
+};
+
+const V31: Family = Family {
+    name: "deepseek-ai-DeepSeek-V3.1",
+    format: DeepSeekV31,
+    base: "qwen3",
+    bos: Some("<｜begin▁of▁sentence｜>"),
+    eos: "<｜end▁of▁sentence｜>",
+    control: &[],
+    markers: DEEPSEEK,
+    ends: &[],
+    header: "<｜Assistant｜>",
+    end: "<｜end▁of▁sentence｜>",
+    thinks: true,
+    content: true,
+    reasoning: false,
+    many: true,
+};
+
+pub static FAMILIES: [Family; 9] = [
+    QWEN25,
+    Family {
+        name: "Qwen-Qwen3-0.6B",
+        markers: &["<tool_call>", "</tool_call>", "<think>", "</think>"],
+        thinks: true,
+        reasoning: true,
+        ..QWEN25
+    },
+    Family {
+        name: "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
+        base: "llama3",
+        bos: Some("<|begin_of_text|>"),
+        control: &["<|im_start|>"],
+        ends: &[],
+        content: false,
+        ..QWEN25
+    },
+    Family {
+        name: "meta-llama-Llama-3.1-8B-Instruct",
+        format: Llama,
+        base: "llama3",
+        bos: Some("<|begin_of_text|>"),
+        eos: "<|eot_id|>",
+        control: &["<|python_tag|>", "<|eom_id|>"],
+        markers: &[],
+        ends: &["<|end_of_text|>", "<|eom_id|>"],
+        header: "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        end: "<|eot_id|>",
+        content: false,
+        many: false,
+        ..QWEN25
+    },
+    Family {
+        name: "mistralai-Mistral-Nemo-Instruct-2407",
+        format: Mistral,
+        base: "mistral",
+        bos: Some("<s>"),
+        eos: "</s>",
+        control: &[
+            "[INST]",
+            "[/INST]",
+            "[AVAILABLE_TOOLS]",
+            "[/AVAILABLE_TOOLS]",
+            "[TOOL_RESULTS]",
+            "[/TOOL_RESULTS]",
+            "[TOOL_CALLS]",
+        ],
+        markers: &[],
+        ends: &[],
+        header: "[/INST]",
+        end: "</s>",
+        content: false,
+        ..QWEN25
+    },
+    V31,
+    Family {
+        name: "deepseek-ai-DeepSeek-V4",
+        format: Dsml,
+        markers: &["<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "｜DSML｜"],
+        header: "<｜Assistant｜><think>",
+        reasoning: true,
+        ..V31
+    },
+    Family {
+        name: "openai-gpt-oss-120b",
+        format: Harmony,
+        base: "llama3",
+        bos: None,
+        eos: "<|return|>",
+        control: &[
+            "<|start|>",
+            "<|end|>",
+            "<|message|>",
+            "<|channel|>",
+            "<|constrain|>",
+            "<|call|>",
+        ],
+        markers: &[],
+        ends: &["<|call|>", "<|end_of_text|>"],
+        header: "<|start|>assistant",
+        end: "<|call|>",
+        content: false,
+        reasoning: true,
+        many: false,
+        ..QWEN25
+    },
+    Family {
+        name: "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+        format: DeepSeekV3,
+        content: false,
+        ..V31
+    },
+];
+
+impl Family {
+    /// The source of its template, if that is at hand.
+    pub fn template(&self) -> Option<String> {
+        let file = format!("templates/{}.jinja", self.name);
+        let own = Path::new(DATA).join(&file);
+        if own.is_file() {
+            return Some(read(&own));
+        }
+        Some(read(&shared()?.join(file)))
+    }
+
+    /// Its tokenizer with the names of its tokens.
+    pub fn assets(&self) -> TextAssets {
+        let folder = Path::new(DATA).join(self.base);
+        let mut assets = TextAssets::from_folder(&folder).expect("the fixture is sound");
+        let mut file: Value = json_of(&folder.join("tokenizer.json"));
+        let first = assets.tokenizer.vocab_size();
+        let added = file["added_tokens"].as_array_mut().expect("the fixture has added tokens");
+        let model = added[0].clone();
+        let control = self.control.iter().chain(&self.bos).chain([&self.eos]);
+        let all = control.map(|text| (text, true)).chain(self.markers.iter().map(|m| (m, false)));
+        let mut next = first;
+        for (text, special) in all {
+            if added.iter().any(|token| token["content"] == **text) {
+                continue;
+            }
+            let mut token = model.clone();
+            token["id"] = next.into();
+            token["content"] = (*text).into();
+            token["special"] = special.into();
+            added.push(token);
+            next += 1;
+        }
+        let config = json!({"bos_token": self.bos, "eos_token": self.eos}).to_string();
+        let tokenizer =
+            Tokenizer::from_json_bytes(file.to_string().as_bytes(), Some(config.as_bytes()));
+        assets.tokenizer = tokenizer.expect("the vocabulary is sound");
+        assets.special.bos = self.bos.map(str::to_owned);
+        assets.special.eos = Some(self.eos.to_owned());
+        assets.templates = Default::default();
+        assets
+    }
+}
+
+/// The optional folder of large fixtures, or `None` with a note that something is skipped.
+#[allow(clippy::print_stderr)]
+fn shared() -> Option<PathBuf> {
+    let root = std::env::var_os("GANNET_SHARED").map(PathBuf::from);
+    let root =
+        root.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
+    let fixtures = root.join("fixtures");
+    if !fixtures.is_dir() {
+        eprintln!("skipped: no fixtures at {}", fixtures.display());
+        return None;
+    }
+    Some(fixtures)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_str(&read(path)).expect("the fixture is JSON")
+}
+
+#[test]
+fn every_template_shows_its_format() {
+    for family in &FAMILIES {
+        let Some(template) = family.template() else { continue };
+        assert_eq!(ToolFormat::detect(&template), Some(family.format), "{}", family.name);
+        let assets = family.assets();
+        for text in family.control.iter().chain(family.markers).chain(family.ends) {
+            assert!(assets.tokenizer.token_to_id(text).is_some(), "{}: {text}", family.name);
+        }
+    }
+}

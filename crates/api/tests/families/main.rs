@@ -1,0 +1,8 @@
+//! Families of models as they are published: their templates and markers, calls, reasoning and
+//! replay, from a conversation to a scripted engine and back.
+
+mod family;
+mod replay;
+mod round_trip;
+mod scripts;
+mod stage;

@@ -1,0 +1,116 @@
+//! Answers as models of each family write them, with white space that no template has, and the
+//! tools that they call.
+
+use api::ChatRequest;
+use serde_json::{Value, json};
+use text::ToolFormat;
+
+/// Arguments of `f` in a text that nobody would write again.
+pub const ODD: &str = "{\"s\" :\"x\\u00e9 \\\"y\\\"\\n\",  \"n\": 3 ,\"o\":{ \"k\":[1,  2.50]}}";
+/// The same of `g`, shorter.
+pub const SHORT: &str = "{ }";
+
+/// `f` with a schema, and `g`.
+pub fn tools() -> Vec<Value> {
+    let parameters = json!({"type": "object", "properties": {
+        "s": {"type": "string", "description": "a text"},
+        "n": {"type": "integer", "description": "a number"},
+        "o": {"type": "object", "description": "more"}},
+        "required": ["s"], "additionalProperties": false});
+    let none = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    [("f", parameters), ("g", none)]
+        .map(|(name, parameters)| {
+            json!({"type": "function", "function":
+                {"name": name, "description": "does it", "parameters": parameters}})
+        })
+        .to_vec()
+}
+
+/// A conversation about those tools.
+pub fn request(messages: Vec<Value>) -> ChatRequest {
+    ChatRequest { messages, tools: tools(), ..Default::default() }
+}
+
+pub fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+pub fn result(id: &str, text: &str) -> Value {
+    json!({"role": "tool", "tool_call_id": id, "content": text})
+}
+
+/// Calls, each a name with the JSON of its arguments, as models of `format` write them.
+pub fn calls(format: ToolFormat, calls: &[(&str, &str)]) -> String {
+    let each = |write: &dyn Fn(&str, &str) -> String| -> Vec<String> {
+        calls.iter().map(|(name, arguments)| write(name, arguments)).collect()
+    };
+    match format {
+        ToolFormat::Hermes => each(&|name, arguments| {
+            format!("<tool_call>\n {{\"name\":\"{name}\" , \"arguments\":{arguments} }}\n\n</tool_call>")
+        })
+        .join("\n\n"),
+        ToolFormat::Llama => each(&|name, arguments| {
+            format!("{{\"name\":  \"{name}\",\"parameters\" : {arguments}}}")
+        })
+        .join("; "),
+        ToolFormat::Mistral => {
+            let all = each(&|name, arguments| {
+                format!("{{\"name\":\"{name}\", \"arguments\":{arguments},\"id\":\"abcdefghi\"}}")
+            });
+            format!("[TOOL_CALLS] [{}]", all.join(" ,"))
+        }
+        ToolFormat::DeepSeekV3 => {
+            let all = each(&|name, arguments| {
+                format!(
+                    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{arguments}\n \
+                     ```<｜tool▁call▁end｜>"
+                )
+            });
+            format!("<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>", all.join("\n\n"))
+        }
+        ToolFormat::DeepSeekV31 => {
+            let all = each(&|name, arguments| {
+                format!("<｜tool▁call▁begin｜>{name}<｜tool▁sep｜> {arguments}<｜tool▁call▁end｜>")
+            });
+            format!("<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>", all.join("\n"))
+        }
+        ToolFormat::Dsml => {
+            let all = each(&|name, arguments| {
+                format!("<｜DSML｜invoke name=\"{name}\">{}</｜DSML｜invoke>", parameters(arguments))
+            });
+            format!("<｜DSML｜tool_calls>\n{}</｜DSML｜tool_calls>", all.join(" \n"))
+        }
+        ToolFormat::Harmony => each(&|name, arguments| {
+            format!(
+                "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}"
+            )
+        })
+        .join("<|call|>"),
+        ToolFormat::QwenCoder => unreachable!("no family of these"),
+    }
+}
+
+fn parameters(arguments: &str) -> String {
+    let members: serde_json::Map<String, Value> =
+        serde_json::from_str(arguments).expect("arguments are JSON");
+    let one = |(key, value): (&String, &Value)| match value {
+        Value::String(text) => format!(
+            "\n\n<｜DSML｜parameter name=\"{key}\" string=\"true\">{text}</｜DSML｜parameter>"
+        ),
+        other => format!(
+            "<｜DSML｜parameter name=\"{key}\" string=\"false\"> {other} </｜DSML｜parameter >"
+        ),
+    };
+    members.iter().map(one).collect()
+}
+
+/// Reasoning, as it is written at the start of an answer; `opened`: the prompt has begun it.
+pub fn thought(format: ToolFormat, text: &str, opened: bool) -> String {
+    match format {
+        ToolFormat::Harmony => {
+            format!("<|channel|>analysis<|message|>{text}<|end|><|start|>assistant")
+        }
+        _ if opened => format!("{text}\n</think>\n"),
+        _ => format!("<think> {text}\n</think>\n"),
+    }
+}
