@@ -32,11 +32,9 @@ fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
 /// Conversations in which a template may or may not think.
 fn settings(stage: &Stage) -> Vec<Value> {
     match stage.family.thinks {
-        true => vec![
-            json!({}),
-            json!({"enable_thinking": true}),
-            json!({"enable_thinking": false}),
-        ],
+        true => {
+            vec![json!({}), json!({"enable_thinking": true}), json!({"enable_thinking": false})]
+        }
         false => vec![json!({})],
     }
 }
@@ -120,8 +118,7 @@ fn a_turn_that_is_cut_off_behind_its_only_call_is_well_formed() {
             let first = single(vec![user("q")]);
             let answer = stage.ask(&first, Act::Say(said(&stage, &first, made)));
             assert_eq!((answer.calls.len(), &answer.finish), (1, &Finish::ToolCalls), "{name}");
-            let messages =
-                vec![user("q"), answer.message(), result(&answer.calls[0].id, "r")];
+            let messages = vec![user("q"), answer.message(), result(&answer.calls[0].id, "r")];
             let next = single(messages);
             let prompt = stage.prompt(&next);
             let written = stage.text(&prompt);
