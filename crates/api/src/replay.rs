@@ -30,7 +30,7 @@ pub(crate) type Digested = [u8; 32];
 pub(crate) struct Turn {
     /// Ids of its calls, in order, with what they call.
     pub calls: Vec<ToolCall>,
-    /// The visible text before them.
+    /// The visible text beside them.
     pub content: String,
     /// The conversation that it answered.
     pub before: Digested,

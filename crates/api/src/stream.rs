@@ -228,7 +228,8 @@ impl TextStream {
     }
 
     fn done(&mut self, done: Done) {
-        if let (Finish::ToolCalls, Some(record)) = (&done.finish, self.record.take()) {
+        let record = self.record.take().filter(|_| !self.assembler.is_cut());
+        if let (Finish::ToolCalls, Some(record)) = (&done.finish, record) {
             self.remember(record);
         }
         self.end(TextEvent::Done(done));

@@ -53,7 +53,8 @@ fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let thinks = family.thinks || format == ToolFormat::Harmony;
     let before = if thinks { thought(format, " why é ", opened) } else { String::new() };
     let words = match format {
-        ToolFormat::Harmony | ToolFormat::Llama => "",
+        // Behind calls this template writes the text that stood before them.
+        ToolFormat::Harmony | ToolFormat::Llama | ToolFormat::DeepSeekV3 => "",
         _ => "Let me  see:\n\n\n",
     };
     let end = if format == ToolFormat::Harmony { "<|call|>" } else { family.end };

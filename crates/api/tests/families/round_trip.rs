@@ -85,12 +85,7 @@ fn check(stage: &Stage, turn: &Turn, behind: &[Value]) {
     }
     let messages = [&[user("q"), message][..], behind].concat();
     let text = written(stage, messages);
-    let opened = family.header.ends_with("<think>");
-    let reasoning = match (opened, family.thinks) {
-        (true, _) => Reasoning::Open,
-        (false, true) => Reasoning::Possible,
-        _ => Reasoning::Unsplit,
-    };
+    let reasoning = if family.thinks { Reasoning::Possible } else { Reasoning::Unsplit };
     let form = OutputForm { reasoning, format: Some(family.format), ..form() };
     for most in [1, 4, 10_000] {
         assert_eq!(read(&form, &text, most), *turn, "{} by {most}: {text}", family.name);
