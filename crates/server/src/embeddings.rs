@@ -45,10 +45,13 @@ pub(crate) async fn compute(
     terms: &Terms,
     id: &RequestId,
 ) -> Result<Vectors, Fault> {
-    let one = |prompt: Prompt| async move { app.service.embed(&prompt, embed, terms).await };
+    // Each is paid for once it is there, whatever becomes of the others.
+    let one = |prompt: Prompt| async move {
+        let found = app.service.embed(&prompt, embed, terms).await;
+        found.inspect(|found| id.spend(found.usage.prompt_tokens))
+    };
     let all = stream::iter(prompts).map(one).buffered(AT_A_TIME.min(app.service.queue()));
     let found: Vec<_> = all.try_collect().await.map_err(|error| Fault::of(error, "input"))?;
     let tokens = found.iter().map(|one| one.usage.prompt_tokens).sum();
-    id.spend(tokens);
     Ok(Vectors { vectors: found.into_iter().map(|one| one.vector).collect(), tokens })
 }
