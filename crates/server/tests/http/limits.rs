@@ -121,17 +121,6 @@ async fn an_answer_that_its_client_leaves_is_counted_as_far_as_it_was_heard() {
 }
 
 #[tokio::test]
-async fn texts_are_paid_for_though_their_neighbour_is_refused() {
-    let rates = RateLimits { tokens: Some(100), ..RateLimits::default() };
-    let server = server(rates, []).await;
-    let body = json!({"input": ["a".repeat(80), "b".repeat(CONTEXT + 1)]});
-    let request = server.client.post(server.url("/api/embed")).bearer_auth("one").json(&body);
-    assert_eq!(request.send().await.unwrap().status(), 400);
-    let next = ask(&server, "one", true).await;
-    assert!(number(next.headers(), "x-ratelimit-remaining-tokens") < 25);
-}
-
-#[tokio::test]
 async fn a_background_response_takes_its_place_until_it_ends() {
     let rates = RateLimits { concurrent: Some(1), ..RateLimits::default() };
     let server = server(rates, [Act::Say("x"), Act::Pause(Duration::from_secs(30))]).await;
