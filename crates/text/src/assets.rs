@@ -109,7 +109,7 @@ impl TextAssets {
         let Some(place) = guard::pointed(&marked) else { return Ok(None) };
         // Were the point to change what stands before it, it would not show the right place.
         let same = guard::unmark(&marked).text.get(..place) == rendered.text.get(..place);
-        Ok(if same { rendered.from_last(ends, place) } else { None })
+        Ok(if same { rendered.since_last(ends, place) } else { None })
     }
 
     /// The ids of a rendered prompt. A begin-of-sequence token is not added: templates have it.

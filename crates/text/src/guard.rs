@@ -27,7 +27,7 @@ pub struct Prompt {
 impl Prompt {
     /// What begins with the last of `ends` before the byte `before`. An end that came from the
     /// user is none.
-    pub(crate) fn from_last(&self, ends: &[&str], before: usize) -> Option<Prompt> {
+    pub(crate) fn since_last(&self, ends: &[&str], before: usize) -> Option<Prompt> {
         let head = self.text.get(..before)?;
         let user = |at: usize| self.literals.iter().any(|range| range.contains(&at));
         let last = |end: &&str| head.rmatch_indices(end).map(|(at, _)| at).find(|&at| !user(at));
@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn ends_that_users_wrote_are_none() {
         let prompt = unmark(&format!("a<e>b{OPEN}<e>{CLOSE}c{OPEN}<x>{CLOSE}d"));
-        let rest = prompt.from_last(&["<e>", "<f>"], prompt.text.len()).unwrap();
+        let rest = prompt.since_last(&["<e>", "<f>"], prompt.text.len()).unwrap();
         assert_eq!(rest.text, "<e>b<e>c<x>d");
         assert_eq!(&rest.text[rest.literals[1].clone()], "<e>");
-        assert_eq!(prompt.from_last(&["<f>"], 3), None);
+        assert_eq!(prompt.since_last(&["<f>"], 3), None);
     }
 }
