@@ -290,13 +290,17 @@ fn choose(
     allowed: &[u32],
     request: &Request,
 ) -> u32 {
+    let stop = allowed.iter().find(|id| request.stop_ids.contains(id));
+    let more = allowed.iter().find(|id| !request.stop_ids.contains(id));
+    // Where the answer may end, one in two models goes on for a while.
+    match (stop, more) {
+        (Some(_), Some(more)) if seed % 2 == 1 && said.len() < 300 => return *more,
+        (Some(stop), _) => return *stop,
+        _ => {}
+    }
     let any = allowed[rng.below(allowed.len() as u64) as usize];
     if rng.below(40) as usize >= said.len() {
         return any;
-    }
-    let stop = allowed.iter().find(|id| request.stop_ids.contains(id));
-    if let Some(stop) = stop {
-        return *stop;
     }
     let tail: Vec<u8> = said[said.len().saturating_sub(40)..]
         .iter()
