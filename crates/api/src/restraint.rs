@@ -22,6 +22,8 @@ pub(crate) struct Restraint<'a> {
     pub compiler: &'a GrammarCompiler,
     pub format: Option<ToolFormat>,
     pub thinking: Thinking,
+    /// Reasoning is looked for in the answer, whether or not it may come before a grammar.
+    pub may_reason: bool,
 }
 
 /// The constraint that follows `source`.
@@ -51,9 +53,7 @@ impl Restraint<'_> {
                 return Err(ApiError::invalid("tool_choice", message));
             }
         };
-        let budgeted = request
-            .reasoning_budget
-            .filter(|_| matches!(self.thinking, Thinking::Open | Thinking::Possible));
+        let budgeted = request.reasoning_budget.filter(|_| self.may_reason);
         let Some(tokens) = budgeted else { return Ok(inner) };
         let opened = self.thinking == Thinking::Open;
         Ok(Some(GrammarRef::new(Budget::new(tokens, opened, self.compiler.assets(), inner)?)))

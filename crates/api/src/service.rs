@@ -176,6 +176,7 @@ impl Service {
             compiler: &self.grammars,
             format: renderer.format,
             thinking: self.thinking(request, renderer.format, &rendered.tail),
+            may_reason: opened || (self.thinks && request.prefill.is_none()),
         };
         let (format, parallel) = (renderer.format, request.parallel_calls);
         let called = format.is_some() && !tools.is_empty();
