@@ -164,7 +164,8 @@ mod tests {
         };
         let tools = crate::conversation::signatures(&request);
         let format = Some(ToolFormat::Hermes);
-        let restraint = Restraint { compiler: &compiler, format, thinking: Thinking::None };
+        let (thinking, may_reason) = (Thinking::None, false);
+        let restraint = Restraint { compiler: &compiler, format, thinking, may_reason };
         let start = Instant::now();
         let error = restraint.of(&request, &tools).unwrap_err().to_string();
         assert!(error.contains("expected 1 to 128 tools, found 10000"), "{error}");

@@ -123,7 +123,7 @@ async fn an_answer_that_its_client_leaves_is_counted_as_far_as_it_was_heard() {
 #[tokio::test]
 async fn texts_are_paid_for_though_their_client_leaves_the_others() {
     let rates = RateLimits { tokens: Some(100), ..RateLimits::default() };
-    let server = server(rates, [Act::Pause(Duration::from_millis(150))]).await;
+    let server = server(rates, [Act::Pause(Duration::from_millis(40))]).await;
     let body = json!({"input": vec!["a".repeat(20); 50]});
     let request = server.client.post(server.url("/api/embed")).bearer_auth("one").json(&body);
     assert!(request.timeout(Duration::from_millis(400)).send().await.is_err());
