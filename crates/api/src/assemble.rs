@@ -159,6 +159,11 @@ impl Assembler {
         whole.then_some((&self.calls[..], &self.content))
     }
 
+    /// Whether the text of the answer ends where no model would have ended it.
+    pub fn is_cut(&self) -> bool {
+        self.parser.is_cut()
+    }
+
     /// Tokens so far that were reasoning.
     pub fn reasoning_tokens(&self) -> usize {
         let undecided = if self.parser.in_reasoning() { self.undecided_count } else { 0 };
@@ -248,9 +253,7 @@ impl Assembler {
     fn emit(&mut self, text: String, step: &mut Step) {
         let begun = self.held.partition_point(|&(start, _)| start < self.given);
         let tokens: Vec<TokenText> = self.held.drain(..begun).map(|(_, token)| token).collect();
-        if self.announced == 0 {
-            self.content.push_str(&text);
-        }
+        self.content.push_str(&text);
         if !text.is_empty() || !tokens.is_empty() {
             step.pieces.push(Piece::Content(Delta { text, tokens }));
         }

@@ -11,6 +11,8 @@ use text::{EncodeOptions, TextAssets};
 const CLOSE: &str = "</think>";
 /// What is written where the budget is used up.
 const CLOSING: &str = "\n</think>\n\n";
+/// Most tokens that the end of a character may take.
+const MOST_LATE: usize = 3;
 
 /// Most tokens of reasoning, and what the whole answer is held to besides.
 #[derive(Debug)]
@@ -58,6 +60,8 @@ enum Phase {
     /// The answer may still open its reasoning.
     Start,
     Reasoning,
+    /// The budget is used up, so many tokens ago, within a character.
+    Late(usize),
     /// So many tokens of the closing are written.
     Closing(usize),
     /// There is no reasoning any more.
@@ -90,16 +94,12 @@ impl State {
         text.extend_from_slice(self.assets.tokenizer.token_bytes(id));
         *phase = match *phase {
             Phase::Start => started(text, *left),
+            Phase::Reasoning | Phase::Late(_) if closed(text) => Phase::Over,
             Phase::Reasoning => {
                 *left -= 1;
-                let closed = text.windows(CLOSE.len()).any(|window| window == CLOSE.as_bytes());
-                text.drain(..text.len().saturating_sub(CLOSE.len() - 1));
-                match (closed, *left) {
-                    (true, _) => Phase::Over,
-                    (false, 0) => Phase::Closing(0),
-                    (false, _) => Phase::Reasoning,
-                }
+                if *left == 0 { out_of_budget(text, 0) } else { Phase::Reasoning }
             }
+            Phase::Late(tokens) => out_of_budget(text, tokens + 1),
             Phase::Closing(at) if at + 1 < self.closing.len() => Phase::Closing(at + 1),
             Phase::Closing(_) | Phase::Over => Phase::Over,
         };
@@ -116,6 +116,24 @@ fn started(text: &mut Vec<u8>, left: usize) -> Phase {
     }
     // White space without end is no start of reasoning.
     if opening.starts_with(begun) && text.len() < 64 { Phase::Start } else { Phase::Over }
+}
+
+/// Whether reasoning ends with `text`, of which as much is kept as the tag may need.
+fn closed(text: &mut Vec<u8>) -> bool {
+    let closed = text.windows(CLOSE.len()).any(|window| window == CLOSE.as_bytes());
+    text.drain(..text.len().saturating_sub(CLOSE.len() - 1));
+    closed
+}
+
+/// What comes where the budget was used up `late` tokens ago. A character that was begun is
+/// written to its end: half of one is no text, and grammars refuse what follows it.
+fn out_of_budget(text: &[u8], late: usize) -> Phase {
+    let whole = text.utf8_chunks().last().is_none_or(|chunk| {
+        // Of the beginning of a character no more than three bytes are there.
+        let rest = chunk.invalid();
+        rest.is_empty() || std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_some())
+    });
+    if whole || late >= MOST_LATE { Phase::Closing(0) } else { Phase::Late(late) }
 }
 
 impl Constraint for State {
@@ -171,7 +189,9 @@ impl Constraint for State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::restraint::held_to;
     use std::path::Path;
+    use text::{GrammarCompiler, GrammarSource, Thinking};
 
     const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
@@ -222,6 +242,38 @@ mod tests {
     fn answers_within_the_budget_are_left_alone() {
         assert_eq!(forced(30, true, "ab</think>and so on, as long as it takes to say it"), "");
         assert_eq!(forced(3, false, "no reasoning at all, just a long answer"), "");
+    }
+
+    /// What is written where `text` is thought as long as anything else than the closing may be.
+    fn written(tokens: usize, text: &str, inner: Option<GrammarRef>) -> String {
+        let assets = assets();
+        let mut state = Budget::new(tokens, true, &assets, inner).unwrap().start();
+        let (mut thought, mut written) = (ids(&assets, text).into_iter(), Vec::new());
+        while !assets.tokenizer.decode(&written, false).ends_with(CLOSING) {
+            let mut allowed = TokenSet::new(assets.tokenizer.vocab_size());
+            state.mask(&mut allowed).unwrap();
+            let mut only = (0..allowed.size() as u32).filter(|&id| allowed.contains(id));
+            let id = match (only.next(), only.next()) {
+                (Some(one), None) => one,
+                _ => thought.next().unwrap(),
+            };
+            state.accept(id).unwrap();
+            written.push(id);
+        }
+        assets.tokenizer.decode(&written, false)
+    }
+
+    #[test]
+    fn no_character_is_cut_where_the_budget_ends() {
+        let compiler = GrammarCompiler::new(assets());
+        let json = held_to(&compiler, &GrammarSource::JsonObject, Thinking::Open).unwrap();
+        for inner in [None, Some(json)] {
+            for (tokens, thought) in [(1, "é"), (2, "é"), (3, "é😀"), (5, "é😀"), (6, "é😀")]
+            {
+                let expected = format!("{thought}{CLOSING}");
+                assert_eq!(written(tokens, "é😀é", inner.clone()), expected, "{tokens}");
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,16 @@
-//! Names that no two calls share.
+//! Names that no two calls or answers share.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `prefix` and 32 hexadecimal digits, different at every call and in every process.
+/// `prefix` and 32 hexadecimal digits.
 pub(crate) fn call_id(prefix: &str) -> String {
+    unique_id(prefix, 32)
+}
+
+/// `prefix` and at most 32 hexadecimal digits, different at every call and in every process.
+pub fn unique_id(prefix: &str, digits: usize) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     // Every RandomState has keys of its own, seeded by the operating system.
@@ -14,7 +19,8 @@ pub(crate) fn call_id(prefix: &str) -> String {
         hasher.write_u64(count);
         hasher.finish()
     };
-    format!("{prefix}{:016x}{:016x}", draw(), draw())
+    let all = format!("{:016x}{:016x}", draw(), draw());
+    format!("{prefix}{}", &all[..digits.min(all.len())])
 }
 
 /// `id` as templates of Mistral's family want it: nine letters and digits. Ours are cut to their

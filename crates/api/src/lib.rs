@@ -25,6 +25,7 @@ pub use card::ModelCard;
 pub use embed::Embedding;
 pub use engine::{Embed, ModelInfo, Pooling, Speculate, metrics};
 pub use error::ApiError;
+pub use ids::unique_id;
 pub use infill::{Infill, InfillRequest};
 pub use meter::{Timings, Usage};
 pub use options::SamplingOptions;

@@ -8,11 +8,13 @@
 //! otherwise the template's words stand. A turn's prompt mostly begins with that of the turn
 //! before, which it then refers to.
 //!
-//! Invariant: at most [`MOST_IDS`] ids and [`MOST_BYTES`] bytes, the least recently used go first.
+//! Invariant: at most [`MOST_IDS`] ids and [`MOST_BYTES`] bytes, those included that turns go on
+//! from and that nobody finds any more. The least recently used go first.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most ids that are remembered.
@@ -30,7 +32,7 @@ pub(crate) type Digested = [u8; 32];
 pub(crate) struct Turn {
     /// Ids of its calls, in order, with what they call.
     pub calls: Vec<ToolCall>,
-    /// The visible text before them.
+    /// The visible text beside them.
     pub content: String,
     /// The conversation that it answered.
     pub before: Digested,
@@ -40,6 +42,28 @@ pub(crate) struct Turn {
     pub prompt: Vec<u32>,
     /// What was sampled, the stop id not among it.
     pub sampled: Vec<u32>,
+    /// Its bytes, where they are counted.
+    pub weight: Weight,
+}
+
+/// Bytes that count for as long as this lives.
+#[derive(Debug, Default)]
+pub(crate) struct Weight {
+    bytes: usize,
+    held: Arc<AtomicUsize>,
+}
+
+impl Weight {
+    fn new(bytes: usize, held: &Arc<AtomicUsize>) -> Self {
+        held.fetch_add(bytes, Ordering::Relaxed);
+        Self { bytes, held: Arc::clone(held) }
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// A call as its client knows it.
@@ -93,14 +117,15 @@ struct Memory {
     /// Every id leads to its turn, under the number of its last use.
     ids: HashMap<String, u64>,
     turns: BTreeMap<u64, Arc<Turn>>,
-    bytes: usize,
+    /// Bytes of all turns that somebody holds.
+    bytes: Arc<AtomicUsize>,
     uses: u64,
 }
 
 impl ReplayMemory {
     /// Remembers a turn.
     pub fn remember(&self, turn: Turn) {
-        self.lock().insert(Arc::new(turn));
+        self.lock().insert(turn);
     }
 
     /// The last of `messages` that is a remembered turn, and the turn. `before(at)` stands for the
@@ -143,12 +168,12 @@ impl Memory {
         self.turns.insert(self.uses, turn);
     }
 
-    fn insert(&mut self, turn: Arc<Turn>) {
-        self.bytes += turn.bytes();
-        self.place(turn);
-        while self.ids.len() > MOST_IDS || self.bytes > MOST_BYTES {
+    fn insert(&mut self, mut turn: Turn) {
+        turn.weight = Weight::new(turn.bytes(), &self.bytes);
+        self.place(Arc::new(turn));
+        // What others go on from is let go with the last of them.
+        while self.ids.len() > MOST_IDS || self.bytes.load(Ordering::Relaxed) > MOST_BYTES {
             let Some((_, oldest)) = self.turns.pop_first() else { return };
-            self.bytes -= oldest.bytes();
             for call in &oldest.calls {
                 self.ids.remove(&call.id);
             }
@@ -247,7 +272,8 @@ mod tests {
     fn turn(id: &str, parent: Option<Arc<Turn>>) -> Turn {
         let calls = calls(&message(id, json!({"a": 1, "b": 2})));
         let (prompt, sampled) = (vec![1, 2], vec![3]);
-        Turn { calls, content: "so".into(), before: [7; 32], parent, prompt, sampled }
+        let weight = Weight::default();
+        Turn { calls, content: "so".into(), before: [7; 32], parent, prompt, sampled, weight }
     }
 
     fn check(sent: Value, before: Digested, found: bool) {
@@ -297,6 +323,28 @@ mod tests {
         assert!(found("a"));
         memory.remember(large("c"));
         assert_eq!([found("a"), found("b"), found("c")], [true, false, true]);
+    }
+
+    #[test]
+    fn what_others_go_on_from_counts_until_it_is_let_go() {
+        let memory = ReplayMemory::default();
+        let find = |id: &str| {
+            let found = memory.find(&[message(id, json!({"a": 1, "b": 2}))], |_| [7; 32]);
+            found.map(|(_, turn)| turn)
+        };
+        let mut large = Vec::new();
+        for at in 0..8 {
+            let mut first = turn(&format!("first-{at}"), None);
+            first.sampled = vec![0; MOST_BYTES / 4 / 3];
+            memory.remember(first);
+            let first = find(&format!("first-{at}")).unwrap();
+            large.push(Arc::downgrade(&first));
+            memory.remember(turn(&format!("last-{at}"), Some(first)));
+            (0..=at).for_each(|earlier| drop(find(&format!("last-{earlier}"))));
+        }
+        let alive = large.iter().filter(|turn| turn.strong_count() > 0).count();
+        assert!((1..=3).contains(&alive), "{alive} thirds are held");
+        assert!(find("last-7").is_some());
     }
 
     #[test]

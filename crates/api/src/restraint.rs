@@ -7,10 +7,14 @@ use crate::error::ApiError;
 use crate::request::{ChatRequest, ToolChoice};
 use engine::GrammarRef;
 use serde_json::Value;
+use std::collections::HashSet;
 use text::{
     CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Thinking,
     ToolFormat, ToolSignature,
 };
+
+/// Most tools of calls that are held to a grammar; each of their schemas is compiled.
+const MOST_FORCED: usize = 128;
 
 /// Makes the constraints of one model.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +22,8 @@ pub(crate) struct Restraint<'a> {
     pub compiler: &'a GrammarCompiler,
     pub format: Option<ToolFormat>,
     pub thinking: Thinking,
+    /// Reasoning is looked for in the answer, whether or not it may come before a grammar.
+    pub may_reason: bool,
 }
 
 /// The constraint that follows `source`.
@@ -47,9 +53,7 @@ impl Restraint<'_> {
                 return Err(ApiError::invalid("tool_choice", message));
             }
         };
-        let budgeted = request
-            .reasoning_budget
-            .filter(|_| matches!(self.thinking, Thinking::Open | Thinking::Possible));
+        let budgeted = request.reasoning_budget.filter(|_| self.may_reason);
         let Some(tokens) = budgeted else { return Ok(inner) };
         let opened = self.thinking == Thinking::Open;
         Ok(Some(GrammarRef::new(Budget::new(tokens, opened, self.compiler.assets(), inner)?)))
@@ -70,13 +74,19 @@ impl Restraint<'_> {
             }
         };
         let required = forced.is_some();
-        let strict = tools.iter().any(|tool| is_strict(request, &tool.name));
-        if !required && (!strict || request.grammar.is_some()) {
+        let strict = strict(request);
+        let any = tools.iter().any(|tool| strict.contains(&*tool.name));
+        if !required && (!any || request.grammar.is_some()) {
             return Ok(None);
         }
         let tools = forced.unwrap_or_else(|| tools.to_vec());
         if tools.is_empty() {
             return Err(ApiError::invalid("tool_choice", "tool_choice names none of the tools"));
+        }
+        if tools.len() > MOST_FORCED {
+            let found = tools.len();
+            let message = format!("tools: expected 1 to {MOST_FORCED} tools, found {found}");
+            return Err(ApiError::invalid("tools", message));
         }
         let Some(format) = self.format else {
             let message = "calls cannot be forced: it is not known how the model writes them \
@@ -85,17 +95,17 @@ impl Restraint<'_> {
         };
         let parallel = request.parallel_calls;
         let grammar = CallGrammar { format, tools, required, parallel };
-        self.compiled(request, grammar).map(Some)
+        self.compiled(grammar, &strict).map(Some)
     }
 
     /// Schemas that cannot be honoured are an error for strict tools only; others are left out.
     fn compiled(
         &self,
-        request: &ChatRequest,
         mut grammar: CallGrammar,
+        strict: &HashSet<&str>,
     ) -> Result<CompiledGrammar, ApiError> {
         for tool in &mut grammar.tools {
-            let strict = is_strict(request, &tool.name);
+            let strict = strict.contains(&*tool.name);
             if !grammar.required && !strict {
                 tool.parameters = Value::Null;
             }
@@ -112,14 +122,53 @@ impl Restraint<'_> {
     }
 }
 
-fn is_strict(request: &ChatRequest, name: &str) -> bool {
-    let strict = |tool: &Value| {
+/// The names of tools whose schemas are to be kept.
+fn strict(request: &ChatRequest) -> HashSet<&str> {
+    let mut names = HashSet::new();
+    for tool in &request.tools {
         let function = tool.get("function").unwrap_or(tool);
-        function["name"] == *name && (function["strict"] == true || tool["strict"] == true)
-    };
-    request.tools.iter().any(strict)
+        if function["strict"] == true || tool["strict"] == true {
+            names.extend(function["name"].as_str());
+        }
+    }
+    names
 }
 
 fn wrong(param: &'static str, error: &GrammarError) -> ApiError {
     ApiError::invalid(param, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+    use text::TextAssets;
+
+    const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+
+    #[test]
+    fn more_tools_than_can_be_forced_are_refused_before_any_is_compiled() {
+        let compiler =
+            GrammarCompiler::new(Arc::new(TextAssets::from_folder(Path::new(DATA)).unwrap()));
+        let tool = |at: usize| {
+            let parameters = json!({"type": "object", "properties": {format!("p{at}"): {}}});
+            json!({"function": {"name": format!("f{at}"), "parameters": parameters}})
+        };
+        let request = ChatRequest {
+            tools: (0..10_000).map(tool).collect(),
+            tool_choice: ToolChoice::Required,
+            ..ChatRequest::default()
+        };
+        let tools = crate::conversation::signatures(&request);
+        let format = Some(ToolFormat::Hermes);
+        let (thinking, may_reason) = (Thinking::None, false);
+        let restraint = Restraint { compiler: &compiler, format, thinking, may_reason };
+        let start = Instant::now();
+        let error = restraint.of(&request, &tools).unwrap_err().to_string();
+        assert!(error.contains("expected 1 to 128 tools, found 10000"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    }
 }

@@ -176,19 +176,20 @@ impl Service {
             compiler: &self.grammars,
             format: renderer.format,
             thinking: self.thinking(request, renderer.format, &rendered.tail),
+            may_reason: opened || (self.thinks && request.prefill.is_none()),
         };
-        let constraint = restraint.of(request, &tools)?;
         let (format, parallel) = (renderer.format, request.parallel_calls);
         let called = format.is_some() && !tools.is_empty();
         let reasoning = self.reasoning(request, opened);
-        let output = OutputForm { reasoning, format, tools, parallel };
+        let output = OutputForm { reasoning, format, tools: Arc::clone(&tools), parallel };
         let continues = request.prefill.is_some();
         let form = Form { output, call_prefix: request.call_prefix, continues };
         // What goes before is no turn of this conversation.
         let called = called && request.earlier.is_empty();
         let tokens = self.after(&request.earlier, rendered.tokens);
         let mut prepared = self.prepare(tokens, &request.sampling, form)?;
-        prepared.request.constraint = constraint;
+        // To compile takes the longest: no prompt that is refused comes to it.
+        prepared.request.constraint = restraint.of(request, &tools)?;
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
 

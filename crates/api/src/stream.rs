@@ -3,7 +3,7 @@
 use crate::assemble::{Assembler, Delta, Piece, TokenText};
 use crate::error::ApiError;
 use crate::meter::{Meter, Timings, Usage};
-use crate::replay::{ReplayMemory, Turn};
+use crate::replay::{ReplayMemory, Turn, Weight};
 use crate::request::Origin;
 use engine::{Event, FinishReason, Finished, Generation, TokenLogprobs};
 use std::collections::VecDeque;
@@ -228,7 +228,8 @@ impl TextStream {
     }
 
     fn done(&mut self, done: Done) {
-        if let (Finish::ToolCalls, Some(record)) = (&done.finish, self.record.take()) {
+        let record = self.record.take().filter(|_| !self.assembler.is_cut());
+        if let (Finish::ToolCalls, Some(record)) = (&done.finish, record) {
             self.remember(record);
         }
         self.end(TextEvent::Done(done));
@@ -240,7 +241,8 @@ impl TextStream {
         let Record { memory, origin, prompt, sampled } = record;
         let (calls, content) = (calls.to_vec(), content.to_owned());
         let Origin { before, parent, .. } = origin;
-        memory.remember(Turn { calls, content, before, parent, prompt, sampled });
+        let weight = Weight::default();
+        memory.remember(Turn { calls, content, before, parent, prompt, sampled, weight });
     }
 
     fn fail(&mut self, error: ApiError) {

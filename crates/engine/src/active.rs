@@ -174,16 +174,20 @@ impl Active {
         self.recorder.as_deref_mut()
     }
 
-    /// Whether a constraint restricts it.
-    pub fn is_constrained(&self) -> bool {
-        self.submission.request.constraint.is_some()
+    /// Whether its constraint is where masks are computed.
+    pub fn is_lent(&self) -> bool {
+        self.submission.request.constraint.is_some() && self.restraint.is_none()
     }
 
-    /// Its constraint, on the way to where masks are computed.
+    /// Its constraint, on the way to where masks are computed, unless that is here.
     pub fn lend(&mut self, planned: &Planned) -> Option<Box<Restraint>> {
-        let mut restraint = self.restraint.take()?;
+        let restraint = self.restraint.as_mut()?;
         restraint.guess(&self.draft[..planned.drafts]);
-        Some(restraint)
+        if restraint.is_quick() {
+            restraint.compute();
+            return None;
+        }
+        self.restraint.take()
     }
 
     /// Its constraint is back.

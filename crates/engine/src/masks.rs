@@ -3,13 +3,18 @@
 //! A state goes there before the forward pass and comes back with its masks when they are wanted:
 //! one for the row of the last known token, one more for each guess that is allowed behind it.
 //! States come back in the order they went, and what they hold depends on nothing else, so that
-//! threads decide no bits. Nobody waits but for a message.
+//! threads decide no bits. Nobody waits but for a message. A state whose last masks took less time
+//! than waking a thread stays where it is.
 
 use crate::Request;
 use crate::constraint::{Constraint, GrammarRef, TokenSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// About what it takes to hand a state over and back.
+const QUICK: Duration = Duration::from_micros(20);
 
 /// The constraint of one sequence, and what it allows in the rows of one step.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub(crate) struct Restraint {
     rows: Vec<Allowed>,
     /// Rows of this step.
     filled: usize,
+    /// Its masks took no longer than [`QUICK`] when they were last computed.
+    quick: bool,
     vocab_size: usize,
 }
 
@@ -50,6 +57,7 @@ impl Restraint {
             accepted: 0,
             rows: Vec::new(),
             filled: 0,
+            quick: false,
             vocab_size,
         }))
     }
@@ -84,9 +92,21 @@ impl Restraint {
         })
     }
 
+    /// Whether its masks are likely to be computed sooner here than elsewhere.
+    pub fn is_quick(&self) -> bool {
+        self.quick
+    }
+
+    /// Computes the masks of the step.
+    pub fn compute(&mut self) {
+        let start = Instant::now();
+        self.fill();
+        self.quick = start.elapsed() <= QUICK;
+    }
+
     /// Fills the rows, as far as guesses are allowed.
     fn fill(&mut self) {
-        let Self { grammar, state, draft, accepted, rows, filled, vocab_size } = self;
+        let Self { grammar, state, draft, accepted, rows, filled, vocab_size, .. } = self;
         let mut started = guarded(|| Ok(state.get_or_insert_with(|| grammar.start())));
         *filled = 0;
         for at in 0..=draft.len() {
@@ -159,7 +179,7 @@ impl Masks {
         let (done, ready) = channel();
         let work = move || {
             for mut restraint in jobs {
-                restraint.fill();
+                restraint.compute();
                 if done.send(restraint).is_err() {
                     break;
                 }

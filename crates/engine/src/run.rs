@@ -324,10 +324,10 @@ impl Engine {
         let mut broken = Vec::new();
         for planned in self.plan.iter().filter(|planned| planned.samples) {
             let active = self.active.get_mut(&planned.id).expect("planned");
-            if active.is_constrained() {
+            if active.is_lent() {
                 active.take_back(self.masks.next());
-                broken.extend(active.forget_guesses().map(|end| (planned.id, end)));
             }
+            broken.extend(active.forget_guesses().map(|end| (planned.id, end)));
         }
         broken
     }
@@ -344,7 +344,7 @@ impl Engine {
                 active.take_states(planned, rows.chunks_exact(size));
                 continue;
             }
-            if planned.samples && active.is_constrained() {
+            if planned.samples && active.is_lent() {
                 active.take_back(masks.next());
             }
             let (rows, rest) = logits.split_at((planned.results + planned.drafts) * vocab);

@@ -17,6 +17,7 @@ use crate::shutdown::Life;
 use crate::watch::{self, Watch};
 use crate::web;
 use api::Service;
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -75,9 +76,11 @@ pub fn router(service: Service, options: ServerOptions) -> Router {
 pub(crate) fn routes(app: App) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
     let (router, document) = documented().split_for_parts();
-    let document = json!(document);
+    // Written once: it is long, and nobody needs a key to ask for it.
+    let document = Bytes::from(json!(document).to_string());
+    let kind = [(header::CONTENT_TYPE, "application/json")];
     let router = router
-        .route("/openapi.json", get(async move || Json(document)))
+        .route("/openapi.json", get(async move || (kind, document)))
         .route(HEALTH, get(watch::health))
         .route(READY, get(watch::ready))
         .route(METRICS, get(watch::metrics))

@@ -162,10 +162,15 @@ impl Tally {
     }
 
     fn hear(&mut self, index: usize, event: &TextEvent) {
-        let (TextEvent::Content(delta) | TextEvent::Reasoning(delta)) = event else { return };
-        self.heard[index] += 1;
-        if let Some(transcript) = &mut self.transcript {
-            transcript.add(index, &delta.text);
+        match event {
+            TextEvent::Content(delta) | TextEvent::Reasoning(delta) => {
+                self.heard[index] += 1;
+                if let Some(transcript) = &mut self.transcript {
+                    transcript.add(index, &delta.text);
+                }
+            }
+            TextEvent::Call(_) => self.heard[index] += 1,
+            _ => {}
         }
     }
 

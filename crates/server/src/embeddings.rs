@@ -60,15 +60,17 @@ pub(crate) async fn compute(
 ) -> Result<Vec<Embedding>, Fault> {
     let terms = &Terms { name: Some(id.0.to_string()), ..terms };
     let at_once = app.service.queue().clamp(1, MOST_AT_ONCE);
-    let one = |prompt: Prompt| async move { app.service.embed(&prompt, embed, terms).await };
-    let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
-    let vectors: Vec<Embedding> = tokio::select! {
-        biased;
-        () = app.conditions.life.reached(Phase::Closing) => return Err(Fault::shutting_down()),
-        vectors = all => vectors.map_err(|error| refused(error, "input"))?,
+    // Each is paid for once it is there, whatever becomes of the others.
+    let one = |prompt: Prompt| async move {
+        let found = app.service.embed(&prompt, embed, terms).await;
+        found.inspect(|found| id.spend(found.usage.prompt_tokens))
     };
-    id.spend(tokens(&vectors));
-    Ok(vectors)
+    let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
+    tokio::select! {
+        biased;
+        () = app.conditions.life.reached(Phase::Closing) => Err(Fault::shutting_down()),
+        vectors = all => vectors.map_err(|error| refused(error, "input")),
+    }
 }
 
 /// Tokens of all their texts.

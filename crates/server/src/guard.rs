@@ -93,9 +93,13 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
     response
 }
 
-/// The terms of a request on behalf of its `user`, else of the key it came with.
+/// The terms of a request on behalf of the key it came with, and of its `user` among those of
+/// that key: who has another key cannot pass for them.
 pub(crate) fn on_behalf(terms: Terms, headers: &HeaderMap) -> Terms {
-    let tenant = terms.tenant.clone().or_else(|| caller::tenant(headers));
+    let tenant = match (caller::tenant(headers), &terms.tenant) {
+        (Some(key), Some(user)) => Some(format!("{key} {user}")),
+        (key, user) => user.clone().or(key),
+    };
     Terms { tenant, ..terms }
 }
 
@@ -113,13 +117,20 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     if late && app.conditions.life.phase() > Phase::Serving {
         return Fault::shutting_down().into_response();
     }
-    // What asks the model for something, or changes something, is posted; all else is a look.
+    // What asks the model for something is posted; all else is a look, or an end.
     let mut response = match method {
-        Method::POST => metered::answer(&app.limits, caller.identity, request, next).await,
+        Method::POST if !ends_work(request.uri().path()) => {
+            metered::answer(&app.limits, caller.identity, request, next).await
+        }
         _ => next.run(request).await,
     };
     response.extensions_mut().insert(caller);
     response
+}
+
+/// Whether a request asks for less than there is: who has too much under way must be able to.
+fn ends_work(path: &str) -> bool {
+    path.strip_prefix("/v1/responses/").is_some_and(|rest| rest.ends_with("/cancel"))
 }
 
 /// The answer to a request without a key, or with a wrong one.
@@ -139,6 +150,28 @@ pub(crate) fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Keys;
+
+    #[test]
+    fn users_are_those_of_their_key() {
+        let tenant = |headers: &[(&'static str, &str)], user: Option<&str>| {
+            let keys = Keys::default();
+            let request = headers
+                .iter()
+                .fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
+            let mut request = request.body(axum::body::Body::empty()).unwrap();
+            Caller::admit(&mut request, &keys);
+            let terms = Terms { tenant: user.map(str::to_owned), ..Terms::default() };
+            on_behalf(terms, request.headers()).tenant
+        };
+        let [one, two] = [[("x-api-key", "one")], [("x-api-key", "two")]];
+        assert_ne!(tenant(&one, Some("u")), tenant(&two, Some("u")));
+        assert_ne!(tenant(&one, Some("u")), tenant(&one, Some("v")));
+        assert_ne!(tenant(&one, Some("u")), tenant(&one, None));
+        assert_eq!(tenant(&one, Some("u")), tenant(&one, Some("u")));
+        assert_eq!(tenant(&[], Some("u")).as_deref(), Some("u"));
+        assert_eq!(tenant(&[], None), None);
+    }
 
     fn check_id(given: &str, taken: bool) {
         let headers = HeaderMap::from_iter([(REQUEST_ID, given.parse().unwrap())]);

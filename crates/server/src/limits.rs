@@ -75,16 +75,24 @@ pub(crate) struct Excess {
     pub standing: Standing,
 }
 
-/// A request that was let in, as long as it is answered.
+/// A request that was let in.
 #[derive(Debug)]
 pub(crate) struct Place {
     tab: Tab,
     pub standing: Standing,
 }
 
-/// Where the tokens of a request are written down.
+/// Where the tokens of a request are written down. The request is being answered as long as
+/// anybody has this, be it in the background.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tab(Option<(Limits, Identity)>);
+pub(crate) struct Tab(Option<Arc<Seat>>);
+
+/// One of those that a caller may take at one time.
+#[derive(Debug)]
+struct Seat {
+    limits: Limits,
+    caller: Identity,
+}
 
 impl Limits {
     /// Nobody has taken anything.
@@ -103,7 +111,8 @@ impl Limits {
         let caller = accounts.name(caller, now);
         let account = accounts.of.entry(caller).or_insert_with(|| Account::new(&self.rates, now));
         let standing = account.enter(&self.rates, now)?;
-        Ok(Place { tab: Tab(Some((self.clone(), caller))), standing })
+        let seat = Seat { limits: self.clone(), caller };
+        Ok(Place { tab: Tab(Some(Arc::new(seat))), standing })
     }
 
     /// Does `change` to the account of a caller that was let in.
@@ -188,27 +197,23 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
-        self.tab.change(|account| account.running = account.running.saturating_sub(1));
+        let leave = |account: &mut Account| account.running = account.running.saturating_sub(1);
+        self.limits.change(self.caller, leave);
     }
 }
 
 impl Tab {
     /// Writes down tokens of a prompt or an answer.
     pub fn spend(&self, tokens: usize) {
-        self.change(|account| {
+        let Some(seat) = &self.0 else { return };
+        seat.limits.change(seat.caller, |account| {
             if let Some(bucket) = &mut account.tokens {
                 bucket.fill(Instant::now());
                 bucket.take(tokens as f64);
             }
         });
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Account)) {
-        if let Some((limits, caller)) = &self.0 {
-            limits.change(*caller, change);
-        }
     }
 }
 

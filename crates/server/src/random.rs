@@ -1,20 +1,8 @@
 //! Names that no two answers share.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
-
 /// `prefix` and 24 hexadecimal digits, different at every call and in every process.
 pub(crate) fn id(prefix: &str) -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    // Every RandomState has keys of its own, seeded by the operating system.
-    let draw = || {
-        let mut hasher = RandomState::new().build_hasher();
-        hasher.write_u64(count);
-        hasher.finish()
-    };
-    format!("{prefix}{:016x}{:08x}", draw(), draw() as u32)
+    api::unique_id(prefix, 24)
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@ mod strict;
 
 use self::strict::Strict;
 use crate::fault::Fault;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::{Number, Value};
+use utoipa::ToSchema;
 
 /// `body` as a `T`. Several types may be read from one body, as members unknown to one are those
 /// of another.
@@ -31,6 +33,24 @@ pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Fa
         let message = if path.is_empty() { message } else { format!("{path}: {message}") };
         Fault::invalid(path, message)
     })
+}
+
+/// One text or several.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+pub(crate) enum Texts {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Texts {
+    /// All of them.
+    pub fn all(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(texts) => texts,
+        }
+    }
 }
 
 /// The fault of a member at `path` that is not there.

@@ -148,7 +148,6 @@ pub static FAMILIES: [Family; 9] = [
         name: "deepseek-ai-DeepSeek-V4",
         format: Dsml,
         markers: &["<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "｜DSML｜"],
-        header: "<｜Assistant｜><think>",
         reasoning: true,
         ..V31
     },

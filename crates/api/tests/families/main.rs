@@ -1,7 +1,10 @@
 //! Families of models as they are published: their templates and markers, calls, reasoning and
 //! replay, from a conversation to a scripted engine and back.
 
+mod broken;
+mod budgets;
 mod family;
+mod forced;
 mod replay;
 mod round_trip;
 mod scripts;

@@ -32,11 +32,9 @@ fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
 /// Conversations in which a template may or may not think.
 fn settings(stage: &Stage) -> Vec<Value> {
     match stage.family.thinks {
-        true => vec![
-            json!({}),
-            json!({"enable_thinking": true}),
-            json!({"enable_thinking": false}),
-        ],
+        true => {
+            vec![json!({}), json!({"enable_thinking": true}), json!({"enable_thinking": false})]
+        }
         false => vec![json!({})],
     }
 }
@@ -55,7 +53,8 @@ fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let thinks = family.thinks || format == ToolFormat::Harmony;
     let before = if thinks { thought(format, " why é ", opened) } else { String::new() };
     let words = match format {
-        ToolFormat::Harmony | ToolFormat::Llama => "",
+        // Behind calls this template writes the text that stood before them.
+        ToolFormat::Harmony | ToolFormat::Llama | ToolFormat::DeepSeekV3 => "",
         _ => "Let me  see:\n\n\n",
     };
     let end = if format == ToolFormat::Harmony { "<|call|>" } else { family.end };
@@ -120,8 +119,7 @@ fn a_turn_that_is_cut_off_behind_its_only_call_is_well_formed() {
             let first = single(vec![user("q")]);
             let answer = stage.ask(&first, Act::Say(said(&stage, &first, made)));
             assert_eq!((answer.calls.len(), &answer.finish), (1, &Finish::ToolCalls), "{name}");
-            let messages =
-                vec![user("q"), answer.message(), result(&answer.calls[0].id, "r")];
+            let messages = vec![user("q"), answer.message(), result(&answer.calls[0].id, "r")];
             let next = single(messages);
             let prompt = stage.prompt(&next);
             let written = stage.text(&prompt);

@@ -12,7 +12,8 @@ use text::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolSignature};
 type Turn = (String, String, Vec<(String, Value)>);
 
 fn arguments() -> [Value; 3] {
-    let text = "say \"hi\"\n\\ back\ttab é 🙂 </tool_call> <|x|> </think> ``` ]} &lt; & </ <｜DSML｜x";
+    let text =
+        "say \"hi\"\n\\ back\ttab é 🙂 </tool_call> <|x|> </think> ``` ]} &lt; & </ <｜DSML｜x";
     [
         json!({"s": text, "n": -3, "o": {"k": [1, 2.5, null, true, {"z": "a\"b\\"}], "": {}}}),
         json!({"s": ""}),
@@ -84,12 +85,7 @@ fn check(stage: &Stage, turn: &Turn, behind: &[Value]) {
     }
     let messages = [&[user("q"), message][..], behind].concat();
     let text = written(stage, messages);
-    let opened = family.header.ends_with("<think>");
-    let reasoning = match (opened, family.thinks) {
-        (true, _) => Reasoning::Open,
-        (false, true) => Reasoning::Possible,
-        _ => Reasoning::Unsplit,
-    };
+    let reasoning = if family.thinks { Reasoning::Possible } else { Reasoning::Unsplit };
     let form = OutputForm { reasoning, format: Some(family.format), ..form() };
     for most in [1, 4, 10_000] {
         assert_eq!(read(&form, &text, most), *turn, "{} by {most}: {text}", family.name);
@@ -103,7 +99,8 @@ fn turns_that_a_template_writes_are_read_back() {
         let [hard, empty, deep] = arguments();
         let one = |arguments: &Value| ("f".to_owned(), arguments.clone());
         let none = ("g".to_owned(), json!({}));
-        let mut all = vec![vec![one(&hard)], vec![one(&empty)], vec![one(&deep)], vec![none.clone()]];
+        let mut all =
+            vec![vec![one(&hard)], vec![one(&empty)], vec![one(&deep)], vec![none.clone()]];
         if family.many {
             all.extend([vec![one(&hard), one(&deep)], vec![none, one(&empty), one(&hard)]]);
         }

@@ -46,7 +46,9 @@ pub fn calls(format: ToolFormat, calls: &[(&str, &str)]) -> String {
     };
     match format {
         ToolFormat::Hermes => each(&|name, arguments| {
-            format!("<tool_call>\n {{\"name\":\"{name}\" , \"arguments\":{arguments} }}\n\n</tool_call>")
+            format!(
+                "<tool_call>\n {{\"name\":\"{name}\" , \"arguments\":{arguments} }}\n\n</tool_call>"
+            )
         })
         .join("\n\n"),
         ToolFormat::Llama => each(&|name, arguments| {
@@ -76,7 +78,10 @@ pub fn calls(format: ToolFormat, calls: &[(&str, &str)]) -> String {
         }
         ToolFormat::Dsml => {
             let all = each(&|name, arguments| {
-                format!("<｜DSML｜invoke name=\"{name}\">{}</｜DSML｜invoke>", parameters(arguments))
+                format!(
+                    "<｜DSML｜invoke name=\"{name}\">{}</｜DSML｜invoke>",
+                    parameters(arguments)
+                )
             });
             format!("<｜DSML｜tool_calls>\n{}</｜DSML｜tool_calls>", all.join(" \n"))
         }

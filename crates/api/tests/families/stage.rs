@@ -158,8 +158,10 @@ impl Answer {
         let call = |call: &Heard| {
             let arguments: Value = serde_json::from_str(&call.arguments).expect("they are JSON");
             let members = arguments.as_object().expect("they are an object").iter().rev();
-            let arguments: Value =
-                members.map(|(k, v)| (k.clone(), v.clone())).collect::<serde_json::Map<_, _>>().into();
+            let arguments: Value = members
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect::<serde_json::Map<_, _>>()
+                .into();
             json!({"id": call.id, "type": "function",
                 "function": {"name": call.name, "arguments": arguments}})
         };
@@ -228,7 +230,8 @@ impl Player {
             }
         };
         let prompt_tokens = request.prompt.len();
-        let usage = engine::Usage { prompt_tokens, completion_tokens: said.len(), ..Default::default() };
+        let usage =
+            engine::Usage { prompt_tokens, completion_tokens: said.len(), ..Default::default() };
         let timings = Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
         (said, Event::Finished(Finished { reason, usage, timings }))
     }
@@ -287,13 +290,17 @@ fn choose(
     allowed: &[u32],
     request: &Request,
 ) -> u32 {
+    let stop = allowed.iter().find(|id| request.stop_ids.contains(id));
+    let more = allowed.iter().find(|id| !request.stop_ids.contains(id));
+    // Where the answer may end, one in two models goes on for a while.
+    match (stop, more) {
+        (Some(_), Some(more)) if seed % 2 == 1 && said.len() < 300 => return *more,
+        (Some(stop), _) => return *stop,
+        _ => {}
+    }
     let any = allowed[rng.below(allowed.len() as u64) as usize];
     if rng.below(40) as usize >= said.len() {
         return any;
-    }
-    let stop = allowed.iter().find(|id| request.stop_ids.contains(id));
-    if let Some(stop) = stop {
-        return *stop;
     }
     let tail: Vec<u8> = said[said.len().saturating_sub(40)..]
         .iter()

@@ -200,7 +200,10 @@ impl Player {
     }
 
     fn play(&self, play: &mut Play<'_>) -> Curtain {
-        if let Err(curtain) = play.prompt() {
+        // A vector takes as long as the script's first act.
+        let first = self.script.first().filter(|_| play.submission.request.embed.is_some());
+        let paused = first.map_or(Ok(()), |act| self.act(play, act));
+        if let Err(curtain) = paused.and_then(|()| play.prompt()) {
             return curtain;
         }
         for act in &self.script {

@@ -12,6 +12,8 @@ use utoipa::ToSchema;
 
 /// Most answers to one request.
 const MOST_CHOICES: usize = 128;
+/// Most members of an answer that may be named; each is looked for in every answer.
+const MOST_FIELDS: usize = 100;
 
 /// Texts to continue. All three are read from one object.
 #[derive(Debug, ToSchema)]
@@ -45,6 +47,7 @@ pub(crate) struct How {
     /// Tell the times with every piece.
     timings_per_token: Option<bool>,
     /// The members of the answer that are wanted; `a/b` is member `b` of `a`.
+    #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
     /// No slot is chosen.
     #[serde(default, rename = "id_slot", deserialize_with = "wire::integer")]
@@ -86,6 +89,12 @@ pub(crate) fn call(
         let message = format!("1 to {MOST_CHOICES} answers may be asked for, not {wanted}");
         return Err(Fault::invalid("n_cmpl", message));
     }
+    let fields = how.response_fields.unwrap_or_default();
+    if fields.len() > MOST_FIELDS {
+        let found = fields.len();
+        let message = format!("response_fields must name at most {MOST_FIELDS}, not {found}");
+        return Err(Fault::invalid("response_fields", message));
+    }
     let stream = how.stream.unwrap_or(false);
     let unseen = sampling.max_tokens == Some(0);
     let tokens = stream || how.return_tokens.unwrap_or(false);
@@ -94,7 +103,7 @@ pub(crate) fn call(
         probabilities: sampling.logprobs.is_some(),
         timings: how.timings_per_token.unwrap_or(false),
         unseen,
-        fields: how.response_fields.unwrap_or_default(),
+        fields,
         settings: sampling::settings(service, &sampling),
         prompts: prompts.iter().map(Vec::len).collect(),
     };

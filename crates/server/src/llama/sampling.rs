@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::fields::{Fields, wrong};
 use crate::llama::prompt::id;
-use crate::wire;
+use crate::wire::{self, Texts};
 use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub(crate) struct SamplingBody {
     #[serde(default, deserialize_with = "wire::integer")]
     seed: Option<i64>,
     /// Strings that end the answer and are not part of it.
-    stop: Option<Stops>,
+    stop: Option<Texts>,
     ignore_eos: Option<bool>,
     /// Pairs of a token, or the text of several, and its bias; or an object of them. False bans.
     logit_bias: Option<Value>,
@@ -58,15 +58,6 @@ pub(crate) struct SamplingBody {
     grammar: Option<String>,
     /// Not supported.
     json_schema: Option<Value>,
-}
-
-/// One string or several.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "expected a string or an array of strings")]
-#[schema(as = LlamaStops)]
-enum Stops {
-    One(String),
-    Many(Vec<String>),
 }
 
 /// Samplers that are not built, and the number that switches each off.
@@ -117,11 +108,7 @@ impl SamplingBody {
             frequency_penalty: self.frequency_penalty,
             seed: self.seed.filter(|&seed| seed != -1 && seed != NO_SEED).map(|seed| seed as u64),
             max_tokens: self.n_predict.and_then(|n| usize::try_from(n).ok()),
-            stop: match self.stop {
-                None => Vec::new(),
-                Some(Stops::One(stop)) => vec![stop],
-                Some(Stops::Many(stops)) => stops,
-            },
+            stop: self.stop.map(Texts::all).unwrap_or_default(),
             ignore_eos: self.ignore_eos.unwrap_or(false),
             logprobs: self.n_probs.filter(|&n| n > 0),
             ..SamplingOptions::default()

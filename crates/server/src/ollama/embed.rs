@@ -3,7 +3,7 @@
 use crate::embeddings;
 use crate::fault::Fault;
 use crate::ollama::duration::{self, KeepAlive};
-use crate::wire;
+use crate::wire::{self, Texts};
 use api::{Embed, Prompt, Service};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,13 +22,6 @@ pub(crate) struct EmbedBody {
     #[serde(rename = "truncate")]
     _truncate: Option<bool>,
     keep_alive: Option<KeepAlive>,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "expected a string or an array of strings")]
-enum Texts {
-    One(String),
-    Many(Vec<String>),
 }
 
 /// A text that a vector is wanted of.
@@ -68,11 +61,8 @@ pub(crate) const AS_THEY_ARE: Embed = Embed { pooling: None, normalize: false };
 pub(crate) fn read(service: &Service, body: &Value) -> Result<Vec<Prompt>, Fault> {
     let body: EmbedBody = wire::read(body)?;
     duration::unloads(body.keep_alive.as_ref())?;
-    let texts = match body.input {
-        Texts::One(text) => vec![text],
-        Texts::Many(texts) => texts,
-    };
-    embeddings::prompts(service, texts.into_iter().map(Prompt::Text).collect(), "input")
+    let texts = body.input.all().into_iter().map(Prompt::Text);
+    embeddings::prompts(service, texts.collect(), "input")
 }
 
 /// Reads a request for one vector.

@@ -1,7 +1,7 @@
 //! `options`: sampling in Ollama's words.
 
 use crate::fault::Fault;
-use crate::wire;
+use crate::wire::{self, Texts};
 use api::{Prompt, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     #[serde(default, deserialize_with = "wire::integer")]
     seed: Option<i64>,
     /// Strings that end the answer and are not part of it.
-    stop: Option<Stops>,
+    stop: Option<Texts>,
     /// Most tokens to generate; -1 and -2 for all that the context has room for.
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -2)]
@@ -54,15 +54,6 @@ pub(crate) struct Options {
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = 0, maximum = 0)]
     mirostat: Option<i64>,
-}
-
-/// One string or several.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "expected a string or an array of strings")]
-#[schema(as = OllamaStops)]
-enum Stops {
-    One(String),
-    Many(Vec<String>),
 }
 
 /// Refuses sampling, and ids that went before, that no answer could be made with, where none is to
@@ -93,11 +84,7 @@ impl Options {
             penalty_window: self.repeat_last_n.and_then(|n| usize::try_from(n).ok()),
             seed: self.seed.filter(|&seed| seed != -1).map(|seed| seed as u64),
             max_tokens: self.num_predict.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0),
-            stop: match self.stop.clone() {
-                None => Vec::new(),
-                Some(Stops::One(stop)) => vec![stop],
-                Some(Stops::Many(stops)) => stops,
-            },
+            stop: self.stop.clone().map(Texts::all).unwrap_or_default(),
             ..SamplingOptions::default()
         })
     }

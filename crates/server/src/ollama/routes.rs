@@ -14,7 +14,7 @@ use crate::ollama::line::{ChatLine, GenerateLine};
 use crate::ollama::models::{self, Running, Shown, Tags};
 use crate::ollama::refusal::Refusal;
 use crate::random;
-use api::{Prepared, Terms};
+use api::{Embed, Prepared, Prompt, Service, Terms};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -83,8 +83,7 @@ async fn chat(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let work = prepare(&app, body, |service, body| chat::read(service, &body)).await?;
-    answer(&app, id, &headers, work).await
+    answer(&app, id, &headers, body, chat::read).await
 }
 
 /// The answer to a prompt.
@@ -102,8 +101,7 @@ async fn generate(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let work = prepare(&app, body, |service, body| generate::read(service, &body)).await?;
-    answer(&app, id, &headers, work).await
+    answer(&app, id, &headers, body, generate::read).await
 }
 
 /// Vectors of texts.
@@ -118,9 +116,7 @@ async fn embed(
     body: Body,
 ) -> Result<Json<Embedded>, Fault> {
     let start = Instant::now();
-    let prompts = prepare(&app, body, |service, body| embed::read(service, &body)).await?;
-    let terms = guard::on_behalf(Terms::default(), &headers);
-    let vectors = compute(&app, prompts, embed::NORMALIZED, terms, &id).await?;
+    let vectors = vectors(&app, &id, &headers, body, (embed::read, embed::NORMALIZED)).await?;
     Ok(Json(embed::answer(&app.service, vectors, start.elapsed())))
 }
 
@@ -135,18 +131,33 @@ async fn embeddings(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Embedding>, Fault> {
-    let prompts = prepare(&app, body, |service, body| embed::read_one(service, &body)).await?;
-    let terms = guard::on_behalf(Terms::default(), &headers);
-    let vectors = compute(&app, prompts, embed::AS_THEY_ARE, terms, &id).await?;
+    let vectors = vectors(&app, &id, &headers, body, (embed::read_one, embed::AS_THEY_ARE)).await?;
     Ok(Json(embed::answer_one(vectors)))
+}
+
+/// Makes what is wanted of the body of a request.
+type Read<T> = fn(&Service, &Value) -> Result<T, Fault>;
+
+async fn vectors(
+    app: &App,
+    id: &RequestId,
+    headers: &HeaderMap,
+    body: Body,
+    (read, how): (Read<Vec<Prompt>>, Embed),
+) -> Result<Vec<api::Embedding>, Fault> {
+    let prompts = prepare(app, body, move |service, body| read(service, &body)).await?;
+    let terms = guard::on_behalf(Terms::default(), headers);
+    compute(app, prompts, how, terms, id).await
 }
 
 async fn answer(
     app: &App,
     request: RequestId,
     headers: &HeaderMap,
-    work: Work,
+    body: Body,
+    read: Read<Work>,
 ) -> Result<Response, Fault> {
+    let work = prepare(app, body, move |service, body| read(service, &body)).await?;
     let run = match work {
         Work::Idle(answer) => return Ok(Json(answer).into_response()),
         Work::Run(run) => *run,

@@ -5,7 +5,7 @@ use crate::choices::Names;
 use crate::fault::Fault;
 use crate::flow::{prepare, respond, start};
 use crate::guard::{self, RequestId};
-use crate::openai::problem::Problem;
+use crate::openai::problem::Refusals;
 use crate::responses::answer::{Deposit, ResponseAnswer};
 use crate::responses::background::{self, Log, Running};
 use crate::responses::call::{Desk, ResponseCall};
@@ -40,8 +40,7 @@ pub(crate) fn owner(headers: &HeaderMap) -> Owner {
 
 /// A response: whole, as events, or in the background.
 #[utoipa::path(post, path = "/v1/responses", tag = "OpenAI", request_body = CreateResponse,
-    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 413, body = Problem),
-        (status = 429, body = Problem), (status = 500, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Made), Refusals))]
 async fn create(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
@@ -127,8 +126,7 @@ struct InputTokens {
 /// How many tokens a request's prompt has.
 #[utoipa::path(post, path = "/v1/responses/input_tokens", tag = "OpenAI",
     request_body = CreateResponse,
-    responses((status = 200, body = InputTokens), (status = 400, body = Problem), (status = 401, body = Problem), (status = 413, body = Problem),
-        (status = 500, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = InputTokens), Refusals))]
 async fn input_tokens(
     State(app): State<App>,
     headers: HeaderMap,

@@ -4,7 +4,7 @@ use crate::harness::{Server, chat_body, error, events, ok};
 use crate::support::Act;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
-use serde_json::json;
+use serde_json::{Value, json};
 use server::{Keys, RateLimits, ServerOptions};
 use std::time::{Duration, Instant};
 
@@ -88,13 +88,15 @@ async fn tokens_of_prompt_and_answer_are_counted() {
     ok(ask(&server, "two", false).await).await;
 }
 
-#[tokio::test]
-async fn an_answer_that_its_client_leaves_is_counted_as_far_as_it_was_heard() {
-    let rates = RateLimits { tokens: Some(100), ..RateLimits::default() };
-    let slow = [Act::Say("some more text that is heard"), Act::Pause(Duration::from_secs(30))];
-    let server = server(rates, slow).await;
+/// An answer of which `said` is heard is left, and counts as far as that.
+async fn check_left(said: &'static str, extra: Value) {
+    let rates = RateLimits { tokens: Some(240), ..RateLimits::default() };
+    let server = server(rates, [Act::Say(said), Act::Pause(Duration::from_secs(30))]).await;
     let started = Instant::now();
-    let mut answer = ask(&server, "one", true).await;
+    let mut body = chat_body(extra);
+    body["stream"] = true.into();
+    let request = server.client.post(server.url(CHAT)).bearer_auth("one");
+    let mut answer = request.json(&body).send().await.unwrap();
     let mut heard = String::new();
     while heard.matches("data: ").count() < 20 {
         heard += str::from_utf8(&answer.chunk().await.unwrap().unwrap()).unwrap();
@@ -104,9 +106,46 @@ async fn an_answer_that_its_client_leaves_is_counted_as_far_as_it_was_heard() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let next = ask(&server, "one", true).await;
     let remaining = number(next.headers(), "x-ratelimit-remaining-tokens");
-    let back = started.elapsed().as_secs() * 100 / 60 + 2;
+    let back = started.elapsed().as_secs() * 240 / 60 + 2;
     let prompt = report.request.prompt.len() as u64;
-    assert!(remaining + prompt + 15 < 100 + back, "{remaining} remain after {prompt} and 20");
+    assert!(remaining + prompt + 15 < 240 + back, "{remaining} remain after {prompt} and 20");
+}
+
+#[tokio::test]
+async fn an_answer_that_its_client_leaves_is_counted_as_far_as_it_was_heard() {
+    check_left("some more text that is heard", json!({})).await;
+    let call =
+        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"some more text that is heard";
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    check_left(call, json!({"tools": [tool]})).await;
+}
+
+#[tokio::test]
+async fn texts_are_paid_for_though_their_client_leaves_the_others() {
+    let rates = RateLimits { tokens: Some(100), ..RateLimits::default() };
+    let server = server(rates, [Act::Pause(Duration::from_millis(40))]).await;
+    let body = json!({"input": vec!["a".repeat(20); 50]});
+    let request = server.client.post(server.url("/api/embed")).bearer_auth("one").json(&body);
+    assert!(request.timeout(Duration::from_millis(400)).send().await.is_err());
+    let next = ask(&server, "one", true).await;
+    let remaining = number(next.headers(), "x-ratelimit-remaining-tokens");
+    assert!(remaining < 90, "{remaining}");
+}
+
+#[tokio::test]
+async fn a_background_response_takes_its_place_until_it_ends() {
+    let rates = RateLimits { concurrent: Some(1), ..RateLimits::default() };
+    let server = server(rates, [Act::Say("x"), Act::Pause(Duration::from_secs(30))]).await;
+    let post = async |path: &str, body: Value| {
+        let request = server.client.post(server.url(path)).bearer_auth("one");
+        ok(request.json(&body).send().await.unwrap()).await
+    };
+    let asked = json!({"model": "any", "input": "hi", "background": true});
+    let response = post("/v1/responses", asked).await;
+    assert_eq!(ask(&server, "one", true).await.status(), 429);
+    let cancel = format!("/v1/responses/{}/cancel", response["id"].as_str().unwrap());
+    assert_eq!(post(&cancel, json!({})).await["status"], "cancelled");
+    assert_eq!(ask(&server, "one", true).await.status(), 200);
 }
 
 #[tokio::test]

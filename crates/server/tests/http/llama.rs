@@ -167,6 +167,7 @@ async fn what_cannot_be_is_refused() {
         (json!({"logit_bias": [[1, true]]}), "logit_bias[0]"),
         (json!({"logit_bias": 3}), "logit_bias"),
         (json!({"response_fields": "content"}), "response_fields"),
+        (json!({"response_fields": vec!["content"; 101]}), "response_fields"),
         (json!({"stop": 3}), "stop"),
     ] {
         check_error(completion(&server, extra).await, 400, part).await;

@@ -10,6 +10,9 @@ use super::call::Call;
 use super::grammar::{Flow, Grammar, Role, Syntax};
 use super::literals::{Found, Literals};
 
+/// White space that may stand before what closes a block.
+const MAX_SPACE: usize = 64;
+
 /// The state of reading content with calls in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
@@ -28,6 +31,10 @@ pub(crate) struct Calls {
     begun: bool,
     /// A call has broken off.
     broken: bool,
+    /// The only call has been made: what closes its block is waited for.
+    closing: bool,
+    /// Something else has come instead.
+    cut: bool,
     complete: bool,
 }
 
@@ -45,6 +52,8 @@ impl Calls {
             after_call: false,
             begun: false,
             broken: false,
+            closing: false,
+            cut: false,
             complete: false,
         })
     }
@@ -52,6 +61,11 @@ impl Calls {
     /// Whether nothing that follows counts.
     pub fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// Whether the answer was completed where its text was not.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Whether a call or a block has begun and not ended.
@@ -63,6 +77,9 @@ impl Calls {
     pub fn push(&mut self, c: char) {
         if self.complete {
             return;
+        }
+        if self.closing {
+            return self.close(c);
         }
         let Some(grammar) = &mut self.grammar else { return self.text(c) };
         let ended = self.call.ended;
@@ -82,7 +99,7 @@ impl Calls {
 
     /// The end of the answer.
     pub fn finish(&mut self, truncated: bool) {
-        if self.complete {
+        if self.complete || self.closing {
             return;
         }
         if let Some(mut grammar) = self.grammar.take() {
@@ -161,7 +178,26 @@ impl Calls {
         self.raw.clear();
         self.space.clear();
         self.after_call = true;
-        self.complete |= !self.parallel;
+        if !self.parallel && !self.complete {
+            self.grammar = None;
+            self.closing = true;
+            self.complete = self.syntax.closing.is_empty();
+        }
+    }
+
+    /// Behind the only call.
+    fn close(&mut self, c: char) {
+        let options = self.syntax.closing;
+        match self.literals.push(options.iter().map(|(text, _)| *text), c) {
+            Found::More => {}
+            Found::One(index) => self.complete = options[index].1,
+            Found::Nothing => {
+                self.space.push(c);
+                self.cut =
+                    !self.literals.is_empty() || !c.is_whitespace() || self.space.len() > MAX_SPACE;
+                self.complete = self.cut;
+            }
+        }
     }
 
     /// What was read as a call is text.

@@ -29,6 +29,8 @@ pub(crate) struct Syntax {
     pub text: &'static [(&'static str, Role)],
     /// Directly after a call.
     pub after: &'static [(&'static str, Role)],
+    /// What may close the block of a call that is to be the only one, and whether it does so alone.
+    pub closing: &'static [(&'static str, bool)],
     /// Calls are found in the middle of text too.
     pub anywhere: bool,
     /// The grammar of what begins with a literal.
@@ -46,6 +48,17 @@ const DEEPSEEK_AFTER: &[(&str, Role)] = &[
     ("<｜tool▁call▁end｜>", Close),
     ("<｜tool▁calls▁end｜>", End),
 ];
+const DEEPSEEK_CLOSING: &[(&str, bool)] =
+    &[("```", false), ("<｜tool▁call▁end｜>", false), ("<｜tool▁calls▁end｜>", true)];
+const TOOL_CALL_CLOSING: &[(&str, bool)] = &[("</tool_call>", true)];
+const DSML_CLOSING: &[(&str, bool)] = &[
+    ("</｜DSML｜tool_calls>", true),
+    ("</｜DSML｜function_calls>", true),
+    ("</DSML｜tool_calls>", true),
+    ("</DSML｜function_calls>", true),
+    ("</tool_calls>", true),
+    ("</function_calls>", true),
+];
 const DSML: &[(&str, Role)] = &[
     ("<｜DSML｜tool_calls", Start),
     ("<｜DSML｜function_calls", Start),
@@ -62,6 +75,7 @@ const SYNTAXES: [Syntax; 7] = [
         format: ToolFormat::Hermes,
         text: &[("<tool_call>", Start)],
         after: &[("<tool_call>", Start), ("</tool_call>", Close)],
+        closing: TOOL_CALL_CLOSING,
         anywhere: true,
         open: |literal| Grammar::Listed(Listed::new(literal, true)),
     },
@@ -69,6 +83,7 @@ const SYNTAXES: [Syntax; 7] = [
         format: ToolFormat::QwenCoder,
         text: &[("<tool_call>", Start), ("<function=", Start)],
         after: &[("<tool_call>", Start), ("<function=", Start), ("</tool_call>", Close)],
+        closing: TOOL_CALL_CLOSING,
         anywhere: true,
         open: |literal| Grammar::Coder(Coder::new(literal)),
     },
@@ -76,6 +91,7 @@ const SYNTAXES: [Syntax; 7] = [
         format: ToolFormat::Llama,
         text: &[("<|python_tag|>", Start), ("{", Start), ("[", Start)],
         after: &[("<|python_tag|>", Start), ("{", Start), (";", Close), (",", Close), ("]", Close)],
+        closing: &[],
         anywhere: false,
         open: |literal| Grammar::Listed(Listed::new(literal, false)),
     },
@@ -83,6 +99,7 @@ const SYNTAXES: [Syntax; 7] = [
         format: ToolFormat::Mistral,
         text: &[("[TOOL_CALLS]", Start)],
         after: &[("[TOOL_CALLS]", Start), ("{", Start), (",", Close), ("]", Close)],
+        closing: &[("]", true)],
         anywhere: true,
         open: |literal| Grammar::Mistral(Mistral::new(literal)),
     },
@@ -90,6 +107,7 @@ const SYNTAXES: [Syntax; 7] = [
         format: ToolFormat::DeepSeekV3,
         text: DEEPSEEK_TEXT,
         after: DEEPSEEK_AFTER,
+        closing: DEEPSEEK_CLOSING,
         anywhere: true,
         open: |literal| Grammar::DeepSeek(DeepSeek::new(true, literal)),
     },
@@ -97,6 +115,7 @@ const SYNTAXES: [Syntax; 7] = [
         format: ToolFormat::DeepSeekV31,
         text: DEEPSEEK_TEXT,
         after: DEEPSEEK_AFTER,
+        closing: DEEPSEEK_CLOSING,
         anywhere: true,
         open: |literal| Grammar::DeepSeek(DeepSeek::new(false, literal)),
     },
@@ -104,6 +123,7 @@ const SYNTAXES: [Syntax; 7] = [
         format: ToolFormat::Dsml,
         text: DSML,
         after: DSML,
+        closing: DSML_CLOSING,
         anywhere: true,
         open: |literal| Grammar::Dsml(Dsml::new(literal)),
     },

@@ -145,11 +145,21 @@ impl OutputParser {
     }
 
     /// Whether the answer is complete although the model has not ended it: a closing tag after
-    /// which the format has nothing, or the first call where one is all that may be made.
+    /// which the format has nothing, or the first call with what closes it where one is all that
+    /// may be made.
     pub fn is_complete(&self) -> bool {
         match &self.0 {
             Reader::Tagged(tagged) => tagged.is_complete(),
             Reader::Harmony(harmony) => harmony.is_complete(),
+        }
+    }
+
+    /// Whether the answer was completed by something that does not belong to it, so that its text
+    /// is not what a model would have written.
+    pub fn is_cut(&self) -> bool {
+        match &self.0 {
+            Reader::Tagged(tagged) => tagged.is_cut(),
+            Reader::Harmony(_) => false,
         }
     }
 

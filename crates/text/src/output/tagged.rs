@@ -52,6 +52,10 @@ impl Tagged {
         self.calls.as_ref().is_some_and(Calls::is_complete)
     }
 
+    pub fn is_cut(&self) -> bool {
+        self.calls.as_ref().is_some_and(Calls::is_cut)
+    }
+
     pub fn in_reasoning(&self) -> bool {
         self.splitter.as_ref().is_some_and(|splitter| splitter.part() == Part::Reasoning)
     }

@@ -1,7 +1,7 @@
 //! What answers of each format become.
 
 use crate::{check, check_form, form};
-use text::{OutputParser, ToolFormat::*};
+use text::{OutputForm, OutputParser, ToolFormat::*};
 
 #[test]
 fn hermes_calls_are_json_between_tags() {
@@ -186,6 +186,33 @@ fn without_parallel_calls_the_first_one_completes_the_answer() {
     let mut parser = OutputParser::new(&form);
     parser.push(call);
     assert!(parser.is_complete());
+}
+
+#[test]
+fn the_only_call_is_complete_with_what_closes_it() {
+    let check = |format, answer: &str, rest: &str, cut: bool| {
+        let form = OutputForm { parallel: false, ..form(format) };
+        check_form(&form, &format!("{answer}{rest} more"), false, "now{};");
+        let mut parser = OutputParser::new(&form);
+        parser.push(answer);
+        assert!(!parser.is_complete(), "{answer}");
+        parser.push(rest);
+        assert_eq!((parser.is_complete(), parser.is_cut()), (true, cut), "{answer}{rest}");
+    };
+    let call = "<tool_call>{\"name\": \"now\", \"arguments\": {}}";
+    check(Hermes, call, "\n</tool_call>", false);
+    check(Hermes, call, " x", true);
+    check(Hermes, call, "</tool_x", true);
+    check(Hermes, call, &" ".repeat(65), true);
+    let call = "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}";
+    check(Mistral, call, " ]", false);
+    check(Mistral, call, ", {", true);
+    let call = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>";
+    check(DeepSeekV31, call, "<｜tool▁calls▁end｜>", false);
+    check(DeepSeekV31, call, "<｜tool▁call▁begin｜>", true);
+    let call = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>";
+    check(Dsml, call, "\n</｜DSML｜tool_calls>", false);
+    check(Dsml, call, "\n<｜DSML｜invoke name=\"f\">", true);
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Answers that break or are cut off: their text comes back, and no conversation goes on from
+//! them.
+
+use crate::family::FAMILIES;
+use crate::scripts::{ODD, SHORT, calls, request, result, user};
+use crate::stage::{Act, Answer, Stage};
+use api::Finish;
+use serde_json::{Value, json};
+
+/// A history with the answer in it is rendered by the template, as by a service that has never
+/// seen it.
+fn check_forgotten(stage: &Stage, answer: &Answer) {
+    let call = |call: &crate::stage::Heard| {
+        let arguments = serde_json::from_str(&call.arguments);
+        let arguments: Value = arguments.unwrap_or_else(|_| json!(call.arguments));
+        json!({"id": call.id, "type": "function",
+            "function": {"name": call.name, "arguments": arguments}})
+    };
+    // The template may have room for one.
+    let Some(call) = answer.calls.first().map(call) else { return };
+    let id = answer.calls[0].id.as_str();
+    let message = json!({"role": "assistant", "content": answer.content, "tool_calls": [call]});
+    let history = request(vec![user("q"), message, result(id, "r")]);
+    let fresh = Stage::of(stage.family).unwrap();
+    let (seen, fresh) =
+        (stage.service.prepare_chat(&history), fresh.service.prepare_chat(&history));
+    assert_eq!(
+        seen.map(|it| it.prompt().to_vec()).ok(),
+        fresh.map(|it| it.prompt().to_vec()).ok(),
+        "{}",
+        stage.family.name
+    );
+}
+
+/// Nothing of `text` is lost but markers and white space.
+fn check_text(stage: &Stage, text: &str, answer: &Answer) {
+    let whole: Vec<_> = answer.calls.iter().filter(|call| !call.broken).collect();
+    if whole.is_empty() {
+        let plain = |text: &str| text.split_whitespace().collect::<String>();
+        let (found, given) = (plain(&answer.content), plain(text));
+        assert_eq!(found, given, "{}", stage.family.name);
+    }
+    for call in whole {
+        let parsed = serde_json::from_str::<Value>(&call.arguments);
+        assert!(parsed.is_ok_and(|value| value.is_object()), "{}: {call:?}", stage.family.name);
+    }
+}
+
+#[test]
+fn answers_cut_anywhere_end_by_length_and_are_forgotten() {
+    for stage in FAMILIES.iter().filter_map(Stage::of) {
+        let family = stage.family;
+        let made: &[(&str, &str)] =
+            if family.many { &[("f", ODD), ("g", SHORT)] } else { &[("f", ODD)] };
+        let ids = stage.ids(&calls(family.format, made));
+        for cut in 1..ids.len() {
+            let text = stage.tokenizer.decode(&ids[..cut], false);
+            if stage.ids(&text) != ids[..cut] {
+                continue;
+            }
+            let answer = stage.ask(&request(vec![user("q")]), Act::Say(text.clone()));
+            assert_eq!(answer.finish, Finish::Length, "{}: {text}", family.name);
+            check_text(&stage, &harmless(&stage, &text, &answer), &answer);
+            check_forgotten(&stage, &answer);
+        }
+    }
+}
+
+/// What of a text is to be seen: headers of messages that say nothing are not.
+fn harmless(stage: &Stage, text: &str, answer: &Answer) -> String {
+    let header = stage.family.format == text::ToolFormat::Harmony && answer.content.is_empty();
+    if header { String::new() } else { text.to_owned() }
+}
+
+#[test]
+fn broken_calls_are_text_and_are_forgotten() {
+    for stage in FAMILIES.iter().filter_map(Stage::of) {
+        let family = stage.family;
+        let good = calls(family.format, &[("f", "{\"o\": {\"a\": 1}, \"s\": \"x\"}")]);
+        let spoilt = [
+            good.replace("1}", "1 nope}"),
+            good.replace("1}", "1]"),
+            calls(family.format, &[("unknown", "{}")]),
+            good.replace("1}", "[1}"),
+        ];
+        for text in spoilt {
+            assert_ne!(text, good);
+            let end = format!("{text}{}", family.end);
+            let answer = stage.ask(&request(vec![user("q")]), Act::Say(end));
+            assert!(matches!(answer.finish, Finish::StopId(_)), "{}: {text}", family.name);
+            assert!(answer.calls.iter().all(|call| call.broken), "{}: {text}", family.name);
+            check_text(&stage, &text, &answer);
+            check_forgotten(&stage, &answer);
+        }
+    }
+}
+
+#[test]
+fn an_answer_with_a_whole_and_a_broken_call_is_forgotten() {
+    for stage in FAMILIES.iter().filter_map(Stage::of).filter(|stage| stage.family.many) {
+        let family = stage.family;
+        let both =
+            calls(family.format, &[("g", SHORT), ("f", "{\"o\": {\"a\": 1}, \"s\": \"x\"}")]);
+        let text = format!("{}{}", both.replace("1}", "1 nope}"), family.end);
+        let answer = stage.ask(&request(vec![user("q")]), Act::Say(text));
+        assert!(matches!(answer.finish, Finish::StopId(_)), "{}: {:?}", family.name, answer.finish);
+        assert!(!answer.calls[0].broken && answer.calls.iter().skip(1).all(|call| call.broken));
+        check_forgotten(&stage, &answer);
+    }
+}
