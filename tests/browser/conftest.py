@@ -3,57 +3,17 @@
 GANNET_BIN names the binary, CHROMIUM the browser (else `chromium` is looked for).
 """
 
-import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import threading
-import urllib.request
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
+from serving import Server
 
-START_SECONDS = 120
 PATIENCE_MS = 60_000
 
 expect.set_options(timeout=20_000)
-
-
-class Server:
-    """A `gannet serve` on a port of its own choice."""
-
-    def __init__(self, *options, **environment):
-        command = [os.environ["GANNET_BIN"], "serve", "--port", "0", *options]
-        environment = {**os.environ, **environment}
-        self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        self.log = []
-        self.address = None
-        self.listening = threading.Event()
-        threading.Thread(target=self._read_log, daemon=True).start()
-        if not self.listening.wait(START_SECONDS) or self.address is None:
-            self.process.kill()
-            raise RuntimeError("the server did not start:\n" + "".join(self.log))
-
-    def _read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            found = re.search(r"listening on (http://[0-9.:]+)", line)
-            if found and self.address is None:
-                self.address = found.group(1)
-                self.listening.set()
-        self.listening.set()
-
-    def requests(self):
-        with urllib.request.urlopen(self.address + "/v1/stats") as response:
-            return json.load(response)["requests"]
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "agents"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import Server  # noqa: E402
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "agents"))
+sys.path.insert(0, str(HERE.parent))
 from serving import TINY, Server  # noqa: E402
 
 TOP = 5

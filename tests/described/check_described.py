@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "agents"))
+sys.path.insert(0, str(HERE.parent))
 from serving import Server  # noqa: E402
 
 CHECKS = [

@@ -10,48 +10,13 @@ hold for any model.
 """
 
 import datetime
-import os
-import re
-import signal
-import subprocess
-import threading
 
 import ollama
 import pytest
+from serving import Server
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 SHORT = {"temperature": 0, "num_predict": 24}
-START_SECONDS = 120
-
-
-class Server:
-    """A `gannet serve` on a port of its own choice."""
-
-    def __init__(self):
-        command = [os.environ["GANNET_BIN"], "serve", "--port", "0"]
-        if model := os.environ.get("GANNET_MODEL"):
-            command += ["-m", model]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.log = []
-        self.address = None
-        self.listening = threading.Event()
-        threading.Thread(target=self._read_log, daemon=True).start()
-        if not self.listening.wait(START_SECONDS) or self.address is None:
-            self.process.kill()
-            raise RuntimeError("the server did not start:\n" + "".join(self.log))
-
-    def _read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            found = re.search(r"listening on (http://[0-9.:]+)", line)
-            if found and self.address is None:
-                self.address = found.group(1)
-                self.listening.set()
-        self.listening.set()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="session")

@@ -10,56 +10,26 @@ hold for any model.
 """
 
 import json
-import os
-import re
-import signal
-import subprocess
 import threading
 import time
 import urllib.request
 
 import openai
 import pytest
+import serving
 
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 # A model that is sure of its answer gives the same one for every seed.
 OPEN_QUESTION = [{"role": "user", "content": "Tell me a story."}]
-START_SECONDS = 120
 
 
-class Server:
-    """A `gannet serve` on a port of its own choice."""
-
-    def __init__(self, *options):
-        command = [os.environ["GANNET_BIN"], "serve", "--port", "0", *options]
-        if model := os.environ.get("GANNET_MODEL"):
-            command += ["-m", model]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.log = []
-        self.address = None
-        self.listening = threading.Event()
-        threading.Thread(target=self._read_log, daemon=True).start()
-        if not self.listening.wait(START_SECONDS) or self.address is None:
-            self.process.kill()
-            raise RuntimeError("the server did not start:\n" + "".join(self.log))
-
-    def _read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            found = re.search(r"listening on (http://[0-9.:]+)", line)
-            if found and self.address is None:
-                self.address = found.group(1)
-                self.listening.set()
-        self.listening.set()
+class Server(serving.Server):
+    """With its official client."""
 
     def client(self, **settings):
         settings = {"api_key": "none", "max_retries": 0, "timeout": 120, **settings}
         return openai.OpenAI(base_url=self.address + "/v1", **settings)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """A running `gannet serve`, spoken to with nothing between: the standard library and sockets.
 
-GANNET_BIN names the binary. The model is the built-in one, because the tests rest on what it can
-do: think, call tools, and answer at once.
+GANNET_BIN names the binary; GANNET_MODEL, if set, the model. Else it is the built-in one, and tests
+of agents rest on what that can do: think, call tools, and answer at once.
 """
 
 import http.client
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 START_SECONDS = 120
-TINY = Path(__file__).parents[2] / "models" / "tiny"
+TINY = Path(__file__).parents[1] / "models" / "tiny"
 
 
 def wide_model(folder, context=16384):
@@ -91,10 +91,13 @@ def abort(sock):
 class Server:
     """A `gannet serve` on a port of its own choice."""
 
-    def __init__(self, *options, model=None):
+    def __init__(self, *options, model=None, **environment):
         command = [os.environ["GANNET_BIN"], "serve", "--port", "0", *options]
+        model = model or os.environ.get("GANNET_MODEL")
         command += ["-m", model] if model else []
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        )
         self.log = []
         self.port = None
         self.listening = threading.Event()

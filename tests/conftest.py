@@ -1,0 +1,1 @@
+"""Here so that every test finds `serving`."""
