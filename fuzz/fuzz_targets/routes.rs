@@ -14,33 +14,13 @@ use tower::ServiceExt;
 
 const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/api/tests/data");
 
-const ROUTES: [&str; 17] = [
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/responses",
-    "/v1/responses/input_tokens",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
-    "/api/chat",
-    "/api/generate",
-    "/api/embed",
-    "/api/embeddings",
-    "/api/show",
-    "/completion",
-    "/infill",
-    "/tokenize",
-    "/detokenize",
-    "/apply-template",
-];
-
 /// What a route answers where the model or the server has no such thing.
 const NOT_IMPLEMENTED: u16 = 501;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&first, body)) = data.split_first() else { return };
     let (runtime, router) = server();
-    let request = Request::post(ROUTES[usize::from(first) % ROUTES.len()]);
+    let request = Request::post(server::body_route(first));
     let request = request.body(Body::from(body.to_vec())).expect("the route is a path");
     let response = runtime.block_on(router.clone().oneshot(request)).expect("routes do not fail");
     let status = response.status().as_u16();

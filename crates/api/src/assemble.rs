@@ -5,7 +5,7 @@
 //! matched stop string are not reported, nor are those of calls.
 
 use crate::ids::call_id;
-use crate::replay::ToolCall;
+use crate::replay::{ToolCall, arguments};
 use crate::request::Form;
 use crate::stream::CallEvent;
 use engine::TokenLogprobs;
@@ -227,12 +227,8 @@ impl Assembler {
 
     fn end_call(&mut self) {
         let text = std::mem::take(&mut self.arguments);
-        let arguments = match serde_json::from_str(&text) {
-            Ok(Value::Object(object)) => object.into(),
-            _ => text.into(),
-        };
         if let Some(call) = self.calls.last_mut() {
-            call.arguments = arguments;
+            call.arguments = arguments(&text);
         }
     }
 

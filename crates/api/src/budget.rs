@@ -1,16 +1,12 @@
 //! A budget of reasoning: when so many of its tokens are written, the reasoning is closed, as if
 //! the model had chosen the closing tag itself.
 
-use crate::conversation::THINK;
+use crate::conversation::{CLOSE, CLOSING, THINK};
 use crate::error::ApiError;
 use engine::{Constraint, Grammar, GrammarRef, TokenSet};
 use std::sync::Arc;
 use text::{EncodeOptions, TextAssets};
 
-/// The tag that closes reasoning.
-const CLOSE: &str = "</think>";
-/// What is written where the budget is used up.
-const CLOSING: &str = "\n</think>\n\n";
 /// Most tokens that the end of a character may take.
 const MOST_LATE: usize = 3;
 

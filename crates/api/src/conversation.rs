@@ -6,10 +6,15 @@ use crate::ids::nine_characters;
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
 use serde_json::{Map, Value, json};
-use text::{ChatTemplate, Prompt, TextAssets, TextError, ToolFormat, ToolSignature};
+use text::{
+    ChatTemplate, Prompt, Reasoning, TextAssets, TextError, Thinking, ToolFormat, ToolSignature,
+};
 
-/// The tag that opens reasoning.
+/// The tags around reasoning.
 pub(crate) const THINK: &str = "<think>";
+pub(crate) const CLOSE: &str = "</think>";
+/// How reasoning is ended for a model.
+pub(crate) const CLOSING: &str = "\n</think>\n\n";
 
 /// What renders conversations.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +98,7 @@ impl Renderer<'_> {
 fn begun(mut prompt: Prompt, words: Option<&str>) -> Prompt {
     let Some(words) = words else { return prompt };
     if opens_reasoning(&prompt.text) {
-        prompt.text.push_str("\n</think>\n\n");
+        prompt.text.push_str(CLOSING);
     }
     let start = prompt.text.len();
     prompt.text.push_str(words);
@@ -102,13 +107,48 @@ fn begun(mut prompt: Prompt, words: Option<&str>) -> Prompt {
 }
 
 /// Whether an answer to the prompt begins with reasoning.
-pub(crate) fn opens_reasoning(prompt: &str) -> bool {
+fn opens_reasoning(prompt: &str) -> bool {
     prompt.trim_end().ends_with(THINK)
 }
 
-/// Whether the prompt has ended the reasoning of its answer.
-pub(crate) fn closes_reasoning(prompt: &str) -> bool {
-    prompt.trim_end().ends_with("</think>")
+/// What the reasoning of an answer can be, by its prompt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning {
+    /// The prompt has opened it.
+    opened: bool,
+    /// The prompt has ended it.
+    closed: bool,
+    /// There can be some. None comes once the content has begun.
+    pub may_reason: bool,
+}
+
+impl Beginning {
+    /// That of the answer to a prompt that ends in `tail`, of a model that `thinks` or not.
+    pub fn of(request: &ChatRequest, tail: &str, thinks: bool) -> Self {
+        let begun = request.prefill.is_some();
+        let opened = !begun && opens_reasoning(tail);
+        let closed = tail.trim_end().ends_with(CLOSE);
+        Self { opened, closed, may_reason: opened || (thinks && !begun) }
+    }
+
+    /// Where it is looked for.
+    pub fn reasoning(&self) -> Reasoning {
+        match self.may_reason {
+            true if self.opened => Reasoning::Open,
+            true => Reasoning::Possible,
+            false => Reasoning::Unsplit,
+        }
+    }
+
+    /// Whether it comes before what a grammar is about.
+    pub fn thinking(&self, format: Option<ToolFormat>) -> Thinking {
+        match self.may_reason {
+            _ if format == Some(ToolFormat::Harmony) => Thinking::Channels,
+            true if self.opened => Thinking::Open,
+            true if !self.closed => Thinking::Possible,
+            _ => Thinking::None,
+        }
+    }
 }
 
 /// Whether the model hears of the tools.
@@ -120,11 +160,16 @@ pub(crate) fn offers_tools(request: &ChatRequest) -> bool {
 pub(crate) fn signatures(request: &ChatRequest) -> Vec<ToolSignature> {
     let tools = if offers_tools(request) { &request.tools[..] } else { &[] };
     let signature = |tool: &Value| {
-        let function = tool.get("function").unwrap_or(tool);
+        let function = function(tool);
         let name = function["name"].as_str()?.to_owned();
         Some(ToolSignature { name, parameters: function["parameters"].clone() })
     };
     tools.iter().filter_map(signature).collect()
+}
+
+/// The function that a tool is, which some clients give without a cover.
+pub(crate) fn function(tool: &Value) -> &Value {
+    tool.get("function").unwrap_or(tool)
 }
 
 /// All of the input that is no message.

@@ -213,6 +213,18 @@ fn visible(message: &Value) -> Value {
     visible
 }
 
+/// The arguments of a call from their text, as templates read them and as calls are compared: an
+/// object, or the text that is none.
+pub fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return serde_json::Map::new().into();
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(object)) => object.into(),
+        _ => text.into(),
+    }
+}
+
 /// The calls of a message.
 fn calls(message: &Value) -> Vec<ToolCall> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

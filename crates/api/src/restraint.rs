@@ -3,6 +3,7 @@
 
 use crate::budget::Budget;
 use crate::constraint::constraint;
+use crate::conversation::function;
 use crate::error::ApiError;
 use crate::request::{ChatRequest, ToolChoice};
 use engine::GrammarRef;
@@ -126,7 +127,7 @@ impl Restraint<'_> {
 fn strict(request: &ChatRequest) -> HashSet<&str> {
     let mut names = HashSet::new();
     for tool in &request.tools {
-        let function = tool.get("function").unwrap_or(tool);
+        let function = function(tool);
         if function["strict"] == true || tool["strict"] == true {
             names.extend(function["name"].as_str());
         }

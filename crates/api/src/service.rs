@@ -3,8 +3,7 @@
 use crate::assemble::Assembler;
 use crate::card::ModelCard;
 use crate::conversation::{
-    Renderer, THINK, closes_reasoning, offers_tools, opens_reasoning, signatures, template_error,
-    text_error,
+    Beginning, Renderer, THINK, offers_tools, signatures, template_error, text_error,
 };
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
@@ -171,16 +170,19 @@ impl Service {
             return Err(ApiError::invalid("tools", message));
         }
         let rendered = renderer.prompt(request)?;
-        let opened = request.prefill.is_none() && opens_reasoning(&rendered.tail);
+        let beginning = Beginning::of(request, &rendered.tail, self.thinks);
+        let (format, parallel) = (renderer.format, request.parallel_calls);
         let restraint = Restraint {
             compiler: &self.grammars,
-            format: renderer.format,
-            thinking: self.thinking(request, renderer.format, &rendered.tail),
-            may_reason: opened || (self.thinks && request.prefill.is_none()),
+            format,
+            thinking: beginning.thinking(format),
+            may_reason: beginning.may_reason,
         };
-        let (format, parallel) = (renderer.format, request.parallel_calls);
         let called = format.is_some() && !tools.is_empty();
-        let reasoning = self.reasoning(request, opened);
+        let reasoning = match request.split_reasoning {
+            true => beginning.reasoning(),
+            false => Reasoning::Unsplit,
+        };
         let output = OutputForm { reasoning, format, tools: Arc::clone(&tools), parallel };
         let continues = request.prefill.is_some();
         let form = Form { output, call_prefix: request.call_prefix, continues };
@@ -201,31 +203,6 @@ impl Service {
             prepared.request.constraint = Some(held_to(&self.grammars, source, Thinking::None)?);
         }
         Ok(prepared)
-    }
-
-    /// Where the reasoning of an answer is looked for; none comes once the content has begun.
-    fn reasoning(&self, request: &ChatRequest, opened: bool) -> Reasoning {
-        match (request.split_reasoning && request.prefill.is_none(), opened) {
-            (true, true) => Reasoning::Open,
-            (true, false) if self.thinks => Reasoning::Possible,
-            _ => Reasoning::Unsplit,
-        }
-    }
-
-    /// Whether reasoning comes before what a grammar is about.
-    fn thinking(
-        &self,
-        request: &ChatRequest,
-        format: Option<ToolFormat>,
-        prompt: &str,
-    ) -> Thinking {
-        let over = request.prefill.is_some() || closes_reasoning(prompt);
-        match opens_reasoning(prompt) {
-            _ if format == Some(ToolFormat::Harmony) => Thinking::Channels,
-            true if !over => Thinking::Open,
-            false if !over && self.thinks => Thinking::Possible,
-            _ => Thinking::None,
-        }
     }
 
     /// Submits a prepared request. Each `choice` of one with a seed has a seed of its own.

@@ -344,7 +344,7 @@ impl Engine {
                 active.take_states(planned, rows.chunks_exact(size));
                 continue;
             }
-            if planned.samples && active.is_lent() {
+            if active.is_lent() {
                 active.take_back(masks.next());
             }
             let (rows, rest) = logits.split_at((planned.results + planned.drafts) * vocab);

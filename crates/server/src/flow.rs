@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::choices::{Choices, Names};
 use crate::fault::Fault;
 use crate::{body, sse};
-use api::{Prepared, Service, Terms};
+use api::{ApiError, Prepared, Service, Terms};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -28,6 +28,15 @@ pub(crate) async fn prepare<T: Send + 'static>(
         work(&service, body::json(&bytes)?)
     });
     prepared.await.map_err(broken)?
+}
+
+/// Tokens of a prompt, also of one that the context does not hold.
+pub(crate) fn counted(prepared: Result<Prepared, ApiError>) -> Result<usize, ApiError> {
+    match prepared {
+        Ok(prepared) => Ok(prepared.prompt().len()),
+        Err(ApiError::ContextLength { prompt_tokens, .. }) => Ok(prompt_tokens),
+        Err(error) => Err(error),
+    }
 }
 
 /// Submits every prompt `n` times.

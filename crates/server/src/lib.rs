@@ -35,7 +35,7 @@ mod wire;
 
 pub use app::router;
 #[doc(hidden)]
-pub use body::check_body;
+pub use body::{body_route, check_body};
 #[doc(hidden)]
 pub use keys::check_key_file;
 pub use keys::{KeyError, Keys};

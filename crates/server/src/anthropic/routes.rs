@@ -2,16 +2,16 @@
 
 use crate::anthropic::answer::MessageAnswer;
 use crate::anthropic::chat;
-use crate::anthropic::errors::ErrorBody;
+use crate::anthropic::errors::Refusals;
 use crate::anthropic::request::{Conversation, MessageRequest};
 use crate::anthropic::response::{Message, StreamEvent, TokenCount};
 use crate::app::App;
 use crate::choices::Names;
 use crate::fault::Fault;
-use crate::flow::{prepare, start};
+use crate::flow::{counted, prepare, start};
 use crate::guard::{self, RequestId};
 use crate::sse;
-use api::{ApiError, ChatRequest, Service};
+use api::ApiError;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -47,13 +47,7 @@ pub(crate) fn name(response: &mut Response, id: &RequestId) {
             (Message = "application/json"),
             (StreamEvent = "text/event-stream"),
         )),
-        (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody),
-        (status = 404, body = ErrorBody),
-        (status = 413, body = ErrorBody),
-        (status = 429, body = ErrorBody),
-        (status = 500, body = ErrorBody),
-        (status = 503, body = ErrorBody),
+        Refusals,
     ),
 )]
 async fn messages(
@@ -82,28 +76,13 @@ async fn messages(
 /// How many tokens a conversation has, also where the context does not hold them.
 #[utoipa::path(
     post, path = "/v1/messages/count_tokens", tag = "Anthropic", request_body = Conversation,
-    responses(
-        (status = 200, body = TokenCount),
-        (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody),
-        (status = 404, body = ErrorBody),
-        (status = 413, body = ErrorBody),
-        (status = 429, body = ErrorBody),
-        (status = 500, body = ErrorBody),
-        (status = 503, body = ErrorBody),
-    ),
+    responses((status = 200, body = TokenCount), Refusals),
 )]
 async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, Fault> {
-    let counted = prepare(&app, body, |service, body| count(service, &chat::read_prompt(&body)?));
-    Ok(Json(TokenCount { input_tokens: counted.await? }))
-}
-
-fn count(service: &Service, request: &ChatRequest) -> Result<usize, Fault> {
-    match service.prepare_chat(request) {
-        Ok(prepared) => Ok(prepared.prompt().len()),
-        Err(ApiError::ContextLength { prompt_tokens, .. }) => Ok(prompt_tokens),
-        Err(error) => Err(refused(error)),
-    }
+    let input_tokens = prepare(&app, body, |service, body| {
+        counted(service.prepare_chat(&chat::read_prompt(&body)?)).map_err(refused)
+    });
+    Ok(Json(TokenCount { input_tokens: input_tokens.await? }))
 }
 
 /// What `error` means, in the names that fields have here.

@@ -5,7 +5,7 @@ use crate::anthropic::request::{InputMessage, Role};
 use crate::anthropic::system;
 use crate::fault::Fault;
 use crate::fields::wrong;
-use crate::openai::messages::arguments;
+use api::arguments;
 use serde_json::{Map, Value};
 
 /// What one side said.

@@ -4,7 +4,7 @@
 //! and results given those of the calls they answer, in order.
 
 use crate::fault::Fault;
-use crate::openai::messages::arguments;
+use api::arguments;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;

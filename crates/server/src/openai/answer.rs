@@ -142,10 +142,7 @@ pub(crate) fn unix_now() -> u64 {
 /// Changes when the program or the model does: FNV-1a over both names.
 fn fingerprint(model: &str) -> String {
     let names = env!("CARGO_PKG_VERSION").bytes().chain(model.bytes());
-    let hash = names.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("fp_{:010x}", hash & 0xff_ffff_ffff)
+    format!("fp_{:010x}", api::fnv1a(names) & 0xff_ffff_ffff)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use crate::fault::Fault;
 use crate::wire;
+use api::arguments;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -241,17 +242,6 @@ fn called(function: &PastFunction, given: &Value, path: &str) -> Result<Value, F
     let mut out = given.clone();
     out["arguments"] = arguments;
     Ok(out)
-}
-
-/// The arguments of a call as templates read them: an object, or the text that is none.
-pub(crate) fn arguments(text: &str) -> Value {
-    if text.trim().is_empty() {
-        return Map::new().into();
-    }
-    match serde_json::from_str(text) {
-        Ok(Value::Object(object)) => object.into(),
-        _ => text.into(),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Invariant: the items of an answer give the messages that the answer was, its reasoning and the
 //! names of its calls included, so that its tokens are found in the cache.
 
-use crate::openai::messages;
 use crate::responses::items::{OutputItem, Part, Passage};
 use crate::responses::tools::{INPUT, flat};
 use serde_json::{Map, Value, json};
@@ -130,7 +129,7 @@ impl Call {
     fn message(&self) -> Value {
         let arguments = match self.custom {
             true => json!({ (INPUT): self.input }),
-            false => messages::arguments(&self.input),
+            false => api::arguments(&self.input),
         };
         let name = flat(self.namespace.as_deref(), &self.name);
         json!({ "id": self.call_id, "type": "function",

@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::choices::Names;
 use crate::fault::Fault;
-use crate::flow::{prepare, respond, start};
+use crate::flow::{counted, prepare, respond, start};
 use crate::guard::{self, RequestId};
 use crate::openai::problem::Refusals;
 use crate::responses::answer::{Deposit, ResponseAnswer};
@@ -132,11 +132,6 @@ async fn input_tokens(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let count = |prepared: Result<Prepared, ApiError>| match prepared {
-        Ok(prepared) => Ok(prepared.prompt().len()),
-        Err(ApiError::ContextLength { prompt_tokens, .. }) => Ok(prompt_tokens),
-        Err(error) => Err(error),
-    };
-    let (_, input_tokens) = read(&app, &owner(&headers), body, count).await?;
+    let (_, input_tokens) = read(&app, &owner(&headers), body, counted).await?;
     Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }).into_response())
 }

@@ -21,10 +21,7 @@ impl Asset {
 
     /// The name of this content: FNV-1a over it, in quotes.
     pub fn tag(&self) -> String {
-        let hash = self.text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("\"{hash:016x}\"")
+        format!("\"{:016x}\"", api::fnv1a(self.text.bytes()))
     }
 }
 

@@ -25,27 +25,6 @@ fn request_seeds_load_or_give_errors() {
     assert!(good >= 3, "too few good seeds in {}", folder.display());
 }
 
-/// As in the fuzz target.
-const ROUTES: [&str; 17] = [
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/responses",
-    "/v1/responses/input_tokens",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
-    "/api/chat",
-    "/api/generate",
-    "/api/embed",
-    "/api/embeddings",
-    "/api/show",
-    "/completion",
-    "/infill",
-    "/tokenize",
-    "/detokenize",
-    "/apply-template",
-];
-
 #[tokio::test]
 async fn route_seeds_are_answered_or_refused() {
     let server = Server::start([Act::Say("a")]).await;
@@ -55,7 +34,7 @@ async fn route_seeds_are_answered_or_refused() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
         let (&first, body) = bytes.split_first().unwrap();
-        let url = server.url(ROUTES[usize::from(first) % ROUTES.len()]);
+        let url = server.url(server::body_route(first));
         let response = server.client.post(url).body(body.to_vec()).send().await.unwrap();
         let status = response.status().as_u16();
         assert!(status < 500 || status == 501, "{}: {status}", path.display());

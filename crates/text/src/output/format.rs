@@ -95,15 +95,7 @@ const FACTS: [Facts; 8] = [
     Facts {
         format: ToolFormat::Harmony,
         name: "harmony",
-        markers: &[
-            "<|start|>",
-            "<|channel|>",
-            "<|constrain|>",
-            "<|message|>",
-            "<|end|>",
-            "<|call|>",
-            "<|return|>",
-        ],
+        markers: &super::harmony::MARKERS,
         block_starts: &["<|channel|>commentary to=functions.", " to=functions."],
     },
 ];

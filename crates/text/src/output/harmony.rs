@@ -9,7 +9,8 @@ use super::OutputForm;
 use super::call::{Call, NamedCall};
 use super::literals::{Found, Literals};
 
-const MARKERS: [&str; 7] = [
+/// What parts messages and headers.
+pub(super) const MARKERS: [&str; 7] = [
     "<|start|>",
     "<|channel|>",
     "<|constrain|>",
