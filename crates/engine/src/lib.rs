@@ -4,6 +4,7 @@
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step.
 
 mod active;
+mod block_root;
 mod cache_size;
 mod constraint;
 mod draft;

@@ -4,6 +4,7 @@
 //! and its reader.
 
 use crate::active::{self, Active, End};
+use crate::block_root::block_root;
 use crate::draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
 use crate::handle::{Door, EngineHandle, Submission, door};
 use crate::masks::{Masks, Restraint};
@@ -14,7 +15,7 @@ use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::Batch;
 use base::Rng;
-use sched::{Copied, Name, NewSequence, Planned, Scheduler, SequenceId, Wanted};
+use sched::{Copied, NewSequence, Planned, Scheduler, SequenceId, Wanted};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -100,12 +101,6 @@ struct Engine {
     reported: (u64, u64),
 }
 
-/// What besides tokens decides the bits of a KV block.
-fn root(runner: &Runner) -> Name {
-    let identity = format!("{:?} block {}", runner.settings(), runner.block());
-    Name::root(identity.as_bytes())
-}
-
 impl Engine {
     fn new(runner: Runner, door: Door, options: EngineOptions, masks: Masks) -> Self {
         let models::Limits { rows, logit_rows } = runner.limits();
@@ -119,7 +114,7 @@ impl Engine {
             window: runner.window(),
         };
         Self {
-            scheduler: Scheduler::new(limits, root(&runner)),
+            scheduler: Scheduler::new(limits, block_root(runner.settings(), runner.block())),
             batch: runner.batch(),
             scratch: Scratch::new(runner.info().vocab_size),
             active: BTreeMap::new(),
