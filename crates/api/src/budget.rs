@@ -8,7 +8,7 @@ use std::sync::Arc;
 use text::{EncodeOptions, TextAssets};
 
 /// Most tokens that the end of a character may take.
-const MOST_LATE: usize = 3;
+const MAX_CHARACTER_TOKENS: usize = 3;
 
 /// Most tokens of reasoning, and what the whole answer is held to besides.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ fn out_of_budget(text: &[u8], late: usize) -> Phase {
         let rest = chunk.invalid();
         rest.is_empty() || std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_some())
     });
-    if whole || late >= MOST_LATE { Phase::Closing(0) } else { Phase::Late(late) }
+    if whole || late >= MAX_CHARACTER_TOKENS { Phase::Closing(0) } else { Phase::Late(late) }
 }
 
 impl Constraint for State {

@@ -7,15 +7,15 @@ use formats::GenerationDefaults;
 /// Temperature where neither the request nor the model names one, as in OpenAI's API.
 const FALLBACK_TEMPERATURE: f32 = 1.0;
 /// Longest stop string in bytes: the text held back is bounded by it.
-const LONGEST_STOP: usize = 1024;
+const MAX_STOP_BYTES: usize = 1024;
 /// Most stop strings of one request.
-const MOST_STOPS: usize = 16;
+const MAX_STOPS: usize = 16;
 /// Most ids that end an answer, the model's own among them; each token is compared with all.
-const MOST_STOP_IDS: usize = 1024;
+const MAX_STOP_IDS: usize = 1024;
 /// Most ids with a bias; each token adds all of them.
-const MOST_BIASES: usize = 4096;
+const MAX_BIASES: usize = 4096;
 /// Most alternatives reported per token.
-const MOST_LOGPROBS: usize = 20;
+const MAX_LOGPROBS: usize = 20;
 
 /// Sampling as a request or a model wishes it; `None` and empty say nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,26 +108,26 @@ impl SamplingOptions {
     pub fn check(&self) -> Result<(), ApiError> {
         self.check_lengths()?;
         let lists = [
-            ("stop_token_ids", self.stop_ids.len(), MOST_STOP_IDS),
-            ("logit_bias", self.logit_bias.len(), MOST_BIASES),
+            ("stop_token_ids", self.stop_ids.len(), MAX_STOP_IDS),
+            ("logit_bias", self.logit_bias.len(), MAX_BIASES),
         ];
         if let Some((name, found, most)) = lists.into_iter().find(|(_, len, most)| len > most) {
             let message = format!("{name} holds {found} ids; {most} are allowed");
             return Err(ApiError::invalid(name, message));
         }
-        if self.stop.len() > MOST_STOPS {
+        if self.stop.len() > MAX_STOPS {
             let message =
-                format!("stop holds {} strings; {MOST_STOPS} are allowed", self.stop.len());
+                format!("stop holds {} strings; {MAX_STOPS} are allowed", self.stop.len());
             return Err(ApiError::invalid("stop", message));
         }
-        if self.stop.iter().any(|stop| stop.is_empty() || stop.len() > LONGEST_STOP) {
-            let message = format!("a stop string must have 1 to {LONGEST_STOP} bytes");
+        if self.stop.iter().any(|stop| stop.is_empty() || stop.len() > MAX_STOP_BYTES) {
+            let message = format!("a stop string must have 1 to {MAX_STOP_BYTES} bytes");
             return Err(ApiError::invalid("stop", message));
         }
         match self.logprobs.max(self.prompt_logprobs) {
-            Some(top) if top > MOST_LOGPROBS => {
+            Some(top) if top > MAX_LOGPROBS => {
                 let message =
-                    format!("at most {MOST_LOGPROBS} alternatives are reported, not {top}");
+                    format!("at most {MAX_LOGPROBS} alternatives are reported, not {top}");
                 Err(ApiError::invalid("top_logprobs", message))
             }
             _ => Ok(()),

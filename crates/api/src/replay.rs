@@ -8,7 +8,7 @@
 //! otherwise the template's words stand. A turn's prompt mostly begins with that of the turn
 //! before, which it then refers to.
 //!
-//! Invariant: at most [`MOST_IDS`] ids and [`MOST_BYTES`] bytes, those included that turns go on
+//! Invariant: at most [`MAX_IDS`] ids and [`MAX_BYTES`] bytes, those included that turns go on
 //! from and that nobody finds any more. The least recently used go first.
 
 use serde_json::Value;
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most ids that are remembered.
-const MOST_IDS: usize = 100_000;
+const MAX_IDS: usize = 100_000;
 /// Most bytes of tokens and texts that are remembered.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 /// Counted for each turn besides its tokens and texts.
 const OVERHEAD: usize = 256;
 
@@ -172,7 +172,7 @@ impl Memory {
         turn.weight = Weight::new(turn.bytes(), &self.bytes);
         self.place(Arc::new(turn));
         // What others go on from is let go with the last of them.
-        while self.ids.len() > MOST_IDS || self.bytes.load(Ordering::Relaxed) > MOST_BYTES {
+        while self.ids.len() > MAX_IDS || self.bytes.load(Ordering::Relaxed) > MAX_BYTES {
             let Some((_, oldest)) = self.turns.pop_first() else { return };
             for call in &oldest.calls {
                 self.ids.remove(&call.id);
@@ -325,7 +325,7 @@ mod tests {
         let memory = ReplayMemory::default();
         let large = |id: &str| {
             let mut turn = turn(id, None);
-            turn.sampled = vec![0; MOST_BYTES / 4 / 5 * 2];
+            turn.sampled = vec![0; MAX_BYTES / 4 / 5 * 2];
             turn
         };
         memory.remember(large("a"));
@@ -347,7 +347,7 @@ mod tests {
         let mut large = Vec::new();
         for at in 0..8 {
             let mut first = turn(&format!("first-{at}"), None);
-            first.sampled = vec![0; MOST_BYTES / 4 / 3];
+            first.sampled = vec![0; MAX_BYTES / 4 / 3];
             memory.remember(first);
             let first = find(&format!("first-{at}")).unwrap();
             large.push(Arc::downgrade(&first));

@@ -15,7 +15,7 @@ use text::{
 };
 
 /// Most tools of calls that are held to a grammar; each of their schemas is compiled.
-const MOST_FORCED: usize = 128;
+const MAX_CALL_TOOLS: usize = 128;
 
 /// Makes the constraints of one model.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +84,9 @@ impl Restraint<'_> {
         if tools.is_empty() {
             return Err(ApiError::invalid("tool_choice", "tool_choice names none of the tools"));
         }
-        if tools.len() > MOST_FORCED {
+        if tools.len() > MAX_CALL_TOOLS {
             let found = tools.len();
-            let message = format!("tools: expected 1 to {MOST_FORCED} tools, found {found}");
+            let message = format!("tools: expected 1 to {MAX_CALL_TOOLS} tools, found {found}");
             return Err(ApiError::invalid("tools", message));
         }
         let Some(format) = self.format else {

@@ -17,7 +17,7 @@ mod rests;
 #[cfg(test)]
 mod tests;
 
-use gate::{Gate, MOST_WORKERS, View};
+use gate::{Gate, MAX_WORKERS, View};
 use rests::Rests;
 use std::io;
 use std::marker::PhantomData;
@@ -96,8 +96,8 @@ impl ThreadPool {
     /// started; 0 counts as 1). An error if the system does not start one.
     pub fn new(threads: usize) -> io::Result<Self> {
         let helpers = threads.max(1) - 1;
-        if helpers > MOST_WORKERS {
-            let problem = format!("expected at most {} threads", MOST_WORKERS + 1);
+        if helpers > MAX_WORKERS {
+            let problem = format!("expected at most {} threads", MAX_WORKERS + 1);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         let shared = Arc::new(Shared {
@@ -315,8 +315,8 @@ impl ThreadPool {
         matrices: &mut [(&mut [T], usize, usize)],
         f: impl Fn(usize, Tile<'_, T>) + Sync,
     ) {
-        assert!(matrices.len() <= MOST_MATRICES, "too many matrices at once");
-        let mut all: [_; MOST_MATRICES] = std::array::from_fn(|_| None);
+        assert!(matrices.len() <= MAX_MATRICES, "too many matrices at once");
+        let mut all: [_; MAX_MATRICES] = std::array::from_fn(|_| None);
         let mut count = 0;
         for (slot, (data, width, cols)) in all.iter_mut().zip(matrices) {
             let pieces = width.div_ceil(*cols);
@@ -375,7 +375,7 @@ impl ThreadPool {
 }
 
 /// Most matrices that are cut into tiles at once.
-pub const MOST_MATRICES: usize = 4;
+pub const MAX_MATRICES: usize = 4;
 
 /// A matrix that is handed out in tiles.
 struct Matrix<'a, T> {

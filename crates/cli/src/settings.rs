@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Name of the file, in the present folder or that of the user's configuration.
 const FILE: &str = "gannet.yaml";
 /// Most bytes of the file.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Commands that have settings; the others do what their arguments say and nothing else.
 const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "bench"];
@@ -77,8 +77,8 @@ impl Settings {
     fn read_file(path: &Path) -> Result<Self> {
         let context = || format!("cannot read the settings of {}", path.display());
         let bytes = path.metadata().with_context(context)?.len();
-        if bytes > MOST_BYTES {
-            bail!("{}: expected at most {MOST_BYTES} bytes, found {bytes}", path.display());
+        if bytes > MAX_BYTES {
+            bail!("{}: expected at most {MAX_BYTES} bytes, found {bytes}", path.display());
         }
         let text = std::fs::read_to_string(path).with_context(context)?;
         Self::parse(&text, path)

@@ -16,7 +16,7 @@ pub enum KvMemory {
 }
 
 /// Sequences of full length beyond which more blocks by default would be of no use.
-const MOST_SEQUENCES: usize = 64;
+const MAX_SEQUENCES: usize = 64;
 
 /// Memory that can be had.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Wanted {
         let size = match self.memory {
             KvMemory::Bytes(bytes) => self.of_bytes(bytes)?,
             KvMemory::OneSequence => self.of_sequences(1, room),
-            KvMemory::Share => self.of_sequences(MOST_SEQUENCES, room),
+            KvMemory::Share => self.of_sequences(MAX_SEQUENCES, room),
         };
         let needed = size.blocks as u128 * self.block_bytes as u128;
         match room {

@@ -11,7 +11,7 @@ use sched::SequenceId;
 use std::str::FromStr;
 
 /// Most tokens guessed at once.
-pub const MOST_DRAFTED: usize = 16;
+pub const MAX_DRAFTED: usize = 16;
 /// Longest and shortest run of tokens that is looked up.
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;
@@ -40,13 +40,13 @@ impl FromStr for Speculate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("expected off or ngram:1 to ngram:{MOST_DRAFTED}, found {text:?}");
+        let wrong = || format!("expected off or ngram:1 to ngram:{MAX_DRAFTED}, found {text:?}");
         if text == "off" {
             return Ok(Self::Off);
         }
         let most = text.strip_prefix("ngram:").and_then(|most| most.parse().ok());
         match most.ok_or_else(wrong)? {
-            most @ 1..=MOST_DRAFTED => Ok(Self::Ngram(most)),
+            most @ 1..=MAX_DRAFTED => Ok(Self::Ngram(most)),
             _ => Err(wrong()),
         }
     }

@@ -2,7 +2,7 @@
 //! and the stream of events each request gives. The engine thread holds the other end.
 
 use crate::Metrics;
-use crate::draft::{MOST_DRAFTED, Speculate};
+use crate::draft::{MAX_DRAFTED, Speculate};
 use crate::request::{Event, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -198,9 +198,9 @@ impl EngineHandle {
             )));
         }
         let most = request.speculate.map_or(0, Speculate::most);
-        if most > MOST_DRAFTED {
+        if most > MAX_DRAFTED {
             return Err(SubmitError::Invalid(format!(
-                "speculate must guess at most {MOST_DRAFTED} tokens, not {most}"
+                "speculate must guess at most {MAX_DRAFTED} tokens, not {most}"
             )));
         }
         if request.embed.is_some() && request.constraint.is_some() {

@@ -25,7 +25,7 @@ pub mod trace;
 pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_size::KvMemory;
 pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
-pub use draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
+pub use draft::{Drafter, MAX_DRAFTED, PromptLookup, Speculate, Wish};
 pub use error::Error;
 pub use formats::Pooling;
 pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};

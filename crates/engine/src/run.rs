@@ -5,7 +5,7 @@
 
 use crate::active::{self, Active, End};
 use crate::block_root::block_root;
-use crate::draft::{Drafter, MOST_DRAFTED, PromptLookup, Speculate, Wish};
+use crate::draft::{Drafter, MAX_DRAFTED, PromptLookup, Speculate, Wish};
 use crate::handle::{Door, EngineHandle, Submission, door};
 use crate::masks::{Masks, Restraint};
 use crate::metrics::Step;
@@ -58,7 +58,7 @@ impl EngineOptions {
     /// Rows whose logits the engine may want of one step: one of each sequence, and guesses of
     /// some.
     pub fn logit_rows(&self) -> usize {
-        self.running.max(1) + 4 * MOST_DRAFTED
+        self.running.max(1) + 4 * MAX_DRAFTED
     }
 }
 
@@ -192,7 +192,7 @@ impl Engine {
         let room = info.context_length - request.prompt.len();
         let wished = if request.embed.is_some() { Some(0) } else { request.max_tokens };
         let budget = wished.unwrap_or(room).min(room);
-        let drafts = request.speculate.unwrap_or(self.options.speculate).most().min(MOST_DRAFTED);
+        let drafts = request.speculate.unwrap_or(self.options.speculate).most().min(MAX_DRAFTED);
         let timeout = request.timeout.or(self.options.timeout);
         let traced = self.options.traces.is_some();
         let recorder = traced.then(|| Recorder::new(&self.runner, request, number));

@@ -9,9 +9,9 @@ use crate::sequence::{Sequence, SequenceId};
 use std::collections::HashMap;
 
 /// Later arrivals that may be admitted before a sequence.
-pub(crate) const MOST_OVERTAKEN: u32 = 32;
+pub(crate) const MAX_OVERTAKEN: u32 = 32;
 /// Tenants from which on only those are remembered that ask for something.
-const MOST_TENANTS: usize = 4096;
+const MAX_TENANTS: usize = 4096;
 /// Candidates looked at for one admission; those behind wait for the next step.
 const LOOK: usize = 64;
 
@@ -81,7 +81,7 @@ impl Waiting {
         let least = self.tenants.values().filter(|t| t.sequences > 0).map(|t| t.served).min();
         // Those who are behind the others get no credit for it when they come again. Of the rest, so
         // many are remembered as do no harm.
-        let few = self.tenants.len() <= MOST_TENANTS;
+        let few = self.tenants.len() <= MAX_TENANTS;
         self.tenants.retain(|_, tenant| {
             let ahead = least.is_some_and(|least| tenant.served > least);
             tenant.sequences > 0 || (few && ahead)
@@ -100,7 +100,7 @@ impl Waiting {
         let key = |place: &Place| {
             let sequence = self.get(*place);
             let served = self.tenants.get(&sequence.tenant).map_or(0, |tenant| tenant.served);
-            let patient = sequence.overtaken < MOST_OVERTAKEN;
+            let patient = sequence.overtaken < MAX_OVERTAKEN;
             let (priority, served) = if patient { (sequence.priority, served) } else { (0, 0) };
             (patient, priority, served, sequence.arrival)
         };

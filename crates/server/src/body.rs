@@ -13,10 +13,10 @@ use std::time::Duration;
 const POLITELY_READ: usize = 64 << 20;
 
 /// Most JSON values of one body. In memory a value takes many times the bytes it is written with.
-const MOST_VALUES: usize = 2_000_000;
+const MAX_VALUES: usize = 2_000_000;
 
 /// The deepest nesting that the parser takes.
-pub(crate) const MOST_DEPTH: usize = 127;
+pub(crate) const MAX_DEPTH: usize = 127;
 
 /// The bytes of a body, and how deep their JSON may be.
 #[derive(Debug)]
@@ -85,8 +85,8 @@ pub(crate) fn json(body: &Received) -> Result<Value, Fault> {
         );
         return Err(Fault::invalid("", message).with_code("body_too_deep"));
     }
-    if shape.values > MOST_VALUES {
-        let message = format!("the body holds more than {MOST_VALUES} JSON values");
+    if shape.values > MAX_VALUES {
+        let message = format!("the body holds more than {MAX_VALUES} JSON values");
         return Err(
             Fault::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
         );
@@ -166,7 +166,7 @@ pub fn body_route(at: u8) -> &'static str {
 /// Parses any bytes as a body of default limits. For fuzzing.
 #[doc(hidden)]
 pub fn check_body(bytes: &[u8]) -> bool {
-    json(&Received { bytes: bytes.to_vec(), depth: MOST_DEPTH }).is_ok()
+    json(&Received { bytes: bytes.to_vec(), depth: MAX_DEPTH }).is_ok()
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn many_small_values_are_refused_before_they_take_memory() {
-        let list = format!("[{}1]", "1,".repeat(MOST_VALUES));
+        let list = format!("[{}1]", "1,".repeat(MAX_VALUES));
         assert!(json(&received(&list, 9)).is_err());
         assert!(json(&received("[1,1]", 9)).is_ok());
     }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_depth_is_the_error_that_is_told() {
-        for limit in [0, 1, 5, MOST_DEPTH] {
+        for limit in [0, 1, 5, MAX_DEPTH] {
             assert!(json(&received(&nested(limit), limit)).is_ok() || limit == 0, "{limit}");
             let fault = json(&received(&nested(limit + 1), limit)).unwrap_err().body();
             let message = fault["error"]["message"].as_str().unwrap();

@@ -8,11 +8,11 @@ use api::{ApiError, Embed, Embedding, Prompt, SamplingOptions, Service, Terms, T
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 /// Most texts of one request.
-pub(crate) const MOST_TEXTS: usize = 2048;
+pub(crate) const MAX_TEXTS: usize = 2048;
 /// Most of them that are computed or wait at one time.
-const MOST_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_TEXTS: usize = 16;
 
-/// The ids of texts, which take time to find; there must be 1 to [`MOST_TEXTS`] in the field
+/// The ids of texts, which take time to find; there must be 1 to [`MAX_TEXTS`] in the field
 /// `param`.
 pub(crate) fn prompts(
     service: &Service,
@@ -26,10 +26,10 @@ pub(crate) fn prompts(
 
 /// Refuses no texts, and too many.
 pub(crate) fn count(texts: usize, param: &str) -> Result<(), Fault> {
-    if (1..=MOST_TEXTS).contains(&texts) {
+    if (1..=MAX_TEXTS).contains(&texts) {
         return Ok(());
     }
-    let message = format!("{param} must hold 1 to {MOST_TEXTS} texts, not {texts}");
+    let message = format!("{param} must hold 1 to {MAX_TEXTS} texts, not {texts}");
     Err(Fault::invalid(param, message))
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn compute(
     id: &RequestId,
 ) -> Result<Vec<Embedding>, Fault> {
     let terms = &Terms { name: Some(id.0.to_string()), ..terms };
-    let at_once = app.service.queue().clamp(1, MOST_AT_ONCE);
+    let at_once = app.service.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {
         let found = app.service.embed(&prompt, embed, terms).await;

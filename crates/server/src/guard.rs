@@ -37,7 +37,7 @@ const WATCHING: [&str; 5] = [HEALTH, V1_HEALTH, READY, METRICS, STATS];
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Most characters of a name that a client gives its request.
-const LONGEST_ID: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 
 /// The name of a request, in its log lines and its response, and the tab that its tokens go on.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl RequestId {
     fn of(headers: &HeaderMap) -> Self {
         let sane = |id: &&str| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-            (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)
+            (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)
         };
         let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
         Self(given.map_or_else(|| random::id("req_").into(), Arc::from), Tab::default())

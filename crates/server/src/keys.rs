@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Most keys. Each request is compared with all of them.
-const MOST_KEYS: usize = 10_000;
+const MAX_KEYS: usize = 10_000;
 /// Longest key in bytes.
-const LONGEST_KEY: usize = 512;
+const MAX_KEY_BYTES: usize = 512;
 
 /// Why keys were refused. The key itself is never part of it.
 #[derive(Debug, thiserror::Error)]
@@ -88,9 +88,9 @@ pub(crate) struct Key {
 impl Key {
     /// `key`, under its name if it has one. The error says what is wrong with it.
     fn new(key: &str, name: Option<&str>) -> Result<Self, String> {
-        if key.is_empty() || key.len() > LONGEST_KEY {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
             let found = key.len();
-            return Err(format!("expected a key of 1 to {LONGEST_KEY} bytes, found {found}"));
+            return Err(format!("expected a key of 1 to {MAX_KEY_BYTES} bytes, found {found}"));
         }
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("expected a key of printable ASCII characters without spaces".into());
@@ -117,8 +117,8 @@ impl Keys {
             Key::new(AsRef::<str>::as_ref(&key), None).map_err(wrong)
         };
         let fixed: Vec<Key> = keys.into_iter().enumerate().map(key).collect::<Result<_, _>>()?;
-        if fixed.len() > MOST_KEYS {
-            let problem = format!("expected at most {MOST_KEYS}, found {}", fixed.len());
+        if fixed.len() > MAX_KEYS {
+            let problem = format!("expected at most {MAX_KEYS}, found {}", fixed.len());
             return Err(KeyError::invalid("API keys", problem));
         }
         let all = Arc::new(RwLock::new(Arc::new(fixed.clone())));

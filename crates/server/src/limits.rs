@@ -1,6 +1,6 @@
 //! What one caller may take: requests and tokens per minute, and answers at one time.
 //!
-//! Invariant: memory is bounded. Callers beyond [`MOST_CALLERS`] share what one may take until
+//! Invariant: memory is bounded. Callers beyond [`MAX_CALLERS`] share what one may take until
 //! others have been idle for long enough to be forgotten.
 
 mod bucket;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Most callers that are told apart.
-const MOST_CALLERS: usize = 16_384;
+const MAX_CALLERS: usize = 16_384;
 /// Least time between two looks for callers to forget.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -128,12 +128,12 @@ impl Limits {
 impl Accounts {
     /// Under what name `caller` is kept: its own while there is room.
     fn name(&mut self, caller: Identity, now: Instant) -> Identity {
-        let full = self.of.len() >= MOST_CALLERS;
+        let full = self.of.len() >= MAX_CALLERS;
         if full && now.saturating_duration_since(self.swept) >= SWEEP {
             self.swept = now;
             self.of.retain(|_, account| !account.is_idle(now));
         }
-        let room = self.of.len() < MOST_CALLERS || self.of.contains_key(&caller);
+        let room = self.of.len() < MAX_CALLERS || self.of.contains_key(&caller);
         if room { caller } else { Identity::Others }
     }
 }
@@ -278,18 +278,18 @@ mod tests {
     #[test]
     fn memory_is_bounded_however_many_call() {
         let limits = limits(Some(1), None, None);
-        for number in 0..MOST_CALLERS as u32 {
+        for number in 0..MAX_CALLERS as u32 {
             limits.enter(caller(number)).unwrap();
         }
         assert!(limits.enter(caller(u32::MAX)).is_ok());
         assert!(limits.enter(caller(u32::MAX - 1)).is_err(), "they share what one may take");
-        assert!(limits.accounts().of.len() <= MOST_CALLERS + 1);
+        assert!(limits.accounts().of.len() <= MAX_CALLERS + 1);
     }
 
     #[test]
     fn callers_that_are_idle_are_forgotten() {
         let limits = limits(Some(1), None, None);
-        for number in 0..MOST_CALLERS as u32 {
+        for number in 0..MAX_CALLERS as u32 {
             limits.enter(caller(number)).unwrap();
         }
         let _answered = limits.enter(caller(0));

@@ -24,7 +24,7 @@ pub struct ServerOptions {
     pub body_limit: usize,
     /// Longest time a body may take to arrive.
     pub body_timeout: Duration,
-    /// Deepest nesting of a body's JSON, at most [`MOST_JSON_DEPTH`](Self::MOST_JSON_DEPTH).
+    /// Deepest nesting of a body's JSON, at most [`MAX_JSON_DEPTH`](Self::MAX_JSON_DEPTH).
     pub json_depth: usize,
     /// Longest silence of an event stream before a comment is sent to keep it open.
     pub keep_alive: Duration,
@@ -46,7 +46,7 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// The deepest JSON that can be allowed.
-    pub const MOST_JSON_DEPTH: usize = body::MOST_DEPTH;
+    pub const MAX_JSON_DEPTH: usize = body::MAX_DEPTH;
     /// The fewest bytes that heads of requests can be limited to.
     pub const LEAST_HEADER_LIMIT: usize = 8192;
 }
@@ -62,7 +62,7 @@ impl Default for ServerOptions {
             header_timeout: Duration::from_secs(30),
             body_limit: 32 << 20,
             body_timeout: Duration::from_secs(60),
-            json_depth: body::MOST_DEPTH,
+            json_depth: body::MAX_DEPTH,
             keep_alive: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(60),

@@ -7,7 +7,7 @@ use api::{Prepared, Service};
 /// Most bytes of all prompts of a request, and of all its answers.
 const LONGEST: usize = 16 << 10;
 /// Most tokens that are looked at for them.
-const MOST_TOKENS: usize = 4096;
+const MAX_TOKENS: usize = 4096;
 
 /// What was answered so far.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Transcript {
                 break;
             }
             let ids = prompt.prompt();
-            let text = service.decode(&ids[..ids.len().min(MOST_TOKENS)]);
+            let text = service.decode(&ids[..ids.len().min(MAX_TOKENS)]);
             let part = cut(&text, room);
             room -= part.len();
             tracing::info!(request_id = request, index, tokens = ids.len(), text = part, "prompt");

@@ -4,7 +4,7 @@
 use super::weights::{Place, Weights};
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
-use base::{AlignedVec, MOST_MATRICES, Tile};
+use base::{AlignedVec, MAX_MATRICES, Tile};
 use kernels::{Isa, bf16, fp8, int8, matmul};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -118,7 +118,7 @@ impl Cpu {
                     self.round(x, rows, to);
                 }
             }
-            for outputs in outputs.chunks(MOST_MATRICES) {
+            for outputs in outputs.chunks(MAX_MATRICES) {
                 self.spread(x, outputs, rows, false);
             }
         } else {
@@ -143,7 +143,7 @@ impl Cpu {
     /// Computes all products, whose tiles the threads share. Where `gathered`, the inputs in f32 are
     /// those that were gathered, else `x`; rounded they are already.
     fn spread(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize, gathered: bool) {
-        let mut data: [AlignedVec<f32>; MOST_MATRICES] = Default::default();
+        let mut data: [AlignedVec<f32>; MAX_MATRICES] = Default::default();
         for (data, (_, out)) in data.iter_mut().zip(outputs) {
             *data = self.take(*out);
         }
@@ -154,7 +154,7 @@ impl Cpu {
         }
         let inputs = inputs.rows(0..rows);
         let mut all = data.iter_mut();
-        let mut parts: [(&mut [f32], usize, usize); MOST_MATRICES] =
+        let mut parts: [(&mut [f32], usize, usize); MAX_MATRICES] =
             std::array::from_fn(|at| match (outputs.get(at), all.next()) {
                 (Some((matrix, out)), Some(data)) => {
                     let Weights { rows: width, cols, .. } = *this.matrices.get(matrix.0);

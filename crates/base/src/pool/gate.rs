@@ -14,7 +14,7 @@ const JOB: u64 = 1 << 34;
 const COUNT: u64 = ENTERED - 1;
 
 /// Most workers that the counts have room for.
-pub(super) const MOST_WORKERS: usize = COUNT as usize;
+pub(super) const MAX_WORKERS: usize = COUNT as usize;
 
 /// On a cache line of its own, because all poll it.
 ///

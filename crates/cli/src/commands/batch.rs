@@ -29,7 +29,7 @@ use tally::Tally;
 use work::{Desk, Work};
 
 /// Most answers that the server gives to one request, each of which takes a place in the queue.
-const MOST_CHOICES: usize = 128;
+const MAX_CHOICES: usize = 128;
 
 /// Answer all requests of a file, as many at a time as suits the machine
 ///
@@ -103,7 +103,7 @@ impl Args {
     /// Loads the model and puts the server's routes before it. Its queue holds all choices of all
     /// requests that are under way, so that none is ever refused for want of room.
     fn desk(&self) -> Result<Desk> {
-        let queue = self.under_way().saturating_mul(MOST_CHOICES).min(usize::MAX >> 8);
+        let queue = self.under_way().saturating_mul(MAX_CHOICES).min(usize::MAX >> 8);
         let engine = EngineOptions {
             queue,
             running: self.parallel,

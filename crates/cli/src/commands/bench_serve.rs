@@ -34,7 +34,7 @@ use workload::{Part, Workload};
 /// Requests under way where neither --concurrency nor --rate says how many.
 const CONCURRENCY: usize = 8;
 /// Most requests under way at once, whatever the rate.
-const MOST_CONCURRENCY: usize = 4096;
+const MAX_CONCURRENCY: usize = 4096;
 
 /// Measure a server under load: latencies, rates and errors
 ///
@@ -88,7 +88,7 @@ struct LoadArgs {
           value_parser = between(1, 100_000))]
     requests: usize,
     /// Most requests under way at once; left out: 8, or with --rate as many as arrive
-    #[arg(short, long, value_name = "N", value_parser = between(1, MOST_CONCURRENCY as u64))]
+    #[arg(short, long, value_name = "N", value_parser = between(1, MAX_CONCURRENCY as u64))]
     concurrency: Option<usize>,
     /// Requests a second that arrive on average, by chance
     #[arg(long, value_name = "R", value_parser = rate)]
@@ -221,7 +221,7 @@ fn end(run: &Run, summary: &Summary) -> Result<ExitCode> {
 impl LoadArgs {
     /// Requests that may be under way at once.
     fn at_once(&self) -> usize {
-        let default = if self.rate.is_some() { MOST_CONCURRENCY } else { CONCURRENCY };
+        let default = if self.rate.is_some() { MAX_CONCURRENCY } else { CONCURRENCY };
         self.concurrency.unwrap_or(default)
     }
 

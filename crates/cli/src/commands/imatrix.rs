@@ -25,7 +25,7 @@ use text::EncodeOptions;
 /// Tokens of a window where none are asked for and the model can take them.
 const CONTEXT: usize = 512;
 /// Most rows: the file counts them in f32, which is exact so far.
-const MOST_ROWS: usize = 1 << 24;
+const MAX_ROWS: usize = 1 << 24;
 
 /// Collect which columns of a model's weights matter, for quantize --imatrix
 ///
@@ -99,8 +99,8 @@ fn windows<'a>(
         let found = ids.len();
         bail!("expected a text of at least {share} tokens, found {found}; --ctx takes fewer");
     }
-    if count.checked_mul(context).is_none_or(|rows| rows > MOST_ROWS) {
-        let most = MOST_ROWS / context;
+    if count.checked_mul(context).is_none_or(|rows| rows > MAX_ROWS) {
+        let most = MAX_ROWS / context;
         bail!("expected a text of at most {most} windows, found {count}; --windows takes fewer");
     }
     Ok(Windows { prefix, ids, context, count })

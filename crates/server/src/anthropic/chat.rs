@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// Hottest sampling taken; Anthropic's own limit is 1.
 const HIGHEST_TEMPERATURE: f32 = 2.0;
 /// Most texts that end an answer.
-const MOST_STOPS: usize = 16;
+const MAX_STOPS: usize = 16;
 /// What the ids of calls begin with.
 const CALL_PREFIX: &str = "toolu_";
 
@@ -129,9 +129,8 @@ fn sampling(settings: &Settings) -> Result<SamplingOptions, Fault> {
 fn stop(settings: &Settings) -> Result<Vec<String>, Fault> {
     let given = settings.stop_sequences.iter().flatten();
     let stop: Vec<String> = given.filter(|text| !text.is_empty()).cloned().collect();
-    if stop.len() > MOST_STOPS {
-        let message =
-            format!("stop_sequences holds {} texts; {MOST_STOPS} are allowed", stop.len());
+    if stop.len() > MAX_STOPS {
+        let message = format!("stop_sequences holds {} texts; {MAX_STOPS} are allowed", stop.len());
         return Err(Fault::invalid("stop_sequences", message));
     }
     Ok(stop)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// Most messages of one conversation.
-const MOST_MESSAGES: usize = 100_000;
+const MAX_MESSAGES: usize = 100_000;
 
 /// A conversation, and how the answer to it begins.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(crate) struct Messages {
 /// The messages of `conversation`, its system prompt first.
 pub(crate) fn read(conversation: &Conversation) -> Result<Messages, Fault> {
     let given = &conversation.messages;
-    if given.is_empty() || given.len() > MOST_MESSAGES {
-        let message = format!("messages must hold 1 to {MOST_MESSAGES} messages");
+    if given.is_empty() || given.len() > MAX_MESSAGES {
+        let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
         return Err(Fault::invalid("messages", message));
     }
     let system = system::read(conversation.system.as_ref().unwrap_or(&Value::Null), "system")?;

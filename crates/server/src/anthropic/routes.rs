@@ -22,7 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// Longest silence of a stream: clients give one up that says nothing for 15 s.
-const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// The header in which clients look for the name of their request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
@@ -67,7 +67,7 @@ async fn messages(
     let names = Names { request: id, answer: answer.id().to_owned() };
     let choices = start(&app, &[prompt], 1, names, &terms)?;
     if call.stream {
-        let silence = app.options.keep_alive.min(LONGEST_SILENCE);
+        let silence = app.options.keep_alive.min(MAX_SILENCE);
         return Ok(sse::streamed(choices, answer, silence));
     }
     sse::whole(choices, answer).await

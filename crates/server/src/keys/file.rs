@@ -1,23 +1,23 @@
 //! A file of keys: one a line, as `key` or `name:key`; lines that begin with `#` are comments.
 
-use super::{Key, KeyError, MOST_KEYS};
+use super::{Key, KeyError, MAX_KEYS};
 use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;
 
 /// Most bytes of the file.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 /// Longest name of a key.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 /// The keys of the file at `path`; none is an error.
 pub(super) fn read(path: &Path) -> Result<Vec<Key>, KeyError> {
     let io = |source| KeyError::Io { path: path.to_owned(), source };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(io)?;
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(io)?;
-    if text.len() as u64 > MOST_BYTES {
-        let problem = format!("expected at most {MOST_BYTES} bytes");
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(io)?;
+    if text.len() as u64 > MAX_BYTES {
+        let problem = format!("expected at most {MAX_BYTES} bytes");
         return Err(KeyError::invalid(path.display().to_string(), problem));
     }
     parse(&text, path)
@@ -37,8 +37,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<Key>, KeyError> {
         }
         keys.push(key);
     }
-    if !(1..=MOST_KEYS).contains(&keys.len()) {
-        let problem = format!("expected 1 to {MOST_KEYS} keys, found {}", keys.len());
+    if !(1..=MAX_KEYS).contains(&keys.len()) {
+        let problem = format!("expected 1 to {MAX_KEYS} keys, found {}", keys.len());
         return Err(KeyError::invalid(path.display().to_string(), problem));
     }
     Ok(keys)
@@ -49,9 +49,9 @@ fn key(line: &str) -> Result<Key, String> {
     let Some((name, key)) = line.split_once(':') else { return Key::new(line, None) };
     let name = name.trim();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(plain) {
+    if !(1..=MAX_NAME_LEN).contains(&name.len()) || !name.bytes().all(plain) {
         return Err(format!(
-            "expected a name of 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores \
+            "expected a name of 1 to {MAX_NAME_LEN} letters, digits, dots, dashes and underscores \
              before the colon"
         ));
     }

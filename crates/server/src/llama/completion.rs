@@ -11,9 +11,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Most answers to one request.
-const MOST_CHOICES: usize = 128;
+const MAX_CHOICES: usize = 128;
 /// Most members of an answer that may be named; each is looked for in every answer.
-const MOST_FIELDS: usize = 100;
+const MAX_FIELDS: usize = 100;
 
 /// Texts to continue. All three are read from one object.
 #[derive(Debug, ToSchema)]
@@ -85,14 +85,14 @@ pub(crate) fn call(
 ) -> Result<Call, Fault> {
     let choices = how.n_cmpl.unwrap_or(1);
     let wanted = prompts.len().saturating_mul(choices);
-    if !(1..=MOST_CHOICES).contains(&wanted) {
-        let message = format!("1 to {MOST_CHOICES} answers may be asked for, not {wanted}");
+    if !(1..=MAX_CHOICES).contains(&wanted) {
+        let message = format!("1 to {MAX_CHOICES} answers may be asked for, not {wanted}");
         return Err(Fault::invalid("n_cmpl", message));
     }
     let fields = how.response_fields.unwrap_or_default();
-    if fields.len() > MOST_FIELDS {
+    if fields.len() > MAX_FIELDS {
         let found = fields.len();
-        let message = format!("response_fields must name at most {MOST_FIELDS}, not {found}");
+        let message = format!("response_fields must name at most {MAX_FIELDS}, not {found}");
         return Err(Fault::invalid("response_fields", message));
     }
     let stream = how.stream.unwrap_or(false);

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use utoipa::ToSchema;
 
 /// Most messages of one conversation.
-const MOST_MESSAGES: usize = 100_000;
+const MAX_MESSAGES: usize = 100_000;
 /// Most calls of one message that results are matched with; each result is compared with all.
-const MOST_WAITING: usize = 128;
+const MAX_WAITING: usize = 128;
 
 /// One message of a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -65,8 +65,8 @@ struct Calls {
 
 /// `messages` as templates read them.
 pub(crate) fn read(messages: Vec<Message>) -> Result<Vec<Value>, Fault> {
-    if messages.len() > MOST_MESSAGES {
-        let message = format!("messages must hold at most {MOST_MESSAGES} messages");
+    if messages.len() > MAX_MESSAGES {
+        let message = format!("messages must hold at most {MAX_MESSAGES} messages");
         return Err(Fault::invalid("messages", message));
     }
     let mut calls = Calls::default();
@@ -112,7 +112,7 @@ impl Calls {
             Some(Arguments::Object(object)) => object.into(),
             Some(Arguments::Text(text)) => arguments(&text),
         };
-        if self.waiting.len() < MOST_WAITING {
+        if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back((id.clone(), name.clone()));
         }
         let function = json!({ "name": name, "arguments": given });

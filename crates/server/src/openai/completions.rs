@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::openai::constraint::{self, ConstraintBody, Held};
 use crate::openai::sampling::{self, SamplingBody};
-use crate::openai::terms::{MOST_CHOICES, TermsBody};
+use crate::openai::terms::{MAX_CHOICES, TermsBody};
 use crate::wire;
 use api::{InfillRequest, Prompt, SamplingOptions, Service, Terms, TextRequest};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Most alternatives that are told of a token.
-const MOST_LOGPROBS: usize = 20;
+const MAX_LOGPROBS: usize = 20;
 
 /// What a text completion is asked to be. Other members are ignored.
 #[derive(Debug, ToSchema)]
@@ -110,7 +110,7 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
     let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
     let add_special = text.add_special_tokens.unwrap_or(true);
     let prompts = prompts("prompt", text.prompt.as_ref())?;
-    if prompts.len() * best_of > MOST_CHOICES {
+    if prompts.len() * best_of > MAX_CHOICES {
         let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
         return Err(Fault::invalid("prompt", message));
     }
@@ -171,7 +171,7 @@ impl CompletionBody {
             _ if best_of < choices => {
                 wrong(format!("best_of must be at least n, which is {choices}"))
             }
-            _ if best_of > MOST_CHOICES => wrong(format!("best_of must be at most {MOST_CHOICES}")),
+            _ if best_of > MAX_CHOICES => wrong(format!("best_of must be at most {MAX_CHOICES}")),
             _ if best_of > choices && stream => wrong("best_of cannot be streamed".into()),
             _ => Ok(best_of),
         }
@@ -185,8 +185,8 @@ impl CompletionBody {
             None => Ok(None),
             Some(Value::Bool(on)) => Ok(on.then_some(0)),
             Some(number) => match wire::part(number, "logprobs")? {
-                Count(Some(top)) if top > MOST_LOGPROBS => {
-                    let message = format!("logprobs must be at most {MOST_LOGPROBS}, not {top}");
+                Count(Some(top)) if top > MAX_LOGPROBS => {
+                    let message = format!("logprobs must be at most {MAX_LOGPROBS}, not {top}");
                     Err(Fault::invalid("logprobs", message))
                 }
                 Count(top) => Ok(top),

@@ -214,7 +214,7 @@ mod tests {
         check(json!({}), "input");
         check(json!({"input": []}), "input");
         check(json!({"input": [["a"]]}), "input[0][0]");
-        check(json!({"input": vec!["a"; embeddings::MOST_TEXTS + 1]}), "input");
+        check(json!({"input": vec!["a"; embeddings::MAX_TEXTS + 1]}), "input");
         check(json!({"input": "a", "dimensions": 0}), "dimensions");
         check(json!({"input": "a", "encoding_format": "hex"}), "encoding_format");
         check(json!({"input": "a", "pooling": "max"}), "pooling");

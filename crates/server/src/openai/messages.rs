@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 /// Most messages of one conversation.
-const MOST_MESSAGES: usize = 100_000;
+const MAX_MESSAGES: usize = 100_000;
 
 /// A message.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -108,8 +108,8 @@ enum Arguments {
 /// The messages of a conversation, ready for the template.
 pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Value>, Fault> {
     let messages = messages.ok_or_else(|| wire::missing("messages"))?;
-    if messages.is_empty() || messages.len() > MOST_MESSAGES {
-        let message = format!("messages must hold 1 to {MOST_MESSAGES} messages");
+    if messages.is_empty() || messages.len() > MAX_MESSAGES {
+        let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
         return Err(Fault::invalid("messages", message));
     }
     messages

@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Most answers to one request, all its prompts together.
-pub(crate) const MOST_CHOICES: usize = 128;
+pub(crate) const MAX_CHOICES: usize = 128;
 
 /// How the answer shall be given.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -50,8 +50,8 @@ impl TermsBody {
     /// How many answers each prompt gets.
     pub fn choices(&self) -> Result<usize, Fault> {
         match self.n.unwrap_or(1) {
-            n @ 1..=MOST_CHOICES => Ok(n),
-            n => Err(Fault::invalid("n", format!("n must be 1 to {MOST_CHOICES}, not {n}"))),
+            n @ 1..=MAX_CHOICES => Ok(n),
+            n => Err(Fault::invalid("n", format!("n must be 1 to {MAX_CHOICES}, not {n}"))),
         }
     }
 

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most items of one request.
-const MOST_ITEMS: usize = 100_000;
+const MAX_ITEMS: usize = 100_000;
 /// What tells reasoning of this server from that of others, whose text cannot be read.
 const OWN: &[u8] = b"gannet:";
 
@@ -61,8 +61,8 @@ pub(crate) fn read(
         Value::Array(items) => items,
         other => return Err(wrong("input", "a string or an array of items", other)),
     };
-    if items.len() > MOST_ITEMS {
-        let message = format!("input must hold at most {MOST_ITEMS} items, not {}", items.len());
+    if items.len() > MAX_ITEMS {
+        let message = format!("input must hold at most {MAX_ITEMS} items, not {}", items.len());
         return Err(Fault::invalid("input", message));
     }
     let mut read = Vec::with_capacity(items.len());

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// Most sentences of one answer.
 const MOST: usize = 32;
 /// Most characters of a name that a client gave.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 /// Sentences about what was left out, each said once.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
@@ -15,7 +15,7 @@ pub(crate) struct Warnings(Vec<String>);
 impl Warnings {
     /// Adds one, with the name that the client gave to the thing.
     pub fn add(&mut self, name: &str, what: &str) {
-        let name: String = name.chars().take(LONGEST_NAME).collect();
+        let name: String = name.chars().take(MAX_NAME_LEN).collect();
         let sentence = format!("{name}: {what}");
         if self.0.len() < MOST && !self.0.contains(&sentence) {
             self.0.push(sentence);

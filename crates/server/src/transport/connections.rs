@@ -27,7 +27,7 @@ use tower::ServiceExt;
 /// Longest time of a TLS handshake, unless heads have less.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Most connections at one time that are told that there are too many. The rest is closed.
-const MOST_REFUSALS: usize = 64;
+const MAX_REFUSALS: usize = 64;
 /// Time to tell it.
 const REFUSAL: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ impl Connections {
             handshake: HANDSHAKE.min(options.header_timeout),
             stall_timeout: options.stall_timeout,
             slots: Arc::new(Semaphore::new(slots)),
-            refusals: Arc::new(Semaphore::new(MOST_REFUSALS)),
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             life,
         }
     }

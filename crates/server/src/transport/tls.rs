@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// Most bytes of a file.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Why a certificate and its key were refused.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
     let io = |source| TlsError::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(io)?;
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(io)?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
 }
 

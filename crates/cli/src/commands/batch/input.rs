@@ -8,9 +8,9 @@ use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
 /// Longest line: the body in it may not be longer for the server either.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// Longest `custom_id`: all of them are held.
-const MOST_ID_BYTES: usize = 1024;
+const MAX_ID_BYTES: usize = 1024;
 /// What can be asked for.
 const URLS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
 
@@ -99,14 +99,14 @@ impl Lines {
     pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
         loop {
             self.line.clear();
-            let mut some = self.reader.by_ref().take(MOST_BYTES as u64 + 1);
+            let mut some = self.reader.by_ref().take(MAX_BYTES as u64 + 1);
             if some.read_until(b'\n', &mut self.line)? == 0 {
                 return Ok(None);
             }
             self.number += 1;
-            if self.line.len() > MOST_BYTES && !self.line.ends_with(b"\n") {
+            if self.line.len() > MAX_BYTES && !self.line.ends_with(b"\n") {
                 self.reader.skip_until(b'\n')?;
-                let message = format!("expected at most {MOST_BYTES} bytes");
+                let message = format!("expected at most {MAX_BYTES} bytes");
                 return Ok(Some((self.number, Err(Problem::new("line_too_long", message)))));
             }
             if !self.line.trim_ascii().is_empty() {
@@ -154,8 +154,8 @@ impl<'a> Line<'a> {
 impl<'a> Members<'a> {
     fn id(&self) -> Result<String, Problem> {
         let id = text("custom_id", self.custom_id)?;
-        if id.is_empty() || id.len() > MOST_ID_BYTES {
-            let expected = format!("a string of 1 to {MOST_ID_BYTES} bytes");
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            let expected = format!("a string of 1 to {MAX_ID_BYTES} bytes");
             return Err(Problem::invalid("custom_id", &expected));
         }
         Ok(id)
@@ -251,7 +251,7 @@ mod tests {
         let path = folder.path().join("lines");
         let mut file = File::create(&path).unwrap();
         file.write_all(b"\n a \r\n").unwrap();
-        file.write_all(&vec![b'x'; MOST_BYTES + 1]).unwrap();
+        file.write_all(&vec![b'x'; MAX_BYTES + 1]).unwrap();
         file.write_all(b"\n\nb").unwrap();
         let input = Input::open(&path).unwrap();
         for _ in 0..2 {

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Longest line that is read again: more than any answer has.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 /// What each line begins with.
 const BEGINNING: &str = r#"{"id":"batch_"#;
 
@@ -120,7 +120,7 @@ impl Output {
         loop {
             line.clear();
             number += 1;
-            let read = reader.by_ref().take(MOST_BYTES).read_until(b'\n', &mut line);
+            let read = reader.by_ref().take(MAX_BYTES).read_until(b'\n', &mut line);
             let end = start
                 + read.with_context(|| format!("cannot read {}", self.path.display()))? as u64;
             if !line.ends_with(b"\n") {
@@ -162,7 +162,7 @@ impl Output {
     /// The end of a file may be the beginning of a line of ours, and nothing else.
     fn check_cut(&self, number: u64, line: &[u8]) -> Result<()> {
         let compared = line.len().min(BEGINNING.len());
-        if line[..compared] != BEGINNING.as_bytes()[..compared] || line.len() as u64 == MOST_BYTES {
+        if line[..compared] != BEGINNING.as_bytes()[..compared] || line.len() as u64 == MAX_BYTES {
             return Err(self.foreign(number));
         }
         Ok(())

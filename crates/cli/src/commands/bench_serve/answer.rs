@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// Most characters that are kept of what a server says of an error.
-const MOST_CHARS: usize = 300;
+const MAX_CHARS: usize = 300;
 
 /// A completed request. Times are seconds since it was sent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -214,7 +214,7 @@ pub(super) fn said(json: &Value) -> Option<String> {
 /// One line of a text that may be long.
 pub(super) fn shortened(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    line.chars().take(MOST_CHARS).collect()
+    line.chars().take(MAX_CHARS).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! Invariant: holds no more than one event, and none beyond a bound.
 
 /// Most bytes of one line or event.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Parser {
             }
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
-            if self.line.len() + self.event.data.len() > MOST_BYTES {
+            if self.line.len() + self.event.data.len() > MAX_BYTES {
                 return Err(TooLong);
             }
             let Some(end) = end else { break };

@@ -10,7 +10,7 @@ const TOP: f64 = 62.0;
 /// From one panel to the next.
 const STRIDE: f64 = 510.0;
 /// Most points of a panel: more cannot be told apart.
-const MOST_POINTS: usize = 4000;
+const MAX_POINTS: usize = 4000;
 
 const STYLE: &str = "text{font:12px sans-serif;fill:#333}.title{font-size:14px}.end{text-anchor:end}\
     .mid{text-anchor:middle}.grid{stroke:#ddd}.frame{fill:none;stroke:#888}.dot{fill:#2563a8;\
@@ -89,9 +89,9 @@ fn gaps(text: &mut String, run: &Run) {
     }
 }
 
-/// Every so many, at most [`MOST_POINTS`].
+/// Every so many, at most [`MAX_POINTS`].
 fn thinned<T>(all: &[T]) -> impl Iterator<Item = &T> {
-    all.iter().step_by(all.len().div_ceil(MOST_POINTS).max(1))
+    all.iter().step_by(all.len().div_ceil(MAX_POINTS).max(1))
 }
 
 /// One coordinate of a panel.
@@ -239,7 +239,7 @@ mod tests {
     fn many_points_are_thinned() {
         let outcomes = (0..50_000).map(|at| answered(f64::from(at), 0.1, &[])).collect();
         let circles = svg(&run(outcomes), "many").matches("<circle").count();
-        assert!((MOST_POINTS / 2..=MOST_POINTS).contains(&circles), "{circles}");
+        assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&circles), "{circles}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Longest wait for the list of models.
 const LISTING: Duration = Duration::from_secs(30);
 /// Most bytes of an answer that is no stream.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -199,8 +199,8 @@ async fn read(mut response: Response) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await? {
         body.extend_from_slice(&bytes);
-        if body.len() > MOST_BYTES {
-            bail!("more than {MOST_BYTES} bytes");
+        if body.len() > MAX_BYTES {
+            bail!("more than {MAX_BYTES} bytes");
         }
     }
     Ok(body)

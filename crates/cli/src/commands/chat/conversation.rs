@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Most bytes of a file that is loaded.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,8 +82,8 @@ impl Conversation {
     /// Reads what [`Conversation::save`] wrote.
     pub fn load(path: &Path) -> Result<Self> {
         let bytes = path.metadata()?.len();
-        if bytes > MOST_BYTES {
-            bail!("expected at most {MOST_BYTES} bytes, found {bytes}");
+        if bytes > MAX_BYTES {
+            bail!("expected at most {MAX_BYTES} bytes, found {bytes}");
         }
         Self::parse(&std::fs::read_to_string(path)?)
     }

@@ -57,7 +57,7 @@ pub(super) struct ConnectionArgs {
     body_timeout: Duration,
     /// Deepest nesting of JSON in a body, at most 127
     #[arg(long, value_name = "N", default_value = "127")]
-    #[arg(value_parser = value_parser!(u16).range(1..=ServerOptions::MOST_JSON_DEPTH as i64))]
+    #[arg(value_parser = value_parser!(u16).range(1..=ServerOptions::MAX_JSON_DEPTH as i64))]
     json_depth: u16,
     /// Seconds of silence after which a streamed answer gets a comment
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]

@@ -107,7 +107,7 @@ fn nobody_is_overtaken_for_ever() {
         }
         waited += 1;
     }
-    assert_eq!(waited, crate::waiting::MOST_OVERTAKEN);
+    assert_eq!(waited, crate::waiting::MAX_OVERTAKEN);
 }
 
 #[test]
