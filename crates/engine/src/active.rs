@@ -9,7 +9,7 @@ use crate::sampler::{History, Sampler, Scratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
 use crate::{Error, TokenSet};
 use formats::Pooling;
-use sched::{Planned, Wanted};
+use sched::{Planned, PromptOutput};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -107,11 +107,11 @@ impl Active {
     }
 
     /// The rows of the prompt whose results are wanted.
-    pub fn wanted(&self) -> Wanted {
+    pub fn prompt_output(&self) -> PromptOutput {
         match &self.pool {
-            Some(pool) if pool.wants_all() => Wanted::States,
-            None if self.submission.request.prompt_logprobs.is_some() => Wanted::Logits,
-            _ => Wanted::Last,
+            Some(pool) if pool.wants_all() => PromptOutput::HiddenStates,
+            None if self.submission.request.prompt_logprobs.is_some() => PromptOutput::AllLogits,
+            _ => PromptOutput::LastLogits,
         }
     }
 
@@ -211,8 +211,8 @@ impl Active {
     ) {
         self.ids.clear();
         self.logprobs.clear();
-        let row = planned.position + planned.tokens - planned.results;
-        let count = planned.results - usize::from(planned.samples);
+        let row = planned.position + planned.tokens - planned.outputs;
+        let count = planned.outputs - usize::from(planned.samples);
         self.read(tokens, (row, count), &mut logits, scratch);
         if planned.samples && self.limits.budget == 0 {
             self.end.get_or_insert(End::Finished(FinishReason::Length));

@@ -15,7 +15,7 @@ use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::Batch;
 use base::Rng;
-use sched::{Copied, NewSequence, Planned, Scheduler, SequenceId, Wanted};
+use sched::{BlockCopy, NewSequence, Planned, PromptOutput, Scheduler, SequenceId};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ impl Engine {
     fn new(runner: Runner, door: Door, options: EngineOptions, masks: Masks) -> Self {
         let models::Limits { rows, logit_rows } = runner.limits();
         let running = options.running.clamp(1, logit_rows);
-        let limits = sched::Limits {
+        let limits = sched::SchedulerLimits {
             running,
             rows,
             logits: logit_rows,
@@ -205,13 +205,13 @@ impl Engine {
             priority: request.priority,
             tenant: request.tenant,
             cold: request.cold,
-            wanted: Wanted::Last,
+            output: PromptOutput::LastLogits,
         };
         let limits = active::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
         let is_empty = budget == 0 && !request.wants_prompt();
         let active = Active::new(submission, limits, restraint, recorder);
         let active = active.pooled(self.runner.pooling());
-        let new = NewSequence { wanted: active.wanted(), ..new };
+        let new = NewSequence { output: active.prompt_output(), ..new };
         if is_empty {
             let length = End::Finished(crate::FinishReason::Length);
             return active.finish(Some(length), &self.door.metrics, None);
@@ -275,7 +275,7 @@ impl Engine {
 
     fn batch(&mut self) {
         self.batch.clear();
-        self.scheduler.copies().for_each(|Copied { from, to }| self.batch.copy(from, to));
+        self.scheduler.copies().for_each(|BlockCopy { from, to }| self.batch.copy(from, to));
         let rows = self.plan.iter().map(|planned| planned.tokens + planned.drafts).sum();
         for planned in &self.plan {
             let active = self.active.get_mut(&planned.id).expect("planned");
@@ -292,9 +292,9 @@ impl Engine {
             let blocks = (end + planned.drafts).div_ceil(self.runner.block());
             let table = &self.scheduler.table(planned.id)[..blocks];
             let states = active.wants_states();
-            let logits = if states { 0 } else { planned.results + planned.drafts };
+            let logits = if states { 0 } else { planned.outputs + planned.drafts };
             self.batch.push_parts([tokens, drafts], planned.position, table, logits);
-            self.batch.want_states(if states { planned.results } else { 0 });
+            self.batch.want_states(if states { planned.outputs } else { 0 });
         }
     }
 
@@ -331,10 +331,10 @@ impl Engine {
         let Self { runner, scheduler, active, masks, scratch, plan, .. } = self;
         let (vocab, size) = (runner.info().vocab_size, runner.state_size());
         let (mut logits, mut states) = (runner.logits(), runner.states());
-        for planned in plan.iter().filter(|planned| planned.results > 0) {
+        for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let active = active.get_mut(&planned.id).expect("planned");
             if active.wants_states() {
-                let (rows, rest) = states.split_at(planned.results * size);
+                let (rows, rest) = states.split_at(planned.outputs * size);
                 states = rest;
                 active.take_states(planned, rows.chunks_exact(size));
                 continue;
@@ -342,7 +342,7 @@ impl Engine {
             if active.is_lent() {
                 active.take_back(masks.next());
             }
-            let (rows, rest) = logits.split_at((planned.results + planned.drafts) * vocab);
+            let (rows, rest) = logits.split_at((planned.outputs + planned.drafts) * vocab);
             logits = rest;
             active.take(scheduler.tokens(planned.id), planned, rows.chunks_exact(vocab), scratch);
         }

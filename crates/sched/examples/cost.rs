@@ -3,7 +3,7 @@
 //! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
 //! cache and found in it, and of a step in which 64 sequences decode.
 
-use sched::{Limits, Name, NewSequence, Planned, Scheduler, SequenceId, Wanted};
+use sched::{Name, NewSequence, Planned, PromptOutput, Scheduler, SchedulerLimits, SequenceId};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -22,7 +22,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (running, rows, logits) = (DECODES, CHUNK, DECODES);
-        let limits = Limits { running, rows, logits, block: 32, blocks: 60_000, window: None };
+        let limits =
+            SchedulerLimits { running, rows, logits, block: 32, blocks: 60_000, window: None };
         Self { scheduler: Scheduler::new(limits, Name::root(b"cost")), plan: Vec::new(), next: 0 }
     }
 
@@ -37,7 +38,7 @@ impl Bench {
             priority: 0,
             tenant: 0,
             cold: false,
-            wanted: Wanted::Last,
+            output: PromptOutput::LastLogits,
         });
         id
     }

@@ -19,5 +19,5 @@ mod waiting;
 
 pub use name::Name;
 pub use pool::{BlockPool, Blocks};
-pub use scheduler::{Limits, Planned, Scheduler};
-pub use sequence::{Copied, NewSequence, SequenceId, Wanted};
+pub use scheduler::{Planned, Scheduler, SchedulerLimits};
+pub use sequence::{BlockCopy, NewSequence, PromptOutput, SequenceId};

@@ -2,12 +2,12 @@
 
 use crate::name::Name;
 use crate::pool::{BlockPool, Blocks};
-use crate::sequence::{Copied, Match, NewSequence, Sequence, SequenceId, Shape};
-use crate::waiting::{Place, Waiting};
+use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Sequence, SequenceId};
+use crate::waiting::{QueueIndex, Waiting};
 
 /// What a scheduler works with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SchedulerLimits {
     /// Sequences running at once.
     pub running: usize,
     /// Rows of a step.
@@ -35,7 +35,7 @@ pub struct Planned {
     /// Rows behind them for drafted tokens.
     pub drafts: usize,
     /// Rows of known tokens whose results are wanted: the last ones.
-    pub results: usize,
+    pub outputs: usize,
     /// Whether the last of the known tokens is the sequence's newest, so that a token can be
     /// sampled from its logits, and one more from those of each draft that turns out right.
     pub samples: bool,
@@ -43,7 +43,7 @@ pub struct Planned {
 
 /// What a step may hold besides a row for each sequence that decodes.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct StepBudget {
     prompt: usize,
     drafts: usize,
     /// Rows of logits besides one for each sequence.
@@ -53,8 +53,8 @@ struct Left {
 /// Continuous batching over a pool of KV blocks.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
-    limits: Limits,
-    shape: Shape,
+    limits: SchedulerLimits,
+    shape: BlockGeometry,
     pool: BlockPool,
     waiting: Waiting,
     /// By rank, first come first served within a priority.
@@ -62,22 +62,22 @@ pub struct Scheduler {
     arrivals: u64,
     preemptions: u64,
     /// Blocks to be copied, in this order.
-    copies: Vec<Copied>,
+    copies: Vec<BlockCopy>,
     /// Room for what a plan works on.
     ids: Vec<SequenceId>,
-    places: Vec<Place>,
+    places: Vec<QueueIndex>,
 }
 
 impl Scheduler {
     /// A scheduler over empty blocks. `root` names what besides tokens changes the numbers.
-    pub fn new(limits: Limits, root: Name) -> Self {
-        let Limits { running, rows, logits, block, blocks, window } = limits;
+    pub fn new(limits: SchedulerLimits, root: Name) -> Self {
+        let SchedulerLimits { running, rows, logits, block, blocks, window } = limits;
         assert!(running > 0 && block > 0 && blocks > 0, "{limits:?}");
         assert!(running <= logits && logits <= rows, "every sequence can decode: {limits:?}");
         assert!(window != Some(0), "a row that sees itself");
         Self {
             limits,
-            shape: Shape { block, window, root },
+            shape: BlockGeometry { block, window, root },
             pool: BlockPool::new(blocks),
             waiting: Waiting::default(),
             running: Vec::with_capacity(running),
@@ -144,7 +144,7 @@ impl Scheduler {
 
     /// Takes what the plans so far want copied: in this order, before anything of the last plan is
     /// computed. A block that is read may be empty, taken or written by a later copy already.
-    pub fn copies(&mut self) -> impl Iterator<Item = Copied> {
+    pub fn copies(&mut self) -> impl Iterator<Item = BlockCopy> {
         self.copies.drain(..)
     }
 
@@ -179,7 +179,7 @@ impl Scheduler {
         let prompt = prompt.min(spare);
         // Whoever is admitted or ends its prompt now wants logits too.
         let logits = self.limits.logits - self.limits.running;
-        let mut left = Left { prompt, drafts: logits.min(spare - prompt), logits };
+        let mut left = StepBudget { prompt, drafts: logits.min(spare - prompt), logits };
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         ids.extend(self.running.iter().map(|s| s.id));
@@ -197,7 +197,7 @@ impl Scheduler {
     fn plan_one(
         &mut self,
         id: SequenceId,
-        left: &mut Left,
+        left: &mut StepBudget,
         ready: &impl Fn(SequenceId) -> bool,
         drafts: Option<usize>,
     ) -> Option<Planned> {
@@ -215,9 +215,9 @@ impl Scheduler {
             return None;
         }
         let sequence = &self.running[self.index(id)?];
-        let results = sequence.results(tokens);
+        let outputs = sequence.outputs(tokens);
         if sequence.wants_logits() {
-            left.logits -= results.saturating_sub(1);
+            left.logits -= outputs.saturating_sub(1);
         }
         let drafts = match drafts {
             Some(drafts) => {
@@ -233,7 +233,7 @@ impl Scheduler {
                 0
             }
         };
-        Some(Planned { id, position, tokens, drafts, results, samples: tokens == pending })
+        Some(Planned { id, position, tokens, drafts, outputs, samples: tokens == pending })
     }
 
     /// Rows for guesses that take no block which others need for what they know.
@@ -283,7 +283,7 @@ impl Scheduler {
 
     fn preempt(&mut self, at: usize) {
         let mut sequence = self.running.remove(at);
-        sequence.let_go(&mut self.pool, &self.shape);
+        sequence.release_blocks(&mut self.pool, &self.shape);
         self.preemptions += 1;
         self.waiting.add_preempted(sequence);
     }
@@ -303,22 +303,22 @@ impl Scheduler {
     }
 
     /// The sequence to be admitted next, and what the cache has of it.
-    fn next(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<(Place, Match)> {
+    fn next(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<(QueueIndex, Match)> {
         let mut places = std::mem::take(&mut self.places);
         self.waiting.candidates(ready, &mut places);
         let next = places.iter().find_map(|&place| {
             let found = self.waiting.get(place).find(&self.pool, &self.shape);
             let waits =
-                matches!(place, Place::New(_)) && self.is_being_computed(place, &found, ready);
+                matches!(place, QueueIndex::New(_)) && self.is_being_computed(place, &found, ready);
             (!waits).then_some((place, found))
         });
         self.places = places;
         next
     }
 
-    fn admit_at(&mut self, place: Place, found: Match) -> SequenceId {
+    fn admit_at(&mut self, place: QueueIndex, found: Match) -> SequenceId {
         let mut sequence = self.waiting.admit(place);
-        self.copies.extend(sequence.adopt(found, &mut self.pool, &self.shape));
+        self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.shape));
         let id = sequence.id;
         let at = self.running.partition_point(|other| other.rank() < sequence.rank());
         self.running.insert(at, sequence);
@@ -329,7 +329,7 @@ impl Scheduler {
     /// to wait for it is cheaper than to compute it twice.
     fn is_being_computed(
         &self,
-        place: Place,
+        place: QueueIndex,
         found: &Match,
         ready: &impl Fn(SequenceId) -> bool,
     ) -> bool {
@@ -359,7 +359,7 @@ impl Scheduler {
             sequence.tokens.extend_from_slice(sampled);
         }
         assert!(sequence.tokens.len() <= sequence.capacity, "grew beyond its capacity");
-        sequence.settle(&mut self.pool, &self.shape);
+        sequence.register_full_blocks(&mut self.pool, &self.shape);
         self.waiting.served(sequence.tenant, planned.tokens + sampled.len());
     }
 
@@ -370,7 +370,7 @@ impl Scheduler {
             None => self.waiting.remove(id),
         };
         if let Some(mut sequence) = gone {
-            sequence.let_go(&mut self.pool, &self.shape);
+            sequence.release_blocks(&mut self.pool, &self.shape);
             self.waiting.ended(sequence.tenant);
         }
     }

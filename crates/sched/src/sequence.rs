@@ -23,20 +23,20 @@ pub struct NewSequence {
     /// Computed whole, whatever the cache has of it.
     pub cold: bool,
     /// What is wanted of its prompt.
-    pub wanted: Wanted,
+    pub output: PromptOutput,
 }
 
 /// The rows of a prompt whose results are wanted. What is wanted is computed once, preempted or
 /// not, and not looked for in the cache, which has no results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
-    /// The last.
+pub enum PromptOutput {
+    /// The logits of the last row.
     #[default]
-    Last,
-    /// All, and the results are logits.
-    Logits,
-    /// All, and the results are others.
-    States,
+    LastLogits,
+    /// The logits of every row.
+    AllLogits,
+    /// The hidden states of every row.
+    HiddenStates,
 }
 
 /// Stands in a block table for a block that no row looks at any more.
@@ -44,7 +44,7 @@ pub(crate) const HOLE: u32 = u32::MAX;
 
 /// How blocks are laid out and looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct BlockGeometry {
     /// Positions of a block.
     pub block: usize,
     /// Positions a row sees at most, itself included, where that is true of every layer.
@@ -53,7 +53,7 @@ pub(crate) struct Shape {
     pub root: Name,
 }
 
-impl Shape {
+impl BlockGeometry {
     /// The first block that the row at `position` looks at.
     fn first_seen(&self, position: usize) -> usize {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window) / self.block)
@@ -81,7 +81,7 @@ pub(crate) struct Branch {
 
 /// A KV block that is to hold what another does, before anything is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct BlockCopy {
     /// The block that is read.
     pub from: u32,
     /// The block that is written.
@@ -94,7 +94,7 @@ pub(crate) struct Sequence {
     pub priority: i32,
     pub tenant: u64,
     cold: bool,
-    pub wanted: Wanted,
+    pub output: PromptOutput,
     /// Rows of the prompt before this one were computed and their results had.
     had: usize,
     /// Order of arrival.
@@ -121,8 +121,8 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    pub fn new(new: NewSequence, arrival: u64, shape: &Shape) -> Self {
-        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold, wanted } = new;
+    pub fn new(new: NewSequence, arrival: u64, shape: &BlockGeometry) -> Self {
+        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold, output } = new;
         assert!(!tokens.is_empty() && tokens.len() <= capacity, "room for what it has");
         let prompt = tokens.len();
         // So that decoding takes nothing from the allocator, within reason.
@@ -133,7 +133,7 @@ impl Sequence {
             priority,
             tenant,
             cold,
-            wanted,
+            output,
             had: 0,
             arrival,
             overtaken: 0,
@@ -158,25 +158,27 @@ impl Sequence {
     }
 
     /// The first row whose results are wanted; the last at the latest.
-    fn first_wanted(&self) -> usize {
+    fn first_output(&self) -> usize {
         let last = self.tokens.len() - 1;
-        match self.wanted {
-            Wanted::Logits | Wanted::States if self.had < self.prompt => self.had.min(last),
+        match self.output {
+            PromptOutput::AllLogits | PromptOutput::HiddenStates if self.had < self.prompt => {
+                self.had.min(last)
+            }
             _ => last,
         }
     }
 
     /// How many of the next `rows` rows, at most the pending ones, give results that are wanted:
     /// the last ones.
-    pub fn results(&self, rows: usize) -> usize {
-        (self.computed + rows).saturating_sub(self.first_wanted())
+    pub fn outputs(&self, rows: usize) -> usize {
+        (self.computed + rows).saturating_sub(self.first_output())
     }
 
     /// The most of the next `rows` rows that give at most `logits` rows of logits.
     pub fn within(&self, rows: usize, logits: usize) -> usize {
-        match self.wanted {
-            Wanted::States => rows,
-            _ => rows.min((self.first_wanted() - self.computed).saturating_add(logits)),
+        match self.output {
+            PromptOutput::HiddenStates => rows,
+            _ => rows.min((self.first_output() - self.computed).saturating_add(logits)),
         }
     }
 
@@ -188,7 +190,7 @@ impl Sequence {
 
     /// Whether its results are rows of logits.
     pub fn wants_logits(&self) -> bool {
-        self.wanted != Wanted::States
+        self.output != PromptOutput::HiddenStates
     }
 
     /// Who is before whom: priority, then arrival.
@@ -201,15 +203,15 @@ impl Sequence {
         self.table[self.first.min(self.table.len())..].iter().copied()
     }
 
-    fn parent(&self, index: usize, shape: &Shape) -> Name {
+    fn parent(&self, index: usize, shape: &BlockGeometry) -> Name {
         index.checked_sub(1).map_or(shape.root, |before| self.names[before])
     }
 
-    fn block_tokens(&self, index: usize, shape: &Shape) -> &[u32] {
+    fn block_tokens(&self, index: usize, shape: &BlockGeometry) -> &[u32] {
         &self.tokens[index * shape.block..][..shape.block]
     }
 
-    fn extend_names(&mut self, shape: &Shape) {
+    fn extend_names(&mut self, shape: &BlockGeometry) {
         for index in self.names.len()..self.tokens.len() / shape.block {
             let name = self.parent(index, shape).child(self.block_tokens(index, shape));
             self.names.push(name);
@@ -219,7 +221,7 @@ impl Sequence {
     /// The longest beginning of its tokens that the cache has all blocks for which the next row
     /// looks at, and the block that has most of what comes next; not beyond the first row whose
     /// results are wanted.
-    pub fn find(&self, pool: &BlockPool, shape: &Shape) -> Match {
+    pub fn find(&self, pool: &BlockPool, shape: &BlockGeometry) -> Match {
         if self.cold {
             return Match::default();
         }
@@ -247,17 +249,17 @@ impl Sequence {
     /// Tokens whose blocks may be shared. The first row that is wanted is computed in any case; in a
     /// shared block that may only be the last one, which writes what is there already: others may
     /// leave the place behind them undefined until the next row comes.
-    fn most_found(&self, shape: &Shape) -> usize {
-        let wanted = self.first_wanted();
+    fn most_found(&self, shape: &BlockGeometry) -> usize {
+        let first = self.first_output();
         // Behind a window, the row may see a block more.
-        let is_last = wanted + 1 == self.tokens.len() && shape.window.is_none();
-        if is_last { wanted + 1 } else { wanted }
+        let is_last = first + 1 == self.tokens.len() && shape.window.is_none();
+        if is_last { first + 1 } else { first }
     }
 
     /// The block that begins as block `index` does for longest.
-    fn branch(&self, index: usize, pool: &BlockPool, shape: &Shape) -> Option<Branch> {
+    fn branch(&self, index: usize, pool: &BlockPool, shape: &BlockGeometry) -> Option<Branch> {
         let start = index * shape.block;
-        let end = (start + shape.block).min(self.first_wanted());
+        let end = (start + shape.block).min(self.first_output());
         let next = self.tokens.get(start..end).filter(|next| !next.is_empty())?;
         let (block, shared) = pool.nearest(self.parent(index, shape), next)?;
         Some(Branch { block, shared })
@@ -265,9 +267,9 @@ impl Sequence {
 
     /// The name of the first block that a match leaves to be computed, if its tokens are known and
     /// it could be found.
-    pub fn missing(&self, found: &Match, shape: &Shape) -> Option<(usize, Name)> {
+    pub fn missing(&self, found: &Match, shape: &BlockGeometry) -> Option<(usize, Name)> {
         let index = found.table.len();
-        let could = !self.cold && index * shape.block < self.first_wanted();
+        let could = !self.cold && index * shape.block < self.first_output();
         self.names.get(index).filter(|_| could).map(|&name| (index, name))
     }
 
@@ -278,10 +280,15 @@ impl Sequence {
 
     /// Takes over what was found. The first row that is wanted is computed in any case. Gives what
     /// is to be copied.
-    pub fn adopt(&mut self, found: Match, pool: &mut BlockPool, shape: &Shape) -> Option<Copied> {
+    pub fn attach_prefix(
+        &mut self,
+        found: Match,
+        pool: &mut BlockPool,
+        shape: &BlockGeometry,
+    ) -> Option<BlockCopy> {
         found.table[found.first..].iter().for_each(|&block| pool.hold(block));
         self.registered = found.table.len();
-        self.computed = (self.registered * shape.block).min(self.first_wanted());
+        self.computed = (self.registered * shape.block).min(self.first_output());
         self.first = found.first;
         self.table.clear();
         self.table.extend_from_slice(&found.table);
@@ -291,18 +298,22 @@ impl Sequence {
         copied
     }
 
-    fn copy(&mut self, Branch { block, shared }: Branch, pool: &mut BlockPool) -> Option<Copied> {
+    fn copy(
+        &mut self,
+        Branch { block, shared }: Branch,
+        pool: &mut BlockPool,
+    ) -> Option<BlockCopy> {
         pool.touch(block);
         // It may be the very block, where the cache has no other to give.
         let to = pool.take()?;
         self.table.push(to);
         self.computed += shared;
-        (to != block).then_some(Copied { from: block, to })
+        (to != block).then_some(BlockCopy { from: block, to })
     }
 
     /// Returns all blocks to the pool. Nothing of it is computed any more, but much may be found:
     /// what the last block holds too.
-    pub fn let_go(&mut self, pool: &mut BlockPool, shape: &Shape) {
+    pub fn release_blocks(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
         let index = self.computed / shape.block;
         let tail = self.computed % shape.block;
         if self.nameable && self.registered == index && tail > 0 {
@@ -315,7 +326,7 @@ impl Sequence {
     }
 
     /// Registers the blocks that have become full, and lets go of those behind the window.
-    pub fn settle(&mut self, pool: &mut BlockPool, shape: &Shape) {
+    pub fn register_full_blocks(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
         self.extend_names(shape);
         while self.nameable && self.registered < self.computed / shape.block {
             self.register_next(pool, shape);
@@ -328,7 +339,7 @@ impl Sequence {
     }
 
     /// A block of it, in which `tokens` are computed.
-    fn filled<'a>(&self, index: usize, tokens: &'a [u32], shape: &Shape) -> Filled<'a> {
+    fn filled<'a>(&self, index: usize, tokens: &'a [u32], shape: &BlockGeometry) -> Filled<'a> {
         let before = index.checked_sub(1).map(|before| self.table[before]);
         Filled {
             parent: self.parent(index, shape),
@@ -339,7 +350,7 @@ impl Sequence {
         }
     }
 
-    fn register_next(&mut self, pool: &mut BlockPool, shape: &Shape) {
+    fn register_next(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
         let index = self.registered;
         let full = self.filled(index, self.block_tokens(index, shape), shape);
         match pool.register(self.table[index], self.names[index], full) {

@@ -33,7 +33,7 @@ pub(crate) struct Waiting {
 
 /// A sequence among those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum QueueIndex {
     Preempted(usize),
     New(usize),
 }
@@ -90,14 +90,14 @@ impl Waiting {
 
     /// The sequences to be looked at for the next admission, best first. If one of them does not
     /// fit, those behind it wait too. Those whose readers are slow wait alone.
-    pub fn candidates(&self, ready: &impl Fn(SequenceId) -> bool, out: &mut Vec<Place>) {
+    pub fn candidates(&self, ready: &impl Fn(SequenceId) -> bool, out: &mut Vec<QueueIndex>) {
         out.clear();
         if let Some(index) = self.preempted.iter().position(|sequence| ready(sequence.id)) {
-            return out.push(Place::Preempted(index));
+            return out.push(QueueIndex::Preempted(index));
         }
         let readers = self.new.iter().enumerate().filter(|(_, sequence)| ready(sequence.id));
-        out.extend(readers.map(|(index, _)| Place::New(index)));
-        let key = |place: &Place| {
+        out.extend(readers.map(|(index, _)| QueueIndex::New(index)));
+        let key = |place: &QueueIndex| {
             let sequence = self.get(*place);
             let served = self.tenants.get(&sequence.tenant).map_or(0, |tenant| tenant.served);
             let patient = sequence.overtaken < MAX_OVERTAKEN;
@@ -111,18 +111,18 @@ impl Waiting {
         out.sort_unstable_by_key(key);
     }
 
-    pub fn get(&self, place: Place) -> &Sequence {
+    pub fn get(&self, place: QueueIndex) -> &Sequence {
         match place {
-            Place::Preempted(index) => &self.preempted[index],
-            Place::New(index) => &self.new[index],
+            QueueIndex::Preempted(index) => &self.preempted[index],
+            QueueIndex::New(index) => &self.new[index],
         }
     }
 
     /// Lets a sequence go on; those that came earlier are overtaken.
-    pub fn admit(&mut self, place: Place) -> Sequence {
+    pub fn admit(&mut self, place: QueueIndex) -> Sequence {
         let index = match place {
-            Place::Preempted(index) => return self.preempted.remove(index),
-            Place::New(index) => index,
+            QueueIndex::Preempted(index) => return self.preempted.remove(index),
+            QueueIndex::New(index) => index,
         };
         // Arrivals ascend: all before it came earlier.
         self.new[..index].iter_mut().for_each(|earlier| earlier.overtaken += 1);

@@ -6,17 +6,17 @@ mod order;
 mod simulation;
 
 use super::*;
-use crate::Wanted;
+use crate::PromptOutput;
 use std::collections::HashMap;
 
-pub const LIMITS: Limits =
-    Limits { running: 3, rows: 8, logits: 3, block: 4, blocks: 100, window: None };
+pub const LIMITS: SchedulerLimits =
+    SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, blocks: 100, window: None };
 
 /// A KV cache that holds, for each slot, all tokens up to and including its own, as a hash.
 pub struct Machine {
     pub scheduler: Scheduler,
     slots: HashMap<(u32, usize), u64>,
-    limits: Limits,
+    limits: SchedulerLimits,
     /// Rows computed.
     pub rows: usize,
     /// Blocks copied.
@@ -30,7 +30,7 @@ fn mix(hash: u64, token: u32) -> u64 {
 }
 
 impl Machine {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: SchedulerLimits) -> Self {
         let scheduler = Scheduler::new(limits, Name::root(b"test"));
         let (slots, had) = Default::default();
         Self { scheduler, slots, limits, rows: 0, copied: 0, had }
@@ -45,7 +45,7 @@ impl Machine {
             priority: 0,
             tenant: 0,
             cold: false,
-            wanted: Wanted::Last,
+            output: PromptOutput::LastLogits,
         });
     }
 
@@ -70,7 +70,7 @@ impl Machine {
 
     fn logits(&self, planned: &Planned) -> usize {
         let sequence = self.scheduler.find(planned.id).unwrap();
-        if sequence.wants_logits() { planned.results } else { 0 }
+        if sequence.wants_logits() { planned.outputs } else { 0 }
     }
 
     /// Every row that is wanted gives its result once, in order.
@@ -78,18 +78,18 @@ impl Machine {
         let sequence = self.scheduler.find(planned.id).unwrap();
         let end = planned.position + planned.tokens;
         let had = self.had.entry(planned.id).or_default();
-        if sequence.wanted == Wanted::Last || *had == sequence.prompt {
-            assert_eq!(planned.results, usize::from(planned.samples), "{planned:?}");
+        if sequence.output == PromptOutput::LastLogits || *had == sequence.prompt {
+            assert_eq!(planned.outputs, usize::from(planned.samples), "{planned:?}");
             return;
         }
-        if end > *had || planned.results > 0 {
-            assert_eq!(end - planned.results, *had, "{planned:?}");
+        if end > *had || planned.outputs > 0 {
+            assert_eq!(end - planned.outputs, *had, "{planned:?}");
             *had = end;
         }
     }
 
     fn copy(&mut self) {
-        for Copied { from, to } in self.scheduler.copies() {
+        for BlockCopy { from, to } in self.scheduler.copies() {
             assert_ne!(from, to, "a copy of nothing");
             self.copied += 1;
             for slot in 0..self.limits.block {
@@ -148,7 +148,10 @@ impl Machine {
         let sequence = self.scheduler.find(planned.id).unwrap();
         if sequence.tokens.len() == sequence.capacity {
             let had = self.had.remove(&planned.id).unwrap_or(0);
-            assert!(sequence.wanted == Wanted::Last || had == sequence.prompt, "a row is missing");
+            assert!(
+                sequence.output == PromptOutput::LastLogits || had == sequence.prompt,
+                "a row is missing"
+            );
             self.scheduler.finish(planned.id);
         }
     }

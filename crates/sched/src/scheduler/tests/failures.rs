@@ -75,7 +75,7 @@ fn what_a_tail_is_the_beginning_of_takes_its_place() {
 
 #[test]
 fn a_preempted_sequence_computes_nothing_twice_if_its_blocks_are_still_there() {
-    let mut machine = Machine::new(Limits { running: 1, logits: 1, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..LIMITS });
     machine.add(1, &prompt(1, 6), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 5), 8);
@@ -88,7 +88,7 @@ fn a_preempted_sequence_computes_nothing_twice_if_its_blocks_are_still_there() {
 
 #[test]
 fn a_copy_may_be_all_that_there_is_room_for() {
-    let mut machine = Machine::new(Limits { blocks: 1, running: 1, logits: 1, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { blocks: 1, running: 1, logits: 1, ..LIMITS });
     machine.add(1, &prompt(1, 3), 4);
     machine.finish(10);
     // The only block is both the source and the room.
@@ -98,7 +98,7 @@ fn a_copy_may_be_all_that_there_is_room_for() {
 
 #[test]
 fn equal_prompts_at_the_same_time_are_computed_once() {
-    let mut machine = Machine::new(Limits { running: 8, logits: 8, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { running: 8, logits: 8, ..LIMITS });
     for id in 0..8 {
         machine.add(id, &prompt(1, 33), 35);
     }
@@ -109,7 +109,7 @@ fn equal_prompts_at_the_same_time_are_computed_once() {
 
 #[test]
 fn preemption_while_a_prefix_hit_is_being_admitted() {
-    let mut machine = Machine::new(Limits { blocks: 8, running: 4, logits: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { blocks: 8, running: 4, logits: 4, ..LIMITS });
     machine.cached(1, &prompt(1, 16));
     // Four blocks of cache; two long sequences that outgrow the rest, and a hit in between.
     machine.add(2, &prompt(2, 4), 24);
@@ -127,12 +127,12 @@ fn preemption_while_a_prefix_hit_is_being_admitted() {
 #[test]
 #[should_panic(expected = "it can fit")]
 fn a_prompt_larger_than_the_pool_never_gets_in() {
-    Machine::new(Limits { blocks: 2, ..LIMITS }).add(1, &prompt(1, 9), 9);
+    Machine::new(SchedulerLimits { blocks: 2, ..LIMITS }).add(1, &prompt(1, 9), 9);
 }
 
 #[test]
 fn a_prompt_as_large_as_the_pool_gets_its_turn() {
-    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
     machine.add(1, &prompt(1, 4), 12);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 15), 16);
@@ -172,7 +172,7 @@ fn a_cancel_between_plan_and_commit_is_forgotten_whole() {
 
 #[test]
 fn the_newest_is_preempted_and_comes_back_before_new_work() {
-    let mut machine = Machine::new(Limits { blocks: 6, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { blocks: 6, ..LIMITS });
     machine.add(1, &prompt(1, 8), 20);
     machine.add(2, &prompt(2, 7), 20);
     while machine.scheduler.counters().0 == 0 {
@@ -192,7 +192,7 @@ fn the_newest_is_preempted_and_comes_back_before_new_work() {
 
 #[test]
 fn a_stalled_reader_gives_way_to_those_who_read() {
-    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
     machine.add(1, &prompt(1, 8), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 16);
@@ -208,7 +208,7 @@ fn a_stalled_reader_gives_way_to_those_who_read() {
     machine.finish(100);
 }
 
-fn add_wanted(machine: &mut Machine, id: u64, prompt: &[u32], wanted: Wanted) {
+fn add_with_output(machine: &mut Machine, id: u64, prompt: &[u32], output: PromptOutput) {
     machine.scheduler.add(NewSequence {
         id: SequenceId(id),
         prompt: prompt.to_vec(),
@@ -216,33 +216,37 @@ fn add_wanted(machine: &mut Machine, id: u64, prompt: &[u32], wanted: Wanted) {
         priority: 0,
         tenant: 0,
         cold: false,
-        wanted,
+        output,
     });
 }
 
 #[test]
 fn logits_of_a_whole_prompt_come_in_as_many_steps_as_there_is_room_for_rows_of_them() {
-    let limits = Limits { rows: 20, running: 2, logits: 5, ..LIMITS };
-    for (wanted, steps) in [(Wanted::Last, 1), (Wanted::Logits, 5), (Wanted::States, 1)] {
+    let limits = SchedulerLimits { rows: 20, running: 2, logits: 5, ..LIMITS };
+    for (output, steps) in [
+        (PromptOutput::LastLogits, 1),
+        (PromptOutput::AllLogits, 5),
+        (PromptOutput::HiddenStates, 1),
+    ] {
         let mut machine = Machine::new(limits);
         // What the cache has of it has no results.
         machine.cached(1, &prompt(1, 20));
-        add_wanted(&mut machine, 2, &prompt(1, 20), wanted);
+        add_with_output(&mut machine, 2, &prompt(1, 20), output);
         let plans = std::iter::from_fn(|| {
             (!machine.scheduler.is_idle()).then(|| machine.step(|_, length| length as u32))
         });
-        assert_eq!(plans.count(), steps, "{wanted:?}");
+        assert_eq!(plans.count(), steps, "{output:?}");
     }
 }
 
 #[test]
 fn two_that_want_all_logits_share_a_step() {
-    let mut machine = Machine::new(Limits { rows: 20, running: 3, logits: 6, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { rows: 20, running: 3, logits: 6, ..LIMITS });
     for id in [1, 2] {
-        add_wanted(&mut machine, id, &prompt(id as u32, 10), Wanted::Logits);
+        add_with_output(&mut machine, id, &prompt(id as u32, 10), PromptOutput::AllLogits);
     }
     // Three rows of logits are nobody's, and each has one.
-    let results: Vec<_> = machine.plan().iter().map(|planned| planned.results).collect();
+    let results: Vec<_> = machine.plan().iter().map(|planned| planned.outputs).collect();
     assert_eq!(results, [4, 1]);
 }
 
@@ -266,7 +270,7 @@ fn finish_beside(machine: &mut Machine, stalled: u64, other: u64) {
 
 #[test]
 fn a_stalled_reader_gives_its_blocks_to_those_who_wait() {
-    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
     machine.add(1, &prompt(1, 12), 16);
     machine.step(|_, length| length as u32);
     machine.step(|_, length| length as u32);
@@ -280,7 +284,7 @@ fn a_stalled_reader_gives_its_blocks_to_those_who_wait() {
 
 #[test]
 fn stalled_readers_give_their_places_to_those_who_wait() {
-    let mut machine = Machine::new(Limits { running: 1, logits: 1, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..LIMITS });
     machine.add(1, &prompt(1, 4), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 8);
@@ -290,11 +294,11 @@ fn stalled_readers_give_their_places_to_those_who_wait() {
 
 #[test]
 fn a_window_lets_blocks_go_and_is_found_again() {
-    let mut machine = Machine::new(Limits { window: Some(6), blocks: 16, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { window: Some(6), blocks: 16, ..LIMITS });
     machine.add(1, &prompt(1, 40), 44);
     machine.finish(100);
     assert!(machine.cached(2, &prompt(1, 40)) >= 36);
-    let mut machine = Machine::new(Limits { window: Some(6), ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { window: Some(6), ..LIMITS });
     machine.add(1, &prompt(1, 40), 80);
     for _ in 0..30 {
         machine.step(|_, length| length as u32);

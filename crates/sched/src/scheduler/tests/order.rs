@@ -15,7 +15,7 @@ fn add(machine: &mut Machine, id: u64, priority: i32, tenant: u64) {
         priority,
         tenant,
         cold: false,
-        wanted: Wanted::Last,
+        output: PromptOutput::LastLogits,
     });
 }
 
@@ -29,7 +29,7 @@ fn turns(machine: &mut Machine) -> Vec<u64> {
 }
 
 fn one_at_a_time() -> Machine {
-    Machine::new(Limits { running: 1, logits: 1, ..LIMITS })
+    Machine::new(SchedulerLimits { running: 1, logits: 1, ..LIMITS })
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn decodes_come_before_prompt_chunks() {
         position,
         tokens,
         drafts: 0,
-        results: usize::from(samples),
+        outputs: usize::from(samples),
         samples,
     };
     assert_eq!(machine.step(|_, _| 0), [planned(1, 0, 3, true)]);
@@ -51,7 +51,7 @@ fn decodes_come_before_prompt_chunks() {
 
 #[test]
 fn a_large_request_is_not_overtaken_by_a_small_one() {
-    let mut machine = Machine::new(Limits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
     machine.add(1, &[1; 8], 9);
     machine.step(|_, _| 0);
     machine.add(2, &[2; 16], 16);
@@ -122,7 +122,7 @@ fn a_sequence_whose_reader_is_slow_waits_alone() {
 
 #[test]
 fn drafts_fill_what_rows_and_logits_are_left() {
-    let mut machine = Machine::new(Limits { logits: 6, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { logits: 6, ..LIMITS });
     machine.add(1, &[1, 2], 10);
     machine.add(2, &[3, 4], 5);
     machine.step(|_, _| 0);
@@ -135,7 +135,7 @@ fn drafts_fill_what_rows_and_logits_are_left() {
 
 #[test]
 fn guesses_take_no_block_that_others_need() {
-    let mut machine = Machine::new(Limits { logits: 6, blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { logits: 6, blocks: 4, ..LIMITS });
     machine.add(1, &[1, 2, 3], 8);
     machine.add(2, &[5, 6, 7], 8);
     machine.step(|_, _| 0);

@@ -9,13 +9,13 @@ use base::Rng;
 const SEEDS: u64 = 700;
 const ARRIVALS: u64 = 300;
 
-fn limits(rng: &mut Rng) -> Limits {
+fn limits(rng: &mut Rng) -> SchedulerLimits {
     let running = 1 + rng.below(6) as usize;
     let logits = running + rng.below(6) as usize;
     let window = (rng.below(4) == 0).then(|| 1 + rng.below(12) as usize);
     let rows = logits + rng.below(12) as usize;
     let blocks = 2 + rng.below(14) as usize;
-    Limits { running, rows, logits, block: 4, blocks, window }
+    SchedulerLimits { running, rows, logits, block: 4, blocks, window }
 }
 
 struct Client {
@@ -69,10 +69,10 @@ impl Simulation {
             priority: self.rng.below(3) as i32 - 1,
             tenant: self.rng.below(3),
             cold: self.rng.below(10) == 0,
-            wanted: match self.rng.below(8) {
-                0 => Wanted::Logits,
-                1 => Wanted::States,
-                _ => Wanted::Last,
+            output: match self.rng.below(8) {
+                0 => PromptOutput::AllLogits,
+                1 => PromptOutput::HiddenStates,
+                _ => PromptOutput::LastLogits,
             },
         };
         self.machine.scheduler.add(new);
