@@ -63,7 +63,7 @@ impl std::fmt::Display for Speculate {
 
 /// A sequence that wants guesses.
 #[derive(Debug)]
-pub struct Wish<'a> {
+pub struct DraftRequest<'a> {
     /// Names it from step to step.
     pub id: SequenceId,
     /// Prompt and generated tokens.
@@ -77,7 +77,7 @@ pub struct Wish<'a> {
 /// Guesses what comes next.
 pub trait Drafter: Send {
     /// Fills the drafts of sequences that are about to decode.
-    fn draft(&mut self, wishes: &mut [Wish<'_>]);
+    fn draft(&mut self, wishes: &mut [DraftRequest<'_>]);
     /// A sequence has ended.
     fn forget(&mut self, id: SequenceId);
 }
@@ -87,8 +87,8 @@ pub trait Drafter: Send {
 pub struct PromptLookup;
 
 impl Drafter for PromptLookup {
-    fn draft(&mut self, wishes: &mut [Wish<'_>]) {
-        for Wish { tokens, most, draft, .. } in wishes {
+    fn draft(&mut self, wishes: &mut [DraftRequest<'_>]) {
+        for DraftRequest { tokens, most, draft, .. } in wishes {
             draft.extend_from_slice(continuation(tokens, *most));
         }
     }

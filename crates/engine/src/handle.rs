@@ -1,4 +1,4 @@
-//! The door of the engine: a cloneable handle that submits requests over a bounded channel,
+//! The receiver of the engine: a cloneable handle that submits requests over a bounded channel,
 //! and the stream of events each request gives. The engine thread holds the other end.
 
 use crate::Metrics;
@@ -27,7 +27,7 @@ pub struct ModelInfo {
     pub cache_tokens: usize,
 }
 
-/// Why a request was refused at the door.
+/// Why a request was refused at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The prompt leaves no room for an answer.
@@ -62,14 +62,14 @@ pub struct Submission {
     /// When it was submitted.
     pub submitted: std::time::Instant,
     /// Its place among those that wait; given up when its computation begins.
-    pub place: Option<Place>,
+    pub place: Option<QueueSlot>,
 }
 
 /// A place in the queue, counted for as long as it lives.
 #[derive(Debug)]
-pub struct Place(Arc<AtomicUsize>);
+pub struct QueueSlot(Arc<AtomicUsize>);
 
-impl Place {
+impl QueueSlot {
     /// A place among at most `most`.
     fn take(waiting: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let one_more = |now: usize| (now < most).then_some(now + 1);
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -95,9 +95,9 @@ pub struct EngineHandle {
     waiting: Arc<AtomicUsize>,
 }
 
-/// The engine's end of the door.
+/// The engine's end of the receiver.
 #[derive(Debug)]
-pub struct Door {
+pub struct RequestReceiver {
     /// Requests in the order they came.
     pub submissions: mpsc::Receiver<Submission>,
     /// What the engine reports of its work.
@@ -105,7 +105,7 @@ pub struct Door {
     alive: Arc<AtomicBool>,
 }
 
-impl Drop for Door {
+impl Drop for RequestReceiver {
     fn drop(&mut self) {
         self.alive.store(false, Ordering::Release);
     }
@@ -118,7 +118,7 @@ pub struct Generation {
 }
 
 /// A handle and the engine's end, with room for `queue` waiting requests.
-pub fn door(info: ModelInfo, queue: usize) -> (EngineHandle, Door) {
+pub fn request_channel(info: ModelInfo, queue: usize) -> (EngineHandle, RequestReceiver) {
     let (sender, receiver) = mpsc::channel(queue.max(1));
     let alive = Arc::new(AtomicBool::new(true));
     let metrics = Metrics::default();
@@ -129,7 +129,7 @@ pub fn door(info: ModelInfo, queue: usize) -> (EngineHandle, Door) {
         metrics: metrics.clone(),
         waiting: Arc::default(),
     };
-    (handle, Door { submissions: receiver, metrics, alive })
+    (handle, RequestReceiver { submissions: receiver, metrics, alive })
 }
 
 impl EngineHandle {
@@ -166,7 +166,7 @@ impl EngineHandle {
             self.metrics.rejected();
             SubmitError::QueueFull(most)
         };
-        let place = Some(Place::take(&self.waiting, most).ok_or_else(full)?);
+        let place = Some(QueueSlot::take(&self.waiting, most).ok_or_else(full)?);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let submitted = std::time::Instant::now();
         match self.submissions.try_send(Submission { request, events, submitted, place }) {

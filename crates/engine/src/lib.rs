@@ -3,41 +3,44 @@
 //!
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step.
 
-mod active;
 mod block_root;
 mod cache_size;
 mod constraint;
 mod draft;
+mod embedding_pooler;
 mod error;
 mod handle;
 mod identity;
 mod masks;
 pub mod metrics;
-mod pace;
-mod pool;
+mod prefill_budget;
 mod request;
 mod run;
 mod runner;
+mod running_request;
 mod sampler;
-mod session;
+mod single_sequence;
 pub mod trace;
 
 pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_size::KvMemory;
 pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
-pub use draft::{Drafter, MAX_DRAFTED, PromptLookup, Speculate, Wish};
+pub use draft::{DraftRequest, Drafter, MAX_DRAFTED, PromptLookup, Speculate};
+pub use embedding_pooler::Embed;
 pub use error::Error;
 pub use formats::Pooling;
-pub use handle::{Door, EngineHandle, Generation, ModelInfo, Place, Submission, SubmitError, door};
+pub use handle::{
+    EngineHandle, Generation, ModelInfo, QueueSlot, RequestReceiver, Submission, SubmitError,
+    request_channel,
+};
 pub use metrics::Metrics;
 pub use models::Ranks;
 pub use models::placement::Placement;
-pub use pool::Embed;
 pub use request::{
     Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
 };
 pub use run::{EngineOptions, start};
 pub use runner::{BLOCK, LoadOptions, Runner, Settings};
 pub use sched::SequenceId;
-pub use session::Session;
+pub use single_sequence::SingleSequence;
 pub use trace::Trace;

@@ -18,7 +18,7 @@ const QUICK: Duration = Duration::from_micros(20);
 
 /// The constraint of one sequence, and what it allows in the rows of one step.
 #[derive(Debug)]
-pub(crate) struct Restraint {
+pub(crate) struct ConstraintState {
     grammar: GrammarRef,
     /// Made where masks are, since that may take a while.
     state: Option<Box<dyn Constraint>>,
@@ -46,7 +46,7 @@ pub(crate) struct Allowed {
     error: Option<String>,
 }
 
-impl Restraint {
+impl ConstraintState {
     /// That of `request`, before its first token.
     pub fn of(request: &Request, vocab_size: usize) -> Option<Box<Self>> {
         let grammar = request.constraint.clone()?;
@@ -168,14 +168,14 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 /// The thread that computes masks. It ends with this.
 #[derive(Debug)]
 pub(crate) struct Masks {
-    wanted: Option<Sender<Box<Restraint>>>,
-    ready: Receiver<Box<Restraint>>,
+    wanted: Option<Sender<Box<ConstraintState>>>,
+    ready: Receiver<Box<ConstraintState>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Masks {
     pub fn start() -> Self {
-        let (wanted, jobs) = channel::<Box<Restraint>>();
+        let (wanted, jobs) = channel::<Box<ConstraintState>>();
         let (done, ready) = channel();
         let work = move || {
             for mut restraint in jobs {
@@ -191,13 +191,13 @@ impl Masks {
     }
 
     /// Has the masks of the next step computed.
-    pub fn want(&self, restraint: Box<Restraint>) {
+    pub fn want(&self, restraint: Box<ConstraintState>) {
         let wanted = self.wanted.as_ref().expect("it is taken by the end alone");
         wanted.send(restraint).expect("the thread of masks lives as long as this");
     }
 
     /// The first of those that went and did not come back, with its masks.
-    pub fn next(&self) -> Box<Restraint> {
+    pub fn next(&self) -> Box<ConstraintState> {
         self.ready.recv().expect("the thread of masks lives as long as this")
     }
 }

@@ -180,7 +180,7 @@ impl Default for Progress {
 
 /// Reports. All are made by the engine's thread, but for `rejected`.
 impl Metrics {
-    /// The queue was full: a request was turned away at the door.
+    /// The queue was full: a request was refused when it was submitted.
     pub fn rejected(&self) {
         self.0.rejected.inc();
     }
@@ -220,7 +220,7 @@ impl Metrics {
         self.0.gap.add_times(gap.as_secs_f64() / tokens.max(1) as f64, tokens as u64);
     }
 
-    /// A request that came through the door has ended, whether it was admitted or not.
+    /// A request that was submitted has ended, whether it was admitted or not.
     pub fn finished(&self, outcome: Outcome, ended: Ended) {
         self.0.finished[outcome as usize].inc();
         self.0.end_to_end.add(ended.total.as_secs_f64());

@@ -3,7 +3,7 @@
 
 use crate::constraint::GrammarRef;
 use crate::draft::Speculate;
-use crate::pool::Embed;
+use crate::embedding_pooler::Embed;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -3,13 +3,13 @@
 //! Invariant: one thread, no locks, and nothing but the reader's own channel between a sequence
 //! and its reader.
 
-use crate::active::{self, Active, End};
 use crate::block_root::block_root;
-use crate::draft::{Drafter, MAX_DRAFTED, PromptLookup, Speculate, Wish};
-use crate::handle::{Door, EngineHandle, Submission, door};
-use crate::masks::{Masks, Restraint};
+use crate::draft::{DraftRequest, Drafter, MAX_DRAFTED, PromptLookup, Speculate};
+use crate::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
+use crate::masks::{ConstraintState, Masks};
 use crate::metrics::Step;
-use crate::pace::Pace;
+use crate::prefill_budget::PrefillBudget;
+use crate::running_request::{self, End, RunningRequest};
 use crate::sampler::Scratch;
 use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
@@ -69,14 +69,14 @@ const STALLED: Duration = Duration::from_millis(2);
 
 /// Starts the engine thread. It ends when the last handle and generation are gone.
 pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandle<()>) {
-    let (handle, door) = door(runner.info().clone(), options.queue);
+    let (handle, receiver) = request_channel(runner.info().clone(), options.queue);
     // Started here, so that it is not pinned to the engine's CPU.
     let masks = Masks::start();
     let thread = std::thread::Builder::new()
         .name("gannet-engine".into())
         .spawn(move || {
             runner.pin_caller();
-            Engine::new(runner, door, options, masks).run();
+            Engine::new(runner, receiver, options, masks).run();
         })
         .expect("cannot start the engine thread");
     (handle, thread)
@@ -84,13 +84,13 @@ pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandl
 
 struct Engine {
     runner: Runner,
-    door: Door,
+    receiver: RequestReceiver,
     options: EngineOptions,
     scheduler: Scheduler,
-    active: BTreeMap<SequenceId, Active>,
+    requests: BTreeMap<SequenceId, RunningRequest>,
     drafter: Box<dyn Drafter>,
     masks: Masks,
-    pace: Pace,
+    prefill_budget: PrefillBudget,
     next_id: u64,
     plan: Vec<Planned>,
     batch: Batch,
@@ -102,7 +102,12 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(runner: Runner, door: Door, options: EngineOptions, masks: Masks) -> Self {
+    fn new(
+        runner: Runner,
+        receiver: RequestReceiver,
+        options: EngineOptions,
+        masks: Masks,
+    ) -> Self {
         let models::Limits { rows, logit_rows } = runner.limits();
         let running = options.running.clamp(1, logit_rows);
         let limits = sched::SchedulerLimits {
@@ -117,16 +122,16 @@ impl Engine {
             scheduler: Scheduler::new(limits, block_root(runner.settings(), runner.block())),
             batch: runner.batch(),
             scratch: Scratch::new(runner.info().vocab_size),
-            active: BTreeMap::new(),
+            requests: BTreeMap::new(),
             drafter: Box::new(PromptLookup),
             masks,
-            pace: Pace::new(options.itl_target, runner.chunk()),
+            prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk()),
             next_id: 0,
             plan: Vec::with_capacity(running),
             ready: 0,
             reported: (0, 0),
             options,
-            door,
+            receiver,
             runner,
         }
     }
@@ -137,7 +142,7 @@ impl Engine {
             let start = Instant::now();
             self.plan();
             if self.plan.is_empty() {
-                self.rest();
+                self.wait_for_readers();
                 continue;
             }
             self.batch();
@@ -149,23 +154,23 @@ impl Engine {
                 }
                 Err(error) => self.fail(&error),
             }
-            self.note(start.elapsed());
+            self.record_step(start.elapsed());
         }
     }
 
     /// Takes new requests, and forgets those that are cut off. Waits if there is nothing else to
     /// do; false at the end.
     fn drain(&mut self) -> bool {
-        if self.active.is_empty() {
+        if self.requests.is_empty() {
             self.report();
-            self.door.metrics.working(false);
-            self.make_ready(|engine| engine.door.submissions.is_empty());
-            match self.door.submissions.blocking_recv() {
+            self.receiver.metrics.working(false);
+            self.make_ready(|engine| engine.receiver.submissions.is_empty());
+            match self.receiver.submissions.blocking_recv() {
                 Some(submission) => self.accept(submission),
                 None => return false,
             }
         }
-        while let Ok(submission) = self.door.submissions.try_recv() {
+        while let Ok(submission) = self.receiver.submissions.try_recv() {
             self.accept(submission);
         }
         self.cut();
@@ -196,7 +201,7 @@ impl Engine {
         let timeout = request.timeout.or(self.options.timeout);
         let traced = self.options.traces.is_some();
         let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
-        let restraint = Restraint::of(request, info.vocab_size);
+        let constraint = ConstraintState::of(request, info.vocab_size);
         let prompt = std::mem::take(&mut request.prompt);
         let new = NewSequence {
             id: SequenceId(number),
@@ -207,23 +212,24 @@ impl Engine {
             cold: request.cold,
             output: PromptOutput::LastLogits,
         };
-        let limits = active::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
+        let limits = running_request::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
         let is_empty = budget == 0 && !request.wants_prompt();
-        let active = Active::new(submission, limits, restraint, recorder);
-        let active = active.pooled(self.runner.pooling());
-        let new = NewSequence { output: active.prompt_output(), ..new };
+        let running = RunningRequest::new(submission, limits, constraint, recorder);
+        let running = running.pooled(self.runner.pooling());
+        let new = NewSequence { output: running.prompt_output(), ..new };
         if is_empty {
             let length = End::Finished(crate::FinishReason::Length);
-            return active.finish(Some(length), &self.door.metrics, None);
+            return running.finish(Some(length), &self.receiver.metrics, None);
         }
-        self.active.insert(new.id, active);
+        self.requests.insert(new.id, running);
         self.scheduler.add(new);
     }
 
     /// Forgets requests whose caller lost interest or whose time is up.
     fn cut(&mut self) {
-        let cut = |(id, active): (&SequenceId, &Active)| Some((*id, active.cut()?));
-        while let Some((id, end)) = self.active.iter().find_map(cut) {
+        let cut =
+            |(id, running): (&SequenceId, &RunningRequest)| Some((*id, running.abort_reason()?));
+        while let Some((id, end)) = self.requests.iter().find_map(cut) {
             self.remove(id, Some(end));
         }
     }
@@ -232,43 +238,48 @@ impl Engine {
     fn remove(&mut self, id: SequenceId, end: Option<End>) {
         self.scheduler.finish(id);
         self.drafter.forget(id);
-        if let Some(active) = self.active.remove(&id) {
-            active.finish(end, &self.door.metrics, self.options.traces.as_ref());
+        if let Some(running) = self.requests.remove(&id) {
+            running.finish(end, &self.receiver.metrics, self.options.traces.as_ref());
         }
     }
 
     fn plan(&mut self) {
-        self.guess();
-        let Self { scheduler, active, pace, plan, .. } = self;
+        self.offer_drafts();
+        let Self { scheduler, requests, prefill_budget, plan, .. } = self;
         // Readers go on reading: whoever has room does so for the whole plan, or not at all.
-        active.values_mut().for_each(Active::look_for_room);
-        let ready = |id| active.get(&id).is_some_and(Active::has_room);
-        let drafts = |id| active.get(&id).map_or(0, |active| active.draft.len());
+        requests.values_mut().for_each(RunningRequest::look_for_room);
+        let ready = |id| requests.get(&id).is_some_and(RunningRequest::has_room);
+        let drafts = |id| requests.get(&id).map_or(0, |running| running.draft.len());
         let decoding = scheduler.decoding().filter(|&id| ready(id)).count();
-        scheduler.plan(pace.prompt(decoding), ready, drafts, plan);
+        scheduler.plan(prefill_budget.prompt(decoding), ready, drafts, plan);
     }
 
     /// Has the drafter guess for those that decode and wish it.
-    fn guess(&mut self) {
-        let Self { scheduler, active, drafter, .. } = self;
-        let mut wishes: Vec<Wish<'_>> = Vec::new();
-        for (id, active) in active.iter_mut().filter(|(_, active)| active.most_drafted() > 0) {
-            active.draft.clear();
+    fn offer_drafts(&mut self) {
+        let Self { scheduler, requests, drafter, .. } = self;
+        let mut drafts_wanted: Vec<DraftRequest<'_>> = Vec::new();
+        for (id, running) in requests.iter_mut().filter(|(_, running)| running.most_drafted() > 0) {
+            running.draft.clear();
             if scheduler.decoding().any(|decoding| decoding == *id) {
-                let (tokens, most) = (scheduler.tokens(*id), active.most_drafted());
-                wishes.push(Wish { id: *id, tokens, most, draft: &mut active.draft });
+                let (tokens, most) = (scheduler.tokens(*id), running.most_drafted());
+                drafts_wanted.push(DraftRequest {
+                    id: *id,
+                    tokens,
+                    most,
+                    draft: &mut running.draft,
+                });
             }
         }
-        if !wishes.is_empty() {
-            drafter.draft(&mut wishes);
+        if !drafts_wanted.is_empty() {
+            drafter.draft(&mut drafts_wanted);
         }
     }
 
     /// All sequences wait for their readers, or for those who do.
-    fn rest(&mut self) {
+    fn wait_for_readers(&mut self) {
         self.report();
-        self.door.metrics.working(false);
-        if !self.active.is_empty() {
+        self.receiver.metrics.working(false);
+        if !self.requests.is_empty() {
             std::thread::sleep(STALLED);
         }
     }
@@ -278,20 +289,20 @@ impl Engine {
         self.scheduler.copies().for_each(|BlockCopy { from, to }| self.batch.copy(from, to));
         let rows = self.plan.iter().map(|planned| planned.tokens + planned.drafts).sum();
         for planned in &self.plan {
-            let active = self.active.get_mut(&planned.id).expect("planned");
+            let running = self.requests.get_mut(&planned.id).expect("planned");
             let cached = self.scheduler.cached(planned.id).unwrap_or(0);
-            active.admit(cached, &self.door.metrics);
-            if let Some(recorder) = active.recorder() {
+            running.admit(cached, &self.receiver.metrics);
+            if let Some(recorder) = running.recorder() {
                 let Planned { position, tokens, drafts, .. } = *planned;
                 let sequences = self.plan.len();
                 recorder.step(TraceStep { position, tokens, drafts, rows, sequences });
             }
             let end = planned.position + planned.tokens;
             let tokens = &self.scheduler.tokens(planned.id)[planned.position..end];
-            let drafts = &active.draft[..planned.drafts];
+            let drafts = &running.draft[..planned.drafts];
             let blocks = (end + planned.drafts).div_ceil(self.runner.block());
             let table = &self.scheduler.table(planned.id)[..blocks];
-            let states = active.wants_states();
+            let states = running.wants_states();
             let logits = if states { 0 } else { planned.outputs + planned.drafts };
             self.batch.push_parts([tokens, drafts], planned.position, table, logits);
             self.batch.want_states(if states { planned.outputs } else { 0 });
@@ -299,7 +310,7 @@ impl Engine {
     }
 
     fn forward(&mut self) -> Result<(), Error> {
-        self.door.metrics.working(true);
+        self.receiver.metrics.working(true);
         self.want_masks();
         self.runner.forward(&self.batch).map(drop)
     }
@@ -307,9 +318,9 @@ impl Engine {
     /// Has masks computed for the sequences that will be sampled.
     fn want_masks(&mut self) {
         for planned in self.plan.iter().filter(|planned| planned.samples) {
-            let active = self.active.get_mut(&planned.id).expect("planned");
-            if let Some(restraint) = active.lend(planned) {
-                self.masks.want(restraint);
+            let running = self.requests.get_mut(&planned.id).expect("planned");
+            if let Some(constraint) = running.lend(planned) {
+                self.masks.want(constraint);
             }
         }
     }
@@ -318,40 +329,45 @@ impl Engine {
     fn drop_masks(&mut self) -> Vec<(SequenceId, End)> {
         let mut broken = Vec::new();
         for planned in self.plan.iter().filter(|planned| planned.samples) {
-            let active = self.active.get_mut(&planned.id).expect("planned");
-            if active.is_lent() {
-                active.take_back(self.masks.next());
+            let running = self.requests.get_mut(&planned.id).expect("planned");
+            if running.is_lent() {
+                running.take_back(self.masks.next());
             }
-            broken.extend(active.forget_guesses().map(|end| (planned.id, end)));
+            broken.extend(running.forget_guesses().map(|end| (planned.id, end)));
         }
         broken
     }
 
     fn sample(&mut self) {
-        let Self { runner, scheduler, active, masks, scratch, plan, .. } = self;
+        let Self { runner, scheduler, requests, masks, scratch, plan, .. } = self;
         let (vocab, size) = (runner.info().vocab_size, runner.state_size());
         let (mut logits, mut states) = (runner.logits(), runner.states());
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
-            let active = active.get_mut(&planned.id).expect("planned");
-            if active.wants_states() {
+            let running = requests.get_mut(&planned.id).expect("planned");
+            if running.wants_states() {
                 let (rows, rest) = states.split_at(planned.outputs * size);
                 states = rest;
-                active.take_states(planned, rows.chunks_exact(size));
+                running.take_states(planned, rows.chunks_exact(size));
                 continue;
             }
-            if active.is_lent() {
-                active.take_back(masks.next());
+            if running.is_lent() {
+                running.take_back(masks.next());
             }
             let (rows, rest) = logits.split_at((planned.outputs + planned.drafts) * vocab);
             logits = rest;
-            active.take(scheduler.tokens(planned.id), planned, rows.chunks_exact(vocab), scratch);
+            running.process_logits(
+                scheduler.tokens(planned.id),
+                planned,
+                rows.chunks_exact(vocab),
+                scratch,
+            );
         }
     }
 
     fn commit(&mut self) {
         for planned in &self.plan {
-            let active = self.active.get(&planned.id).expect("planned");
-            let sampled = if planned.samples { active.sampled() } else { &[] };
+            let running = self.requests.get(&planned.id).expect("planned");
+            let sampled = if planned.samples { running.sampled() } else { &[] };
             self.scheduler.commit(planned, sampled);
         }
     }
@@ -359,8 +375,8 @@ impl Engine {
     fn emit(&mut self) {
         for at in 0..self.plan.len() {
             let planned = self.plan[at];
-            let active = self.active.get_mut(&planned.id).expect("planned");
-            if active.tell(&planned, &self.door.metrics) {
+            let running = self.requests.get_mut(&planned.id).expect("planned");
+            if running.emit_step(&planned, &self.receiver.metrics) {
                 self.remove(planned.id, None);
             }
         }
@@ -385,16 +401,16 @@ impl Engine {
         }
     }
 
-    /// Takes note of a step for the pace of the next and for those who watch.
-    fn note(&mut self, took: Duration) {
+    /// Takes note of a step for the prefill_budget of the next and for those who watch.
+    fn record_step(&mut self, took: Duration) {
         let (rows, sequences) = (self.batch.rows(), self.plan.len());
-        self.pace.observe(rows, took);
-        self.door.metrics.step(Step { rows, sequences, took });
+        self.prefill_budget.observe(rows, took);
+        self.receiver.metrics.step(Step { rows, sequences, took });
         self.report();
     }
 
     fn report(&mut self) {
-        let metrics = &self.door.metrics;
+        let metrics = &self.receiver.metrics;
         metrics.load(self.scheduler.running(), self.scheduler.waiting());
         let sched::Blocks { used, cached, free } = self.scheduler.blocks();
         metrics.blocks(used, cached, free);

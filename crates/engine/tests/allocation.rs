@@ -6,7 +6,8 @@
 mod checkpoints;
 
 use engine::{
-    BLOCK, EngineOptions, Event, LoadOptions, Request, Runner, SamplingParams, Session, start,
+    BLOCK, EngineOptions, Event, LoadOptions, Request, Runner, SamplingParams, SingleSequence,
+    start,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +63,7 @@ fn decoding_allocates_nothing() {
 }
 
 fn forward_passes(runner: &mut Runner) -> usize {
-    let mut session = Session::new(runner);
+    let mut session = SingleSequence::new(runner);
     session.feed(&[1, 2, 3], 8).unwrap();
     session.feed(&[4], 1).unwrap();
     allocations(|| {

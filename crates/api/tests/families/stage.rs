@@ -5,7 +5,8 @@ use crate::family::Family;
 use api::{CallEvent, ChatRequest, Finish, ModelCard, Service, ServiceParts, TextEvent, Usage};
 use base::Rng;
 use engine::{
-    Door, Event, FinishReason, Finished, ModelInfo, Request, Submission, Timings, TokenSet, door,
+    Event, FinishReason, Finished, ModelInfo, Request, RequestReceiver, Submission, Timings,
+    TokenSet, request_channel,
 };
 use formats::GenerationDefaults;
 use serde_json::{Value, json};
@@ -75,11 +76,11 @@ impl Stage {
         let stop = |text: &&str| assets.tokenizer.token_to_id(text).expect("ends are tokens");
         let stop_ids = family.ends.iter().map(stop).collect();
         let tokenizer = Arc::new(family.assets().tokenizer);
-        let (engine, door) = door(info(tokenizer.vocab_size()), 8);
+        let (engine, receiver) = request_channel(info(tokenizer.vocab_size()), 8);
         let (acts, script) = channel();
         let (report, played) = channel();
         let player = Player { tokenizer: Arc::clone(&tokenizer), script, report };
-        std::thread::spawn(move || player.run(door));
+        std::thread::spawn(move || player.run(receiver));
         let service = Service::new(ServiceParts {
             engine,
             assets,
@@ -178,8 +179,8 @@ struct Player {
 }
 
 impl Player {
-    fn run(self, mut door: Door) {
-        while let Some(submission) = door.submissions.blocking_recv() {
+    fn run(self, mut receiver: RequestReceiver) {
+        while let Some(submission) = receiver.submissions.blocking_recv() {
             let Ok(act) = self.script.recv() else { return };
             let (said, event) = self.say(&submission, act);
             let Submission { request, events, .. } = submission;

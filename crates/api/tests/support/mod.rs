@@ -1,4 +1,4 @@
-//! A service whose engine is a script: a thread plays the engine's end of the door with tokens
+//! A service whose engine is a script: a thread plays the engine's end of the receiver with tokens
 //! that the test wrote down, and reports what became of each request.
 
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
@@ -6,8 +6,8 @@
 use api::{ModelCard, Service, ServiceParts};
 use engine::metrics::{Ended, Metrics, Outcome, Step};
 use engine::{
-    Door, Event, FinishReason, Finished, ModelInfo, Request, Submission, Timings, TokenLogprobs,
-    Usage, door,
+    Event, FinishReason, Finished, ModelInfo, Request, RequestReceiver, Submission, Timings,
+    TokenLogprobs, Usage, request_channel,
 };
 use formats::GenerationDefaults;
 use std::path::Path;
@@ -71,10 +71,10 @@ pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
 /// As [`scripted_with_queue`], with another tokenizer or other templates.
 pub fn scripted_with_assets(assets: TextAssets, script: Vec<Act>, queue: usize) -> Scripted {
     let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());
-    let (engine, door) = door(ModelInfo { vocab_size, ..info() }, queue);
+    let (engine, receiver) = request_channel(ModelInfo { vocab_size, ..info() }, queue);
     let (reporter, reports) = channel();
     let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter };
-    std::thread::spawn(move || player.run(door));
+    std::thread::spawn(move || player.run(receiver));
     let parts = ServiceParts {
         engine,
         assets,
@@ -175,11 +175,11 @@ enum Curtain {
 }
 
 impl Player {
-    fn run(self, mut door: Door) {
-        while let Some(submission) = door.submissions.blocking_recv() {
-            let metrics = &door.metrics;
+    fn run(self, mut receiver: RequestReceiver) {
+        while let Some(submission) = receiver.submissions.blocking_recv() {
+            let metrics = &receiver.metrics;
             let mut play = Play { submission: &submission, metrics, sent: 0, last: Instant::now() };
-            play.begin(door.submissions.len());
+            play.begin(receiver.submissions.len());
             let ended = self.play(&mut play);
             play.end(&ended);
             let sent = play.sent;

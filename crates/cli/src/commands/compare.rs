@@ -9,7 +9,7 @@ use crate::input::Source;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
-use engine::{KvType, LoadOptions, Runner, Session};
+use engine::{KvType, LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ fn compare(a: &mut Runner, b: &mut Runner, ids: &[u32], context: usize) -> Resul
     let mut reference = Vec::new();
     for (window, _) in windows {
         let ids = &ids[window];
-        let (mut a, mut b) = (Session::new(a), Session::new(b));
+        let (mut a, mut b) = (SingleSequence::new(a), SingleSequence::new(b));
         for (inputs, targets) in ids[..ids.len() - 1].chunks(ROWS).zip(ids[1..].chunks(ROWS)) {
             watch.check()?;
             reference.clear();

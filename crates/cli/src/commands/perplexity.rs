@@ -10,7 +10,7 @@ use crate::input::Source;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, Runner, Session};
+use engine::{LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -97,7 +97,7 @@ fn score_window(
     bar: &ProgressBar,
     watch: &Watch,
 ) -> Result<Score> {
-    let mut session = Session::new(runner);
+    let mut session = SingleSequence::new(runner);
     let mut score = Score::default();
     let (inputs, mut finite) = (&ids[..ids.len() - 1], true);
     for (at, inputs) in inputs.chunks(ROWS).enumerate() {

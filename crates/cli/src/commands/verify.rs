@@ -7,7 +7,7 @@ mod words;
 
 use crate::placement::PlacementArgs;
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, Mode, Runner, Session};
+use engine::{LoadOptions, Mode, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::Report;
@@ -93,7 +93,14 @@ fn check_numbers(
     for (index, prompt) in reference.prompts.iter().enumerate() {
         prompt.check(index, vocab)?;
         let bounds = reference.bounds(args.mode);
-        numbers::check(&mut Session::new(&mut runner), args.chunk, index, prompt, &bounds, report)?;
+        numbers::check(
+            &mut SingleSequence::new(&mut runner),
+            args.chunk,
+            index,
+            prompt,
+            &bounds,
+            report,
+        )?;
     }
     Ok(())
 }

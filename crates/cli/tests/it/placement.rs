@@ -1,7 +1,7 @@
 //! Rules of placement, shown and checked.
 
 use crate::gannet::{Ended, check_error, command, file, run, succeed, tiny};
-use engine::{LoadOptions, Mode, Placement, Runner, Session};
+use engine::{LoadOptions, Mode, Placement, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::Value;
 use std::path::Path;
@@ -76,5 +76,5 @@ fn logits(path: &str, options: LoadOptions) -> Vec<f32> {
     let checkpoint = Checkpoint::open(Path::new(path), &OpenOptions::default()).unwrap();
     let mut runner = Runner::load(&checkpoint, &options).unwrap();
     let tokens: Vec<u32> = (100..140).collect();
-    Session::new(&mut runner).feed(&tokens, 64).unwrap().to_vec()
+    SingleSequence::new(&mut runner).feed(&tokens, 64).unwrap().to_vec()
 }

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
 use base::Rng;
-use engine::{BLOCK, Batch, InputSums, KvType, LoadOptions, Mode, Runner, Session};
+use engine::{BLOCK, Batch, InputSums, KvType, LoadOptions, Mode, Runner, SingleSequence};
 use formats::Checkpoint;
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn tokens(seed: u64) -> Vec<u32> {
 
 /// Bits of the last token's logits, the prompt computed in chunks of `chunk`.
 fn logits(runner: &mut Runner, tokens: &[u32], chunk: usize) -> Vec<u32> {
-    bits(Session::new(runner).feed(tokens, chunk).unwrap())
+    bits(SingleSequence::new(runner).feed(tokens, chunk).unwrap())
 }
 
 fn bits(logits: &[f32]) -> Vec<u32> {
@@ -56,7 +56,7 @@ const BUILT_IN_Q8_0: &str =
 /// a few tokens.
 fn divergence_of_fast_mode(checkpoint: &Checkpoint) -> f64 {
     let (mut exact, mut fast) = (load(checkpoint, Mode::Exact, 1), load(checkpoint, Mode::Fast, 1));
-    let (mut exact, mut fast) = (Session::new(&mut exact), Session::new(&mut fast));
+    let (mut exact, mut fast) = (SingleSequence::new(&mut exact), SingleSequence::new(&mut fast));
     let log_probs = |logits: &[f32]| -> Vec<f64> {
         let all = logits.iter().map(|l| f64::from(*l).exp()).sum::<f64>().ln();
         logits.iter().map(|l| f64::from(*l) - all).collect()
@@ -143,7 +143,7 @@ fn rewinding_and_going_on_equals_starting_anew() {
     everywhere(|checkpoint, mode| {
         let mut runner = load(checkpoint, mode, 2);
         let want = logits(&mut runner, &tokens(6), TOKENS);
-        let mut session = Session::new(&mut runner);
+        let mut session = SingleSequence::new(&mut runner);
         session.feed(&tokens(6)[..50], 20).unwrap();
         session.feed(&tokens(7)[..30], 30).unwrap();
         session.truncate(50);
@@ -157,7 +157,7 @@ fn input_sums(checkpoint: &Checkpoint, threads: usize, chunk: usize) -> Vec<Inpu
     let options = LoadOptions { logit_rows: chunk, context: Some(TOKENS), ..options };
     let mut runner = Runner::load(checkpoint, &options).unwrap();
     runner.collect_inputs();
-    Session::new(&mut runner).feed_all(&tokens(11), |_, _| Ok(())).unwrap();
+    SingleSequence::new(&mut runner).feed_all(&tokens(11), |_, _| Ok(())).unwrap();
     runner.take_input_sums()
 }
 
@@ -201,7 +201,7 @@ fn every_type_of_cache_keeps_the_laws_over_long_contexts() {
             let (kv_type, context) = (Some(kv_type), Some(prompt.len()));
             let options = LoadOptions { mode, kv_type, threads, context, ..LoadOptions::default() };
             let mut runner = Runner::load(&checkpoint, &options).unwrap();
-            let mut session = Session::new(&mut runner);
+            let mut session = SingleSequence::new(&mut runner);
             let mut rest = &prompt[..];
             for (i, &chunk) in chunks.iter().cycle().enumerate() {
                 let (now, later) = rest.split_at(chunk.min(rest.len()));
@@ -262,7 +262,7 @@ fn checking_names_where_nan_arises() {
     let checkpoint = open(folder.path());
     let options = LoadOptions { check: true, context: Some(64), ..LoadOptions::default() };
     let mut runner = Runner::load(&checkpoint, &options).unwrap();
-    let error = Session::new(&mut runner).feed(&[1, 2, 3], 8).unwrap_err();
+    let error = SingleSequence::new(&mut runner).feed(&[1, 2, 3], 8).unwrap_err();
     assert!(error.to_string().contains("MLP of layer 1"), "{error}");
 }
 
@@ -271,6 +271,6 @@ fn a_context_that_is_too_short_is_an_error_with_sizes() {
     let (checkpoint, _folder) = random("llama");
     let options = LoadOptions { context: Some(10), ..LoadOptions::default() };
     let mut runner = Runner::load(&checkpoint, &options).unwrap();
-    let error = Session::new(&mut runner).feed(&tokens(1), 16).unwrap_err().to_string();
+    let error = SingleSequence::new(&mut runner).feed(&tokens(1), 16).unwrap_err().to_string();
     assert!(error.contains("10"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{open, random};
 use base::Rng;
-use engine::{Error, LoadOptions, Mode, Placement, Runner, Session};
+use engine::{Error, LoadOptions, Mode, Placement, Runner, SingleSequence};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelFiles};
 use kernels::quant::{F32, QuantType};
@@ -36,7 +36,7 @@ fn load(checkpoint: &Checkpoint, mode: Mode, text: &str) -> Runner {
 
 fn logits(runner: &mut Runner, chunk: usize) -> Vec<f32> {
     let tokens: Vec<u32> = (0..TOKENS as u32).map(|at| at * 37 % 131).collect();
-    Session::new(runner).feed(&tokens, chunk).unwrap().to_vec()
+    SingleSequence::new(runner).feed(&tokens, chunk).unwrap().to_vec()
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f64 {

@@ -4,7 +4,7 @@ use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
 use base::Rng;
 use engine::{
     BLOCK, EngineHandle, EngineOptions, Event, FinishReason, Finished, KvMemory, LoadOptions, Mode,
-    Request, Runner, SamplingParams, Session, SubmitError, TokenLogprobs, start,
+    Request, Runner, SamplingParams, SingleSequence, SubmitError, TokenLogprobs, start,
 };
 use formats::Checkpoint;
 use std::thread::JoinHandle;
@@ -94,7 +94,7 @@ fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
         let options = LoadOptions { mode: Mode::Exact, context: Some(128), ..Default::default() };
         let mut runner = Runner::load(&checkpoint, &options).unwrap();
         let mut want = Vec::new();
-        Session::new(&mut runner)
+        SingleSequence::new(&mut runner)
             .feed_all(&prompt, |at, logits| {
                 let next = prompt.get(at + 1);
                 let best = (0..131u32).max_by(|a, b| {

@@ -5,7 +5,7 @@ use crate::checkpoints::{ARCHITECTURES, config, config_of, open, write};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
 use base::Rng;
 use dist::{Comm, Local};
-use engine::{LoadOptions, Mode, Ranks, Runner, Session};
+use engine::{LoadOptions, Mode, Ranks, Runner, SingleSequence};
 use formats::ModelConfig;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn on_each_placed<T: Send>(
 fn logits(runner: &mut Runner) -> Vec<f32> {
     let mut rng = Rng::new(21);
     let tokens: Vec<u32> = (0..TOKENS + DECODED + 5).map(|_| rng.below(131) as u32).collect();
-    let mut session = Session::new(runner);
+    let mut session = SingleSequence::new(runner);
     let mut all = session.feed(&tokens[..TOKENS], CHUNK).unwrap().to_vec();
     for token in &tokens[TOKENS..TOKENS + DECODED] {
         all.extend_from_slice(session.feed(&[*token], 1).unwrap());
@@ -279,7 +279,7 @@ fn a_rank_that_is_gone_is_an_error_to_the_others() {
     let folder = folder_of("llama", 2);
     for (ranks, gone) in [(grid(1, 2), 1), (grid(2, 1), 0), (grid(2, 1), 1)] {
         let found = on_each(folder.path(), Mode::Exact, ranks, |rank, mut runner| {
-            let mut session = Session::new(&mut runner);
+            let mut session = SingleSequence::new(&mut runner);
             session.feed(&[1, 2, 3], CHUNK).unwrap();
             match rank == gone {
                 true => None,

@@ -4,7 +4,7 @@ use crate::checkpoints::random;
 use engine::trace::TraceFiles;
 use engine::{
     EngineHandle, EngineOptions, Event, LoadOptions, Request, Runner, SamplingParams, Speculate,
-    SubmitError, Trace, door, start,
+    SubmitError, Trace, request_channel, start,
 };
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -92,12 +92,12 @@ fn who_takes_too_long_is_told_so_and_nobody_else_is() {
 fn the_queue_is_bounded_wherever_requests_wait() {
     let (checkpoint, _folder) = random("qwen3");
     let runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
-    let (handle, mut door) = door(runner.info().clone(), 3);
+    let (handle, mut receiver) = request_channel(runner.info().clone(), 3);
     let _waiting: Vec<_> = (0..3).map(|seed| handle.submit(request(seed)).unwrap()).collect();
     let full = |handle: &EngineHandle| handle.submit(request(9)).unwrap_err();
     assert_eq!(full(&handle), SubmitError::QueueFull(3));
     // Taken by an engine, it still waits; once it is computed it does not.
-    let mut taken = door.submissions.try_recv().unwrap();
+    let mut taken = receiver.submissions.try_recv().unwrap();
     assert_eq!(full(&handle), SubmitError::QueueFull(3));
     taken.place = None;
     let _fourth = handle.submit(request(9)).unwrap();

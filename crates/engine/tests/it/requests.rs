@@ -114,7 +114,7 @@ fn a_dropped_generation_makes_room_for_the_next() {
 }
 
 #[test]
-fn bad_requests_are_refused_at_the_door() {
+fn bad_requests_are_refused_when_submitted() {
     let engine = engine(1, 64);
     let refusal = |request| engine.handle.submit(request).unwrap_err();
     assert_eq!(

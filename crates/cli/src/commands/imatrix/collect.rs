@@ -5,7 +5,7 @@ use crate::exit::Interrupted;
 use crate::interrupt::Watch;
 use crate::{output, progress};
 use anyhow::{Result, bail};
-use engine::{InputSums, Runner, Session};
+use engine::{InputSums, Runner, SingleSequence};
 use formats::imatrix::{Entry, Imatrix};
 use indicatif::ProgressBar;
 use std::path::Path;
@@ -66,7 +66,7 @@ pub(super) fn collect(
 }
 
 fn compute(runner: &mut Runner, ids: &[u32], watch: &Watch, bar: &ProgressBar) -> Result<()> {
-    let mut session = Session::new(runner);
+    let mut session = SingleSequence::new(runner);
     for ids in ids.chunks(ROWS) {
         watch.check()?;
         session.feed_all(ids, |_, _| Ok(()))?;

@@ -3,7 +3,7 @@
 use super::reference::{Bounds, Prompt};
 use super::report::Report;
 use anyhow::Result;
-use engine::Session;
+use engine::SingleSequence;
 
 /// What one pass over the prompt gives.
 struct Pass {
@@ -14,7 +14,7 @@ struct Pass {
 }
 
 pub(super) fn check(
-    session: &mut Session<'_>,
+    session: &mut SingleSequence<'_>,
     chunk: usize,
     index: usize,
     prompt: &Prompt,
@@ -46,7 +46,7 @@ pub(super) fn check(
 }
 
 /// Logits of every position: ranks, likelihood of what follows, and the last ones whole.
-fn every_position(session: &mut Session<'_>, prompt: &Prompt, gap: f64) -> Result<Pass> {
+fn every_position(session: &mut SingleSequence<'_>, prompt: &Prompt, gap: f64) -> Result<Pass> {
     let ids = &prompt.input_ids;
     let mut pass = Pass { last_logits: Vec::new(), mean_nll: 0.0, wrong_ranks: 0 };
     session.truncate(0);
@@ -69,7 +69,7 @@ fn every_position(session: &mut Session<'_>, prompt: &Prompt, gap: f64) -> Resul
 /// Continues greedily after feeding the prompt in chunks; counts the tokens that agree up to the
 /// first step that is not decided by `gap`, and how many there should be.
 fn greedy(
-    session: &mut Session<'_>,
+    session: &mut SingleSequence<'_>,
     chunk: usize,
     prompt: &Prompt,
     gap: f64,

@@ -17,14 +17,14 @@ pub struct Embed {
 
 /// States on their way to a vector.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct EmbeddingPooler {
     embed: Embed,
     pooling: Pooling,
     sum: Vec<f64>,
     rows: usize,
 }
 
-impl Pool {
+impl EmbeddingPooler {
     /// Where the request does not say, `pooling` does.
     pub fn new(embed: Embed, pooling: Option<Pooling>) -> Self {
         let pooling = embed.pooling.or(pooling).unwrap_or(Pooling::Last);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn pooled(pooling: Pooling, normalize: bool, states: &[[f32; 2]]) -> Result<Vec<f32>, Error> {
-        let mut pool = Pool::new(Embed { pooling: Some(pooling), normalize }, None);
+        let mut pool = EmbeddingPooler::new(Embed { pooling: Some(pooling), normalize }, None);
         pool.add(states.iter().map(|state| &state[..]));
         pool.finish()
     }
@@ -84,8 +84,9 @@ mod tests {
 
     #[test]
     fn requests_say_then_the_checkpoint_then_the_last_token() {
-        let all =
-            |asked, own| Pool::new(Embed { pooling: asked, normalize: false }, own).wants_all();
+        let all = |asked, own| {
+            EmbeddingPooler::new(Embed { pooling: asked, normalize: false }, own).wants_all()
+        };
         assert!(all(Some(Pooling::Mean), Some(Pooling::Last)));
         assert!(all(None, Some(Pooling::Mean)));
         assert!(!all(None, None));

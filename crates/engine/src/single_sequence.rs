@@ -5,14 +5,14 @@ use backend::Batch;
 
 /// A single timeline over a runner's whole KV cache.
 #[derive(Debug)]
-pub struct Session<'a> {
+pub struct SingleSequence<'a> {
     runner: &'a mut Runner,
     batch: Batch,
     table: Vec<u32>,
     len: usize,
 }
 
-impl<'a> Session<'a> {
+impl<'a> SingleSequence<'a> {
     /// An empty timeline. Where threads are pinned, the calling one is too.
     pub fn new(runner: &'a mut Runner) -> Self {
         runner.pin_caller();

@@ -17,7 +17,7 @@ const LEAST: usize = 16;
 
 /// The pace of prompts, from the steps so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PrefillBudget {
     target: f64,
     most: usize,
     steps: Steps,
@@ -33,7 +33,7 @@ struct Steps {
     rows_seconds: f64,
 }
 
-impl Pace {
+impl PrefillBudget {
     /// For steps of at most `most` prompt tokens, and of at most `target` where others wait.
     pub fn new(target: Duration, most: usize) -> Self {
         Self { target: target.as_secs_f64(), most, steps: Steps::default() }
@@ -90,7 +90,7 @@ mod tests {
 
     /// Seconds of steps of a machine that decodes in `base` and takes `token` for a prompt token.
     fn settle(target_ms: u64, base: f64, token: f64) -> (usize, f64) {
-        let mut pace = Pace::new(Duration::from_millis(target_ms), 512);
+        let mut pace = PrefillBudget::new(Duration::from_millis(target_ms), 512);
         let (mut prompt, mut took) = (0, base);
         for _ in 0..50 {
             pace.observe(4 + prompt, Duration::from_secs_f64(took));
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn nobody_waits_so_prompts_go_whole() {
-        let mut pace = Pace::new(Duration::from_millis(1), 512);
+        let mut pace = PrefillBudget::new(Duration::from_millis(1), 512);
         assert_eq!((pace.prompt(0), pace.prompt(1)), (512, FIRST));
         pace.observe(512, Duration::from_secs(1));
         assert_eq!((pace.prompt(0), pace.prompt(1)), (512, LEAST));
-        assert_eq!(Pace::new(Duration::ZERO, 4).prompt(1), 4);
+        assert_eq!(PrefillBudget::new(Duration::ZERO, 4).prompt(1), 4);
     }
 }

@@ -1,9 +1,9 @@
 //! One request on its way: its sampler, its reader, its times.
 
+use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::Submission;
-use crate::masks::Restraint;
+use crate::masks::ConstraintState;
 use crate::metrics::{Ended, Metrics, Outcome};
-use crate::pool::Pool;
 use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, Scratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
@@ -38,12 +38,12 @@ pub(crate) struct Limits {
 
 /// A request that waits or runs. The scheduler has its tokens, the prompt among them.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct RunningRequest {
     submission: Submission,
     limits: Limits,
     sampler: Sampler,
     /// Its constraint, unless that is where masks are computed.
-    restraint: Option<Box<Restraint>>,
+    constraint: Option<Box<ConstraintState>>,
     has_room: bool,
     /// Guesses for the next step.
     pub draft: Vec<u32>,
@@ -52,7 +52,7 @@ pub(crate) struct Active {
     /// Their log probabilities, where asked for.
     logprobs: Vec<Option<TokenLogprobs>>,
     /// What becomes of the prompt's states, where they are wanted.
-    pool: Option<Pool>,
+    pool: Option<EmbeddingPooler>,
     /// Log probabilities of the prompt's tokens from the first one on that this step brought.
     prompt: (usize, Vec<(u32, TokenLogprobs)>),
     end: Option<End>,
@@ -68,16 +68,16 @@ pub(crate) struct Active {
     recorder: Option<Box<Recorder>>,
 }
 
-impl Active {
+impl RunningRequest {
     /// Tells all to `recorder`.
     pub fn new(
         submission: Submission,
         limits: Limits,
-        restraint: Option<Box<Restraint>>,
+        constraint: Option<Box<ConstraintState>>,
         recorder: Option<Recorder>,
     ) -> Self {
         Self {
-            restraint,
+            constraint,
             sampler: Sampler::new(submission.request.sampling.clone()),
             submission,
             limits,
@@ -102,7 +102,7 @@ impl Active {
 
     /// The same for a request that wants one vector: `pooling` is the checkpoint's own.
     pub fn pooled(self, pooling: Option<Pooling>) -> Self {
-        let pool = self.submission.request.embed.map(|embed| Pool::new(embed, pooling));
+        let pool = self.submission.request.embed.map(|embed| EmbeddingPooler::new(embed, pooling));
         Self { pool, ..self }
     }
 
@@ -147,7 +147,7 @@ impl Active {
     }
 
     /// What ends it from outside.
-    pub fn cut(&self) -> Option<End> {
+    pub fn abort_reason(&self) -> Option<End> {
         if self.submission.events.is_closed() {
             return Some(End::Cancelled);
         }
@@ -176,33 +176,33 @@ impl Active {
 
     /// Whether its constraint is where masks are computed.
     pub fn is_lent(&self) -> bool {
-        self.submission.request.constraint.is_some() && self.restraint.is_none()
+        self.submission.request.constraint.is_some() && self.constraint.is_none()
     }
 
     /// Its constraint, on the way to where masks are computed, unless that is here.
-    pub fn lend(&mut self, planned: &Planned) -> Option<Box<Restraint>> {
-        let restraint = self.restraint.as_mut()?;
-        restraint.guess(&self.draft[..planned.drafts]);
-        if restraint.is_quick() {
-            restraint.compute();
+    pub fn lend(&mut self, planned: &Planned) -> Option<Box<ConstraintState>> {
+        let constraint = self.constraint.as_mut()?;
+        constraint.guess(&self.draft[..planned.drafts]);
+        if constraint.is_quick() {
+            constraint.compute();
             return None;
         }
-        self.restraint.take()
+        self.constraint.take()
     }
 
     /// Its constraint is back.
-    pub fn take_back(&mut self, restraint: Box<Restraint>) {
-        self.restraint = Some(restraint);
+    pub fn take_back(&mut self, constraint: Box<ConstraintState>) {
+        self.constraint = Some(constraint);
     }
 
     /// The step broke and will be repeated: its constraint forgets the guesses, or ends it.
     pub fn forget_guesses(&mut self) -> Option<End> {
-        self.restraint.as_mut()?.accept(&[]).err().map(End::Failed)
+        self.constraint.as_mut()?.accept(&[]).err().map(End::Failed)
     }
 
     /// Takes the logits that a step gives it: of tokens of its prompt, where they are wanted, and of
     /// the last known token and of guesses. `tokens` are those before this step.
-    pub fn take<'a>(
+    pub fn process_logits<'a>(
         &mut self,
         tokens: &[u32],
         planned: &Planned,
@@ -264,11 +264,11 @@ impl Active {
 
     /// Has the constraint take note of the step, unless the sequence ended on its own.
     fn note_constraint(&mut self) {
-        let Some(restraint) = &mut self.restraint else { return };
+        let Some(constraint) = &mut self.constraint else { return };
         if !matches!(self.end, None | Some(End::Finished(FinishReason::Length))) {
             return;
         }
-        match restraint.accept(&self.ids) {
+        match constraint.accept(&self.ids) {
             Ok(true) => self.end = Some(End::Finished(FinishReason::Complete)),
             Ok(false) => {}
             Err(error) => self.end = Some(End::Failed(error)),
@@ -313,8 +313,8 @@ impl Active {
         let request = &self.submission.request;
         let early = self.generated + self.ids.len() < request.min_tokens;
         let banned = if early { &request.stop_ids[..] } else { &[] };
-        let allowed = match &mut self.restraint {
-            Some(restraint) => Some(allowed(restraint, self.ids.len(), request, early)?),
+        let allowed = match &mut self.constraint {
+            Some(constraint) => Some(allowed(constraint, self.ids.len(), request, early)?),
             None => None,
         };
         if let Some(recorder) = &mut self.recorder {
@@ -332,7 +332,7 @@ impl Active {
     }
 
     /// Tells the reader what this step brought. True if the request has ended.
-    pub fn tell(&mut self, planned: &Planned, metrics: &Metrics) -> bool {
+    pub fn emit_step(&mut self, planned: &Planned, metrics: &Metrics) -> bool {
         let (first, tokens) = (self.prompt.0, std::mem::take(&mut self.prompt.1));
         if !tokens.is_empty() {
             self.emit(Event::PromptLogprobs { first, tokens });
@@ -344,7 +344,7 @@ impl Active {
             }
             return self.end.is_some();
         }
-        match self.pool.as_mut().map(Pool::finish) {
+        match self.pool.as_mut().map(EmbeddingPooler::finish) {
             Some(Ok(vector)) => self.emit(Event::Embedding(vector)),
             Some(Err(error)) => self.fail(&error),
             None => {}
@@ -443,12 +443,12 @@ impl Active {
 
 /// What may be chosen in row `at` of this step, or how the sequence ends instead.
 fn allowed<'a>(
-    restraint: &'a mut Restraint,
+    constraint: &'a mut ConstraintState,
     at: usize,
     request: &Request,
     early: bool,
 ) -> Result<&'a TokenSet, End> {
-    let row = restraint.allowed(at).map_err(End::Failed)?;
+    let row = constraint.allowed(at).map_err(End::Failed)?;
     match (row.settle(&request.stop_ids, early), row.may_end) {
         (true, _) => Ok(&row.ids),
         (false, true) => Err(End::Finished(FinishReason::Complete)),
