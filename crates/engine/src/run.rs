@@ -108,7 +108,7 @@ impl Engine {
         options: EngineOptions,
         masks: Masks,
     ) -> Self {
-        let models::Limits { rows, logit_rows } = runner.limits();
+        let models::WorkspaceLimits { rows, logit_rows } = runner.limits();
         let running = options.running.clamp(1, logit_rows);
         let limits = sched::SchedulerLimits {
             running,

@@ -6,7 +6,7 @@ use crate::{Error, ModelInfo};
 use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
 use formats::{Checkpoint, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
-use models::{Limits, Model, Ranks};
+use models::{Model, Ranks, WorkspaceLimits};
 use std::sync::Arc;
 
 /// How a model is loaded.
@@ -73,7 +73,7 @@ pub struct Runner {
     blocks: usize,
     chunk: usize,
     window: Option<usize>,
-    limits: Limits,
+    limits: WorkspaceLimits,
     check: bool,
     /// Where the logits of the last batch lie, and how many rows.
     logits: Option<(Buffer, usize)>,
@@ -131,7 +131,7 @@ impl Runner {
         let chunk = options.chunk.clamp(1, most);
         let logit_rows = options.logit_rows.max(1);
         // A whole chunk beside all that decode.
-        let limits = Limits { rows: chunk.saturating_add(logit_rows), logit_rows };
+        let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &backend, options.placement.as_deref())?;
         let model = models::load(checkpoint, &mut backend, limits, &options.ranks, &placed)?;
@@ -205,7 +205,7 @@ impl Runner {
     }
 
     /// Most rows of a batch, and most of them with logits.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> WorkspaceLimits {
         self.limits
     }
 

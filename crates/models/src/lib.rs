@@ -14,7 +14,7 @@ mod ranks;
 
 pub use arch::supported;
 pub use layers::{expanded_cache, layer_cache};
-pub use loader::{Limits, load};
+pub use loader::{WorkspaceLimits, load};
 pub use ranks::Ranks;
 
 use backend::{Backend, Batch, Buffer, LayerCache};

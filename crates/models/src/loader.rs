@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// How much workspace a model makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkspaceLimits {
     /// Most rows in a batch.
     pub rows: usize,
     /// Most rows whose logits are wanted in one batch.
@@ -27,7 +27,7 @@ pub struct Limits {
 pub fn load(
     checkpoint: &Checkpoint,
     backend: &mut dyn Backend,
-    limits: Limits,
+    limits: WorkspaceLimits,
     ranks: &Ranks,
     placed: &[Placed],
 ) -> Result<Box<dyn Model>, Error> {
@@ -50,7 +50,7 @@ pub fn load(
 pub(crate) struct Loader<'a> {
     pub checkpoint: &'a Checkpoint,
     pub backend: &'a mut dyn Backend,
-    pub limits: Limits,
+    pub limits: WorkspaceLimits,
     /// What was decided for each tensor, by canonical name.
     pub placed: HashMap<&'a str, &'a Placed>,
     pub ranks: &'a Ranks,

@@ -4,7 +4,7 @@
 //! differ in the configuration; V3 corrects the choice by a bias that every router must have.
 
 use super::Arch;
-use crate::layers::{Decoder, LatentAttention, Mixer};
+use crate::layers::{AttentionKind, Decoder, LatentAttention};
 use crate::loader::Loader;
 use crate::{Error, Model};
 
@@ -16,7 +16,7 @@ fn load(loader: &mut Loader<'_>) -> Result<Box<dyn Model>, Error> {
     let sizes =
         sizes.ok_or_else(|| Error::Config("expected the sizes of latent attention".into()))?;
     Decoder::load(loader, |loader, layer, rope| {
-        Ok(Mixer::Latent(LatentAttention::load(loader, layer, rope, sizes)?))
+        Ok(AttentionKind::Latent(LatentAttention::load(loader, layer, rope, sizes)?))
     })
 }
 

@@ -6,7 +6,7 @@
 //! window.
 
 use super::Arch;
-use crate::layers::{Attention, Decoder, Mixer};
+use crate::layers::{Attention, AttentionKind, Decoder};
 use crate::loader::Loader;
 use crate::{Error, Model};
 
@@ -21,6 +21,6 @@ pub(super) static ARCHS: &[Arch] = &[
 /// is normalised before its rotation.
 pub(super) fn load(loader: &mut Loader<'_>, norms: bool) -> Result<Box<dyn Model>, Error> {
     Decoder::load(loader, |loader, layer, rope| {
-        Ok(Mixer::Heads(Attention::load(loader, layer, rope, norms)?))
+        Ok(AttentionKind::Heads(Attention::load(loader, layer, rope, norms)?))
     })
 }

@@ -17,12 +17,12 @@ use formats::config::RopeLayout;
 
 /// How a layer attends.
 #[derive(Debug)]
-pub(crate) enum Mixer {
+pub(crate) enum AttentionKind {
     Heads(Attention),
     Latent(LatentAttention),
 }
 
-impl Mixer {
+impl AttentionKind {
     /// What each rank has of the outputs.
     fn split(&self) -> Split {
         match self {
@@ -34,12 +34,12 @@ impl Mixer {
 
 /// What a layer does with each row.
 #[derive(Debug)]
-pub(crate) enum Feed {
+pub(crate) enum FeedForward {
     Gated(GatedMlp),
     Experts(Moe),
 }
 
-impl Feed {
+impl FeedForward {
     /// The experts of a layer that has any by the configuration, else its MLP.
     pub fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
@@ -70,9 +70,9 @@ impl Feed {
 
 struct Layer {
     attn_norm: Norm,
-    attn: Mixer,
+    attn: AttentionKind,
     mlp_norm: Norm,
-    mlp: Feed,
+    mlp: FeedForward,
 }
 
 /// A decoder, or the stage of one.
@@ -112,7 +112,7 @@ impl Decoder {
     /// that the configuration says.
     pub fn load(
         loader: &mut Loader<'_>,
-        attention: impl Fn(&mut Loader<'_>, usize, Rope) -> Result<Mixer, Error>,
+        attention: impl Fn(&mut Loader<'_>, usize, Rope) -> Result<AttentionKind, Error>,
     ) -> Result<Box<dyn Model>, Error> {
         let config = loader.checkpoint.config();
         let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
@@ -136,7 +136,7 @@ impl Decoder {
                 attn_norm: loader.norm(&format!("blk.{layer}.attn_norm"), hidden, eps)?,
                 attn: attention(loader, layer, rope)?,
                 mlp_norm: loader.norm(&format!("blk.{layer}.ffn_norm"), hidden, eps)?,
-                mlp: Feed::load(loader, layer)?,
+                mlp: FeedForward::load(loader, layer)?,
             });
         }
         let work = Work::new(loader, &layers)?;
@@ -203,8 +203,8 @@ impl Decoder {
         let (x, normed, delta, rows) = (work.x, work.normed, work.delta, pass.rows());
         layer.attn_norm.forward(pass, x, normed, rows);
         match (&layer.attn, &work.heads, &work.latent) {
-            (Mixer::Heads(attn), Some(work), _) => attn.forward(pass, normed, delta, work),
-            (Mixer::Latent(attn), _, Some(work)) => attn.forward(pass, normed, delta, work),
+            (AttentionKind::Heads(attn), Some(work), _) => attn.forward(pass, normed, delta, work),
+            (AttentionKind::Latent(attn), _, Some(work)) => attn.forward(pass, normed, delta, work),
             _ => unreachable!("workspace for the attention that was loaded"),
         }
         pass.sum_over_ranks(delta, layer.attn.split())?;
@@ -212,11 +212,11 @@ impl Decoder {
         pass.backend.add(x, delta, rows);
         layer.mlp_norm.forward(pass, x, normed, rows);
         match (&layer.mlp, &work.moe) {
-            (Feed::Gated(mlp), _) => mlp.forward(pass, normed, delta, &work.mlp),
-            (Feed::Experts(moe), Some(buffers)) => {
+            (FeedForward::Gated(mlp), _) => mlp.forward(pass, normed, delta, &work.mlp),
+            (FeedForward::Experts(moe), Some(buffers)) => {
                 moe.forward(pass, normed, delta, (buffers, &work.mlp));
             }
-            (Feed::Experts(_), None) => unreachable!("workspace for experts"),
+            (FeedForward::Experts(_), None) => unreachable!("workspace for experts"),
         }
         pass.sum_over_ranks(delta, layer.mlp.split())?;
         pass.check(delta, || format!("MLP of layer {index}"))?;

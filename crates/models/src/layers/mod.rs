@@ -11,7 +11,7 @@ mod norm;
 mod rope;
 
 pub(crate) use attention::{Attention, AttentionBuffers};
-pub(crate) use decoder::{Decoder, Mixer};
+pub(crate) use decoder::{AttentionKind, Decoder};
 pub(crate) use head::Head;
 pub(crate) use latent::{LatentAttention, LatentBuffers};
 pub(crate) use linear::Linear;
