@@ -13,9 +13,9 @@ use crate::{
     AttentionSpec, Backend, Batch, Buffer, Error, Experts, ExpertsSpec, Gate, HeadColumns, KvType,
     LayerCache, Matrix, MatrixSpec, Memory, MemoryPolicy, Mode, Pairs, Rope, Table, Vector,
 };
-use attend::How;
+use attend::AttentionContext;
 use base::{AlignedVec, ThreadPool};
-use experts::{Bank, Mix};
+use experts::{ExpertGroup, ExpertScratch};
 pub use inputs::InputSums;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
@@ -51,8 +51,8 @@ pub struct Cpu {
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
     kv: KvCache,
-    experts: Vec<Bank>,
-    mix: Mix,
+    experts: Vec<ExpertGroup>,
+    mix: ExpertScratch,
     /// Activations of the current products, rounded.
     rounded: Rounded,
     /// Rows of each head among those that are gathered; kept for the next call.
@@ -88,7 +88,7 @@ impl Cpu {
             ropes: Vec::new(),
             kv: KvCache::default(),
             experts: Vec::new(),
-            mix: Mix::default(),
+            mix: ExpertScratch::default(),
             rounded: Rounded::default(),
             cuts: Vec::new(),
             inputs: None,
@@ -342,7 +342,7 @@ impl Backend for Cpu {
         let q = &self.buffers[q.0].data;
         let narrow = self.mode == Mode::Fast;
         let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
-        let how = How { isa: self.isa, pool: &self.pool, narrow, sinks };
+        let how = AttentionContext { isa: self.isa, pool: &self.pool, narrow, sinks };
         self.kv.attend(how, layer, (q, &mut data), spec, batch);
         self.put(out, data);
     }

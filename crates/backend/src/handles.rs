@@ -38,7 +38,7 @@ pub struct Rope(pub(crate) usize);
 pub struct MatrixSpec {
     /// What it is called, for those who ask about it; empty where nobody shall.
     pub name: String,
-    /// How values are stored.
+    /// AttentionContext values are stored.
     pub ty: &'static QuantType,
     /// Outputs.
     pub rows: usize,
@@ -49,11 +49,11 @@ pub struct MatrixSpec {
     /// For each column as stored the input it belongs to, where that is not the same number: a
     /// permutation of the inputs.
     pub order: Option<Arc<[u32]>>,
-    /// How it is multiplied, where not as the backend multiplies everything.
+    /// AttentionContext it is multiplied, where not as the backend multiplies everything.
     pub mode: Option<Mode>,
     /// Where its bytes are held.
     pub memory: MemoryPolicy,
-    /// How many threads compute with it.
+    /// AttentionContext many threads compute with it.
     pub threads: ThreadLimits,
 }
 
@@ -120,9 +120,9 @@ pub struct ExpertsSpec {
     pub down: Vec<Matrix>,
     /// Biases of gate, up and down: `[experts held, outputs]` each.
     pub biases: Option<[Vector; 3]>,
-    /// How gates are applied.
+    /// AttentionContext gates are applied.
     pub kind: Gate,
-    /// How experts are chosen.
+    /// AttentionContext experts are chosen.
     pub routing: Routing,
     /// Added to the router's scores for the choice, a value for each of `count` experts.
     pub correction: Option<Vector>,
@@ -140,7 +140,7 @@ pub struct HeadColumns {
     pub stride: usize,
 }
 
-/// How activations are held when they are multiplied with weights.
+/// AttentionContext activations are held when they are multiplied with weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// f32: the mode in which results are compared with a reference.
@@ -204,7 +204,7 @@ impl LayerCache {
     }
 }
 
-/// How one layer attends.
+/// AttentionContext one layer attends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// Query heads.

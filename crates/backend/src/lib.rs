@@ -85,7 +85,7 @@ pub enum Error {
 
 /// Operations on one device. Row counts are at most what the buffers were made for.
 pub trait Backend: Send {
-    /// How activations are held, where a matrix does not say.
+    /// AttentionContext activations are held, where a matrix does not say.
     fn mode(&self) -> Mode;
     /// A workspace of `rows` rows of `width` f32 values, zeroed.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error>;

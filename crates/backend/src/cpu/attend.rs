@@ -18,7 +18,7 @@ const TILES: usize = 4;
 
 /// What attention is computed with.
 #[derive(Clone, Copy)]
-pub(super) struct How<'a> {
+pub(super) struct AttentionContext<'a> {
     pub isa: Isa,
     pub pool: &'a ThreadPool,
     /// Whether BF16 may be multiplied as such.
@@ -30,7 +30,7 @@ pub(super) struct How<'a> {
 /// Attention of one layer.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    pub how: How<'a>,
+    pub how: AttentionContext<'a>,
     pub kv: KvRef<'a>,
     /// Query rows of the batch, `[rows, heads * dim]`.
     pub q: &'a [f32],

@@ -19,7 +19,7 @@ const COLUMNS: (usize, usize) = (64, 256);
 
 /// Who goes where in the current step; kept, so that the next one allocates nothing.
 #[derive(Default)]
-pub(super) struct Mix {
+pub(super) struct ExpertScratch {
     /// `[rows, chosen]`.
     choices: Vec<Choice>,
     room: Vec<f32>,
@@ -41,7 +41,7 @@ struct Plan {
     cuts: Vec<Range<usize>>,
     /// Every assignment, by groups.
     all: Vec<Assignment>,
-    /// How many each expert has, then where its next goes.
+    /// AttentionContext many each expert has, then where its next goes.
     next: Vec<usize>,
 }
 
@@ -55,13 +55,13 @@ struct Assignment {
 }
 
 /// The experts of a layer.
-pub(super) struct Bank {
+pub(super) struct ExpertGroup {
     spec: ExpertsSpec,
     /// Up projections take their inputs in another form or order than gates.
     apart: bool,
 }
 
-impl Mix {
+impl ExpertScratch {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         4 * self.gated.len() + self.inputs.bytes() + self.up_inputs.bytes() + self.between.bytes()
@@ -103,7 +103,7 @@ impl Plan {
 impl Cpu {
     /// Takes the experts of a layer: an error unless they are alike and their router can choose
     /// among them.
-    pub(super) fn bank(&mut self, spec: ExpertsSpec) -> Result<Bank, Error> {
+    pub(super) fn bank(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
         let differ = |(gate, up): (&Matrix, &Matrix)| {
             let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
@@ -113,7 +113,7 @@ impl Cpu {
         let most = 2 * spec.rows * COLUMNS.1;
         self.pool.run(&|_| scratch(most, |_| ()));
         self.mix.choices.reserve(spec.rows * spec.routing.chosen);
-        Ok(Bank { spec, apart })
+        Ok(ExpertGroup { spec, apart })
     }
 
     fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {
@@ -190,7 +190,7 @@ impl Cpu {
     }
 
     /// Chooses the experts of each row.
-    fn choose(&self, mix: &mut Mix, logits: Buffer, experts: Experts, rows: usize) {
+    fn choose(&self, mix: &mut ExpertScratch, logits: Buffer, experts: Experts, rows: usize) {
         let ExpertsSpec { routing, correction, .. } = &self.experts[experts.0].spec;
         let bias = correction.map_or(&[][..], |bias| &self.vectors[bias.0]);
         mix.choices.clear();
@@ -201,11 +201,11 @@ impl Cpu {
     }
 
     /// Gate and up products of all groups, and what the gates let through.
-    fn gates(&self, mix: &mut Mix, x: Buffer, experts: Experts) {
-        let Bank { spec, apart } = &self.experts[experts.0];
+    fn gates(&self, mix: &mut ExpertScratch, x: Buffer, experts: Experts) {
+        let ExpertGroup { spec, apart } = &self.experts[experts.0];
         let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
         let (width, hidden) = (gate.rows, gate.cols);
-        let Mix { plan, gated, inputs, up_inputs, .. } = mix;
+        let ExpertScratch { plan, gated, inputs, up_inputs, .. } = mix;
         if plan.cuts.is_empty() {
             return;
         }
@@ -247,7 +247,7 @@ impl Cpu {
     /// Down products of all groups, added up row by row.
     fn downs(
         &self,
-        mix: &mut Mix,
+        mix: &mut ExpertScratch,
         experts: Experts,
         (out, hidden): (&mut [f32], usize),
         rows: usize,
@@ -255,7 +255,7 @@ impl Cpu {
         let spec = &self.experts[experts.0].spec;
         let down = self.matrices.get(spec.down[0].0);
         let width = down.cols;
-        let Mix { plan, gated, between, .. } = mix;
+        let ExpertScratch { plan, gated, between, .. } = mix;
         self.gather(between, down.rounding(), width, &plan.cuts, |at, values| {
             let weights = self.matrices.get(spec.down[plan.all[at].expert as usize].0);
             weights.take_inputs(&gated[at * width..][..width], values);

@@ -1,6 +1,6 @@
 //! The KV cache of the CPU: where keys and values of all layers lie, and storing them.
 
-use super::attend::{Call, How, Plan};
+use super::attend::{AttentionContext, Call, Plan};
 use crate::{AttentionSpec, Batch, Error, KvType, LayerCache};
 use base::{AlignedVec, ThreadPool};
 use kernels::attention::{self, KvRef};
@@ -128,7 +128,7 @@ impl KvCache {
     /// `[batch rows, heads * value dim]`.
     pub fn attend(
         &mut self,
-        how: How<'_>,
+        how: AttentionContext<'_>,
         layer: usize,
         (q, out): (&[f32], &mut [f32]),
         spec: &AttentionSpec,

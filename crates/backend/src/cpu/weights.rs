@@ -38,7 +38,7 @@ pub(super) enum Place {
     /// FP8, as many under one scale, packed for products with BF16.
     Fp8(usize, InChunk),
     /// Packed for products with bytes.
-    Int8(int8::Form, InChunk),
+    Int8(int8::CodeLayout, InChunk),
 }
 
 /// Bytes of a chunk.

@@ -336,7 +336,7 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
 macro_rules! with_form {
     ($form:expr, $p:ident, $s:ident => $body:expr) => {{
         use $crate::int8::forms::{Bytes, Each, Nibbles, Pairs, Table, Under, Zeros};
-        use $crate::int8::packed::Form;
+        use $crate::int8::packed::CodeLayout;
         macro_rules! run {
             ($planes:ty, $scales:ty) => {{
                 type $p = $planes;
@@ -345,22 +345,22 @@ macro_rules! with_form {
             }};
         }
         match $form {
-            Form::Bytes => run!(Bytes, Each<false, false>),
-            Form::Four => run!(Nibbles<0, 3>, Each<false, false>),
-            Form::FourMin => run!(Nibbles<0, 0>, Each<true, false>),
-            Form::Five => run!(Nibbles<1, 4>, Each<false, false>),
-            Form::FiveMin => run!(Nibbles<1, 0>, Each<true, false>),
-            Form::Levels => run!(Table<false>, Each<false, false>),
-            Form::Floats => run!(Table<true>, Each<false, true>),
-            Form::SuperTwoMin => run!(Pairs<0, false, 0>, Under<true, true>),
-            Form::SuperThree => run!(Pairs<1, true, 2>, Under<true, false>),
-            Form::SuperFourMin => run!(Nibbles<0, 0>, Under<false, true>),
-            Form::SuperFiveMin => run!(Nibbles<1, 0>, Under<false, true>),
-            Form::SuperSix => run!(Nibbles<2, 5>, Under<true, false>),
-            Form::SuperLevels => run!(Table<false>, Under<false, false>),
-            Form::Ternary => run!(Pairs<0, true, 0>, Under<false, false>),
-            Form::FourZero => run!(Nibbles<0, 0>, Zeros<true>),
-            Form::BytesZero => run!(Bytes, Zeros<false>),
+            CodeLayout::Bytes => run!(Bytes, Each<false, false>),
+            CodeLayout::Four => run!(Nibbles<0, 3>, Each<false, false>),
+            CodeLayout::FourMin => run!(Nibbles<0, 0>, Each<true, false>),
+            CodeLayout::Five => run!(Nibbles<1, 4>, Each<false, false>),
+            CodeLayout::FiveMin => run!(Nibbles<1, 0>, Each<true, false>),
+            CodeLayout::Levels => run!(Table<false>, Each<false, false>),
+            CodeLayout::Floats => run!(Table<true>, Each<false, true>),
+            CodeLayout::SuperTwoMin => run!(Pairs<0, false, 0>, Under<true, true>),
+            CodeLayout::SuperThree => run!(Pairs<1, true, 2>, Under<true, false>),
+            CodeLayout::SuperFourMin => run!(Nibbles<0, 0>, Under<false, true>),
+            CodeLayout::SuperFiveMin => run!(Nibbles<1, 0>, Under<false, true>),
+            CodeLayout::SuperSix => run!(Nibbles<2, 5>, Under<true, false>),
+            CodeLayout::SuperLevels => run!(Table<false>, Under<false, false>),
+            CodeLayout::Ternary => run!(Pairs<0, true, 0>, Under<false, false>),
+            CodeLayout::FourZero => run!(Nibbles<0, 0>, Zeros<true>),
+            CodeLayout::BytesZero => run!(Bytes, Zeros<false>),
         }
     }};
 }

@@ -20,7 +20,7 @@ mod plain;
 mod product;
 
 pub use activations::{Activations, panel_rows, quantise, words};
-pub use packed::{BlockScales, Form, Packed, Packing, RowSpan, pack};
+pub use packed::{BlockScales, CodeLayout, Packed, Packing, RowSpan, pack};
 pub use product::matmul;
 
 /// Inputs that share an activation scale.

@@ -15,7 +15,7 @@ use crate::quant::QuantType;
 
 /// Which packed layout and kernel a type of weights takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum CodeLayout {
     /// Signed bytes, an f16 scale per 32.
     Bytes,
     /// Four bits around 8, an f16 scale per 32.
@@ -71,7 +71,7 @@ pub struct BlockScales {
 #[derive(Debug)]
 pub struct Packing {
     /// Layout and kernel.
-    pub form: Form,
+    pub form: CodeLayout,
     /// Takes apart the quant blocks of a row's span, or as many as are left of it.
     pub unpack: fn(isa: Isa, blocks: &[u8], row: &mut RowSpan),
 }
@@ -79,7 +79,7 @@ pub struct Packing {
 /// A span of one row, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSpan {
-    /// The codes: unsigned, but for [`Form::Bytes`] and [`Form::BytesZero`].
+    /// The codes: unsigned, but for [`CodeLayout::Bytes`] and [`CodeLayout::BytesZero`].
     pub codes: [u8; SPAN * BLOCK],
     /// The scales of each quant block.
     pub scales: [BlockScales; SPAN],
@@ -97,7 +97,7 @@ impl RowSpan {
 #[derive(Clone, Copy, Debug)]
 pub struct Packed<'a> {
     /// Layout.
-    pub form: Form,
+    pub form: CodeLayout,
     /// Outputs of the product.
     pub rows: usize,
     /// Inputs of the product.
@@ -108,13 +108,13 @@ pub struct Packed<'a> {
 
 impl Packed<'_> {
     /// Bytes that weights of this form and shape take.
-    pub fn bytes_for(form: Form, rows: usize, cols: usize) -> usize {
+    pub fn bytes_for(form: CodeLayout, rows: usize, cols: usize) -> usize {
         rows.div_ceil(GROUP) * group_bytes(form, cols)
     }
 }
 
 /// Bytes of a group of sixteen rows.
-pub(super) fn group_bytes(form: Form, cols: usize) -> usize {
+pub(super) fn group_bytes(form: CodeLayout, cols: usize) -> usize {
     let blocks = cols / BLOCK;
     forms::with_form!(form, P, S => {
         blocks.div_ceil(SPAN) * S::BYTES + blocks * code_bytes::<P>()
@@ -154,11 +154,16 @@ pub fn pack(isa: Isa, ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]
 
 isa_dispatch! {
     /// Writes a span of sixteen rows, each of `quant_blocks` quant blocks.
-    fn pack_span(form: Form, quant_blocks: usize, span: &[RowSpan; GROUP], out: &mut [u8]) = body
+    fn pack_span(form: CodeLayout, quant_blocks: usize, span: &[RowSpan; GROUP], out: &mut [u8]) = body
 }
 
 #[inline(always)]
-fn body<L: Transpose>(form: Form, quant_blocks: usize, span: &[RowSpan; GROUP], out: &mut [u8]) {
+fn body<L: Transpose>(
+    form: CodeLayout,
+    quant_blocks: usize,
+    span: &[RowSpan; GROUP],
+    out: &mut [u8],
+) {
     let mut quads = [[[0; 4 * GROUP]; GROUP]; SPAN * BLOCK / (4 * GROUP)];
     for (at, quads) in quads.iter_mut().enumerate() {
         L::transpose(span.each_ref().map(|row| &row.codes.as_chunks().0[at]), quads);

@@ -70,9 +70,9 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     for start in (0..input.rows).step_by(cached) {
         let rows = start..input.rows.min(start + cached);
         if S::HALVES && rows.len() >= MANY {
-            taken_apart::<I, P, S>(input, rows, &groups, tile);
+            product_unpacked::<I, P, S>(input, rows, &groups, tile);
         } else {
-            directly::<I, P, S>(input, rows, &groups, tile);
+            product_packed::<I, P, S>(input, rows, &groups, tile);
         }
     }
 }
@@ -93,7 +93,7 @@ impl Groups {
 
 /// Outputs of `rows` with weights as they are packed.
 #[inline(always)]
-fn directly<I: Tiles, P: Planes, S: Scales>(
+fn product_packed<I: Tiles, P: Planes, S: Scales>(
     input: Activations<'_>,
     rows: Range<usize>,
     groups: &Groups,
@@ -118,7 +118,7 @@ fn directly<I: Tiles, P: Planes, S: Scales>(
 
 /// The same with runs of weights taken apart, each for all of `rows`.
 #[inline(always)]
-fn taken_apart<I: Tiles, P: Planes, S: Scales>(
+fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     input: Activations<'_>,
     rows: Range<usize>,
     groups: &Groups,

@@ -5,7 +5,7 @@
 use super::fit::{self, Block, Levels, Quantiser, fit_f16_scale, fit_scales, inverse, store_f16};
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 
 const GROUP_LEN: usize = 32;
 const GROUPS: usize = 8;
@@ -37,14 +37,14 @@ pub static IQ4_XS: QuantType = QuantType {
 };
 
 static PACKING_NL: Packing = packing! {
-    form: Form::Levels,
+    form: CodeLayout::Levels,
     block: (GROUP_LEN, 18),
     codes: |block, codes| nibble_codes(&block[2..], codes),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 static PACKING_XS: Packing = packing! {
-    form: Form::SuperLevels,
+    form: CodeLayout::SuperLevels,
     block: (256, 136),
     codes: |block, codes| {
         let groups = block[8..].chunks_exact(GROUP_LEN / 2);

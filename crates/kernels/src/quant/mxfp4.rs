@@ -4,7 +4,7 @@
 use super::fit::{Group, isa, relative};
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{QuantType, nibble_codes, packing};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 use crate::lanes::{Work, run_on};
 
 const LEN: usize = 32;
@@ -28,7 +28,7 @@ pub static MXFP4: QuantType = QuantType {
 
 /// A power of two is a BF16 value.
 static PACKING: Packing = packing! {
-    form: Form::Floats,
+    form: CodeLayout::Floats,
     block: (LEN, BYTES),
     codes: |block, codes| nibble_codes(&block[1..], codes),
     scales: |block| {

@@ -3,7 +3,7 @@
 
 use super::fit::{self, Block, Quantiser, fit_lines, store_f16};
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 84;
@@ -29,7 +29,7 @@ pub static Q2_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: Form::SuperTwoMin,
+    form: CodeLayout::SuperTwoMin,
     block: (LEN, BYTES),
     codes: |block, codes| two_bits(&block[CODES..], codes),
     scales: |block| BlockScales {

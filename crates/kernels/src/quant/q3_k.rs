@@ -5,7 +5,7 @@
 use super::fit::{self, Block, Levels, Quantiser, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 110;
@@ -28,7 +28,7 @@ pub static Q3_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: Form::SuperThree,
+    form: CodeLayout::SuperThree,
     block: (LEN, BYTES),
     codes: |block, codes| {
         two_bits(&block[LOW..], codes);

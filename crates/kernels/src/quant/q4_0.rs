@@ -6,7 +6,7 @@ use super::fit::{
     self, Block, Levels, Line, Quantiser, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
 };
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 32;
@@ -37,14 +37,14 @@ pub static Q4_1: QuantType = QuantType {
 };
 
 static PACKING_0: Packing = packing! {
-    form: Form::Four,
+    form: CodeLayout::Four,
     block: (LEN, 18),
     codes: |block, codes| nibble_codes(&block[2..], codes),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 static PACKING_1: Packing = packing! {
-    form: Form::FourMin,
+    form: CodeLayout::FourMin,
     block: (LEN, 20),
     codes: |block, codes| nibble_codes(&block[4..], codes),
     scales: |block| over_minimum(block),

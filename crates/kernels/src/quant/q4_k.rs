@@ -3,7 +3,7 @@
 
 use super::fit::{self, Block, Lines, Quantiser, fit_lines, store_f16};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 144;
@@ -26,7 +26,7 @@ pub static Q4_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: Form::SuperFourMin,
+    form: CodeLayout::SuperFourMin,
     block: (LEN, BYTES),
     codes: |block, codes| pair_codes(&block[16..], codes),
     scales: |block| steps(block),

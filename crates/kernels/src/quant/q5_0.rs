@@ -7,7 +7,7 @@ use super::fit::{
 };
 use super::q4_0::{over_minimum, pack_nibbles};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 32;
@@ -37,14 +37,14 @@ pub static Q5_1: QuantType = QuantType {
 };
 
 static PACKING_0: Packing = packing! {
-    form: Form::Five,
+    form: CodeLayout::Five,
     block: (LEN, 22),
     codes: |block, out| codes(&block[2..], out),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 static PACKING_1: Packing = packing! {
-    form: Form::FiveMin,
+    form: CodeLayout::FiveMin,
     block: (LEN, 24),
     codes: |block, out| codes(&block[4..], out),
     scales: |block| over_minimum(block),

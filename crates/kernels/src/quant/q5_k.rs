@@ -4,7 +4,7 @@
 use super::fit::{self, Block, Quantiser, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
 use super::{QuantType, packing, read_f16};
-use crate::int8::{Form, Packing};
+use crate::int8::{CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 176;
@@ -28,7 +28,7 @@ pub static Q5_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: Form::SuperFiveMin,
+    form: CodeLayout::SuperFiveMin,
     block: (LEN, BYTES),
     codes: |block, codes| {
         pair_codes(&block[LOW..], codes);

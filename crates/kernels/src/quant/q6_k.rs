@@ -3,7 +3,7 @@
 
 use super::fit::{self, Block, Levels, Quantiser, fit_scales, inverse, nearest, store_f16};
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 210;
@@ -26,7 +26,7 @@ pub static Q6_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: Form::SuperSix,
+    form: CodeLayout::SuperSix,
     block: (LEN, BYTES),
     codes: |block, codes| {
         for (run, codes) in codes.chunks_exact_mut(32).enumerate() {

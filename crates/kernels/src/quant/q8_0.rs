@@ -2,7 +2,7 @@
 
 use super::fit::isa;
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 use crate::lanes::{Work, run_on};
 use half::f16;
 
@@ -22,7 +22,7 @@ pub static Q8_0: QuantType = QuantType {
 
 /// The codes are the bytes themselves.
 static PACKING: Packing = packing! {
-    form: Form::Bytes,
+    form: CodeLayout::Bytes,
     block: (LEN, BYTES),
     codes: |block, codes| codes.copy_from_slice(&block[2..]),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },

@@ -5,7 +5,7 @@
 use super::fit::{self, Block, Levels, Quantiser, fit_f16_scale, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, Form, Packing};
+use crate::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 256;
@@ -33,14 +33,14 @@ pub static TQ2_0: QuantType = QuantType {
 };
 
 static PACKING_1: Packing = packing! {
-    form: Form::Ternary,
+    form: CodeLayout::Ternary,
     block: (LEN, 54),
     codes: |block, codes| digits(block, |index, digit| codes[index] = digit),
     scales: |block| one_scale(&block[52..]),
 };
 
 static PACKING_2: Packing = packing! {
-    form: Form::Ternary,
+    form: CodeLayout::Ternary,
     block: (LEN, 66),
     codes: |block, codes| two_bits(block, codes),
     scales: |block| one_scale(&block[64..]),
