@@ -34,7 +34,7 @@ pub(crate) struct Syntax {
     /// Calls are found in the middle of text too.
     pub anywhere: bool,
     /// The grammar of what begins with a literal.
-    pub open: fn(&str) -> Grammar,
+    pub open: fn(&str) -> CallReader,
 }
 
 use Role::{Close, End, Implicit, Start};
@@ -77,7 +77,7 @@ const SYNTAXES: [Syntax; 7] = [
         after: &[("<tool_call>", Start), ("</tool_call>", Close)],
         closing: TOOL_CALL_CLOSING,
         anywhere: true,
-        open: |literal| Grammar::Listed(Listed::new(literal, true)),
+        open: |literal| CallReader::Listed(Listed::new(literal, true)),
     },
     Syntax {
         format: ToolFormat::QwenCoder,
@@ -85,7 +85,7 @@ const SYNTAXES: [Syntax; 7] = [
         after: &[("<tool_call>", Start), ("<function=", Start), ("</tool_call>", Close)],
         closing: TOOL_CALL_CLOSING,
         anywhere: true,
-        open: |literal| Grammar::Coder(Coder::new(literal)),
+        open: |literal| CallReader::Coder(Coder::new(literal)),
     },
     Syntax {
         format: ToolFormat::Llama,
@@ -93,7 +93,7 @@ const SYNTAXES: [Syntax; 7] = [
         after: &[("<|python_tag|>", Start), ("{", Start), (";", Close), (",", Close), ("]", Close)],
         closing: &[],
         anywhere: false,
-        open: |literal| Grammar::Listed(Listed::new(literal, false)),
+        open: |literal| CallReader::Listed(Listed::new(literal, false)),
     },
     Syntax {
         format: ToolFormat::Mistral,
@@ -101,7 +101,7 @@ const SYNTAXES: [Syntax; 7] = [
         after: &[("[TOOL_CALLS]", Start), ("{", Start), (",", Close), ("]", Close)],
         closing: &[("]", true)],
         anywhere: true,
-        open: |literal| Grammar::Mistral(Mistral::new(literal)),
+        open: |literal| CallReader::Mistral(Mistral::new(literal)),
     },
     Syntax {
         format: ToolFormat::DeepSeekV3,
@@ -109,7 +109,7 @@ const SYNTAXES: [Syntax; 7] = [
         after: DEEPSEEK_AFTER,
         closing: DEEPSEEK_CLOSING,
         anywhere: true,
-        open: |literal| Grammar::DeepSeek(DeepSeek::new(true, literal)),
+        open: |literal| CallReader::DeepSeek(DeepSeek::new(true, literal)),
     },
     Syntax {
         format: ToolFormat::DeepSeekV31,
@@ -117,7 +117,7 @@ const SYNTAXES: [Syntax; 7] = [
         after: DEEPSEEK_AFTER,
         closing: DEEPSEEK_CLOSING,
         anywhere: true,
-        open: |literal| Grammar::DeepSeek(DeepSeek::new(false, literal)),
+        open: |literal| CallReader::DeepSeek(DeepSeek::new(false, literal)),
     },
     Syntax {
         format: ToolFormat::Dsml,
@@ -125,7 +125,7 @@ const SYNTAXES: [Syntax; 7] = [
         after: DSML,
         closing: DSML_CLOSING,
         anywhere: true,
-        open: |literal| Grammar::Dsml(Dsml::new(literal)),
+        open: |literal| CallReader::Dsml(Dsml::new(literal)),
     },
 ];
 
@@ -154,7 +154,7 @@ impl From<Result<bool, super::json::NotJson>> for Flow {
 
 /// The reading of one call, or of one block of them.
 #[derive(Clone, Debug)]
-pub(crate) enum Grammar {
+pub(crate) enum CallReader {
     Listed(Listed),
     Coder(Coder),
     Mistral(Mistral),
@@ -170,14 +170,14 @@ impl Syntax {
     }
 }
 
-impl Grammar {
+impl CallReader {
     pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match self {
-            Grammar::Listed(grammar) => grammar.push(c, call),
-            Grammar::Coder(grammar) => grammar.push(c, call),
-            Grammar::Mistral(grammar) => grammar.push(c, call),
-            Grammar::DeepSeek(grammar) => grammar.push(c, call),
-            Grammar::Dsml(grammar) => grammar.push(c, call),
+            CallReader::Listed(reader) => reader.push(c, call),
+            CallReader::Coder(reader) => reader.push(c, call),
+            CallReader::Mistral(reader) => reader.push(c, call),
+            CallReader::DeepSeek(reader) => reader.push(c, call),
+            CallReader::Dsml(reader) => reader.push(c, call),
         }
     }
 
@@ -185,10 +185,10 @@ impl Grammar {
     /// rest of a block that has had one.
     pub fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
         match self {
-            Grammar::Listed(grammar) => grammar.finish(call),
-            Grammar::Mistral(grammar) => grammar.finish(call),
-            Grammar::Dsml(grammar) => grammar.finish(truncated, call),
-            Grammar::Coder(_) | Grammar::DeepSeek(_) => false,
+            CallReader::Listed(reader) => reader.finish(call),
+            CallReader::Mistral(reader) => reader.finish(call),
+            CallReader::Dsml(reader) => reader.finish(truncated, call),
+            CallReader::Coder(_) | CallReader::DeepSeek(_) => false,
         }
     }
 }

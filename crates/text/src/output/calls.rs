@@ -7,7 +7,7 @@
 
 use super::OutputForm;
 use super::call::Call;
-use super::grammar::{Flow, Grammar, Role, Syntax};
+use super::call_reader::{CallReader, Flow, Role, Syntax};
 use super::literals::{Found, Literals};
 
 /// White space that may stand before what closes a block.
@@ -22,7 +22,7 @@ pub(crate) struct Calls {
     /// White space that is dropped if a call follows.
     space: String,
     literals: Literals,
-    grammar: Option<Grammar>,
+    reader: Option<CallReader>,
     /// The exact text since the call began, or since the last whole call of its block.
     raw: String,
     /// Only white space and closing tags have come since the last call.
@@ -47,7 +47,7 @@ impl Calls {
             call: Call::new(form.tools.clone()),
             space: String::new(),
             literals: Literals::default(),
-            grammar: None,
+            reader: None,
             raw: String::new(),
             after_call: false,
             begun: false,
@@ -70,7 +70,7 @@ impl Calls {
 
     /// Whether a call or a block has begun and not ended.
     pub fn is_inside(&self) -> bool {
-        self.grammar.is_some()
+        self.reader.is_some()
     }
 
     /// Takes the next character.
@@ -81,15 +81,15 @@ impl Calls {
         if self.closing {
             return self.close(c);
         }
-        let Some(grammar) = &mut self.grammar else { return self.text(c) };
+        let Some(reader) = &mut self.reader else { return self.text(c) };
         let ended = self.call.ended;
-        match grammar.push(c, &mut self.call) {
+        match reader.push(c, &mut self.call) {
             Flow::Refused => {
                 self.give_back();
                 return self.text(c);
             }
             Flow::More => self.raw.push(c),
-            Flow::Over => self.grammar = None,
+            Flow::Over => self.reader = None,
             Flow::Complete => self.complete = true,
         }
         if self.call.ended > ended {
@@ -102,8 +102,8 @@ impl Calls {
         if self.complete || self.closing {
             return;
         }
-        if let Some(mut grammar) = self.grammar.take() {
-            if !grammar.finish(truncated, &mut self.call) {
+        if let Some(mut reader) = self.reader.take() {
+            if !reader.finish(truncated, &mut self.call) {
                 self.give_back();
             }
             return;
@@ -146,7 +146,7 @@ impl Calls {
         match role {
             Role::Implicit if self.broken => self.content(text),
             Role::Start | Role::Implicit => {
-                self.grammar = Some((self.syntax.open)(text));
+                self.reader = Some((self.syntax.open)(text));
                 self.raw.push_str(text);
             }
             Role::Close => {}
@@ -179,7 +179,7 @@ impl Calls {
         self.space.clear();
         self.after_call = true;
         if !self.parallel && !self.complete {
-            self.grammar = None;
+            self.reader = None;
             self.closing = true;
             self.complete = self.syntax.closing.is_empty();
         }
@@ -202,7 +202,7 @@ impl Calls {
 
     /// What was read as a call is text.
     fn give_back(&mut self) {
-        self.grammar = None;
+        self.reader = None;
         let raw = std::mem::take(&mut self.raw);
         let text = if self.after_call { raw.trim_start() } else { &raw };
         self.broken |= !text.is_empty();

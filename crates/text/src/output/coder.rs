@@ -4,7 +4,7 @@
 //! values are taken as JSON if they are JSON of a type that the schema allows, else as strings.
 
 use super::call::Call;
-use super::grammar::Flow;
+use super::call_reader::Flow;
 use super::json::{escape_into, is_json, quoted};
 use super::literals::{Found, Literals};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! The calls of DeepSeek V3, R1 and V3.1: a name and its arguments between special tokens.
 
 use super::call::{Call, NamedCall};
-use super::grammar::Flow;
+use super::call_reader::Flow;
 use super::literals::{Found, Literals};
 
 const BEGIN: &str = "<｜tool▁call▁begin｜>";

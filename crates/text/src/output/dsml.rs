@@ -5,8 +5,8 @@
 //! XML has it. A parameter without a type that begins with another parameter is an object.
 
 use super::call::Call;
+use super::call_reader::Flow;
 use super::dsml_tag::{Dialect, Tag};
-use super::grammar::Flow;
 use super::json::{Json, Token, escape_into, quoted};
 use super::literals::{Found, Literals};
 

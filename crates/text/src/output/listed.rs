@@ -1,8 +1,8 @@
 //! Calls that are JSON objects, alone or in an array: Hermes, Llama 3, older Mistral.
 
 use super::call::Call;
+use super::call_reader::Flow;
 use super::envelope::Envelope;
-use super::grammar::Flow;
 
 /// The state of reading one.
 #[derive(Clone, Debug)]

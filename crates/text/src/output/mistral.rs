@@ -1,7 +1,7 @@
 //! Mistral's calls: a JSON array, or a name with its arguments behind it.
 
 use super::call::{Call, NamedCall};
-use super::grammar::Flow;
+use super::call_reader::Flow;
 use super::listed::Listed;
 use super::literals::{Found, Literals};
 

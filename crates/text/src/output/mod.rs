@@ -4,6 +4,7 @@
 //! are joined.
 
 mod call;
+mod call_reader;
 mod calls;
 mod coder;
 mod deepseek;
@@ -11,7 +12,6 @@ mod dsml;
 mod dsml_tag;
 mod envelope;
 mod format;
-mod grammar;
 mod harmony;
 mod json;
 mod listed;
