@@ -6,7 +6,7 @@
 
 use crate::ids::call_id;
 use crate::replay::{ToolCall, arguments};
-use crate::request::Form;
+use crate::request::OutputSpec;
 use crate::stream::CallEvent;
 use engine::TokenLogprobs;
 use serde_json::Value;
@@ -98,7 +98,7 @@ pub(crate) struct Assembler {
 
 impl Assembler {
     /// For an answer that ends at `stop_strings`.
-    pub fn new(assets: Arc<TextAssets>, stop_strings: &[String], form: &Form) -> Self {
+    pub fn new(assets: Arc<TextAssets>, stop_strings: &[String], form: &OutputSpec) -> Self {
         let decoder = match form.continues {
             true => IncrementalDecoder::continuing(true),
             false => IncrementalDecoder::new(&assets.tokenizer, true),

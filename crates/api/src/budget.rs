@@ -185,7 +185,7 @@ impl Constraint for State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::restraint::held_to;
+    use crate::constraint_builder::compile_constraint;
     use std::path::Path;
     use text::{GrammarCompiler, GrammarSource, Thinking};
 
@@ -262,7 +262,8 @@ mod tests {
     #[test]
     fn no_character_is_cut_where_the_budget_ends() {
         let compiler = GrammarCompiler::new(assets());
-        let json = held_to(&compiler, &GrammarSource::JsonObject, Thinking::Open).unwrap();
+        let json =
+            compile_constraint(&compiler, &GrammarSource::JsonObject, Thinking::Open).unwrap();
         for inner in [None, Some(json)] {
             for (tokens, thought) in [(1, "é"), (2, "é"), (3, "é😀"), (5, "é😀"), (6, "é😀")]
             {

@@ -19,7 +19,7 @@ const MAX_CALL_TOOLS: usize = 128;
 
 /// Makes the constraints of one model.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Restraint<'a> {
+pub(crate) struct ConstraintBuilder<'a> {
     pub compiler: &'a GrammarCompiler,
     pub format: Option<ToolFormat>,
     pub thinking: Thinking,
@@ -28,7 +28,7 @@ pub(crate) struct Restraint<'a> {
 }
 
 /// The constraint that follows `source`.
-pub(crate) fn held_to(
+pub(crate) fn compile_constraint(
     compiler: &GrammarCompiler,
     source: &GrammarSource,
     thinking: Thinking,
@@ -37,7 +37,7 @@ pub(crate) fn held_to(
     Ok(constraint(compiled.map_err(|error| wrong("response_format", &error))?))
 }
 
-impl Restraint<'_> {
+impl ConstraintBuilder<'_> {
     /// The constraint of an answer that may call `tools`, if there is any.
     pub fn of(
         &self,
@@ -48,7 +48,7 @@ impl Restraint<'_> {
         let inner = match (&request.grammar, calls) {
             (None, None) => None,
             (None, Some(calls)) => Some(constraint(calls)),
-            (Some(source), None) => Some(held_to(self.compiler, source, self.thinking)?),
+            (Some(source), None) => Some(compile_constraint(self.compiler, source, self.thinking)?),
             (Some(_), Some(_)) => {
                 let message = "an answer cannot be held to a format and to calls of tools at once";
                 return Err(ApiError::invalid("tool_choice", message));
@@ -166,7 +166,7 @@ mod tests {
         let tools = crate::conversation::signatures(&request);
         let format = Some(ToolFormat::Hermes);
         let (thinking, may_reason) = (Thinking::None, false);
-        let restraint = Restraint { compiler: &compiler, format, thinking, may_reason };
+        let restraint = ConstraintBuilder { compiler: &compiler, format, thinking, may_reason };
         let start = Instant::now();
         let error = restraint.of(&request, &tools).unwrap_err().to_string();
         assert!(error.contains("expected 1 to 128 tools, found 10000"), "{error}");

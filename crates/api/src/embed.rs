@@ -1,9 +1,9 @@
 //! One vector of a text instead of an answer.
 
 use crate::error::ApiError;
-use crate::meter::Usage;
-use crate::request::{Prompt, Terms};
+use crate::request::{Prompt, RequestOptions};
 use crate::service::Service;
+use crate::usage_counter::Usage;
 use engine::{Embed, Event, Request};
 
 /// A vector and what it took.
@@ -22,7 +22,7 @@ impl Service {
         &self,
         prompt: &Prompt,
         embed: Embed,
-        terms: &Terms,
+        terms: &RequestOptions,
     ) -> Result<Embedding, ApiError> {
         let prompt = self.prompt_ids(prompt, true)?;
         let mut usage = Usage { prompt_tokens: prompt.len(), ..Usage::default() };

@@ -104,7 +104,7 @@ impl From<&str> for Prompt {
 
 /// On what terms a request is computed: what does not change its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct RequestOptions {
     /// Lower goes first; 0 is ordinary.
     pub priority: i32,
     /// On whose behalf: tenants share the machine evenly. `None` is nobody in particular.
@@ -123,7 +123,7 @@ pub struct Terms {
 pub struct Prepared {
     pub(crate) request: Request,
     pub(crate) stop: Vec<String>,
-    pub(crate) form: Form,
+    pub(crate) form: OutputSpec,
     pub(crate) origin: Option<Origin>,
 }
 
@@ -136,7 +136,7 @@ impl Prepared {
 
 /// How an answer's tokens are read.
 #[derive(Clone, Debug)]
-pub(crate) struct Form {
+pub(crate) struct OutputSpec {
     pub output: OutputForm,
     /// What the ids of calls begin with.
     pub call_prefix: &'static str,
@@ -144,7 +144,7 @@ pub(crate) struct Form {
     pub continues: bool,
 }
 
-impl Form {
+impl OutputSpec {
     /// Of an answer that is text and nothing else.
     pub fn plain(continues: bool) -> Self {
         let (reasoning, tools) = (Reasoning::Unsplit, Arc::default());

@@ -2,15 +2,15 @@
 
 use crate::assemble::Assembler;
 use crate::card::ModelCard;
+use crate::constraint_builder::{ConstraintBuilder, compile_constraint};
 use crate::conversation::{
     Beginning, Renderer, THINK, offers_tools, signatures, template_error, text_error,
 };
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::replay::ReplayMemory;
-use crate::request::{ChatRequest, Form, Prepared, Prompt, Terms, TextRequest};
-use crate::restraint::{Restraint, held_to};
-use crate::stream::{Record, TextStream};
+use crate::request::{ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, TextRequest};
+use crate::stream::{TextStream, TurnRecorder};
 use engine::{EngineHandle, Generation, ModelInfo, Request};
 use formats::GenerationDefaults;
 use std::borrow::Cow;
@@ -151,12 +151,12 @@ impl Service {
 
     /// Renders, tokenizes and submits: the next message of a conversation.
     pub fn chat(&self, request: &ChatRequest) -> Result<TextStream, ApiError> {
-        self.start(&self.prepare_chat(request)?, 0, &Terms::default())
+        self.start(&self.prepare_chat(request)?, 0, &RequestOptions::default())
     }
 
     /// Tokenizes and submits: the continuation of a text.
     pub fn complete(&self, request: &TextRequest) -> Result<TextStream, ApiError> {
-        self.start(&self.prepare_text(request)?, 0, &Terms::default())
+        self.start(&self.prepare_text(request)?, 0, &RequestOptions::default())
     }
 
     /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time in
@@ -172,7 +172,7 @@ impl Service {
         let rendered = renderer.prompt(request)?;
         let beginning = Beginning::of(request, &rendered.tail, self.thinks);
         let (format, parallel) = (renderer.format, request.parallel_calls);
-        let restraint = Restraint {
+        let restraint = ConstraintBuilder {
             compiler: &self.grammars,
             format,
             thinking: beginning.thinking(format),
@@ -185,7 +185,7 @@ impl Service {
         };
         let output = OutputForm { reasoning, format, tools: Arc::clone(&tools), parallel };
         let continues = request.prefill.is_some();
-        let form = Form { output, call_prefix: request.call_prefix, continues };
+        let form = OutputSpec { output, call_prefix: request.call_prefix, continues };
         // What goes before is no turn of this conversation.
         let called = called && request.earlier.is_empty();
         let tokens = self.after(&request.earlier, rendered.tokens);
@@ -198,9 +198,10 @@ impl Service {
     /// Tokenizes and checks a text; nothing is computed yet.
     pub fn prepare_text(&self, request: &TextRequest) -> Result<Prepared, ApiError> {
         let prompt = self.prompt_ids(&request.prompt, request.add_special)?;
-        let mut prepared = self.prepare(prompt, &request.sampling, Form::plain(true))?;
+        let mut prepared = self.prepare(prompt, &request.sampling, OutputSpec::plain(true))?;
         if let Some(source) = &request.grammar {
-            prepared.request.constraint = Some(held_to(&self.grammars, source, Thinking::None)?);
+            prepared.request.constraint =
+                Some(compile_constraint(&self.grammars, source, Thinking::None)?);
         }
         Ok(prepared)
     }
@@ -210,13 +211,13 @@ impl Service {
         &self,
         prepared: &Prepared,
         choice: usize,
-        terms: &Terms,
+        terms: &RequestOptions,
     ) -> Result<TextStream, ApiError> {
         let mut request = prepared.request.clone();
         let seed = &mut request.sampling.seed;
         *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
         let prompt_tokens = request.prompt.len();
-        let record = prepared.origin.as_ref().map(|origin| Record {
+        let record = prepared.origin.as_ref().map(|origin| TurnRecorder {
             memory: Arc::clone(&self.memory),
             prompt: request.prompt[origin.shared..].to_vec(),
             origin: origin.clone(),
@@ -232,9 +233,9 @@ impl Service {
     pub(crate) fn submit(
         &self,
         mut request: Request,
-        terms: &Terms,
+        terms: &RequestOptions,
     ) -> Result<Generation, ApiError> {
-        let Terms { priority, tenant, speculate, timeout, name } = terms;
+        let RequestOptions { priority, tenant, speculate, timeout, name } = terms;
         (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
         request.tenant = tenant.as_deref().map_or(0, number_of);
         request.name.clone_from(name);
@@ -302,7 +303,7 @@ impl Service {
         &self,
         prompt: Vec<u32>,
         sampling: &SamplingOptions,
-        form: Form,
+        form: OutputSpec,
     ) -> Result<Prepared, ApiError> {
         let sampling = sampling.over(&self.defaults);
         sampling.check()?;

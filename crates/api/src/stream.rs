@@ -2,9 +2,9 @@
 
 use crate::assemble::{Assembler, Delta, Piece, TokenText};
 use crate::error::ApiError;
-use crate::meter::{Meter, Timings, Usage};
 use crate::replay::{ReplayMemory, Turn, Weight};
 use crate::request::Origin;
+use crate::usage_counter::{Timings, Usage, UsageCounter};
 use engine::{Event, FinishReason, Finished, Generation, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -113,14 +113,14 @@ impl Finish {
 pub struct TextStream {
     generation: Option<Generation>,
     assembler: Assembler,
-    meter: Meter,
+    meter: UsageCounter,
     ready: VecDeque<TextEvent>,
-    record: Option<Record>,
+    record: Option<TurnRecorder>,
 }
 
 /// What is remembered of an answer that ends in calls.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct TurnRecorder {
     pub memory: Arc<ReplayMemory>,
     pub origin: Origin,
     /// The prompt behind the tokens that its parent has.
@@ -133,9 +133,9 @@ impl TextStream {
         generation: Generation,
         assembler: Assembler,
         prompt_tokens: usize,
-        record: Option<Record>,
+        record: Option<TurnRecorder>,
     ) -> Self {
-        let meter = Meter::new(prompt_tokens);
+        let meter = UsageCounter::new(prompt_tokens);
         let generation = Some(generation);
         Self { generation, assembler, meter, ready: VecDeque::new(), record }
     }
@@ -236,9 +236,9 @@ impl TextStream {
     }
 
     /// Before the client hears of the end, so that its next request finds the turn.
-    fn remember(&self, record: Record) {
+    fn remember(&self, record: TurnRecorder) {
         let Some((calls, content)) = self.assembler.calls() else { return };
-        let Record { memory, origin, prompt, sampled } = record;
+        let TurnRecorder { memory, origin, prompt, sampled } = record;
         let (calls, content) = (calls.to_vec(), content.to_owned());
         let Origin { before, parent, .. } = origin;
         let weight = Weight::default();

@@ -24,14 +24,14 @@ pub struct Usage {
 
 /// Watches the events of one request.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct UsageCounter {
     usage: Usage,
     submitted: Instant,
     queued_s: f64,
     first_token: Option<Instant>,
 }
 
-impl Meter {
+impl UsageCounter {
     pub fn new(prompt_tokens: usize) -> Self {
         Self {
             usage: Usage { prompt_tokens, ..Usage::default() },

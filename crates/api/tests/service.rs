@@ -3,8 +3,8 @@
 mod support;
 
 use api::{
-    ApiError, ChatRequest, Embed, Embedding, Finish, Prompt, SamplingOptions, Terms, TextEvent,
-    TextRequest,
+    ApiError, ChatRequest, Embed, Embedding, Finish, Prompt, RequestOptions, SamplingOptions,
+    TextEvent, TextRequest,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -262,7 +262,7 @@ fn a_text_becomes_a_vector_with_its_usage() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let prompt = Prompt::from("to be");
     let embed = |prompt: &Prompt| {
-        let terms = Terms::default();
+        let terms = RequestOptions::default();
         runtime.block_on(scripted.service.embed(prompt, Embed::default(), &terms))
     };
     let Embedding { vector, usage } = embed(&prompt).unwrap();
@@ -333,7 +333,7 @@ fn requests_reach_the_engine_over_the_defaults_of_the_model() {
         ..Default::default()
     };
     let prepared = scripted.service.prepare_chat(&ChatRequest { sampling, ..chat("x") }).unwrap();
-    let _second = scripted.service.start(&prepared, 1, &Terms::default()).unwrap();
+    let _second = scripted.service.start(&prepared, 1, &RequestOptions::default()).unwrap();
     let request = scripted.report().request;
     let params = &request.sampling;
     assert_eq!((params.temperature, params.top_k, params.seed), (0.5, 7, Some(0)));

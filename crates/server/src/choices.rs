@@ -8,7 +8,7 @@ use crate::guard::RequestId;
 use crate::shutdown::{Life, Phase};
 use crate::transcript::Transcript;
 use crate::watch::http::HttpMetrics;
-use api::{Done, Prepared, Service, Terms, TextEvent, TextStream, Usage};
+use api::{Done, Prepared, RequestOptions, Service, TextEvent, TextStream, Usage};
 use axum::http::StatusCode;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -75,14 +75,14 @@ impl Choices {
         prompts: &[Prepared],
         per_prompt: usize,
         names: Names,
-        terms: &Terms,
+        terms: &RequestOptions,
         conditions: &Conditions,
     ) -> Result<Self, api::ApiError> {
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
         let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
         let start = |(index, (prompt, n)): (usize, (&Prepared, usize))| {
             let name = Some(format!("{}-{index}", names.answer));
-            service.start(prompt, n, &Terms { name, ..terms.clone() })
+            service.start(prompt, n, &RequestOptions { name, ..terms.clone() })
         };
         let streams: Result<Vec<TextStream>, _> = each.enumerate().map(start).collect();
         let streams = streams?;

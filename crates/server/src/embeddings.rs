@@ -4,7 +4,9 @@ use crate::app::App;
 use crate::fault::Fault;
 use crate::guard::RequestId;
 use crate::shutdown::Phase;
-use api::{ApiError, Embed, Embedding, Prompt, SamplingOptions, Service, Terms, TextRequest};
+use api::{
+    ApiError, Embed, Embedding, Prompt, RequestOptions, SamplingOptions, Service, TextRequest,
+};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 /// Most texts of one request.
@@ -55,10 +57,10 @@ pub(crate) async fn compute(
     app: &App,
     prompts: Vec<Prompt>,
     embed: Embed,
-    terms: Terms,
+    terms: RequestOptions,
     id: &RequestId,
 ) -> Result<Vec<Embedding>, Fault> {
-    let terms = &Terms { name: Some(id.0.to_string()), ..terms };
+    let terms = &RequestOptions { name: Some(id.0.to_string()), ..terms };
     let at_once = app.service.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {

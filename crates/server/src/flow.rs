@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::choices::{Choices, Names};
 use crate::fault::Fault;
 use crate::{body, sse};
-use api::{ApiError, Prepared, Service, Terms};
+use api::{ApiError, Prepared, RequestOptions, Service};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -45,7 +45,7 @@ pub(crate) fn start(
     prompts: &[Prepared],
     n: usize,
     names: Names,
-    terms: &Terms,
+    terms: &RequestOptions,
 ) -> Result<Choices, Fault> {
     let (wanted, queue) = (prompts.len() * n, app.service.queue());
     if wanted > queue {

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::limits::Tab;
 use crate::shutdown::Phase;
 use crate::{metered, random};
-use api::Terms;
+use api::RequestOptions;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -95,12 +95,12 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
 
 /// The terms of a request on behalf of the key it came with, and of its `user` among those of
 /// that key: who has another key cannot pass for them.
-pub(crate) fn on_behalf(terms: Terms, headers: &HeaderMap) -> Terms {
+pub(crate) fn on_behalf(terms: RequestOptions, headers: &HeaderMap) -> RequestOptions {
     let tenant = match (caller::tenant(headers), &terms.tenant) {
         (Some(key), Some(user)) => Some(format!("{key} {user}")),
         (key, user) => user.clone().or(key),
     };
-    Terms { tenant, ..terms }
+    RequestOptions { tenant, ..terms }
 }
 
 /// Lets a request pass if it has a key, its caller has not had too much, and the server still
@@ -161,7 +161,8 @@ mod tests {
                 .fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
             let mut request = request.body(axum::body::Body::empty()).unwrap();
             Caller::admit(&mut request, &keys);
-            let terms = Terms { tenant: user.map(str::to_owned), ..Terms::default() };
+            let terms =
+                RequestOptions { tenant: user.map(str::to_owned), ..RequestOptions::default() };
             on_behalf(terms, request.headers()).tenant
         };
         let [one, two] = [[("x-api-key", "one")], [("x-api-key", "two")]];

@@ -6,7 +6,7 @@ use crate::anthropic::request::{
 use crate::anthropic::{messages, tools};
 use crate::fault::Fault;
 use crate::wire;
-use api::{ChatRequest, GrammarSource, SamplingOptions, Terms};
+use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions};
 use serde_json::{Map, Value};
 
 /// Hottest sampling taken; Anthropic's own limit is 1.
@@ -20,7 +20,7 @@ const CALL_PREFIX: &str = "toolu_";
 #[derive(Debug)]
 pub(crate) struct MessageCall {
     pub request: ChatRequest,
-    pub terms: Terms,
+    pub terms: RequestOptions,
     pub stream: bool,
     /// The client marked what it wants to be cached.
     pub caches: bool,
@@ -32,7 +32,7 @@ pub(crate) fn read(body: &Value) -> Result<MessageCall, Fault> {
     let sampling = sampling(&settings)?;
     let request = ChatRequest { sampling, ..prompt(conversation)? };
     let tenant = settings.metadata.and_then(|metadata| metadata.user_id);
-    let terms = Terms { tenant, ..Terms::default() };
+    let terms = RequestOptions { tenant, ..RequestOptions::default() };
     let stream = settings.stream.unwrap_or(false);
     Ok(MessageCall { request, terms, stream, caches: marks_cache(body) })
 }

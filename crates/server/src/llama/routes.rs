@@ -13,7 +13,7 @@ use crate::llama::tokens::{self, Content, DetokenizeBody, Rendered, TokenizeBody
 use crate::openai::chat_body::ChatCompletionRequest;
 use crate::random;
 use crate::watch;
-use api::Terms;
+use api::RequestOptions;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Query, State};
@@ -108,7 +108,7 @@ async fn answer(
     headers: &HeaderMap,
     call: Call,
 ) -> Result<Response, Fault> {
-    let terms = guard::on_behalf(Terms::default(), headers);
+    let terms = guard::on_behalf(RequestOptions::default(), headers);
     let names = Names { request, answer: random::id("completion-") };
     let choices = start(app, &call.prompts, call.choices, names, &terms)?;
     let answer = CompletionAnswer::new(&app.service.info().name, call.look, call.choices);

@@ -14,7 +14,7 @@ use crate::ollama::line::{ChatLine, GenerateLine};
 use crate::ollama::models::{self, Running, Shown, Tags};
 use crate::ollama::refusal::Refusals;
 use crate::random;
-use api::{Embed, Prepared, Prompt, Service, Terms};
+use api::{Embed, Prepared, Prompt, RequestOptions, Service};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -146,7 +146,7 @@ async fn vectors(
     (read, how): (Read<Vec<Prompt>>, Embed),
 ) -> Result<Vec<api::Embedding>, Fault> {
     let prompts = prepare(app, body, move |service, body| read(service, &body)).await?;
-    let terms = guard::on_behalf(Terms::default(), headers);
+    let terms = guard::on_behalf(RequestOptions::default(), headers);
     compute(app, prompts, how, terms, id).await
 }
 
@@ -162,7 +162,7 @@ async fn answer(
         Work::Idle(answer) => return Ok(Json(answer).into_response()),
         Work::Run(run) => *run,
     };
-    let terms = guard::on_behalf(Terms::default(), headers);
+    let terms = guard::on_behalf(RequestOptions::default(), headers);
     let names = Names { request, answer: random::id("ollama-") };
     let choices = start(app, &[run.prompt], 1, names, &terms)?;
     respond(app, choices, run.answer, run.stream).await

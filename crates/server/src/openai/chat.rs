@@ -6,7 +6,7 @@ use crate::openai::constraint::{self, Held};
 use crate::openai::terms::TermsBody;
 use crate::openai::{messages, sampling, thinking, tools};
 use crate::wire;
-use api::{ChatRequest, SamplingOptions, Terms, ToolChoice};
+use api::{ChatRequest, RequestOptions, SamplingOptions, ToolChoice};
 use serde_json::Value;
 
 /// A chat completion as asked for.
@@ -15,7 +15,7 @@ pub(crate) struct ChatCall {
     pub request: ChatRequest,
     /// What the answer is held to, and by which member.
     pub held: Option<Held>,
-    pub terms: Terms,
+    pub terms: RequestOptions,
     /// Answers wanted.
     pub choices: usize,
     pub stream: bool,

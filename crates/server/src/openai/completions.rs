@@ -5,7 +5,7 @@ use crate::openai::constraint::{self, ConstraintBody, Held};
 use crate::openai::sampling::{self, SamplingBody};
 use crate::openai::terms::{MAX_CHOICES, TermsBody};
 use crate::wire;
-use api::{InfillRequest, Prompt, SamplingOptions, Service, Terms, TextRequest};
+use api::{InfillRequest, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -77,7 +77,7 @@ pub(crate) struct CompletionCall {
     pub requests: Vec<TextRequest>,
     /// What the answers are held to, and by which member.
     pub held: Option<Held>,
-    pub terms: Terms,
+    pub terms: RequestOptions,
     /// Answers wanted to each prompt.
     pub choices: usize,
     /// Answers computed to each prompt, of which the best are given.

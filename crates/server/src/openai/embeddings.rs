@@ -8,7 +8,7 @@ use crate::guard::{self, RequestId};
 use crate::openai::completions::{self, Prompts};
 use crate::openai::problem::Refusals;
 use crate::wire;
-use api::{Embed, Embedding, Pooling, Prompt, Terms};
+use api::{Embed, Embedding, Pooling, Prompt, RequestOptions};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -108,7 +108,7 @@ struct EmbeddingCall {
     embed: Embed,
     encoding: Encoding,
     dimensions: Option<usize>,
-    terms: Terms,
+    terms: RequestOptions,
 }
 
 /// Vectors of texts.
@@ -147,7 +147,7 @@ fn read(body: &Value) -> Result<EmbeddingCall, Fault> {
         embed: Embed { pooling, normalize: asked.normalize.unwrap_or(true) },
         encoding: asked.encoding_format.unwrap_or_default(),
         dimensions: asked.dimensions,
-        terms: Terms { tenant: asked.user, ..Terms::default() },
+        terms: RequestOptions { tenant: asked.user, ..RequestOptions::default() },
     })
 }
 

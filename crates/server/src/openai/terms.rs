@@ -3,7 +3,7 @@
 
 use crate::fault::Fault;
 use crate::wire;
-use api::Terms;
+use api::RequestOptions;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -62,7 +62,7 @@ impl TermsBody {
     }
 
     /// On what terms the request is computed.
-    pub fn terms(&self) -> Result<Terms, Fault> {
+    pub fn terms(&self) -> Result<RequestOptions, Fault> {
         let wide = self.priority.unwrap_or(0);
         let priority = i32::try_from(wide).map_err(|_| {
             let message = format!("priority must be an integer of 32 bits, not {wide}");
@@ -71,12 +71,12 @@ impl TermsBody {
         let wrong = |error: String| Fault::invalid("speculate", format!("speculate: {error}"));
         let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
         let tenant = self.user.clone().or_else(|| self.safety_identifier.clone());
-        Ok(Terms { priority, tenant, speculate, ..Terms::default() })
+        Ok(RequestOptions { priority, tenant, speculate, ..RequestOptions::default() })
     }
 }
 
 /// On what terms the request of `body` is computed.
-pub(crate) fn read(body: &Value) -> Result<Terms, Fault> {
+pub(crate) fn read(body: &Value) -> Result<RequestOptions, Fault> {
     wire::read::<TermsBody>(body)?.terms()
 }
 

@@ -14,7 +14,7 @@ use crate::responses::turns::Turn;
 use crate::responses::warnings::Warnings;
 use crate::responses::{choice, input};
 use crate::wire;
-use api::{ChatRequest, GrammarSource, SamplingOptions, Service, Terms, ToolChoice};
+use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions, Service, ToolChoice};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const NEVER_THERE: [&str; 6] = [
 #[derive(Debug)]
 pub(crate) struct ResponseCall {
     pub request: ChatRequest,
-    pub terms: Terms,
+    pub terms: RequestOptions,
     pub stream: bool,
     /// The answer, still empty.
     pub response: Response,
@@ -267,10 +267,10 @@ fn sampling(body: &Value, asked: &CreateResponse, view: View) -> Result<Sampling
     })
 }
 
-fn terms(body: &Value, asked: &CreateResponse) -> Result<Terms, Fault> {
+fn terms(body: &Value, asked: &CreateResponse) -> Result<RequestOptions, Fault> {
     let terms = terms::read(body)?;
     let tenant = terms.tenant.clone().or_else(|| asked.safety_identifier.clone());
-    Ok(Terms { tenant, ..terms })
+    Ok(RequestOptions { tenant, ..terms })
 }
 
 fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {

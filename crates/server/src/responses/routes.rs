@@ -13,7 +13,7 @@ use crate::responses::object::Response as Made;
 use crate::responses::request::CreateResponse;
 use crate::responses::store::{Entry, Owner};
 use crate::responses::stored;
-use api::{ApiError, Prepared, Terms};
+use api::{ApiError, Prepared, RequestOptions};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 /// Whose responses a request may see: those of the key that it came with.
 pub(crate) fn owner(headers: &HeaderMap) -> Owner {
-    guard::on_behalf(Terms::default(), headers).tenant.map(Arc::from)
+    guard::on_behalf(RequestOptions::default(), headers).tenant.map(Arc::from)
 }
 
 /// A response: whole, as events, or in the background.
