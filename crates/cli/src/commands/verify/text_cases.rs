@@ -1,13 +1,13 @@
 //! Tokenizer and chat template cases.
 
 use super::reference::{ChatCase, Reference, TokenizerCase};
-use super::report::Report;
+use super::report::VerifyReport;
 use anyhow::Result;
 use serde_json::Value;
 use std::path::Path;
 use text::{EncodeOptions, GgufOptions, TextAssets, Tokenizer};
 
-pub(super) fn check(path: &Path, reference: &Reference, report: &mut Report) -> Result<()> {
+pub(super) fn check(path: &Path, reference: &Reference, report: &mut VerifyReport) -> Result<()> {
     let assets = TextAssets::load(path, &GgufOptions::default())?;
     let tokenizer = &assets.tokenizer;
     let prompts = reference.prompts.iter().filter_map(|p| {
@@ -24,7 +24,7 @@ pub(super) fn check(path: &Path, reference: &Reference, report: &mut Report) -> 
     Ok(())
 }
 
-fn tally(report: &mut Report, name: &str, results: impl IntoIterator<Item = bool>) {
+fn tally(report: &mut VerifyReport, name: &str, results: impl IntoIterator<Item = bool>) {
     let results: Vec<bool> = results.into_iter().collect();
     if !results.is_empty() {
         let right = results.iter().filter(|ok| **ok).count();
