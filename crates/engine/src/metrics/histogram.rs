@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Observations, counted by the first of the ascending bounds that is not below them. Clones
 /// share them.
 #[derive(Clone, Debug)]
-pub(super) struct Spread {
+pub(super) struct Histogram {
     bounds: &'static [f64],
     /// One more than bounds: the last is for what exceeds them all.
     counts: Arc<[AtomicU64]>,
@@ -20,7 +20,7 @@ pub(super) struct Spread {
     sum: Arc<AtomicU64>,
 }
 
-impl Spread {
+impl Histogram {
     pub fn new(bounds: &'static [f64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, counts, sum: Arc::default() }
@@ -70,7 +70,7 @@ impl Spread {
     }
 }
 
-impl EncodeMetric for Spread {
+impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
@@ -92,9 +92,9 @@ mod tests {
     const BOUNDS: &[f64] = &[1.0, 2.0, 4.0];
 
     fn check(values: &[f64], share: f64, expected: f64) {
-        let spread = Spread::new(BOUNDS);
-        values.iter().for_each(|&value| spread.add(value));
-        assert_eq!(spread.quantile(share), expected, "{share} of {values:?}");
+        let histogram = Histogram::new(BOUNDS);
+        values.iter().for_each(|&value| histogram.add(value));
+        assert_eq!(histogram.quantile(share), expected, "{share} of {values:?}");
     }
 
     #[test]
@@ -109,18 +109,18 @@ mod tests {
 
     #[test]
     fn several_of_one_value_count_as_often() {
-        let spread = Spread::new(BOUNDS);
-        spread.add_times(0.5, 3);
-        spread.add(2.5);
-        assert_eq!((spread.count(), spread.mean()), (4, 1.0));
+        let histogram = Histogram::new(BOUNDS);
+        histogram.add_times(0.5, 3);
+        histogram.add(2.5);
+        assert_eq!((histogram.count(), histogram.mean()), (4, 1.0));
     }
 
     #[test]
     fn what_is_no_number_is_still_counted() {
-        let spread = Spread::new(BOUNDS);
-        spread.add(f64::NAN);
-        spread.add(f64::INFINITY);
-        spread.add(3.0);
-        assert_eq!((spread.count(), spread.mean()), (3, 1.0));
+        let histogram = Histogram::new(BOUNDS);
+        histogram.add(f64::NAN);
+        histogram.add(f64::INFINITY);
+        histogram.add(3.0);
+        assert_eq!((histogram.count(), histogram.mean()), (3, 1.0));
     }
 }
