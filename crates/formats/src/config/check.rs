@@ -1,6 +1,6 @@
 //! Laws between the numbers of a configuration, whichever file they came from.
 
-use super::experts::Names;
+use super::experts::ExpertFieldNames;
 use super::hf::MAX_WIDTH;
 use super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling};
 
@@ -13,7 +13,7 @@ pub(super) struct FieldNames<'a> {
     pub theta: &'a str,
     pub scaling: &'a str,
     pub shared_experts: &'a str,
-    pub experts: Names<'a>,
+    pub experts: ExpertFieldNames<'a>,
 }
 
 /// The first law broken, as (field, problem).
@@ -68,7 +68,7 @@ fn broken_by_groups<'a>(
     count: usize,
     chosen: usize,
     groups: ExpertGroups,
-    names: &Names<'a>,
+    names: &ExpertFieldNames<'a>,
 ) -> Option<(&'a str, String)> {
     if groups.count == 0 || !count.is_multiple_of(groups.count) {
         let (experts, found) = (names.count, groups.count);

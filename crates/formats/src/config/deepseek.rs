@@ -1,7 +1,7 @@
 //! DeepSeek V2 and V3 (Kimi K2, Moonlight and others with it): latent attention, shared experts,
 //! and routed experts chosen from groups.
 
-use super::experts::{self, Names, SigmoidDefaults};
+use super::experts::{self, ExpertFieldNames, SigmoidDefaults};
 use super::family::{BASE, Family, GgufExperts};
 use super::hf::{MAX_HEADS, MAX_WIDTH, opt_positive};
 use super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeLayout, RouterScores};
@@ -77,10 +77,10 @@ fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>
     experts::expect(config, "scoring_func", &["softmax"])?;
     let Some(count) = experts::count(config, 64)? else { return Ok(None) };
     let (width, shared) = (experts::width(config, 1407)?, experts::shared(config, 2)?);
-    let chosen = opt_positive(config, Names::HF.chosen, experts::MAX_EXPERTS)?;
+    let chosen = opt_positive(config, ExpertFieldNames::HF.chosen, experts::MAX_EXPERTS)?;
     Ok(Some(ExpertsConfig {
         count,
-        chosen: config.need(Names::HF.chosen, "a number of experts", chosen)?,
+        chosen: config.need(ExpertFieldNames::HF.chosen, "a number of experts", chosen)?,
         width,
         shared_width: width * shared,
         layers: experts::after_dense(config, layers, 0)?,

@@ -11,14 +11,14 @@ pub(super) const MAX_EXPERTS: usize = 1 << 16;
 
 /// What a file calls the numbers of its experts.
 #[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
+pub(super) struct ExpertFieldNames<'a> {
     pub count: &'a str,
     pub chosen: &'a str,
     pub groups: &'a str,
     pub chosen_groups: &'a str,
 }
 
-impl Names<'static> {
+impl ExpertFieldNames<'static> {
     pub const HF: Self = Self {
         count: "num_experts",
         chosen: "num_experts_per_tok",
@@ -58,7 +58,7 @@ pub(super) fn sigmoid(
     let default_groups = Some((defaults.groups, defaults.chosen_groups));
     Ok(Some(ExpertsConfig {
         count,
-        chosen: setting(config, Names::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
+        chosen: setting(config, ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
         width,
         shared_width: width * shared(config, 1)?,
         layers: after_dense(config, layers, defaults.dense)?,
@@ -79,9 +79,9 @@ pub(super) fn grouped_json(config: &ModelConfig) -> Json {
         (_, None) => ("softmax", "greedy"),
     };
     json!({
-        Names::HF.chosen: experts.chosen,
-        Names::HF.groups: groups,
-        Names::HF.chosen_groups: chosen,
+        ExpertFieldNames::HF.chosen: experts.chosen,
+        ExpertFieldNames::HF.groups: groups,
+        ExpertFieldNames::HF.chosen_groups: chosen,
         "n_routed_experts": experts.count,
         "n_shared_experts": experts.shared_width / experts.width,
         "moe_intermediate_size": experts.width,
@@ -98,7 +98,7 @@ pub(super) fn grouped_json(config: &ModelConfig) -> Json {
 pub(super) fn local_json(config: &ModelConfig) -> Json {
     match &config.experts {
         Some(experts) => json!({
-            Names::HF.chosen: experts.chosen,
+            ExpertFieldNames::HF.chosen: experts.chosen,
             "num_local_experts": experts.count,
             "intermediate_size": experts.width,
         }),
@@ -113,7 +113,7 @@ pub(super) fn setting(config: Object, key: &str, max: usize, default: usize) -> 
 
 /// How many experts there are, under any of their names; `None` where config.json says none.
 pub(super) fn count(config: Object, default: usize) -> Result<Option<usize>> {
-    let key = Names::of(config).count;
+    let key = ExpertFieldNames::of(config).count;
     match config.has(key) {
         true => Ok(config.count(key, MAX_EXPERTS)?.filter(|&count| count > 0)),
         false => Ok(Some(default)),
@@ -155,7 +155,7 @@ pub(super) fn groups(
         true => opt_positive(config, key, MAX_EXPERTS),
         false => Ok(default),
     };
-    let (groups, chosen) = (Names::HF.groups, Names::HF.chosen_groups);
+    let (groups, chosen) = (ExpertFieldNames::HF.groups, ExpertFieldNames::HF.chosen_groups);
     let count = number(groups, default.map(|(groups, _)| groups))?;
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };
     let found = number(chosen, default.map(|(_, chosen)| chosen))?;

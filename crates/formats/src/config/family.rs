@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::gguf::Keys;
+use super::gguf::GgufKeys;
 use super::{
     Activation, ExpertsConfig, LatentConfig, ModelConfig, RopeLayout, RopeScaling, RouterScores,
     deepseek, glm, gpt_oss, llama, mistral, mixtral, qwen, qwen_moe,
@@ -26,7 +26,7 @@ pub(crate) struct Family {
     /// `general.architecture` in GGUF files, where the family has a name of its own there.
     pub gguf_name: Option<&'static str>,
     /// Another family that GGUF files of this name are of, by their metadata.
-    pub gguf_variant: fn(keys: &Keys) -> Result<Option<&'static Family>>,
+    pub gguf_variant: fn(keys: &GgufKeys) -> Result<Option<&'static Family>>,
     /// Rotary layout of its GGUF files.
     pub gguf_rope: RopeLayout,
     /// Tensors of a layer that GGUF files of the family call otherwise: (theirs, canonical).
@@ -53,7 +53,7 @@ pub(crate) struct Family {
     pub biases: &'static [&'static str],
     /// Further tensors of every layer that config.json declares.
     pub declared: fn(config: Object) -> Result<Vec<&'static str>>,
-    /// Names of its tensors in Hugging Face checkpoints.
+    /// ExpertFieldNames of its tensors in Hugging Face checkpoints.
     pub names: &'static NameTable,
     /// Whether checkpoints carry layers for the prediction of further tokens after the last one.
     pub more_layers: bool,
@@ -167,7 +167,7 @@ fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
 }
 
 /// The family of a GGUF file, by `general.architecture` and what else its metadata say.
-pub(crate) fn of_gguf(keys: &Keys) -> Result<&'static Family> {
+pub(crate) fn of_gguf(keys: &GgufKeys) -> Result<&'static Family> {
     let name = keys.prefix;
     let known = |family: &&&Family| family.gguf_name == Some(name);
     let mut supported: Vec<_> = FAMILIES.iter().filter_map(|f| f.gguf_name).collect();

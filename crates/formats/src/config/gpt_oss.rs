@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::experts::{self, MAX_EXPERTS, Names};
+use super::experts::{self, ExpertFieldNames, MAX_EXPERTS};
 use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows, windows_by_type};
 use super::hf::{MAX_TOKENS, MAX_WIDTH, above_zero, opt_positive, positive};
 use super::{Activation, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
@@ -91,7 +91,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let Some(count) = experts::count(config, 128)? else { return Ok(None) };
     Ok(Some(ExpertsConfig {
         count,
-        chosen: experts::setting(config, Names::HF.chosen, MAX_EXPERTS, 4)?,
+        chosen: experts::setting(config, ExpertFieldNames::HF.chosen, MAX_EXPERTS, 4)?,
         width: positive(config, "intermediate_size", MAX_WIDTH)?,
         shared_width: 0,
         layers: vec![true; layers],

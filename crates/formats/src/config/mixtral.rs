@@ -1,6 +1,6 @@
 //! Mixtral: Mistral with routed experts in every layer.
 
-use super::experts::{self, Names};
+use super::experts::{self, ExpertFieldNames};
 use super::family::{BASE, Family, GgufExperts};
 use super::hf::{MAX_TOKENS, MAX_WIDTH, opt_positive, positive};
 use super::{ExpertsConfig, RopeLayout, RouterScores};
@@ -27,7 +27,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let Some(count) = experts::count(config, 8)? else { return Ok(None) };
     Ok(Some(ExpertsConfig {
         count,
-        chosen: experts::setting(config, Names::HF.chosen, experts::MAX_EXPERTS, 2)?,
+        chosen: experts::setting(config, ExpertFieldNames::HF.chosen, experts::MAX_EXPERTS, 2)?,
         width: positive(config, "intermediate_size", MAX_WIDTH)?,
         shared_width: 0,
         layers: vec![true; layers],

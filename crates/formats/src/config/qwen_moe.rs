@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::experts::{self, MAX_EXPERTS, Names};
+use super::experts::{self, ExpertFieldNames, MAX_EXPERTS};
 use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows, windows_by_type};
 use super::hf::{MAX_LAYERS, MAX_WIDTH};
 use super::qwen::{HEAD_NORMS, used_window, window_layers};
@@ -65,7 +65,12 @@ fn read(
     let Some(count) = experts::count(config, defaults.count)? else { return Ok(None) };
     Ok(Some(ExpertsConfig {
         count,
-        chosen: experts::setting(config, Names::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
+        chosen: experts::setting(
+            config,
+            ExpertFieldNames::HF.chosen,
+            MAX_EXPERTS,
+            defaults.chosen,
+        )?,
         width: experts::width(config, defaults.width)?,
         shared_width,
         layers: expert_layers(config, layers)?,

@@ -1,6 +1,6 @@
-//! Names of dense decoders: `llama`, `mistral`, `qwen2`, `qwen3`. Other families share parts.
+//! NamePairs of dense decoders: `llama`, `mistral`, `qwen2`, `qwen3`. Other families share parts.
 
-use super::{NameTable, Names};
+use super::{NamePairs, NameTable};
 
 /// The names of Hugging Face's Llama, which the other dense families took over; each family
 /// has its own choice of biases and head norms among them.
@@ -13,18 +13,18 @@ pub static DENSE: NameTable = NameTable {
 
 pub(super) const LAYER_PREFIX: &str = "model.layers.";
 
-pub(super) const GLOBALS: Names = &[
+pub(super) const GLOBALS: NamePairs = &[
     ("model.embed_tokens.weight", "token_embd.weight"),
     ("model.norm.weight", "output_norm.weight"),
     ("lm_head.weight", "output.weight"),
 ];
 
-pub(super) const NORMS: Names = &[
+pub(super) const NORMS: NamePairs = &[
     ("input_layernorm.weight", "attn_norm.weight"),
     ("post_attention_layernorm.weight", "ffn_norm.weight"),
 ];
 
-pub(super) const ATTENTION: Names = &[
+pub(super) const ATTENTION: NamePairs = &[
     ("self_attn.q_proj.weight", "attn_q.weight"),
     ("self_attn.q_proj.bias", "attn_q.bias"),
     ("self_attn.k_proj.weight", "attn_k.weight"),
@@ -37,7 +37,7 @@ pub(super) const ATTENTION: Names = &[
     ("self_attn.o_proj.bias", "attn_output.bias"),
 ];
 
-pub(super) const MLP: Names = &[
+pub(super) const MLP: NamePairs = &[
     ("mlp.gate_proj.weight", "ffn_gate.weight"),
     ("mlp.gate_proj.bias", "ffn_gate.bias"),
     ("mlp.up_proj.weight", "ffn_up.weight"),

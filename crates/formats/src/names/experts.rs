@@ -1,8 +1,8 @@
-//! Names of families with routed experts: one tensor per expert, as published, or one for all
+//! NamePairs of families with routed experts: one tensor per expert, as published, or one for all
 //! experts of a layer, as transformers 5 and gpt-oss store them.
 
 use super::dense::{ATTENTION, GLOBALS, LAYER_PREFIX, MLP, NORMS};
-use super::{NameTable, Names};
+use super::{NamePairs, NameTable};
 
 /// Qwen's mixtures of experts, with Qwen2's one shared expert and its gate.
 pub static QWEN_MOE: NameTable = NameTable {
@@ -68,36 +68,36 @@ pub static GPT_OSS: NameTable = NameTable {
     ignored: &["rotary_emb.inv_freq"],
 };
 
-const ROUTER: Names = &[
+const ROUTER: NamePairs = &[
     ("mlp.gate.weight", "ffn_gate_inp.weight"),
     ("mlp.gate.e_score_correction_bias", "exp_probs_b.bias"),
 ];
 
-const EXPERTS: Names = &[
+const EXPERTS: NamePairs = &[
     ("mlp.experts.{}.gate_proj.weight", "ffn_gate.{}.weight"),
     ("mlp.experts.{}.up_proj.weight", "ffn_up.{}.weight"),
     ("mlp.experts.{}.down_proj.weight", "ffn_down.{}.weight"),
 ];
 
-const FUSED_EXPERTS: Names = &[
+const FUSED_EXPERTS: NamePairs = &[
     ("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"),
     ("mlp.experts.down_proj", "ffn_down_exps.weight"),
 ];
 
-const SHARED_EXPERTS: Names = &[
+const SHARED_EXPERTS: NamePairs = &[
     ("mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight"),
     ("mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight"),
     ("mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight"),
 ];
 
-const QWEN_SHARED: Names = &[
+const QWEN_SHARED: NamePairs = &[
     ("mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"),
     ("mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight"),
     ("mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
     ("mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"),
 ];
 
-const LATENT_ATTENTION: Names = &[
+const LATENT_ATTENTION: NamePairs = &[
     ("self_attn.q_proj.weight", "attn_q.weight"),
     ("self_attn.q_a_proj.weight", "attn_q_a.weight"),
     ("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight"),

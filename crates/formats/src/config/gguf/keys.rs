@@ -10,12 +10,12 @@ pub(crate) const SIGMOID: usize = 2;
 pub(crate) const SOFTMAX_OF_CHOSEN: usize = 3;
 
 /// The metadata under one architecture's prefix.
-pub(crate) struct Keys<'a> {
+pub(crate) struct GgufKeys<'a> {
     pub metadata: &'a Metadata,
     pub prefix: &'a str,
 }
 
-impl Keys<'_> {
+impl GgufKeys<'_> {
     pub fn key(&self, suffix: &str) -> String {
         format!("{}.{suffix}", self.prefix)
     }

@@ -29,7 +29,7 @@ const NAMES: FieldNames = FieldNames {
     theta: "rope_theta",
     scaling: "rope_scaling",
     shared_experts: "n_shared_experts",
-    experts: experts::Names::HF,
+    experts: experts::ExpertFieldNames::HF,
 };
 
 /// What config.json says.
@@ -47,7 +47,7 @@ pub(crate) fn read(text: &str, path: &Path, name: &str, has_output: bool) -> Res
     let config = Object::new(path, &map);
     let family = family::of_hf(config)?;
     let model = build(config, family, name, has_output)?;
-    let mut names = FieldNames { experts: experts::Names::of(config), ..NAMES };
+    let mut names = FieldNames { experts: experts::ExpertFieldNames::of(config), ..NAMES };
     if model.latent.is_some() {
         (names.rope_dim, names.head_dim) = ("qk_rope_head_dim", "qk_head_dim");
     }
@@ -64,7 +64,7 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
     let heads = positive(config, NAMES.heads, MAX_HEADS)?;
     let latent = (family.latent)(config)?;
     let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
-    let rope::Rope { config: rope, sharpening } = rope::read(config, family, head_dim, latent)?;
+    let rope::HfRope { config: rope, sharpening } = rope::read(config, family, head_dim, latent)?;
     let tied = config.flag("tie_word_embeddings")?;
     Ok(ModelConfig {
         architecture: family.name.to_owned(),

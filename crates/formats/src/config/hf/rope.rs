@@ -7,7 +7,7 @@ use crate::error::{Result, shown};
 use crate::json::Object;
 
 /// What config.json says of rotation, and how much it sharpens latent attention.
-pub(super) struct Rope {
+pub(super) struct HfRope {
     pub config: RopeConfig,
     pub sharpening: f32,
 }
@@ -34,7 +34,7 @@ pub(super) fn read(
     family: &Family,
     head_dim: usize,
     latent: Option<LatentConfig>,
-) -> Result<Rope> {
+) -> Result<HfRope> {
     let parameters = parameters(config)?;
     let number = |key: &str| -> Result<Option<f32>> {
         let outer = above_zero(config, key)?;
@@ -53,7 +53,7 @@ pub(super) fn read(
         scaling,
         magnitude,
     };
-    Ok(Rope { config, sharpening })
+    Ok(HfRope { config, sharpening })
 }
 
 /// The object of rotary parameters under its old name or its new one. Where both say
