@@ -2,13 +2,9 @@
 //!
 //! Invariant: a table maps two different source names never to one canonical name.
 
-mod dense;
-mod experts;
-#[cfg(test)]
-mod tests;
+mod parts;
 
-pub use dense::DENSE;
-pub use experts::{DEEPSEEK, GLM4_MOE, GPT_OSS, MIXTRAL, QWEN_MOE};
+pub(crate) use parts::*;
 
 /// Pairs of (source, canonical). A `{}` in both stands for the number of an expert.
 pub type NamePairs = &'static [(&'static str, &'static str)];
@@ -79,7 +75,7 @@ impl NameTable {
         self.split_layer(source)?.0.parse().ok()
     }
 
-    fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(crate) fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.layer.iter().flat_map(|names| names.iter().copied())
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::super::experts::{ExpertFieldNames, MAX_EXPERTS};
+use super::super::check::ExpertFieldNames;
 use super::super::family::Family;
-use super::super::hf::{MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
+use super::super::fields::{
+    GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_WIDTH, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN,
+};
 use super::super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RouterScores};
-use super::keys::{GgufKeys, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
 use crate::error::Result;
 use crate::gguf::GgufFile;
 

@@ -3,9 +3,9 @@
 use kernels::quant::QuantType;
 
 use super::super::family::Family;
-use super::super::hf::{MAX_HEADS, MAX_TOKENS};
+use super::super::fields::{GgufKeys, MAX_HEADS, MAX_TOKENS};
 use super::super::{LatentConfig, RopeConfig, RopeScaling, yarn};
-use super::{GgufKeys, ROPE_FACTORS, find};
+use super::{ROPE_FACTORS, find};
 use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::tensor::TensorView;

@@ -1,10 +1,8 @@
 //! A configuration as GGUF metadata, with the keys of llama.cpp.
 
 use super::super::family::Family;
-use super::super::gguf::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
-use super::super::{
-    ExpertsConfig, LatentConfig, ModelConfig, RopeScaling, RouterScores, llama, yarn,
-};
+use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
+use super::super::{ExpertsConfig, LatentConfig, ModelConfig, RopeScaling, RouterScores, yarn};
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
 
@@ -29,12 +27,8 @@ impl GgufKeyWriter<'_> {
 }
 
 impl ModelConfig {
-    /// Sets the keys of GGUF metadata that describe the model. Divisors of the rotary
-    /// frequencies, if there are any, go into the tensor `rope_freqs.weight`.
-    pub fn to_gguf(&self, writer: &mut GgufWriter) -> Result<()> {
-        let family = self.family()?;
-        // Families without a name of their own are `llama`.
-        let prefix = family.gguf_name.unwrap_or(llama::LLAMA.name);
+    pub(crate) fn gguf_keys(&self, family: &Family, writer: &mut GgufWriter) -> Result<()> {
+        let prefix = family.gguf_name;
         let mut keys = GgufKeyWriter { writer, prefix };
         keys.count("block_count", self.layers);
         keys.count("context_length", self.context_length);

@@ -1,15 +1,11 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
 mod experts;
-mod keys;
 mod rope;
 
-pub(crate) use keys::{GgufKeys, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
-
-use super::check::{self, FieldNames};
-use super::experts::ExpertFieldNames;
-use super::family::{self, Family, Windows};
-use super::hf::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
+use super::check::{self, ExpertFieldNames, FieldNames};
+use super::family::{Family, Windows};
+use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
 use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
@@ -20,12 +16,15 @@ const OUTPUT: &str = "output.weight";
 /// Divisors of the rotary frequencies, one per pair.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Reads the configuration of an open file. `name` is for people, where the file has none.
-pub(crate) fn read(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static Family)> {
-    let metadata = file.metadata();
-    let prefix = metadata.text("general.architecture")?;
-    let keys = GgufKeys { metadata, prefix };
-    let family = family::of_gguf(&keys)?;
+/// Reads the configuration of an open file of this family. `name` is for people, where the file
+/// has none.
+pub(crate) fn read(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    name: &str,
+) -> Result<ModelConfig> {
+    let metadata = keys.metadata;
     let key = |suffix: &str| keys.key(suffix);
     let (experts, chosen) = (key(experts::NAMES.count), key(experts::NAMES.chosen));
     let (groups, chosen_groups) = (key(experts::NAMES.groups), key(experts::NAMES.chosen_groups));
@@ -44,10 +43,10 @@ pub(crate) fn read(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static
             chosen_groups: &chosen_groups,
         },
     };
-    let model = build(&keys, file, family, name, &names)?;
+    let model = build(keys, file, family, name, &names)?;
     check_tokens(metadata, model.vocab_size)?;
     match check::broken(&model, &names) {
-        None => Ok((model, family)),
+        None => Ok(model),
         Some((field, problem)) => Err(metadata.error(field, problem)),
     }
 }
