@@ -1,7 +1,7 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries and keys, sliding
 //! window and sinks.
 
-use super::{Linear, Norm, Pass};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
@@ -110,7 +110,13 @@ impl Attention {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &AttentionBuffers) {
+    pub fn forward(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        out: Buffer,
+        work: &AttentionBuffers,
+    ) {
         let rows = pass.rows();
         // [rows, heads * head_dim], and twice [rows, kv_heads * head_dim]
         let outputs = [(&self.q, work.q), (&self.k, work.k), (&self.v, work.v)];

@@ -6,15 +6,15 @@
 //! give the same numbers but for rounding, so the form must not depend on how many rows are
 //! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
-use super::{Linear, Norm, Pass};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
-use crate::loader::Loader;
+use crate::loader::{ComputedMatrix, Loader};
 use crate::ranks::Slice;
 use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Matrix, Mode, Rope};
 use dist::Split;
 use formats::config::LatentConfig;
 use formats::{ModelConfig, TensorView};
-use kernels::quant::{BF16, F32, QuantType};
+use kernels::quant::{BF16, F32};
 use std::ops::Range;
 
 /// Epsilon of the norms within attention, which the reference does not take from the configuration.
@@ -186,7 +186,7 @@ impl LatentAttention {
         for first in own.clone().map(|head| head * each) {
             let key = view.rows(first..first + nope_dim).named(name("k_b"));
             let turned = turned(&key, loader.mode(&both))?;
-            keys.push(loader.computed(&both, &key, turned, (kv_rank, nope_dim))?);
+            keys.push(loader.computed(&both, &key, turned)?);
             let value = view.rows(first + nope_dim..first + each).named(name("v_b"));
             values.push(loader.part_of(&both, &value)?);
         }
@@ -199,7 +199,13 @@ impl LatentAttention {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &LatentBuffers) {
+    pub fn forward(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        out: Buffer,
+        work: &LatentBuffers,
+    ) {
         let LatentConfig { kv_rank, nope_dim, rope_dim, value_dim, .. } = self.sizes;
         let rows = pass.rows();
         match (&self.q_a, work.q_row) {
@@ -238,7 +244,7 @@ impl LatentAttention {
 
 /// A matrix with rows and columns exchanged: single values as they are stored, others as the values
 /// they stand for, in BF16 where they will be rounded anyway.
-fn turned(view: &TensorView, mode: Mode) -> Result<(&'static QuantType, Vec<u8>), Error> {
+fn turned(view: &TensorView, mode: Mode) -> Result<ComputedMatrix, Error> {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let (ty, bytes) = match view.ty.block_len {
         1 => (view.ty, view.bytes().read(0..view.bytes().len()).into_owned()),
@@ -256,5 +262,5 @@ fn turned(view: &TensorView, mode: Mode) -> Result<(&'static QuantType, Vec<u8>)
         let (row, col) = (index / cols, index % cols);
         out[(col * rows + row) * size..][..size].copy_from_slice(value);
     }
-    Ok((ty, out))
+    Ok(ComputedMatrix { ty, rows: cols, cols: rows, bytes: out })
 }

@@ -9,7 +9,7 @@ use crate::progress;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
-use formats::{ModelConfig, TensorStream, config};
+use formats::{ModelConfig, TensorStream, families};
 use kernels::quant::{self, QuantType};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 
 fn write_folder(plan: &SynthPlan, out: &Path) -> Result<()> {
     let config = &plan.config;
-    let names = config::name_table(&config.architecture).context("no names for its tensors")?;
+    let names = families::name_table(&config.architecture).context("no names for its tensors")?;
     let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
     let mut writer = SafetensorsWriter::new();
     for Tensor { name, shape, ty } in &tensors {

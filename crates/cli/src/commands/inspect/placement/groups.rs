@@ -2,13 +2,13 @@
 
 use indexmap::IndexMap;
 use kernels::quant::QuantType;
-use models::placement::{Kind, Placed, TensorInfo};
+use models::placement::{Placed, TensorInfo, TensorKind};
 use serde_json::{Value as Json, json};
 
 /// Tensors of one kind, stored alike and held alike.
 #[derive(Debug)]
 pub(super) struct PlacementGroup<'a> {
-    pub kind: Kind,
+    pub kind: TensorKind,
     pub stored: &'static QuantType,
     /// What was decided for the first, and but for name and bytes for all.
     pub placed: &'a Placed,

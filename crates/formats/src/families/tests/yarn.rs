@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::RopeScaling;
 use super::{check_error, check_scaling, with};
+use crate::config::RopeScaling;
 
 const V3: &str = "DeepseekV3ForCausalLM";
 const QWEN3: &str = "Qwen3ForCausalLM";

@@ -1,38 +1,26 @@
-//! Qwen2 (biases on Q, K and V) and Qwen3 (norms on the heads of Q and K).
+//! Qwen2: Llama with biases on queries, keys and values.
 
-use super::family::{BASE, Family, Windows, windows_by_type};
-use super::hf::{MAX_LAYERS, window};
+use crate::config::family::{BASE, Family, Windows};
+use crate::config::fields::MAX_LAYERS;
+use crate::config::hf::{window, windows_by_type};
 use crate::error::Result;
 use crate::json::Object;
 
 /// First layer with a window where config.json does not say, as in the reference library.
 const DEFAULT_FIRST_WINDOW_LAYER: usize = 28;
 
-/// Norms on the heads of queries and keys.
-pub(super) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];
-
 pub(super) static QWEN2: Family = Family {
     name: "qwen2",
     hf_class: "Qwen2ForCausalLM",
-    gguf_name: Some("qwen2"),
+    gguf_name: "qwen2",
     biases: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
     written: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
     windows,
     ..BASE
 };
 
-pub(super) static QWEN3: Family = Family {
-    name: "qwen3",
-    hf_class: "Qwen3ForCausalLM",
-    gguf_name: Some("qwen3"),
-    head_dim: Some(128),
-    written: &HEAD_NORMS,
-    windows,
-    ..BASE
-};
-
 /// `sliding_window` counts only with `use_sliding_window`, from layer `max_window_layers` on.
-fn windows(config: Object, layers: usize) -> Result<Windows> {
+pub(super) fn windows(config: Object, layers: usize) -> Result<Windows> {
     let window = used_window(config)?;
     if let Some(windows) = windows_by_type(config, layers, window)? {
         return Ok(windows);

@@ -5,8 +5,9 @@ use std::path::Path;
 use kernels::quant;
 use serde_json::{Value as Json, json};
 
-use super::super::{ModelConfig, RopeLayout, name_table};
+use super::super::name_table;
 use super::{llama3, with};
+use crate::config::{ModelConfig, RopeLayout};
 use crate::gguf::{GgufFile, GgufWriter};
 
 fn samples() -> Vec<ModelConfig> {

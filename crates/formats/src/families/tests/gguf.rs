@@ -1,6 +1,6 @@
 //! What the metadata of GGUF files say of experts, latent attention, windows and YaRN.
 
-use super::super::{
+use crate::config::{
     Activation, ExpertGroups, GroupRank, LatentConfig, ModelConfig, RopeLayout, RopeScaling,
     RouterScores,
 };

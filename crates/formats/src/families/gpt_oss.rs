@@ -3,13 +3,14 @@
 
 use serde_json::{Value as Json, json};
 
-use super::experts::{self, MAX_EXPERTS, Names};
-use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows, windows_by_type};
-use super::hf::{MAX_TOKENS, MAX_WIDTH, above_zero, opt_positive, positive};
-use super::{Activation, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows};
+use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
+use crate::config::hf::{experts, windows_by_type};
+use crate::config::{Activation, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
 use crate::error::Result;
 use crate::json::Object;
-use crate::names;
+use crate::names::*;
 
 /// Slope and limit of the activation where config.json does not say, and in GGUF files always.
 pub(super) const ACTIVATION: Activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 };
@@ -17,7 +18,7 @@ pub(super) const ACTIVATION: Activation = Activation::ClampedSwiglu { alpha: 1.7
 pub(super) static GPT_OSS: Family = Family {
     name: "gpt_oss",
     hf_class: "GptOssForCausalLM",
-    gguf_name: Some("gpt-oss"),
+    gguf_name: "gpt-oss",
     gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
     gguf_activation: ACTIVATION,
     gguf_window_period: Some(2),
@@ -42,7 +43,7 @@ pub(super) static GPT_OSS: Family = Family {
         let biases = config.flag("attention_bias")? != Some(false);
         Ok(if biases { ATTENTION_BIASES.to_vec() } else { Vec::new() })
     },
-    names: &names::GPT_OSS,
+    names: &NAMES,
     windows,
     activation,
     experts,
@@ -62,7 +63,7 @@ pub(super) static GPT_OSS: Family = Family {
 fn windows(config: Object, layers: usize) -> Result<Windows> {
     const KEY: &str = "sliding_window";
     let window = match config.has(KEY) {
-        true => opt_positive(config, KEY, MAX_TOKENS)?,
+        true => config.opt_positive(KEY, MAX_TOKENS)?,
         false => Some(128),
     };
     let alternating = || (0..layers).map(|layer| window.filter(|_| layer.is_multiple_of(2)));
@@ -72,8 +73,8 @@ fn windows(config: Object, layers: usize) -> Result<Windows> {
 fn activation(config: Object) -> Result<Activation> {
     let Activation::ClampedSwiglu { alpha, limit } = ACTIVATION else { return Ok(ACTIVATION) };
     Ok(Activation::ClampedSwiglu {
-        alpha: above_zero(config, "swiglu_alpha")?.unwrap_or(alpha),
-        limit: above_zero(config, "swiglu_limit")?.unwrap_or(limit),
+        alpha: config.above_zero("swiglu_alpha")?.unwrap_or(alpha),
+        limit: config.above_zero("swiglu_limit")?.unwrap_or(limit),
     })
 }
 
@@ -91,8 +92,8 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let Some(count) = experts::count(config, 128)? else { return Ok(None) };
     Ok(Some(ExpertsConfig {
         count,
-        chosen: experts::setting(config, Names::HF.chosen, MAX_EXPERTS, 4)?,
-        width: positive(config, "intermediate_size", MAX_WIDTH)?,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 4)?,
+        width: config.positive("intermediate_size", MAX_WIDTH)?,
         shared_width: 0,
         layers: vec![true; layers],
         scores: RouterScores::SoftmaxOfChosen,
@@ -101,3 +102,26 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
         groups: None,
     }))
 }
+
+/// gpt-oss: experts in one tensor with biases, and sinks beside the attention scores.
+pub(super) static NAMES: NameTable = NameTable {
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[
+        NORMS,
+        ATTENTION,
+        FUSED_EXPERTS,
+        &[
+            ("self_attn.sinks", "attn_sinks.weight"),
+            ("mlp.router.weight", "ffn_gate_inp.weight"),
+            ("mlp.router.bias", "ffn_gate_inp.bias"),
+            ("mlp.experts.gate_up_proj_bias", "ffn_gate_up_exps.bias"),
+            ("mlp.experts.gate_up_proj_blocks", "ffn_gate_up_exps.weight_blocks"),
+            ("mlp.experts.gate_up_proj_scales", "ffn_gate_up_exps.weight_scales"),
+            ("mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
+            ("mlp.experts.down_proj_blocks", "ffn_down_exps.weight_blocks"),
+            ("mlp.experts.down_proj_scales", "ffn_down_exps.weight_scales"),
+        ],
+    ],
+    ignored: &["rotary_emb.inv_freq"],
+};

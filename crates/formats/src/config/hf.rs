@@ -3,20 +3,17 @@
 //!
 //! Absent fields mean what the configuration classes of transformers make of them.
 
+pub(crate) mod experts;
 mod rope;
 
-use std::path::Path;
+use super::check::{self, ExpertFieldNames, FieldNames};
+use serde_json::Value as Json;
 
-use super::check::{self, FieldNames};
-use super::family::{self, Family};
-use super::{LatentConfig, ModelConfig, SpecialIds, experts, yarn};
+use super::family::{Family, Windows};
+use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
+use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
-use crate::json::{self, Object};
-
-pub(super) const MAX_LAYERS: usize = 4096;
-pub(super) const MAX_WIDTH: usize = 1 << 24;
-pub(super) const MAX_HEADS: usize = 1 << 16;
-pub(super) const MAX_TOKENS: usize = 1 << 28;
+use crate::json::{Object, describe};
 
 /// What the reference library takes where config.json has no `sliding_window` at all.
 const DEFAULT_WINDOW: usize = 4096;
@@ -29,7 +26,7 @@ const NAMES: FieldNames = FieldNames {
     theta: "rope_theta",
     scaling: "rope_scaling",
     shared_experts: "n_shared_experts",
-    experts: experts::Names::HF,
+    experts: ExpertFieldNames::HF,
 };
 
 /// What config.json says.
@@ -40,14 +37,16 @@ pub(crate) struct HfConfig {
     pub declared: Vec<&'static str>,
 }
 
-/// Reads the text of a config.json. `name` is for people; `has_output` tells whether the
+/// Reads a config.json of this family. `name` is for people; `has_output` tells whether the
 /// checkpoint has an output head of its own, for configurations that do not say.
-pub(crate) fn read(text: &str, path: &Path, name: &str, has_output: bool) -> Result<HfConfig> {
-    let map = json::parse_object(text, path)?;
-    let config = Object::new(path, &map);
-    let family = family::of_hf(config)?;
+pub(crate) fn read(
+    config: Object,
+    family: &'static Family,
+    name: &str,
+    has_output: bool,
+) -> Result<HfConfig> {
     let model = build(config, family, name, has_output)?;
-    let mut names = FieldNames { experts: experts::Names::of(config), ..NAMES };
+    let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
     if model.latent.is_some() {
         (names.rope_dim, names.head_dim) = ("qk_rope_head_dim", "qk_head_dim");
     }
@@ -59,12 +58,12 @@ pub(crate) fn read(text: &str, path: &Path, name: &str, has_output: bool) -> Res
 
 fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Result<ModelConfig> {
     check_activation(config)?;
-    let layers = positive(config, "num_hidden_layers", MAX_LAYERS)?;
-    let hidden_size = positive(config, "hidden_size", MAX_WIDTH)?;
-    let heads = positive(config, NAMES.heads, MAX_HEADS)?;
+    let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;
+    let hidden_size = config.positive("hidden_size", MAX_WIDTH)?;
+    let heads = config.positive(NAMES.heads, MAX_HEADS)?;
     let latent = (family.latent)(config)?;
     let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
-    let rope::Rope { config: rope, sharpening } = rope::read(config, family, head_dim, latent)?;
+    let rope::HfRope { config: rope, sharpening } = rope::read(config, family, head_dim, latent)?;
     let tied = config.flag("tie_word_embeddings")?;
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
@@ -75,12 +74,12 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         kv_heads: kv_heads(config, family, latent, heads)?,
         head_dim,
         attention_scale: yarn::attention_scale(head_dim, latent.map_or(1.0, |_| sharpening)),
-        intermediate_size: positive(config, "intermediate_size", MAX_WIDTH)?,
+        intermediate_size: config.positive("intermediate_size", MAX_WIDTH)?,
         activation: (family.activation)(config)?,
         experts: (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true)),
         latent,
-        vocab_size: positive(config, "vocab_size", MAX_TOKENS)?,
-        context_length: positive(config, "max_position_embeddings", MAX_TOKENS)?,
+        vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
+        context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
         rms_norm_eps: eps(config)?,
         rope,
         windows: (family.windows)(config, layers)?,
@@ -109,7 +108,7 @@ fn kv_heads(
         return Ok(heads);
     }
     let default = if config.has(NAMES.kv_heads) { None } else { family.kv_heads };
-    Ok(opt_positive(config, NAMES.kv_heads, MAX_HEADS)?.or(default).unwrap_or(heads))
+    Ok(config.opt_positive(NAMES.kv_heads, MAX_HEADS)?.or(default).unwrap_or(heads))
 }
 
 fn head_dim(
@@ -122,7 +121,7 @@ fn head_dim(
     if let Some(latent) = latent {
         return Ok(latent.nope_dim + latent.rope_dim);
     }
-    if let Some(dim) = opt_positive(config, NAMES.head_dim, MAX_HEADS)?.or(family.head_dim) {
+    if let Some(dim) = config.opt_positive(NAMES.head_dim, MAX_HEADS)?.or(family.head_dim) {
         return Ok(dim);
     }
     check::even_head_dim(hidden, heads, &NAMES)
@@ -131,15 +130,16 @@ fn head_dim(
 
 fn eps(config: Object) -> Result<f32> {
     const KEY: &str = "rms_norm_eps";
-    above_zero(config, KEY)?
+    config
+        .above_zero(KEY)?
         .ok_or_else(|| config.error(KEY, "expected a number, found no such field"))
 }
 
 /// The sliding window of families that have one: `null` means none.
-pub(super) fn window(config: Object) -> Result<Option<usize>> {
+pub(crate) fn window(config: Object) -> Result<Option<usize>> {
     const KEY: &str = "sliding_window";
     match config.has(KEY) {
-        true => opt_positive(config, KEY, MAX_TOKENS),
+        true => config.opt_positive(KEY, MAX_TOKENS),
         false => Ok(Some(DEFAULT_WINDOW)),
     }
 }
@@ -152,27 +152,30 @@ fn special(config: Object) -> Result<SpecialIds> {
     })
 }
 
-pub(super) fn positive(config: Object, key: &str, max: usize) -> Result<usize> {
-    let expected = format!("an integer from 1 to {max}");
-    config.need(key, &expected, opt_positive(config, key, max)?)
-}
-
-pub(super) fn opt_positive(config: Object, key: &str, max: usize) -> Result<Option<usize>> {
-    match config.count(key, max)? {
-        Some(0) => Err(config.error(key, format!("expected an integer from 1 to {max}, found 0"))),
-        other => Ok(other),
+/// Windows from `layer_types`, if config.json has it.
+pub(crate) fn windows_by_type(
+    config: Object,
+    layers: usize,
+    window: Option<usize>,
+) -> Result<Option<Windows>> {
+    const KEY: &str = "layer_types";
+    let Some(types) = config.array(KEY)? else { return Ok(None) };
+    if types.len() != layers {
+        let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
+        return Err(config.error(KEY, problem));
     }
-}
-
-pub(super) fn above_zero(config: Object, key: &str) -> Result<Option<f32>> {
-    match config.number(key)? {
-        Some(number) if number <= 0.0 => {
-            Err(config.error(key, format!("expected a number above 0, found {number}")))
+    let window_of = |kind: &Json| match kind.as_str() {
+        Some("full_attention") => Ok(None),
+        Some("sliding_attention") if window.is_some() => Ok(window),
+        Some("sliding_attention") => {
+            let problem = "expected a window, as layer_types has sliding_attention; found none";
+            Err(config.error("sliding_window", problem))
         }
-        other => Ok(other),
-    }
-}
-
-fn need_above_zero(config: Object, key: &str) -> Result<f32> {
-    config.need(key, "a number above 0", above_zero(config, key)?)
+        _ => {
+            let found = describe(kind);
+            let expected = "expected full_attention or sliding_attention";
+            Err(config.error(KEY, format!("{expected}, found {found}")))
+        }
+    };
+    types.iter().map(window_of).collect::<Result<_>>().map(Some)
 }

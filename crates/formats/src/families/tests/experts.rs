@@ -2,11 +2,11 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::{
+use super::{check_error, check_windows, with};
+use crate::config::{
     Activation, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, ModelConfig, RopeLayout,
     RouterScores,
 };
-use super::{check_error, check_windows, with};
 
 const QWEN2: &str = "Qwen2MoeForCausalLM";
 const QWEN3: &str = "Qwen3MoeForCausalLM";

@@ -1,30 +1,31 @@
-//! Qwen2-MoE (one shared expert behind a gate) and Qwen3-MoE (none).
+//! Qwen2-MoE: Qwen2 with routed experts, and one shared expert behind a gate.
 
 use serde_json::{Value as Json, json};
 
-use super::experts::{self, MAX_EXPERTS, Names};
-use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows, windows_by_type};
-use super::hf::{MAX_LAYERS, MAX_WIDTH};
-use super::qwen::{HEAD_NORMS, used_window, window_layers};
-use super::{ExpertsConfig, ModelConfig, RouterScores};
+use super::qwen2::{used_window, window_layers};
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows};
+use crate::config::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
+use crate::config::hf::{experts, windows_by_type};
+use crate::config::{ExpertsConfig, ModelConfig, RouterScores};
 use crate::error::Result;
 use crate::json::{Object, describe};
-use crate::names::QWEN_MOE;
+use crate::names::*;
 
 pub(super) static QWEN2_MOE: Family = Family {
     name: "qwen2_moe",
     hf_class: "Qwen2MoeForCausalLM",
-    gguf_name: Some("qwen2moe"),
+    gguf_name: "qwen2moe",
     gguf_experts: GgufExperts { normalise: false, shared: true, ..BASE.gguf_experts },
     kv_heads: Some(16),
     declared: |config| {
         let biases = config.flag("qkv_bias")? != Some(false);
         Ok(if biases { ATTENTION_BIASES[..3].to_vec() } else { Vec::new() })
     },
-    names: &QWEN_MOE,
+    names: &NAMES,
     windows: windows_of_qwen2,
     experts: |config, layers| {
-        let width = experts::setting(config, "shared_expert_intermediate_size", MAX_WIDTH, 5632)?;
+        let width = config.setting("shared_expert_intermediate_size", MAX_WIDTH, 5632)?;
         let defaults = Defaults { count: 60, chosen: 4, width: 1408 };
         read(config, layers, &defaults, width)
     },
@@ -33,30 +34,14 @@ pub(super) static QWEN2_MOE: Family = Family {
     ..BASE
 };
 
-pub(super) static QWEN3_MOE: Family = Family {
-    name: "qwen3_moe",
-    hf_class: "Qwen3MoeForCausalLM",
-    gguf_name: Some("qwen3moe"),
-    kv_heads: Some(4),
-    names: &QWEN_MOE,
-    windows: |config, layers| Ok(vec![used_window(config)?; layers]),
-    experts: |config, layers| {
-        let defaults = Defaults { count: 128, chosen: 8, width: 768 };
-        read(config, layers, &defaults, 0)
-    },
-    to_json,
-    written: &HEAD_NORMS,
-    ..BASE
-};
-
 /// What the configuration classes take where config.json is silent.
-struct Defaults {
-    count: usize,
-    chosen: usize,
-    width: usize,
+pub(super) struct Defaults {
+    pub count: usize,
+    pub chosen: usize,
+    pub width: usize,
 }
 
-fn read(
+pub(super) fn read(
     config: Object,
     layers: usize,
     defaults: &Defaults,
@@ -65,7 +50,7 @@ fn read(
     let Some(count) = experts::count(config, defaults.count)? else { return Ok(None) };
     Ok(Some(ExpertsConfig {
         count,
-        chosen: experts::setting(config, Names::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
         width: experts::width(config, defaults.width)?,
         shared_width,
         layers: expert_layers(config, layers)?,
@@ -76,7 +61,7 @@ fn read(
     }))
 }
 
-fn to_json(config: &ModelConfig) -> Json {
+pub(super) fn to_json(config: &ModelConfig) -> Json {
     let Some(experts) = &config.experts else { return json!({"num_experts": 0}) };
     let dense = experts.layers.iter().enumerate().filter(|(_, sparse)| !**sparse);
     let mut json = json!({
@@ -96,7 +81,7 @@ fn to_json(config: &ModelConfig) -> Json {
 /// Every `decoder_sparse_step`-th layer but those in `mlp_only_layers`.
 fn expert_layers(config: Object, layers: usize) -> Result<Vec<bool>> {
     const DENSE: &str = "mlp_only_layers";
-    let step = experts::setting(config, "decoder_sparse_step", MAX_LAYERS, 1)?;
+    let step = config.setting("decoder_sparse_step", MAX_LAYERS, 1)?;
     let mut sparse: Vec<bool> = (1..=layers).map(|number| number.is_multiple_of(step)).collect();
     for layer in config.array(DENSE)?.unwrap_or_default() {
         let number = layer.as_u64().ok_or_else(|| {
@@ -121,3 +106,11 @@ fn windows_of_qwen2(config: Object, layers: usize) -> Result<Windows> {
     let window_of = |layer: usize| window.filter(|_| layer.is_multiple_of(2) && layer < end);
     Ok((0..layers).map(window_of).collect())
 }
+
+/// Qwen's mixtures of experts, with Qwen2's one shared expert and its gate.
+pub(super) static NAMES: NameTable = NameTable {
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
+    ignored: &["rotary_emb.inv_freq"],
+};

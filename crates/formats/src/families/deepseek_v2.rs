@@ -1,51 +1,35 @@
 //! DeepSeek V2 and V3 (Kimi K2, Moonlight and others with it): latent attention, shared experts,
 //! and routed experts chosen from groups.
 
-use super::experts::{self, Names, SigmoidDefaults};
-use super::family::{BASE, Family, GgufExperts};
-use super::hf::{MAX_HEADS, MAX_WIDTH, opt_positive};
-use super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeLayout, RouterScores};
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{BASE, Family, GgufExperts};
+use crate::config::fields::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
+use crate::config::hf::experts;
+use crate::config::{
+    ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeLayout, RouterScores,
+};
 use crate::error::Result;
 use crate::json::Object;
-use crate::names::DEEPSEEK;
+use crate::names::*;
 
 /// GGUF files of both call themselves `deepseek2`; the scores of the router tell them apart.
 pub(super) static DEEPSEEK_V2: Family = Family {
     name: "deepseek_v2",
     hf_class: "DeepseekV2ForCausalLM",
-    gguf_variant: |keys| Ok(keys.has_sigmoid_router()?.then_some(&DEEPSEEK_V3)),
     experts: experts_of_v2,
     ..DEEPSEEK_BASE
 };
 
-pub(super) static DEEPSEEK_V3: Family = Family {
-    name: "deepseek_v3",
-    hf_class: "DeepseekV3ForCausalLM",
-    more_layers: true,
-    experts: |config, layers| experts::sigmoid(config, layers, &V3),
-    ..DEEPSEEK_BASE
-};
-
-const DEEPSEEK_BASE: Family = Family {
-    gguf_name: Some("deepseek2"),
+pub(super) const DEEPSEEK_BASE: Family = Family {
+    gguf_name: "deepseek2",
     gguf_rope: RopeLayout::Interleaved,
     gguf_experts: GgufExperts { normalise: false, leading_dense: true, ..BASE.gguf_experts },
     has_latent: true,
     declared: no_biases,
-    names: &DEEPSEEK,
+    names: &NAMES,
     latent: |config| latent(config).map(Some),
     to_json: experts::grouped_json,
     ..BASE
-};
-
-const V3: SigmoidDefaults = SigmoidDefaults {
-    count: 256,
-    chosen: 8,
-    width: 2048,
-    dense: 3,
-    scale: 2.5,
-    groups: 8,
-    chosen_groups: 4,
 };
 
 /// No published checkpoint has biases in its latent attention or its experts.
@@ -59,14 +43,14 @@ fn no_biases(config: Object) -> Result<Vec<&'static str>> {
 }
 
 fn latent(config: Object) -> Result<LatentConfig> {
-    let dim = |key, default| experts::setting(config, key, MAX_HEADS, default);
+    let dim = |key, default| config.setting(key, MAX_HEADS, default);
     let q_rank = match config.has("q_lora_rank") {
-        true => opt_positive(config, "q_lora_rank", MAX_WIDTH)?,
+        true => config.opt_positive("q_lora_rank", MAX_WIDTH)?,
         false => Some(1536),
     };
     Ok(LatentConfig {
         q_rank,
-        kv_rank: experts::setting(config, "kv_lora_rank", MAX_WIDTH, 512)?,
+        kv_rank: config.setting("kv_lora_rank", MAX_WIDTH, 512)?,
         nope_dim: dim("qk_nope_head_dim", 128)?,
         rope_dim: dim("qk_rope_head_dim", 64)?,
         value_dim: dim("v_head_dim", 128)?,
@@ -77,10 +61,10 @@ fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>
     experts::expect(config, "scoring_func", &["softmax"])?;
     let Some(count) = experts::count(config, 64)? else { return Ok(None) };
     let (width, shared) = (experts::width(config, 1407)?, experts::shared(config, 2)?);
-    let chosen = opt_positive(config, Names::HF.chosen, experts::MAX_EXPERTS)?;
+    let chosen = config.opt_positive(ExpertFieldNames::HF.chosen, MAX_EXPERTS)?;
     Ok(Some(ExpertsConfig {
         count,
-        chosen: config.need(Names::HF.chosen, "a number of experts", chosen)?,
+        chosen: config.need(ExpertFieldNames::HF.chosen, "a number of experts", chosen)?,
         width,
         shared_width: width * shared,
         layers: experts::after_dense(config, layers, 0)?,
@@ -101,3 +85,11 @@ fn groups_of_v2(config: Object) -> Result<Option<ExpertGroups>> {
         _ => Ok(None),
     }
 }
+
+/// DeepSeek V2 and V3, with latent attention.
+pub(super) static NAMES: NameTable = NameTable {
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[NORMS, LATENT_ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+    ignored: &["rotary_emb.inv_freq"],
+};

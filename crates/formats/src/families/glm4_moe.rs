@@ -1,18 +1,18 @@
 //! GLM-4.5 and its like: attention of Llama over half of each head, experts of DeepSeek V3.
 
-use super::RouterScores;
 use serde_json::json;
 
-use super::experts::{self, SigmoidDefaults};
-use super::family::{ATTENTION_BIASES, BASE, Family, GgufExperts};
+use crate::config::RouterScores;
+use crate::config::family::{ATTENTION_BIASES, BASE, Family, GgufExperts};
+use crate::config::hf::experts::{self, SigmoidDefaults};
 use crate::error::Result;
 use crate::json::Object;
-use crate::names;
+use crate::names::*;
 
 pub(super) static GLM4_MOE: Family = Family {
     name: "glm4_moe",
     hf_class: "Glm4MoeForCausalLM",
-    gguf_name: Some("glm4moe"),
+    gguf_name: "glm4moe",
     gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
     gguf_experts: GgufExperts {
         scores: RouterScores::Sigmoid,
@@ -23,7 +23,7 @@ pub(super) static GLM4_MOE: Family = Family {
     kv_heads: Some(8),
     rotary_share: 0.5,
     declared,
-    names: &names::GLM4_MOE,
+    names: &NAMES,
     more_layers: true,
     experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
     to_json: |config| {
@@ -63,3 +63,11 @@ fn declared(config: Object) -> Result<Vec<&'static str>> {
     }
     Ok(names)
 }
+
+/// GLM-4.5 and its like.
+pub(super) static NAMES: NameTable = NameTable {
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+    ignored: &["rotary_emb.inv_freq"],
+};

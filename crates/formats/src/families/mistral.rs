@@ -1,14 +1,16 @@
 //! Mistral: Llama with a sliding window on all layers, or on none.
 
-use super::RopeLayout;
-use super::family::{BASE, Family, Windows, windows_by_type};
-use super::hf::window;
+use super::llama::GGUF_NAME;
+use crate::config::RopeLayout;
+use crate::config::family::{BASE, Family, Windows};
+use crate::config::hf::{window, windows_by_type};
 use crate::error::Result;
 use crate::json::Object;
 
 pub(super) static MISTRAL: Family = Family {
     name: "mistral",
     hf_class: "MistralForCausalLM",
+    gguf_name: GGUF_NAME,
     gguf_rope: RopeLayout::Interleaved,
     windows,
     ..BASE

@@ -1,15 +1,11 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
 mod experts;
-mod keys;
 mod rope;
 
-pub(crate) use keys::{Keys, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
-
-use super::check::{self, FieldNames};
-use super::experts::Names;
-use super::family::{self, Family, Windows};
-use super::hf::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
+use super::check::{self, ExpertFieldNames, FieldNames};
+use super::family::{Family, Windows};
+use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
 use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
@@ -20,12 +16,15 @@ const OUTPUT: &str = "output.weight";
 /// Divisors of the rotary frequencies, one per pair.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Reads the configuration of an open file. `name` is for people, where the file has none.
-pub(crate) fn read(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static Family)> {
-    let metadata = file.metadata();
-    let prefix = metadata.text("general.architecture")?;
-    let keys = Keys { metadata, prefix };
-    let family = family::of_gguf(&keys)?;
+/// Reads the configuration of an open file of this family. `name` is for people, where the file
+/// has none.
+pub(crate) fn read(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    name: &str,
+) -> Result<ModelConfig> {
+    let metadata = keys.metadata;
     let key = |suffix: &str| keys.key(suffix);
     let (experts, chosen) = (key(experts::NAMES.count), key(experts::NAMES.chosen));
     let (groups, chosen_groups) = (key(experts::NAMES.groups), key(experts::NAMES.chosen_groups));
@@ -37,23 +36,23 @@ pub(crate) fn read(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static
         theta: &key("rope.freq_base"),
         scaling: &key("rope.scaling.factor"),
         shared_experts: &key("expert_shared_count"),
-        experts: Names {
+        experts: ExpertFieldNames {
             count: &experts,
             chosen: &chosen,
             groups: &groups,
             chosen_groups: &chosen_groups,
         },
     };
-    let model = build(&keys, file, family, name, &names)?;
+    let model = build(keys, file, family, name, &names)?;
     check_tokens(metadata, model.vocab_size)?;
     match check::broken(&model, &names) {
-        None => Ok((model, family)),
+        None => Ok(model),
         Some((field, problem)) => Err(metadata.error(field, problem)),
     }
 }
 
 fn build(
-    keys: &Keys,
+    keys: &GgufKeys,
     file: &GgufFile,
     family: &Family,
     name: &str,
@@ -65,7 +64,8 @@ fn build(
     let latent = experts::latent(keys, family)?;
     let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
     let intermediate_size = keys.positive("feed_forward_length", MAX_WIDTH)?;
-    let rope::Rope { config: rope, sharpening } = rope::read(keys, file, family, head_dim, latent)?;
+    let rope::GgufRope { config: rope, sharpening } =
+        rope::read(keys, file, family, head_dim, latent)?;
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
         name: keys.metadata.opt_text("general.name")?.unwrap_or(name).to_owned(),
@@ -90,7 +90,7 @@ fn build(
 }
 
 /// Layers that predict further tokens are counted too.
-fn layers(keys: &Keys) -> Result<usize> {
+fn layers(keys: &GgufKeys) -> Result<usize> {
     const MORE: &str = "nextn_predict_layers";
     let all = keys.positive("block_count", MAX_LAYERS)?;
     let more = keys.opt_count(MORE, MAX_LAYERS)?.unwrap_or(0);
@@ -102,7 +102,7 @@ fn layers(keys: &Keys) -> Result<usize> {
 }
 
 /// With latent attention the key counts cached rows.
-fn kv_heads(keys: &Keys, latent: Option<LatentConfig>, heads: usize) -> Result<usize> {
+fn kv_heads(keys: &GgufKeys, latent: Option<LatentConfig>, heads: usize) -> Result<usize> {
     match latent {
         Some(_) => Ok(heads),
         None => Ok(keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(heads)),
@@ -110,7 +110,7 @@ fn kv_heads(keys: &Keys, latent: Option<LatentConfig>, heads: usize) -> Result<u
 }
 
 fn head_dim(
-    keys: &Keys,
+    keys: &GgufKeys,
     latent: Option<LatentConfig>,
     hidden: usize,
     heads: usize,
@@ -137,7 +137,7 @@ fn head_dim(
 
 /// A window of 0 means none. Of each `period` layers, as the family or the file has it, the last
 /// sees everything.
-fn windows(keys: &Keys, family: &Family, layers: usize) -> Result<Windows> {
+fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
     const PATTERN: &str = "attention.sliding_window_pattern";
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
     let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
@@ -156,14 +156,14 @@ fn windows(keys: &Keys, family: &Family, layers: usize) -> Result<Windows> {
     Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
 }
 
-fn eps(keys: &Keys) -> Result<f32> {
+fn eps(keys: &GgufKeys) -> Result<f32> {
     const SUFFIX: &str = "attention.layer_norm_rms_epsilon";
     keys.metadata.float(&keys.key(SUFFIX))?;
     Ok(keys.above_zero(SUFFIX)?.expect("the key is there"))
 }
 
 /// The declared size; else the rows of the embedding; else the entries of the vocabulary.
-fn vocab_size(keys: &Keys, file: &GgufFile) -> Result<usize> {
+fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
     if let Some(size) = keys.opt_positive("vocab_size", MAX_TOKENS)? {
         return Ok(size);
     }

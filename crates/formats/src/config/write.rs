@@ -4,9 +4,11 @@
 mod gguf;
 mod tensors;
 
+pub(crate) use tensors::{TensorForm, Tensors};
+
 use serde_json::{Value as Json, json};
 
-use super::family::{self, Family};
+use super::family::Family;
 use super::{LatentConfig, ModelConfig, RopeLayout, RopeScaling, yarn};
 use crate::error::{Error, Result};
 
@@ -34,9 +36,7 @@ impl RopeScaling {
 }
 
 impl ModelConfig {
-    /// The configuration as config.json in the published style. `Factors` have no place there.
-    pub fn to_hf_json(&self) -> Result<Json> {
-        let family = self.family()?;
+    pub(crate) fn hf_json(&self, family: &Family) -> Result<Json> {
         let mut json = json!({
             "architectures": [family.hf_class],
             "model_type": self.architecture,
@@ -70,21 +70,6 @@ impl ModelConfig {
             self.leading_dense()?;
         }
         Ok(json)
-    }
-
-    /// Which values of a head form a pair in GGUF files of this family, whatever they do here.
-    pub fn gguf_rope(&self) -> Result<RopeLayout> {
-        self.family().map(|family| family.gguf_rope)
-    }
-
-    /// What GGUF files of this family call the tensor with this canonical name.
-    pub fn gguf_tensor_name(&self, canonical: &str) -> Result<String> {
-        let family = self.family()?;
-        let known = crate::names::split_canonical(canonical).and_then(|(layer, rest)| {
-            let (theirs, _) = family.gguf_aliases.iter().find(|(_, known)| *known == rest)?;
-            Some(format!("blk.{layer}.{theirs}"))
-        });
-        Ok(known.unwrap_or_else(|| canonical.to_owned()))
     }
 
     fn latent_json(&self, latent: LatentConfig) -> Json {
@@ -172,14 +157,8 @@ impl ModelConfig {
         }
     }
 
-    fn error(&self, field: &str, problem: &str) -> Error {
+    pub(crate) fn error(&self, field: &str, problem: &str) -> Error {
         Error::field(std::path::Path::new(&self.name), field, problem)
-    }
-
-    fn family(&self) -> Result<&'static Family> {
-        family::by_name(&self.architecture).ok_or_else(|| {
-            self.error("architecture", &format!("{} is not supported", self.architecture))
-        })
     }
 }
 

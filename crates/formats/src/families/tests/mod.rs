@@ -2,6 +2,7 @@
 
 mod experts;
 mod gguf;
+mod names;
 mod write;
 mod yarn;
 
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-use super::{ModelConfig, RopeScaling};
+use crate::config::{ModelConfig, RopeScaling};
 
 fn base(class: &str) -> Json {
     json!({

@@ -1,21 +1,66 @@
-//! The metadata under one architecture's prefix.
+//! Bounded numbers in both kinds of files: fields of config.json, and the keys of GGUF metadata
+//! under one architecture's prefix.
 
-use super::super::experts::MAX_EXPERTS;
 use crate::error::Result;
 use crate::gguf::{Array, Metadata, Value};
+use crate::json::Object;
+
+pub(crate) const MAX_LAYERS: usize = 4096;
+pub(crate) const MAX_WIDTH: usize = 1 << 24;
+pub(crate) const MAX_HEADS: usize = 1 << 16;
+pub(crate) const MAX_TOKENS: usize = 1 << 28;
+pub(crate) const MAX_EXPERTS: usize = 1 << 16;
 
 /// Values of `expert_gating_func`.
 pub(crate) const SOFTMAX: usize = 1;
 pub(crate) const SIGMOID: usize = 2;
 pub(crate) const SOFTMAX_OF_CHOSEN: usize = 3;
 
+impl Object<'_> {
+    /// An integer from 1 to `max` that must be there.
+    pub fn positive(&self, key: &str, max: usize) -> Result<usize> {
+        let expected = format!("an integer from 1 to {max}");
+        self.need(key, &expected, self.opt_positive(key, max)?)
+    }
+
+    /// An integer from 1 to `max`, if there.
+    pub fn opt_positive(&self, key: &str, max: usize) -> Result<Option<usize>> {
+        match self.count(key, max)? {
+            Some(0) => {
+                Err(self.error(key, format!("expected an integer from 1 to {max}, found 0")))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// An integer from 1 to `max`; `default` where there is none.
+    pub fn setting(&self, key: &str, max: usize, default: usize) -> Result<usize> {
+        Ok(self.opt_positive(key, max)?.unwrap_or(default))
+    }
+
+    /// A number above 0, if there.
+    pub fn above_zero(&self, key: &str) -> Result<Option<f32>> {
+        match self.number(key)? {
+            Some(number) if number <= 0.0 => {
+                Err(self.error(key, format!("expected a number above 0, found {number}")))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// A number above 0 that must be there.
+    pub fn need_above_zero(&self, key: &str) -> Result<f32> {
+        self.need(key, "a number above 0", self.above_zero(key)?)
+    }
+}
+
 /// The metadata under one architecture's prefix.
-pub(crate) struct Keys<'a> {
+pub(crate) struct GgufKeys<'a> {
     pub metadata: &'a Metadata,
     pub prefix: &'a str,
 }
 
-impl Keys<'_> {
+impl GgufKeys<'_> {
     pub fn key(&self, suffix: &str) -> String {
         format!("{}.{suffix}", self.prefix)
     }

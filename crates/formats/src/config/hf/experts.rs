@@ -2,40 +2,14 @@
 
 use serde_json::{Value as Json, json};
 
-use super::hf::{MAX_LAYERS, MAX_WIDTH, above_zero, opt_positive};
-use super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RouterScores};
+use super::super::check::ExpertFieldNames;
+use super::super::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
+use super::super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RouterScores};
 use crate::error::{Result, shown};
 use crate::json::Object;
 
-pub(super) const MAX_EXPERTS: usize = 1 << 16;
-
-/// What a file calls the numbers of its experts.
-#[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub count: &'a str,
-    pub chosen: &'a str,
-    pub groups: &'a str,
-    pub chosen_groups: &'a str,
-}
-
-impl Names<'static> {
-    pub const HF: Self = Self {
-        count: "num_experts",
-        chosen: "num_experts_per_tok",
-        groups: "n_group",
-        chosen_groups: "topk_group",
-    };
-
-    /// The names in `config`: that of the number of experts differs.
-    pub fn of(config: Object) -> Self {
-        let names = ["n_routed_experts", "num_local_experts"];
-        let count = names.into_iter().find(|name| config.has(name)).unwrap_or(Self::HF.count);
-        Self { count, ..Self::HF }
-    }
-}
-
 /// What the class takes where config.json says nothing about experts of DeepSeek V3's kind.
-pub(super) struct SigmoidDefaults {
+pub(crate) struct SigmoidDefaults {
     pub count: usize,
     pub chosen: usize,
     pub width: usize,
@@ -46,7 +20,7 @@ pub(super) struct SigmoidDefaults {
 }
 
 /// DeepSeek V3's experts, and those of families that took them over.
-pub(super) fn sigmoid(
+pub(crate) fn sigmoid(
     config: Object,
     layers: usize,
     defaults: &SigmoidDefaults,
@@ -58,7 +32,7 @@ pub(super) fn sigmoid(
     let default_groups = Some((defaults.groups, defaults.chosen_groups));
     Ok(Some(ExpertsConfig {
         count,
-        chosen: setting(config, Names::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
         width,
         shared_width: width * shared(config, 1)?,
         layers: after_dense(config, layers, defaults.dense)?,
@@ -70,7 +44,7 @@ pub(super) fn sigmoid(
 }
 
 /// What config.json says of experts of DeepSeek's kind.
-pub(super) fn grouped_json(config: &ModelConfig) -> Json {
+pub(crate) fn grouped_json(config: &ModelConfig) -> Json {
     let Some(experts) = &config.experts else { return json!({"n_routed_experts": null}) };
     let (groups, chosen) = experts.groups.map_or((1, 1), |groups| (groups.count, groups.chosen));
     let (scores, method) = match (experts.scores, experts.groups) {
@@ -79,9 +53,9 @@ pub(super) fn grouped_json(config: &ModelConfig) -> Json {
         (_, None) => ("softmax", "greedy"),
     };
     json!({
-        Names::HF.chosen: experts.chosen,
-        Names::HF.groups: groups,
-        Names::HF.chosen_groups: chosen,
+        ExpertFieldNames::HF.chosen: experts.chosen,
+        ExpertFieldNames::HF.groups: groups,
+        ExpertFieldNames::HF.chosen_groups: chosen,
         "n_routed_experts": experts.count,
         "n_shared_experts": experts.shared_width / experts.width,
         "moe_intermediate_size": experts.width,
@@ -95,10 +69,10 @@ pub(super) fn grouped_json(config: &ModelConfig) -> Json {
 }
 
 /// What config.json says of experts as wide as the MLP.
-pub(super) fn local_json(config: &ModelConfig) -> Json {
+pub(crate) fn local_json(config: &ModelConfig) -> Json {
     match &config.experts {
         Some(experts) => json!({
-            Names::HF.chosen: experts.chosen,
+            ExpertFieldNames::HF.chosen: experts.chosen,
             "num_local_experts": experts.count,
             "intermediate_size": experts.width,
         }),
@@ -106,14 +80,9 @@ pub(super) fn local_json(config: &ModelConfig) -> Json {
     }
 }
 
-/// A positive number, or the default of the class.
-pub(super) fn setting(config: Object, key: &str, max: usize, default: usize) -> Result<usize> {
-    Ok(opt_positive(config, key, max)?.unwrap_or(default))
-}
-
 /// How many experts there are, under any of their names; `None` where config.json says none.
-pub(super) fn count(config: Object, default: usize) -> Result<Option<usize>> {
-    let key = Names::of(config).count;
+pub(crate) fn count(config: Object, default: usize) -> Result<Option<usize>> {
+    let key = ExpertFieldNames::of(config).count;
     match config.has(key) {
         true => Ok(config.count(key, MAX_EXPERTS)?.filter(|&count| count > 0)),
         false => Ok(Some(default)),
@@ -121,41 +90,41 @@ pub(super) fn count(config: Object, default: usize) -> Result<Option<usize>> {
 }
 
 /// Width of one routed expert.
-pub(super) fn width(config: Object, default: usize) -> Result<usize> {
-    setting(config, "moe_intermediate_size", MAX_WIDTH, default)
+pub(crate) fn width(config: Object, default: usize) -> Result<usize> {
+    config.setting("moe_intermediate_size", MAX_WIDTH, default)
 }
 
 /// How many experts every token passes through, side by side; `null` means none.
-pub(super) fn shared(config: Object, default: usize) -> Result<usize> {
+pub(crate) fn shared(config: Object, default: usize) -> Result<usize> {
     const KEY: &str = "n_shared_experts";
     let default = if config.has(KEY) { 0 } else { default };
     Ok(config.count(KEY, MAX_EXPERTS)?.unwrap_or(default))
 }
 
 /// Factor of the weights.
-pub(super) fn scale(config: Object, default: f32) -> Result<f32> {
-    Ok(above_zero(config, "routed_scaling_factor")?.unwrap_or(default))
+pub(crate) fn scale(config: Object, default: f32) -> Result<f32> {
+    Ok(config.above_zero("routed_scaling_factor")?.unwrap_or(default))
 }
 
 /// Which layers have experts: all from `first_k_dense_replace` on. The reference library knows
 /// no `moe_layer_freq`; the first code of the models took every such layer.
-pub(super) fn after_dense(config: Object, layers: usize, default: usize) -> Result<Vec<bool>> {
+pub(crate) fn after_dense(config: Object, layers: usize, default: usize) -> Result<Vec<bool>> {
     let dense = config.count("first_k_dense_replace", MAX_LAYERS)?.unwrap_or(default);
-    let step = setting(config, "moe_layer_freq", MAX_LAYERS, 1)?;
+    let step = config.setting("moe_layer_freq", MAX_LAYERS, 1)?;
     Ok((0..layers).map(|layer| layer >= dense && layer.is_multiple_of(step)).collect())
 }
 
 /// Groups of experts, if there is more than one; `default` is their number and that of the chosen.
-pub(super) fn groups(
+pub(crate) fn groups(
     config: Object,
     rank: GroupRank,
     default: Option<(usize, usize)>,
 ) -> Result<Option<ExpertGroups>> {
     let number = |key: &str, default: Option<usize>| match config.has(key) {
-        true => opt_positive(config, key, MAX_EXPERTS),
+        true => config.opt_positive(key, MAX_EXPERTS),
         false => Ok(default),
     };
-    let (groups, chosen) = (Names::HF.groups, Names::HF.chosen_groups);
+    let (groups, chosen) = (ExpertFieldNames::HF.groups, ExpertFieldNames::HF.chosen_groups);
     let count = number(groups, default.map(|(groups, _)| groups))?;
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };
     let found = number(chosen, default.map(|(_, chosen)| chosen))?;
@@ -164,7 +133,7 @@ pub(super) fn groups(
 }
 
 /// Refuses what the reference library does not know.
-pub(super) fn expect(config: Object, key: &str, known: &[&str]) -> Result<()> {
+pub(crate) fn expect(config: Object, key: &str, known: &[&str]) -> Result<()> {
     match config.text(key)? {
         Some(found) if !known.contains(&found) => {
             let problem = format!("expected {}, found {}", known.join(" or "), shown(found));
