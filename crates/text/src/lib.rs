@@ -34,7 +34,7 @@ pub use gguf::GgufOptions;
 pub use grammar::{
     CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
 };
-pub use guard::Prompt;
+pub use guard::RenderedPrompt;
 pub use infill::InfillTokens;
 pub use output::{
     OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature, UnknownFormat,
@@ -42,6 +42,6 @@ pub use output::{
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens, parse_now};
-pub use think::{Part, ThinkSplitter};
+
 pub use tokenizer::{EncodeOptions, SpecialIds, Tokenizer};
 pub use vocab::TokenKind;

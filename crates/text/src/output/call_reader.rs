@@ -10,7 +10,7 @@ use super::{OutputForm, ToolFormat};
 
 /// What a literal does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum LiteralRole {
     /// A call, or a block of calls, begins.
     Start,
     /// Likewise, unless a call has broken off, whose rest this may be.
@@ -26,9 +26,9 @@ pub(crate) enum Role {
 pub(crate) struct Syntax {
     pub format: ToolFormat,
     /// In text.
-    pub text: &'static [(&'static str, Role)],
+    pub text: &'static [(&'static str, LiteralRole)],
     /// Directly after a call.
-    pub after: &'static [(&'static str, Role)],
+    pub after: &'static [(&'static str, LiteralRole)],
     /// What may close the block of a call that is to be the only one, and whether it does so alone.
     pub closing: &'static [(&'static str, bool)],
     /// Calls are found in the middle of text too.
@@ -37,11 +37,11 @@ pub(crate) struct Syntax {
     pub open: fn(&str) -> CallReader,
 }
 
-use Role::{Close, End, Implicit, Start};
+use LiteralRole::{Close, End, Implicit, Start};
 
-const DEEPSEEK_TEXT: &[(&str, Role)] =
+const DEEPSEEK_TEXT: &[(&str, LiteralRole)] =
     &[("<｜tool▁calls▁begin｜>", Start), ("<｜tool▁call▁begin｜>", Start)];
-const DEEPSEEK_AFTER: &[(&str, Role)] = &[
+const DEEPSEEK_AFTER: &[(&str, LiteralRole)] = &[
     ("<｜tool▁calls▁begin｜>", Start),
     ("<｜tool▁call▁begin｜>", Start),
     ("```", Close),
@@ -59,7 +59,7 @@ const DSML_CLOSING: &[(&str, bool)] = &[
     ("</tool_calls>", true),
     ("</function_calls>", true),
 ];
-const DSML: &[(&str, Role)] = &[
+const DSML: &[(&str, LiteralRole)] = &[
     ("<｜DSML｜tool_calls", Start),
     ("<｜DSML｜function_calls", Start),
     ("<｜DSML｜invoke", Implicit),

@@ -21,7 +21,7 @@ mod recovery;
 mod tagged;
 
 pub use format::{ToolFormat, UnknownFormat};
-pub(crate) use literals::{Found, Literals};
+pub(crate) use literals::{Literals, Scan};
 
 use crate::think::ThinkSplitter;
 use harmony::Harmony;
