@@ -4,7 +4,7 @@
 //! else is content, and a tag inside content is content. A piece that may be the start of a tag
 //! is held back until it is known; the tags and the white space around them are dropped.
 
-use crate::output::{Literals, Scan};
+use crate::call_reader::literals::{Literals, Scan};
 
 /// Which part of an answer a text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use super::schema::checked;
 use super::source::CallGrammar;
 use super::{GrammarError, Thinking};
 use crate::Tokenizer;
-use crate::output::{ToolFormat, ToolSignature};
+use crate::output::ToolSignature;
+use crate::tool_formats::ToolFormat;
 use llguidance::api::GrammarWithLexer;
 use serde_json::{Value, json};
 

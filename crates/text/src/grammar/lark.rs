@@ -2,7 +2,7 @@
 
 use super::vocabulary::is_marker;
 use super::{GrammarError, Thinking};
-use crate::output::ToolFormat;
+use crate::tool_formats::ToolFormat;
 use crate::{TokenKind, Tokenizer};
 use serde_json::json;
 

@@ -5,10 +5,10 @@
 //! cut. White space around calls is dropped. While a call is read, its text is kept: where it
 //! breaks, that text is content, and the search for calls goes on behind it.
 
-use super::OutputForm;
-use super::call::Call;
-use super::call_reader::{CallReader, Flow, LiteralRole, Syntax};
-use super::literals::{Literals, Scan};
+use crate::call_reader::call::Call;
+use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::{CallReader, Flow, LiteralRole, Syntax};
+use crate::output::OutputForm;
 
 /// White space that may stand before what closes a block.
 const MAX_SPACE: usize = 64;

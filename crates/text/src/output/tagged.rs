@@ -2,8 +2,9 @@
 
 use super::calls::Calls;
 use super::recovery::Recovery;
-use super::{OutputEvent, OutputForm, Reasoning, ToolFormat};
+use super::{OutputEvent, OutputForm, Reasoning};
 use crate::think::{ThinkPart, ThinkSplitter};
+use crate::tool_formats::ToolFormat;
 
 /// The state of reading one.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Mistral's calls: a JSON array, or a name with its arguments behind it.
 
-use super::call::{Call, NamedCall};
-use super::call_reader::Flow;
-use super::listed::Listed;
-use super::literals::{Literals, Scan};
+use crate::call_reader::Flow;
+use crate::call_reader::call::{Call, NamedCall};
+use crate::call_reader::listed::Listed;
+use crate::call_reader::literals::{Literals, Scan};
 
 const PARTS: [&str; 3] = ["[ARGS]", "[CALL_ID]", "{"];
 

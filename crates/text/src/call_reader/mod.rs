@@ -1,12 +1,19 @@
 //! The grammars of single calls, and by which literals they are found in a text.
 
-use super::call::Call;
-use super::coder::Coder;
-use super::deepseek::DeepSeek;
-use super::dsml::Dsml;
-use super::listed::Listed;
-use super::mistral::Mistral;
-use super::{OutputForm, ToolFormat};
+pub(crate) mod call;
+mod envelope;
+pub(crate) mod json;
+pub(crate) mod listed;
+pub(crate) mod literals;
+
+use crate::output::OutputForm;
+use crate::tool_formats::ToolFormat;
+use crate::tool_formats::deepseek::DeepSeek;
+use crate::tool_formats::dsml::Dsml;
+use crate::tool_formats::mistral::Mistral;
+use crate::tool_formats::qwen_coder::Coder;
+use call::Call;
+use listed::Listed;
 
 /// What a literal does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +149,8 @@ pub(crate) enum Flow {
     Refused,
 }
 
-impl From<Result<bool, super::json::NotJson>> for Flow {
-    fn from(whole: Result<bool, super::json::NotJson>) -> Self {
+impl From<Result<bool, json::NotJson>> for Flow {
+    fn from(whole: Result<bool, json::NotJson>) -> Self {
         match whole {
             Ok(true) => Flow::Over,
             Ok(false) => Flow::More,

@@ -1,8 +1,8 @@
 //! The calls of DeepSeek V3, R1 and V3.1: a name and its arguments between special tokens.
 
-use super::call::{Call, NamedCall};
-use super::call_reader::Flow;
-use super::literals::{Literals, Scan};
+use crate::call_reader::Flow;
+use crate::call_reader::call::{Call, NamedCall};
+use crate::call_reader::literals::{Literals, Scan};
 
 const BEGIN: &str = "<｜tool▁call▁begin｜>";
 const SEPARATOR: &str = "<｜tool▁sep｜>";

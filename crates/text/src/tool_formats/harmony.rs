@@ -5,12 +5,12 @@
 //! header. A header that is malformed, or names a function that is not known, is content with
 //! all its bytes.
 
-use super::OutputForm;
-use super::call::{Call, NamedCall};
-use super::literals::{Literals, Scan};
+use crate::call_reader::call::{Call, NamedCall};
+use crate::call_reader::literals::{Literals, Scan};
+use crate::output::OutputForm;
 
 /// What parts messages and headers.
-pub(super) const MARKERS: [&str; 7] = [
+pub(crate) const MARKERS: [&str; 7] = [
     "<|start|>",
     "<|channel|>",
     "<|constrain|>",

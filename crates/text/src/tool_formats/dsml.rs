@@ -4,11 +4,11 @@
 //! escaped closing tag, which is all that models are told to escape; attributes are unescaped as
 //! XML has it. A parameter without a type that begins with another parameter is an object.
 
-use super::call::Call;
-use super::call_reader::Flow;
 use super::dsml_tag::{Dialect, Tag};
-use super::json::{Json, Token, escape_into, quoted};
-use super::literals::{Literals, Scan};
+use crate::call_reader::Flow;
+use crate::call_reader::call::Call;
+use crate::call_reader::json::{Json, Token, escape_into, quoted};
+use crate::call_reader::literals::{Literals, Scan};
 
 /// Objects within the arguments.
 const MAX_NESTED: usize = 8;

@@ -3,10 +3,10 @@
 //! The tool's schema says what a value is: a string becomes a JSON string while it streams, other
 //! values are taken as JSON if they are JSON of a type that the schema allows, else as strings.
 
-use super::call::Call;
-use super::call_reader::Flow;
-use super::json::{escape_into, is_json, quoted};
-use super::literals::{Literals, Scan};
+use crate::call_reader::Flow;
+use crate::call_reader::call::Call;
+use crate::call_reader::json::{escape_into, is_json, quoted};
+use crate::call_reader::literals::{Literals, Scan};
 use serde_json::Value;
 
 const FUNCTION: &str = "<function=";
