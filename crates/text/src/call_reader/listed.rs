@@ -1,7 +1,7 @@
 //! Calls that are JSON objects, alone or in an array: Hermes, Llama 3, older Mistral.
 
+use super::Flow;
 use super::call::Call;
-use super::call_reader::Flow;
 use super::envelope::Envelope;
 
 /// The state of reading one.

@@ -1,22 +1,22 @@
 //! Mistral's calls: a JSON array, or a name with its arguments behind it.
 
-use super::call::{Call, NamedCall};
-use super::call_reader::Flow;
-use super::listed::Listed;
-use super::literals::{Found, Literals};
+use crate::call_reader::Flow;
+use crate::call_reader::call::{Call, NamedCall};
+use crate::call_reader::listed::Listed;
+use crate::call_reader::literals::{Literals, Scan};
 
 const PARTS: [&str; 3] = ["[ARGS]", "[CALL_ID]", "{"];
 
 /// The state of reading one, from behind `[TOOL_CALLS]` or from a later object of an array.
 #[derive(Clone, Debug)]
 pub(crate) struct Mistral {
-    state: State,
+    state: MistralState,
     name: String,
     literals: Literals,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum MistralState {
     Start,
     Listed(Listed),
     Name,
@@ -27,34 +27,34 @@ enum State {
 impl Mistral {
     pub fn new(literal: &str) -> Self {
         let state = match literal {
-            "{" => State::Listed(Listed::new(literal, true)),
-            _ => State::Start,
+            "{" => MistralState::Listed(Listed::new(literal, true)),
+            _ => MistralState::Start,
         };
         Mistral { state, name: String::new(), literals: Literals::default() }
     }
 
     pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match &mut self.state {
-            State::Start if c.is_whitespace() => Flow::More,
-            State::Start if c == '[' || c == '{' => {
+            MistralState::Start if c.is_whitespace() => Flow::More,
+            MistralState::Start if c == '[' || c == '{' => {
                 let mut listed = Listed::new("[TOOL_CALLS]", true);
                 let flow = listed.push(c, call);
-                self.state = State::Listed(listed);
+                self.state = MistralState::Listed(listed);
                 flow
             }
-            State::Start => {
-                self.state = State::Name;
+            MistralState::Start => {
+                self.state = MistralState::Name;
                 self.part(c, call)
             }
-            State::Listed(listed) => listed.push(c, call),
-            State::Name | State::Id => self.part(c, call),
-            State::Arguments(named) => named.push(c, call).into(),
+            MistralState::Listed(listed) => listed.push(c, call),
+            MistralState::Name | MistralState::Id => self.part(c, call),
+            MistralState::Arguments(named) => named.push(c, call).into(),
         }
     }
 
     pub fn finish(&mut self, call: &mut Call) -> bool {
         match &mut self.state {
-            State::Listed(listed) => listed.finish(call),
+            MistralState::Listed(listed) => listed.finish(call),
             _ => false,
         }
     }
@@ -62,15 +62,15 @@ impl Mistral {
     /// In the name, or in the id behind it.
     fn part(&mut self, c: char, call: &mut Call) -> Flow {
         match self.literals.push(PARTS.into_iter(), c) {
-            Found::More => Flow::More,
-            Found::One(1) => {
-                self.state = State::Id;
+            Scan::Partial => Flow::More,
+            Scan::Whole(1) => {
+                self.state = MistralState::Id;
                 Flow::More
             }
-            Found::One(index) => self.arguments(index == 2, call),
-            Found::Nothing if !self.literals.is_empty() => Flow::Refused,
-            Found::Nothing if matches!(self.state, State::Id) => Flow::More,
-            Found::Nothing => {
+            Scan::Whole(index) => self.arguments(index == 2, call),
+            Scan::None if !self.literals.is_empty() => Flow::Refused,
+            Scan::None if matches!(self.state, MistralState::Id) => Flow::More,
+            Scan::None => {
                 self.name.push(c);
                 if call.may_name(self.name.trim_end()) { Flow::More } else { Flow::Refused }
             }
@@ -85,7 +85,7 @@ impl Mistral {
         }
         let mut named = NamedCall::new(name);
         let flow = if begun { named.push('{', call).into() } else { Flow::More };
-        self.state = State::Arguments(named);
+        self.state = MistralState::Arguments(named);
         flow
     }
 }

@@ -1,16 +1,23 @@
 //! The grammars of single calls, and by which literals they are found in a text.
 
-use super::call::Call;
-use super::coder::Coder;
-use super::deepseek::DeepSeek;
-use super::dsml::Dsml;
-use super::listed::Listed;
-use super::mistral::Mistral;
-use super::{OutputForm, ToolFormat};
+pub(crate) mod call;
+mod envelope;
+pub(crate) mod json;
+pub(crate) mod listed;
+pub(crate) mod literals;
+
+use crate::output::OutputForm;
+use crate::tool_formats::ToolFormat;
+use crate::tool_formats::deepseek::DeepSeek;
+use crate::tool_formats::dsml::Dsml;
+use crate::tool_formats::mistral::Mistral;
+use crate::tool_formats::qwen_coder::Coder;
+use call::Call;
+use listed::Listed;
 
 /// What a literal does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum LiteralRole {
     /// A call, or a block of calls, begins.
     Start,
     /// Likewise, unless a call has broken off, whose rest this may be.
@@ -26,9 +33,9 @@ pub(crate) enum Role {
 pub(crate) struct Syntax {
     pub format: ToolFormat,
     /// In text.
-    pub text: &'static [(&'static str, Role)],
+    pub text: &'static [(&'static str, LiteralRole)],
     /// Directly after a call.
-    pub after: &'static [(&'static str, Role)],
+    pub after: &'static [(&'static str, LiteralRole)],
     /// What may close the block of a call that is to be the only one, and whether it does so alone.
     pub closing: &'static [(&'static str, bool)],
     /// Calls are found in the middle of text too.
@@ -37,11 +44,11 @@ pub(crate) struct Syntax {
     pub open: fn(&str) -> CallReader,
 }
 
-use Role::{Close, End, Implicit, Start};
+use LiteralRole::{Close, End, Implicit, Start};
 
-const DEEPSEEK_TEXT: &[(&str, Role)] =
+const DEEPSEEK_TEXT: &[(&str, LiteralRole)] =
     &[("<｜tool▁calls▁begin｜>", Start), ("<｜tool▁call▁begin｜>", Start)];
-const DEEPSEEK_AFTER: &[(&str, Role)] = &[
+const DEEPSEEK_AFTER: &[(&str, LiteralRole)] = &[
     ("<｜tool▁calls▁begin｜>", Start),
     ("<｜tool▁call▁begin｜>", Start),
     ("```", Close),
@@ -59,7 +66,7 @@ const DSML_CLOSING: &[(&str, bool)] = &[
     ("</tool_calls>", true),
     ("</function_calls>", true),
 ];
-const DSML: &[(&str, Role)] = &[
+const DSML: &[(&str, LiteralRole)] = &[
     ("<｜DSML｜tool_calls", Start),
     ("<｜DSML｜function_calls", Start),
     ("<｜DSML｜invoke", Implicit),
@@ -142,8 +149,8 @@ pub(crate) enum Flow {
     Refused,
 }
 
-impl From<Result<bool, super::json::NotJson>> for Flow {
-    fn from(whole: Result<bool, super::json::NotJson>) -> Self {
+impl From<Result<bool, json::NotJson>> for Flow {
+    fn from(whole: Result<bool, json::NotJson>) -> Self {
         match whole {
             Ok(true) => Flow::Over,
             Ok(false) => Flow::More,

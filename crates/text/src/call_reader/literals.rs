@@ -12,28 +12,28 @@ pub(crate) struct Literals {
 
 /// What one more character made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Scan {
     /// It may become a literal.
-    More,
+    Partial,
     /// It is this one of the options.
-    One(usize),
+    Whole(usize),
     /// Neither: what was read before is text, and the character has not been taken.
-    Nothing,
+    None,
 }
 
 impl Literals {
     /// Takes `c` if what is read with it is the start of one of `options`.
-    pub fn push<'a>(&mut self, options: impl Iterator<Item = &'a str> + Clone, c: char) -> Found {
+    pub fn push<'a>(&mut self, options: impl Iterator<Item = &'a str> + Clone, c: char) -> Scan {
         self.read.push(c);
         if let Some(index) = options.clone().position(|option| option == self.read) {
             self.read.clear();
-            return Found::One(index);
+            return Scan::Whole(index);
         }
         if options.into_iter().any(|option| option.starts_with(&self.read)) {
-            return Found::More;
+            return Scan::Partial;
         }
         self.read.pop();
-        Found::Nothing
+        Scan::None
     }
 
     /// What was read and is no literal.

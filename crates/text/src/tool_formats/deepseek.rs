@@ -1,8 +1,8 @@
 //! The calls of DeepSeek V3, R1 and V3.1: a name and its arguments between special tokens.
 
-use super::call::{Call, NamedCall};
-use super::call_reader::Flow;
-use super::literals::{Found, Literals};
+use crate::call_reader::Flow;
+use crate::call_reader::call::{Call, NamedCall};
+use crate::call_reader::literals::{Literals, Scan};
 
 const BEGIN: &str = "<｜tool▁call▁begin｜>";
 const SEPARATOR: &str = "<｜tool▁sep｜>";
@@ -12,7 +12,7 @@ const FENCE: &str = "```json";
 /// The state of reading one.
 #[derive(Clone, Debug)]
 pub(crate) struct DeepSeek {
-    state: State,
+    state: DeepSeekState,
     /// Whether the arguments are fenced, as V3 and R1 have it.
     fenced: bool,
     text: String,
@@ -20,7 +20,7 @@ pub(crate) struct DeepSeek {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum DeepSeekState {
     Begin,
     /// What stands before the separator: the kind of call where arguments are fenced, else a name.
     Head,
@@ -32,53 +32,53 @@ enum State {
 
 impl DeepSeek {
     pub fn new(fenced: bool, literal: &str) -> Self {
-        let state = if literal == BEGIN { State::Head } else { State::Begin };
+        let state = if literal == BEGIN { DeepSeekState::Head } else { DeepSeekState::Begin };
         DeepSeek { state, fenced, text: String::new(), literals: Literals::default() }
     }
 
     pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match &mut self.state {
-            State::Begin => self.literal(BEGIN, State::Head, c),
-            State::Head => self.head(c, call),
-            State::Line => self.line(c, call),
-            State::Fence => {
+            DeepSeekState::Begin => self.literal(BEGIN, DeepSeekState::Head, c),
+            DeepSeekState::Head => self.head(c, call),
+            DeepSeekState::Line => self.line(c, call),
+            DeepSeekState::Fence => {
                 let name = NamedCall::new(self.text.trim());
-                self.literal(FENCE, State::Arguments(name), c)
+                self.literal(FENCE, DeepSeekState::Arguments(name), c)
             }
-            State::Arguments(named) => named.push(c, call).into(),
+            DeepSeekState::Arguments(named) => named.push(c, call).into(),
         }
     }
 
     /// White space and one literal, which leads to `next`.
-    fn literal(&mut self, literal: &str, next: State, c: char) -> Flow {
+    fn literal(&mut self, literal: &str, next: DeepSeekState, c: char) -> Flow {
         match self.literals.push(std::iter::once(literal), c) {
-            Found::More => {}
-            Found::One(_) => self.state = next,
-            Found::Nothing if self.literals.is_empty() && c.is_whitespace() => {}
-            Found::Nothing => return Flow::Refused,
+            Scan::Partial => {}
+            Scan::Whole(_) => self.state = next,
+            Scan::None if self.literals.is_empty() && c.is_whitespace() => {}
+            Scan::None => return Flow::Refused,
         }
         Flow::More
     }
 
     fn head(&mut self, c: char, call: &mut Call) -> Flow {
         match self.literals.push(std::iter::once(SEPARATOR), c) {
-            Found::More => Flow::More,
-            Found::Nothing if !self.literals.is_empty() => Flow::Refused,
-            Found::Nothing => {
+            Scan::Partial => Flow::More,
+            Scan::None if !self.literals.is_empty() => Flow::Refused,
+            Scan::None => {
                 self.text.push(c);
                 let text = self.text.trim();
                 let fits = if self.fenced { KIND.starts_with(text) } else { call.may_name(text) };
                 if fits { Flow::More } else { Flow::Refused }
             }
-            Found::One(_) if self.fenced => {
+            Scan::Whole(_) if self.fenced => {
                 let fits = std::mem::take(&mut self.text).trim() == KIND;
-                self.state = State::Line;
+                self.state = DeepSeekState::Line;
                 if fits { Flow::More } else { Flow::Refused }
             }
-            Found::One(_) => {
+            Scan::Whole(_) => {
                 let name = self.text.trim();
                 let known = call.tool(name).is_some();
-                self.state = State::Arguments(NamedCall::new(name));
+                self.state = DeepSeekState::Arguments(NamedCall::new(name));
                 if known { Flow::More } else { Flow::Refused }
             }
         }
@@ -86,7 +86,7 @@ impl DeepSeek {
 
     fn line(&mut self, c: char, call: &mut Call) -> Flow {
         let fits = if c == '\n' {
-            self.state = State::Fence;
+            self.state = DeepSeekState::Fence;
             call.tool(self.text.trim()).is_some()
         } else {
             self.text.push(c);

@@ -13,20 +13,20 @@ const MAX_KEY: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Envelope {
     json: Json,
-    role: Role,
+    role: EnvelopePart,
     /// Whether keys without a meaning are let pass.
     lenient: bool,
     key: String,
     name: String,
     named: bool,
-    arguments: Arguments,
+    arguments: ArgumentProgress,
     /// Arguments that wait for the name.
     held: String,
 }
 
 /// What the text belongs to.
 #[derive(Clone, Debug)]
-enum Role {
+enum EnvelopePart {
     Outside,
     Key,
     /// The key is complete, its value has not begun.
@@ -38,7 +38,7 @@ enum Role {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arguments {
+enum ArgumentProgress {
     None,
     Begun,
     Whole,
@@ -48,12 +48,12 @@ impl Envelope {
     pub fn new(lenient: bool) -> Self {
         Envelope {
             json: Json::new(),
-            role: Role::Outside,
+            role: EnvelopePart::Outside,
             lenient,
             key: String::new(),
             name: String::new(),
             named: false,
-            arguments: Arguments::None,
+            arguments: ArgumentProgress::None,
             held: String::new(),
         }
     }
@@ -61,7 +61,7 @@ impl Envelope {
     /// Begins with the brace.
     pub fn open(&mut self) {
         if self.json.push('{').is_ok() {
-            self.role = Role::Other;
+            self.role = EnvelopePart::Other;
         }
     }
 
@@ -69,22 +69,22 @@ impl Envelope {
     pub fn push(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
         let token = self.json.push(c)?;
         match &mut self.role {
-            Role::Outside if token == Token::Space => {}
-            Role::Outside if c == '{' => self.role = Role::Other,
-            Role::Outside => return Err(NotJson),
-            Role::Key => self.key(token)?,
-            Role::Keyed => self.value(c, token, call)?,
-            Role::Name => self.name(token, call)?,
-            Role::Arguments => self.argument(c, token, call),
-            Role::ArgumentText(_) => self.argument_text(token, call)?,
-            Role::Other => return self.other(token, call),
+            EnvelopePart::Outside if token == Token::Space => {}
+            EnvelopePart::Outside if c == '{' => self.role = EnvelopePart::Other,
+            EnvelopePart::Outside => return Err(NotJson),
+            EnvelopePart::Key => self.key(token)?,
+            EnvelopePart::Keyed => self.value(c, token, call)?,
+            EnvelopePart::Name => self.name(token, call)?,
+            EnvelopePart::Arguments => self.argument(c, token, call),
+            EnvelopePart::ArgumentText(_) => self.argument_text(token, call)?,
+            EnvelopePart::Other => return self.other(token, call),
         }
         Ok(false)
     }
 
     /// The end of the answer; whether the call is complete though its object is not.
     pub fn finish(&mut self, call: &mut Call) -> bool {
-        let whole = call.is_open() && self.arguments == Arguments::Whole;
+        let whole = call.is_open() && self.arguments == ArgumentProgress::Whole;
         if whole {
             call.end();
         }
@@ -96,7 +96,7 @@ impl Envelope {
         match (token, self.json.depth()) {
             (Token::KeyStart, 1) => {
                 self.key.clear();
-                self.role = Role::Key;
+                self.role = EnvelopePart::Key;
             }
             (Token::Close, 0) => {
                 self.start(call);
@@ -110,12 +110,12 @@ impl Envelope {
     fn key(&mut self, token: Token) -> Result<(), NotJson> {
         match token {
             Token::Char(c) if self.key.len() <= MAX_KEY => self.key.push(c),
-            Token::TextEnd => self.role = Role::Keyed,
+            Token::TextEnd => self.role = EnvelopePart::Keyed,
             _ => {}
         }
         let known = ["name", "arguments", "parameters", "id", "type"];
         let can_be = |known: &&str| match self.role {
-            Role::Key => known.starts_with(&self.key),
+            EnvelopePart::Key => known.starts_with(&self.key),
             _ => *known == self.key,
         };
         if self.lenient || known.iter().any(can_be) { Ok(()) } else { Err(NotJson) }
@@ -128,12 +128,12 @@ impl Envelope {
         }
         let arguments = matches!(self.key.as_str(), "arguments" | "parameters");
         self.role = match (self.key.as_str(), token) {
-            ("name", Token::TextStart) if !self.named => Role::Name,
-            _ if arguments && self.arguments != Arguments::None => return Err(NotJson),
-            _ if arguments && c == '{' => Role::Arguments,
-            _ if arguments && c == '"' => Role::ArgumentText(JsonObject::new()),
+            ("name", Token::TextStart) if !self.named => EnvelopePart::Name,
+            _ if arguments && self.arguments != ArgumentProgress::None => return Err(NotJson),
+            _ if arguments && c == '{' => EnvelopePart::Arguments,
+            _ if arguments && c == '"' => EnvelopePart::ArgumentText(JsonObject::new()),
             ("name" | "arguments" | "parameters", _) => return Err(NotJson),
-            _ => Role::Other,
+            _ => EnvelopePart::Other,
         };
         if c == '{' && arguments {
             self.give(c, call);
@@ -152,7 +152,7 @@ impl Envelope {
             Token::TextEnd if call.tool(&self.name).is_none() => return Err(NotJson),
             Token::TextEnd => {
                 self.named = true;
-                self.role = Role::Other;
+                self.role = EnvelopePart::Other;
                 self.start(call);
             }
             _ => {}
@@ -163,13 +163,13 @@ impl Envelope {
     fn argument(&mut self, c: char, token: Token, call: &mut Call) {
         self.give(c, call);
         if token == Token::Close && self.json.depth() == 1 {
-            self.arguments = Arguments::Whole;
-            self.role = Role::Other;
+            self.arguments = ArgumentProgress::Whole;
+            self.role = EnvelopePart::Other;
         }
     }
 
     fn argument_text(&mut self, token: Token, call: &mut Call) -> Result<(), NotJson> {
-        let Role::ArgumentText(object) = &mut self.role else { return Ok(()) };
+        let EnvelopePart::ArgumentText(object) = &mut self.role else { return Ok(()) };
         match token {
             Token::Char(c) => {
                 let span = object.push(c)?;
@@ -178,8 +178,8 @@ impl Envelope {
                 }
             }
             Token::TextEnd if object.is_whole() => {
-                self.arguments = Arguments::Whole;
-                self.role = Role::Other;
+                self.arguments = ArgumentProgress::Whole;
+                self.role = EnvelopePart::Other;
             }
             Token::TextEnd => return Err(NotJson),
             _ => {}
@@ -189,8 +189,8 @@ impl Envelope {
 
     /// One more character of the arguments.
     fn give(&mut self, c: char, call: &mut Call) {
-        if self.arguments == Arguments::None {
-            self.arguments = Arguments::Begun;
+        if self.arguments == ArgumentProgress::None {
+            self.arguments = ArgumentProgress::Begun;
         }
         self.start(call);
         match self.named {
@@ -201,7 +201,7 @@ impl Envelope {
 
     /// Starts the call as soon as its name is known and its arguments have begun.
     fn start(&mut self, call: &mut Call) {
-        if self.named && self.arguments != Arguments::None && !call.is_open() {
+        if self.named && self.arguments != ArgumentProgress::None && !call.is_open() {
             call.start(&self.name);
             call.arguments(&std::mem::take(&mut self.held));
         }

@@ -5,12 +5,12 @@
 //! header. A header that is malformed, or names a function that is not known, is content with
 //! all its bytes.
 
-use super::OutputForm;
-use super::call::{Call, NamedCall};
-use super::literals::{Found, Literals};
+use crate::call_reader::call::{Call, NamedCall};
+use crate::call_reader::literals::{Literals, Scan};
+use crate::output::OutputForm;
 
 /// What parts messages and headers.
-pub(super) const MARKERS: [&str; 7] = [
+pub(crate) const MARKERS: [&str; 7] = [
     "<|start|>",
     "<|channel|>",
     "<|constrain|>",
@@ -33,7 +33,7 @@ const MAX_HEADER: usize = 256;
 pub(crate) struct Harmony {
     pub call: Call,
     parallel: bool,
-    state: State,
+    state: HarmonyState,
     literals: Literals,
     /// The exact text of the header, and of the call behind it.
     raw: String,
@@ -43,7 +43,7 @@ pub(crate) struct Harmony {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum HarmonyState {
     /// At the start of the answer, where the role may be followed by a recipient.
     Role,
     Header,
@@ -60,7 +60,7 @@ impl Harmony {
         Harmony {
             call: Call::new(form.tools.clone()),
             parallel: form.parallel,
-            state: State::Role,
+            state: HarmonyState::Role,
             literals: Literals::default(),
             raw: String::new(),
             max_header: MAX_HEADER + longest,
@@ -74,7 +74,7 @@ impl Harmony {
     }
 
     pub fn in_reasoning(&self) -> bool {
-        matches!(self.state, State::Reasoning)
+        matches!(self.state, HarmonyState::Reasoning)
     }
 
     /// Takes the next character.
@@ -82,7 +82,7 @@ impl Harmony {
         if self.complete {
             return;
         }
-        if let State::Call(named) = &mut self.state {
+        if let HarmonyState::Call(named) = &mut self.state {
             return match named.push(c, &mut self.call) {
                 Ok(whole) => self.in_call(c, whole),
                 Err(_) => {
@@ -92,10 +92,10 @@ impl Harmony {
             };
         }
         match self.literals.push(MARKERS.into_iter(), c) {
-            Found::More => {}
-            Found::One(marker) => self.marker(marker),
-            Found::Nothing if self.literals.is_empty() => self.text(c),
-            Found::Nothing => {
+            Scan::Partial => {}
+            Scan::Whole(marker) => self.marker(marker),
+            Scan::None if self.literals.is_empty() => self.text(c),
+            Scan::None => {
                 let read = self.literals.take();
                 read.chars().for_each(|c| self.text(c));
                 self.push(c);
@@ -108,11 +108,11 @@ impl Harmony {
         let read = self.literals.take();
         match self.state {
             _ if self.complete => {}
-            State::Reasoning => self.call.reasoning(&read),
-            State::Content => self.call.content(&read),
-            State::Between => {}
-            State::Call(_) => self.give_back(),
-            State::Role | State::Header => {
+            HarmonyState::Reasoning => self.call.reasoning(&read),
+            HarmonyState::Content => self.call.content(&read),
+            HarmonyState::Between => {}
+            HarmonyState::Call(_) => self.give_back(),
+            HarmonyState::Role | HarmonyState::Header => {
                 if recipient(&self.raw).is_some() || !self.raw.contains("<|") {
                     self.raw.push_str(&read);
                     self.give_back();
@@ -125,7 +125,7 @@ impl Harmony {
         self.raw.push(c);
         if whole {
             self.raw.clear();
-            self.state = State::Between;
+            self.state = HarmonyState::Between;
             self.complete = !self.parallel;
         }
     }
@@ -134,21 +134,21 @@ impl Harmony {
     fn give_back(&mut self) {
         let raw = std::mem::take(&mut self.raw);
         self.call.fail(&raw);
-        self.state = State::Content;
+        self.state = HarmonyState::Content;
     }
 
     fn text(&mut self, c: char) {
         match self.state {
-            State::Reasoning => self.call.reasoning(c.encode_utf8(&mut [0; 4])),
-            State::Between if c.is_whitespace() => {}
-            State::Role | State::Header => {
+            HarmonyState::Reasoning => self.call.reasoning(c.encode_utf8(&mut [0; 4])),
+            HarmonyState::Between if c.is_whitespace() => {}
+            HarmonyState::Role | HarmonyState::Header => {
                 self.raw.push(c);
                 if !self.can_be_header() {
                     self.give_back();
                 }
             }
             _ => {
-                self.state = State::Content;
+                self.state = HarmonyState::Content;
                 self.call.content(c.encode_utf8(&mut [0; 4]));
             }
         }
@@ -159,32 +159,33 @@ impl Harmony {
         // Without a marker before it, only a recipient is not text.
         let text = self.raw.trim_start();
         let role = "to=".starts_with(text) || text.starts_with("to=");
-        fits && (role || !matches!(self.state, State::Role))
+        fits && (role || !matches!(self.state, HarmonyState::Role))
     }
 
     fn marker(&mut self, marker: usize) {
         let text = MARKERS[marker];
         match (&self.state, marker) {
-            (State::Role | State::Header, MESSAGE) => {
+            (HarmonyState::Role | HarmonyState::Header, MESSAGE) => {
                 self.raw.push_str(text);
                 self.body();
             }
-            (State::Role, CHANNEL | CONSTRAIN | START) | (State::Header, CHANNEL | CONSTRAIN) => {
+            (HarmonyState::Role, CHANNEL | CONSTRAIN | START)
+            | (HarmonyState::Header, CHANNEL | CONSTRAIN) => {
                 self.raw.push_str(text);
-                self.state = State::Header;
+                self.state = HarmonyState::Header;
             }
-            (State::Role | State::Header, _) => {
+            (HarmonyState::Role | HarmonyState::Header, _) => {
                 self.give_back();
                 self.marker(marker);
             }
             (_, START | CHANNEL) => {
                 self.raw.push_str(text);
-                self.state = State::Header;
+                self.state = HarmonyState::Header;
             }
             (_, MESSAGE | CONSTRAIN) => text.chars().for_each(|c| self.text(c)),
             _ => {
                 self.complete = marker == CALL;
-                self.state = State::Between;
+                self.state = HarmonyState::Between;
             }
         }
     }
@@ -194,12 +195,12 @@ impl Harmony {
         let Some(name) = recipient(&self.raw) else {
             let reasoning = channel(&self.raw) == "analysis";
             self.raw.clear();
-            self.state = if reasoning { State::Reasoning } else { State::Content };
+            self.state = if reasoning { HarmonyState::Reasoning } else { HarmonyState::Content };
             return;
         };
         let name = name.strip_prefix("functions.").unwrap_or(name);
         match self.call.tool(name) {
-            Some(_) => self.state = State::Call(NamedCall::new(name)),
+            Some(_) => self.state = HarmonyState::Call(NamedCall::new(name)),
             None => self.give_back(),
         }
     }

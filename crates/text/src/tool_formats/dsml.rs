@@ -4,11 +4,11 @@
 //! escaped closing tag, which is all that models are told to escape; attributes are unescaped as
 //! XML has it. A parameter without a type that begins with another parameter is an object.
 
-use super::call::Call;
-use super::call_reader::Flow;
 use super::dsml_tag::{Dialect, Tag};
-use super::json::{Json, Token, escape_into, quoted};
-use super::literals::{Found, Literals};
+use crate::call_reader::Flow;
+use crate::call_reader::call::Call;
+use crate::call_reader::json::{Json, Token, escape_into, quoted};
+use crate::call_reader::literals::{Literals, Scan};
 
 /// Objects within the arguments.
 const MAX_NESTED: usize = 8;
@@ -17,7 +17,7 @@ const MAX_NESTED: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Dsml {
     dialect: &'static Dialect,
-    state: State,
+    state: DsmlState,
     literals: Literals,
     /// The name of the tool.
     tool: String,
@@ -30,22 +30,22 @@ pub(crate) struct Dsml {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum DsmlState {
     /// Behind the name of an opening tag, up to its `>`.
     Opening(Tag, String),
     /// Behind the name of a closing tag; in a value with its text, which may not be one.
-    Closing(Tag, String, Option<Body>),
+    Closing(Tag, String, Option<ParameterBody>),
     /// Between invocations.
     Block,
     /// Between parameters.
     Members,
     /// At the start of a value without a type: white space so far.
     Untyped(String),
-    Value(Body),
+    Value(ParameterBody),
 }
 
 #[derive(Clone, Debug)]
-enum Body {
+enum ParameterBody {
     Text,
     /// Whether there has been anything but white space.
     Json(Json, bool),
@@ -56,7 +56,7 @@ impl Dsml {
         let (dialect, tag) = Dialect::of(literal);
         Dsml {
             dialect,
-            state: State::Opening(tag, String::new()),
+            state: DsmlState::Opening(tag, String::new()),
             literals: Literals::default(),
             tool: String::new(),
             keys: Vec::new(),
@@ -77,9 +77,9 @@ impl Dsml {
     pub fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
         let in_block = call.ended > 0 && !call.is_open();
         match &self.state {
-            State::Block if in_block => self.ends_block(),
-            State::Closing(Tag::Block, ..) => in_block,
-            State::Members if self.literals.is_empty() => {
+            DsmlState::Block if in_block => self.ends_block(),
+            DsmlState::Closing(Tag::Block, ..) => in_block,
+            DsmlState::Members if self.literals.is_empty() => {
                 let complete = !truncated || self.has_required(call);
                 if complete {
                     self.close(call);
@@ -105,7 +105,7 @@ impl Dsml {
     /// Takes the next character; `None` where it cannot follow.
     fn step(&mut self, c: char, call: &mut Call) -> Option<Flow> {
         match &mut self.state {
-            State::Opening(tag, text) => {
+            DsmlState::Opening(tag, text) => {
                 let tag = *tag;
                 if c == '>' {
                     let text = std::mem::take(text);
@@ -116,10 +116,10 @@ impl Dsml {
                     text.push(c);
                 }
             }
-            State::Closing(..) => return self.closing(c, call),
-            State::Block | State::Members => self.between(c)?,
-            State::Untyped(_) => self.untyped(c, call)?,
-            State::Value(_) => self.value(c, call)?,
+            DsmlState::Closing(..) => return self.closing(c, call),
+            DsmlState::Block | DsmlState::Members => self.between(c)?,
+            DsmlState::Untyped(_) => self.untyped(c, call)?,
+            DsmlState::Value(_) => self.value(c, call)?,
         }
         Some(Flow::More)
     }
@@ -127,7 +127,7 @@ impl Dsml {
     /// An opening tag is complete.
     fn opened(&mut self, tag: Tag, text: &str, call: &mut Call) -> Option<()> {
         self.state = match tag {
-            Tag::Block => State::Block,
+            Tag::Block => DsmlState::Block,
             Tag::Invoke => {
                 self.tool = Dialect::attribute(text, "name")?;
                 call.tool(&self.tool)?;
@@ -135,7 +135,7 @@ impl Dsml {
                 (self.open, self.fresh) = (0, true);
                 self.keys.clear();
                 self.object(call)?;
-                State::Members
+                DsmlState::Members
             }
             Tag::Parameter => self.parameter(text, call)?,
         };
@@ -143,7 +143,7 @@ impl Dsml {
     }
 
     /// A parameter begins.
-    fn parameter(&mut self, text: &str, call: &mut Call) -> Option<State> {
+    fn parameter(&mut self, text: &str, call: &mut Call) -> Option<DsmlState> {
         let key = Dialect::attribute(text, "name")?;
         let separator = if std::mem::take(&mut self.fresh) { "" } else { "," };
         call.arguments(&format!("{separator}{}:", quoted(&key)));
@@ -151,11 +151,11 @@ impl Dsml {
             self.keys.push(key);
         }
         Some(match Dialect::attribute(text, "string").as_deref() {
-            None => State::Untyped(String::new()),
-            Some("false") => State::Value(Body::Json(Json::new(), false)),
+            None => DsmlState::Untyped(String::new()),
+            Some("false") => DsmlState::Value(ParameterBody::Json(Json::new(), false)),
             Some(_) => {
                 call.arguments("\"");
-                State::Value(Body::Text)
+                DsmlState::Value(ParameterBody::Text)
             }
         })
     }
@@ -171,23 +171,23 @@ impl Dsml {
     fn between(&mut self, c: char) -> Option<()> {
         let tags = self.tags();
         match self.literals.push(tags.iter().map(|(text, ..)| *text), c) {
-            Found::More => Some(()),
-            Found::One(index) => {
+            Scan::Partial => Some(()),
+            Scan::Whole(index) => {
                 let (_, tag, opens) = tags[index];
                 self.state = match opens {
-                    true => State::Opening(tag, String::new()),
-                    false => State::Closing(tag, String::new(), None),
+                    true => DsmlState::Opening(tag, String::new()),
+                    false => DsmlState::Closing(tag, String::new(), None),
                 };
                 Some(())
             }
-            Found::Nothing => (self.literals.is_empty() && c.is_whitespace()).then_some(()),
+            Scan::None => (self.literals.is_empty() && c.is_whitespace()).then_some(()),
         }
     }
 
     /// The tags that can come between others, and whether they open.
     fn tags(&self) -> &'static [(&'static str, Tag, bool)] {
         match (&self.state, self.open) {
-            (State::Block, _) => &self.dialect.in_block,
+            (DsmlState::Block, _) => &self.dialect.in_block,
             (_, 1) => &self.dialect.in_invoke,
             _ => &self.dialect.in_object,
         }
@@ -195,7 +195,7 @@ impl Dsml {
 
     /// Behind the name of a closing tag: white space, and one bar too many, are let pass.
     fn closing(&mut self, c: char, call: &mut Call) -> Option<Flow> {
-        let State::Closing(tag, text, body) = &mut self.state else { return None };
+        let DsmlState::Closing(tag, text, body) = &mut self.state else { return None };
         let (tag, body) = (*tag, body.clone());
         if c == '>' {
             return self.closed(tag, body, call);
@@ -205,31 +205,33 @@ impl Dsml {
             return Some(Flow::More);
         }
         let text = self.dialect.parameter_end.to_owned() + text;
-        self.state = State::Value(body?);
+        self.state = DsmlState::Value(body?);
         text.chars().try_for_each(|c| self.body(c, call))?;
         self.value(c, call)?;
         Some(Flow::More)
     }
 
     /// A closing tag is complete.
-    fn closed(&mut self, tag: Tag, body: Option<Body>, call: &mut Call) -> Option<Flow> {
+    fn closed(&mut self, tag: Tag, body: Option<ParameterBody>, call: &mut Call) -> Option<Flow> {
         match (tag, body) {
             (Tag::Block, _) => return Some(Flow::Complete),
             (Tag::Invoke, _) => {
                 self.close(call);
-                self.state = State::Block;
+                self.state = DsmlState::Block;
                 return Some(Flow::More);
             }
-            (Tag::Parameter, Some(Body::Text)) => call.arguments("\""),
-            (Tag::Parameter, Some(Body::Json(_, false))) => call.arguments("null"),
-            (Tag::Parameter, Some(Body::Json(json, true))) => json.is_whole().then_some(())?,
+            (Tag::Parameter, Some(ParameterBody::Text)) => call.arguments("\""),
+            (Tag::Parameter, Some(ParameterBody::Json(_, false))) => call.arguments("null"),
+            (Tag::Parameter, Some(ParameterBody::Json(json, true))) => {
+                json.is_whole().then_some(())?
+            }
             (Tag::Parameter, None) => {
                 call.arguments("}");
                 self.open -= 1;
             }
         }
         self.fresh = false;
-        self.state = State::Members;
+        self.state = DsmlState::Members;
         Some(Flow::More)
     }
 
@@ -242,46 +244,46 @@ impl Dsml {
 
     /// A value without a type is an object if a parameter comes first, else a string.
     fn untyped(&mut self, c: char, call: &mut Call) -> Option<()> {
-        let State::Untyped(space) = &mut self.state else { return None };
+        let DsmlState::Untyped(space) = &mut self.state else { return None };
         let [end, escaped] = self.dialect.in_text;
         let options = [self.dialect.in_object[0].0, end, escaped];
         let held = match self.literals.push(options.into_iter(), c) {
-            Found::More => return Some(()),
-            Found::One(0) => {
-                self.state = State::Opening(Tag::Parameter, String::new());
+            Scan::Partial => return Some(()),
+            Scan::Whole(0) => {
+                self.state = DsmlState::Opening(Tag::Parameter, String::new());
                 return self.object(call);
             }
-            Found::One(index) => options[index].to_owned(),
-            Found::Nothing if self.literals.is_empty() && c.is_whitespace() => {
+            Scan::Whole(index) => options[index].to_owned(),
+            Scan::None if self.literals.is_empty() && c.is_whitespace() => {
                 space.push(c);
                 return Some(());
             }
-            Found::Nothing => self.literals.take() + c.encode_utf8(&mut [0; 4]),
+            Scan::None => self.literals.take() + c.encode_utf8(&mut [0; 4]),
         };
         // It is a string: all that was held is read again as its body.
         let held = std::mem::take(space) + &held;
         call.arguments("\"");
-        self.state = State::Value(Body::Text);
+        self.state = DsmlState::Value(ParameterBody::Text);
         held.chars().try_for_each(|c| self.value(c, call))
     }
 
     /// In a value up to its closing tag.
     fn value(&mut self, c: char, call: &mut Call) -> Option<()> {
-        let State::Value(body) = &self.state else { return None };
-        let text = matches!(body, Body::Text);
+        let DsmlState::Value(body) = &self.state else { return None };
+        let text = matches!(body, ParameterBody::Text);
         let options = if text { &self.dialect.in_text[..] } else { &self.dialect.in_text[..1] };
         match self.literals.push(options.iter().copied(), c) {
-            Found::More => Some(()),
-            Found::One(0) => {
+            Scan::Partial => Some(()),
+            Scan::Whole(0) => {
                 let body = Some(body.clone());
-                self.state = State::Closing(Tag::Parameter, String::new(), body);
+                self.state = DsmlState::Closing(Tag::Parameter, String::new(), body);
                 Some(())
             }
-            Found::One(_) => {
+            Scan::Whole(_) => {
                 let escaped = self.dialect.parameter_end.chars();
                 escaped.chain(['>']).try_for_each(|c| self.body(c, call))
             }
-            Found::Nothing => {
+            Scan::None => {
                 let read = self.literals.take();
                 read.chars().try_for_each(|c| self.body(c, call))?;
                 if read.is_empty() { self.body(c, call) } else { self.value(c, call) }
@@ -292,12 +294,12 @@ impl Dsml {
     /// A character of a value.
     fn body(&mut self, c: char, call: &mut Call) -> Option<()> {
         match &mut self.state {
-            State::Value(Body::Text) => {
+            DsmlState::Value(ParameterBody::Text) => {
                 let mut escaped = String::new();
                 escape_into(&mut escaped, c);
                 call.arguments(&escaped);
             }
-            State::Value(Body::Json(json, begun)) => {
+            DsmlState::Value(ParameterBody::Json(json, begun)) => {
                 if json.push(c).ok()? != Token::Space {
                     *begun = true;
                     call.argument_char(c);

@@ -3,10 +3,10 @@
 //! The tool's schema says what a value is: a string becomes a JSON string while it streams, other
 //! values are taken as JSON if they are JSON of a type that the schema allows, else as strings.
 
-use super::call::Call;
-use super::call_reader::Flow;
-use super::json::{escape_into, is_json, quoted};
-use super::literals::{Found, Literals};
+use crate::call_reader::Flow;
+use crate::call_reader::call::Call;
+use crate::call_reader::json::{escape_into, is_json, quoted};
+use crate::call_reader::literals::{Literals, Scan};
 use serde_json::Value;
 
 const FUNCTION: &str = "<function=";
@@ -17,7 +17,7 @@ const CLOSE: [&str; 2] = ["\n</parameter>", "</parameter>"];
 /// The state of reading one.
 #[derive(Clone, Debug)]
 pub(crate) struct Coder {
-    state: State,
+    state: CoderState,
     literals: Literals,
     name: String,
     key: String,
@@ -27,7 +27,7 @@ pub(crate) struct Coder {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum CoderState {
     Begin,
     Name,
     Members,
@@ -43,7 +43,7 @@ enum State {
 
 impl Coder {
     pub fn new(literal: &str) -> Self {
-        let state = if literal == FUNCTION { State::Name } else { State::Begin };
+        let state = if literal == FUNCTION { CoderState::Name } else { CoderState::Begin };
         Coder {
             state,
             literals: Literals::default(),
@@ -56,31 +56,31 @@ impl Coder {
 
     pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match self.state {
-            State::Begin | State::Members => self.tag(c, call),
-            State::Name => self.name(c, call),
-            State::Key => self.key(c, call),
-            State::Lead { text } => {
-                self.state = State::Value { text };
+            CoderState::Begin | CoderState::Members => self.tag(c, call),
+            CoderState::Name => self.name(c, call),
+            CoderState::Key => self.key(c, call),
+            CoderState::Lead { text } => {
+                self.state = CoderState::Value { text };
                 if c == '\n' { Flow::More } else { self.value(c, text, call) }
             }
-            State::Value { text } => self.value(c, text, call),
+            CoderState::Value { text } => self.value(c, text, call),
         }
     }
 
     /// White space and a tag.
     fn tag(&mut self, c: char, call: &mut Call) -> Flow {
-        let begin = matches!(self.state, State::Begin);
+        let begin = matches!(self.state, CoderState::Begin);
         let options: &[&str] = if begin { &[FUNCTION] } else { &MEMBERS };
         match self.literals.push(options.iter().copied(), c) {
-            Found::More => {}
-            Found::Nothing if self.literals.is_empty() && c.is_whitespace() => {}
-            Found::Nothing => return Flow::Refused,
-            Found::One(0) if begin => self.state = State::Name,
-            Found::One(0) => {
+            Scan::Partial => {}
+            Scan::None if self.literals.is_empty() && c.is_whitespace() => {}
+            Scan::None => return Flow::Refused,
+            Scan::Whole(0) if begin => self.state = CoderState::Name,
+            Scan::Whole(0) => {
                 self.key.clear();
-                self.state = State::Key;
+                self.state = CoderState::Key;
             }
-            Found::One(_) => {
+            Scan::Whole(_) => {
                 call.arguments("}");
                 call.end();
                 return Flow::Over;
@@ -99,7 +99,7 @@ impl Coder {
         }
         call.start(&self.name);
         call.arguments("{");
-        self.state = State::Members;
+        self.state = CoderState::Members;
         Flow::More
     }
 
@@ -111,7 +111,7 @@ impl Coder {
                 let text = self.types(call) == ["string"];
                 let quote = if text { "\"" } else { "" };
                 call.arguments(&format!("{separator}{}:{quote}", quoted(&self.key)));
-                self.state = State::Lead { text };
+                self.state = CoderState::Lead { text };
             }
             _ => self.key.push(c),
         }
@@ -120,13 +120,13 @@ impl Coder {
 
     fn value(&mut self, c: char, text: bool, call: &mut Call) -> Flow {
         match self.literals.push(CLOSE.into_iter(), c) {
-            Found::More => {}
-            Found::One(_) => {
+            Scan::Partial => {}
+            Scan::Whole(_) => {
                 let value = std::mem::take(&mut self.value);
                 call.arguments(&if text { "\"".to_owned() } else { self.typed(&value, call) });
-                self.state = State::Members;
+                self.state = CoderState::Members;
             }
-            Found::Nothing => {
+            Scan::None => {
                 let read = self.literals.take();
                 read.chars().for_each(|c| self.value_char(c, text, call));
                 if read.is_empty() {

@@ -1,7 +1,7 @@
 //! What the grammars of all formats write to: the events of an answer, and the call that is open.
 
 use super::json::{JsonObject, NotJson, Span};
-use super::{OutputEvent, ToolSignature};
+use crate::output::{OutputEvent, ToolSignature};
 use std::sync::Arc;
 
 /// The events so far, and whether a call is open.

@@ -9,7 +9,7 @@ pub(crate) enum Tag {
 }
 
 /// A tag without what follows its name, what it is of, and whether it opens.
-type Entry = (&'static str, Tag, bool);
+type TagEntry = (&'static str, Tag, bool);
 
 /// One way of writing the tags.
 #[derive(Debug)]
@@ -17,11 +17,11 @@ pub(crate) struct Dialect {
     /// What the names of tags begin with.
     prefix: &'static str,
     /// Tags between invocations.
-    pub in_block: [Entry; 3],
+    pub in_block: [TagEntry; 3],
     /// Tags between parameters.
-    pub in_invoke: [Entry; 2],
+    pub in_invoke: [TagEntry; 2],
     /// Tags between parameters of an object within.
-    pub in_object: [Entry; 3],
+    pub in_object: [TagEntry; 3],
     /// The closing tag of a parameter, and how it is written inside a value.
     pub in_text: [&'static str; 2],
     /// The closing tag of a parameter up to its name.

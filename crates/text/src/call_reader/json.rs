@@ -38,13 +38,13 @@ pub(crate) enum Token {
 /// The state of a running check.
 #[derive(Clone, Debug)]
 pub(crate) struct Json {
-    state: State,
+    state: JsonState,
     /// What is open: whether it is an object.
     open: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum JsonState {
     Value,
     ValueOrEnd,
     Key,
@@ -79,7 +79,7 @@ enum Number {
 impl Json {
     /// Before a value.
     pub fn new() -> Self {
-        Json { state: State::Value, open: Vec::new() }
+        Json { state: JsonState::Value, open: Vec::new() }
     }
 
     /// How many objects and arrays are open.
@@ -90,8 +90,8 @@ impl Json {
     /// Whether a whole value has been read.
     pub fn is_whole(&self) -> bool {
         let ended = match self.state {
-            State::After => true,
-            State::Number(number) => number.can_end(),
+            JsonState::After => true,
+            JsonState::Number(number) => number.can_end(),
             _ => false,
         };
         ended && self.open.is_empty()
@@ -100,24 +100,24 @@ impl Json {
     /// Takes the next character; after an error the state means nothing.
     pub fn push(&mut self, c: char) -> Result<Token, NotJson> {
         match self.state {
-            State::Text { key, high, at } => self.text(c, key, high, at),
-            State::Number(number) => match number.push(c) {
-                Some(next) => self.turn(State::Number(next), Token::Scalar),
+            JsonState::Text { key, high, at } => self.text(c, key, high, at),
+            JsonState::Number(number) => match number.push(c) {
+                Some(next) => self.turn(JsonState::Number(next), Token::Scalar),
                 None if number.can_end() => {
-                    self.state = State::After;
+                    self.state = JsonState::After;
                     self.structure(c)
                 }
                 None => Err(NotJson),
             },
-            State::Word(rest) => match rest.strip_prefix(c).ok_or(NotJson)? {
-                "" => self.turn(State::After, Token::Scalar),
-                rest => self.turn(State::Word(rest), Token::Scalar),
+            JsonState::Word(rest) => match rest.strip_prefix(c).ok_or(NotJson)? {
+                "" => self.turn(JsonState::After, Token::Scalar),
+                rest => self.turn(JsonState::Word(rest), Token::Scalar),
             },
             _ => self.structure(c),
         }
     }
 
-    fn turn(&mut self, state: State, token: Token) -> Result<Token, NotJson> {
+    fn turn(&mut self, state: JsonState, token: Token) -> Result<Token, NotJson> {
         self.state = state;
         Ok(token)
     }
@@ -128,16 +128,18 @@ impl Json {
             return Ok(Token::Space);
         }
         match (self.state, c, self.open.last()) {
-            (State::Key | State::KeyOrEnd, '"', _) => self.turn(text(true), Token::KeyStart),
-            (State::Colon, ':', _) => self.turn(State::Value, Token::Separator),
-            (State::After, ',', Some(true)) => self.turn(State::Key, Token::Separator),
-            (State::After, ',', Some(false)) => self.turn(State::Value, Token::Separator),
-            (State::KeyOrEnd | State::After, '}', Some(true))
-            | (State::ValueOrEnd | State::After, ']', Some(false)) => {
-                self.open.pop();
-                self.turn(State::After, Token::Close)
+            (JsonState::Key | JsonState::KeyOrEnd, '"', _) => {
+                self.turn(text(true), Token::KeyStart)
             }
-            (State::Value | State::ValueOrEnd, _, _) => self.value(c),
+            (JsonState::Colon, ':', _) => self.turn(JsonState::Value, Token::Separator),
+            (JsonState::After, ',', Some(true)) => self.turn(JsonState::Key, Token::Separator),
+            (JsonState::After, ',', Some(false)) => self.turn(JsonState::Value, Token::Separator),
+            (JsonState::KeyOrEnd | JsonState::After, '}', Some(true))
+            | (JsonState::ValueOrEnd | JsonState::After, ']', Some(false)) => {
+                self.open.pop();
+                self.turn(JsonState::After, Token::Close)
+            }
+            (JsonState::Value | JsonState::ValueOrEnd, _, _) => self.value(c),
             _ => Err(NotJson),
         }
     }
@@ -147,23 +149,23 @@ impl Json {
         match c {
             '{' | '[' if self.open.len() < MAX_DEPTH => {
                 self.open.push(c == '{');
-                let state = if c == '{' { State::KeyOrEnd } else { State::ValueOrEnd };
+                let state = if c == '{' { JsonState::KeyOrEnd } else { JsonState::ValueOrEnd };
                 self.turn(state, Token::Open)
             }
             '"' => self.turn(text(false), Token::TextStart),
-            '-' => self.turn(State::Number(Number::Minus), Token::Scalar),
-            '0' => self.turn(State::Number(Number::Zero), Token::Scalar),
-            '1'..='9' => self.turn(State::Number(Number::Integer), Token::Scalar),
-            't' => self.turn(State::Word("rue"), Token::Scalar),
-            'f' => self.turn(State::Word("alse"), Token::Scalar),
-            'n' => self.turn(State::Word("ull"), Token::Scalar),
+            '-' => self.turn(JsonState::Number(Number::Minus), Token::Scalar),
+            '0' => self.turn(JsonState::Number(Number::Zero), Token::Scalar),
+            '1'..='9' => self.turn(JsonState::Number(Number::Integer), Token::Scalar),
+            't' => self.turn(JsonState::Word("rue"), Token::Scalar),
+            'f' => self.turn(JsonState::Word("alse"), Token::Scalar),
+            'n' => self.turn(JsonState::Word("ull"), Token::Scalar),
             _ => Err(NotJson),
         }
     }
 
     /// Inside a string; `high` is the first half of a surrogate pair, or 0.
     fn text(&mut self, c: char, key: bool, high: u32, at: At) -> Result<Token, NotJson> {
-        let mut escape = |at| self.turn(State::Text { key, high, at }, Token::Escape);
+        let mut escape = |at| self.turn(JsonState::Text { key, high, at }, Token::Escape);
         match (at, c) {
             (At::Plain, '\\') => escape(At::Backslash),
             (At::Backslash, 'u') => escape(At::Hex { digits: 0, value: 0 }),
@@ -176,7 +178,7 @@ impl Json {
             }
             _ if high != 0 => Err(NotJson),
             (At::Plain, '"') => {
-                self.turn(if key { State::Colon } else { State::After }, Token::TextEnd)
+                self.turn(if key { JsonState::Colon } else { JsonState::After }, Token::TextEnd)
             }
             (At::Plain, ' '..) => Ok(Token::Char(c)),
             (At::Backslash, _) => {
@@ -191,7 +193,7 @@ impl Json {
     fn unicode(&mut self, value: u32, key: bool, high: u32) -> Result<Token, NotJson> {
         match (value, high) {
             (0xd800..=0xdbff, 0) => {
-                self.turn(State::Text { key, high: value, at: At::Plain }, Token::Escape)
+                self.turn(JsonState::Text { key, high: value, at: At::Plain }, Token::Escape)
             }
             (0xdc00..=0xdfff, 1..) => {
                 let code = 0x10000 + ((high - 0xd800) << 10) + (value - 0xdc00);
@@ -208,8 +210,8 @@ impl Json {
 }
 
 /// At the start of a string.
-fn text(key: bool) -> State {
-    State::Text { key, high: 0, at: At::Plain }
+fn text(key: bool) -> JsonState {
+    JsonState::Text { key, high: 0, at: At::Plain }
 }
 
 /// What `c` stands for behind a backslash.

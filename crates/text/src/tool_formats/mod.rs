@@ -3,6 +3,13 @@
 //! A format is recognised from the source of the chat template, which renders earlier calls as
 //! the model writes new ones.
 
+pub(crate) mod deepseek;
+pub(crate) mod dsml;
+mod dsml_tag;
+pub(crate) mod harmony;
+pub(crate) mod mistral;
+pub(crate) mod qwen_coder;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -95,7 +102,7 @@ const FACTS: [Facts; 8] = [
     Facts {
         format: ToolFormat::Harmony,
         name: "harmony",
-        markers: &super::harmony::MARKERS,
+        markers: &harmony::MARKERS,
         block_starts: &["<|channel|>commentary to=functions.", " to=functions."],
     },
 ];
