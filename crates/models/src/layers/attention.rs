@@ -129,9 +129,9 @@ impl Attention {
             }
             None => (work.q, work.k),
         };
-        let heads = HeadColumns { first: 0, stride: self.head_dim };
-        pass.backend.rotate(q, self.rope, heads, rows);
-        pass.backend.rotate(k, self.rope, heads, rows);
+        let heads = |buffer| HeadColumns { buffer, first: 0, stride: self.head_dim };
+        pass.backend.rotate(heads(q), self.rope, rows);
+        pass.backend.rotate(heads(k), self.rope, rows);
         pass.backend.store_kv(self.layer, k, Some(work.v), pass.batch);
         pass.backend.attention(self.layer, q, work.mixed, &self.spec, pass.batch);
         self.out.forward(pass, work.mixed, out, rows);

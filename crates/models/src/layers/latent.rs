@@ -220,24 +220,25 @@ impl LatentAttention {
                 Linear::forward_each(pass, x, outputs, rows);
             }
         }
-        let columns = |first, stride| HeadColumns { first, stride };
+        let heads = |buffer, first, stride| HeadColumns { buffer, first, stride };
         let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);
         // [rows, kv_rank + rope]
         self.norm.forward(pass, work.row, work.latent, rows);
-        let key = (work.key, columns(0, rope_dim));
-        pass.backend.copy_heads(key, rope_dim, (work.latent, columns(kv_rank, latent)), rows);
-        pass.backend.rotate(work.latent, self.rope, columns(kv_rank, latent), rows);
+        let (key, latent_key) = (heads(work.key, 0, rope_dim), heads(work.latent, kv_rank, latent));
+        pass.backend.copy_heads(key, rope_dim, latent_key, rows);
+        pass.backend.rotate(latent_key, self.rope, rows);
         pass.backend.store_kv(self.layer, work.latent, None, pass.batch);
         // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
-        pass.backend.rotate(work.q, self.rope, columns(nope_dim, query), rows);
-        let queries = (work.q_latent, columns(0, latent));
-        pass.backend.linear_heads((work.q, columns(0, query)), &self.k_b, queries, rows);
-        let rotated = (work.q, columns(nope_dim, query));
-        pass.backend.copy_heads(rotated, rope_dim, (work.q_latent, columns(kv_rank, latent)), rows);
+        let rotated = heads(work.q, nope_dim, query);
+        pass.backend.rotate(rotated, self.rope, rows);
+        let queries = heads(work.q_latent, 0, latent);
+        pass.backend.linear_heads(heads(work.q, 0, query), &self.k_b, queries, rows);
+        let queries = heads(work.q_latent, kv_rank, latent);
+        pass.backend.copy_heads(rotated, rope_dim, queries, rows);
         pass.backend.attention(self.layer, work.q_latent, work.seen, &self.spec, pass.batch);
         // [rows, heads, kv_rank] to [rows, heads, value_dim]
-        let values = (work.mixed, columns(0, value_dim));
-        pass.backend.linear_heads((work.seen, columns(0, kv_rank)), &self.v_b, values, rows);
+        let values = heads(work.mixed, 0, value_dim);
+        pass.backend.linear_heads(heads(work.seen, 0, kv_rank), &self.v_b, values, rows);
         self.out.forward(pass, work.mixed, out, rows);
     }
 }

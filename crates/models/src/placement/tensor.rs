@@ -78,7 +78,7 @@ impl TensorInfo {
         }
         let each = match ty.packing {
             Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
-                Packed::bytes_for(packing.form, rows, cols)
+                Packed::bytes_for(packing.code_layout, rows, cols)
             }
             None if *ty == BF16 && isa.has_bf16_dot() => bf16::packed_bytes(rows, cols),
             None if isa.has_bf16_dot() => fp8::packed_bytes(fp8::run_of(ty)?, rows, cols),

@@ -11,7 +11,7 @@ pub(super) const QUERIES: usize = 16;
 /// for the same lines of the first cache.
 pub(super) const ROW: usize = SPAN + 16;
 
-pub(super) struct Room {
+pub(super) struct AttentionScratch {
     /// Queries as factors, for one register tile after the other.
     pub factors: AlignedVec<f32>,
     /// Factors of one query.
@@ -27,7 +27,7 @@ pub(super) struct Room {
     pub total: [Softmax; QUERIES],
 }
 
-impl Room {
+impl AttentionScratch {
     fn new() -> Self {
         let values = QUERIES * MAX_HEAD_DIM;
         Self {
@@ -45,5 +45,5 @@ impl Room {
 
 thread_local! {
     /// Each thread's own.
-    pub(super) static ROOM: RefCell<Room> = RefCell::new(Room::new());
+    pub(super) static SCRATCH: RefCell<AttentionScratch> = RefCell::new(AttentionScratch::new());
 }

@@ -14,19 +14,19 @@ const REFUSED: u8 = 2;
 
 /// Holds at most one piece.
 #[derive(Debug, Default)]
-pub(super) struct Letterbox {
+pub(super) struct PieceChannel {
     state: AtomicU8,
-    piece: Mutex<Piece>,
+    piece: Mutex<SentPiece>,
 }
 
 #[derive(Debug, Default)]
-struct Piece {
+struct SentPiece {
     /// Values of the whole letter; of the one expected instead, if it is refused.
     total: usize,
     values: Vec<f32>,
 }
 
-impl Letterbox {
+impl PieceChannel {
     /// Whether there is something to take.
     pub fn is_full(&self) -> bool {
         self.state.load(Ordering::Acquire) == FULL

@@ -29,9 +29,9 @@ pub(super) trait Planes {
 const PLANE: usize = 4 * GROUP;
 
 /// Signed bytes.
-pub(super) struct Bytes;
+pub(super) struct SignedBytes;
 
-impl Planes for Bytes {
+impl Planes for SignedBytes {
     const WORDS: usize = 8;
     const SIGNED: bool = true;
 
@@ -119,10 +119,10 @@ fn bit_to<I: IntLanes>(plane: I::Codes, from: u32, to: u32) -> I::Codes {
 
 /// Two bits, four quads to a word, and `HIGH` bits above them, around `1 << OFFSET`, or 0 if
 /// `AROUND` is false.
-pub(super) struct Pairs<const HIGH: u32, const AROUND: bool, const OFFSET: u32>;
+pub(super) struct TwoBits<const HIGH: u32, const AROUND: bool, const OFFSET: u32>;
 
 impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
-    for Pairs<HIGH, AROUND, OFFSET>
+    for TwoBits<HIGH, AROUND, OFFSET>
 {
     const WORDS: usize = 2 + HIGH as usize;
     const OFFSET: Option<u32> = if AROUND { Some(OFFSET) } else { None };
@@ -333,9 +333,9 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
 }
 
 /// Runs `$body` with the planes and scales of a form named `$p` and `$s`.
-macro_rules! with_form {
-    ($form:expr, $p:ident, $s:ident => $body:expr) => {{
-        use $crate::int8::forms::{Bytes, Each, Nibbles, Pairs, Table, Under, Zeros};
+macro_rules! with_code_layout {
+    ($layout:expr, $p:ident, $s:ident => $body:expr) => {{
+        use $crate::int8::code_layouts::{SignedBytes, Each, Nibbles, TwoBits, Table, Under, Zeros};
         use $crate::int8::packed::CodeLayout;
         macro_rules! run {
             ($planes:ty, $scales:ty) => {{
@@ -344,24 +344,24 @@ macro_rules! with_form {
                 $body
             }};
         }
-        match $form {
-            CodeLayout::Bytes => run!(Bytes, Each<false, false>),
+        match $layout {
+            CodeLayout::Bytes => run!(SignedBytes, Each<false, false>),
             CodeLayout::Four => run!(Nibbles<0, 3>, Each<false, false>),
             CodeLayout::FourMin => run!(Nibbles<0, 0>, Each<true, false>),
             CodeLayout::Five => run!(Nibbles<1, 4>, Each<false, false>),
             CodeLayout::FiveMin => run!(Nibbles<1, 0>, Each<true, false>),
             CodeLayout::Levels => run!(Table<false>, Each<false, false>),
             CodeLayout::Floats => run!(Table<true>, Each<false, true>),
-            CodeLayout::SuperTwoMin => run!(Pairs<0, false, 0>, Under<true, true>),
-            CodeLayout::SuperThree => run!(Pairs<1, true, 2>, Under<true, false>),
+            CodeLayout::SuperTwoMin => run!(TwoBits<0, false, 0>, Under<true, true>),
+            CodeLayout::SuperThree => run!(TwoBits<1, true, 2>, Under<true, false>),
             CodeLayout::SuperFourMin => run!(Nibbles<0, 0>, Under<false, true>),
             CodeLayout::SuperFiveMin => run!(Nibbles<1, 0>, Under<false, true>),
             CodeLayout::SuperSix => run!(Nibbles<2, 5>, Under<true, false>),
             CodeLayout::SuperLevels => run!(Table<false>, Under<false, false>),
-            CodeLayout::Ternary => run!(Pairs<0, true, 0>, Under<false, false>),
+            CodeLayout::Ternary => run!(TwoBits<0, true, 0>, Under<false, false>),
             CodeLayout::FourZero => run!(Nibbles<0, 0>, Zeros<true>),
-            CodeLayout::BytesZero => run!(Bytes, Zeros<false>),
+            CodeLayout::BytesZero => run!(SignedBytes, Zeros<false>),
         }
     }};
 }
-pub(super) use with_form;
+pub(super) use with_code_layout;

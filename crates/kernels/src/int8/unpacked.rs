@@ -5,7 +5,7 @@
 //! kernels compute with it, and the same bits come out.
 #![allow(unsafe_code)]
 
-use super::forms::{Planes, SPAN, Scales};
+use super::code_layouts::{Planes, SPAN, Scales};
 use super::packed::{BlockScales, code_bytes};
 use super::{BLOCK, GROUP};
 use crate::lanes::Lanes;
@@ -22,9 +22,9 @@ const LINE: usize = 4 * GROUP;
 const MOST: usize = BLOCK * GROUP + 4 * LINE;
 
 /// What planes or scales are once they are taken apart.
-pub(super) struct Plain<T>(PhantomData<T>);
+pub(super) struct Unpacked<T>(PhantomData<T>);
 
-impl<P: Planes> Planes for Plain<P> {
+impl<P: Planes> Planes for Unpacked<P> {
     const WORDS: usize = 8;
     const SIGNED: bool = P::SIGNED;
     const OFFSET: Option<u32> = P::OFFSET;
@@ -40,7 +40,7 @@ impl<P: Planes> Planes for Plain<P> {
     }
 }
 
-impl<S: Scales> Plain<S> {
+impl<S: Scales> Unpacked<S> {
     const PARTS: usize = if S::HALVES { 2 } else { 1 };
     const MIN: usize = SPAN * Self::PARTS * LINE;
 
@@ -50,7 +50,7 @@ impl<S: Scales> Plain<S> {
     }
 }
 
-impl<S: Scales> Scales for Plain<S> {
+impl<S: Scales> Scales for Unpacked<S> {
     const HALVES: bool = S::HALVES;
     const MINS: bool = S::MINS;
     const BYTES: usize = Self::MIN * if S::MINS { 2 } else { 1 };
@@ -74,9 +74,9 @@ impl<S: Scales> Scales for Plain<S> {
 
 /// Room for a run of a few groups.
 #[repr(align(64))]
-pub(super) struct Scratch([[u8; RUN * MOST + 576]; GROUPS]);
+pub(super) struct UnpackedRuns([[u8; RUN * MOST + 576]; GROUPS]);
 
-impl Scratch {
+impl UnpackedRuns {
     pub fn new() -> Self {
         Self([[0; _]; GROUPS])
     }
@@ -95,7 +95,7 @@ impl Scratch {
     ) -> *const u8 {
         assert!(blocks <= RUN, "a run of blocks");
         let to = self.0[index].as_mut_ptr();
-        I::enter(Expand::<P, S> { from, to, blocks, form: PhantomData });
+        I::enter(Expand::<P, S> { from, to, blocks, layout: PhantomData });
         to
     }
 }
@@ -104,7 +104,7 @@ struct Expand<P, S> {
     from: *const u8,
     to: *mut u8,
     blocks: usize,
-    form: PhantomData<(P, S)>,
+    layout: PhantomData<(P, S)>,
 }
 
 impl<P: Planes, S: Scales> Task for Expand<P, S> {
@@ -115,15 +115,15 @@ impl<P: Planes, S: Scales> Task for Expand<P, S> {
         let Self { mut from, mut to, blocks, .. } = self;
         for first in (0..blocks).step_by(SPAN) {
             let count = SPAN.min(blocks - first);
-            // SAFETY: `Scratch::fill` vouches for the blocks, and made room for a run of any form.
+            // SAFETY: `UnpackedRuns::fill` vouches for the blocks, and made room for a run of any layout.
             unsafe {
                 scales::<I, S>(from, to, count);
                 from = from.add(S::BYTES);
-                to = to.add(<Plain<S> as Scales>::BYTES);
+                to = to.add(<Unpacked<S> as Scales>::BYTES);
                 for _ in 0..count {
                     codes::<I, P>(from, to);
                     from = from.add(code_bytes::<P>());
-                    to = to.add(code_bytes::<Plain<P>>());
+                    to = to.add(code_bytes::<Unpacked<P>>());
                 }
             }
         }
@@ -133,17 +133,17 @@ impl<P: Planes, S: Scales> Task for Expand<P, S> {
 /// The scales of `blocks` blocks of a span.
 ///
 /// # Safety
-/// As [`Scales::scale`] of `from`; `Plain<S>::BYTES` bytes must be writable at `to`.
+/// As [`Scales::scale`] of `from`; `Unpacked<S>::BYTES` bytes must be writable at `to`.
 #[inline(always)]
 unsafe fn scales<I: IntLanes, S: Scales>(from: *const u8, to: *mut u8, blocks: usize) {
     for block in 0..blocks {
-        for half in 0..Plain::<S>::PARTS {
+        for half in 0..Unpacked::<S>::PARTS {
             // SAFETY: the caller's promise.
             unsafe {
-                let to = to.add(Plain::<S>::at(block, half));
+                let to = to.add(Unpacked::<S>::at(block, half));
                 S::scale::<I>(from, block, half).store_at(to.cast());
                 if S::MINS {
-                    S::min::<I>(from, block, half).store_at(to.add(Plain::<S>::MIN).cast());
+                    S::min::<I>(from, block, half).store_at(to.add(Unpacked::<S>::MIN).cast());
                 }
             }
         }
