@@ -12,7 +12,7 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::exit::Interrupted;
+use crate::convert::Interrupted;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::note;

@@ -5,8 +5,8 @@ mod listen;
 
 use super::run::describe;
 use crate::args::EngineArgs;
+use crate::convert::Interrupted;
 use crate::effective::EffectiveSettings;
-use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::{self, note};
