@@ -1,8 +1,8 @@
 //! How the process ends: 0 done, 1 an operating error, 2 wrong usage (clap's own), 130 Ctrl-C.
 
-use crate::convert::Interrupted;
 use crate::output::note;
 use crate::terminal;
+use convert::Interrupted;
 use std::io;
 use std::process::ExitCode;
 

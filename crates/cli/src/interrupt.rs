@@ -1,9 +1,9 @@
 //! Ctrl-C and the polite request to end: they end the process at once, unless a command watches
 //! for them to end its work in its own way first. A second one always ends the process.
 
-use crate::convert::Interrupted;
 use crate::exit::INTERRUPTED;
 use crate::terminal;
+use convert::Interrupted;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::watch;

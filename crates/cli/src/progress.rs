@@ -1,8 +1,8 @@
 //! Progress bars on standard error; none where it is not a terminal.
 
-use crate::convert::{Interrupted, Progress};
 use crate::interrupt::Watch;
 use crate::output;
+use convert::{Interrupted, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const BYTES: &str = "{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";

@@ -7,11 +7,11 @@ mod report;
 mod spread;
 mod work;
 
-use crate::convert::synth::{self, SynthPlan};
-use crate::convert::writable_type;
 use crate::placement::PlacementArgs;
 use crate::progress::Task;
 use anyhow::{Context, Result};
+use convert::synth::{self, SynthPlan};
+use convert::writable_type;
 use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;

@@ -1,14 +1,14 @@
 //! `gannet bench-serve`: load on a server that speaks OpenAI's protocol, and its measures.
 
-use crate::convert::Interrupted;
 use crate::interrupt::Watch;
-use crate::loadtest::{
-    Endpoint, Events, GoodputLimits, Lengths, LoadSpec, LoadSummary, LoadTest, MAX_CONCURRENCY,
-    RunEnd, ServerOptions,
-};
 use crate::{output, progress};
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use convert::Interrupted;
+use loadtest::{
+    Endpoint, Events, GoodputLimits, Lengths, LoadSpec, LoadSummary, LoadTest, MAX_CONCURRENCY,
+    RunEnd, ServerOptions,
+};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;

@@ -2,11 +2,11 @@
 
 use super::likelihood::check_ids;
 use crate::args::FileArgs;
-use crate::convert::imatrix::{Collected, ImatrixOptions, TextIds, collect};
 use crate::input::TextSource;
 use crate::progress::Task;
 use crate::{load, output};
 use anyhow::Result;
+use convert::imatrix::{Collected, ImatrixOptions, TextIds, collect};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! `gannet quantize`: a checkpoint as a GGUF file of fewer bits.
 
-use crate::convert::{Mixture, Override, QuantizeOptions};
 use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::progress::Task;
 use anyhow::{Context, Result, bail};
+use convert::{Mixture, Override, QuantizeOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         force: args.force,
     };
     let source = model::locate(Some(&args.source))?;
-    let quantized = crate::convert::quantize(&source, &args.out, &options, &mut Task::bytes())?;
+    let quantized = convert::quantize(&source, &args.out, &options, &mut Task::bytes())?;
     if args.json {
         output::json(&quantized.to_json())?;
         return Ok(ExitCode::SUCCESS);

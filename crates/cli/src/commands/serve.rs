@@ -5,12 +5,12 @@ mod listen;
 
 use super::run::describe;
 use crate::args::EngineArgs;
-use crate::convert::Interrupted;
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::{self, note};
 use anyhow::{Context, Result};
+use convert::Interrupted;
 use limits::{ClientArgs, ConnectionArgs};
 use listen::{ListenArgs, Listening};
 use server::{Listener, ServerOptions};

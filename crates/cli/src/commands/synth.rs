@@ -1,10 +1,10 @@
 //! `gannet synth`: a checkpoint of random weights in a named or given shape.
 
-use crate::convert::synth::{self, SynthPlan};
-use crate::convert::writable_type;
 use crate::output;
 use crate::progress::Task;
 use anyhow::{Context, Result, bail};
+use convert::synth::{self, SynthPlan};
+use convert::writable_type;
 use formats::ModelConfig;
 use kernels::quant::QuantType;
 use std::path::PathBuf;

@@ -5,8 +5,8 @@
 use super::SynthPlan;
 use super::vocabulary;
 use super::weights::RandomWeights;
-use crate::convert::Progress;
-use crate::convert::types::whole_blocks;
+use crate::Progress;
+use crate::types::whole_blocks;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
@@ -156,7 +156,7 @@ impl FileData<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::synth::mixtures::MIXTURES;
+    use crate::synth::mixtures::MIXTURES;
     use formats::{Checkpoint, OpenOptions};
     use std::path::PathBuf;
 

@@ -4,7 +4,7 @@
 
 use super::importance::Importance;
 use super::plan::Target;
-use crate::convert::Progress;
+use crate::Progress;
 use anyhow::{Result, bail};
 use base::ThreadPool;
 use formats::TensorStream;

@@ -1,7 +1,7 @@
 //! Computing the windows, and keeping what they add up to.
 
 use super::{ROWS, Windows};
-use crate::convert::{Interrupted, Progress};
+use crate::{Interrupted, Progress};
 use anyhow::{Result, bail};
 use engine::{InputSums, Runner, SingleSequence};
 use formats::imatrix::{Entry, Imatrix};
@@ -111,7 +111,7 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::imatrix::TextIds;
+    use crate::imatrix::TextIds;
 
     fn window(name: &str, squares: &[f64]) -> Vec<InputSums> {
         vec![InputSums { name: name.into(), squares: squares.to_vec(), rows: vec![2] }]

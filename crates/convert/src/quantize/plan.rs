@@ -4,7 +4,7 @@ use super::importance::Importance;
 use super::mixture::{Mixture, ModelTraits};
 use super::overrides::Override;
 use super::source::Tensor;
-use crate::convert::types::{whole_blocks, writable_names};
+use crate::types::{whole_blocks, writable_names};
 use anyhow::{Result, bail};
 use kernels::quant::{self, QuantType};
 

@@ -1,6 +1,6 @@
 //! Types that a person chose for single tensors.
 
-use crate::convert::types::writable_type;
+use crate::types::writable_type;
 use anyhow::{Context, Result, bail};
 use kernels::quant::QuantType;
 use regex::Regex;
