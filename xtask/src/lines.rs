@@ -4,7 +4,7 @@
 //! compiled with it. Tests within `src` count as lines, not as code.
 
 use crate::rust::{code_only, test_lines, test_modules, without_comments};
-use crate::tidy::files;
+use crate::tree::files;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;

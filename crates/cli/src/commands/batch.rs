@@ -12,12 +12,12 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::note;
 use crate::progress;
 use anyhow::{Context, Result, bail};
+use convert::Interrupted;
 use engine::{EngineOptions, Speculate};
 use input::RequestFile;
 use output::AnswerFile;

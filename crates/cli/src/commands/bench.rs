@@ -7,9 +7,11 @@ mod report;
 mod spread;
 mod work;
 
-use crate::commands::synth;
 use crate::placement::PlacementArgs;
+use crate::progress::Task;
 use anyhow::{Context, Result};
+use convert::synth::{self, SynthPlan};
+use convert::writable_type;
 use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;
@@ -36,7 +38,7 @@ pub(crate) struct Args {
     shape: Option<String>,
     /// Storage type of --shape
     #[arg(long = "type", value_name = "TYPE", default_value = "bf16",
-          value_parser = synth::storage_type)]
+          value_parser = writable_type)]
     ty: &'static QuantType,
     /// Prompt lengths to prefill, in tokens
     #[arg(long, value_delimiter = ',', default_value = "512")]
@@ -143,7 +145,7 @@ fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile:
         1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    synth::write(&synth::SynthPlan { config, ty, seed: 0 }, &path)?;
+    synth::write(&SynthPlan { config, ty, seed: 0 }, &path, &mut Task::bytes())?;
     Ok((path, folder))
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let [a, b] = vocabularies;
         bail!("expected models of one vocabulary, found {a} and {b} tokens");
     }
-    check_ids(&a, &ids)?;
+    check_ids(vocabularies[0], &ids)?;
     let totals = compare(&mut a, &mut b, &ids, context)?;
     print(args.json, &totals, context)?;
     Ok(ExitCode::SUCCESS)

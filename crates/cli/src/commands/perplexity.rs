@@ -74,7 +74,7 @@ fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
 fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score> {
     let context = runner.info().context_length;
     let stride = stride.map_or(context, |stride| (stride as usize).min(context));
-    check_ids(runner, ids)?;
+    check_ids(runner.info().vocab_size, ids)?;
     let windows = windows(ids.len(), context, stride);
     let bar = progress::count(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
     let (mut score, watch) = (Score::default(), Watch::new());

@@ -151,9 +151,9 @@ mod tests {
         let mut plan = BatchPlan::default();
         for _ in 0..2 {
             check(&mut plan, 1, &line("a"), r#"Compute("a""#);
-            check(&mut plan, 2, &line("a"), "Complain(None");
-            check(&mut plan, 3, r#"{"custom_id": "b"}"#, r#"Complain(Some("b")"#);
-            check(&mut plan, 4, "x", "Complain(None");
+            check(&mut plan, 2, &line("a"), "Report(None");
+            check(&mut plan, 3, r#"{"custom_id": "b"}"#, r#"Report(Some("b")"#);
+            check(&mut plan, 4, "x", "Report(None");
         }
     }
 

@@ -3,8 +3,7 @@
 use super::answer::{MeasuredAnswer, RequestFailure};
 use super::target::Target;
 use super::workload::{Arrivals, LoadPhase, LoadRequest, Workload};
-use crate::interrupt::Watch;
-use indicatif::ProgressBar;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -27,13 +26,22 @@ pub(super) struct LoadPlan {
 
 /// What made a run end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RunEnd {
+pub enum RunEnd {
     /// All requests did.
     Done,
     /// The time was up.
     Deadline,
     /// Ctrl-C.
     Interrupted,
+}
+
+/// What a run listens to and tells while it lasts.
+#[derive(Debug)]
+pub struct Events<I, A> {
+    /// Completes when the run shall end.
+    pub interrupted: I,
+    /// Called after each request that ended.
+    pub answered: A,
 }
 
 /// One request that ended by itself.
@@ -46,14 +54,15 @@ pub(super) struct Outcome {
     pub result: Result<MeasuredAnswer, RequestFailure>,
 }
 
-/// What came of a plan.
+/// The outcomes of a run.
 #[derive(Clone, Debug)]
-pub(super) struct LoadRun {
-    pub outcomes: Vec<Outcome>,
+pub struct LoadRun {
+    pub(super) outcomes: Vec<Outcome>,
     /// Requests that were given up when the run ended.
-    pub unfinished: usize,
+    pub(super) unfinished: usize,
     /// Seconds from the first request to the end.
-    pub seconds: f64,
+    pub(super) seconds: f64,
+    /// What made it end.
     pub ended: RunEnd,
 }
 
@@ -63,9 +72,10 @@ pub(super) async fn drive(
     target: &Target,
     workload: &Workload,
     part: LoadPhase,
-    watch: &mut Watch,
-    bar: &ProgressBar,
+    events: Events<impl Future<Output = ()>, impl FnMut()>,
 ) -> LoadRun {
+    let Events { interrupted, mut answered } = events;
+    let mut interrupted = pin!(interrupted);
     let target = Arc::new(target.clone());
     let mut arrivals = plan.arrivals.clone();
     let mut next_due = || arrivals.as_mut().map(Arrivals::next);
@@ -79,11 +89,11 @@ pub(super) async fn drive(
         let room = sent < plan.requests && tasks.len() < plan.at_once;
         tokio::select! {
             biased;
-            _ = watch.wait() => break RunEnd::Interrupted,
+            () = &mut interrupted => break RunEnd::Interrupted,
             () = sleep_until(plan.deadline) => break RunEnd::Deadline,
             Some(outcome) = tasks.join_next() => {
-                outcomes.push(outcome.expect("a task that nobody ended"));
-                bar.inc(1);
+                outcomes.push(outcome.expect("a task that was not aborted"));
+                answered();
             }
             () = sleep_until(start + due.unwrap_or_default()), if room => {
                 let ask = workload.ask(part, sent);

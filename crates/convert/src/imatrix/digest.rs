@@ -1,6 +1,6 @@
-//! What tells a text or a model from others, so that work goes on only where it began.
+//! Digests of a text and of a model, so that work is continued only with both.
 
-use super::Windows;
+use super::TextIds;
 use formats::Checkpoint;
 use sha2::{Digest, Sha256};
 
@@ -8,16 +8,16 @@ use sha2::{Digest, Sha256};
 const SAMPLE: usize = 4096;
 
 /// Of the tokens of the whole text, so that more windows of it can be computed later.
-pub(super) fn text(windows: &Windows) -> String {
+pub(super) fn text(text: &TextIds<'_>) -> String {
     let mut hash = Sha256::new();
-    hash.update((windows.prefix.len() as u64).to_le_bytes());
-    for id in windows.prefix.iter().chain(windows.ids) {
+    hash.update((text.prefix.len() as u64).to_le_bytes());
+    for id in text.prefix.iter().chain(text.ids) {
         hash.update(id.to_le_bytes());
     }
     hex(hash)
 }
 
-/// Of names, types, shapes and samples of all weights: nobody wants to wait for all bytes.
+/// Of names, types, shapes and samples of all weights; hashing all bytes would take too long.
 pub(super) fn model(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();
     for tensor in checkpoint.tensors() {

@@ -4,8 +4,7 @@
 
 use super::importance::Importance;
 use super::plan::Target;
-use crate::interrupt::Watch;
-use crate::progress;
+use crate::Progress;
 use anyhow::{Result, bail};
 use base::ThreadPool;
 use formats::TensorStream;
@@ -43,29 +42,25 @@ impl GgufOutput {
     }
 }
 
-/// Writes all targets in order and gives the output its name. Whatever ends this early leaves
-/// nothing behind.
+/// Writes all targets in order and gives the output its name. An error leaves nothing behind.
 pub(super) fn write(
     targets: &[Target],
     importance: Option<&Importance>,
     mut output: GgufOutput,
     pool: &ThreadPool,
+    progress: &mut dyn Progress,
 ) -> Result<()> {
-    let bar = progress::bytes(targets.iter().map(|t| t.tensor.bytes.len() as u64).sum());
-    let watch = Watch::new();
+    progress.start(targets.iter().map(|t| t.tensor.bytes.len() as u64).sum());
     for target in targets {
-        bar.set_message(target.tensor.name.clone());
-        let rows = RowConverter::new(target, importance);
-        rows.write(pool, |read, bytes| {
-            watch.check()?;
-            bar.inc(read as u64);
+        progress.part(&target.tensor.name);
+        RowConverter::new(target, importance).write(pool, |read, bytes| {
+            progress.check()?;
+            progress.advance(read as u64);
             output.write(bytes)
         })?;
     }
-    watch.check()?;
-    output.finish()?;
-    bar.finish_and_clear();
-    Ok(())
+    progress.check()?;
+    output.finish()
 }
 
 /// The rows of one tensor on their way from one type to another.

@@ -53,7 +53,7 @@ pub(super) fn rounded(value: f64) -> f64 {
 
 /// Limits that a good request keeps, in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct GoodputLimits(pub BTreeMap<&'static str, f64>);
+pub struct GoodputLimits(BTreeMap<&'static str, f64>);
 
 impl FromStr for GoodputLimits {
     type Err = String;
@@ -86,40 +86,43 @@ impl GoodputLimits {
 
 /// Failures of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Errors {
+pub struct Errors {
+    /// How many there were.
     pub count: usize,
-    /// What the first one said.
+    /// The message of the first one.
     pub example: String,
 }
 
 /// A run in numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LoadSummary {
+pub struct LoadSummary {
+    /// Requests that were answered to the end.
     pub completed: usize,
-    pub failed: usize,
+    pub(super) failed: usize,
+    /// Failures by kind.
     pub errors: BTreeMap<String, Errors>,
     /// Answers that ended before the length asked for.
-    pub short: usize,
+    pub(super) short: usize,
     /// Answers whose tokens the server did not count.
-    pub uncounted: usize,
-    pub prompt_tokens: usize,
+    pub(super) uncounted: usize,
+    pub(super) prompt_tokens: usize,
     /// None if no server said so.
-    pub cached_tokens: Option<usize>,
-    pub output_tokens: usize,
+    pub(super) cached_tokens: Option<usize>,
+    pub(super) output_tokens: usize,
     /// Events with text, each of one token or of several.
-    pub events: usize,
-    pub ttft: Option<Percentiles>,
-    pub itl: Option<Percentiles>,
-    pub tpot: Option<Percentiles>,
-    pub e2el: Option<Percentiles>,
+    pub(super) events: usize,
+    pub(super) ttft: Option<Percentiles>,
+    pub(super) itl: Option<Percentiles>,
+    pub(super) tpot: Option<Percentiles>,
+    pub(super) e2el: Option<Percentiles>,
     /// How long requests were held back after they arrived.
-    pub late: Option<Percentiles>,
+    pub(super) late: Option<Percentiles>,
     /// Requests within the limits.
-    pub good: Option<usize>,
+    pub(super) good: Option<usize>,
 }
 
 impl LoadSummary {
-    pub fn of(run: &LoadRun, limits: Option<&GoodputLimits>) -> Self {
+    pub(super) fn of(run: &LoadRun, limits: Option<&GoodputLimits>) -> Self {
         let answers = || run.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok());
         let sum = |of: fn(&MeasuredAnswer) -> usize| answers().map(of).sum();
         Self {

@@ -1,33 +1,31 @@
 //! The numbers as a table for people and as JSON for programs.
 
-use super::LoadArgs;
+use super::LoadSpec;
 use super::drive::{LoadRun, RunEnd};
 use super::measures::{LoadSummary, Percentiles, rounded};
+use super::plot;
 use super::target::Target;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Everything that is printed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LoadReport<'a> {
-    target: &'a Target,
-    load: &'a LoadArgs,
-    run: &'a LoadRun,
-    summary: &'a LoadSummary,
+/// A run with its load, as text.
+#[derive(Clone, Debug)]
+pub struct LoadReport<'a> {
+    pub(super) target: &'a Target,
+    pub(super) load: &'a LoadSpec,
+    pub(super) run: &'a LoadRun,
+    /// The run in numbers.
+    pub summary: LoadSummary,
 }
 
-impl<'a> LoadReport<'a> {
-    pub fn new(
-        target: &'a Target,
-        load: &'a LoadArgs,
-        run: &'a LoadRun,
-        summary: &'a LoadSummary,
-    ) -> Self {
-        Self { target, load, run, summary }
+impl LoadReport<'_> {
+    /// Times to first token and the distribution of gaps as an SVG picture.
+    pub fn svg(&self) -> String {
+        plot::svg(self.run, &self.title())
     }
 
-    /// What was done, in one line.
-    pub fn title(&self) -> String {
+    /// The load in one line.
+    fn title(&self) -> String {
         let load = self.load;
         let pace = match load.rate {
             Some(rate) => format!("{rate} a second"),
@@ -43,8 +41,9 @@ impl<'a> LoadReport<'a> {
         )
     }
 
-    pub fn to_json(self) -> Value {
-        let (run, summary) = (self.run, self.summary);
+    /// All numbers as JSON.
+    pub fn to_json(&self) -> Value {
+        let (run, summary) = (self.run, &self.summary);
         json!({
             "url": self.target.base,
             "model": self.target.model,
@@ -91,12 +90,13 @@ impl<'a> LoadReport<'a> {
             "warmup": load.warmup,
             "seed": load.seed,
             "prefix_seed": load.prefix_seed.unwrap_or(load.seed),
-            "temperature": load.temp,
+            "temperature": load.temperature,
             "vocabulary": self.target.vocabulary,
         })
     }
 
-    pub fn to_table(self) -> String {
+    /// All numbers as a table.
+    pub fn to_table(&self) -> String {
         let mut text = self.title();
         text.push_str("\n\n");
         self.counts(&mut text);
@@ -107,7 +107,7 @@ impl<'a> LoadReport<'a> {
     }
 
     fn counts(&self, text: &mut String) {
-        let (run, summary) = (self.run, self.summary);
+        let (run, summary) = (self.run, &self.summary);
         let _ = write!(text, "{} completed, {} failed", summary.completed, summary.failed);
         if run.unfinished > 0 {
             let _ = write!(text, ", {} unfinished", run.unfinished);
@@ -124,7 +124,7 @@ impl<'a> LoadReport<'a> {
     }
 
     fn rates(&self, text: &mut String) {
-        let summary = self.summary;
+        let summary = &self.summary;
         let cached = match (summary.cached_tokens, summary.prompt_tokens) {
             (None, _) | (_, 0) => String::new(),
             (Some(cached), all) => {
@@ -143,7 +143,7 @@ impl<'a> LoadReport<'a> {
     }
 
     fn times(&self, text: &mut String) {
-        let summary = self.summary;
+        let summary = &self.summary;
         if summary.completed == 0 {
             return;
         }
@@ -166,7 +166,7 @@ impl<'a> LoadReport<'a> {
 
     /// What makes the numbers mean something else than they seem to.
     fn remarks(&self, text: &mut String) {
-        let summary = self.summary;
+        let summary = &self.summary;
         if summary.short > 0 {
             let _ = writeln!(text, "\n{} answers ended before their length", summary.short);
         }

@@ -2,10 +2,11 @@
 //!
 //! Invariant: memory does not grow with the checkpoint.
 
-use super::{vocabulary, weights::RandomWeights};
-use crate::commands::quantize::whole_blocks;
-use crate::interrupt::Watch;
-use crate::progress;
+use super::SynthPlan;
+use super::vocabulary;
+use super::weights::RandomWeights;
+use crate::Progress;
+use crate::types::whole_blocks;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
@@ -19,17 +20,6 @@ const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// The router of a layer.
 const ROUTER: &str = "ffn_gate_inp.weight";
 
-/// A checkpoint to be written.
-#[derive(Clone, Debug)]
-pub(crate) struct SynthPlan {
-    /// Its shape; the token ids with a role are replaced by those of the written vocabulary.
-    pub config: ModelConfig,
-    /// Type of the matrices.
-    pub ty: &'static QuantType,
-    /// Decides all weights.
-    pub seed: u64,
-}
-
 /// A tensor to be filled.
 struct Tensor {
     name: String,
@@ -37,15 +27,23 @@ struct Tensor {
     ty: &'static QuantType,
 }
 
-/// Writes a GGUF file where `out` ends so, else a folder in Hugging Face's layout.
-pub(crate) fn write(plan: &SynthPlan, out: &Path) -> Result<()> {
+/// Writes a GGUF file where `out` ends in `.gguf`, else a folder in Hugging Face's layout.
+///
+/// # Errors
+///
+/// A vocabulary without space for all bytes, a type that the format lacks, and errors of the
+/// file system. Then no file of weights is left.
+pub fn write(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
     let mut plan = plan.clone();
     let (found, least) = (plan.config.vocab_size, vocabulary::SMALLEST);
     if found < least {
         bail!("expected at least {least} tokens (bytes and special tokens), found {found}");
     }
     plan.config.special = vocabulary::special_ids();
-    if is_gguf(out) { write_gguf(&plan, out) } else { write_folder(&plan, out) }
+    match is_gguf(out) {
+        true => write_gguf(&plan, out, progress),
+        false => write_folder(&plan, out, progress),
+    }
 }
 
 /// Whether a path names a GGUF file.
@@ -53,7 +51,7 @@ pub(super) fn is_gguf(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gguf")
 }
 
-fn write_folder(plan: &SynthPlan, out: &Path) -> Result<()> {
+fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
     let config = &plan.config;
     let names = families::name_table(&config.architecture).context("no names for its tensors")?;
     let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
@@ -67,7 +65,8 @@ fn write_folder(plan: &SynthPlan, out: &Path) -> Result<()> {
     write_json(&out.join("generation_config.json"), &vocabulary::generation_json())?;
     write_json(&out.join("tokenizer.json"), &tokenizer)?;
     write_json(&out.join("tokenizer_config.json"), &settings)?;
-    fill(plan.seed, &tensors, &[], writer.create(&out.join("model.safetensors"))?)
+    let data = FileData { seed: plan.seed, tensors: &tensors, factors: &[] };
+    data.write(writer.create(&out.join("model.safetensors"))?, progress)
 }
 
 fn write_json(path: &Path, value: &Json) -> Result<()> {
@@ -75,7 +74,7 @@ fn write_json(path: &Path, value: &Json) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn write_gguf(plan: &SynthPlan, out: &Path) -> Result<()> {
+fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
     let config = &plan.config;
     let mut writer = GgufWriter::new();
     config.to_gguf(&mut writer)?;
@@ -90,7 +89,8 @@ fn write_gguf(plan: &SynthPlan, out: &Path) -> Result<()> {
     if !factors.is_empty() {
         writer.plan(ROPE_FACTORS, &quant::F32, &[factors.len()])?;
     }
-    fill(plan.seed, &tensors, &factors, writer.create(out)?)
+    let data = FileData { seed: plan.seed, tensors: &tensors, factors: &factors };
+    data.write(writer.create(out)?, progress)
 }
 
 fn typed(
@@ -123,33 +123,40 @@ impl Tensor {
     }
 }
 
-/// Writes the data of the planned tensors, then `last`.
-fn fill(seed: u64, tensors: &[Tensor], last: &[f32], mut stream: TensorStream) -> Result<()> {
-    let bar = progress::bytes(tensors.iter().map(|t| t.bytes() as u64).sum());
-    let elements = tensors.iter().map(Tensor::elements).max().unwrap_or(0);
-    let (mut weights, watch) = (RandomWeights::new(seed, elements), Watch::new());
-    for tensor in tensors {
-        let mut missing = tensor.bytes();
-        while missing > 0 {
-            // An unfinished file is removed on the way out.
-            watch.check()?;
-            let piece = weights.piece(&tensor.name, tensor.ty, missing);
-            stream.write(piece)?;
-            missing -= piece.len();
-            bar.inc(piece.len() as u64);
+/// The data of a file.
+struct FileData<'a> {
+    seed: u64,
+    tensors: &'a [Tensor],
+    /// Divisors of the rotary frequencies, which come last.
+    factors: &'a [f32],
+}
+
+impl FileData<'_> {
+    fn write(&self, mut stream: TensorStream, progress: &mut dyn Progress) -> Result<()> {
+        progress.start(self.tensors.iter().map(|t| t.bytes() as u64).sum());
+        let elements = self.tensors.iter().map(Tensor::elements).max().unwrap_or(0);
+        let mut weights = RandomWeights::new(self.seed, elements);
+        for tensor in self.tensors {
+            let mut missing = tensor.bytes();
+            while missing > 0 {
+                // An unfinished file is removed on the way out.
+                progress.check()?;
+                let piece = weights.piece(&tensor.name, tensor.ty, missing);
+                stream.write(piece)?;
+                missing -= piece.len();
+                progress.advance(piece.len() as u64);
+            }
         }
+        let factors: Vec<u8> = self.factors.iter().flat_map(|value| value.to_le_bytes()).collect();
+        stream.write(&factors)?;
+        Ok(stream.finish()?)
     }
-    let last: Vec<u8> = last.iter().flat_map(|value| value.to_le_bytes()).collect();
-    stream.write(&last)?;
-    stream.finish()?;
-    bar.finish_and_clear();
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::synth::mixtures::MIXTURES;
+    use crate::synth::mixtures::MIXTURES;
     use formats::{Checkpoint, OpenOptions};
     use std::path::PathBuf;
 
@@ -158,7 +165,7 @@ mod tests {
         let out = folder.join(format!("{shape}-{ty}-{seed}-{name}"));
         std::fs::create_dir_all(if is_gguf(&out) { &folder } else { &out }).unwrap();
         let config = super::super::named_shape(shape).unwrap();
-        write(&SynthPlan { config, ty, seed }, &out).unwrap();
+        write(&SynthPlan { config, ty, seed }, &out, &mut ()).unwrap();
         let file = if is_gguf(&out) { out.clone() } else { out.join("model.safetensors") };
         let bytes = std::fs::read(file).unwrap();
         (out, bytes)
@@ -200,7 +207,7 @@ mod tests {
         let mut config = super::super::named_shape("tiny-qwen3").unwrap();
         config.vocab_size = 200;
         let plan = SynthPlan { config, ty: &quant::BF16, seed: 0 };
-        let error = write(&plan, Path::new("unused.gguf")).unwrap_err().to_string();
+        let error = write(&plan, Path::new("unused.gguf"), &mut ()).unwrap_err().to_string();
         assert!(error.contains("found 200"), "{error}");
     }
 }

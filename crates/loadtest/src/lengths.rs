@@ -9,19 +9,23 @@ const MOST: u32 = 1 << 20;
 
 /// A distribution of lengths from 1 to 2^20.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Lengths {
+pub enum Lengths {
+    /// Always the same.
     Fixed(u32),
-    /// Both ends included.
+    /// Uniform between two lengths, both included.
     Uniform(u32, u32),
+    /// Normal, rounded.
     Normal {
+        /// Mean length.
         mean: f64,
+        /// Standard deviation.
         deviation: f64,
     },
 }
 
 impl Lengths {
     /// A length by chance.
-    pub fn sample(&self, rng: &mut Rng) -> usize {
+    pub(super) fn sample(&self, rng: &mut Rng) -> usize {
         let length = match *self {
             Self::Fixed(length) => length,
             Self::Uniform(least, most) => least + rng.below(u64::from(most - least) + 1) as u32,

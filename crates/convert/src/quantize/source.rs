@@ -2,6 +2,7 @@
 //! Hugging Face's layout has as a GGUF file.
 
 use super::mixture::{ModelTraits, split_layer};
+use super::tokenizer_json::VocabularySource;
 use super::vocabulary;
 use anyhow::{Result, bail};
 use base::Storage;
@@ -88,14 +89,14 @@ impl Tensor {
 
 impl QuantizeSource {
     /// Reads opened files. `pre` names the pre-tokenizer where the vocabulary does not tell.
-    pub fn open(files: ModelFiles, name: Option<String>, pre: Option<&str>) -> Result<Self> {
+    pub fn open(files: ModelFiles, options: &OpenOptions, pre: Option<&str>) -> Result<Self> {
         if let Some(gguf) = files.gguf() {
             if pre.is_some() {
                 bail!("--pre: a GGUF file names its pre-tokenizer itself");
             }
             return Ok(Self::from_gguf(gguf));
         }
-        Self::from_checkpoint(&Checkpoint::from_files(files, &OpenOptions { name })?, pre)
+        Self::from_checkpoint(&Checkpoint::from_files(files, options)?, pre)
     }
 
     fn from_gguf(file: &GgufFile) -> Self {
@@ -153,7 +154,7 @@ fn write_vocabulary(
     let assets = TextAssets::from_folder(folder)?;
     let config = checkpoint.config();
     vocabulary::write(
-        &vocabulary::VocabularySource {
+        &VocabularySource {
             assets: &assets,
             file: &folder.join("tokenizer.json"),
             rows: config.vocab_size,

@@ -1,9 +1,10 @@
 //! Which type every tensor is written in, decided before a byte is written.
 
 use super::importance::Importance;
-use super::mixture::{Mixture, ModelTraits, fallback};
+use super::mixture::{Mixture, ModelTraits};
 use super::overrides::Override;
 use super::source::Tensor;
+use crate::types::{whole_blocks, writable_names};
 use anyhow::{Result, bail};
 use kernels::quant::{self, QuantType};
 
@@ -19,17 +20,23 @@ pub(super) struct TypeRules<'a> {
 
 /// A tensor and what becomes of it.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub tensor: Tensor,
+pub struct Target {
+    pub(super) tensor: Tensor,
+    /// The type it is written in.
     pub ty: &'static QuantType,
-    /// The type that its rows are no whole blocks of.
+    /// The type that was asked for, where its rows are not whole blocks of it.
     pub instead_of: Option<&'static QuantType>,
     /// Whether the importance of its columns is known.
-    pub weighed: bool,
+    pub(super) weighed: bool,
 }
 
 impl Target {
-    /// Bytes it will take.
+    /// The name of the tensor.
+    pub fn name(&self) -> &str {
+        &self.tensor.name
+    }
+
+    /// Bytes it takes in the new type.
     pub fn bytes(&self) -> usize {
         // The writer has refused sizes that overflow.
         self.ty.bytes_for(self.tensor.shape.iter().product()).unwrap_or(0)
@@ -102,8 +109,8 @@ fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> R
         }
         if ty.quantize.is_none() {
             bail!(
-                "tensor {name}: values of type {ty} cannot be written yet; --type or --tensor-type: {}",
-                writable()
+                "tensor {name}: type {ty} cannot be written; --type and --tensor-type can be: {}",
+                writable_names()
             );
         }
     }
@@ -114,26 +121,8 @@ fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> R
     Ok(Target { tensor, ty, instead_of, weighed })
 }
 
-/// The type itself, or what comes closest to it, for rows of so many values.
-pub(crate) fn whole_blocks(wanted: &'static QuantType, columns: usize) -> &'static QuantType {
-    let fits = |ty: &QuantType| columns.is_multiple_of(ty.block_len);
-    match fallback(wanted) {
-        _ if fits(wanted) => wanted,
-        closest if fits(closest) => closest,
-        _ => &quant::F16,
-    }
-}
-
-/// The types that can be written.
-fn writable() -> String {
-    let types = quant::TYPES.iter().filter(|ty| ty.quantize.is_some());
-    format!("can be: {}", types.map(|ty| ty.name).collect::<Vec<_>>().join(", "))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::mixture;
-    use super::super::overrides;
     use super::*;
 
     fn tensor(name: &str, shape: &[usize], ty: &'static QuantType) -> Tensor {
@@ -147,8 +136,8 @@ mod tests {
         choices: &[&str],
         requantize: bool,
     ) -> Result<Target> {
-        let overrides: Vec<_> = choices.iter().map(|c| overrides::parse(c).unwrap()).collect();
-        let mixture = mixture::find(mixture).unwrap();
+        let overrides: Vec<_> = choices.iter().map(|c| Override::parse(c).unwrap()).collect();
+        let mixture = Mixture::named(mixture).unwrap();
         let rules = TypeRules { mixture, overrides: &overrides, importance: None, requantize };
         Ok(decide(vec![tensor], &ModelTraits::default(), &rules)?.remove(0))
     }

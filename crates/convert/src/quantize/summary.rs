@@ -1,4 +1,4 @@
-//! What was written, for programs and for people.
+//! What a quantisation wrote, for programs and for people.
 
 use super::plan::Target;
 use indexmap::IndexMap;
@@ -15,11 +15,14 @@ struct Total {
     after: usize,
 }
 
-/// Everything told.
+/// What was written.
 #[derive(Debug)]
-pub(super) struct QuantizeSummary<'a> {
-    pub targets: &'a [Target],
-    pub paths: &'a [PathBuf],
+pub struct Quantized {
+    /// The tensors in the order of the file.
+    pub targets: Vec<Target>,
+    /// The file, or its parts.
+    pub paths: Vec<PathBuf>,
+    /// Seconds it took.
     pub seconds: f64,
 }
 
@@ -42,8 +45,8 @@ impl Total {
     }
 }
 
-impl QuantizeSummary<'_> {
-    /// For programs.
+impl Quantized {
+    /// Totals, types and fallbacks as JSON.
     pub fn to_json(&self) -> Json {
         let types = self.types().into_iter().map(|(name, total)| (name.to_owned(), total.json()));
         let fallbacks = self.fallbacks().map(|(target, wanted)| {
@@ -57,7 +60,7 @@ impl QuantizeSummary<'_> {
         json
     }
 
-    /// For people.
+    /// Totals by type as a table.
     pub fn to_table(&self) -> String {
         let mut out =
             String::from("type      tensors    parameters  MiB before  MiB after   bits\n");
@@ -83,7 +86,7 @@ impl QuantizeSummary<'_> {
 
     fn types(&self) -> IndexMap<&'static str, Total> {
         let mut types = IndexMap::<_, Total>::new();
-        for target in self.targets {
+        for target in &self.targets {
             types.entry(target.ty.name).or_default().add(target);
         }
         types.sort_by(|_, a, _, b| b.after.cmp(&a.after));

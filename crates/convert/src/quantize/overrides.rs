@@ -1,31 +1,35 @@
-//! `--tensor-type PATTERN=TYPE`: types that a person chose for single tensors.
+//! Types that a person chose for single tensors.
 
-use crate::commands::synth::storage_type;
+use crate::types::writable_type;
 use anyhow::{Context, Result, bail};
 use kernels::quant::QuantType;
 use regex::Regex;
 
-/// One choice.
+/// A pattern of tensor names with the type that matching tensors get.
 #[derive(Clone, Debug)]
-pub(super) struct Override {
+pub struct Override {
     pattern: String,
-    pub ty: &'static QuantType,
-}
-
-/// `PATTERN=TYPE`, as a value of an argument.
-pub(super) fn parse(text: &str) -> Result<Override> {
-    let (pattern, ty) = text.rsplit_once('=').context("expected PATTERN=TYPE")?;
-    if pattern.is_empty() {
-        bail!("expected a pattern before the =");
-    }
-    let ty = storage_type(ty).map_err(anyhow::Error::msg)?;
-    Ok(Override { pattern: pattern.to_owned(), ty })
+    pub(super) ty: &'static QuantType,
 }
 
 impl Override {
+    /// Reads `PATTERN=TYPE`.
+    ///
+    /// # Errors
+    ///
+    /// A text of another form, or a type that cannot be written.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (pattern, ty) = text.rsplit_once('=').context("expected PATTERN=TYPE")?;
+        if pattern.is_empty() {
+            bail!("expected a pattern before the =");
+        }
+        let ty = writable_type(ty).map_err(anyhow::Error::msg)?;
+        Ok(Self { pattern: pattern.to_owned(), ty })
+    }
+
     /// The indices of the names meant: by the pattern as a glob over whole names or, where it
     /// is none or no name fits, as a regular expression that is found anywhere in a name.
-    pub fn matching(&self, names: &[&str]) -> Result<Vec<usize>> {
+    pub(super) fn matching(&self, names: &[&str]) -> Result<Vec<usize>> {
         let found = self.glob().map_or_else(Vec::new, |glob| fitting(&glob, names));
         if !found.is_empty() {
             return Ok(found);
@@ -58,7 +62,7 @@ mod tests {
         ["token_embd.weight", "blk.0.attn_v.weight", "blk.1.attn_v.weight", "blk.10.ffn_up.weight"];
 
     fn check(pattern: &str, expected: &[usize]) {
-        let found = parse(&format!("{pattern}=q8_0")).unwrap().matching(&NAMES);
+        let found = Override::parse(&format!("{pattern}=q8_0")).unwrap().matching(&NAMES);
         assert_eq!(found.unwrap_or_default(), expected, "{pattern}");
     }
 
@@ -77,7 +81,7 @@ mod tests {
     fn patterns_that_fit_nothing_and_types_that_are_none_are_errors() {
         check("attn_x", &[]);
         check("blk.(", &[]);
-        let error = |text| parse(text).unwrap_err().to_string();
+        let error = |text| Override::parse(text).unwrap_err().to_string();
         assert!(error("x").contains("PATTERN=TYPE"));
         assert!(error("=q8_0").contains("a pattern"));
         assert!(error("x=q9").contains("expected one of"));

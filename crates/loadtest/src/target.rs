@@ -2,7 +2,6 @@
 //!
 //! Invariant: only addresses of this machine are spoken to, unless other ones are allowed.
 
-use super::ServerArgs;
 use super::answer::{MeasuredAnswer, RequestFailure, Watcher};
 use super::workload::LoadRequest;
 use anyhow::{Context, Result, anyhow, bail};
@@ -20,9 +19,9 @@ const LISTING: Duration = Duration::from_secs(30);
 /// Most bytes of an answer that is no stream.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Endpoint {
+/// The kind of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
     /// Continuations of token ids.
     Completions,
     /// Answers to a message of words.
@@ -30,6 +29,9 @@ pub(super) enum Endpoint {
 }
 
 impl Endpoint {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Completions, Self::Chat];
+
     /// Its name in arguments and reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -46,6 +48,23 @@ impl Endpoint {
     }
 }
 
+/// Where the server is and which of its models answers.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Address of the server, with or without `/v1`.
+    pub url: String,
+    /// The kind of requests.
+    pub endpoint: Endpoint,
+    /// Name of the model; `None` for the first that the server lists.
+    pub model: Option<String>,
+    /// Tokens of the vocabulary; `None` asks the server.
+    pub vocabulary: Option<usize>,
+    /// Key to send as bearer token.
+    pub api_key: Option<String>,
+    /// Whether the server may be another machine.
+    pub allow_remote: bool,
+}
+
 /// One server and one of its models.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -60,17 +79,17 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Finds the server, and asks it for what the arguments leave out.
-    pub async fn find(url: &str, args: &ServerArgs) -> Result<Self> {
-        let url = parse(url)?;
-        let client = client(&url, args.allow_remote)?;
+    /// Finds the server, and asks it for what `options` leave out.
+    pub async fn find(options: &ServerOptions) -> Result<Self> {
+        let url = parse(&options.url)?;
+        let client = client(&url, options.allow_remote)?;
         let base = format!("{}/v1", url.as_str().trim_end_matches('/').trim_end_matches("/v1"));
         let mut target = Self {
             base,
-            model: args.model.clone().unwrap_or_default(),
-            vocabulary: args.vocab.unwrap_or_default(),
-            endpoint: args.endpoint,
-            key: args.api_key.clone(),
+            model: options.model.clone().unwrap_or_default(),
+            vocabulary: options.vocabulary.unwrap_or_default(),
+            endpoint: options.endpoint,
+            key: options.api_key.clone(),
             client,
         };
         // Asked even if nothing is missing: whether a server is there is known before the load.

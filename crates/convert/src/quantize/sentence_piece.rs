@@ -3,7 +3,7 @@
 //!
 //! Invariant: scores alone say the same as the merges did, or the vocabulary is refused.
 
-use super::vocabulary::{TokenizerJson, VocabularySource};
+use super::tokenizer_json::{TokenizerJson, VocabularySource};
 use anyhow::{Result, bail};
 use formats::gguf::{Array, GgufWriter, Value};
 use serde_json::{Value as Json, json};

@@ -93,8 +93,8 @@ fn all_names() -> impl Iterator<Item = &'static str> {
     SHAPES.iter().map(|shape| shape.name).chain(MIXTURES.iter().map(|(name, _)| *name))
 }
 
-/// A line about each shape.
-pub(super) fn describe_all() -> impl Iterator<Item = String> {
+/// A line about each named shape: name, family and parameters.
+pub fn describe_shapes() -> impl Iterator<Item = String> {
     all_names().filter_map(find).map(|config| {
         let values = config.tensors().into_iter();
         let values: usize = values.map(|(_, shape)| shape.iter().product::<usize>()).sum();
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_name_has_a_shape_and_those_with_experts_are_about_a_billion_parameters() {
-        assert_eq!(describe_all().count(), all_names().count());
+        assert_eq!(describe_shapes().count(), all_names().count());
         check("qwen3-moe-1b", 955_814_912);
         check("deepseek-v3-small", 744_628_576);
     }

@@ -13,13 +13,13 @@ use When::{
 
 /// A named mixture.
 #[derive(Debug)]
-pub(super) struct Mixture {
-    /// As users type it.
+pub struct Mixture {
+    /// Its name, such as `q4_k_m`.
     pub name: &'static str,
-    /// `general.file_type` of its files.
-    pub file_type: u32,
-    /// Type of all that no rule speaks of.
-    pub base: &'static QuantType,
+    /// `general.file_type` in the metadata of its files.
+    pub(super) file_type: u32,
+    /// Type of tensors that no rule matches.
+    base: &'static QuantType,
     rules: &'static [Rule],
 }
 
@@ -204,16 +204,20 @@ static IQ1_RULES: &[Rule] = &[
 
 static TERNARY_RULES: &[Rule] = &[Rule(EMBEDDING, Always, &quant::Q4_K)];
 
-/// The mixture with this name, in any case.
-pub(super) fn find(name: &str) -> Result<&'static Mixture, String> {
-    let names = || MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ");
-    let known = MIXTURES.iter().find(|mixture| mixture.name.eq_ignore_ascii_case(name));
-    known.ok_or_else(|| format!("expected one of {}", names()))
-}
-
 impl Mixture {
+    /// The mixture called `name`, in any case.
+    ///
+    /// # Errors
+    ///
+    /// A message that lists the mixtures there are.
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        let names = || MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ");
+        let known = MIXTURES.iter().find(|mixture| mixture.name.eq_ignore_ascii_case(name));
+        known.ok_or_else(|| format!("expected one of {}", names()))
+    }
+
     /// The type that the tensor with this canonical name should get.
-    pub fn choose(&self, name: &str, model: &ModelTraits) -> &'static QuantType {
+    pub(super) fn choose(&self, name: &str, model: &ModelTraits) -> &'static QuantType {
         let output = name == "output.weight" || (model.tied && name == "token_embd.weight");
         let name = if output { "output.weight" } else { name };
         let (layer, rest) = split_layer(name).unwrap_or((0, name));
@@ -263,35 +267,12 @@ pub(super) fn split_layer(name: &str) -> Option<(usize, &str)> {
     Some((layer.parse().ok()?, rest))
 }
 
-/// What comes closest to `ty` in smaller blocks, for rows that are not whole blocks of it.
-pub(super) fn fallback(ty: &'static QuantType) -> &'static QuantType {
-    const CLOSEST: &[(&QuantType, &QuantType)] = &[
-        (&quant::TQ1_0, &quant::IQ4_NL),
-        (&quant::TQ2_0, &quant::IQ4_NL),
-        (&quant::IQ1_S, &quant::IQ4_NL),
-        (&quant::IQ1_M, &quant::IQ4_NL),
-        (&quant::IQ2_XXS, &quant::IQ4_NL),
-        (&quant::IQ2_XS, &quant::IQ4_NL),
-        (&quant::IQ2_S, &quant::IQ4_NL),
-        (&quant::IQ3_XXS, &quant::IQ4_NL),
-        (&quant::IQ3_S, &quant::IQ4_NL),
-        (&quant::Q2_K, &quant::IQ4_NL),
-        (&quant::Q3_K, &quant::IQ4_NL),
-        (&quant::IQ4_XS, &quant::IQ4_NL),
-        (&quant::Q4_K, &quant::Q5_0),
-        (&quant::Q5_K, &quant::Q5_1),
-        (&quant::Q6_K, &quant::Q8_0),
-    ];
-    let closest = CLOSEST.iter().find(|(from, _)| *from == ty);
-    closest.map_or(&quant::F16, |(_, to)| to)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(mixture: &str, model: &ModelTraits, name: &str, expected: &str) {
-        let found = find(mixture).unwrap().choose(name, model);
+        let found = Mixture::named(mixture).unwrap().choose(name, model);
         assert_eq!(found.name, expected, "{mixture} {name}");
     }
 
@@ -337,7 +318,7 @@ mod tests {
         let model = ModelTraits { layers: 32, group: 1, ..ModelTraits::default() };
         for (mixture, layer) in [("q4_k_m", 0), ("q4_k_m", 4), ("q3_k_m", 1), ("q3_k_l", 9)] {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            let values = find(mixture).unwrap().choose(&name("attn_v"), &model);
+            let values = Mixture::named(mixture).unwrap().choose(&name("attn_v"), &model);
             check(mixture, &model, &name("attn_qkv"), values.name);
         }
     }
@@ -399,6 +380,6 @@ mod tests {
                 check(mixture, &ModelTraits { layers: 8, ..ModelTraits::default() }, name, mixture);
             }
         }
-        assert!(find("q9").unwrap_err().contains("q4_k_m, "));
+        assert!(Mixture::named("q9").unwrap_err().contains("q4_k_m, "));
     }
 }

@@ -1,56 +1,40 @@
 //! Computing the windows, and keeping what they add up to.
 
-use crate::commands::likelihood::ROWS;
-use crate::exit::Interrupted;
-use crate::interrupt::Watch;
-use crate::{output, progress};
+use super::{ROWS, Windows};
+use crate::{Interrupted, Progress};
 use anyhow::{Result, bail};
 use engine::{InputSums, Runner, SingleSequence};
 use formats::imatrix::{Imatrix, ImatrixEntry};
-use indicatif::ProgressBar;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long work is kept before it is written.
 const KEPT: Duration = Duration::from_secs(15);
 
-/// A text cut into windows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Windows<'a> {
-    /// Tokens that each window begins with.
-    pub prefix: &'a [u32],
-    /// The text.
-    pub ids: &'a [u32],
-    /// Tokens of a window, which are more than those of the prefix.
-    pub context: usize,
-    /// Windows to compute.
-    pub count: usize,
-}
-
 impl Windows<'_> {
     /// The tokens of window `index`.
     fn get(&self, index: usize) -> Vec<u32> {
-        let share = self.context - self.prefix.len();
-        [self.prefix, &self.ids[index * share..][..share]].concat()
+        let share = self.context - self.text.prefix.len();
+        [self.text.prefix, &self.text.ids[index * share..][..share]].concat()
     }
 }
 
-/// Computes the windows that `sums` does not have yet. `path` has them all at the end, and what
-/// there is when Ctrl-C ends this.
+/// Computes the windows that `sums` lacks. The file `path` holds all of them at the end, and the
+/// complete ones after an interruption.
 pub(super) fn collect(
     runner: &mut Runner,
     windows: &Windows,
     sums: &mut Imatrix,
     path: &Path,
+    progress: &mut dyn Progress,
 ) -> Result<()> {
     let missing = windows.count - sums.chunks;
-    let bar = progress::count((missing * windows.context) as u64);
-    let (watch, mut written) = (Watch::new(), Instant::now());
+    progress.start((missing * windows.context) as u64);
+    let mut written = Instant::now();
     for index in sums.chunks..windows.count {
-        bar.set_message(format!("window {} of {}", index + 1, windows.count));
-        if let Err(error) = compute(runner, &windows.get(index), &watch, &bar) {
-            bar.finish_and_clear();
-            keep(sums, path, &error)?;
+        progress.part(&format!("window {} of {}", index + 1, windows.count));
+        if let Err(error) = compute(runner, &windows.get(index), progress) {
+            keep(sums, path, &error, progress)?;
             return Err(error);
         }
         add(sums, runner.take_input_sums())?;
@@ -60,32 +44,35 @@ pub(super) fn collect(
             written = Instant::now();
         }
     }
-    sums.write(path)?;
-    bar.finish_and_clear();
-    Ok(())
+    Ok(sums.write(path)?)
 }
 
-fn compute(runner: &mut Runner, ids: &[u32], watch: &Watch, bar: &ProgressBar) -> Result<()> {
+fn compute(runner: &mut Runner, ids: &[u32], progress: &mut dyn Progress) -> Result<()> {
     let mut session = SingleSequence::new(runner);
     for ids in ids.chunks(ROWS) {
-        watch.check()?;
+        progress.check()?;
         session.feed_all(ids, |_, _| Ok(()))?;
-        bar.inc(ids.len() as u64);
+        progress.advance(ids.len() as u64);
     }
     Ok(())
 }
 
-/// Writes what there is where only the user's wish ends the work.
-fn keep(sums: &Imatrix, path: &Path, error: &anyhow::Error) -> Result<()> {
+/// Writes the complete windows where `error` is an interruption.
+fn keep(
+    sums: &Imatrix,
+    path: &Path,
+    error: &anyhow::Error,
+    progress: &mut dyn Progress,
+) -> Result<()> {
     if error.is::<Interrupted>() && sums.chunks > 0 {
         sums.write(path)?;
         let (path, windows) = (path.display(), sums.chunks);
-        output::note(format_args!("{path} has {windows} windows; the same command goes on"));
+        progress.note(&format!("{path} has {windows} windows; the same command goes on"));
     }
     Ok(())
 }
 
-/// Adds what one window came to.
+/// Adds the sums of one window.
 fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
     let rows = (sums.chunks * sums.chunk_size.unwrap_or(0)) as f32;
     let matrices = window.len();
@@ -124,6 +111,7 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::imatrix::TextIds;
 
     fn window(name: &str, squares: &[f64]) -> Vec<InputSums> {
         vec![InputSums { name: name.into(), squares: squares.to_vec(), rows: vec![2] }]
@@ -131,7 +119,8 @@ mod tests {
 
     #[test]
     fn windows_share_the_prefix_and_no_token_of_the_text() {
-        let windows = Windows { prefix: &[9], ids: &[1, 2, 3, 4, 5], context: 3, count: 2 };
+        let text = TextIds { prefix: &[9], ids: &[1, 2, 3, 4, 5] };
+        let windows = Windows { text, context: 3, count: 2 };
         assert_eq!([0, 1].map(|index| windows.get(index)), [[9, 1, 2], [9, 3, 4]]);
     }
 

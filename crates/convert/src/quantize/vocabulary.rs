@@ -4,13 +4,12 @@
 //! Invariant: what is written tokenizes as the source does, or is refused: a probe goes through
 //! both before any weight is written.
 
+use super::tokenizer_json::{Merge, TokenizerJson, VocabularySource};
 use super::{pre, sentence_piece};
 use anyhow::{Context, Result, bail};
 use formats::gguf::{Array, GgufFile, GgufWriter, Value};
-use serde::Deserialize;
 use serde_json::Value as Json;
-use std::path::Path;
-use text::{EncodeOptions, GgufOptions, TextAssets, TokenKind, Tokenizer};
+use text::{EncodeOptions, GgufOptions, TokenKind, Tokenizer};
 
 /// The largest tokenizers published take some tens of megabytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -21,59 +20,6 @@ const COMPOSES: &str = "the source composes characters (NFC), for which GGUF fil
 /// Words, contractions, digits, white space, punctuation, scripts and code.
 const PROBE: &str = "Hello world! I'M sure they'll've 12345 3.14 x=1\n\n\tfn main() { }  \r\n \
     naïve Möwe Ελλάδα Привет 你好，世界 こんにちは 한국어 🐦👩‍👩‍👧 HelloWorld's don't -- ... $5 a/b\n  end  ";
-
-/// What there is to write.
-#[derive(Debug)]
-pub(super) struct VocabularySource<'a> {
-    pub assets: &'a TextAssets,
-    /// The tokenizer.json that the assets were read from.
-    pub file: &'a Path,
-    /// Rows of the embedding: that many tokens are written.
-    pub rows: usize,
-    /// Tokens that end an answer.
-    pub eos: &'a [u32],
-    /// The pre-tokenizer that a person named.
-    pub pre: Option<&'a str>,
-}
-
-/// The parts of a tokenizer.json that the assets do not give back.
-#[derive(Debug, Deserialize)]
-pub(super) struct TokenizerJson {
-    #[serde(default)]
-    pub normalizer: Json,
-    #[serde(default)]
-    pub pre_tokenizer: Json,
-    pub model: TokenizerModel,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct TokenizerModel {
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    #[serde(default)]
-    pub merges: Vec<Merge>,
-    #[serde(default)]
-    pub byte_fallback: bool,
-    #[serde(default)]
-    pub ignore_merges: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Merge {
-    Text(String),
-    Pair(String, String),
-}
-
-impl Merge {
-    /// Both sides; the readers of the assets have refused merges without two.
-    pub fn sides(&self) -> (&str, &str) {
-        match self {
-            Self::Text(text) => text.split_once(' ').unwrap_or((text, "")),
-            Self::Pair(left, right) => (left, right),
-        }
-    }
-}
 
 /// Sets the keys of the vocabulary and the templates. Gives what a person should know.
 pub(super) fn write(
