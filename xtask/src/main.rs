@@ -1,10 +1,12 @@
-//! Checks of the project's own habits: `cargo xtask tidy`, and the same as a plain test.
+//! Checks of the project's own habits: `cargo xtask tidy`, and the same as a plain test; and the
+//! number of tests that were skipped: `cargo xtask skipped`.
 //!
 //! Invariant: depends on nothing but the standard library, so that it builds in a second.
 
 mod functions;
 mod markdown;
 mod rust;
+mod skipped;
 mod tidy;
 
 use std::io::Write;
@@ -15,8 +17,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {
         [task] if task == "tidy" => tidy(),
+        [task] if task == "skipped" => skipped(),
         _ => {
-            say("usage: cargo xtask tidy");
+            say("usage: cargo xtask tidy|skipped");
             ExitCode::from(2)
         }
     }
@@ -31,6 +34,21 @@ fn tidy() -> ExitCode {
         Ok(found) => {
             found.problems.iter().for_each(|problem| say(problem));
             ExitCode::FAILURE
+        }
+        Err(error) => {
+            say(&format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn skipped() -> ExitCode {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    match skipped::take(&target.unwrap_or_else(|| root().join("target")).join("skipped")) {
+        Ok(tests) => {
+            tests.iter().for_each(|test| say(test));
+            say(&format!("{} tests skipped", tests.len()));
+            ExitCode::SUCCESS
         }
         Err(error) => {
             say(&format!("error: {error}"));

@@ -95,16 +95,3 @@ pub fn tiny() -> String {
     });
     TINY.clone()
 }
-
-/// The fixtures beside the repository, if they are there.
-#[allow(clippy::print_stderr)] // Skipped tests say so.
-pub fn fixtures(folder: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let root = std::env::var_os("GANNET_SHARED").map_or(beside, PathBuf::from);
-    let path = root.join("fixtures").join(folder);
-    if !path.exists() {
-        eprintln!("skipped: {} is absent", path.display());
-        return None;
-    }
-    Some(path.canonicalize().unwrap())
-}
