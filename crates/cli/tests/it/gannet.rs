@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 /// A folder for this run of the tests, removed by the system's own rules.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -94,4 +95,13 @@ pub fn tiny() -> String {
         path("tiny")
     });
     TINY.clone()
+}
+
+/// Waits until `condition` holds, for at most a minute.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
