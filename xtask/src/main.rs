@@ -1,14 +1,16 @@
-//! Checks of the project's own habits: `cargo xtask tidy`, and the same as a plain test; and the
-//! number of tests that were skipped: `cargo xtask skipped`.
+//! Checks of the project's own rules (`cargo xtask tidy`, and the same as a plain test) and counts
+//! of its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`).
 //!
 //! Invariant: depends on nothing but the standard library, so that it builds in a second.
 
 mod functions;
+mod lines;
 mod markdown;
 mod rust;
 mod skipped;
 mod tidy;
 
+use lines::LineCounts;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,9 +20,31 @@ fn main() -> ExitCode {
     match words.as_slice() {
         [task] if task == "tidy" => tidy(),
         [task] if task == "skipped" => skipped(),
-        _ => {
-            say("usage: cargo xtask tidy|skipped");
-            ExitCode::from(2)
+        [task, rest @ ..] if task == "lines" => lines(rest),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    say("usage: cargo xtask tidy | skipped | lines [--json] [FOLDER]");
+    ExitCode::from(2)
+}
+
+fn lines(args: &[String]) -> ExitCode {
+    let (flags, folders): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
+    if flags.iter().any(|flag| *flag != "--json") || folders.len() > 1 {
+        return usage();
+    }
+    let folder = folders.first().map_or_else(root, PathBuf::from);
+    match LineCounts::of(&folder) {
+        Ok(counts) => {
+            let json = !flags.is_empty();
+            say(&if json { counts.json() } else { counts.table().trim_end().to_owned() });
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("error: {}: {error}", folder.display()));
+            ExitCode::FAILURE
         }
     }
 }
@@ -62,7 +86,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Prints a line; a closed pipe is nobody's loss.
+/// Prints a line. A closed pipe is no error.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -12,7 +12,7 @@ const FUNCTION_LINES: usize = 70;
 const MEDIAN_LINES: usize = 8;
 const P95_LINES: usize = 40;
 
-/// Folders with nothing of ours in them.
+/// Folders without files of the project.
 const SKIPPED: &[&str] = &["target", "corpus", "node_modules", "__pycache__", "build"];
 
 /// What a walk over the project found.
@@ -72,7 +72,8 @@ pub(crate) fn check(root: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// All files below `folder` in order, but for those of folders that hold nothing of the project.
+pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -80,7 +81,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
         if name.starts_with('.') || SKIPPED.contains(&name.as_ref()) {
             continue;
         }
-        // A virtual environment holds other people's files.
+        // A virtual environment holds files of other projects.
         if path.is_dir() && !path.join("pyvenv.cfg").exists() {
             all.extend(files(&path)?);
         } else if path.is_file() {

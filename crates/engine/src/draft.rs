@@ -13,8 +13,8 @@ use std::str::FromStr;
 /// Most tokens guessed at once.
 pub const MAX_DRAFTED: usize = 16;
 /// Longest and shortest run of tokens that is looked up.
-const LONGEST: usize = 4;
-const SHORTEST: usize = 2;
+const MAX_RUN: usize = 4;
+const MIN_RUN: usize = 2;
 
 /// How the next tokens of a request are guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,10 +28,10 @@ pub enum Speculate {
 
 impl Speculate {
     /// Most tokens guessed at once.
-    pub fn most(self) -> usize {
+    pub fn max(self) -> usize {
         match self {
             Self::Off => 0,
-            Self::Ngram(most) => most,
+            Self::Ngram(max) => max,
         }
     }
 }
@@ -44,9 +44,9 @@ impl FromStr for Speculate {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let most = text.strip_prefix("ngram:").and_then(|most| most.parse().ok());
-        match most.ok_or_else(wrong)? {
-            most @ 1..=MAX_DRAFTED => Ok(Self::Ngram(most)),
+        let max = text.strip_prefix("ngram:").and_then(|max| max.parse().ok());
+        match max.ok_or_else(wrong)? {
+            max @ 1..=MAX_DRAFTED => Ok(Self::Ngram(max)),
             _ => Err(wrong()),
         }
     }
@@ -56,7 +56,7 @@ impl std::fmt::Display for Speculate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
-            Self::Ngram(most) => write!(f, "ngram:{most}"),
+            Self::Ngram(max) => write!(f, "ngram:{max}"),
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct DraftRequest<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
     /// Most guesses.
-    pub most: usize,
+    pub max: usize,
     /// Where they go; empty before.
     pub draft: &'a mut Vec<u32>,
 }
@@ -77,7 +77,7 @@ pub struct DraftRequest<'a> {
 /// Guesses what comes next.
 pub trait Drafter: Send {
     /// Fills the drafts of sequences that are about to decode.
-    fn draft(&mut self, wishes: &mut [DraftRequest<'_>]);
+    fn draft(&mut self, requests: &mut [DraftRequest<'_>]);
     /// A sequence has ended.
     fn forget(&mut self, id: SequenceId);
 }
@@ -87,24 +87,24 @@ pub trait Drafter: Send {
 pub struct PromptLookup;
 
 impl Drafter for PromptLookup {
-    fn draft(&mut self, wishes: &mut [DraftRequest<'_>]) {
-        for DraftRequest { tokens, most, draft, .. } in wishes {
-            draft.extend_from_slice(continuation(tokens, *most));
+    fn draft(&mut self, requests: &mut [DraftRequest<'_>]) {
+        for DraftRequest { tokens, max, draft, .. } in requests {
+            draft.extend_from_slice(continuation(tokens, *max));
         }
     }
 
     fn forget(&mut self, _: SequenceId) {}
 }
 
-/// Up to `most` tokens that followed the latest earlier occurrence of the longest run at the end.
-fn continuation(tokens: &[u32], most: usize) -> &[u32] {
-    for len in (SHORTEST..=LONGEST).rev() {
+/// Up to `max` tokens that followed the latest earlier occurrence of the longest run at the end.
+fn continuation(tokens: &[u32], max: usize) -> &[u32] {
+    for len in (MIN_RUN..=MAX_RUN).rev() {
         let Some(start) = tokens.len().checked_sub(len) else { continue };
         let run = &tokens[start..];
         let before = &tokens[..tokens.len() - 1];
         if let Some(at) = before.windows(len).rposition(|window| window == run) {
             let next = at + len;
-            return &tokens[next..tokens.len().min(next + most)];
+            return &tokens[next..tokens.len().min(next + max)];
         }
     }
     &[]
@@ -114,12 +114,12 @@ fn continuation(tokens: &[u32], most: usize) -> &[u32] {
 mod tests {
     use super::*;
 
-    fn check(tokens: &[u32], most: usize, expected: &[u32]) {
-        assert_eq!(continuation(tokens, most), expected, "{tokens:?}");
+    fn check(tokens: &[u32], max: usize, expected: &[u32]) {
+        assert_eq!(continuation(tokens, max), expected, "{tokens:?}");
     }
 
     #[test]
-    fn what_followed_last_time_is_the_guess() {
+    fn what_followed_last_time_is_drafted() {
         check(&[1, 2, 3, 4, 9, 1, 2], 3, &[3, 4, 9]);
         check(&[1, 2, 3, 4, 9, 1, 2], 1, &[3]);
         check(&[1, 2, 5, 1, 2, 6, 1, 2], 2, &[6, 1]);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_repetition_there_is_no_guess() {
+    fn without_a_repetition_nothing_is_drafted() {
         check(&[], 4, &[]);
         check(&[1], 4, &[]);
         check(&[1, 2, 3], 4, &[]);

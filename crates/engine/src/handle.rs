@@ -70,9 +70,9 @@ pub struct Submission {
 pub struct QueueSlot(Arc<AtomicUsize>);
 
 impl QueueSlot {
-    /// A place among at most `most`.
-    fn take(waiting: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let one_more = |now: usize| (now < most).then_some(now + 1);
+    /// A place among at most `max`.
+    fn take(waiting: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let one_more = |now: usize| (now < max).then_some(now + 1);
         waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         Some(Self(Arc::clone(waiting)))
     }
@@ -161,12 +161,12 @@ impl EngineHandle {
     /// Checks `request` against the model's limits and queues it.
     pub fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
         self.check(&request)?;
-        let most = self.queue();
+        let max = self.queue();
         let full = || {
             self.metrics.rejected();
-            SubmitError::QueueFull(most)
+            SubmitError::QueueFull(max)
         };
-        let place = Some(QueueSlot::take(&self.waiting, most).ok_or_else(full)?);
+        let place = Some(QueueSlot::take(&self.waiting, max).ok_or_else(full)?);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let submitted = std::time::Instant::now();
         match self.submissions.try_send(Submission { request, events, submitted, place }) {
@@ -197,10 +197,10 @@ impl EngineHandle {
                 "prompt holds token id {id}, but the model has {vocab} tokens"
             )));
         }
-        let most = request.speculate.map_or(0, Speculate::most);
-        if most > MAX_DRAFTED {
+        let max = request.speculate.map_or(0, Speculate::max);
+        if max > MAX_DRAFTED {
             return Err(SubmitError::Invalid(format!(
-                "speculate must guess at most {MAX_DRAFTED} tokens, not {most}"
+                "speculate must draft at most {MAX_DRAFTED} tokens, not {max}"
             )));
         }
         if request.embed.is_some() && request.constraint.is_some() {

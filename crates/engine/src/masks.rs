@@ -22,12 +22,12 @@ pub(crate) struct ConstraintState {
     grammar: GrammarRef,
     /// Made where masks are, since that may take a while.
     state: Option<Box<dyn Constraint>>,
-    /// The guesses of the step.
+    /// The draft of the step.
     draft: Vec<u32>,
     /// Guesses that the state has accepted.
     accepted: usize,
     /// What may come at the place of each guess, and behind the last of them.
-    rows: Vec<Allowed>,
+    rows: Vec<TokenMask>,
     /// Rows of this step.
     filled: usize,
     /// Its masks took no longer than [`QUICK`] when they were last computed.
@@ -37,7 +37,7 @@ pub(crate) struct ConstraintState {
 
 /// What may come in one place.
 #[derive(Debug)]
-pub(crate) struct Allowed {
+pub(crate) struct TokenMask {
     /// Ids that may be chosen; what is said of stop ids counts for nothing.
     pub ids: TokenSet,
     /// Whether the sequence may end here.
@@ -62,16 +62,16 @@ impl ConstraintState {
         }))
     }
 
-    /// Takes the guesses of a step.
-    pub fn guess(&mut self, draft: &[u32]) {
+    /// Takes the draft of a step.
+    pub fn set_draft(&mut self, draft: &[u32]) {
         self.draft.clear();
         self.draft.extend_from_slice(draft);
     }
 
     /// What may come in row `at` of the step; rows behind a guess that is not allowed have nothing.
-    pub fn allowed(&mut self, at: usize) -> Result<&mut Allowed, String> {
+    pub fn allowed(&mut self, at: usize) -> Result<&mut TokenMask, String> {
         match self.rows[..self.filled].get_mut(at) {
-            Some(Allowed { error: Some(error), .. }) => Err(std::mem::take(error)),
+            Some(TokenMask { error: Some(error), .. }) => Err(std::mem::take(error)),
             Some(allowed) => Ok(allowed),
             None => Err("the constraint refuses a token that it allowed".into()),
         }
@@ -81,8 +81,8 @@ impl ConstraintState {
     pub fn accept(&mut self, ids: &[u32]) -> Result<bool, String> {
         let accepted = std::mem::take(&mut self.accepted);
         let Some(state) = &mut self.state else { return Ok(false) };
-        let guesses = ids.iter().zip(&self.draft[..accepted]);
-        let known = guesses.take_while(|(id, guess)| id == guess).count();
+        let drafted = ids.iter().zip(&self.draft[..accepted]);
+        let known = drafted.take_while(|(id, draft)| id == draft).count();
         guarded(|| {
             if accepted > known {
                 state.rollback(accepted - known)?;
@@ -104,14 +104,14 @@ impl ConstraintState {
         self.quick = start.elapsed() <= QUICK;
     }
 
-    /// Fills the rows, as far as guesses are allowed.
+    /// Fills the rows, as far as drafted tokens are allowed.
     fn fill(&mut self) {
         let Self { grammar, state, draft, accepted, rows, filled, vocab_size, .. } = self;
         let mut started = guarded(|| Ok(state.get_or_insert_with(|| grammar.start())));
         *filled = 0;
         for at in 0..=draft.len() {
             if at == rows.len() {
-                rows.push(Allowed::new(*vocab_size));
+                rows.push(TokenMask::new(*vocab_size));
             }
             *filled += 1;
             let row = &mut rows[at];
@@ -130,7 +130,7 @@ impl ConstraintState {
     }
 }
 
-impl Allowed {
+impl TokenMask {
     fn new(vocab_size: usize) -> Self {
         Self { ids: TokenSet::new(vocab_size), may_end: false, error: None }
     }
@@ -147,7 +147,7 @@ impl Allowed {
 
     /// Has stop ids stand for the end: they may be chosen where it may come. Where there is another
     /// choice, `early` says that it must not come yet. Whether anything may be chosen.
-    pub fn settle(&mut self, stop_ids: &[u32], early: bool) -> bool {
+    pub fn admit_stop_ids(&mut self, stop_ids: &[u32], early: bool) -> bool {
         for &id in stop_ids {
             self.ids.remove(id);
         }
@@ -178,9 +178,9 @@ impl Masks {
         let (wanted, jobs) = channel::<Box<ConstraintState>>();
         let (done, ready) = channel();
         let work = move || {
-            for mut restraint in jobs {
-                restraint.compute();
-                if done.send(restraint).is_err() {
+            for mut constraint in jobs {
+                constraint.compute();
+                if done.send(constraint).is_err() {
                     break;
                 }
             }
@@ -191,9 +191,9 @@ impl Masks {
     }
 
     /// Has the masks of the next step computed.
-    pub fn want(&self, restraint: Box<ConstraintState>) {
+    pub fn request(&self, constraint: Box<ConstraintState>) {
         let wanted = self.wanted.as_ref().expect("it is taken by the end alone");
-        wanted.send(restraint).expect("the thread of masks lives as long as this");
+        wanted.send(constraint).expect("the thread of masks lives as long as this");
     }
 
     /// The first of those that went and did not come back, with its masks.

@@ -4,16 +4,16 @@
 //! allocates nor waits, so that it may be made for every token. Names and buckets follow vLLM's
 //! (`vllm/v1/metrics/loggers.py`), with the prefix `gannet:` and more buckets where a CPU is slower.
 
+mod histogram;
 mod names;
-mod spread;
 mod stats;
 
+use histogram::Histogram;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use spread::Spread;
-pub use stats::{Blocks, Stats, Times};
+pub use stats::{BlockStats, Stats, Times};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl Outcome {
 
 /// What a request came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct RequestTotals {
     /// Tokens of its prompt.
     pub prompt_tokens: usize,
     /// Tokens it generated.
@@ -104,19 +104,19 @@ struct Inner {
     total: Gauge,
     usage: Gauge<f64, AtomicU64>,
 
-    first_token: Spread,
-    gap: Spread,
-    queued: Spread,
-    prefill: Spread,
-    decode: Spread,
-    end_to_end: Spread,
-    prefill_rate: Spread,
-    decode_rate: Spread,
-    rows: Spread,
-    sequences: Spread,
-    step: Spread,
-    prompt_length: Spread,
-    generated_length: Spread,
+    first_token: Histogram,
+    gap: Histogram,
+    queued: Histogram,
+    prefill: Histogram,
+    decode: Histogram,
+    end_to_end: Histogram,
+    prefill_rate: Histogram,
+    decode_rate: Histogram,
+    rows: Histogram,
+    sequences: Histogram,
+    step: Histogram,
+    prompt_length: Histogram,
+    generated_length: Histogram,
 
     progress: Progress,
 }
@@ -146,19 +146,19 @@ impl Default for Inner {
             free: Gauge::default(),
             total: Gauge::default(),
             usage: Gauge::default(),
-            first_token: Spread::new(names::SECONDS_TO_FIRST_TOKEN),
-            gap: Spread::new(names::SECONDS_BETWEEN_TOKENS),
-            queued: Spread::new(names::SECONDS_OF_A_REQUEST),
-            prefill: Spread::new(names::SECONDS_OF_A_REQUEST),
-            decode: Spread::new(names::SECONDS_OF_A_REQUEST),
-            end_to_end: Spread::new(names::SECONDS_OF_A_REQUEST),
-            prefill_rate: Spread::new(names::TOKENS_PER_SECOND),
-            decode_rate: Spread::new(names::TOKENS_PER_SECOND),
-            rows: Spread::new(names::TOKENS_OF_A_STEP),
-            sequences: Spread::new(names::TOKENS_OF_A_STEP),
-            step: Spread::new(names::SECONDS_BETWEEN_TOKENS),
-            prompt_length: Spread::new(names::TOKENS_OF_A_REQUEST),
-            generated_length: Spread::new(names::TOKENS_OF_A_REQUEST),
+            first_token: Histogram::new(names::SECONDS_TO_FIRST_TOKEN),
+            gap: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
+            queued: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            prefill: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            decode: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            end_to_end: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            prefill_rate: Histogram::new(names::TOKENS_PER_SECOND),
+            decode_rate: Histogram::new(names::TOKENS_PER_SECOND),
+            rows: Histogram::new(names::TOKENS_OF_A_STEP),
+            sequences: Histogram::new(names::TOKENS_OF_A_STEP),
+            step: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
+            prompt_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
+            generated_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
             progress: Progress::default(),
         }
     }
@@ -221,7 +221,7 @@ impl Metrics {
     }
 
     /// A request that was submitted has ended, whether it was admitted or not.
-    pub fn finished(&self, outcome: Outcome, ended: Ended) {
+    pub fn finished(&self, outcome: Outcome, ended: RequestTotals) {
         self.0.finished[outcome as usize].inc();
         self.0.end_to_end.add(ended.total.as_secs_f64());
         self.0.prompt_length.add(ended.prompt_tokens as f64);
@@ -282,7 +282,7 @@ impl Metrics {
     }
 }
 
-fn add_rate(rates: &Spread, tokens: usize, time: Duration) {
+fn add_rate(rates: &Histogram, tokens: usize, time: Duration) {
     if tokens > 0 && !time.is_zero() {
         rates.add(tokens as f64 / time.as_secs_f64());
     }

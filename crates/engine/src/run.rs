@@ -10,7 +10,7 @@ use crate::masks::{ConstraintState, Masks};
 use crate::metrics::Step;
 use crate::prefill_budget::PrefillBudget;
 use crate::running_request::{self, End, RunningRequest};
-use crate::sampler::Scratch;
+use crate::sampler::SamplerScratch;
 use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::Batch;
@@ -63,9 +63,9 @@ impl EngineOptions {
 }
 
 /// Bytes of the KV cache made ready between two looks for requests.
-const READY_AT_ONCE: usize = 16 << 20;
+const MAX_TOUCHED: usize = 16 << 20;
 /// Pause when all sequences wait for their readers.
-const STALLED: Duration = Duration::from_millis(2);
+const READER_POLL: Duration = Duration::from_millis(2);
 
 /// Starts the engine thread. It ends when the last handle and generation are gone.
 pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandle<()>) {
@@ -94,7 +94,7 @@ struct Engine {
     next_id: u64,
     plan: Vec<Planned>,
     batch: Batch,
-    scratch: Scratch,
+    scratch: SamplerScratch,
     /// Blocks from the first on whose memory is there.
     ready: usize,
     /// Preemptions and evictions that were reported.
@@ -121,7 +121,7 @@ impl Engine {
         Self {
             scheduler: Scheduler::new(limits, block_root(runner.settings(), runner.block())),
             batch: runner.batch(),
-            scratch: Scratch::new(runner.info().vocab_size),
+            scratch: SamplerScratch::new(runner.info().vocab_size),
             requests: BTreeMap::new(),
             drafter: Box::new(PromptLookup),
             masks,
@@ -137,7 +137,7 @@ impl Engine {
     }
 
     fn run(mut self) {
-        self.make_ready(|_| true);
+        self.touch_cache_ahead(|_| true);
         while self.drain() {
             let start = Instant::now();
             self.plan();
@@ -164,7 +164,7 @@ impl Engine {
         if self.requests.is_empty() {
             self.report();
             self.receiver.metrics.working(false);
-            self.make_ready(|engine| engine.receiver.submissions.is_empty());
+            self.touch_cache_ahead(|engine| engine.receiver.submissions.is_empty());
             match self.receiver.submissions.blocking_recv() {
                 Some(submission) => self.accept(submission),
                 None => return false,
@@ -173,17 +173,17 @@ impl Engine {
         while let Ok(submission) = self.receiver.submissions.try_recv() {
             self.accept(submission);
         }
-        self.cut();
+        self.remove_aborted();
         true
     }
 
     /// Has memory for the blocks that will be taken next, as long as `may_go_on`.
-    fn make_ready(&mut self, may_go_on: impl Fn(&Self) -> bool) {
+    fn touch_cache_ahead(&mut self, may_go_on: impl Fn(&Self) -> bool) {
         let block = (self.runner.memory().cache / self.runner.blocks()).max(1);
-        let sched::Blocks { used, cached, .. } = self.scheduler.blocks();
+        let sched::BlockCounts { used, cached, .. } = self.scheduler.blocks();
         let goal = (used + cached + self.options.cache_ahead / block).min(self.runner.blocks());
         while self.ready < goal && may_go_on(self) {
-            let end = (self.ready + READY_AT_ONCE.div_ceil(block)).min(goal);
+            let end = (self.ready + MAX_TOUCHED.div_ceil(block)).min(goal);
             self.runner.touch_cache(self.ready..end);
             self.ready = end;
         }
@@ -197,7 +197,7 @@ impl Engine {
         let room = info.context_length - request.prompt.len();
         let wished = if request.embed.is_some() { Some(0) } else { request.max_tokens };
         let budget = wished.unwrap_or(room).min(room);
-        let drafts = request.speculate.unwrap_or(self.options.speculate).most().min(MAX_DRAFTED);
+        let drafts = request.speculate.unwrap_or(self.options.speculate).max().min(MAX_DRAFTED);
         let timeout = request.timeout.or(self.options.timeout);
         let traced = self.options.traces.is_some();
         let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
@@ -226,7 +226,7 @@ impl Engine {
     }
 
     /// Forgets requests whose caller lost interest or whose time is up.
-    fn cut(&mut self) {
+    fn remove_aborted(&mut self) {
         let cut =
             |(id, running): (&SequenceId, &RunningRequest)| Some((*id, running.abort_reason()?));
         while let Some((id, end)) = self.requests.iter().find_map(cut) {
@@ -257,21 +257,21 @@ impl Engine {
     /// Has the drafter guess for those that decode and wish it.
     fn offer_drafts(&mut self) {
         let Self { scheduler, requests, drafter, .. } = self;
-        let mut drafts_wanted: Vec<DraftRequest<'_>> = Vec::new();
-        for (id, running) in requests.iter_mut().filter(|(_, running)| running.most_drafted() > 0) {
+        let mut requests_for_drafts: Vec<DraftRequest<'_>> = Vec::new();
+        for (id, running) in requests.iter_mut().filter(|(_, running)| running.max_drafted() > 0) {
             running.draft.clear();
             if scheduler.decoding().any(|decoding| decoding == *id) {
-                let (tokens, most) = (scheduler.tokens(*id), running.most_drafted());
-                drafts_wanted.push(DraftRequest {
+                let (tokens, max) = (scheduler.tokens(*id), running.max_drafted());
+                requests_for_drafts.push(DraftRequest {
                     id: *id,
                     tokens,
-                    most,
+                    max,
                     draft: &mut running.draft,
                 });
             }
         }
-        if !drafts_wanted.is_empty() {
-            drafter.draft(&mut drafts_wanted);
+        if !requests_for_drafts.is_empty() {
+            drafter.draft(&mut requests_for_drafts);
         }
     }
 
@@ -280,7 +280,7 @@ impl Engine {
         self.report();
         self.receiver.metrics.working(false);
         if !self.requests.is_empty() {
-            std::thread::sleep(STALLED);
+            std::thread::sleep(READER_POLL);
         }
     }
 
@@ -311,29 +311,29 @@ impl Engine {
 
     fn forward(&mut self) -> Result<(), Error> {
         self.receiver.metrics.working(true);
-        self.want_masks();
+        self.request_masks();
         self.runner.forward(&self.batch).map(drop)
     }
 
     /// Has masks computed for the sequences that will be sampled.
-    fn want_masks(&mut self) {
+    fn request_masks(&mut self) {
         for planned in self.plan.iter().filter(|planned| planned.samples) {
             let running = self.requests.get_mut(&planned.id).expect("planned");
             if let Some(constraint) = running.lend(planned) {
-                self.masks.want(constraint);
+                self.masks.request(constraint);
             }
         }
     }
 
     /// Takes constraints back from a step that broke. Some of them may break over it.
-    fn drop_masks(&mut self) -> Vec<(SequenceId, End)> {
+    fn recall_constraints(&mut self) -> Vec<(SequenceId, End)> {
         let mut broken = Vec::new();
         for planned in self.plan.iter().filter(|planned| planned.samples) {
             let running = self.requests.get_mut(&planned.id).expect("planned");
             if running.is_lent() {
                 running.take_back(self.masks.next());
             }
-            broken.extend(running.forget_guesses().map(|end| (planned.id, end)));
+            broken.extend(running.discard_draft().map(|end| (planned.id, end)));
         }
         broken
     }
@@ -385,7 +385,7 @@ impl Engine {
     /// Ends the sequences that `error` is about: the one whose row it names, or all of the step.
     /// Nothing was committed, so the others are planned again and lose nothing.
     fn fail(&mut self, error: &Error) {
-        for (id, end) in self.drop_masks() {
+        for (id, end) in self.recall_constraints() {
             self.remove(id, Some(end));
         }
         let row = match error {
@@ -412,7 +412,7 @@ impl Engine {
     fn report(&mut self) {
         let metrics = &self.receiver.metrics;
         metrics.load(self.scheduler.running(), self.scheduler.waiting());
-        let sched::Blocks { used, cached, free } = self.scheduler.blocks();
+        let sched::BlockCounts { used, cached, free } = self.scheduler.blocks();
         metrics.blocks(used, cached, free);
         let (preempted, evicted) = self.scheduler.counters();
         metrics.preempted((preempted - self.reported.0) as usize);

@@ -1,6 +1,6 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use crate::cache_size::{KvMemory, Room, Size, Wanted, available_memory};
+use crate::cache_size::{CacheRequest, CacheSize, FreeMemory, KvMemory, available_memory};
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
@@ -306,14 +306,14 @@ fn make_cache(
     kv_type: KvType,
     trained: usize,
     options: &LoadOptions,
-) -> Result<Size, Error> {
+) -> Result<CacheSize, Error> {
     let LoadOptions { block, context, kv_memory: memory, .. } = *options;
     let block_bytes = layers.iter().map(|layer| layer.block_bytes(block, kv_type)).sum();
-    let wanted = Wanted { memory, context, trained, block, block_bytes };
+    let request = CacheRequest { memory, context, trained, block, block_bytes };
     let Memory { weights, workspace, .. } = backend.memory();
-    let room = available_memory()
-        .map(|bytes| Room { bytes, spare: bytes.saturating_sub(weights + workspace) });
-    let mut size = wanted.size(room)?;
+    let free = available_memory()
+        .map(|bytes| FreeMemory { bytes, spare: bytes.saturating_sub(weights + workspace) });
+    let mut size = request.size(free)?;
     // A system may have less to give than it says; a default has to make do with that.
     while let Err(error) = backend.cache(layers, block, size.blocks, kv_type) {
         let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
@@ -325,5 +325,5 @@ fn make_cache(
     }
     // What ranks have room for may differ, what they do with it must not.
     let ranks = &options.ranks;
-    Ok(Size { blocks: ranks.least(size.blocks)?, context: ranks.least(size.context)? })
+    Ok(CacheSize { blocks: ranks.least(size.blocks)?, context: ranks.least(size.context)? })
 }

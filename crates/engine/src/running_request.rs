@@ -3,9 +3,9 @@
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::Submission;
 use crate::masks::ConstraintState;
-use crate::metrics::{Ended, Metrics, Outcome};
+use crate::metrics::{Metrics, Outcome, RequestTotals};
 use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
-use crate::sampler::{History, Sampler, Scratch, logprobs};
+use crate::sampler::{History, Sampler, SamplerScratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
 use crate::{Error, TokenSet};
 use formats::Pooling;
@@ -131,7 +131,7 @@ impl RunningRequest {
     }
 
     /// Most tokens guessed at once.
-    pub fn most_drafted(&self) -> usize {
+    pub fn max_drafted(&self) -> usize {
         self.limits.drafts
     }
 
@@ -182,7 +182,7 @@ impl RunningRequest {
     /// Its constraint, on the way to where masks are computed, unless that is here.
     pub fn lend(&mut self, planned: &Planned) -> Option<Box<ConstraintState>> {
         let constraint = self.constraint.as_mut()?;
-        constraint.guess(&self.draft[..planned.drafts]);
+        constraint.set_draft(&self.draft[..planned.drafts]);
         if constraint.is_quick() {
             constraint.compute();
             return None;
@@ -196,7 +196,7 @@ impl RunningRequest {
     }
 
     /// The step broke and will be repeated: its constraint forgets the guesses, or ends it.
-    pub fn forget_guesses(&mut self) -> Option<End> {
+    pub fn discard_draft(&mut self) -> Option<End> {
         self.constraint.as_mut()?.accept(&[]).err().map(End::Failed)
     }
 
@@ -207,7 +207,7 @@ impl RunningRequest {
         tokens: &[u32],
         planned: &Planned,
         mut logits: impl Iterator<Item = &'a [f32]>,
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) {
         self.ids.clear();
         self.logprobs.clear();
@@ -228,7 +228,7 @@ impl RunningRequest {
         tokens: &[u32],
         (row, count): (usize, usize),
         logits: &mut impl Iterator<Item = &'a [f32]>,
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) {
         let top = self.submission.request.prompt_logprobs.unwrap_or(0);
         self.prompt.0 = row + 1;
@@ -247,7 +247,7 @@ impl RunningRequest {
         tokens: &[u32],
         planned: &Planned,
         mut logits: impl Iterator<Item = &'a [f32]>,
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) {
         let mut right = 0;
         while let Some(id) = logits.next().and_then(|row| self.choose(tokens, row, scratch)) {
@@ -259,11 +259,11 @@ impl RunningRequest {
         self.right = right;
         self.drafted += planned.drafts;
         self.accepted += right;
-        self.note_constraint();
+        self.advance_constraint();
     }
 
     /// Has the constraint take note of the step, unless the sequence ended on its own.
-    fn note_constraint(&mut self) {
+    fn advance_constraint(&mut self) {
         let Some(constraint) = &mut self.constraint else { return };
         if !matches!(self.end, None | Some(End::Finished(FinishReason::Length))) {
             return;
@@ -276,7 +276,12 @@ impl RunningRequest {
     }
 
     /// One token, unless a stop id or an error ends the sequence.
-    fn choose(&mut self, tokens: &[u32], logits: &[f32], scratch: &mut Scratch) -> Option<u32> {
+    fn choose(
+        &mut self,
+        tokens: &[u32],
+        logits: &[f32],
+        scratch: &mut SamplerScratch,
+    ) -> Option<u32> {
         let id = match self.next_id(tokens, logits, scratch) {
             Ok(id) => id,
             Err(end) => {
@@ -308,7 +313,7 @@ impl RunningRequest {
         &mut self,
         tokens: &[u32],
         logits: &[f32],
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) -> Result<u32, End> {
         let request = &self.submission.request;
         let early = self.generated + self.ids.len() < request.min_tokens;
@@ -382,9 +387,9 @@ impl RunningRequest {
         }
     }
 
-    /// The last word to the reader: how it ended, by itself or by `cut` from outside.
-    pub fn finish(mut self, cut: Option<End>, metrics: &Metrics, traces: Option<&TraceSink>) {
-        let Some(end) = cut.or(self.end.take()) else { return };
+    /// The last word to the reader: how it ended, by itself or by `abort` from outside.
+    pub fn finish(mut self, abort: Option<End>, metrics: &Metrics, traces: Option<&TraceSink>) {
+        let Some(end) = abort.or(self.end.take()) else { return };
         let now = Instant::now();
         let since = |from: Option<Instant>| from.map_or(Duration::ZERO, |from| now - from);
         let outcome = match &end {
@@ -394,7 +399,7 @@ impl RunningRequest {
             End::TimedOut(_) => Outcome::TimedOut,
             End::Cancelled => Outcome::Cancelled,
         };
-        let ended = Ended {
+        let ended = RequestTotals {
             prompt_tokens: self.limits.prompt,
             generated: self.generated,
             total: now - self.submission.submitted,
@@ -449,7 +454,7 @@ fn allowed<'a>(
     early: bool,
 ) -> Result<&'a TokenSet, End> {
     let row = constraint.allowed(at).map_err(End::Failed)?;
-    match (row.settle(&request.stop_ids, early), row.may_end) {
+    match (row.admit_stop_ids(&request.stop_ids, early), row.may_end) {
         (true, _) => Ok(&row.ids),
         (false, true) => Err(End::Finished(FinishReason::Complete)),
         (false, false) => Err(End::Failed("the constraint allows no token of this model".into())),

@@ -54,7 +54,7 @@ fn is_permitted() -> bool {
 /// What the tile registers hold: sums in 0 to 3, activations of `rows.0` rows in 4 and of `rows.1` in
 /// 5, weights in the others.
 #[repr(C, align(64))]
-struct Shape {
+struct TileConfig {
     palette: u8,
     start: u8,
     reserved: [u8; 14],
@@ -62,7 +62,7 @@ struct Shape {
     rows: [u8; 16],
 }
 
-impl Shape {
+impl TileConfig {
     /// Two tiles of rows by two of outputs, or one by four where the second has no rows.
     fn set(first: usize, second: usize) {
         let (a, b) = (first as u8, second as u8);
@@ -91,18 +91,18 @@ pub(crate) fn product(input: Activations<'_>, weights: Packed<'_>, tile: &mut Ti
     let steps = pairs.div_ceil(PAIRS);
     let groups = tile.cols().len().div_ceil(GROUP);
     for from in (0..steps).step_by(RUN) {
-        let run = Run { input, weights, pairs, steps: from..(from + RUN).min(steps) };
+        let run = StepRun { input, weights, pairs, steps: from..(from + RUN).min(steps) };
         for row in (0..input.rows).step_by(2 * ROWS) {
             let rows = (input.rows - row).min(2 * ROWS);
             let (first, second) = (rows.min(ROWS), rows.saturating_sub(ROWS));
-            Shape::set(first, second);
+            TileConfig::set(first, second);
             match second {
                 0 => (0..groups).step_by(4).for_each(|group| run.add::<1, 4>(row, group, tile)),
                 _ => (0..groups).step_by(2).for_each(|group| run.add::<2, 2>(row, group, tile)),
             }
         }
     }
-    Shape::release();
+    TileConfig::release();
 }
 
 /// Operations of one of the `steps` of [`multiply`]: four tiles of sums.
@@ -113,7 +113,7 @@ pub(crate) fn multiply(steps: u64, seed: f32) -> f32 {
     let mut sums = [[ZEROS; 2]; 2];
     let mut input = ZEROS;
     input.0.as_flattened_mut().fill(seed.to_bits());
-    Shape::set(ROWS, ROWS);
+    TileConfig::set(ROWS, ROWS);
     let (sums_at, input_at): (*mut u8, *const u8) =
         (sums.as_mut_ptr().cast(), std::ptr::from_ref(&input).cast());
     if steps > 0 {
@@ -153,12 +153,12 @@ pub(crate) fn multiply(steps: u64, seed: f32) -> f32 {
             );
         }
     }
-    Shape::release();
+    TileConfig::release();
     f32::from_bits(sums[0][0].0[0][0])
 }
 
 /// Some steps of the inputs of a product.
-struct Run<'a> {
+struct StepRun<'a> {
     input: Activations<'a>,
     weights: Packed<'a>,
     /// Pairs of inputs in all.
@@ -166,7 +166,7 @@ struct Run<'a> {
     steps: std::ops::Range<usize>,
 }
 
-impl Run<'_> {
+impl StepRun<'_> {
     /// Adds the run to the outputs of up to `M` tiles of rows from `row` by up to `N` groups.
     #[inline(always)]
     fn add<const M: usize, const N: usize>(
@@ -191,7 +191,7 @@ impl Run<'_> {
             outputs(tile, (row, rows), group, &mut sums, |sum, out| *sum = out.to_bits());
         }
         let whole = (self.pairs / PAIRS).min(self.steps.end) - self.steps.start;
-        let place = Place { x: first.cast(), stride: 4 * self.pairs, weights: at };
+        let place = TileInputs { x: first.cast(), stride: 4 * self.pairs, weights: at };
         let place = place.behind(self.steps.start);
         // SAFETY: `whole` steps of all rows and groups are there, sliced above, and tiles have the
         // shape that `product` set.
@@ -227,7 +227,7 @@ impl Run<'_> {
         for (at, square) in at.iter_mut().zip(&weights) {
             *at = std::ptr::from_ref(square).cast();
         }
-        let place = Place { x: x.as_ptr().cast(), stride: 64, weights: at };
+        let place = TileInputs { x: x.as_ptr().cast(), stride: 64, weights: at };
         // SAFETY: one step of whole tiles.
         unsafe { place.steps(1, sums) };
     }
@@ -255,7 +255,7 @@ fn outputs<const M: usize, const N: usize>(
 
 /// Where the inputs of the next step are.
 #[derive(Clone, Copy)]
-struct Place<const N: usize> {
+struct TileInputs<const N: usize> {
     /// Rows of activations, `stride` bytes apart.
     x: *const u8,
     stride: usize,
@@ -263,7 +263,7 @@ struct Place<const N: usize> {
     weights: [*const u8; N],
 }
 
-impl<const N: usize> Place<N> {
+impl<const N: usize> TileInputs<N> {
     fn behind(mut self, steps: usize) -> Self {
         self.x = self.x.wrapping_add(steps * 4 * PAIRS);
         for at in &mut self.weights {
@@ -301,7 +301,7 @@ impl<const N: usize> Place<N> {
 }
 
 /// # Safety
-/// As [`Place::steps`]; four squares of sums at `sums`.
+/// As [`TileInputs::steps`]; four squares of sums at `sums`.
 #[inline(always)]
 unsafe fn one_by_four(
     x: *const u8,
@@ -361,7 +361,7 @@ unsafe fn one_by_four(
 }
 
 /// # Safety
-/// As [`Place::steps`]; four squares of sums at `sums`.
+/// As [`TileInputs::steps`]; four squares of sums at `sums`.
 #[inline(always)]
 unsafe fn two_by_two(
     x: *const u8,

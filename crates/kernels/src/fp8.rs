@@ -111,11 +111,11 @@ mod x86 {
 
     /// Widened codes of a few groups.
     #[repr(align(64))]
-    struct Scratch<const N: usize>([[u8; WIDE / 2 * PAIR]; N]);
+    struct Widened<const N: usize>([[u8; WIDE / 2 * PAIR]; N]);
 
     /// Where the activations of a panel lie: words from row to row, and from pair to pair.
     #[derive(Clone, Copy)]
-    struct Steps {
+    struct Strides {
         row: usize,
         pair: usize,
     }
@@ -153,7 +153,7 @@ mod x86 {
         // own, from end to end: a long stream of memory.
         let apart = (last + 1).div_ceil(N);
         let (all, together) = (cols / run, WIDE / run);
-        let mut scratch = Scratch([[0; WIDE / 2 * PAIR]; N]);
+        let mut scratch = Widened([[0; WIDE / 2 * PAIR]; N]);
         for group in 0..apart {
             // Past the end the last group is computed again.
             let places = std::array::from_fn::<_, N, _>(|n| (group + n * apart).min(last));
@@ -173,11 +173,12 @@ mod x86 {
                     let row = first + start;
                     let x = &input.words[row * pairs..][..width * pairs];
                     let steps = match row_by_row {
-                        true => Steps { row: pairs, pair: 1 },
-                        false => Steps { row: 1, pair: width },
+                        true => Strides { row: pairs, pair: 1 },
+                        false => Strides { row: 1, pair: width },
                     };
                     let x = &x[from * run / 2 * steps.pair..];
-                    let part = Part { x, steps, packed, wide: &scratch.0, run, goes_on: from > 0 };
+                    let part =
+                        PanelPart { x, steps, packed, wide: &scratch.0, run, goes_on: from > 0 };
                     match (N, width) {
                         (4, _) => part.outputs::<1>(row, places, tile),
                         (_, 8) => part.outputs::<8>(row, places, tile),
@@ -191,10 +192,10 @@ mod x86 {
     }
 
     /// Some runs of a panel of activations and of `N` groups of weights.
-    struct Part<'a, const N: usize> {
+    struct PanelPart<'a, const N: usize> {
         /// The panel's activations from these runs on.
         x: &'a [u32],
-        steps: Steps,
+        steps: Strides,
         /// The runs as they are packed: their scales count.
         packed: [&'a [u8]; N],
         /// Their codes, widened.
@@ -204,7 +205,7 @@ mod x86 {
         goes_on: bool,
     }
 
-    impl<const N: usize> Part<'_, N> {
+    impl<const N: usize> PanelPart<'_, N> {
         /// `M` rows by `N` groups of outputs.
         fn outputs<const M: usize>(
             &self,
@@ -216,7 +217,7 @@ mod x86 {
             if self.goes_on {
                 take_sums(tile, row, places, &mut sums);
             }
-            let Steps { row: apart, pair } = self.steps;
+            let Strides { row: apart, pair } = self.steps;
             let pairs = self.packed[0].len() / run_bytes(self.run) * self.run / 2;
             assert!(self.x.len() > (M - 1) * apart + (pairs - 1) * pair, "all pairs of all rows");
             // SAFETY: `matmul` checked that the CPU has the features; `rows` sliced `packed` to

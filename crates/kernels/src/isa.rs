@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 /// An instruction set with kernels of its own. A value exists only for what this CPU has,
 /// which is what makes calling the kernels of an `Isa` sound.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Isa(Kind);
+pub struct Isa(IsaKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum IsaKind {
     /// Portable code: the specification of the others.
     Scalar,
     /// AVX2 with FMA.
@@ -43,21 +43,21 @@ pub const ISA_VARIABLE: &str = "GANNET_ISA";
 
 impl Isa {
     /// Portable code.
-    pub const SCALAR: Self = Self(Kind::Scalar);
+    pub const SCALAR: Self = Self(IsaKind::Scalar);
 
     /// Everything this CPU can run, slowest first.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut)]
-        let mut kinds = vec![Kind::Scalar];
+        let mut kinds = vec![IsaKind::Scalar];
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("fma")
                 && is_x86_feature_detected!("f16c")
             {
-                kinds.push(Kind::Avx2);
+                kinds.push(IsaKind::Avx2);
                 if is_x86_feature_detected!("avxvnni") {
-                    kinds.push(Kind::AvxVnni);
+                    kinds.push(IsaKind::AvxVnni);
                 }
             }
             if is_x86_feature_detected!("avx512f")
@@ -65,13 +65,13 @@ impl Isa {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq")
             {
-                kinds.push(Kind::Avx512);
+                kinds.push(IsaKind::Avx512);
                 if is_x86_feature_detected!("avx512vnni") {
-                    kinds.push(Kind::Avx512Vnni);
+                    kinds.push(IsaKind::Avx512Vnni);
                     if is_x86_feature_detected!("avx512bf16") {
-                        kinds.push(Kind::Avx512Bf16);
+                        kinds.push(IsaKind::Avx512Bf16);
                         if crate::amx::is_available() {
-                            kinds.push(Kind::Amx);
+                            kinds.push(IsaKind::Amx);
                         }
                     }
                 }
@@ -79,9 +79,9 @@ impl Isa {
         }
         #[cfg(target_arch = "aarch64")]
         if std::arch::is_aarch64_feature_detected!("neon") {
-            kinds.push(Kind::Neon);
+            kinds.push(IsaKind::Neon);
             if std::arch::is_aarch64_feature_detected!("dotprod") {
-                kinds.push(Kind::NeonDot);
+                kinds.push(IsaKind::NeonDot);
             }
         }
         kinds.into_iter().map(Self).collect()
@@ -113,30 +113,30 @@ impl Isa {
     /// Name as `GANNET_ISA` takes it.
     pub fn name(self) -> &'static str {
         match self.0 {
-            Kind::Scalar => "scalar",
+            IsaKind::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 => "avx2",
+            IsaKind::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Kind::AvxVnni => "avxvnni",
+            IsaKind::AvxVnni => "avxvnni",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 => "avx512f",
+            IsaKind::Avx512 => "avx512f",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512Vnni => "avx512vnni",
+            IsaKind::Avx512Vnni => "avx512vnni",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512Bf16 => "avx512bf16",
+            IsaKind::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "x86_64")]
-            Kind::Amx => "amx",
+            IsaKind::Amx => "amx",
             #[cfg(target_arch = "aarch64")]
-            Kind::Neon => "neon",
+            IsaKind::Neon => "neon",
             #[cfg(target_arch = "aarch64")]
-            Kind::NeonDot => "neondot",
+            IsaKind::NeonDot => "neondot",
         }
     }
 
     /// Whether BF16 weights are multiplied with BF16 activations in `fast` mode.
     pub fn has_bf16_dot(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return matches!(self.0, Kind::Avx512Bf16 | Kind::Amx);
+        return matches!(self.0, IsaKind::Avx512Bf16 | IsaKind::Amx);
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -144,12 +144,12 @@ impl Isa {
     /// Whether that is done in tile registers.
     pub(crate) fn has_tiles(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.0 == Kind::Amx;
+        return self.0 == IsaKind::Amx;
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
 
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> IsaKind {
         self.0
     }
 }

@@ -124,7 +124,7 @@ impl Element for u16 {
 }
 
 /// Where the weights of a group of rows are while one run over K is computed.
-trait Source<E> {
+trait WeightSource<E> {
     /// Pointer to element `[first, k]` and the distance between rows, for `rows` rows of
     /// `len` elements. `first + rows` and `k + len` lie inside the matrix.
     fn group(&mut self, first: usize, rows: usize, k: usize, len: usize) -> (*const E, usize);
@@ -136,7 +136,7 @@ struct AsStored<E> {
     k: usize,
 }
 
-impl<E> Source<E> for AsStored<E> {
+impl<E> WeightSource<E> for AsStored<E> {
     #[inline(always)]
     fn group(&mut self, first: usize, _rows: usize, k: usize, _len: usize) -> (*const E, usize) {
         (self.base.wrapping_add(first * self.k + k), self.k)
@@ -150,7 +150,7 @@ struct Dequantized<'a, L> {
     lanes: PhantomData<L>,
 }
 
-impl<L: Lanes> Source<f32> for Dequantized<'_, L> {
+impl<L: Lanes> WeightSource<f32> for Dequantized<'_, L> {
     #[inline(always)]
     fn group(&mut self, first: usize, rows: usize, k: usize, len: usize) -> (*const f32, usize) {
         let Weights { ty, cols, bytes, .. } = self.weights;
@@ -184,7 +184,7 @@ fn widen_bf16<L: Lanes>(src: &[u8], out: &mut [f32]) {
 fn product<L: RegisterTile, E: Element>(
     x: &[f32],
     k: usize,
-    source: &mut impl Source<E>,
+    source: &mut impl WeightSource<E>,
     tile: &mut Tile<'_, f32>,
 ) {
     let cols = tile.cols();
@@ -193,7 +193,7 @@ fn product<L: RegisterTile, E: Element>(
         for k0 in (0..k).step_by(RUN) {
             let len = RUN.min(k - k0);
             let (w, stride) = source.group(first, rows, k0, len);
-            let group = Group { w, stride, rows, col: first - cols.start };
+            let group = RowGroup { w, stride, rows, col: first - cols.start };
             // SAFETY: `matmul` checked that all rows of `tile` are in `x`; `k0 + len <= k`.
             let x0 = unsafe { x.as_ptr().add(k0) };
             pass::<L, E>(x0, k, len, &group, k0 > 0, tile);
@@ -201,7 +201,7 @@ fn product<L: RegisterTile, E: Element>(
     }
 }
 
-struct Group<E> {
+struct RowGroup<E> {
     w: *const E,
     stride: usize,
     rows: usize,
@@ -215,7 +215,7 @@ fn pass<L: RegisterTile, E: Element>(
     x: *const f32,
     k: usize,
     len: usize,
-    group: &Group<E>,
+    group: &RowGroup<E>,
     accumulate: bool,
     tile: &mut Tile<'_, f32>,
 ) {
@@ -240,7 +240,7 @@ fn rows_by_group<L: Lanes, E: Element, const M: usize>(
     x: *const f32,
     k: usize,
     len: usize,
-    group: &Group<E>,
+    group: &RowGroup<E>,
     accumulate: bool,
     tile: &mut Tile<'_, f32>,
     row: usize,

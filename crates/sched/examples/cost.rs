@@ -1,7 +1,7 @@
 //! What the scheduler and the prefix cache cost: `cargo run --release -p gannet-sched --example cost`.
 //!
 //! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
-//! cache and found in it, and of a step in which 64 sequences decode.
+//! cache and found in it, and of a step in which 256 sequences decode.
 
 use sched::{Name, NewSequence, Planned, PromptOutput, Scheduler, SchedulerLimits, SequenceId};
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const PROMPT: usize = 4096;
 const CHUNK: usize = 512;
 const RUNS: usize = 101;
-const DECODES: usize = 64;
+const DECODES: usize = 256;
 
 struct Bench {
     scheduler: Scheduler,
@@ -78,7 +78,7 @@ fn main() -> std::io::Result<()> {
     for seed in 0..DECODES as u32 {
         bench.add((0..300).map(|i| i * 13 + 1_000_000 * seed));
     }
-    (0..100).for_each(|_| bench.step());
+    (0..400).for_each(|_| bench.step());
     let decode = median(|_| {
         let start = Instant::now();
         bench.step();

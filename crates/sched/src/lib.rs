@@ -18,6 +18,6 @@ mod sequence;
 mod waiting;
 
 pub use name::Name;
-pub use pool::{BlockPool, Blocks};
+pub use pool::{BlockCounts, BlockPool};
 pub use scheduler::{Planned, Scheduler, SchedulerLimits};
 pub use sequence::{BlockCopy, NewSequence, PromptOutput, SequenceId};

@@ -21,11 +21,11 @@ use std::sync::Arc;
 /// Blocks that may be taken from the pool before a block outlives one that is one block deeper in
 /// its chain and as old. A chain of `n` blocks that nobody uses thus outlives chains of one block
 /// by `64 * n` blocks taken.
-const BONUS: u64 = 64;
+const DEPTH_BONUS: u64 = 64;
 
 /// How many blocks are what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Blocks {
+pub struct BlockCounts {
     /// Held by at least one sequence.
     pub used: usize,
     /// Held by none, kept as prefix cache.
@@ -36,7 +36,7 @@ pub struct Blocks {
 
 /// What became of a block that was to be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Registered {
+pub(crate) enum Registration {
     /// It is found under its name from now on.
     New,
     /// This block holds the same already.
@@ -47,7 +47,7 @@ pub(crate) enum Registered {
 
 /// A block, full or the tail of a sequence, as its sequence describes it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filled<'a> {
+pub(crate) struct FilledBlock<'a> {
     /// Name of the block before it.
     pub parent: Name,
     /// That block, if it must stay as long as this one.
@@ -58,7 +58,7 @@ pub(crate) struct Filled<'a> {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct CacheEntry {
     /// None of a tail.
     name: Option<Name>,
     parent: Name,
@@ -74,7 +74,7 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 struct Block {
     holders: u32,
-    entry: Option<Entry>,
+    entry: Option<CacheEntry>,
 }
 
 /// All blocks of a KV cache.
@@ -117,9 +117,9 @@ impl BlockPool {
     }
 
     /// How many blocks are what.
-    pub fn count(&self) -> Blocks {
+    pub fn count(&self) -> BlockCounts {
         let (cached, free) = (self.idle, self.free.len());
-        Blocks { used: self.total() - cached - free, cached, free }
+        BlockCounts { used: self.total() - cached - free, cached, free }
     }
 
     /// Blocks that can be taken.
@@ -168,7 +168,7 @@ impl BlockPool {
             Some(entry) => {
                 entry.used = clock;
                 self.idle += 1;
-                self.offer(block);
+                self.make_evictable(block);
             }
             None => self.free.push(block),
         }
@@ -194,29 +194,34 @@ impl BlockPool {
     }
 
     /// Makes a held full block known under its name.
-    pub(crate) fn register(&mut self, block: u32, name: Name, full: Filled<'_>) -> Registered {
+    pub(crate) fn register(
+        &mut self,
+        block: u32,
+        name: Name,
+        full: FilledBlock<'_>,
+    ) -> Registration {
         if let Some(found) = self.find(name, full.parent, full.tokens) {
-            return Registered::Already(found);
+            return Registration::Already(found);
         }
         if self.names.contains_key(&name) {
-            return Registered::Taken;
+            return Registration::Taken;
         }
         self.names.insert(name, block);
         self.enter(block, Some(name), full);
-        Registered::New
+        Registration::New
     }
 
     /// Has a held block, not full and about to be let go, kept as a tail, unless another holds what
     /// it does.
-    pub(crate) fn keep(&mut self, block: u32, tail: Filled<'_>) {
+    pub(crate) fn keep(&mut self, block: u32, tail: FilledBlock<'_>) {
         if self.children.longer(tail.parent, tail.tokens).is_none() {
             self.enter(block, None, tail);
         }
     }
 
     /// Registers a block in place of a tail that it goes on from.
-    fn enter(&mut self, block: u32, name: Option<Name>, filled: Filled<'_>) {
-        let Filled { parent, parent_block, depth, tokens } = filled;
+    fn enter(&mut self, block: u32, name: Option<Name>, filled: FilledBlock<'_>) {
+        let FilledBlock { parent, parent_block, depth, tokens } = filled;
         let tokens: Arc<[u32]> = tokens.into();
         if let Some(tail) = self.children.shorter(parent, &tokens) {
             self.drop_tail(tail);
@@ -227,7 +232,7 @@ impl BlockPool {
         }
         self.children.insert(parent, Arc::clone(&tokens), block);
         let (depth, used) = (depth as u64, self.clock);
-        let entry = Entry { name, parent, parent_block, depth, tokens, children: 0, used };
+        let entry = CacheEntry { name, parent, parent_block, depth, tokens, children: 0, used };
         self.blocks[block as usize].entry = Some(entry);
     }
 
@@ -239,7 +244,7 @@ impl BlockPool {
     }
 
     /// Lets an idle block be evicted, unless others must go before it.
-    fn offer(&mut self, block: u32) {
+    fn make_evictable(&mut self, block: u32) {
         let Block { holders: 0, entry: Some(entry) } = &self.blocks[block as usize] else { return };
         if entry.children == 0 {
             self.evictable.insert((value(entry), block));
@@ -264,7 +269,7 @@ impl BlockPool {
         if let Some(parent) = entry.parent_block {
             let above = self.blocks[parent as usize].entry.as_mut();
             above.expect("a chain goes from its end").children -= 1;
-            self.offer(parent);
+            self.make_evictable(parent);
         }
     }
 }
@@ -322,8 +327,8 @@ impl BlockPool {
 }
 
 /// What a block is worth: higher goes later.
-fn value(entry: &Entry) -> u64 {
-    entry.used + BONUS * entry.depth
+fn value(entry: &CacheEntry) -> u64 {
+    entry.used + DEPTH_BONUS * entry.depth
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Admission, planning of steps, and what becomes of them.
 
 use crate::name::Name;
-use crate::pool::{BlockPool, Blocks};
+use crate::pool::{BlockCounts, BlockPool};
 use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Sequence, SequenceId};
 use crate::waiting::{QueueIndex, Waiting};
 
@@ -54,7 +54,7 @@ struct StepBudget {
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: SchedulerLimits,
-    shape: BlockGeometry,
+    geometry: BlockGeometry,
     pool: BlockPool,
     waiting: Waiting,
     /// By rank, first come first served within a priority.
@@ -65,7 +65,7 @@ pub struct Scheduler {
     copies: Vec<BlockCopy>,
     /// Room for what a plan works on.
     ids: Vec<SequenceId>,
-    places: Vec<QueueIndex>,
+    candidates: Vec<QueueIndex>,
 }
 
 impl Scheduler {
@@ -77,7 +77,7 @@ impl Scheduler {
         assert!(window != Some(0), "a row that sees itself");
         Self {
             limits,
-            shape: BlockGeometry { block, window, root },
+            geometry: BlockGeometry { block, window, root },
             pool: BlockPool::new(blocks),
             waiting: Waiting::default(),
             running: Vec::with_capacity(running),
@@ -85,7 +85,7 @@ impl Scheduler {
             preemptions: 0,
             copies: Vec::with_capacity(running),
             ids: Vec::with_capacity(running),
-            places: Vec::new(),
+            candidates: Vec::new(),
         }
     }
 
@@ -98,7 +98,7 @@ impl Scheduler {
     pub fn add(&mut self, new: NewSequence) {
         assert!(new.capacity <= self.capacity(), "it can fit");
         self.arrivals += 1;
-        self.waiting.add(Sequence::new(new, self.arrivals, &self.shape));
+        self.waiting.add(Sequence::new(new, self.arrivals, &self.geometry));
     }
 
     /// Sequences that are not running, preempted ones among them.
@@ -122,7 +122,7 @@ impl Scheduler {
     }
 
     /// How many blocks are what.
-    pub fn blocks(&self) -> Blocks {
+    pub fn blocks(&self) -> BlockCounts {
         self.pool.count()
     }
 
@@ -179,17 +179,17 @@ impl Scheduler {
         let prompt = prompt.min(spare);
         // Whoever is admitted or ends its prompt now wants logits too.
         let logits = self.limits.logits - self.limits.running;
-        let mut left = StepBudget { prompt, drafts: logits.min(spare - prompt), logits };
+        let mut budget = StepBudget { prompt, drafts: logits.min(spare - prompt), logits };
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         ids.extend(self.running.iter().map(|s| s.id));
         for &id in ids.iter().filter(|&&id| ready(id)) {
-            plan.extend(self.plan_one(id, &mut left, &ready, Some(drafts(id))));
+            plan.extend(self.plan_one(id, &mut budget, &ready, Some(drafts(id))));
         }
         self.ids = ids;
-        while left.prompt > 0 {
+        while budget.prompt > 0 {
             let Some(id) = self.admit(&ready) else { break };
-            plan.extend(self.plan_one(id, &mut left, &ready, None));
+            plan.extend(self.plan_one(id, &mut budget, &ready, None));
         }
     }
 
@@ -197,7 +197,7 @@ impl Scheduler {
     fn plan_one(
         &mut self,
         id: SequenceId,
-        left: &mut StepBudget,
+        budget: &mut StepBudget,
         ready: &impl Fn(SequenceId) -> bool,
         drafts: Option<usize>,
     ) -> Option<Planned> {
@@ -208,28 +208,28 @@ impl Scheduler {
         let drafts = drafts.filter(|_| pending == 1);
         let wanted = match drafts {
             Some(_) => 1,
-            None => sequence.within(pending.min(left.prompt), 1 + left.logits),
+            None => sequence.within(pending.min(budget.prompt), 1 + budget.logits),
         };
-        let tokens = self.make_room(id, wanted, ready);
+        let tokens = self.allocate_rows(id, wanted, ready);
         if tokens == 0 {
             return None;
         }
         let sequence = &self.running[self.index(id)?];
         let outputs = sequence.outputs(tokens);
         if sequence.wants_logits() {
-            left.logits -= outputs.saturating_sub(1);
+            budget.logits -= outputs.saturating_sub(1);
         }
         let drafts = match drafts {
             Some(drafts) => {
-                let most = drafts.min(left.drafts).min(left.logits).min(room);
-                let most = most.min(self.idle_rows(id));
+                let most = drafts.min(budget.drafts).min(budget.logits).min(room);
+                let most = most.min(self.draft_rows(id));
                 let drafts = self.grow(id, 1 + most) - 1;
-                left.drafts -= drafts;
-                left.logits -= drafts;
+                budget.drafts -= drafts;
+                budget.logits -= drafts;
                 drafts
             }
             None => {
-                left.prompt -= tokens;
+                budget.prompt -= tokens;
                 0
             }
         };
@@ -237,17 +237,17 @@ impl Scheduler {
     }
 
     /// Rows for guesses that take no block which others need for what they know.
-    fn idle_rows(&self, id: SequenceId) -> usize {
+    fn draft_rows(&self, id: SequenceId) -> usize {
         if self.pool.available() > self.running.len() {
             return usize::MAX;
         }
         let sequence = &self.running[self.index(id).expect("it runs")];
-        sequence.table.len() * self.shape.block - sequence.computed - 1
+        sequence.table.len() * self.geometry.block - sequence.computed - 1
     }
 
     /// Sees to blocks for `rows` more rows of a running sequence, at the expense of others if need
     /// be: of those that are not ready, and of those behind it. Gives the rows there is room for.
-    fn make_room(
+    fn allocate_rows(
         &mut self,
         id: SequenceId,
         rows: usize,
@@ -267,12 +267,12 @@ impl Scheduler {
     fn grow(&mut self, id: SequenceId, rows: usize) -> usize {
         let at = self.index(id).expect("it runs");
         let sequence = &mut self.running[at];
-        let needed = (sequence.computed + rows).div_ceil(self.shape.block);
+        let needed = (sequence.computed + rows).div_ceil(self.geometry.block);
         while sequence.table.len() < needed {
             let Some(block) = self.pool.take() else { break };
             sequence.table.push(block);
         }
-        (sequence.table.len() * self.shape.block - sequence.computed).min(rows)
+        (sequence.table.len() * self.geometry.block - sequence.computed).min(rows)
     }
 
     fn victim(&self, id: SequenceId, ready: &impl Fn(SequenceId) -> bool) -> Option<usize> {
@@ -283,7 +283,7 @@ impl Scheduler {
 
     fn preempt(&mut self, at: usize) {
         let mut sequence = self.running.remove(at);
-        sequence.release_blocks(&mut self.pool, &self.shape);
+        sequence.release_blocks(&mut self.pool, &self.geometry);
         self.preemptions += 1;
         self.waiting.add_preempted(sequence);
     }
@@ -292,10 +292,10 @@ impl Scheduler {
     /// that wait for their readers if need be.
     fn admit(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<SequenceId> {
         loop {
-            let (place, found) = self.next(ready)?;
+            let (index, found) = self.next(ready)?;
             let is_room = self.running.len() < self.limits.running;
-            if is_room && self.fits(self.waiting.get(place), &found) {
-                return Some(self.admit_at(place, found));
+            if is_room && self.fits(self.waiting.get(index), &found) {
+                return Some(self.admit_at(index, found));
             }
             let stalled = self.running.iter().rposition(|sequence| !ready(sequence.id))?;
             self.preempt(stalled);
@@ -304,21 +304,21 @@ impl Scheduler {
 
     /// The sequence to be admitted next, and what the cache has of it.
     fn next(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<(QueueIndex, Match)> {
-        let mut places = std::mem::take(&mut self.places);
-        self.waiting.candidates(ready, &mut places);
-        let next = places.iter().find_map(|&place| {
-            let found = self.waiting.get(place).find(&self.pool, &self.shape);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        self.waiting.candidates(ready, &mut candidates);
+        let next = candidates.iter().find_map(|&index| {
+            let found = self.waiting.get(index).find(&self.pool, &self.geometry);
             let waits =
-                matches!(place, QueueIndex::New(_)) && self.is_being_computed(place, &found, ready);
-            (!waits).then_some((place, found))
+                matches!(index, QueueIndex::New(_)) && self.is_being_computed(index, &found, ready);
+            (!waits).then_some((index, found))
         });
-        self.places = places;
+        self.candidates = candidates;
         next
     }
 
-    fn admit_at(&mut self, place: QueueIndex, found: Match) -> SequenceId {
-        let mut sequence = self.waiting.admit(place);
-        self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.shape));
+    fn admit_at(&mut self, index: QueueIndex, found: Match) -> SequenceId {
+        let mut sequence = self.waiting.admit(index);
+        self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.geometry));
         let id = sequence.id;
         let at = self.running.partition_point(|other| other.rank() < sequence.rank());
         self.running.insert(at, sequence);
@@ -329,11 +329,11 @@ impl Scheduler {
     /// to wait for it is cheaper than to compute it twice.
     fn is_being_computed(
         &self,
-        place: QueueIndex,
+        index: QueueIndex,
         found: &Match,
         ready: &impl Fn(SequenceId) -> bool,
     ) -> bool {
-        let missing = self.waiting.get(place).missing(found, &self.shape);
+        let missing = self.waiting.get(index).missing(found, &self.geometry);
         let Some((index, name)) = missing else { return false };
         self.running.iter().any(|s| s.will_compute(index, name) && ready(s.id))
     }
@@ -342,7 +342,7 @@ impl Scheduler {
     fn fits(&self, sequence: &Sequence, found: &Match) -> bool {
         let reused = &found.table[found.first..];
         let idle = reused.iter().filter(|&&block| self.pool.is_idle(block)).count();
-        let needed = sequence.tokens.len().div_ceil(self.shape.block) - found.table.len();
+        let needed = sequence.tokens.len().div_ceil(self.geometry.block) - found.table.len();
         needed + self.running.len() + idle <= self.pool.available()
     }
 
@@ -359,7 +359,7 @@ impl Scheduler {
             sequence.tokens.extend_from_slice(sampled);
         }
         assert!(sequence.tokens.len() <= sequence.capacity, "grew beyond its capacity");
-        sequence.register_full_blocks(&mut self.pool, &self.shape);
+        sequence.register_full_blocks(&mut self.pool, &self.geometry);
         self.waiting.served(sequence.tenant, planned.tokens + sampled.len());
     }
 
@@ -370,7 +370,7 @@ impl Scheduler {
             None => self.waiting.remove(id),
         };
         if let Some(mut sequence) = gone {
-            sequence.release_blocks(&mut self.pool, &self.shape);
+            sequence.release_blocks(&mut self.pool, &self.geometry);
             self.waiting.ended(sequence.tenant);
         }
     }

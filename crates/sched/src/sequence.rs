@@ -1,7 +1,7 @@
 //! One timeline of tokens: what is computed of it, and where that lies.
 
 use crate::name::Name;
-use crate::pool::{BlockPool, Filled, Registered};
+use crate::pool::{BlockPool, FilledBlock, Registration};
 
 /// Names a sequence to the scheduler; chosen by the caller, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +40,7 @@ pub enum PromptOutput {
 }
 
 /// Stands in a block table for a block that no row looks at any more.
-pub(crate) const HOLE: u32 = u32::MAX;
+pub(crate) const NO_BLOCK: u32 = u32::MAX;
 
 /// How blocks are laid out and looked at.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +68,12 @@ pub(crate) struct Match {
     /// The first entry of it that is a block.
     pub first: usize,
     /// A block that begins as the next one does.
-    pub branch: Option<Branch>,
+    pub partial: Option<PartialMatch>,
 }
 
 /// A block of which a sequence shares the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Branch {
+pub(crate) struct PartialMatch {
     pub block: u32,
     /// Positions that are the same.
     pub shared: usize,
@@ -95,8 +95,8 @@ pub(crate) struct Sequence {
     pub tenant: u64,
     cold: bool,
     pub output: PromptOutput,
-    /// Rows of the prompt before this one were computed and their results had.
-    had: usize,
+    /// Rows of the prompt before this one were computed and their results delivered.
+    delivered: usize,
     /// Order of arrival.
     pub arrival: u64,
     /// Later arrivals that were admitted before it.
@@ -117,24 +117,24 @@ pub(crate) struct Sequence {
     /// Blocks of the table that are registered, from the first on.
     registered: usize,
     /// Whether further blocks can be registered.
-    nameable: bool,
+    registrable: bool,
 }
 
 impl Sequence {
-    pub fn new(new: NewSequence, arrival: u64, shape: &BlockGeometry) -> Self {
+    pub fn new(new: NewSequence, arrival: u64, geometry: &BlockGeometry) -> Self {
         let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold, output } = new;
         assert!(!tokens.is_empty() && tokens.len() <= capacity, "room for what it has");
         let prompt = tokens.len();
         // So that decoding takes nothing from the allocator, within reason.
         tokens.reserve_exact((capacity - prompt).min(1 << 16));
-        let blocks = tokens.capacity().div_ceil(shape.block) + 1;
+        let blocks = tokens.capacity().div_ceil(geometry.block) + 1;
         let mut sequence = Self {
             id,
             priority,
             tenant,
             cold,
             output,
-            had: 0,
+            delivered: 0,
             arrival,
             overtaken: 0,
             tokens,
@@ -146,9 +146,9 @@ impl Sequence {
             first: 0,
             names: Vec::with_capacity(blocks),
             registered: 0,
-            nameable: true,
+            registrable: true,
         };
-        sequence.extend_names(shape);
+        sequence.extend_names(geometry);
         sequence
     }
 
@@ -161,8 +161,10 @@ impl Sequence {
     fn first_output(&self) -> usize {
         let last = self.tokens.len() - 1;
         match self.output {
-            PromptOutput::AllLogits | PromptOutput::HiddenStates if self.had < self.prompt => {
-                self.had.min(last)
+            PromptOutput::AllLogits | PromptOutput::HiddenStates
+                if self.delivered < self.prompt =>
+            {
+                self.delivered.min(last)
             }
             _ => last,
         }
@@ -185,7 +187,7 @@ impl Sequence {
     /// Takes note that so many more tokens are computed.
     pub fn compute(&mut self, tokens: usize) {
         self.computed += tokens;
-        self.had = self.had.max(self.computed);
+        self.delivered = self.delivered.max(self.computed);
     }
 
     /// Whether its results are rows of logits.
@@ -203,17 +205,17 @@ impl Sequence {
         self.table[self.first.min(self.table.len())..].iter().copied()
     }
 
-    fn parent(&self, index: usize, shape: &BlockGeometry) -> Name {
-        index.checked_sub(1).map_or(shape.root, |before| self.names[before])
+    fn parent(&self, index: usize, geometry: &BlockGeometry) -> Name {
+        index.checked_sub(1).map_or(geometry.root, |before| self.names[before])
     }
 
-    fn block_tokens(&self, index: usize, shape: &BlockGeometry) -> &[u32] {
-        &self.tokens[index * shape.block..][..shape.block]
+    fn block_tokens(&self, index: usize, geometry: &BlockGeometry) -> &[u32] {
+        &self.tokens[index * geometry.block..][..geometry.block]
     }
 
-    fn extend_names(&mut self, shape: &BlockGeometry) {
-        for index in self.names.len()..self.tokens.len() / shape.block {
-            let name = self.parent(index, shape).child(self.block_tokens(index, shape));
+    fn extend_names(&mut self, geometry: &BlockGeometry) {
+        for index in self.names.len()..self.tokens.len() / geometry.block {
+            let name = self.parent(index, geometry).child(self.block_tokens(index, geometry));
             self.names.push(name);
         }
     }
@@ -221,61 +223,67 @@ impl Sequence {
     /// The longest beginning of its tokens that the cache has all blocks for which the next row
     /// looks at, and the block that has most of what comes next; not beyond the first row whose
     /// results are wanted.
-    pub fn find(&self, pool: &BlockPool, shape: &BlockGeometry) -> Match {
+    pub fn find(&self, pool: &BlockPool, geometry: &BlockGeometry) -> Match {
         if self.cold {
             return Match::default();
         }
         let mut found: Vec<u32> = Vec::new();
         let (mut run, mut best) = (0, 0);
-        let most = self.most_found(shape);
-        for (index, &name) in self.names.iter().take(most / shape.block).enumerate() {
-            let tokens = self.block_tokens(index, shape);
-            let block = pool.find(name, self.parent(index, shape), tokens);
-            if block.is_none() && shape.window.is_none() {
+        let most = self.reusable_tokens(geometry);
+        for (index, &name) in self.names.iter().take(most / geometry.block).enumerate() {
+            let tokens = self.block_tokens(index, geometry);
+            let block = pool.find(name, self.parent(index, geometry), tokens);
+            if block.is_none() && geometry.window.is_none() {
                 break;
             }
             run = if block.is_some() { run + 1 } else { 0 };
-            found.push(block.unwrap_or(HOLE));
-            if index + 1 - run <= shape.first_seen((index + 1) * shape.block) {
+            found.push(block.unwrap_or(NO_BLOCK));
+            if index + 1 - run <= geometry.first_seen((index + 1) * geometry.block) {
                 best = index + 1;
             }
         }
         found.truncate(best);
-        let first = if best == 0 { 0 } else { shape.first_seen(best * shape.block).min(best) };
-        found[..first].fill(HOLE);
-        Match { table: found, first, branch: self.branch(best, pool, shape) }
+        let first =
+            if best == 0 { 0 } else { geometry.first_seen(best * geometry.block).min(best) };
+        found[..first].fill(NO_BLOCK);
+        Match { table: found, first, partial: self.partial(best, pool, geometry) }
     }
 
     /// Tokens whose blocks may be shared. The first row that is wanted is computed in any case; in a
     /// shared block that may only be the last one, which writes what is there already: others may
     /// leave the place behind them undefined until the next row comes.
-    fn most_found(&self, shape: &BlockGeometry) -> usize {
+    fn reusable_tokens(&self, geometry: &BlockGeometry) -> usize {
         let first = self.first_output();
         // Behind a window, the row may see a block more.
-        let is_last = first + 1 == self.tokens.len() && shape.window.is_none();
+        let is_last = first + 1 == self.tokens.len() && geometry.window.is_none();
         if is_last { first + 1 } else { first }
     }
 
     /// The block that begins as block `index` does for longest.
-    fn branch(&self, index: usize, pool: &BlockPool, shape: &BlockGeometry) -> Option<Branch> {
-        let start = index * shape.block;
-        let end = (start + shape.block).min(self.first_output());
+    fn partial(
+        &self,
+        index: usize,
+        pool: &BlockPool,
+        geometry: &BlockGeometry,
+    ) -> Option<PartialMatch> {
+        let start = index * geometry.block;
+        let end = (start + geometry.block).min(self.first_output());
         let next = self.tokens.get(start..end).filter(|next| !next.is_empty())?;
-        let (block, shared) = pool.nearest(self.parent(index, shape), next)?;
-        Some(Branch { block, shared })
+        let (block, shared) = pool.nearest(self.parent(index, geometry), next)?;
+        Some(PartialMatch { block, shared })
     }
 
     /// The name of the first block that a match leaves to be computed, if its tokens are known and
     /// it could be found.
-    pub fn missing(&self, found: &Match, shape: &BlockGeometry) -> Option<(usize, Name)> {
+    pub fn missing(&self, found: &Match, geometry: &BlockGeometry) -> Option<(usize, Name)> {
         let index = found.table.len();
-        let could = !self.cold && index * shape.block < self.first_output();
+        let could = !self.cold && index * geometry.block < self.first_output();
         self.names.get(index).filter(|_| could).map(|&name| (index, name))
     }
 
     /// Whether it is going to compute the block `name` at `index` of its chain.
     pub fn will_compute(&self, index: usize, name: Name) -> bool {
-        self.nameable && self.registered <= index && self.names.get(index) == Some(&name)
+        self.registrable && self.registered <= index && self.names.get(index) == Some(&name)
     }
 
     /// Takes over what was found. The first row that is wanted is computed in any case. Gives what
@@ -284,23 +292,23 @@ impl Sequence {
         &mut self,
         found: Match,
         pool: &mut BlockPool,
-        shape: &BlockGeometry,
+        geometry: &BlockGeometry,
     ) -> Option<BlockCopy> {
         found.table[found.first..].iter().for_each(|&block| pool.hold(block));
         self.registered = found.table.len();
-        self.computed = (self.registered * shape.block).min(self.first_output());
+        self.computed = (self.registered * geometry.block).min(self.first_output());
         self.first = found.first;
         self.table.clear();
         self.table.extend_from_slice(&found.table);
-        self.nameable = true;
-        let copied = found.branch.and_then(|branch| self.copy(branch, pool));
+        self.registrable = true;
+        let copied = found.partial.and_then(|partial| self.copy(partial, pool));
         self.cached.get_or_insert(self.computed.min(self.prompt));
         copied
     }
 
     fn copy(
         &mut self,
-        Branch { block, shared }: Branch,
+        PartialMatch { block, shared }: PartialMatch,
         pool: &mut BlockPool,
     ) -> Option<BlockCopy> {
         pool.touch(block);
@@ -313,12 +321,12 @@ impl Sequence {
 
     /// Returns all blocks to the pool. Nothing of it is computed any more, but much may be found:
     /// what the last block holds too.
-    pub fn release_blocks(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
-        let index = self.computed / shape.block;
-        let tail = self.computed % shape.block;
-        if self.nameable && self.registered == index && tail > 0 {
-            let tokens = &self.tokens[index * shape.block..self.computed];
-            pool.keep(self.table[index], self.filled(index, tokens, shape));
+    pub fn release_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
+        let index = self.computed / geometry.block;
+        let tail = self.computed % geometry.block;
+        if self.registrable && self.registered == index && tail > 0 {
+            let tokens = &self.tokens[index * geometry.block..self.computed];
+            pool.keep(self.table[index], self.filled(index, tokens, geometry));
         }
         self.held().for_each(|block| pool.release(block));
         self.table.clear();
@@ -326,44 +334,49 @@ impl Sequence {
     }
 
     /// Registers the blocks that have become full, and lets go of those behind the window.
-    pub fn register_full_blocks(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
-        self.extend_names(shape);
-        while self.nameable && self.registered < self.computed / shape.block {
-            self.register_next(pool, shape);
+    pub fn register_full_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
+        self.extend_names(geometry);
+        while self.registrable && self.registered < self.computed / geometry.block {
+            self.register_next(pool, geometry);
         }
-        let seen = shape.first_seen(self.computed).min(self.registered);
+        let seen = geometry.first_seen(self.computed).min(self.registered);
         while self.first < seen {
-            pool.release(std::mem::replace(&mut self.table[self.first], HOLE));
+            pool.release(std::mem::replace(&mut self.table[self.first], NO_BLOCK));
             self.first += 1;
         }
     }
 
     /// A block of it, in which `tokens` are computed.
-    fn filled<'a>(&self, index: usize, tokens: &'a [u32], shape: &BlockGeometry) -> Filled<'a> {
+    fn filled<'a>(
+        &self,
+        index: usize,
+        tokens: &'a [u32],
+        geometry: &BlockGeometry,
+    ) -> FilledBlock<'a> {
         let before = index.checked_sub(1).map(|before| self.table[before]);
-        Filled {
-            parent: self.parent(index, shape),
+        FilledBlock {
+            parent: self.parent(index, geometry),
             // Where a window moves on, the end of a chain is of use without its root.
-            parent_block: before.filter(|_| shape.window.is_none()),
+            parent_block: before.filter(|_| geometry.window.is_none()),
             depth: index,
             tokens,
         }
     }
 
-    fn register_next(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
+    fn register_next(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
         let index = self.registered;
-        let full = self.filled(index, self.block_tokens(index, shape), shape);
+        let full = self.filled(index, self.block_tokens(index, geometry), geometry);
         match pool.register(self.table[index], self.names[index], full) {
-            Registered::New => {}
-            Registered::Already(block) => {
+            Registration::New => {}
+            Registration::Already(block) => {
                 // The same bits twice: one of the two will do.
                 if block != self.table[index] {
                     pool.hold(block);
                     pool.release(std::mem::replace(&mut self.table[index], block));
                 }
             }
-            Registered::Taken => {
-                self.nameable = false;
+            Registration::Taken => {
+                self.registrable = false;
                 return;
             }
         }

@@ -13,7 +13,7 @@ pub(crate) const MAX_OVERTAKEN: u32 = 32;
 /// Tenants from which on only those are remembered that ask for something.
 const MAX_TENANTS: usize = 4096;
 /// Candidates looked at for one admission; those behind wait for the next step.
-const LOOK: usize = 64;
+const MAX_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tenant {
@@ -62,8 +62,8 @@ impl Waiting {
 
     /// Takes back a sequence that was running.
     pub fn add_preempted(&mut self, sequence: Sequence) {
-        let place = self.preempted.partition_point(|other| other.rank() < sequence.rank());
-        self.preempted.insert(place, sequence);
+        let index = self.preempted.partition_point(|other| other.rank() < sequence.rank());
+        self.preempted.insert(index, sequence);
     }
 
     /// Counts tokens computed on behalf of a tenant.
@@ -97,30 +97,30 @@ impl Waiting {
         }
         let readers = self.new.iter().enumerate().filter(|(_, sequence)| ready(sequence.id));
         out.extend(readers.map(|(index, _)| QueueIndex::New(index)));
-        let key = |place: &QueueIndex| {
-            let sequence = self.get(*place);
+        let key = |index: &QueueIndex| {
+            let sequence = self.get(*index);
             let served = self.tenants.get(&sequence.tenant).map_or(0, |tenant| tenant.served);
             let patient = sequence.overtaken < MAX_OVERTAKEN;
             let (priority, served) = if patient { (sequence.priority, served) } else { (0, 0) };
             (patient, priority, served, sequence.arrival)
         };
-        if out.len() > LOOK {
-            out.select_nth_unstable_by_key(LOOK - 1, key);
-            out.truncate(LOOK);
+        if out.len() > MAX_CANDIDATES {
+            out.select_nth_unstable_by_key(MAX_CANDIDATES - 1, key);
+            out.truncate(MAX_CANDIDATES);
         }
         out.sort_unstable_by_key(key);
     }
 
-    pub fn get(&self, place: QueueIndex) -> &Sequence {
-        match place {
+    pub fn get(&self, index: QueueIndex) -> &Sequence {
+        match index {
             QueueIndex::Preempted(index) => &self.preempted[index],
             QueueIndex::New(index) => &self.new[index],
         }
     }
 
     /// Lets a sequence go on; those that came earlier are overtaken.
-    pub fn admit(&mut self, place: QueueIndex) -> Sequence {
-        let index = match place {
+    pub fn admit(&mut self, index: QueueIndex) -> Sequence {
+        let index = match index {
             QueueIndex::Preempted(index) => return self.preempted.remove(index),
             QueueIndex::New(index) => index,
         };

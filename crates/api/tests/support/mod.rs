@@ -4,7 +4,7 @@
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 
 use api::{ModelCard, Service, ServiceParts};
-use engine::metrics::{Ended, Metrics, Outcome, Step};
+use engine::metrics::{Metrics, Outcome, RequestTotals, Step};
 use engine::{
     Event, FinishReason, Finished, ModelInfo, Request, RequestReceiver, Submission, Timings,
     TokenLogprobs, Usage, request_channel,
@@ -265,7 +265,7 @@ impl Play<'_> {
             Curtain::Failed(_) => Outcome::Failed,
             Curtain::Cancelled | Curtain::Dead => Outcome::Cancelled,
         };
-        let ended = Ended {
+        let ended = RequestTotals {
             prompt_tokens: self.submission.request.prompt.len(),
             generated: self.sent,
             total: self.submission.submitted.elapsed(),

@@ -16,7 +16,7 @@ use kernels::quant::QuantType;
 use machine::Probe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use work::Work;
+use work::ForwardCost;
 
 /// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
 ///
@@ -106,8 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let work = Work::of(&checkpoint, args.mode, args.kv_type());
-    let plan = measure::Plan {
+    let work = ForwardCost::of(&checkpoint, args.mode, args.kv_type());
+    let plan = measure::BenchPlan {
         prompts: &args.prompt,
         depths: &args.depth,
         batches: &args.batch,
@@ -118,8 +118,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut results = measure::run(&mut runner, &mut probe, &plan, &work)?;
     let machine = probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &work));
-    let report =
-        report::Report::new(&runner, (args.mode, args.kv_type()), &checkpoint, machine, results);
+    let report = report::BenchReport::new(
+        &runner,
+        (args.mode, args.kv_type()),
+        &checkpoint,
+        machine,
+        results,
+    );
     let text = match (args.json, args.csv) {
         (true, _) => report.to_json(),
         (_, true) => report.to_csv(),
@@ -138,7 +143,7 @@ fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile:
         1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    synth::write(&synth::Plan { config, ty, seed: 0 }, &path)?;
+    synth::write(&synth::SynthPlan { config, ty, seed: 0 }, &path)?;
     Ok((path, folder))
 }
 

@@ -17,11 +17,11 @@ use crate::interrupt::Watch;
 use crate::{output, progress};
 use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
-use drive::{Ended, Plan, Run};
+use drive::{LoadPlan, LoadRun, RunEnd};
 use indicatif::ProgressBar;
 use lengths::Lengths;
-use measures::{Limits, Summary};
-use report::Report;
+use measures::{GoodputLimits, LoadSummary};
+use report::LoadReport;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use target::{Endpoint, Target};
 use tokio::time::Instant;
-use workload::{Part, Workload};
+use workload::{LoadPhase, Workload};
 
 /// Requests under way where neither --concurrency nor --rate says how many.
 const CONCURRENCY: usize = 8;
@@ -130,7 +130,7 @@ struct ReportArgs {
     /// Count requests within these limits in ms, such as ttft:500,tpot:50: ttft, tpot, e2el, and
     /// itl for the longest gap of a request
     #[arg(long, value_name = "LIMITS")]
-    goodput: Option<Limits>,
+    goodput: Option<GoodputLimits>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -169,8 +169,8 @@ async fn measure(args: &Args) -> Result<ExitCode> {
         });
     let plot = plot.transpose()?;
     let run = load(args, &target, deadline, &mut watch).await?;
-    let summary = Summary::of(&run, args.report.goodput.as_ref());
-    let report = Report::new(&target, &args.load, &run, &summary);
+    let summary = LoadSummary::of(&run, args.report.goodput.as_ref());
+    let report = LoadReport::new(&target, &args.load, &run, &summary);
     match args.report.json {
         true => output::json(&report.to_json())?,
         false => output::text(&report.to_table())?,
@@ -182,30 +182,35 @@ async fn measure(args: &Args) -> Result<ExitCode> {
 }
 
 /// Warms up, then measures.
-async fn load(args: &Args, target: &Target, deadline: Instant, watch: &mut Watch) -> Result<Run> {
+async fn load(
+    args: &Args,
+    target: &Target,
+    deadline: Instant,
+    watch: &mut Watch,
+) -> Result<LoadRun> {
     let workload = args.load.workload(target);
     let plan = args.load.plan(deadline);
     if args.load.warmup > 0 {
-        let plan = Plan { requests: args.load.warmup, arrivals: None, ..plan.clone() };
+        let plan = LoadPlan { requests: args.load.warmup, arrivals: None, ..plan.clone() };
         let bar = bar(&plan, "warming up");
-        drive::drive(&plan, target, &workload, Part::WarmUp, watch, &bar).await;
+        drive::drive(&plan, target, &workload, LoadPhase::WarmUp, watch, &bar).await;
         bar.finish_and_clear();
         watch.check()?;
     }
     let bar = bar(&plan, "requests");
-    let run = drive::drive(&plan, target, &workload, Part::Measured, watch, &bar).await;
+    let run = drive::drive(&plan, target, &workload, LoadPhase::Measured, watch, &bar).await;
     bar.finish_and_clear();
     Ok(run)
 }
 
-fn bar(plan: &Plan, what: &'static str) -> ProgressBar {
+fn bar(plan: &LoadPlan, what: &'static str) -> ProgressBar {
     let bar = progress::count(plan.requests as u64);
     bar.set_message(what);
     bar
 }
 
-fn end(run: &Run, summary: &Summary) -> Result<ExitCode> {
-    if run.ended == Ended::Interrupted {
+fn end(run: &LoadRun, summary: &LoadSummary) -> Result<ExitCode> {
+    if run.ended == RunEnd::Interrupted {
         return Err(Interrupted.into());
     }
     if summary.completed == 0 {
@@ -236,8 +241,8 @@ impl LoadArgs {
         }
     }
 
-    fn plan(&self, deadline: Instant) -> Plan {
-        Plan {
+    fn plan(&self, deadline: Instant) -> LoadPlan {
+        LoadPlan {
             requests: self.requests,
             at_once: self.at_once(),
             arrivals: self.rate.map(|rate| workload::Arrivals::new(self.seed, rate)),

@@ -9,7 +9,7 @@ mod digest;
 
 use super::likelihood::{ROWS, check_ids};
 use crate::args::FileArgs;
-use crate::input::Source;
+use crate::input::TextSource;
 use crate::{load, output};
 use anyhow::{Context, Result, bail};
 use collect::Windows;
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let started = Instant::now();
-    let source = Source { file: args.text.as_ref(), ..Source::default() };
+    let source = TextSource { file: args.text.as_ref(), ..TextSource::default() };
     let Some(text) = source.read()? else { super::usage("imatrix", "--text is missing") };
     let path = args.files.locate(&args.model)?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;

@@ -6,7 +6,7 @@
 
 use super::likelihood::{CONTEXT, ROWS, check_ids, nll, windows};
 use crate::args::{LoadArgs, ModelArgs};
-use crate::input::Source;
+use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
@@ -49,7 +49,7 @@ struct Score {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let source = Source { file: args.file.as_ref(), ..Source::default() };
+    let source = TextSource { file: args.file.as_ref(), ..TextSource::default() };
     let Some(text) = source.read()? else { super::usage("perplexity", "--file is missing") };
     let path = args.model.locate()?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;

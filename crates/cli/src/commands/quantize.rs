@@ -19,19 +19,19 @@ use crate::model::{self, BUILTIN};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use base::ThreadPool;
-use convert::Output;
+use convert::GgufOutput;
 use formats::ModelFiles;
 use formats::gguf::{GgufWriter, Value};
 use importance::Importance;
 use kernels::quant::{self, QuantType};
 use mixture::Mixture;
 use overrides::Override;
-use plan::{Target, Wishes};
-use source::Source;
+use plan::{Target, TypeRules};
+use source::QuantizeSource;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use summary::Summary;
+use summary::QuantizeSummary;
 
 /// Write a model as a GGUF file of fewer bits
 ///
@@ -80,27 +80,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     check_name(&args.out)?;
     let importance = args.imatrix.as_deref().map(Importance::open).transpose()?;
     let files = ModelFiles::open(&model::locate(Some(&args.source))?)?;
-    let Source { mut header, tensors, mut model, note } =
-        Source::open(files, public_name(&args.source), args.pre.as_deref())?;
+    let QuantizeSource { mut header, tensors, mut model, note } =
+        QuantizeSource::open(files, public_name(&args.source), args.pre.as_deref())?;
     model.has_importance = importance.is_some();
-    let wishes = Wishes {
+    let rules = TypeRules {
         mixture: args.mixture,
         overrides: &args.tensor_type,
         importance: importance.as_ref(),
         requantize: args.allow_requantize,
     };
-    let targets = plan::decide(tensors, &model, &wishes)?;
+    let targets = plan::decide(tensors, &model, &rules)?;
     describe(&mut header, args.mixture, importance.as_ref(), &targets)?;
     let (output, paths) = create(args, header)?;
     let pool = ThreadPool::new(threads(args.threads)).context("cannot start threads")?;
     convert::write(&targets, importance.as_ref(), output, &pool)?;
     note.iter().for_each(|note| output::note(format_args!("note: {note}")));
     let seconds = started.elapsed().as_secs_f64();
-    report(args, &Summary { targets: &targets, paths: &paths, seconds })?;
+    report(args, &QuantizeSummary { targets: &targets, paths: &paths, seconds })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(args: &Args, summary: &Summary) -> Result<()> {
+fn report(args: &Args, summary: &QuantizeSummary) -> Result<()> {
     if args.json {
         return Ok(output::json(&summary.to_json())?);
     }
@@ -165,7 +165,7 @@ fn warn_of_no_importance(targets: &[Target]) {
 }
 
 /// Opens the output, unless something is there.
-fn create(args: &Args, header: GgufWriter) -> Result<(Output, Vec<PathBuf>)> {
+fn create(args: &Args, header: GgufWriter) -> Result<(GgufOutput, Vec<PathBuf>)> {
     let paths = match args.split_size {
         Some(size) => header.part_paths(&args.out, size)?,
         None => vec![args.out.clone()],
@@ -174,8 +174,8 @@ fn create(args: &Args, header: GgufWriter) -> Result<(Output, Vec<PathBuf>)> {
         bail!("{} exists already; --force replaces it", taken.display());
     }
     let output = match args.split_size {
-        Some(size) => Output::Split(header.create_split(&args.out, size)?),
-        None => Output::Whole(header.create(&args.out)?),
+        Some(size) => GgufOutput::Split(header.create_split(&args.out, size)?),
+        None => GgufOutput::Whole(header.create(&args.out)?),
     };
     Ok((output, paths))
 }

@@ -5,7 +5,7 @@ mod listen;
 
 use super::run::describe;
 use crate::args::EngineArgs;
-use crate::effective::Effective;
+use crate::effective::EffectiveSettings;
 use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 /// Time for what is left to do when the server has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &Args, effective: &Effective) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode> {
     let options = args.clients.options(&args.connections)?;
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
     if args.print_config {

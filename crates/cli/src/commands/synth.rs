@@ -9,7 +9,7 @@ mod vocabulary;
 mod weights;
 mod write;
 
-pub(crate) use write::{Plan, write};
+pub(crate) use write::{SynthPlan, write};
 
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let out = args.out.as_deref().context("the output is missing: -o PATH")?;
-    let plan = Plan { config: shape(args)?, ty: args.ty, seed: args.seed };
+    let plan = SynthPlan { config: shape(args)?, ty: args.ty, seed: args.seed };
     prepare(out, args.force)?;
     write(&plan, out).with_context(|| format!("cannot write {}", out.display()))?;
     crate::output::note(format_args!("wrote {}", out.display()));

@@ -1,6 +1,6 @@
 //! The counts as plain numbers.
 
-use super::{Inner, Outcome, Spread};
+use super::{Histogram, Inner, Outcome};
 
 /// What the engine has counted since it started, and how it stands now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Stats {
     /// Requests waiting to be computed.
     pub waiting: u64,
     /// The KV cache.
-    pub blocks: Blocks,
+    pub blocks: BlockStats,
     /// Prompt tokens computed or found in the cache.
     pub prompt_tokens: u64,
     /// Tokens generated.
@@ -47,7 +47,7 @@ pub struct Stats {
 
 /// Blocks of the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Blocks {
+pub struct BlockStats {
     /// Belong to sequences.
     pub used: u64,
     /// Belong to none and may be found again.
@@ -81,7 +81,7 @@ pub(super) fn of(inner: &Inner) -> Stats {
     Stats {
         running: whole(inner.running.get()),
         waiting: whole(inner.waiting.get()),
-        blocks: Blocks {
+        blocks: BlockStats {
             used: whole(inner.used.get()),
             cached: whole(inner.cached.get()),
             free: whole(inner.free.get()),
@@ -105,11 +105,11 @@ pub(super) fn of(inner: &Inner) -> Stats {
     }
 }
 
-fn times(spread: &Spread) -> Times {
+fn times(histogram: &Histogram) -> Times {
     Times {
-        count: spread.count(),
-        mean: spread.mean(),
-        p50: spread.quantile(0.5),
-        p99: spread.quantile(0.99),
+        count: histogram.count(),
+        mean: histogram.mean(),
+        p50: histogram.quantile(0.5),
+        p99: histogram.quantile(0.99),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use logprobs::logprobs;
 
 use crate::{Error, SamplingParams, TokenSet};
 use base::Rng;
-use candidates::{Candidates, Room};
+use candidates::{CandidateScratch, Candidates};
 use kernels::Isa;
 use seen::Seen;
 
@@ -30,19 +30,19 @@ pub(crate) struct Sampler {
 
 /// Workspace of all samplers, so that a step allocates nothing.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct SamplerScratch {
     /// Logits that had to be changed.
     logits: Vec<f32>,
     seen: Seen,
-    room: Room,
+    workspace: CandidateScratch,
 }
 
-impl Scratch {
+impl SamplerScratch {
     pub fn new(vocab_size: usize) -> Self {
         // Each gives the same bits, so that it need not be the backend's.
         let isa = Isa::detect().unwrap_or(Isa::SCALAR);
         let (logits, seen) = (vec![0.0; vocab_size], Seen::new(vocab_size));
-        Self { logits, seen, room: Room::new(isa, vocab_size) }
+        Self { logits, seen, workspace: CandidateScratch::new(isa, vocab_size) }
     }
 }
 
@@ -72,27 +72,27 @@ impl Sampler {
         &mut self,
         logits: &[f32],
         history: History<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) -> Result<u32, Error> {
-        let Scratch { logits: changed, seen, room } = scratch;
-        if !room.survey.look(logits) {
+        let SamplerScratch { logits: changed, seen, workspace } = scratch;
+        if !workspace.survey.look(logits) {
             return Err(Error::NotFinite);
         }
         let logits = if self.changes(history) {
             changed.copy_from_slice(logits);
             self.adjust(changed, seen, history);
-            room.survey.look(changed);
+            workspace.survey.look(changed);
             changed
         } else {
             logits
         };
-        if room.survey.best() == f32::NEG_INFINITY {
+        if workspace.survey.best() == f32::NEG_INFINITY {
             return Err(Error::NothingLeft);
         }
         if self.params.temperature == 0.0 {
-            return Ok(room.survey.argmax(logits));
+            return Ok(workspace.survey.argmax(logits));
         }
-        let mut candidates = Candidates::new(logits, room);
+        let mut candidates = Candidates::new(logits, workspace);
         candidates.top_k(self.params.top_k);
         candidates.typical(self.params.typical_p);
         candidates.top_p(self.params.top_p);

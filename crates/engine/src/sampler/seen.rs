@@ -2,7 +2,7 @@
 
 use super::History;
 
-/// Room for counting by id. Empty between uses.
+/// Counts counting by id. Empty between uses.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// For each id, 0 if it does not occur, else 1 and the times it was generated.

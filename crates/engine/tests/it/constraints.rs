@@ -228,7 +228,7 @@ fn a_broken_constraint_ends_its_own_sequence_only() {
 }
 
 #[test]
-fn guesses_that_are_right_count_under_a_constraint_too() {
+fn drafts_that_are_right_count_under_a_constraint_too() {
     // One layer without attention to speak of: the same tokens again and again.
     let folder = tempfile::tempdir().unwrap();
     let mut config = config("llama");

@@ -14,10 +14,10 @@
 //! additions fused with their product (`product`).
 
 mod activations;
-mod forms;
+mod code_layouts;
 mod packed;
-mod plain;
 mod product;
+mod unpacked;
 
 pub use activations::{Activations, panel_rows, quantise, words};
 pub use packed::{BlockScales, CodeLayout, Packed, Packing, RowSpan, pack};

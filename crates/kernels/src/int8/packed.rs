@@ -4,9 +4,9 @@
 //! A group of sixteen rows is one stream: for each span of eight blocks of 32 inputs the scales,
 //! then the codes of each block. Codes lie in words of four inputs (`quads`), the same word of all sixteen rows together, so
 //! that one load feeds sixteen sums; which bits of a word belong to which quad is the business of
-//! the form's planes ([`super::forms`]).
+//! the layout's planes ([`super::code_layouts`]).
 
-use super::forms::{self, Planes, SPAN, Scales};
+use super::code_layouts::{self, Planes, SPAN, Scales};
 use super::{BLOCK, GROUP};
 use crate::Isa;
 use crate::lanes::isa_dispatch;
@@ -70,8 +70,8 @@ pub struct BlockScales {
 /// How a type's blocks are taken apart to be packed.
 #[derive(Debug)]
 pub struct Packing {
-    /// Layout and kernel.
-    pub form: CodeLayout,
+    /// Code layout of packed weights.
+    pub code_layout: CodeLayout,
     /// Takes apart the quant blocks of a row's span, or as many as are left of it.
     pub unpack: fn(isa: Isa, blocks: &[u8], row: &mut RowSpan),
 }
@@ -97,26 +97,26 @@ impl RowSpan {
 #[derive(Clone, Copy, Debug)]
 pub struct Packed<'a> {
     /// Layout.
-    pub form: CodeLayout,
+    pub layout: CodeLayout,
     /// Outputs of the product.
     pub rows: usize,
     /// Inputs of the product.
     pub cols: usize,
-    /// `Packed::bytes_for(form, rows, cols)` bytes, aligned to 64.
+    /// `Packed::bytes_for(layout, rows, cols)` bytes, aligned to 64.
     pub bytes: &'a [u8],
 }
 
 impl Packed<'_> {
     /// Bytes that weights of this form and shape take.
-    pub fn bytes_for(form: CodeLayout, rows: usize, cols: usize) -> usize {
-        rows.div_ceil(GROUP) * group_bytes(form, cols)
+    pub fn bytes_for(layout: CodeLayout, rows: usize, cols: usize) -> usize {
+        rows.div_ceil(GROUP) * group_bytes(layout, cols)
     }
 }
 
 /// Bytes of a group of sixteen rows.
-pub(super) fn group_bytes(form: CodeLayout, cols: usize) -> usize {
+pub(super) fn group_bytes(layout: CodeLayout, cols: usize) -> usize {
     let blocks = cols / BLOCK;
-    forms::with_form!(form, P, S => {
+    code_layouts::with_code_layout!(layout, P, S => {
         blocks.div_ceil(SPAN) * S::BYTES + blocks * code_bytes::<P>()
     })
 }
@@ -136,30 +136,30 @@ pub fn pack(isa: Isa, ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]
     let row_bytes = ty.bytes_for(cols).expect("rows of whole quant blocks");
     assert!(cols > 0 && cols.is_multiple_of(BLOCK), "rows of whole blocks");
     assert!(rows.len().is_multiple_of(row_bytes) && rows.len() <= GROUP * row_bytes, "whole rows");
-    assert_eq!(group.len(), group_bytes(packing.form, cols), "bytes of a group");
+    assert_eq!(group.len(), group_bytes(packing.code_layout, cols), "bytes of a group");
     if rows.len() < GROUP * row_bytes {
         group.fill(0);
     }
     let span_bytes = SPAN * BLOCK / ty.block_len * ty.block_bytes;
-    let whole = forms::with_form!(packing.form, P, S => S::BYTES + SPAN * code_bytes::<P>());
+    let whole = code_layouts::with_code_layout!(packing.code_layout, P, S => S::BYTES + SPAN * code_bytes::<P>());
     let mut span = [RowSpan::EMPTY; GROUP];
     for (index, out) in group.chunks_mut(whole).enumerate() {
         for (row, bytes) in span.iter_mut().zip(rows.chunks_exact(row_bytes)) {
             let bytes = &bytes[index * span_bytes..];
             (packing.unpack)(isa, &bytes[..bytes.len().min(span_bytes)], row);
         }
-        pack_span(isa, packing.form, SPAN * BLOCK / ty.block_len, &span, out);
+        pack_span(isa, packing.code_layout, SPAN * BLOCK / ty.block_len, &span, out);
     }
 }
 
 isa_dispatch! {
     /// Writes a span of sixteen rows, each of `quant_blocks` quant blocks.
-    fn pack_span(form: CodeLayout, quant_blocks: usize, span: &[RowSpan; GROUP], out: &mut [u8]) = body
+    fn pack_span(layout: CodeLayout, quant_blocks: usize, span: &[RowSpan; GROUP], out: &mut [u8]) = body
 }
 
 #[inline(always)]
 fn body<L: Transpose>(
-    form: CodeLayout,
+    layout: CodeLayout,
     quant_blocks: usize,
     span: &[RowSpan; GROUP],
     out: &mut [u8],
@@ -168,7 +168,7 @@ fn body<L: Transpose>(
     for (at, quads) in quads.iter_mut().enumerate() {
         L::transpose(span.each_ref().map(|row| &row.codes.as_chunks().0[at]), quads);
     }
-    forms::with_form!(form, P, S => {
+    code_layouts::with_code_layout!(layout, P, S => {
         let (scales, codes) = out.split_at_mut(S::BYTES);
         for (index, row) in span.iter().enumerate() {
             for (block, from) in row.scales[..quant_blocks].iter().enumerate() {

@@ -2,15 +2,15 @@
 #![allow(unsafe_code)]
 
 use super::activations::{RECORD, word};
-use super::forms::{Planes, SPAN, Scales, with_form};
+use super::code_layouts::{Planes, SPAN, Scales, with_code_layout};
 use super::packed::{Packed, code_bytes, group_bytes};
-use super::plain::{self, Plain, RUN, Scratch};
+use super::unpacked::{self, RUN, Unpacked, UnpackedRuns};
 use super::{Activations, BLOCK, GROUP, words};
 use crate::Isa;
 use crate::lanes::Lanes;
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::{Neon, NeonDot};
-use crate::lanes::int::scalar::Scalar;
+use crate::lanes::int::scalar::ScalarInt;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, Task, int_dispatch};
@@ -38,9 +38,9 @@ const AHEAD: usize = 1536;
 /// Computes the outputs of `tile`, whose columns are weight rows and whose rows are all rows of
 /// `input`. The tile's first column is a multiple of [`GROUP`].
 pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
-    let Packed { form, rows, cols, bytes } = weights;
+    let Packed { layout, rows, cols, bytes } = weights;
     assert_eq!(cols, input.cols, "inputs of the product");
-    assert_eq!(bytes.len(), Packed::bytes_for(form, rows, cols), "bytes of the weights");
+    assert_eq!(bytes.len(), Packed::bytes_for(layout, rows, cols), "bytes of the weights");
     assert_eq!(input.words.len(), words(input.rows, cols), "words of the activations");
     assert!(tile.rows() == (0..input.rows), "tiles span all rows");
     assert!(tile.cols().end <= rows && tile.cols().start.is_multiple_of(GROUP), "columns");
@@ -53,7 +53,7 @@ int_dispatch! {
 
 #[inline(always)]
 fn body<I: Tiles>(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
-    with_form!(weights.form, P, S => product::<I, P, S>(input, weights, tile));
+    with_code_layout!(weights.layout, P, S => product::<I, P, S>(input, weights, tile));
 }
 
 #[inline(always)]
@@ -62,7 +62,7 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     weights: Packed<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let stride = group_bytes(weights.form, weights.cols);
+    let stride = group_bytes(weights.layout, weights.cols);
     let first = weights.bytes[tile.cols().start / GROUP * stride..].as_ptr();
     let groups = Groups { first, stride, count: tile.cols().len().div_ceil(GROUP) };
     let row_bytes = 4 * words(1, weights.cols);
@@ -106,7 +106,7 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     for group in 0..apart {
         let places = std::array::from_fn(|n| group + n * apart);
         let weights = places.map(|place| groups.bytes(place));
-        let mut run = Run { input, blocks: 0..input.cols / BLOCK, weights, ahead: true };
+        let mut run = BlockRun { input, blocks: 0..input.cols / BLOCK, weights, ahead: true };
         for (panel, width) in panels(rows.len(), I::ROWS) {
             run.ahead = panel == 0 && input.rows < MANY;
             let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
@@ -125,8 +125,8 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     tile: &mut Tile<'_, f32>,
 ) {
     let (together, all) = (I::groups(input.rows), input.cols / BLOCK);
-    let mut scratch = Scratch::new();
-    let mut sums = [[0.0; GROUP]; plain::GROUPS * MOST];
+    let mut scratch = UnpackedRuns::new();
+    let mut sums = [[0.0; GROUP]; unpacked::GROUPS * MOST];
     for group in (0..groups.count).step_by(together) {
         let places: [_; GROUPS] = std::array::from_fn(|n| group + n);
         for first in (0..all).step_by(RUN) {
@@ -138,11 +138,11 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
                 // all blocks of the inputs.
                 *weights = unsafe { scratch.fill::<I, P, S>(n, *weights, blocks.len()) };
             }
-            let run = Run { input, blocks, weights, ahead: false };
+            let run = BlockRun { input, blocks, weights, ahead: false };
             let last = first + RUN >= all;
             for (panel, width) in panels(rows.len(), I::ROWS) {
                 let sums = &mut sums[panel * together..][..width * together];
-                I::add::<Plain<P>, Plain<S>>(&run, rows.start + panel, width, sums);
+                I::add::<Unpacked<P>, Unpacked<S>>(&run, rows.start + panel, width, sums);
                 // At once, so that the next panel's products hide what writing waits for.
                 if last {
                     write(rows.start + panel, sums, &places[..together], tile);
@@ -154,7 +154,7 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
 
 /// Blocks of all rows of activations, and of some groups of weights: where the first of the blocks
 /// lies in each.
-struct Run<'a> {
+struct BlockRun<'a> {
     input: Activations<'a>,
     blocks: Range<usize>,
     weights: [*const u8; GROUPS],
@@ -162,7 +162,7 @@ struct Run<'a> {
     ahead: bool,
 }
 
-impl Run<'_> {
+impl BlockRun<'_> {
     /// Adds the products of a panel of `M` rows from `row` and `N` groups to `sums`: those of the
     /// groups one after the other, row by row. The first run of blocks begins from zero.
     #[inline(always)]
@@ -180,7 +180,7 @@ impl Run<'_> {
             goes_on: self.blocks.start > 0,
             ahead: self.ahead,
             sums: &mut sums[..M * N],
-            form: PhantomData,
+            layout: PhantomData,
         });
     }
 }
@@ -207,20 +207,20 @@ fn write(row: usize, sums: &[[f32; GROUP]], places: &[usize], tile: &mut Tile<'_
 trait Tiles: IntLanes {
     fn groups(rows: usize) -> usize;
     fn add<P: Planes, S: Scales>(
-        run: &Run<'_>,
+        run: &BlockRun<'_>,
         row: usize,
         width: usize,
         sums: &mut [[f32; GROUP]],
     );
 }
 
-impl Tiles for Scalar {
+impl Tiles for ScalarInt {
     fn groups(_rows: usize) -> usize {
         1
     }
 
     fn add<P: Planes, S: Scales>(
-        run: &Run<'_>,
+        run: &BlockRun<'_>,
         row: usize,
         _width: usize,
         sums: &mut [[f32; GROUP]],
@@ -238,7 +238,7 @@ macro_rules! tiles_of_one_group {
             }
 
             fn add<P: Planes, S: Scales>(
-                run: &Run<'_>,
+                run: &BlockRun<'_>,
                 row: usize,
                 width: usize,
                 sums: &mut [[f32; GROUP]],
@@ -271,7 +271,7 @@ impl Tiles for Avx512Vnni {
     }
 
     fn add<P: Planes, S: Scales>(
-        run: &Run<'_>,
+        run: &BlockRun<'_>,
         row: usize,
         width: usize,
         sums: &mut [[f32; GROUP]],
@@ -294,11 +294,11 @@ struct Sums<'a, P, S, const N: usize, const M: usize> {
     blocks: usize,
     /// `sums` has those of the blocks before.
     goes_on: bool,
-    /// As in [`Run`].
+    /// As in [`BlockRun`].
     ahead: bool,
     /// `[M, N]` groups of outputs.
     sums: &'a mut [[f32; GROUP]],
-    form: PhantomData<(P, S)>,
+    layout: PhantomData<(P, S)>,
 }
 
 impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, S, N, M> {
@@ -316,7 +316,7 @@ impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, 
             }
         }
         // SAFETY: `matmul` checked the weights to have all groups of the tile, each with all
-        // blocks of the inputs, and `Scratch` has those taken apart; the panel was sliced.
+        // blocks of the inputs, and `UnpackedRuns` has those taken apart; the panel was sliced.
         unsafe {
             add_blocks::<I, P, S, N, M>(panel, *weights, (blocks, ahead), &mut sums);
         }

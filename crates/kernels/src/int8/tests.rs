@@ -32,8 +32,8 @@ fn grouped(block: &mut [u8], rng: &mut Rng) {
 }
 
 fn pack_all(ty: &'static QuantType, rows: usize, cols: usize, bytes: &[u8]) -> AlignedVec<u8> {
-    let form = ty.packing.unwrap().form;
-    let mut packed = AlignedVec::zeroed(Packed::bytes_for(form, rows, cols));
+    let layout = ty.packing.unwrap().code_layout;
+    let mut packed = AlignedVec::zeroed(Packed::bytes_for(layout, rows, cols));
     let group = packed.len() / rows.div_ceil(GROUP);
     let group_rows = ty.bytes_for(cols).unwrap() * GROUP;
     for (bytes, group) in bytes.chunks(group_rows).zip(packed.chunks_exact_mut(group)) {
@@ -132,9 +132,9 @@ fn products_agree_with_dequantised_weights_times_rounded_activations() {
         let mut values = vec![0.0; n * k];
         (ty.dequantize.unwrap())(&bytes, &mut values);
         let packed = pack_all(ty, n, k, &bytes);
-        let form = ty.packing.unwrap().form;
+        let layout = ty.packing.unwrap().code_layout;
         let x = random(m * k, 3);
-        let got = product(Isa::SCALAR, &x, Packed { form, rows: n, cols: k, bytes: &packed }, n);
+        let got = product(Isa::SCALAR, &x, Packed { layout, rows: n, cols: k, bytes: &packed }, n);
         for (i, row) in x.chunks_exact(k).enumerate() {
             let row: Vec<f64> = rounded(row)
                 .into_iter()
@@ -157,8 +157,8 @@ fn every_isa_and_tile_gives_the_bits_of_scalar() {
         for (m, n, k) in [(1, 16, 256), (2, 70, 256), (13, 37, 512), (31, 100, 256)] {
             let bytes = weights(ty, n, k, 4);
             let packed = pack_all(ty, n, k, &bytes);
-            let form = ty.packing.unwrap().form;
-            let weights = Packed { form, rows: n, cols: k, bytes: &packed };
+            let layout = ty.packing.unwrap().code_layout;
+            let weights = Packed { layout, rows: n, cols: k, bytes: &packed };
             let x = random(m * k, 5);
             let want = product(Isa::SCALAR, &x, weights, n);
             for isa in Isa::available() {
@@ -180,8 +180,8 @@ fn runs_of_weights_taken_apart_give_the_bits_of_scalar() {
     for ty in packable().filter(|ty| ["q2_k", "q3_k", "q6_k"].contains(&ty.name)) {
         let bytes = weights(ty, n, k, 8);
         let packed = pack_all(ty, n, k, &bytes);
-        let form = ty.packing.unwrap().form;
-        let weights = Packed { form, rows: n, cols: k, bytes: &packed };
+        let layout = ty.packing.unwrap().code_layout;
+        let weights = Packed { layout, rows: n, cols: k, bytes: &packed };
         let x = random(m * k, 9);
         let want = product(Isa::SCALAR, &x[..2 * k], weights, n);
         for isa in Isa::available() {
@@ -196,8 +196,8 @@ fn one_row_alone_has_the_bits_it_has_among_many() {
         let (m, n, k) = (11, 80, 256);
         let bytes = weights(ty, n, k, 6);
         let packed = pack_all(ty, n, k, &bytes);
-        let form = ty.packing.unwrap().form;
-        let weights = Packed { form, rows: n, cols: k, bytes: &packed };
+        let layout = ty.packing.unwrap().code_layout;
+        let weights = Packed { layout, rows: n, cols: k, bytes: &packed };
         let x = random(m * k, 7);
         for isa in Isa::available() {
             let whole = product(isa, &x, weights, n);

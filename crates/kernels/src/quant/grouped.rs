@@ -34,14 +34,14 @@ pub static INT8: QuantType = QuantType {
 };
 
 static PACKING_4: Packing = packing! {
-    form: CodeLayout::FourZero,
+    code_layout: CodeLayout::FourZero,
     block: (LEN, BYTES_4),
     codes: |block, codes| nibble_codes(&block[5..], codes),
     scales: |block| grouped(block, i16::from(block[4])),
 };
 
 static PACKING_8: Packing = packing! {
-    form: CodeLayout::BytesZero,
+    code_layout: CodeLayout::BytesZero,
     block: (LEN, BYTES_8),
     codes: |block, codes| codes.copy_from_slice(&block[6..]),
     scales: |block| grouped(block, i16::from_le_bytes([block[4], block[5]])),

@@ -27,12 +27,12 @@ mod ternary;
 
 use crate::int8::Packing;
 
-/// A [`Packing`] from its form, the values and bytes of a quant block, and what a block says:
+/// A [`Packing`] from its code layout, the values and bytes of a quant block, and what a block says:
 /// its codes, as many as it has values, and its scales. Both are compiled for every instruction
 /// set, so what they call is to be inlined.
 macro_rules! packing {
     (
-        form: $form:expr,
+        code_layout: $code_layout:expr,
         block: ($len:expr, $bytes:expr),
         codes: |$block:ident, $codes:ident| $take:expr,
         scales: |$scaled:ident| $scales:expr $(,)?
@@ -56,7 +56,7 @@ macro_rules! packing {
             }
         }
         $crate::lanes::isa_dispatch! { fn unpack(blocks: &[u8], row: &mut RowSpan) = body }
-        int8::Packing { form: $form, unpack }
+        int8::Packing { code_layout: $code_layout, unpack }
     }};
 }
 use packing;

@@ -2,7 +2,7 @@
 
 use super::events::{Event, Parser};
 use super::target::Endpoint;
-use super::workload::Ask;
+use super::workload::LoadRequest;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ const MAX_CHARS: usize = 300;
 
 /// A completed request. Times are seconds since it was sent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct MeasuredAnswer {
     /// To the first event with text.
     pub first: f64,
     /// To the last event of the answer itself.
@@ -31,7 +31,7 @@ pub(super) struct Answer {
     pub short: bool,
 }
 
-impl Answer {
+impl MeasuredAnswer {
     /// Seconds for each token after the first, if there were any.
     pub fn per_token(&self) -> Option<f64> {
         let rest = self.output_tokens.checked_sub(1).filter(|&rest| rest > 0)?;
@@ -46,13 +46,13 @@ impl Answer {
 
 /// Why a request did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct RequestFailure {
     /// One of few: what failures are counted by.
     pub kind: String,
     pub message: String,
 }
 
-impl Failure {
+impl RequestFailure {
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind: kind.into(), message: message.into() }
     }
@@ -60,27 +60,27 @@ impl Failure {
 
 #[derive(Debug, Deserialize)]
 struct Chunk {
-    choices: Option<Vec<Choice>>,
-    usage: Option<Usage>,
+    choices: Option<Vec<ChunkChoice>>,
+    usage: Option<ChunkUsage>,
     error: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Choice {
+struct ChunkChoice {
     text: Option<String>,
-    delta: Option<Delta>,
+    delta: Option<ChunkDelta>,
     finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Delta {
+struct ChunkDelta {
     content: Option<String>,
     #[serde(alias = "reasoning")]
     reasoning_content: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Usage {
+struct ChunkUsage {
     prompt_tokens: usize,
     completion_tokens: usize,
     prompt_tokens_details: Option<PromptDetails>,
@@ -101,7 +101,7 @@ pub(super) struct Watcher {
     last_text: Option<Instant>,
     last: Option<Instant>,
     gaps: Vec<f32>,
-    usage: Option<Usage>,
+    usage: Option<ChunkUsage>,
     complete: bool,
 }
 
@@ -121,7 +121,7 @@ impl Watcher {
     }
 
     /// Takes bytes of the answer that came at `now`.
-    pub fn push(&mut self, bytes: &[u8], now: Instant) -> Result<(), Failure> {
+    pub fn push(&mut self, bytes: &[u8], now: Instant) -> Result<(), RequestFailure> {
         let mut parser = std::mem::take(&mut self.parser);
         let mut result = Ok(());
         let pushed = parser.push(bytes, |event| {
@@ -130,11 +130,11 @@ impl Watcher {
             }
         });
         self.parser = parser;
-        pushed.map_err(|_| Failure::new("not understood", "an event is too long"))?;
+        pushed.map_err(|_| RequestFailure::new("not understood", "an event is too long"))?;
         result
     }
 
-    fn event(&mut self, event: &Event, now: Instant) -> Result<(), Failure> {
+    fn event(&mut self, event: &Event, now: Instant) -> Result<(), RequestFailure> {
         if event.data.trim() == "[DONE]" {
             self.complete = true;
             return Ok(());
@@ -143,9 +143,9 @@ impl Watcher {
         if event.name == "error" || chunk.as_ref().is_some_and(|c: &Chunk| c.error.is_some()) {
             let json = serde_json::from_str(&event.data).unwrap_or_default();
             let message = said(&json).unwrap_or_else(|| shortened(&event.data));
-            return Err(Failure::new("error in the stream", message));
+            return Err(RequestFailure::new("error in the stream", message));
         }
-        let misread = || Failure::new("not understood", shortened(&event.data));
+        let misread = || RequestFailure::new("not understood", shortened(&event.data));
         let chunk = chunk.ok_or_else(misread)?;
         self.usage = chunk.usage.or(self.usage.take());
         if let Some(choice) = chunk.choices.unwrap_or_default().first() {
@@ -154,7 +154,7 @@ impl Watcher {
         Ok(())
     }
 
-    fn choice(&mut self, choice: &Choice, now: Instant) {
+    fn choice(&mut self, choice: &ChunkChoice, now: Instant) {
         if choice.has_token(self.endpoint) {
             self.first.get_or_insert(now);
             if let Some(before) = self.last_text.replace(now) {
@@ -166,19 +166,22 @@ impl Watcher {
     }
 
     /// The answer to `ask`, if it is all there.
-    pub fn finish(self, ask: &Ask) -> Result<Answer, Failure> {
+    pub fn finish(self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
         let (true, Some(last)) = (self.complete, self.last) else {
-            return Err(Failure::new("broken off", "the stream ended before the answer did"));
+            return Err(RequestFailure::new(
+                "broken off",
+                "the stream ended before the answer did",
+            ));
         };
         let counted = self.usage.is_some();
         let events = self.gaps.len() + usize::from(self.first.is_some());
-        let usage = self.usage.unwrap_or(Usage {
+        let usage = self.usage.unwrap_or(ChunkUsage {
             prompt_tokens: ask.prompt.len(),
             completion_tokens: events,
             prompt_tokens_details: None,
         });
         let since = |moment: Instant| (moment - self.sent).as_secs_f64();
-        Ok(Answer {
+        Ok(MeasuredAnswer {
             // Tokens without any text are seen only by the end of the answer.
             first: since(self.first.unwrap_or(last)),
             last: since(last),
@@ -193,7 +196,7 @@ impl Watcher {
     }
 }
 
-impl Choice {
+impl ChunkChoice {
     /// Whether the event tells of a token. Completions tell of those without text too; chats begin
     /// with an event that only names the role.
     fn has_token(&self, endpoint: Endpoint) -> bool {
@@ -222,12 +225,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn ask(output: usize) -> Ask {
-        Ask { prompt: vec![1; 7], output, seed: 0 }
+    fn ask(output: usize) -> LoadRequest {
+        LoadRequest { prompt: vec![1; 7], output, seed: 0 }
     }
 
     /// The answer of events that come 10 ms apart, the first 10 ms after the request.
-    fn watch(endpoint: Endpoint, events: &[&str]) -> Result<Answer, Failure> {
+    fn watch(endpoint: Endpoint, events: &[&str]) -> Result<MeasuredAnswer, RequestFailure> {
         let mut watcher = Watcher::new(endpoint);
         let mut now = watcher.sent;
         for event in events {

@@ -1,8 +1,8 @@
 //! Sending the load: so many requests at once, or as they arrive by chance.
 
-use super::answer::{Answer, Failure};
+use super::answer::{MeasuredAnswer, RequestFailure};
 use super::target::Target;
-use super::workload::{Arrivals, Ask, Part, Workload};
+use super::workload::{Arrivals, LoadPhase, LoadRequest, Workload};
 use crate::interrupt::Watch;
 use indicatif::ProgressBar;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// How much is sent, and when.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct LoadPlan {
     pub requests: usize,
     /// Most requests under way.
     pub at_once: usize,
@@ -27,7 +27,7 @@ pub(super) struct Plan {
 
 /// What made a run end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum RunEnd {
     /// All requests did.
     Done,
     /// The time was up.
@@ -43,29 +43,29 @@ pub(super) struct Outcome {
     pub at: f64,
     /// Seconds it was sent after its time.
     pub late: f64,
-    pub result: Result<Answer, Failure>,
+    pub result: Result<MeasuredAnswer, RequestFailure>,
 }
 
 /// What came of a plan.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct LoadRun {
     pub outcomes: Vec<Outcome>,
     /// Requests that were given up when the run ended.
     pub unfinished: usize,
     /// Seconds from the first request to the end.
     pub seconds: f64,
-    pub ended: Ended,
+    pub ended: RunEnd,
 }
 
 /// Sends what `plan` says, until all is answered, time is up, or Ctrl-C comes.
 pub(super) async fn drive(
-    plan: &Plan,
+    plan: &LoadPlan,
     target: &Target,
     workload: &Workload,
-    part: Part,
+    part: LoadPhase,
     watch: &mut Watch,
     bar: &ProgressBar,
-) -> Run {
+) -> LoadRun {
     let target = Arc::new(target.clone());
     let mut arrivals = plan.arrivals.clone();
     let mut next_due = || arrivals.as_mut().map(Arrivals::next);
@@ -74,44 +74,46 @@ pub(super) async fn drive(
     let (mut tasks, mut outcomes) = (JoinSet::new(), Vec::with_capacity(plan.requests));
     let ended = loop {
         if sent == plan.requests && tasks.is_empty() {
-            break Ended::Done;
+            break RunEnd::Done;
         }
         let room = sent < plan.requests && tasks.len() < plan.at_once;
         tokio::select! {
             biased;
-            _ = watch.wait() => break Ended::Interrupted,
-            () = sleep_until(plan.deadline) => break Ended::Deadline,
+            _ = watch.wait() => break RunEnd::Interrupted,
+            () = sleep_until(plan.deadline) => break RunEnd::Deadline,
             Some(outcome) = tasks.join_next() => {
                 outcomes.push(outcome.expect("a task that nobody ended"));
                 bar.inc(1);
             }
             () = sleep_until(start + due.unwrap_or_default()), if room => {
                 let ask = workload.ask(part, sent);
-                let turn = Turn { start, due, timeout: plan.timeout };
-                tasks.spawn(turn.run(Arc::clone(&target), ask, plan.temperature));
+                let timing = RequestTiming { start, due, timeout: plan.timeout };
+                tasks.spawn(timing.run(Arc::clone(&target), ask, plan.temperature));
                 (due, sent) = (next_due(), sent + 1);
             }
         }
     };
     // What is still under way is given up with its tasks.
-    Run { outcomes, unfinished: tasks.len(), seconds: start.elapsed().as_secs_f64(), ended }
+    LoadRun { outcomes, unfinished: tasks.len(), seconds: start.elapsed().as_secs_f64(), ended }
 }
 
 /// The time of one request.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct RequestTiming {
     start: Instant,
     due: Option<Duration>,
     timeout: Duration,
 }
 
-impl Turn {
-    async fn run(self, target: Arc<Target>, ask: Ask, temperature: f64) -> Outcome {
+impl RequestTiming {
+    async fn run(self, target: Arc<Target>, ask: LoadRequest, temperature: f64) -> Outcome {
         let at = self.start.elapsed();
         let late = self.due.map_or(Duration::ZERO, |due| at.saturating_sub(due));
         let result = match timeout(self.timeout, target.send(&ask, temperature)).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::new("timeout", format!("after {} s", self.timeout.as_secs()))),
+            Err(_) => {
+                Err(RequestFailure::new("timeout", format!("after {} s", self.timeout.as_secs())))
+            }
         };
         Outcome { at: at.as_secs_f64(), late: late.as_secs_f64(), result }
     }

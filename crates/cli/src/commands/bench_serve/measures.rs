@@ -1,7 +1,7 @@
 //! What the outcomes of a run amount to: percentiles, rates, errors, goodput.
 
-use super::answer::Answer;
-use super::drive::Run;
+use super::answer::MeasuredAnswer;
+use super::drive::LoadRun;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ const MEASURES: [&str; 4] = ["ttft", "tpot", "itl", "e2el"];
 
 /// Mean and percentiles, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Spread {
+pub(super) struct Percentiles {
     pub mean: f64,
     pub p50: f64,
     pub p90: f64,
@@ -20,7 +20,7 @@ pub(super) struct Spread {
     pub max: f64,
 }
 
-impl Spread {
+impl Percentiles {
     /// Of seconds; none of none.
     pub fn of(seconds: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = seconds.into_iter().map(|seconds| 1e3 * seconds).collect();
@@ -53,9 +53,9 @@ pub(super) fn rounded(value: f64) -> f64 {
 
 /// Limits that a good request keeps, in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Limits(pub BTreeMap<&'static str, f64>);
+pub(super) struct GoodputLimits(pub BTreeMap<&'static str, f64>);
 
-impl FromStr for Limits {
+impl FromStr for GoodputLimits {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -70,8 +70,8 @@ impl FromStr for Limits {
     }
 }
 
-impl Limits {
-    fn kept_by(&self, answer: &Answer) -> bool {
+impl GoodputLimits {
+    fn kept_by(&self, answer: &MeasuredAnswer) -> bool {
         self.0.iter().all(|(name, most)| {
             let seconds = match *name {
                 "ttft" => answer.first,
@@ -94,7 +94,7 @@ pub(super) struct Errors {
 
 /// A run in numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Summary {
+pub(super) struct LoadSummary {
     pub completed: usize,
     pub failed: usize,
     pub errors: BTreeMap<String, Errors>,
@@ -108,20 +108,20 @@ pub(super) struct Summary {
     pub output_tokens: usize,
     /// Events with text, each of one token or of several.
     pub events: usize,
-    pub ttft: Option<Spread>,
-    pub itl: Option<Spread>,
-    pub tpot: Option<Spread>,
-    pub e2el: Option<Spread>,
+    pub ttft: Option<Percentiles>,
+    pub itl: Option<Percentiles>,
+    pub tpot: Option<Percentiles>,
+    pub e2el: Option<Percentiles>,
     /// How long requests were held back after they arrived.
-    pub late: Option<Spread>,
+    pub late: Option<Percentiles>,
     /// Requests within the limits.
     pub good: Option<usize>,
 }
 
-impl Summary {
-    pub fn of(run: &Run, limits: Option<&Limits>) -> Self {
+impl LoadSummary {
+    pub fn of(run: &LoadRun, limits: Option<&GoodputLimits>) -> Self {
         let answers = || run.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok());
-        let sum = |of: fn(&Answer) -> usize| answers().map(of).sum();
+        let sum = |of: fn(&MeasuredAnswer) -> usize| answers().map(of).sum();
         Self {
             completed: answers().count(),
             failed: run.outcomes.len() - answers().count(),
@@ -132,17 +132,17 @@ impl Summary {
             cached_tokens: answers().filter_map(|answer| answer.cached_tokens).reduce(|a, b| a + b),
             output_tokens: sum(|answer| answer.output_tokens),
             events: sum(|answer| answer.events),
-            ttft: Spread::of(answers().map(|answer| answer.first)),
-            itl: Spread::of(answers().flat_map(|answer| &answer.gaps).copied().map(f64::from)),
-            tpot: Spread::of(answers().filter_map(Answer::per_token)),
-            e2el: Spread::of(answers().map(|answer| answer.last)),
-            late: Spread::of(run.outcomes.iter().map(|outcome| outcome.late)),
+            ttft: Percentiles::of(answers().map(|answer| answer.first)),
+            itl: Percentiles::of(answers().flat_map(|answer| &answer.gaps).copied().map(f64::from)),
+            tpot: Percentiles::of(answers().filter_map(MeasuredAnswer::per_token)),
+            e2el: Percentiles::of(answers().map(|answer| answer.last)),
+            late: Percentiles::of(run.outcomes.iter().map(|outcome| outcome.late)),
             good: limits.map(|limits| answers().filter(|answer| limits.kept_by(answer)).count()),
         }
     }
 }
 
-fn errors(run: &Run) -> BTreeMap<String, Errors> {
+fn errors(run: &LoadRun) -> BTreeMap<String, Errors> {
     let mut errors: BTreeMap<String, Errors> = BTreeMap::new();
     for failure in run.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().err()) {
         let of_kind = errors.entry(failure.kind.clone()).or_default();
@@ -156,58 +156,58 @@ fn errors(run: &Run) -> BTreeMap<String, Errors> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::Failure;
-    use super::super::drive::{Ended, Outcome};
+    use super::super::answer::RequestFailure;
+    use super::super::drive::{Outcome, RunEnd};
     use super::*;
 
     #[test]
     fn percentiles_lie_between_neighbours() {
-        let spread = Spread::of([0.004, 0.001, 0.002, 0.003]).unwrap();
+        let spread = Percentiles::of([0.004, 0.001, 0.002, 0.003]).unwrap();
         assert_eq!((spread.p50, spread.max, spread.mean), (2.5, 4.0, 2.5));
         assert_eq!(spread.p90, 3.7);
-        let hundred = Spread::of((0..=100).map(f64::from)).unwrap();
+        let hundred = Percentiles::of((0..=100).map(f64::from)).unwrap();
         assert_eq!((hundred.p95, hundred.p99), (95e3, 99e3));
-        let one = Spread::of([0.5]).unwrap();
+        let one = Percentiles::of([0.5]).unwrap();
         assert_eq!((one.mean, one.p50, one.p99, one.max), (500.0, 500.0, 500.0, 500.0));
-        assert_eq!(Spread::of([]), None);
+        assert_eq!(Percentiles::of([]), None);
     }
 
     #[test]
     fn limits_are_a_list_of_known_names() {
-        let limits: Limits = "ttft:500, tpot:50".parse().unwrap();
+        let limits: GoodputLimits = "ttft:500, tpot:50".parse().unwrap();
         assert_eq!(limits.0, BTreeMap::from([("ttft", 500.0), ("tpot", 50.0)]));
         for text in ["", "ttft", "ttft:", "ttft:-1", "speed:5", "ttft:5,,"] {
-            assert!(text.parse::<Limits>().is_err(), "{text}");
+            assert!(text.parse::<GoodputLimits>().is_err(), "{text}");
         }
     }
 
     fn answered(first: f64, last: f64, gap: f32) -> Outcome {
-        let answer = Answer {
+        let answer = MeasuredAnswer {
             first,
             last,
             gaps: vec![gap],
             prompt_tokens: 10,
             output_tokens: 5,
             counted: true,
-            ..Answer::default()
+            ..MeasuredAnswer::default()
         };
         Outcome { at: 0.0, late: 0.0, result: Ok(answer) }
     }
 
-    fn run() -> Run {
+    fn run() -> LoadRun {
         let failed = |message: &str| Outcome {
             at: 0.0,
             late: 0.0,
-            result: Err(Failure::new("http 503", message)),
+            result: Err(RequestFailure::new("http 503", message)),
         };
         let outcomes =
             vec![answered(0.1, 0.5, 0.1), failed("first"), answered(0.3, 0.7, 0.2), failed("next")];
-        Run { outcomes, unfinished: 1, seconds: 2.0, ended: Ended::Done }
+        LoadRun { outcomes, unfinished: 1, seconds: 2.0, ended: RunEnd::Done }
     }
 
     #[test]
     fn requests_are_counted_by_how_they_ended() {
-        let summary = Summary::of(&run(), None);
+        let summary = LoadSummary::of(&run(), None);
         assert_eq!((summary.completed, summary.failed), (2, 2));
         assert_eq!((summary.prompt_tokens, summary.output_tokens), (20, 10));
         assert_eq!(summary.cached_tokens, None);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn check_good(limits: &str, expected: usize) {
-        let summary = Summary::of(&run(), Some(&limits.parse().unwrap()));
+        let summary = LoadSummary::of(&run(), Some(&limits.parse().unwrap()));
         assert_eq!(summary.good, Some(expected), "{limits}");
     }
 

@@ -1,7 +1,7 @@
 //! A run as a picture: times to the first token over the run, and how the gaps between events are
 //! distributed. Plain SVG, drawn here: two panels need no library.
 
-use super::drive::Run;
+use super::drive::LoadRun;
 use std::fmt::Write;
 
 const PANEL: (f64, f64) = (420.0, 260.0);
@@ -18,7 +18,7 @@ const STYLE: &str = "text{font:12px sans-serif;fill:#333}.title{font-size:14px}.
     stroke:#2563a8;stroke-width:1.8}";
 
 /// The picture of a run.
-pub(super) fn svg(run: &Run, title: &str) -> String {
+pub(super) fn svg(run: &LoadRun, title: &str) -> String {
     let (width, height) = (LEFT + STRIDE + PANEL.0 + 30.0, TOP + PANEL.1 + 56.0);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -34,7 +34,7 @@ pub(super) fn svg(run: &Run, title: &str) -> String {
 }
 
 /// Every request: when it was sent, and how long its first token took.
-fn first_tokens(text: &mut String, run: &Run) {
+fn first_tokens(text: &mut String, run: &LoadRun) {
     let sent = |at: &f64| *at;
     let points = || run.outcomes.iter().filter_map(|o| Some((o.at, o.result.as_ref().ok()?.first)));
     let failed = run.outcomes.iter().filter(|o| o.result.is_err()).map(|o| o.at);
@@ -61,7 +61,7 @@ fn first_tokens(text: &mut String, run: &Run) {
 }
 
 /// The share of gaps that are no longer than so many milliseconds.
-fn gaps(text: &mut String, run: &Run) {
+fn gaps(text: &mut String, run: &LoadRun) {
     let answers = run.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok());
     let mut gaps: Vec<f64> =
         answers.flat_map(|answer| &answer.gaps).map(|&gap| 1e3 * f64::from(gap)).collect();
@@ -204,23 +204,26 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::{Answer, Failure};
-    use super::super::drive::{Ended, Outcome};
+    use super::super::answer::{MeasuredAnswer, RequestFailure};
+    use super::super::drive::{Outcome, RunEnd};
     use super::*;
 
-    fn run(outcomes: Vec<Outcome>) -> Run {
-        Run { outcomes, unfinished: 0, seconds: 1.0, ended: Ended::Done }
+    fn run(outcomes: Vec<Outcome>) -> LoadRun {
+        LoadRun { outcomes, unfinished: 0, seconds: 1.0, ended: RunEnd::Done }
     }
 
     fn answered(at: f64, first: f64, gaps: &[f32]) -> Outcome {
-        let answer = Answer { first, gaps: gaps.to_vec(), ..Answer::default() };
+        let answer = MeasuredAnswer { first, gaps: gaps.to_vec(), ..MeasuredAnswer::default() };
         Outcome { at, late: 0.0, result: Ok(answer) }
     }
 
     #[test]
     fn every_request_is_in_the_picture() {
-        let failed =
-            Outcome { at: 2.0, late: 0.0, result: Err(Failure::new("timeout", "after 1 s")) };
+        let failed = Outcome {
+            at: 2.0,
+            late: 0.0,
+            result: Err(RequestFailure::new("timeout", "after 1 s")),
+        };
         let outcomes = vec![answered(0.0, 0.1, &[0.01, 0.02]), answered(1.0, 0.2, &[0.5]), failed];
         let text = svg(&run(outcomes), "a < b & c");
         assert_eq!(text.matches("<circle").count(), 2);

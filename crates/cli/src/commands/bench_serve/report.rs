@@ -1,23 +1,28 @@
 //! The numbers as a table for people and as JSON for programs.
 
 use super::LoadArgs;
-use super::drive::{Ended, Run};
-use super::measures::{Spread, Summary, rounded};
+use super::drive::{LoadRun, RunEnd};
+use super::measures::{LoadSummary, Percentiles, rounded};
 use super::target::Target;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Everything that is printed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Report<'a> {
+pub(super) struct LoadReport<'a> {
     target: &'a Target,
     load: &'a LoadArgs,
-    run: &'a Run,
-    summary: &'a Summary,
+    run: &'a LoadRun,
+    summary: &'a LoadSummary,
 }
 
-impl<'a> Report<'a> {
-    pub fn new(target: &'a Target, load: &'a LoadArgs, run: &'a Run, summary: &'a Summary) -> Self {
+impl<'a> LoadReport<'a> {
+    pub fn new(
+        target: &'a Target,
+        load: &'a LoadArgs,
+        run: &'a LoadRun,
+        summary: &'a LoadSummary,
+    ) -> Self {
         Self { target, load, run, summary }
     }
 
@@ -45,9 +50,9 @@ impl<'a> Report<'a> {
             "model": self.target.model,
             "load": self.load_json(),
             "ended": match run.ended {
-                Ended::Done => "done",
-                Ended::Deadline => "deadline",
-                Ended::Interrupted => "interrupted",
+                RunEnd::Done => "done",
+                RunEnd::Deadline => "deadline",
+                RunEnd::Interrupted => "interrupted",
             },
             "duration_s": run.seconds,
             "completed": summary.completed,
@@ -108,9 +113,9 @@ impl<'a> Report<'a> {
             let _ = write!(text, ", {} unfinished", run.unfinished);
         }
         let why = match run.ended {
-            Ended::Done => "",
-            Ended::Deadline => " (the time was up)",
-            Ended::Interrupted => " (interrupted)",
+            RunEnd::Done => "",
+            RunEnd::Deadline => " (the time was up)",
+            RunEnd::Interrupted => " (interrupted)",
         };
         let _ = writeln!(text, " in {:.2} s{why}", run.seconds);
         for (kind, errors) in &summary.errors {
@@ -153,7 +158,7 @@ impl<'a> Report<'a> {
             ("sent late", self.late()),
         ];
         for (name, spread) in rows {
-            let Some(Spread { mean, p50, p90, p95, p99, max }) = spread else { continue };
+            let Some(Percentiles { mean, p50, p90, p95, p99, max }) = spread else { continue };
             let values = [mean, p50, p90, p95, p99, max].map(|value| format!("{value:>10.2}"));
             let _ = writeln!(text, "{name:22}{}", values.concat());
         }
@@ -173,7 +178,7 @@ impl<'a> Report<'a> {
 
     /// Requests that arrive by chance are sent late where --concurrency holds them back, or where
     /// this program gets no time to run.
-    fn late(&self) -> Option<Spread> {
+    fn late(&self) -> Option<Percentiles> {
         self.load.rate.and(self.summary.late)
     }
 

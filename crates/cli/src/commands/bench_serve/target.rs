@@ -3,8 +3,8 @@
 //! Invariant: only addresses of this machine are spoken to, unless other ones are allowed.
 
 use super::ServerArgs;
-use super::answer::{Answer, Failure, Watcher};
-use super::workload::Ask;
+use super::answer::{MeasuredAnswer, RequestFailure, Watcher};
+use super::workload::LoadRequest;
 use anyhow::{Context, Result, anyhow, bail};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, Url};
@@ -122,7 +122,11 @@ impl Target {
     }
 
     /// Sends one request and reads its answer to the end.
-    pub async fn send(&self, ask: &Ask, temperature: f64) -> Result<Answer, Failure> {
+    pub async fn send(
+        &self,
+        ask: &LoadRequest,
+        temperature: f64,
+    ) -> Result<MeasuredAnswer, RequestFailure> {
         let request = self.client.post(format!("{}/{}", self.base, self.endpoint.path()));
         let request = self.with_key(request).json(&self.body(ask, temperature));
         let mut watcher = Watcher::new(self.endpoint);
@@ -130,7 +134,7 @@ impl Target {
         let status = response.status();
         if !status.is_success() {
             let body = read(response).await.unwrap_or_default();
-            return Err(Failure::new(format!("http {}", status.as_u16()), message(&body)));
+            return Err(RequestFailure::new(format!("http {}", status.as_u16()), message(&body)));
         }
         while let Some(bytes) = response.chunk().await.map_err(|error| failure(&error))? {
             watcher.push(&bytes, Instant::now())?;
@@ -138,7 +142,7 @@ impl Target {
         watcher.finish(ask)
     }
 
-    fn body(&self, ask: &Ask, temperature: f64) -> Value {
+    fn body(&self, ask: &LoadRequest, temperature: f64) -> Value {
         let mut body = json!({
             "model": self.model,
             "max_tokens": ask.output,
@@ -206,13 +210,13 @@ async fn read(mut response: Response) -> Result<Vec<u8>> {
     Ok(body)
 }
 
-fn failure(error: &reqwest::Error) -> Failure {
+fn failure(error: &reqwest::Error) -> RequestFailure {
     let kind = match error {
         error if error.is_connect() => "no connection",
         error if error.is_timeout() => "timeout",
         _ => "broken off",
     };
-    Failure::new(kind, cause(error))
+    RequestFailure::new(kind, cause(error))
 }
 
 /// The innermost cause, which is the system's.

@@ -19,7 +19,7 @@ const WORDS: &[&str] = &[
 
 /// Which requests: those that only warm the server up have prompts of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum LoadPhase {
     WarmUp,
     Measured,
 }
@@ -37,7 +37,7 @@ pub(super) struct Workload {
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct LoadRequest {
     pub prompt: Vec<u32>,
     pub output: usize,
     /// Of the server's sampling; servers differ in how large it may be, and all take 31 bits.
@@ -46,18 +46,18 @@ pub(super) struct Ask {
 
 impl Workload {
     /// The request of this number.
-    pub fn ask(&self, part: Part, number: usize) -> Ask {
-        let first = if part == Part::WarmUp { WARM_UP } else { 0 };
+    pub fn ask(&self, part: LoadPhase, number: usize) -> LoadRequest {
+        let first = if part == LoadPhase::WarmUp { WARM_UP } else { 0 };
         let mut rng = stream(self.seed, first + number as u64);
         let (length, output) = (self.prompt.sample(&mut rng), self.output.sample(&mut rng));
         let seed = (rng.next_u64() >> 33) as u32;
         let mut prompt = self.prefix.clone();
         prompt.extend(ids(&mut rng, length, self.vocabulary));
-        Ask { prompt, output, seed }
+        LoadRequest { prompt, output, seed }
     }
 }
 
-impl Ask {
+impl LoadRequest {
     /// The prompt as a text of a word for each token.
     pub fn words(&self) -> String {
         let words = self.prompt.iter().map(|&id| WORDS[id as usize % WORDS.len()]);
@@ -117,16 +117,17 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_load_and_another_another() {
-        let ask = |seed, number| workload(seed).ask(Part::Measured, number);
+        let ask = |seed, number| workload(seed).ask(LoadPhase::Measured, number);
         assert_eq!(ask(1, 3), ask(1, 3));
         assert_ne!(ask(1, 3), ask(1, 4));
         assert_ne!(ask(1, 3), ask(2, 3));
-        assert_ne!(ask(1, 3), workload(1).ask(Part::WarmUp, 3));
+        assert_ne!(ask(1, 3), workload(1).ask(LoadPhase::WarmUp, 3));
     }
 
     #[test]
     fn prompts_share_the_prefix_and_no_more() {
-        let asks: Vec<Ask> = (0..20).map(|at| workload(7).ask(Part::Measured, at)).collect();
+        let asks: Vec<LoadRequest> =
+            (0..20).map(|at| workload(7).ask(LoadPhase::Measured, at)).collect();
         assert!(asks.iter().all(|ask| ask.prompt[..5] == workload(7).prefix));
         assert!(asks.iter().all(|ask| (15..=25).contains(&ask.prompt.len())));
         assert!(asks.iter().skip(1).any(|ask| ask.prompt[5] != asks[0].prompt[5]));
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_word_stands_for_each_token() {
-        let ask = workload(3).ask(Part::Measured, 0);
+        let ask = workload(3).ask(LoadPhase::Measured, 0);
         assert_eq!(ask.words().split(' ').count(), ask.prompt.len());
     }
 

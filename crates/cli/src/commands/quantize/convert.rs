@@ -20,12 +20,12 @@ const SHARE: usize = 1 << 16;
 
 /// The file or files being written.
 #[derive(Debug)]
-pub(super) enum Output {
+pub(super) enum GgufOutput {
     Whole(TensorStream),
     Split(SplitStream),
 }
 
-impl Output {
+impl GgufOutput {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let done = match self {
             Self::Whole(stream) => stream.write(bytes),
@@ -48,14 +48,14 @@ impl Output {
 pub(super) fn write(
     targets: &[Target],
     importance: Option<&Importance>,
-    mut output: Output,
+    mut output: GgufOutput,
     pool: &ThreadPool,
 ) -> Result<()> {
     let bar = progress::bytes(targets.iter().map(|t| t.tensor.bytes.len() as u64).sum());
     let watch = Watch::new();
     for target in targets {
         bar.set_message(target.tensor.name.clone());
-        let rows = Rows::new(target, importance);
+        let rows = RowConverter::new(target, importance);
         rows.write(pool, |read, bytes| {
             watch.check()?;
             bar.inc(read as u64);
@@ -69,7 +69,7 @@ pub(super) fn write(
 }
 
 /// The rows of one tensor on their way from one type to another.
-struct Rows<'a> {
+struct RowConverter<'a> {
     target: &'a Target,
     importance: Option<&'a Importance>,
     count: usize,
@@ -83,7 +83,7 @@ struct Rows<'a> {
     lost: AtomicBool,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowConverter<'a> {
     fn new(target: &'a Target, importance: Option<&'a Importance>) -> Self {
         let (count, columns) = target.tensor.rows();
         Self {
@@ -185,7 +185,7 @@ mod tests {
         let target = Target { tensor, ty, instead_of: None, weighed: false };
         let mut out = Vec::new();
         let pool = ThreadPool::new(3).unwrap();
-        Rows::new(&target, None).write(&pool, |_, bytes| {
+        RowConverter::new(&target, None).write(&pool, |_, bytes| {
             out.extend_from_slice(bytes);
             Ok(())
         })?;

@@ -53,7 +53,7 @@ enum When {
 
 /// What the rules look at besides names.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Model {
+pub(super) struct ModelTraits {
     pub layers: usize,
     /// Query heads per head of keys and values.
     pub group: usize,
@@ -213,7 +213,7 @@ pub(super) fn find(name: &str) -> Result<&'static Mixture, String> {
 
 impl Mixture {
     /// The type that the tensor with this canonical name should get.
-    pub fn choose(&self, name: &str, model: &Model) -> &'static QuantType {
+    pub fn choose(&self, name: &str, model: &ModelTraits) -> &'static QuantType {
         let output = name == "output.weight" || (model.tied && name == "token_embd.weight");
         let name = if output { "output.weight" } else { name };
         let (layer, rest) = split_layer(name).unwrap_or((0, name));
@@ -237,7 +237,7 @@ impl Mixture {
 }
 
 impl When {
-    fn holds(self, layer: usize, model: &Model) -> bool {
+    fn holds(self, layer: usize, model: &ModelTraits) -> bool {
         let eighth = model.layers / 8;
         match self {
             Self::Always => true,
@@ -290,14 +290,14 @@ pub(super) fn fallback(ty: &'static QuantType) -> &'static QuantType {
 mod tests {
     use super::*;
 
-    fn check(mixture: &str, model: &Model, name: &str, expected: &str) {
+    fn check(mixture: &str, model: &ModelTraits, name: &str, expected: &str) {
         let found = find(mixture).unwrap().choose(name, model);
         assert_eq!(found.name, expected, "{mixture} {name}");
     }
 
     #[test]
     fn q4_k_m_spends_more_bits_at_both_ends_and_on_every_third_layer() {
-        let model = Model { layers: 32, group: 4, ..Model::default() };
+        let model = ModelTraits { layers: 32, group: 4, ..ModelTraits::default() };
         let more = |layer: usize| !(4..28).contains(&layer) || (layer - 4) % 3 == 2;
         for layer in 0..32 {
             let expected = if more(layer) { "q6_k" } else { "q4_k" };
@@ -307,13 +307,13 @@ mod tests {
         }
         check("q4_k_m", &model, "output.weight", "q6_k");
         check("q4_k_m", &model, "token_embd.weight", "q4_k");
-        let tied = Model { tied: true, ..model };
+        let tied = ModelTraits { tied: true, ..model };
         check("q4_k_m", &tied, "token_embd.weight", "q6_k");
     }
 
     #[test]
     fn small_mixtures_keep_the_tensors_that_matter() {
-        let model = Model { layers: 32, group: 1, ..Model::default() };
+        let model = ModelTraits { layers: 32, group: 1, ..ModelTraits::default() };
         check("q4_k_s", &model, "blk.3.attn_v.weight", "q5_k");
         check("q4_k_s", &model, "blk.4.attn_v.weight", "q4_k");
         check("q4_k_s", &model, "blk.3.ffn_down.weight", "q5_k");
@@ -322,14 +322,19 @@ mod tests {
         check("q3_k_m", &model, "blk.2.ffn_down.weight", "q4_k");
         check("q3_k_l", &model, "blk.9.attn_output.weight", "q5_k");
         check("q2_k", &model, "blk.9.attn_v.weight", "q3_k");
-        check("q2_k", &Model { group: 4, ..model }, "blk.9.attn_v.weight", "q4_k");
-        check("q3_k_s", &Model { layers: 80, ..model }, "blk.9.attn_v.weight", "q3_k");
-        check("q3_k_s", &Model { layers: 80, group: 8, ..model }, "blk.9.attn_v.weight", "q5_k");
+        check("q2_k", &ModelTraits { group: 4, ..model }, "blk.9.attn_v.weight", "q4_k");
+        check("q3_k_s", &ModelTraits { layers: 80, ..model }, "blk.9.attn_v.weight", "q3_k");
+        check(
+            "q3_k_s",
+            &ModelTraits { layers: 80, group: 8, ..model },
+            "blk.9.attn_v.weight",
+            "q5_k",
+        );
     }
 
     #[test]
     fn values_get_their_bits_together_with_queries_and_keys_too() {
-        let model = Model { layers: 32, group: 1, ..Model::default() };
+        let model = ModelTraits { layers: 32, group: 1, ..ModelTraits::default() };
         for (mixture, layer) in [("q4_k_m", 0), ("q4_k_m", 4), ("q3_k_m", 1), ("q3_k_l", 9)] {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
             let values = find(mixture).unwrap().choose(&name("attn_v"), &model);
@@ -339,8 +344,8 @@ mod tests {
 
     #[test]
     fn importance_moves_what_gets_more_bits() {
-        let without = Model { layers: 32, group: 1, ..Model::default() };
-        let with = Model { has_importance: true, ..without };
+        let without = ModelTraits { layers: 32, group: 1, ..ModelTraits::default() };
+        let with = ModelTraits { has_importance: true, ..without };
         check("q4_0", &without, "blk.0.ffn_down.weight", "q4_0");
         check("q4_0", &with, "blk.0.ffn_down.weight", "q4_1");
         check("iq4_xs", &without, "blk.0.ffn_down.weight", "q5_k");
@@ -349,8 +354,8 @@ mod tests {
 
     #[test]
     fn the_smallest_mixtures_spend_bits_on_embedding_and_output() {
-        let model = Model { layers: 16, group: 1, ..Model::default() };
-        let with = Model { has_importance: true, ..model };
+        let model = ModelTraits { layers: 16, group: 1, ..ModelTraits::default() };
+        let with = ModelTraits { has_importance: true, ..model };
         for (mixture, embedding, values) in [
             ("iq1_s", "q2_k", "q2_k"),
             ("iq1_m", "q2_k", "q2_k"),
@@ -362,9 +367,9 @@ mod tests {
         ] {
             check(mixture, &model, "token_embd.weight", embedding);
             check(mixture, &model, "output.weight", "q5_k");
-            check(mixture, &Model { tied: true, ..model }, "token_embd.weight", "q5_k");
+            check(mixture, &ModelTraits { tied: true, ..model }, "token_embd.weight", "q5_k");
             check(mixture, &model, "blk.0.attn_v.weight", values);
-            check(mixture, &Model { group: 4, ..model }, "blk.0.attn_v.weight", "q4_k");
+            check(mixture, &ModelTraits { group: 4, ..model }, "blk.0.attn_v.weight", "q4_k");
         }
         check("iq1_s", &model, "blk.9.attn_output.weight", "iq2_xxs");
         check("iq2_s", &model, "blk.9.ffn_down.weight", "iq2_xs");
@@ -381,7 +386,7 @@ mod tests {
 
     #[test]
     fn only_experts_are_floats_of_four_bits() {
-        let model = Model { layers: 8, ..Model::default() };
+        let model = ModelTraits { layers: 8, ..ModelTraits::default() };
         check("mxfp4_moe", &model, "blk.0.ffn_down_exps.weight", "mxfp4");
         check("mxfp4_moe", &model, "blk.0.ffn_down.weight", "q8_0");
         check("mxfp4_moe", &model, "output.weight", "q8_0");
@@ -391,7 +396,7 @@ mod tests {
     fn plain_types_are_the_same_for_all_tensors() {
         for name in ["output.weight", "token_embd.weight", "blk.0.attn_v.weight"] {
             for mixture in ["q8_0", "bf16", "f16", "f32"] {
-                check(mixture, &Model { layers: 8, ..Model::default() }, name, mixture);
+                check(mixture, &ModelTraits { layers: 8, ..ModelTraits::default() }, name, mixture);
             }
         }
         assert!(find("q9").unwrap_err().contains("q4_k_m, "));

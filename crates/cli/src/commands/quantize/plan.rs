@@ -1,7 +1,7 @@
 //! Which type every tensor is written in, decided before a byte is written.
 
 use super::importance::Importance;
-use super::mixture::{Mixture, Model, fallback};
+use super::mixture::{Mixture, ModelTraits, fallback};
 use super::overrides::Override;
 use super::source::Tensor;
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use kernels::quant::{self, QuantType};
 
 /// What is asked for.
 #[derive(Debug)]
-pub(super) struct Wishes<'a> {
+pub(super) struct TypeRules<'a> {
     pub mixture: &'a Mixture,
     pub overrides: &'a [Override],
     pub importance: Option<&'a Importance>,
@@ -37,10 +37,14 @@ impl Target {
 }
 
 /// Decides for all tensors.
-pub(super) fn decide(tensors: Vec<Tensor>, model: &Model, wishes: &Wishes) -> Result<Vec<Target>> {
-    let wanted = wanted(&tensors, model, wishes)?;
+pub(super) fn decide(
+    tensors: Vec<Tensor>,
+    model: &ModelTraits,
+    rules: &TypeRules,
+) -> Result<Vec<Target>> {
+    let wanted = wanted(&tensors, model, rules)?;
     let decide = |(tensor, wanted): (Tensor, Option<&'static QuantType>)| match wanted {
-        Some(ty) => quantized(tensor, ty, wishes),
+        Some(ty) => quantized(tensor, ty, rules),
         None => Ok(kept(tensor)),
     };
     tensors.into_iter().zip(wanted).map(decide).collect()
@@ -49,18 +53,18 @@ pub(super) fn decide(tensors: Vec<Tensor>, model: &Model, wishes: &Wishes) -> Re
 /// The type asked for each tensor; none for those that stay as exact as they are.
 fn wanted(
     tensors: &[Tensor],
-    model: &Model,
-    wishes: &Wishes,
+    model: &ModelTraits,
+    rules: &TypeRules,
 ) -> Result<Vec<Option<&'static QuantType>>> {
     let matrices: Vec<usize> = (0..tensors.len()).filter(|&i| is_matrix(&tensors[i])).collect();
     let names: Vec<&str> = matrices.iter().map(|&i| tensors[i].name.as_str()).collect();
     let mut wanted = vec![None; tensors.len()];
     for (&index, name) in matrices.iter().zip(&names) {
-        wanted[index] = Some(wishes.mixture.choose(name, model));
+        wanted[index] = Some(rules.mixture.choose(name, model));
     }
-    for choice in wishes.overrides {
-        for found in choice.matching(&names)? {
-            wanted[matrices[found]] = Some(choice.ty);
+    for rule in rules.overrides {
+        for found in rule.matching(&names)? {
+            wanted[matrices[found]] = Some(rule.ty);
         }
     }
     Ok(wanted)
@@ -80,14 +84,14 @@ fn kept(tensor: Tensor) -> Target {
     Target { tensor, ty, instead_of: None, weighed: false }
 }
 
-fn quantized(tensor: Tensor, wanted: &'static QuantType, wishes: &Wishes) -> Result<Target> {
+fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> Result<Target> {
     let (name, from) = (tensor.name.escape_debug().to_string(), tensor.ty);
     let columns = tensor.shape.last().copied().unwrap_or(0);
     let ty = whole_blocks(wanted, columns);
     let instead_of = (ty != wanted).then_some(wanted);
     if ty != from {
         let coarse = from.block_len > 1 && from.bits_per_value() < 8.0;
-        if coarse && !wishes.requantize {
+        if coarse && !rules.requantize {
             bail!(
                 "tensor {name} is {from} already: quantising it again loses more than it need; \
                  --allow-requantize does it all the same"
@@ -103,7 +107,7 @@ fn quantized(tensor: Tensor, wanted: &'static QuantType, wishes: &Wishes) -> Res
             );
         }
     }
-    let weighed = match wishes.importance {
+    let weighed = match rules.importance {
         Some(importance) if ty.block_len > 1 => importance.covers(&tensor.name, &tensor.shape)?,
         _ => false,
     };
@@ -145,8 +149,8 @@ mod tests {
     ) -> Result<Target> {
         let overrides: Vec<_> = choices.iter().map(|c| overrides::parse(c).unwrap()).collect();
         let mixture = mixture::find(mixture).unwrap();
-        let wishes = Wishes { mixture, overrides: &overrides, importance: None, requantize };
-        Ok(decide(vec![tensor], &Model::default(), &wishes)?.remove(0))
+        let rules = TypeRules { mixture, overrides: &overrides, importance: None, requantize };
+        Ok(decide(vec![tensor], &ModelTraits::default(), &rules)?.remove(0))
     }
 
     fn check(name: &str, shape: &[usize], mixture: &str, expected: &str) {

@@ -3,7 +3,7 @@
 //!
 //! Invariant: scores alone say the same as the merges did, or the vocabulary is refused.
 
-use super::vocabulary::{Raw, Words};
+use super::vocabulary::{TokenizerJson, VocabularySource};
 use anyhow::{Result, bail};
 use formats::gguf::{Array, GgufWriter, Value};
 use serde_json::{Value as Json, json};
@@ -11,15 +11,19 @@ use std::collections::{HashMap, HashSet};
 use text::{TokenKind, Tokenizer};
 
 /// Sets the keys that this kind of vocabulary has besides tokens and types.
-pub(super) fn write(words: &Words, raw: &Raw, header: &mut GgufWriter) -> Result<()> {
-    if words.pre.is_some() {
+pub(super) fn write(
+    source: &VocabularySource,
+    raw: &TokenizerJson,
+    header: &mut GgufWriter,
+) -> Result<()> {
+    if source.pre.is_some() {
         bail!("--pre: a vocabulary with byte fallback has no pre-tokenizer to name");
     }
     if !raw.pre_tokenizer.is_null() || raw.model.ignore_merges {
         bail!("pre_tokenizer: expected none beside byte fallback");
     }
     let prefix = space_prefix(&raw.normalizer)?;
-    let tokenizer = &words.assets.tokenizer;
+    let tokenizer = &source.assets.tokenizer;
     let merges: Vec<(&str, &str)> = raw.model.merges.iter().map(|merge| merge.sides()).collect();
     check_bytes(tokenizer)?;
     let ranks = ranks(&merges)?;
@@ -32,7 +36,7 @@ pub(super) fn write(words: &Words, raw: &Raw, header: &mut GgufWriter) -> Result
         let rank = text.and_then(|text| ranks.get(text));
         rank.map_or(0.0, |rank| -(*rank as f32))
     };
-    let scores = (0..words.rows as u32).map(score).collect();
+    let scores = (0..source.rows as u32).map(score).collect();
     header.set("tokenizer.ggml.model", Value::String("llama".into()));
     header.set("tokenizer.ggml.pre", Value::String("default".into()));
     header.set("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));

@@ -1,11 +1,12 @@
 //! What is quantised: the metadata and tensors of a GGUF file, or those that a checkpoint in
 //! Hugging Face's layout has as a GGUF file.
 
-use super::mixture::{Model, split_layer};
+use super::mixture::{ModelTraits, split_layer};
 use super::vocabulary;
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::{RopeLayout, name_table};
+use formats::config::RopeLayout;
+use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
 use kernels::quant::{self, QuantType};
@@ -17,12 +18,12 @@ const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// A model to be written.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct QuantizeSource {
     /// Its metadata.
     pub header: GgufWriter,
     pub tensors: Vec<Tensor>,
     /// What the rules of mixtures look at.
-    pub model: Model,
+    pub model: ModelTraits,
     /// What is lost on the way.
     pub note: Option<&'static str>,
 }
@@ -85,7 +86,7 @@ impl Tensor {
     }
 }
 
-impl Source {
+impl QuantizeSource {
     /// Reads opened files. `pre` names the pre-tokenizer where the vocabulary does not tell.
     pub fn open(files: ModelFiles, name: Option<String>, pre: Option<&str>) -> Result<Self> {
         if let Some(gguf) = files.gguf() {
@@ -104,7 +105,7 @@ impl Source {
         let tensors: Vec<Tensor> = file.tensors().iter().map(Tensor::of).collect();
         let layers = tensors.iter().filter_map(|tensor| split_layer(&tensor.name));
         let layers = layers.map(|(layer, _)| layer.saturating_add(1)).max().unwrap_or(0);
-        let model = Model {
+        let model = ModelTraits {
             layers,
             group: group(file),
             has_importance: false,
@@ -119,7 +120,7 @@ impl Source {
         header.set("general.type", Value::String("model".into()));
         config.to_gguf(&mut header)?;
         let note = write_vocabulary(checkpoint, pre, &mut header)?;
-        let model = Model {
+        let model = ModelTraits {
             layers: config.layers,
             group: config.heads / config.kv_heads,
             has_importance: false,
@@ -152,7 +153,7 @@ fn write_vocabulary(
     let assets = TextAssets::from_folder(folder)?;
     let config = checkpoint.config();
     vocabulary::write(
-        &vocabulary::Words {
+        &vocabulary::VocabularySource {
             assets: &assets,
             file: &folder.join("tokenizer.json"),
             rows: config.vocab_size,

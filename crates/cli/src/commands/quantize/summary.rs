@@ -17,7 +17,7 @@ struct Total {
 
 /// Everything told.
 #[derive(Debug)]
-pub(super) struct Summary<'a> {
+pub(super) struct QuantizeSummary<'a> {
     pub targets: &'a [Target],
     pub paths: &'a [PathBuf],
     pub seconds: f64,
@@ -42,7 +42,7 @@ impl Total {
     }
 }
 
-impl Summary<'_> {
+impl QuantizeSummary<'_> {
     /// For programs.
     pub fn to_json(&self) -> Json {
         let types = self.types().into_iter().map(|(name, total)| (name.to_owned(), total.json()));

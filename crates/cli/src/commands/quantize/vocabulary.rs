@@ -24,7 +24,7 @@ const PROBE: &str = "Hello world! I'M sure they'll've 12345 3.14 x=1\n\n\tfn mai
 
 /// What there is to write.
 #[derive(Debug)]
-pub(super) struct Words<'a> {
+pub(super) struct VocabularySource<'a> {
     pub assets: &'a TextAssets,
     /// The tokenizer.json that the assets were read from.
     pub file: &'a Path,
@@ -38,16 +38,16 @@ pub(super) struct Words<'a> {
 
 /// The parts of a tokenizer.json that the assets do not give back.
 #[derive(Debug, Deserialize)]
-pub(super) struct Raw {
+pub(super) struct TokenizerJson {
     #[serde(default)]
     pub normalizer: Json,
     #[serde(default)]
     pub pre_tokenizer: Json,
-    pub model: RawModel,
+    pub model: TokenizerModel,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct RawModel {
+pub(super) struct TokenizerModel {
     #[serde(rename = "type")]
     pub kind: Option<String>,
     #[serde(default)]
@@ -76,18 +76,21 @@ impl Merge {
 }
 
 /// Sets the keys of the vocabulary and the templates. Gives what a person should know.
-pub(super) fn write(words: &Words, header: &mut GgufWriter) -> Result<Option<&'static str>> {
-    let text = formats::read_text(words.file, MAX_BYTES)?;
+pub(super) fn write(
+    source: &VocabularySource,
+    header: &mut GgufWriter,
+) -> Result<Option<&'static str>> {
+    let text = formats::read_text(source.file, MAX_BYTES)?;
     let problem =
-        || format!("{}: cannot become the vocabulary of a GGUF file", words.file.display());
-    let raw: Raw = serde_json::from_str(&text).with_context(problem)?;
-    words.fill(&raw, header).and_then(|()| words.probe(&raw)).with_context(problem)?;
+        || format!("{}: cannot become the vocabulary of a GGUF file", source.file.display());
+    let raw: TokenizerJson = serde_json::from_str(&text).with_context(problem)?;
+    source.fill(&raw, header).and_then(|()| source.probe(&raw)).with_context(problem)?;
     let composes = !raw.normalizer.is_null() && !raw.model.byte_fallback;
     Ok(composes.then_some(COMPOSES))
 }
 
-impl Words<'_> {
-    fn fill(&self, raw: &Raw, header: &mut GgufWriter) -> Result<()> {
+impl VocabularySource<'_> {
+    fn fill(&self, raw: &TokenizerJson, header: &mut GgufWriter) -> Result<()> {
         let kind = raw.model.kind.as_deref().unwrap_or("BPE");
         match (kind, raw.model.byte_fallback) {
             ("BPE", false) => self.byte_level(raw, header)?,
@@ -108,7 +111,7 @@ impl Words<'_> {
         Ok(())
     }
 
-    fn byte_level(&self, raw: &Raw, header: &mut GgufWriter) -> Result<()> {
+    fn byte_level(&self, raw: &TokenizerJson, header: &mut GgufWriter) -> Result<()> {
         check_normalizer(&raw.normalizer)?;
         let known = || pre::name(&raw.pre_tokenizer, raw.model.ignore_merges);
         let pre = self.pre.or_else(known).context(
@@ -195,7 +198,7 @@ impl Words<'_> {
 
     /// Sends a text through the source and through what was made of it. Where a person chose
     /// the pre-tokenizer, a difference is theirs to judge.
-    fn probe(&self, raw: &Raw) -> Result<()> {
+    fn probe(&self, raw: &TokenizerJson) -> Result<()> {
         let mut vocabulary = GgufWriter::new();
         vocabulary.set("general.architecture", Value::String("llama".into()));
         self.fill(raw, &mut vocabulary)?;

@@ -9,7 +9,7 @@ type Named = (&'static str, fn() -> Json);
 
 /// All shapes with routed experts.
 pub(super) static MIXTURES: &[Named] = &[
-    ("qwen3-moe-1b", || QWEN3.json(&Size::new(16, 1024, [16, 4, 128], 3072, 256), 64, 8)),
+    ("qwen3-moe-1b", || QWEN3.json(&MoeSize::new(16, 1024, [16, 4, 128], 3072, 256), 64, 8)),
     ("deepseek-v3-small", || DEEPSEEK_V3.json(&DEEPSEEK_SMALL, 32, 4)),
     ("tiny-qwen2-moe", || QWEN2.json(&TINY, 8, 2)),
     ("tiny-qwen3-moe", || QWEN3.json(&TINY, 8, 2)),
@@ -29,7 +29,7 @@ pub(super) fn find(name: &str) -> Option<ModelConfig> {
     Some(config.expect("the shapes of the table obey all laws"))
 }
 
-struct Size {
+struct MoeSize {
     layers: usize,
     hidden: usize,
     /// Query heads, key and value heads, values per head.
@@ -40,7 +40,7 @@ struct Size {
     context: usize,
 }
 
-impl Size {
+impl MoeSize {
     const fn new(
         layers: usize,
         hidden: usize,
@@ -52,37 +52,38 @@ impl Size {
     }
 }
 
-const TINY: Size = Size { vocab: 512, context: 2048, ..Size::new(2, 256, [4, 2, 64], 512, 256) };
-const DEEPSEEK_SMALL: Size = Size::new(12, 1024, [16, 16, 192], 4096, 512);
+const TINY: MoeSize =
+    MoeSize { vocab: 512, context: 2048, ..MoeSize::new(2, 256, [4, 2, 64], 512, 256) };
+const DEEPSEEK_SMALL: MoeSize = MoeSize::new(12, 1024, [16, 16, 192], 4096, 512);
 
 /// What the shapes of a family have in common.
-struct Family {
+struct MoeFamily {
     class: &'static str,
     /// What config.json calls the number of experts.
     experts: &'static str,
     /// What it calls their width.
     width: &'static str,
-    more: fn(size: &Size) -> Json,
+    more: fn(size: &MoeSize) -> Json,
 }
 
-const QWEN3: Family = Family {
+const QWEN3: MoeFamily = MoeFamily {
     class: "Qwen3MoeForCausalLM",
     experts: "num_experts",
     width: "moe_intermediate_size",
     more: |_| json!({"rope_theta": 1e6, "norm_topk_prob": true}),
 };
-const QWEN2: Family = Family {
+const QWEN2: MoeFamily = MoeFamily {
     class: "Qwen2MoeForCausalLM",
     more: |size| json!({"rope_theta": 1e6, "shared_expert_intermediate_size": 2 * size.expert}),
     ..QWEN3
 };
-const MIXTRAL: Family = Family {
+const MIXTRAL: MoeFamily = MoeFamily {
     class: "MixtralForCausalLM",
     experts: "num_local_experts",
     width: "intermediate_size",
     more: |_| json!({}),
 };
-const GPT_OSS: Family = Family {
+const GPT_OSS: MoeFamily = MoeFamily {
     class: "GptOssForCausalLM",
     more: |size| {
         let (window, original) = (size.context / 32, size.context / 32);
@@ -94,13 +95,13 @@ const GPT_OSS: Family = Family {
     },
     ..MIXTRAL
 };
-const GLM4: Family = Family {
+const GLM4: MoeFamily = MoeFamily {
     class: "Glm4MoeForCausalLM",
     experts: "n_routed_experts",
     width: "moe_intermediate_size",
     more: |_| json!({"attention_bias": true, "use_qk_norm": true, "first_k_dense_replace": 1}),
 };
-const DEEPSEEK_V3: Family = Family {
+const DEEPSEEK_V3: MoeFamily = MoeFamily {
     class: "DeepseekV3ForCausalLM",
     more: |size| {
         let mut json = latent(size, Some(size.hidden * 3 / 4));
@@ -110,11 +111,11 @@ const DEEPSEEK_V3: Family = Family {
     },
     ..GLM4
 };
-const DEEPSEEK_V2: Family =
-    Family { class: "DeepseekV2ForCausalLM", more: |size| latent(size, None), ..GLM4 };
+const DEEPSEEK_V2: MoeFamily =
+    MoeFamily { class: "DeepseekV2ForCausalLM", more: |size| latent(size, None), ..GLM4 };
 
 /// DeepSeek's latent attention, its first layer without experts, and its long context.
-fn latent(size: &Size, q_rank: Option<usize>) -> Json {
+fn latent(size: &MoeSize, q_rank: Option<usize>) -> Json {
     let tiny = size.hidden < 512;
     let (kv_rank, nope, rope) = if tiny { (256, 64, 32) } else { (512, 128, 64) };
     json!({
@@ -130,8 +131,8 @@ fn latent(size: &Size, q_rank: Option<usize>) -> Json {
     })
 }
 
-impl Family {
-    fn json(&self, size: &Size, experts: usize, chosen: usize) -> Json {
+impl MoeFamily {
+    fn json(&self, size: &MoeSize, experts: usize, chosen: usize) -> Json {
         let [heads, kv_heads, head_dim] = size.heads;
         let mut json = json!({
             "architectures": [self.class],

@@ -5,7 +5,7 @@ use formats::ModelConfig;
 use formats::config::{Activation, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
 
 /// What makes the shape of a dense model.
-struct Shape {
+struct DenseShape {
     name: &'static str,
     family: &'static str,
     hidden: usize,
@@ -23,7 +23,7 @@ struct Shape {
     llama3: Option<f32>,
 }
 
-const QWEN3: Shape = Shape {
+const QWEN3: DenseShape = DenseShape {
     name: "qwen3",
     family: "qwen3",
     hidden: 0,
@@ -38,8 +38,8 @@ const QWEN3: Shape = Shape {
     window: None,
     llama3: None,
 };
-const QWEN2: Shape = Shape { family: "qwen2", context: 32_768, ..QWEN3 };
-const LLAMA: Shape = Shape {
+const QWEN2: DenseShape = DenseShape { family: "qwen2", context: 32_768, ..QWEN3 };
+const LLAMA: DenseShape = DenseShape {
     family: "llama",
     vocab: 128_256,
     context: 131_072,
@@ -48,7 +48,7 @@ const LLAMA: Shape = Shape {
     llama3: Some(32.0),
     ..QWEN3
 };
-const MISTRAL: Shape = Shape {
+const MISTRAL: DenseShape = DenseShape {
     family: "mistral",
     vocab: 32_000,
     context: 32_768,
@@ -60,28 +60,28 @@ const MISTRAL: Shape = Shape {
 };
 
 #[rustfmt::skip]
-static SHAPES: &[Shape] = &[
-    Shape { name: "qwen3-0.6b", hidden: 1024, layers: 28, heads: [16, 8, 128], mlp: 3072, ..QWEN3 },
-    Shape { name: "qwen3-1.7b", hidden: 2048, layers: 28, heads: [16, 8, 128], mlp: 6144, ..QWEN3 },
-    Shape { name: "qwen3-4b", hidden: 2560, layers: 36, heads: [32, 8, 128], mlp: 9728, ..QWEN3 },
-    Shape { name: "qwen3-8b", hidden: 4096, layers: 36, heads: [32, 8, 128], mlp: 12_288, tied: false, ..QWEN3 },
-    Shape { name: "qwen2.5-0.5b", hidden: 896, layers: 24, heads: [14, 2, 64], mlp: 4864, ..QWEN2 },
-    Shape { name: "qwen2.5-1.5b", hidden: 1536, layers: 28, heads: [12, 2, 128], mlp: 8960, ..QWEN2 },
-    Shape { name: "qwen2.5-7b", hidden: 3584, layers: 28, heads: [28, 4, 128], mlp: 18_944, vocab: 152_064, tied: false, ..QWEN2 },
-    Shape { name: "llama-3.2-1b", hidden: 2048, layers: 16, heads: [32, 8, 64], mlp: 8192, ..LLAMA },
-    Shape { name: "llama-3.2-3b", hidden: 3072, layers: 28, heads: [24, 8, 128], mlp: 8192, ..LLAMA },
-    Shape { name: "llama-3.1-8b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, tied: false, llama3: Some(8.0), ..LLAMA },
-    Shape { name: "mistral-7b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, ..MISTRAL },
-    Shape { name: "tiny-qwen3", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..QWEN3 },
-    Shape { name: "tiny-qwen2", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..QWEN2 },
-    Shape { name: "tiny-llama", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..LLAMA },
-    Shape { name: "tiny-mistral", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, window: Some(64), ..MISTRAL },
+static SHAPES: &[DenseShape] = &[
+    DenseShape { name: "qwen3-0.6b", hidden: 1024, layers: 28, heads: [16, 8, 128], mlp: 3072, ..QWEN3 },
+    DenseShape { name: "qwen3-1.7b", hidden: 2048, layers: 28, heads: [16, 8, 128], mlp: 6144, ..QWEN3 },
+    DenseShape { name: "qwen3-4b", hidden: 2560, layers: 36, heads: [32, 8, 128], mlp: 9728, ..QWEN3 },
+    DenseShape { name: "qwen3-8b", hidden: 4096, layers: 36, heads: [32, 8, 128], mlp: 12_288, tied: false, ..QWEN3 },
+    DenseShape { name: "qwen2.5-0.5b", hidden: 896, layers: 24, heads: [14, 2, 64], mlp: 4864, ..QWEN2 },
+    DenseShape { name: "qwen2.5-1.5b", hidden: 1536, layers: 28, heads: [12, 2, 128], mlp: 8960, ..QWEN2 },
+    DenseShape { name: "qwen2.5-7b", hidden: 3584, layers: 28, heads: [28, 4, 128], mlp: 18_944, vocab: 152_064, tied: false, ..QWEN2 },
+    DenseShape { name: "llama-3.2-1b", hidden: 2048, layers: 16, heads: [32, 8, 64], mlp: 8192, ..LLAMA },
+    DenseShape { name: "llama-3.2-3b", hidden: 3072, layers: 28, heads: [24, 8, 128], mlp: 8192, ..LLAMA },
+    DenseShape { name: "llama-3.1-8b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, tied: false, llama3: Some(8.0), ..LLAMA },
+    DenseShape { name: "mistral-7b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, ..MISTRAL },
+    DenseShape { name: "tiny-qwen3", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..QWEN3 },
+    DenseShape { name: "tiny-qwen2", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..QWEN2 },
+    DenseShape { name: "tiny-llama", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..LLAMA },
+    DenseShape { name: "tiny-mistral", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, window: Some(64), ..MISTRAL },
 ];
 
 /// The configuration of the shape with this name, in any case.
 pub(super) fn find(name: &str) -> Option<ModelConfig> {
     let dense = SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
-    dense.map(Shape::config).or_else(|| mixtures::find(name))
+    dense.map(DenseShape::config).or_else(|| mixtures::find(name))
 }
 
 /// All names.
@@ -103,7 +103,7 @@ pub(super) fn describe_all() -> impl Iterator<Item = String> {
     })
 }
 
-impl Shape {
+impl DenseShape {
     fn config(&self) -> ModelConfig {
         let [heads, kv_heads, head_dim] = self.heads;
         ModelConfig {

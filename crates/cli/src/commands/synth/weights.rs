@@ -16,7 +16,7 @@ const PIECE: usize = 1024;
 
 /// A stream of weights decided by its seed.
 #[derive(Debug)]
-pub(super) struct Weights {
+pub(super) struct RandomWeights {
     rng: Rng,
     drawn: Vec<f32>,
     /// The drawn values as each type stores them.
@@ -24,7 +24,7 @@ pub(super) struct Weights {
     piece: Vec<u8>,
 }
 
-impl Weights {
+impl RandomWeights {
     /// For tensors of up to `elements` values.
     pub fn new(seed: u64, elements: usize) -> Self {
         let mut rng = Rng::new(seed);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn norms_are_one_and_matrices_have_the_deviation() {
-        let mut weights = Weights::new(3, 1 << 16);
+        let mut weights = RandomWeights::new(3, 1 << 16);
         let floats = |bytes: &[u8]| -> Vec<f32> {
             bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
         };
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn pieces_join_without_a_seam() {
-        let mut weights = Weights::new(3, 1 << 16);
+        let mut weights = RandomWeights::new(3, 1 << 16);
         let mut bytes = weights.piece("x", &quant::Q8_0, usize::MAX).to_vec();
         bytes.extend_from_slice(weights.piece("x", &quant::Q8_0, 3400));
         let mut values = vec![0.0; bytes.len() / 34 * 32];
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn pieces_never_exceed_what_is_missing() {
-        let mut weights = Weights::new(3, 1 << 16);
+        let mut weights = RandomWeights::new(3, 1 << 16);
         assert_eq!(weights.piece("x", &quant::Q6_K, 210).len(), 210);
         assert_eq!(weights.piece("x", &quant::F32, usize::MAX).len(), 4 * RUN * PIECE);
     }

@@ -2,14 +2,14 @@
 //!
 //! Invariant: memory does not grow with the checkpoint.
 
-use super::{vocabulary, weights::Weights};
+use super::{vocabulary, weights::RandomWeights};
 use crate::commands::quantize::whole_blocks;
 use crate::interrupt::Watch;
 use crate::progress;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
-use formats::{ModelConfig, TensorStream, config};
+use formats::{ModelConfig, TensorStream, families};
 use kernels::quant::{self, QuantType};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -21,7 +21,7 @@ const ROUTER: &str = "ffn_gate_inp.weight";
 
 /// A checkpoint to be written.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SynthPlan {
     /// Its shape; the token ids with a role are replaced by those of the written vocabulary.
     pub config: ModelConfig,
     /// Type of the matrices.
@@ -38,7 +38,7 @@ struct Tensor {
 }
 
 /// Writes a GGUF file where `out` ends so, else a folder in Hugging Face's layout.
-pub(crate) fn write(plan: &Plan, out: &Path) -> Result<()> {
+pub(crate) fn write(plan: &SynthPlan, out: &Path) -> Result<()> {
     let mut plan = plan.clone();
     let (found, least) = (plan.config.vocab_size, vocabulary::SMALLEST);
     if found < least {
@@ -53,9 +53,9 @@ pub(super) fn is_gguf(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gguf")
 }
 
-fn write_folder(plan: &Plan, out: &Path) -> Result<()> {
+fn write_folder(plan: &SynthPlan, out: &Path) -> Result<()> {
     let config = &plan.config;
-    let names = config::name_table(&config.architecture).context("no names for its tensors")?;
+    let names = families::name_table(&config.architecture).context("no names for its tensors")?;
     let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
     let mut writer = SafetensorsWriter::new();
     for Tensor { name, shape, ty } in &tensors {
@@ -75,7 +75,7 @@ fn write_json(path: &Path, value: &Json) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn write_gguf(plan: &Plan, out: &Path) -> Result<()> {
+fn write_gguf(plan: &SynthPlan, out: &Path) -> Result<()> {
     let config = &plan.config;
     let mut writer = GgufWriter::new();
     config.to_gguf(&mut writer)?;
@@ -127,7 +127,7 @@ impl Tensor {
 fn fill(seed: u64, tensors: &[Tensor], last: &[f32], mut stream: TensorStream) -> Result<()> {
     let bar = progress::bytes(tensors.iter().map(|t| t.bytes() as u64).sum());
     let elements = tensors.iter().map(Tensor::elements).max().unwrap_or(0);
-    let (mut weights, watch) = (Weights::new(seed, elements), Watch::new());
+    let (mut weights, watch) = (RandomWeights::new(seed, elements), Watch::new());
     for tensor in tensors {
         let mut missing = tensor.bytes();
         while missing > 0 {
@@ -158,7 +158,7 @@ mod tests {
         let out = folder.join(format!("{shape}-{ty}-{seed}-{name}"));
         std::fs::create_dir_all(if is_gguf(&out) { &folder } else { &out }).unwrap();
         let config = super::super::named_shape(shape).unwrap();
-        write(&Plan { config, ty, seed }, &out).unwrap();
+        write(&SynthPlan { config, ty, seed }, &out).unwrap();
         let file = if is_gguf(&out) { out.clone() } else { out.join("model.safetensors") };
         let bytes = std::fs::read(file).unwrap();
         (out, bytes)
@@ -199,7 +199,7 @@ mod tests {
     fn a_vocabulary_without_room_for_all_bytes_is_refused() {
         let mut config = super::super::named_shape("tiny-qwen3").unwrap();
         config.vocab_size = 200;
-        let plan = Plan { config, ty: &quant::BF16, seed: 0 };
+        let plan = SynthPlan { config, ty: &quant::BF16, seed: 0 };
         let error = write(&plan, Path::new("unused.gguf")).unwrap_err().to_string();
         assert!(error.contains("found 200"), "{error}");
     }

@@ -121,13 +121,13 @@ macro_rules! int_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
-            use $crate::isa::Kind;
+            use $crate::isa::IsaKind;
             #[cfg(target_arch = "x86_64")]
             use $crate::lanes::int::x86;
             match isa.kind() {
-                Kind::Scalar => $body::<$crate::lanes::int::scalar::Scalar>($($arg),*),
+                IsaKind::Scalar => $body::<$crate::lanes::int::scalar::ScalarInt>($($arg),*),
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx2 | Kind::Avx512 => {
+                IsaKind::Avx2 | IsaKind::Avx512 => {
                     #[target_feature(enable = "avx2,fma,f16c")]
                     fn shell($($arg: $ty),*) {
                         $body::<x86::Avx2>($($arg),*)
@@ -136,7 +136,7 @@ macro_rules! int_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::AvxVnni => {
+                IsaKind::AvxVnni => {
                     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
                     fn shell($($arg: $ty),*) {
                         $body::<x86::AvxVnni>($($arg),*)
@@ -145,7 +145,7 @@ macro_rules! int_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
+                IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
                     #[target_feature(
                         enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c"
                     )]
@@ -156,7 +156,7 @@ macro_rules! int_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "aarch64")]
-                Kind::Neon => {
+                IsaKind::Neon => {
                     #[target_feature(enable = "neon")]
                     fn shell($($arg: $ty),*) {
                         $body::<$crate::lanes::int::neon::Neon>($($arg),*)
@@ -165,7 +165,7 @@ macro_rules! int_dispatch {
                     unsafe { shell($($arg),*) }
                 }
                 #[cfg(target_arch = "aarch64")]
-                Kind::NeonDot => {
+                IsaKind::NeonDot => {
                     #[target_feature(enable = "neon,dotprod")]
                     fn shell($($arg: $ty),*) {
                         $body::<$crate::lanes::int::neon::NeonDot>($($arg),*)

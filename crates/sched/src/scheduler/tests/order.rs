@@ -134,7 +134,7 @@ fn drafts_fill_what_rows_and_logits_are_left() {
 }
 
 #[test]
-fn guesses_take_no_block_that_others_need() {
+fn drafts_take_no_block_that_others_need() {
     let mut machine = Machine::new(SchedulerLimits { logits: 6, blocks: 4, ..LIMITS });
     machine.add(1, &[1, 2, 3], 8);
     machine.add(2, &[5, 6, 7], 8);
