@@ -4,7 +4,6 @@ import http.client
 import itertools
 import json
 import threading
-import time
 
 import pytest
 from protocols import PROTOCOLS
@@ -80,7 +79,8 @@ def check_left(server, protocol, stream, text, there, way):
     before = server.requests()
     connection = begin(server, protocol, text, stream)
     server.wait(there, what="not there")
-    time.sleep(0.2)
+    steps = server.stats()["steps"]["count"]
+    server.wait(lambda _: server.stats()["steps"]["count"] > steps + 20, what="no steps")
     # It has not come to its end meanwhile: that would prove nothing.
     assert there(server.requests())
     way(connection)

@@ -284,7 +284,7 @@ class Clients:
         return await self.refused([413], "/v1/completions", b" " * (33 << 20))
 
     async def goes_astray(self):
-        path, method = self.random.choice([("/v1/nothing", "POST"), ("/v1/completions", "DELETE"), ("/", "GET")])
+        path, method = self.random.choice([("/v1/nothing", "POST"), ("/v1/completions", "DELETE"), ("/nothing", "GET")])
         return await self.refused([404, 405], path, b"", method=method)
 
     async def comes_in_a_crowd(self):
