@@ -70,7 +70,7 @@ impl Isa {
                     kinds.push(IsaKind::Avx512Vnni);
                     if is_x86_feature_detected!("avx512bf16") {
                         kinds.push(IsaKind::Avx512Bf16);
-                        if crate::amx::is_available() {
+                        if crate::layout::bf16::amx::is_available() {
                             kinds.push(IsaKind::Amx);
                         }
                     }

@@ -97,8 +97,8 @@ pub fn bf16_dots(isa: Isa, steps: u64, sum: &mut f32) -> bool {
         _mm512_reduce_add_ps(acc.iter().fold(_mm512_setzero_ps(), |a, b| _mm512_add_ps(a, *b)))
     }
     if isa.has_tiles() {
-        let tiles = (steps * BF16_OPS_PER_STEP).div_ceil(crate::amx::OPS_PER_STEP);
-        *sum = crate::amx::multiply(tiles, *sum);
+        let tiles = (steps * BF16_OPS_PER_STEP).div_ceil(crate::layout::bf16::amx::OPS_PER_STEP);
+        *sum = crate::layout::bf16::amx::multiply(tiles, *sum);
     } else if isa.has_bf16_dot() {
         // SAFETY: an `Isa` with BF16 dot products exists only where the CPU has these features.
         *sum = unsafe { shell(steps, *sum) };

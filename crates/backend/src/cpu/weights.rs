@@ -3,9 +3,10 @@
 use super::packing::{PackJob, PackJobs};
 use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
-use kernels::int8::GROUP;
+use kernels::Isa;
+use kernels::layout::int8::GROUP;
+use kernels::layout::{bf16, fp8, int8};
 use kernels::quant::{BF16, QuantType};
-use kernels::{Isa, bf16, fp8, int8};
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::ops::Range;

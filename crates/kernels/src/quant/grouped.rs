@@ -4,7 +4,7 @@
 
 use super::q4_0::nibbles;
 use super::{QuantType, nibble_codes, packing};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 32;
 const BYTES_4: usize = 5 + LEN / 2;

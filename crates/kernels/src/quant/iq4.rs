@@ -7,7 +7,7 @@ use super::fit::{
 };
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 
 const GROUP_LEN: usize = 32;
 const GROUPS: usize = 8;

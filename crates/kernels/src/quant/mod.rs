@@ -25,7 +25,7 @@ mod q6_k;
 mod q8_0;
 mod ternary;
 
-use crate::int8::Packing;
+use crate::layout::int8::Packing;
 
 /// A [`Packing`] from its code layout, the values and bytes of a quant block, and what a block says:
 /// its codes, as many as it has values, and its scales. Both are compiled for every instruction
@@ -37,7 +37,7 @@ macro_rules! packing {
         codes: |$block:ident, $codes:ident| $take:expr,
         scales: |$scaled:ident| $scales:expr $(,)?
     ) => {{
-        use $crate::int8::{self, RowSpan};
+        use $crate::layout::int8::{self, RowSpan};
         #[inline(always)]
         fn block_codes($block: &[u8; $bytes], $codes: &mut [u8; $len]) {
             $take

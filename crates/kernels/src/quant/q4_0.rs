@@ -7,7 +7,7 @@ use super::fit::{
     store_f16,
 };
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 32;

@@ -3,7 +3,7 @@
 
 use super::fit::{self, FittedLines, Quantiser, WeightedBlock, fit_lines, store_f16};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 144;

@@ -8,7 +8,7 @@ use super::fit::{
 };
 use super::q4_0::{over_minimum, pack_nibbles};
 use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 32;

@@ -3,7 +3,7 @@
 
 use super::fit::{self, Levels, Quantiser, WeightedBlock, fit_scales, inverse, nearest, store_f16};
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 210;

@@ -2,8 +2,8 @@
 
 use super::fit::isa;
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
 use crate::lanes::{Kernel, run_on};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 32;

@@ -7,7 +7,7 @@ use super::fit::{
 };
 use super::q2_k::{place, two_bits};
 use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 256;

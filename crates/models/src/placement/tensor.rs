@@ -3,9 +3,9 @@
 use super::Kind;
 use formats::{Checkpoint, TensorView};
 use kernels::Isa;
-use kernels::int8::{self, Packed};
+use kernels::layout::int8::{self, Packed};
+use kernels::layout::{bf16, fp8};
 use kernels::quant::{BF16, QuantType};
-use kernels::{bf16, fp8};
 
 const EMBED: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";

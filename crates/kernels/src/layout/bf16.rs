@@ -11,9 +11,12 @@
 //! order is theirs (see `amx`).
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
+
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
-use crate::panels::panels;
+use crate::layout::panels::panels;
 use crate::{Isa, elementwise};
 use base::Tile;
 
@@ -139,7 +142,7 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
     assert!(tile.cols().end <= rows && tile.cols().start.is_multiple_of(GROUP), "columns");
     #[cfg(target_arch = "x86_64")]
     if isa.has_tiles() {
-        crate::amx::product(input, weights, tile);
+        crate::layout::bf16::amx::product(input, weights, tile);
     } else {
         x86::product(input, weights, tile);
     }

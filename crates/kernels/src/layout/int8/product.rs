@@ -14,7 +14,7 @@ use crate::lanes::int::scalar::ScalarInt;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, Task, int_dispatch};
-use crate::panels::panels;
+use crate::layout::panels::panels;
 use base::Tile;
 use std::marker::PhantomData;
 use std::ops::Range;

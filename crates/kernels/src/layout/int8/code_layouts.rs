@@ -335,8 +335,8 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
 /// Runs `$body` with the planes and scales of a form named `$p` and `$s`.
 macro_rules! with_code_layout {
     ($layout:expr, $p:ident, $s:ident => $body:expr) => {{
-        use $crate::int8::code_layouts::{SignedBytes, Each, Nibbles, TwoBits, Table, Under, Zeros};
-        use $crate::int8::packed::CodeLayout;
+        use $crate::layout::int8::code_layouts::{SignedBytes, Each, Nibbles, TwoBits, Table, Under, Zeros};
+        use $crate::layout::int8::packed::CodeLayout;
         macro_rules! run {
             ($planes:ty, $scales:ty) => {{
                 type $p = $planes;

@@ -7,7 +7,7 @@ use super::BLOCK;
 use crate::Isa;
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::lanes::{LANES, Lanes};
-use crate::panels::panels;
+use crate::layout::panels::panels;
 
 /// Words of a block of one row.
 pub(super) const RECORD: usize = 16;

@@ -4,7 +4,7 @@
 //! Weights are packed when a model is loaded: sixteen rows side by side, for each run of inputs
 //! under one scale the scales of the rows, then the codes of two consecutive inputs of each. Codes
 //! stay bytes in memory. Some runs at a time are widened into a scratch that the nearest cache
-//! holds, and all rows of activations (see [`crate::bf16`]) pass over it.
+//! holds, and all rows of activations (see [`crate::layout::bf16`]) pass over it.
 //!
 //! One order for every output element, however many rows are computed together: the pairs of a run
 //! are added from zero in ascending order, each as `vdpbf16ps` does, and what comes out, times the
@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::Isa;
-use crate::bf16::{Activations, GROUP, panel_rows, words};
+use crate::layout::bf16::{Activations, GROUP, panel_rows, words};
 use crate::quant::{QuantType, fp8::FP8};
 use base::Tile;
 
@@ -96,9 +96,9 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Activations, GROUP, Packed, SCALES, group_bytes, run_bytes, words};
-    use crate::bf16::PANEL;
-    use crate::bf16::x86::{as_bf16, put_sums, take_sums};
-    use crate::panels::panels;
+    use crate::layout::bf16::PANEL;
+    use crate::layout::bf16::x86::{as_bf16, put_sums, take_sums};
+    use crate::layout::panels::panels;
     use base::Tile;
     use std::arch::x86_64::*;
 
@@ -308,7 +308,7 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bf16;
+    use crate::layout::bf16;
     use crate::quant::fp8::value;
     use base::{Rng, ThreadPool};
 

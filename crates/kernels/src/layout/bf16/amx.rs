@@ -1,7 +1,7 @@
 //! Products of BF16 in the tile registers of AMX: sixteen rows by sixteen outputs in one
 //! instruction.
 //!
-//! Weights lie as [`bf16`](crate::bf16) packs them: a step of sixteen pairs of inputs of a group is
+//! Weights lie as [`bf16`](crate::layout::bf16) packs them: a step of sixteen pairs of inputs of a group is
 //! 1024 bytes and one tile. Activations lie row by row.
 //!
 //! One order for every output element, whatever rows are computed together: `tdpbf16ps` adds, for
@@ -9,7 +9,7 @@
 //! both to the sum; steps come in ascending order, the last filled up with zeros.
 #![allow(unsafe_code)]
 
-use crate::bf16::{Activations, GROUP, Packed, words};
+use crate::layout::bf16::{Activations, GROUP, Packed, words};
 use base::Tile;
 use std::arch::asm;
 
@@ -85,7 +85,7 @@ impl TileConfig {
     }
 }
 
-/// Computes the outputs of `tile`, as [`bf16::matmul`](crate::bf16::matmul), which checks the shapes.
+/// Computes the outputs of `tile`, as [`bf16::matmul`](crate::layout::bf16::matmul), which checks the shapes.
 pub(crate) fn product(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
     let pairs = words(1, weights.cols);
     let steps = pairs.div_ceil(PAIRS);
