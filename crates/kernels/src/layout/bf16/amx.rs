@@ -29,28 +29,6 @@ struct Square([[u32; 16]; 16]);
 
 const ZEROS: Square = Square([[0; 16]; 16]);
 
-/// Whether this CPU has BF16 tiles and the system lets this process use them.
-pub(crate) fn is_available() -> bool {
-    use std::arch::x86_64::__cpuid_count;
-    let features = __cpuid_count(7, 0).edx;
-    let (bf16, tiles) = (features >> 22 & 1, features >> 24 & 1);
-    bf16 == 1 && tiles == 1 && is_permitted()
-}
-
-/// Asks the system for the tile registers, for all threads of the process.
-#[cfg(target_os = "linux")]
-fn is_permitted() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const TILE_DATA: libc::c_long = 18;
-    // SAFETY: the call takes two numbers and touches no memory.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_permitted() -> bool {
-    false
-}
-
 /// What the tile registers hold: sums in 0 to 3, activations of `rows.0` rows in 4 and of `rows.1` in
 /// 5, weights in the others.
 #[repr(C, align(64))]
