@@ -48,7 +48,7 @@ impl<'a> Inputs<'a> {
         let plain = self.plain.get(rows.start * cols..rows.end * cols).unwrap_or_default();
         // Of forms that are not in use there may be what is left of other products.
         let words = |of: &'a [u32], to: Rounding| match to {
-            Rounding::Int8 if !cols.is_multiple_of(int8::BLOCK) => &[],
+            Rounding::Int8 if !cols.is_multiple_of(kernels::quant::BLOCK) => &[],
             _ => of.get(to.words(rows.start, cols)..to.words(rows.end, cols)).unwrap_or_default(),
         };
         let (bf16, int8) = (words(self.bf16, Rounding::Bf16), words(self.int8, Rounding::Int8));

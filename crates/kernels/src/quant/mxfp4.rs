@@ -3,9 +3,8 @@
 
 use super::fit::{WeightedGroup, isa, relative};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes, packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
 use crate::lanes::{Kernel, run_on};
-use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 32;
 const BYTES: usize = 17;

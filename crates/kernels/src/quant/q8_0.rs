@@ -1,9 +1,8 @@
 //! Q8_0: 32 signed bytes and one f16 scale. Follows `dequantize_row_q8_0` of ggml.
 
 use super::fit::isa;
-use super::{QuantType, packing, read_bits, read_f16};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 use crate::lanes::{Kernel, run_on};
-use crate::layout::int8::{BlockScales, CodeLayout, Packing};
 use half::f16;
 
 const LEN: usize = 32;
