@@ -7,8 +7,9 @@
 
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
+use kernels::Isa;
+use kernels::layout::{bf16, fp8, int8};
 use kernels::quant::QuantType;
-use kernels::{Isa, bf16, fp8, int8};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 

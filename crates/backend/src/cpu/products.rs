@@ -5,7 +5,8 @@ use super::weights::{Place, WeightMatrix};
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
 use base::{AlignedVec, MAX_MATRICES, Tile};
-use kernels::{Isa, bf16, fp8, int8, matmul};
+use kernels::Isa;
+use kernels::layout::{bf16, fp8, int8, stored};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -47,7 +48,7 @@ impl<'a> Inputs<'a> {
         let plain = self.plain.get(rows.start * cols..rows.end * cols).unwrap_or_default();
         // Of forms that are not in use there may be what is left of other products.
         let words = |of: &'a [u32], to: Rounding| match to {
-            Rounding::Int8 if !cols.is_multiple_of(int8::BLOCK) => &[],
+            Rounding::Int8 if !cols.is_multiple_of(kernels::quant::BLOCK) => &[],
             _ => of.get(to.words(rows.start, cols)..to.words(rows.end, cols)).unwrap_or_default(),
         };
         let (bf16, int8) = (words(self.bf16, Rounding::Bf16), words(self.int8, Rounding::Int8));
@@ -248,8 +249,8 @@ impl Cpu {
             Place::Stored(bytes) | Place::OnDisk(bytes) => {
                 // In memory, so that this lends it.
                 let bytes = &bytes.read(0..bytes.len());
-                let weights = matmul::Weights { ty, rows: outputs, cols, bytes };
-                matmul::matmul(self.isa, inputs.plain, weights, tile);
+                let weights = stored::Weights { ty, rows: outputs, cols, bytes };
+                stored::matmul(self.isa, inputs.plain, weights, tile);
             }
             Place::Bf16(place) => {
                 let input = bf16::Activations { words: inputs.bf16, rows, cols };

@@ -3,9 +3,10 @@
 use super::packing::{PackJob, PackJobs};
 use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
-use kernels::int8::GROUP;
+use kernels::Isa;
+use kernels::layout::int8::GROUP;
+use kernels::layout::{bf16, fp8, int8};
 use kernels::quant::{BF16, QuantType};
-use kernels::{Isa, bf16, fp8, int8};
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -38,7 +39,7 @@ pub(super) enum Place {
     /// FP8, as many under one scale, packed for products with BF16.
     Fp8(usize, InChunk),
     /// Packed for products with bytes.
-    Int8(int8::CodeLayout, InChunk),
+    Int8(kernels::quant::CodeLayout, InChunk),
 }
 
 /// Bytes of a chunk.
@@ -109,7 +110,7 @@ impl Matrices {
         let place = match ty.packing {
             _ if mode == Mode::Exact || memory != MemoryPolicy::Auto => None,
             _ if rows == 0 || cols == 0 => None,
-            Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
+            Some(packing) if cols.is_multiple_of(kernels::quant::BLOCK) => {
                 let chunk =
                     self.reserve(int8::Packed::bytes_for(packing.code_layout, rows, cols))?;
                 Some(Place::Int8(packing.code_layout, chunk))

@@ -24,6 +24,8 @@ mod span;
 mod values;
 
 use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::call_compiled;
 use crate::kv::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};
 use crate::lanes::{LANES, isa_dispatch};
 use base::Tile;
@@ -161,26 +163,19 @@ enum AttentionOutput<'a, 't> {
     Span(usize, &'a mut [f32]),
 }
 
+#[allow(unsafe_code)]
 fn dispatch(isa: Isa, task: &HeadTask<'_>, output: AttentionOutput<'_, '_>) {
     SCRATCH.with_borrow_mut(|scratch| match task.kv.layout.ty {
         KvType::F32 => attend_f32(isa, task, output, scratch),
         #[cfg(target_arch = "x86_64")]
         KvType::Bf16 if task.query.narrow && isa.has_bf16_dot() && !isa.has_tiles() => {
-            #[target_feature(
-                enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"
-            )]
-            fn shell(
+            call_compiled!(
+                Avx512Bf16,
+                attend::<source::Bf16Dot>,
                 task: &HeadTask<'_>,
                 output: AttentionOutput<'_, '_>,
                 scratch: &mut AttentionScratch,
-            ) {
-                attend::<source::Bf16Dot>(task, output, scratch);
-            }
-            #[allow(unsafe_code)]
-            // SAFETY: an `Isa` with BF16 dot products exists only where the CPU has them.
-            unsafe {
-                shell(task, output, scratch);
-            }
+            )
         }
         KvType::Bf16 => attend_bf16(isa, task, output, scratch),
         KvType::F16 => attend_f16(isa, task, output, scratch),

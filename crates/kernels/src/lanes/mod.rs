@@ -96,35 +96,21 @@ macro_rules! isa_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
-            use $crate::isa::IsaKind;
+            use $crate::isa::{IsaKind, call_compiled};
+            use $crate::lanes;
             match isa.kind() {
-                IsaKind::Scalar => $body::<$crate::lanes::scalar::Scalar>($($arg),*),
+                IsaKind::Scalar => $body::<lanes::scalar::Scalar>($($arg),*),
                 #[cfg(target_arch = "x86_64")]
                 IsaKind::Avx2 | IsaKind::AvxVnni => {
-                    #[target_feature(enable = "avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::x86::Avx2>($($arg),*)
-                    }
-                    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-                    unsafe { shell($($arg),*) }
+                    call_compiled!(Avx2, $body::<lanes::x86::Avx2>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "x86_64")]
                 IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
-                    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::x86::Avx512>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                    call_compiled!(Avx512, $body::<lanes::x86::Avx512>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "aarch64")]
                 IsaKind::Neon | IsaKind::NeonDot => {
-                    #[target_feature(enable = "neon")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::neon::Neon>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                    call_compiled!(Neon, $body::<lanes::neon::Neon>, $($arg: $ty),*)
                 }
             }
         }
@@ -142,28 +128,22 @@ pub(crate) trait Kernel {
 /// Runs `kernel`, compiled for `isa`.
 #[allow(unsafe_code)]
 pub(crate) fn run_on<K: Kernel>(isa: crate::Isa, kernel: K) {
-    use crate::isa::IsaKind;
+    use crate::isa::{IsaKind, features};
     match isa.kind() {
         IsaKind::Scalar => kernel.run(),
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::AvxVnni => {
-            #[target_feature(enable = "avx2,fma,f16c")]
-            fn shell<K: Kernel>(kernel: K) {
-                kernel.run();
-            }
+            features! { Avx2 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
             // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
             unsafe { shell(kernel) }
         }
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
-            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-            fn shell<K: Kernel>(kernel: K) {
-                kernel.run();
-            }
+            features! { Avx512 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
             // SAFETY: as above.
             unsafe { shell(kernel) }
         }
-        // Every CPU with this architecture has these.
+        // Every CPU of this architecture has these.
         #[cfg(target_arch = "aarch64")]
         IsaKind::Neon | IsaKind::NeonDot => kernel.run(),
     }

@@ -3,8 +3,7 @@
 //! one rounding after it. Files have groups of 32 or more; here every 32 carry what their group has.
 
 use super::q4_0::nibbles;
-use super::{QuantType, nibble_codes, packing};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
 
 const LEN: usize = 32;
 const BYTES_4: usize = 5 + LEN / 2;

@@ -6,8 +6,9 @@ use super::fit::{
     self, Levels, Quantiser, WeightedBlock, fit_f16_scale, fit_scales, inverse, store_f16,
 };
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 
 const GROUP_LEN: usize = 32;
 const GROUPS: usize = 8;

@@ -3,8 +3,7 @@
 
 use super::fit::{WeightedGroup, isa, relative};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes, packing};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
 use crate::lanes::{Kernel, run_on};
 
 const LEN: usize = 32;

@@ -2,8 +2,7 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
 use super::fit::{self, Quantiser, WeightedBlock, fit_lines, store_f16};
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 84;

@@ -6,8 +6,9 @@ use super::fit::{
     self, Levels, Line, Quantiser, WeightedBlock, fit_f16_line, fit_f16_scale, inverse, nearest,
     store_f16,
 };
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 use half::f16;
 
 const LEN: usize = 32;

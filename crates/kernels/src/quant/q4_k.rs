@@ -2,8 +2,9 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
 use super::fit::{self, FittedLines, Quantiser, WeightedBlock, fit_lines, store_f16};
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 
 const LEN: usize = 256;
 const BYTES: usize = 144;

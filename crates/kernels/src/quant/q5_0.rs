@@ -7,8 +7,9 @@ use super::fit::{
     store_f16,
 };
 use super::q4_0::{over_minimum, pack_nibbles};
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 use half::f16;
 
 const LEN: usize = 32;

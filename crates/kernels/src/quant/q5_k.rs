@@ -3,8 +3,7 @@
 
 use super::fit::{self, Quantiser, WeightedBlock, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
-use super::{QuantType, packing, read_f16};
-use crate::int8::{CodeLayout, Packing};
+use super::{CodeLayout, Packing, QuantType, packing, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 176;

@@ -2,8 +2,7 @@
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
 use super::fit::{self, Levels, Quantiser, WeightedBlock, fit_scales, inverse, nearest, store_f16};
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 210;

@@ -6,8 +6,7 @@ use super::fit::{
     self, Levels, Quantiser, WeightedBlock, fit_f16_scale, inverse, nearest, store_f16,
 };
 use super::q2_k::{place, two_bits};
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 use half::f16;
 
 const LEN: usize = 256;

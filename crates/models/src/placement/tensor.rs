@@ -3,9 +3,9 @@
 use super::TensorKind;
 use formats::{Checkpoint, TensorView};
 use kernels::Isa;
-use kernels::int8::{self, Packed};
+use kernels::layout::int8::Packed;
+use kernels::layout::{bf16, fp8};
 use kernels::quant::{BF16, QuantType};
-use kernels::{bf16, fp8};
 
 const EMBED: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
@@ -77,7 +77,7 @@ impl TensorInfo {
             return None;
         }
         let each = match ty.packing {
-            Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
+            Some(packing) if cols.is_multiple_of(kernels::quant::BLOCK) => {
                 Packed::bytes_for(packing.code_layout, rows, cols)
             }
             None if *ty == BF16 && isa.has_bf16_dot() => bf16::packed_bytes(rows, cols),

@@ -5,6 +5,7 @@
 #![allow(clippy::undocumented_unsafe_blocks)]
 
 use super::{IntLanes, Task};
+use crate::isa::features;
 use crate::lanes::{LANES, Lanes, neon as float};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -117,10 +118,11 @@ impl IntLanes for Neon {
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
-        #[inline(never)]
-        #[target_feature(enable = "neon")]
-        fn shell<T: Task>(task: T) -> T::Output {
-            task.run::<Neon>()
+        features! { Neon compiled
+            #[inline(never)]
+            fn shell<T: Task>(task: T) -> T::Output {
+                task.run::<Neon>()
+            }
         }
         unsafe { shell(task) }
     }
@@ -137,20 +139,21 @@ impl IntLanes for Neon {
     }
 }
 
-/// Adds sums of four products each. By hand: the intrinsic is not stable yet.
-#[inline]
-#[target_feature(enable = "dotprod")]
-fn sdot(mut sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
-    unsafe {
-        std::arch::asm!(
-            "sdot {sums:v}.4s, {codes:v}.16b, {x:v}.16b",
-            sums = inout(vreg) sums,
-            codes = in(vreg) codes,
-            x = in(vreg) x,
-            options(pure, nomem, nostack, preserves_flags),
-        );
+features! { NeonDot compiled
+    /// Adds sums of four products each. By hand: the intrinsic is not stable yet.
+    #[inline]
+    fn sdot(mut sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
+        unsafe {
+            std::arch::asm!(
+                "sdot {sums:v}.4s, {codes:v}.16b, {x:v}.16b",
+                sums = inout(vreg) sums,
+                codes = in(vreg) codes,
+                x = in(vreg) x,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        sums
     }
-    sums
 }
 
 impl IntLanes for NeonDot {
@@ -158,10 +161,11 @@ impl IntLanes for NeonDot {
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
-        #[inline(never)]
-        #[target_feature(enable = "neon,dotprod")]
-        fn shell<T: Task>(task: T) -> T::Output {
-            task.run::<NeonDot>()
+        features! { NeonDot compiled
+            #[inline(never)]
+            fn shell<T: Task>(task: T) -> T::Output {
+                task.run::<NeonDot>()
+            }
         }
         unsafe { shell(task) }
     }

@@ -5,11 +5,12 @@
 //! kernels compute with it, and the same bits come out.
 #![allow(unsafe_code)]
 
-use super::code_layouts::{Planes, SPAN, Scales};
-use super::packed::{BlockScales, code_bytes};
-use super::{BLOCK, GROUP};
+use super::GROUP;
+use super::code_layouts::{Planes, Scales};
+use super::packed::code_bytes;
 use crate::lanes::Lanes;
 use crate::lanes::int::{IntLanes, Task};
+use crate::quant::{BLOCK, BlockScales, SPAN};
 use std::marker::PhantomData;
 
 /// Blocks that are taken apart at a time.

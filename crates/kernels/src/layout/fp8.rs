@@ -4,7 +4,7 @@
 //! Weights are packed when a model is loaded: sixteen rows side by side, for each run of inputs
 //! under one scale the scales of the rows, then the codes of two consecutive inputs of each. Codes
 //! stay bytes in memory. Some runs at a time are widened into a scratch that the nearest cache
-//! holds, and all rows of activations (see [`crate::bf16`]) pass over it.
+//! holds, and all rows of activations (see [`crate::layout::bf16`]) pass over it.
 //!
 //! One order for every output element, however many rows are computed together: the pairs of a run
 //! are added from zero in ascending order, each as `vdpbf16ps` does, and what comes out, times the
@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::Isa;
-use crate::bf16::{Activations, GROUP, panel_rows, words};
+use crate::layout::bf16::{Activations, GROUP, panel_rows, words};
 use crate::quant::{QuantType, fp8::FP8};
 use base::Tile;
 
@@ -96,9 +96,10 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Activations, GROUP, Packed, SCALES, group_bytes, run_bytes, words};
-    use crate::bf16::PANEL;
-    use crate::bf16::x86::{as_bf16, put_sums, take_sums};
-    use crate::panels::panels;
+    use crate::isa::features;
+    use crate::layout::bf16::PANEL;
+    use crate::layout::bf16::x86::{as_bf16, put_sums, take_sums};
+    use crate::layout::panels::panels;
     use base::Tile;
     use std::arch::x86_64::*;
 
@@ -226,89 +227,92 @@ mod x86 {
             put_sums(tile, row, places, &sums);
         }
 
-        /// Adds the runs to the sums.
-        ///
-        /// # Safety
-        /// `x` must have as many words of each of `M` rows as `packed` has pairs, `steps` apart, and
-        /// the scratch as many pairs.
-        #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-        unsafe fn add<const M: usize>(&self, sums: &mut [[[f32; GROUP]; N]; M]) {
-            let pairs = self.run / 2;
-            for index in 0..self.packed[0].len() / run_bytes(self.run) {
-                let mut acc = [[_mm512_setzero_ps(); N]; M];
-                // SAFETY: the caller's promise; `index` is that of a run.
-                unsafe {
-                    let x = self.x.as_ptr().add(index * pairs * self.steps.pair);
-                    let wide =
-                        self.wide.each_ref().map(|wide| wide.as_ptr().add(index * pairs * PAIR));
-                    for pair in 0..pairs {
-                        let w = wide.map(|at| _mm512_loadu_si512(at.add(pair * PAIR).cast()));
-                        for (m, acc) in acc.iter_mut().enumerate() {
-                            let word = x.add(pair * self.steps.pair + m * self.steps.row);
-                            let x = _mm512_set1_epi32(*word as i32);
-                            for (acc, w) in acc.iter_mut().zip(w) {
-                                *acc = _mm512_dpbf16_ps(*acc, as_bf16(w), as_bf16(x));
+        features! { Avx512Bf16 compiled
+            /// Adds the runs to the sums.
+            ///
+            /// # Safety
+            /// `x` must have as many words of each of `M` rows as `packed` has pairs, `steps` apart, and
+            /// the scratch as many pairs.
+            unsafe fn add<const M: usize>(&self, sums: &mut [[[f32; GROUP]; N]; M]) {
+                let pairs = self.run / 2;
+                for index in 0..self.packed[0].len() / run_bytes(self.run) {
+                    let mut acc = [[_mm512_setzero_ps(); N]; M];
+                    // SAFETY: the caller's promise; `index` is that of a run.
+                    unsafe {
+                        let x = self.x.as_ptr().add(index * pairs * self.steps.pair);
+                        let wide =
+                            self.wide.each_ref().map(|wide| wide.as_ptr().add(index * pairs * PAIR));
+                        for pair in 0..pairs {
+                            let w = wide.map(|at| _mm512_loadu_si512(at.add(pair * PAIR).cast()));
+                            for (m, acc) in acc.iter_mut().enumerate() {
+                                let word = x.add(pair * self.steps.pair + m * self.steps.row);
+                                let x = _mm512_set1_epi32(*word as i32);
+                                for (acc, w) in acc.iter_mut().zip(w) {
+                                    *acc = _mm512_dpbf16_ps(*acc, as_bf16(w), as_bf16(x));
+                                }
+                            }
+                        }
+                        for n in 0..N {
+                            let scale = self.packed[n].as_ptr().add(index * run_bytes(self.run));
+                            let scale = _mm512_loadu_ps(scale.cast());
+                            for (acc, sums) in acc.iter().zip(sums.iter_mut()) {
+                                let sum = _mm512_loadu_ps(sums[n].as_ptr());
+                                let sum = _mm512_fmadd_ps(acc[n], scale, sum);
+                                _mm512_storeu_ps(sums[n].as_mut_ptr(), sum);
                             }
                         }
                     }
-                    for n in 0..N {
-                        let scale = self.packed[n].as_ptr().add(index * run_bytes(self.run));
-                        let scale = _mm512_loadu_ps(scale.cast());
-                        for (acc, sums) in acc.iter().zip(sums.iter_mut()) {
-                            let sum = _mm512_loadu_ps(sums[n].as_ptr());
-                            let sum = _mm512_fmadd_ps(acc[n], scale, sum);
-                            _mm512_storeu_ps(sums[n].as_mut_ptr(), sum);
-                        }
+                }
+            }
+        }
+    }
+
+    features! { Avx512Bf16 compiled
+        /// The codes of whole packed runs as BF16.
+        ///
+        /// # Safety
+        /// `packed` must hold whole runs, no more than fit into `wide`.
+        unsafe fn widen(packed: &[u8], run: usize, wide: &mut [u8; WIDE / 2 * PAIR]) {
+            let mut to = wide.as_mut_ptr();
+            for bytes in packed.chunks_exact(run_bytes(run)) {
+                for pair in bytes[SCALES..].as_chunks::<{ 2 * GROUP }>().0 {
+                    // SAFETY: 32 bytes are read, and the caller promises room for 64.
+                    unsafe {
+                        let codes = _mm256_loadu_si256(pair.as_ptr().cast());
+                        _mm512_storeu_si512(to.cast(), to_bf16(codes));
+                        to = to.add(PAIR);
                     }
                 }
             }
         }
     }
 
-    /// The codes of whole packed runs as BF16.
-    ///
-    /// # Safety
-    /// `packed` must hold whole runs, no more than fit into `wide`.
-    #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn widen(packed: &[u8], run: usize, wide: &mut [u8; WIDE / 2 * PAIR]) {
-        let mut to = wide.as_mut_ptr();
-        for bytes in packed.chunks_exact(run_bytes(run)) {
-            for pair in bytes[SCALES..].as_chunks::<{ 2 * GROUP }>().0 {
-                // SAFETY: 32 bytes are read, and the caller promises room for 64.
-                unsafe {
-                    let codes = _mm256_loadu_si256(pair.as_ptr().cast());
-                    _mm512_storeu_si512(to.cast(), to_bf16(codes));
-                    to = to.add(PAIR);
-                }
-            }
+    features! { Avx512Bf16 compiled
+        /// BF16 bits of 32 codes: exponent and mantissa move up and the bias changes, but for codes
+        /// below the normal numbers and NaN.
+        #[inline]
+        pub(super) fn to_bf16(codes: __m256i) -> __m512i {
+            let codes = _mm512_cvtepu8_epi16(codes);
+            let magnitude = _mm512_and_si512(codes, _mm512_set1_epi16(0x7f));
+            let normal =
+                _mm512_add_epi16(_mm512_slli_epi16::<4>(magnitude), _mm512_set1_epi16(120 << 7));
+            // 0 to 7 times 2^-9, of which the lookup takes the first eight words.
+            let small = _mm_set_epi16(0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0);
+            let small = _mm512_broadcast_i32x4(small);
+            let below = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8));
+            let finite = _mm512_mask_permutexvar_epi16(normal, below, magnitude, small);
+            let nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f));
+            let value = _mm512_mask_blend_epi16(nan, finite, _mm512_set1_epi16(0x7fc0));
+            let sign = _mm512_and_si512(_mm512_slli_epi16::<8>(codes), _mm512_set1_epi16(-0x8000));
+            _mm512_or_si512(value, sign)
         }
-    }
-
-    /// BF16 bits of 32 codes: exponent and mantissa move up and the bias changes, but for codes
-    /// below the normal numbers and NaN.
-    #[target_feature(enable = "avx512f,avx512bw")]
-    #[inline]
-    pub(super) fn to_bf16(codes: __m256i) -> __m512i {
-        let codes = _mm512_cvtepu8_epi16(codes);
-        let magnitude = _mm512_and_si512(codes, _mm512_set1_epi16(0x7f));
-        let normal =
-            _mm512_add_epi16(_mm512_slli_epi16::<4>(magnitude), _mm512_set1_epi16(120 << 7));
-        // 0 to 7 times 2^-9, of which the lookup takes the first eight words.
-        let small = _mm_set_epi16(0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0);
-        let small = _mm512_broadcast_i32x4(small);
-        let below = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8));
-        let finite = _mm512_mask_permutexvar_epi16(normal, below, magnitude, small);
-        let nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f));
-        let value = _mm512_mask_blend_epi16(nan, finite, _mm512_set1_epi16(0x7fc0));
-        let sign = _mm512_and_si512(_mm512_slli_epi16::<8>(codes), _mm512_set1_epi16(-0x8000));
-        _mm512_or_si512(value, sign)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bf16;
+    use crate::layout::bf16;
     use crate::quant::fp8::value;
     use base::{Rng, ThreadPool};
 

@@ -1,10 +1,10 @@
 //! What packed layouts are made of: planes of code bits, and scales.
 #![allow(unsafe_code)]
 
-use super::{GROUP, packed::BlockScales};
+use super::GROUP;
 use crate::lanes::Lanes;
 use crate::lanes::int::IntLanes;
-use crate::quant::{FLOATS_DOUBLED, IQ4_LEVELS};
+use crate::quant::{BlockScales, FLOATS_DOUBLED, IQ4_LEVELS, SPAN};
 
 /// Where the bits of 32 codes lie: `WORDS` words per row, each holding bits of up to eight quads.
 pub(super) trait Planes {
@@ -172,9 +172,6 @@ impl<const FLOATS: bool> Planes for Table<FLOATS> {
     }
 }
 
-/// Blocks of a span: their scales lie together, before their codes.
-pub(super) const SPAN: usize = 8;
-
 /// Scales, and minima where there are any, of sixteen rows.
 pub(super) trait Scales {
     /// Every 16 inputs have a scale of their own, not every 32.
@@ -335,8 +332,8 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
 /// Runs `$body` with the planes and scales of a form named `$p` and `$s`.
 macro_rules! with_code_layout {
     ($layout:expr, $p:ident, $s:ident => $body:expr) => {{
-        use $crate::int8::code_layouts::{SignedBytes, Each, Nibbles, TwoBits, Table, Under, Zeros};
-        use $crate::int8::packed::CodeLayout;
+        use $crate::layout::int8::code_layouts::{SignedBytes, Each, Nibbles, TwoBits, Table, Under, Zeros};
+        use $crate::quant::CodeLayout;
         macro_rules! run {
             ($planes:ty, $scales:ty) => {{
                 type $p = $planes;

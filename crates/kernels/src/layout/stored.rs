@@ -336,5 +336,5 @@ unsafe fn tail<E: Copy + Default>(src: *const E, rest: usize) -> [E; LANES] {
 }
 
 #[cfg(test)]
-#[path = "matmul_tests.rs"]
+#[path = "stored_tests.rs"]
 mod tests;

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::activations::{RECORD, word};
-use super::code_layouts::{Planes, SPAN, Scales, with_code_layout};
+use super::code_layouts::{Planes, Scales, with_code_layout};
 use super::packed::{Packed, code_bytes, group_bytes};
 use super::unpacked::{self, RUN, Unpacked, UnpackedRuns};
-use super::{Activations, BLOCK, GROUP, words};
+use super::{Activations, GROUP, words};
 use crate::Isa;
 use crate::lanes::Lanes;
 #[cfg(target_arch = "aarch64")]
@@ -14,7 +14,8 @@ use crate::lanes::int::scalar::ScalarInt;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, Task, int_dispatch};
-use crate::panels::panels;
+use crate::layout::panels::panels;
+use crate::quant::{BLOCK, SPAN};
 use base::Tile;
 use std::marker::PhantomData;
 use std::ops::Range;

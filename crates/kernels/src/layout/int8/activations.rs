@@ -3,11 +3,11 @@
 //! Rows lie in panels (see `panels`). A panel of `W` rows holds, for each block of 32
 //! inputs in turn, sixteen words of each row: `[word][row]`.
 
-use super::BLOCK;
 use crate::Isa;
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::lanes::{LANES, Lanes};
-use crate::panels::panels;
+use crate::layout::panels::panels;
+use crate::quant::BLOCK;
 
 /// Words of a block of one row.
 pub(super) const RECORD: usize = 16;

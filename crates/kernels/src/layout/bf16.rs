@@ -11,9 +11,12 @@
 //! order is theirs (see `amx`).
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
+
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
-use crate::panels::panels;
+use crate::layout::panels::panels;
 use crate::{Isa, elementwise};
 use base::Tile;
 
@@ -139,7 +142,7 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
     assert!(tile.cols().end <= rows && tile.cols().start.is_multiple_of(GROUP), "columns");
     #[cfg(target_arch = "x86_64")]
     if isa.has_tiles() {
-        crate::amx::product(input, weights, tile);
+        crate::layout::bf16::amx::product(input, weights, tile);
     } else {
         x86::product(input, weights, tile);
     }
@@ -148,6 +151,7 @@ pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
     use super::{Activations, GROUP, PANEL, Packed, group_bytes, panels, words};
+    use crate::isa::features;
     use base::Tile;
     use std::arch::x86_64::*;
 
@@ -267,43 +271,44 @@ pub(crate) mod x86 {
         unsafe { std::mem::transmute::<__m512i, __m512bh>(bits) }
     }
 
-    /// Adds `count` pairs of inputs to the sums.
-    ///
-    /// # Safety
-    /// `count * M` words must be readable at `x`, `count` times 64 bytes at each group.
-    #[target_feature(enable = "avx512f,avx512bf16")]
-    unsafe fn add<const N: usize, const M: usize>(
-        x: *const u32,
-        groups: [*const u8; N],
-        count: usize,
-        sums: &mut [[[f32; GROUP]; N]; M],
-    ) {
-        let mut acc = [[_mm512_setzero_ps(); N]; M];
-        for (acc, sums) in acc.iter_mut().zip(sums.iter()) {
-            for (acc, sum) in acc.iter_mut().zip(sums) {
-                // SAFETY: sixteen values.
-                *acc = unsafe { _mm512_loadu_ps(sum.as_ptr()) };
-            }
-        }
-        for pair in 0..count {
-            // SAFETY: `pair < count`.
-            unsafe {
-                let mut w = [_mm512_setzero_si512(); N];
-                for (w, at) in w.iter_mut().zip(groups) {
-                    *w = _mm512_loadu_si512(at.add(pair * 4 * GROUP).cast());
+    features! { Avx512Bf16 compiled
+        /// Adds `count` pairs of inputs to the sums.
+        ///
+        /// # Safety
+        /// `count * M` words must be readable at `x`, `count` times 64 bytes at each group.
+        unsafe fn add<const N: usize, const M: usize>(
+            x: *const u32,
+            groups: [*const u8; N],
+            count: usize,
+            sums: &mut [[[f32; GROUP]; N]; M],
+        ) {
+            let mut acc = [[_mm512_setzero_ps(); N]; M];
+            for (acc, sums) in acc.iter_mut().zip(sums.iter()) {
+                for (acc, sum) in acc.iter_mut().zip(sums) {
+                    // SAFETY: sixteen values.
+                    *acc = unsafe { _mm512_loadu_ps(sum.as_ptr()) };
                 }
-                for (m, acc) in acc.iter_mut().enumerate() {
-                    let x = _mm512_set1_epi32(*x.add(pair * M + m) as i32);
-                    for (acc, w) in acc.iter_mut().zip(w) {
-                        *acc = _mm512_dpbf16_ps(*acc, as_bf16(w), as_bf16(x));
+            }
+            for pair in 0..count {
+                // SAFETY: `pair < count`.
+                unsafe {
+                    let mut w = [_mm512_setzero_si512(); N];
+                    for (w, at) in w.iter_mut().zip(groups) {
+                        *w = _mm512_loadu_si512(at.add(pair * 4 * GROUP).cast());
+                    }
+                    for (m, acc) in acc.iter_mut().enumerate() {
+                        let x = _mm512_set1_epi32(*x.add(pair * M + m) as i32);
+                        for (acc, w) in acc.iter_mut().zip(w) {
+                            *acc = _mm512_dpbf16_ps(*acc, as_bf16(w), as_bf16(x));
+                        }
                     }
                 }
             }
-        }
-        for (acc, sums) in acc.iter().zip(sums) {
-            for (acc, sum) in acc.iter().zip(sums) {
-                // SAFETY: sixteen values.
-                unsafe { _mm512_storeu_ps(sum.as_mut_ptr(), *acc) };
+            for (acc, sums) in acc.iter().zip(sums) {
+                for (acc, sum) in acc.iter().zip(sums) {
+                    // SAFETY: sixteen values.
+                    unsafe { _mm512_storeu_ps(sum.as_mut_ptr(), *acc) };
+                }
             }
         }
     }

@@ -20,11 +20,9 @@ mod product;
 mod unpacked;
 
 pub use activations::{Activations, panel_rows, quantise, words};
-pub use packed::{BlockScales, CodeLayout, Packed, Packing, RowSpan, pack};
+pub use packed::{Packed, pack};
 pub use product::matmul;
 
-/// Inputs that share an activation scale.
-pub const BLOCK: usize = 32;
 /// Weight rows side by side in a group.
 pub const GROUP: usize = 16;
 

@@ -1,7 +1,7 @@
 //! Products of BF16 in the tile registers of AMX: sixteen rows by sixteen outputs in one
 //! instruction.
 //!
-//! Weights lie as [`bf16`](crate::bf16) packs them: a step of sixteen pairs of inputs of a group is
+//! Weights lie as [`bf16`](crate::layout::bf16) packs them: a step of sixteen pairs of inputs of a group is
 //! 1024 bytes and one tile. Activations lie row by row.
 //!
 //! One order for every output element, whatever rows are computed together: `tdpbf16ps` adds, for
@@ -9,7 +9,7 @@
 //! both to the sum; steps come in ascending order, the last filled up with zeros.
 #![allow(unsafe_code)]
 
-use crate::bf16::{Activations, GROUP, Packed, words};
+use crate::layout::bf16::{Activations, GROUP, Packed, words};
 use base::Tile;
 use std::arch::asm;
 
@@ -28,28 +28,6 @@ const RUN: usize = 64;
 struct Square([[u32; 16]; 16]);
 
 const ZEROS: Square = Square([[0; 16]; 16]);
-
-/// Whether this CPU has BF16 tiles and the system lets this process use them.
-pub(crate) fn is_available() -> bool {
-    use std::arch::x86_64::__cpuid_count;
-    let features = __cpuid_count(7, 0).edx;
-    let (bf16, tiles) = (features >> 22 & 1, features >> 24 & 1);
-    bf16 == 1 && tiles == 1 && is_permitted()
-}
-
-/// Asks the system for the tile registers, for all threads of the process.
-#[cfg(target_os = "linux")]
-fn is_permitted() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const TILE_DATA: libc::c_long = 18;
-    // SAFETY: the call takes two numbers and touches no memory.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_permitted() -> bool {
-    false
-}
 
 /// What the tile registers hold: sums in 0 to 3, activations of `rows.0` rows in 4 and of `rows.1` in
 /// 5, weights in the others.
@@ -85,7 +63,7 @@ impl TileConfig {
     }
 }
 
-/// Computes the outputs of `tile`, as [`bf16::matmul`](crate::bf16::matmul), which checks the shapes.
+/// Computes the outputs of `tile`, as [`bf16::matmul`](crate::layout::bf16::matmul), which checks the shapes.
 pub(crate) fn product(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
     let pairs = words(1, weights.cols);
     let steps = pairs.div_ceil(PAIRS);

@@ -1,7 +1,7 @@
 use super::activations::{RECORD, word};
 use super::*;
 use crate::Isa;
-use crate::quant::{NATIVE, QuantType, TYPES};
+use crate::quant::{BLOCK, NATIVE, QuantType, TYPES};
 use base::{AlignedVec, Rng, ThreadPool};
 
 fn packable() -> impl Iterator<Item = &'static QuantType> {

@@ -6,92 +6,12 @@
 //! that one load feeds sixteen sums; which bits of a word belong to which quad is the business of
 //! the layout's planes ([`super::code_layouts`]).
 
-use super::code_layouts::{self, Planes, SPAN, Scales};
-use super::{BLOCK, GROUP};
+use super::GROUP;
+use super::code_layouts::{self, Planes, Scales};
 use crate::Isa;
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
-use crate::quant::QuantType;
-
-/// Which packed layout and kernel a type of weights takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodeLayout {
-    /// Signed bytes, an f16 scale per 32.
-    Bytes,
-    /// Four bits around 8, an f16 scale per 32.
-    Four,
-    /// Four bits over a minimum, f16 scale and minimum per 32.
-    FourMin,
-    /// Five bits around 16, an f16 scale per 32.
-    Five,
-    /// Five bits over a minimum, f16 scale and minimum per 32.
-    FiveMin,
-    /// Uneven levels of IQ4, an f16 scale per 32.
-    Levels,
-    /// Four-bit floats, a power of two per 32.
-    Floats,
-    /// Two bits over minima, byte scales and minima per 16 under two f16 factors.
-    SuperTwoMin,
-    /// Three bits around 4, byte scales per 16 under an f16 factor.
-    SuperThree,
-    /// Four bits over minima, byte scales and minima per 32 under two f16 factors.
-    SuperFourMin,
-    /// Five bits over minima, byte scales and minima per 32 under two f16 factors.
-    SuperFiveMin,
-    /// Six bits around 32, byte scales per 16 under an f16 factor.
-    SuperSix,
-    /// Uneven levels of IQ4, byte scales per 32 under an f16 factor.
-    SuperLevels,
-    /// Two bits around 1 under an f16 factor.
-    Ternary,
-    /// Four bits, f32 scale and zero point per 32.
-    FourZero,
-    /// Signed bytes, f32 scale and zero point per 32.
-    BytesZero,
-}
-
-/// Scales of one quant block as the file has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct BlockScales {
-    /// Bits of the block's scale (f16, or BF16 for powers of two), or of the factor of `scales`.
-    pub scale: u16,
-    /// f16 bits of the block's minimum, which is subtracted, or of the factor of `mins`.
-    pub min: u16,
-    /// Scales of 16 or 32 values each, in units of `scale`.
-    pub scales: [i8; 16],
-    /// Minima of 16 or 32 values each, in units of `min`.
-    pub mins: [i8; 16],
-    /// The block's scale where 16 bits do not hold it.
-    pub wide: f32,
-    /// The code that stands for zero, from -128 to 128, of blocks with such a scale.
-    pub zero: i16,
-}
-
-/// How a type's blocks are taken apart to be packed.
-#[derive(Debug)]
-pub struct Packing {
-    /// Code layout of packed weights.
-    pub code_layout: CodeLayout,
-    /// Takes apart the quant blocks of a row's span, or as many as are left of it.
-    pub unpack: fn(isa: Isa, blocks: &[u8], row: &mut RowSpan),
-}
-
-/// A span of one row, taken apart.
-#[derive(Clone, Copy, Debug)]
-pub struct RowSpan {
-    /// The codes: unsigned, but for [`CodeLayout::Bytes`] and [`CodeLayout::BytesZero`].
-    pub codes: [u8; SPAN * BLOCK],
-    /// The scales of each quant block.
-    pub scales: [BlockScales; SPAN],
-}
-
-impl RowSpan {
-    const EMPTY: Self = {
-        let (scales, mins) = ([0; 16], [0; 16]);
-        let none = BlockScales { scale: 0, min: 0, scales, mins, wide: 0.0, zero: 0 };
-        Self { codes: [0; SPAN * BLOCK], scales: [none; SPAN] }
-    };
-}
+use crate::quant::{BLOCK, CodeLayout, QuantType, RowSpan, SPAN};
 
 /// Packed weights `[rows, cols]`.
 #[derive(Clone, Copy, Debug)]
