@@ -10,7 +10,7 @@ use crate::types::whole_blocks;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
-use formats::{ModelConfig, TensorStream, families};
+use formats::{TensorStream, families};
 use kernels::quant::{self, QuantType};
 use serde_json::Value as Json;
 use std::path::Path;
