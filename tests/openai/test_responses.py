@@ -1,7 +1,7 @@
 """The Responses API of the official OpenAI client against a running `gannet serve`.
 
-Run as test_openai.py is. The tests ask for the shapes and laws of the protocol, not for what a
-model says, so that they hold for any model.
+Run like test_openai.py. The tests check the shapes and laws of the protocol rather than the words
+of an answer, so that they hold for any model.
 """
 
 import asyncio
