@@ -5,9 +5,9 @@
 //! as guessed. So the text is that of the model alone, greedy or sampled.
 //!
 //! The seam is [`Drafter`]: all sequences that decode at once, so that a draft model can batch
-//! them, by id, so that it can keep a cache of its own.
+//! them, by slot, so that it can keep a cache of its own.
 
-use sched::SequenceId;
+use sched::{Planned, Slot};
 use std::str::FromStr;
 
 /// Most tokens guessed at once.
@@ -61,17 +61,50 @@ impl std::fmt::Display for Speculate {
     }
 }
 
+/// The drafts of one request.
+#[derive(Debug)]
+pub(crate) struct RequestDraft {
+    /// Maximum number of tokens per step.
+    pub max: usize,
+    /// Tokens drafted for the next step.
+    pub tokens: Vec<u32>,
+    /// Tokens verified so far.
+    pub drafted: usize,
+    /// Tokens accepted so far.
+    pub accepted: usize,
+    /// Tokens accepted in the last step.
+    pub accepted_now: usize,
+}
+
+impl RequestDraft {
+    pub fn new(max: usize) -> Self {
+        Self { max, tokens: Vec::with_capacity(max), drafted: 0, accepted: 0, accepted_now: 0 }
+    }
+
+    /// The tokens that `planned` verifies.
+    pub fn planned(&self, planned: &Planned) -> &[u32] {
+        &self.tokens[..planned.drafts]
+    }
+
+    /// Counts the tokens verified in a step, and those of them accepted.
+    pub fn count(&mut self, drafted: usize, accepted: usize) {
+        self.drafted += drafted;
+        self.accepted += accepted;
+        self.accepted_now = accepted;
+    }
+}
+
 /// A sequence that wants guesses.
 #[derive(Debug)]
 pub struct DraftRequest<'a> {
-    /// Names it from step to step.
-    pub id: SequenceId,
+    /// The sequence, until it is forgotten.
+    pub slot: Slot,
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
     /// Most guesses.
     pub max: usize,
-    /// Where they go; empty before.
-    pub draft: &'a mut Vec<u32>,
+    /// The drafted tokens; empty before.
+    pub draft: Vec<u32>,
 }
 
 /// Guesses what comes next.
@@ -79,7 +112,7 @@ pub trait Drafter: Send {
     /// Fills the drafts of sequences that are about to decode.
     fn draft(&mut self, requests: &mut [DraftRequest<'_>]);
     /// A sequence has ended.
-    fn forget(&mut self, id: SequenceId);
+    fn forget(&mut self, slot: Slot);
 }
 
 /// Looks the last tokens up among those before them. Keeps nothing.
@@ -93,7 +126,7 @@ impl Drafter for PromptLookup {
         }
     }
 
-    fn forget(&mut self, _: SequenceId) {}
+    fn forget(&mut self, _: Slot) {}
 }
 
 /// Up to `max` tokens that followed the latest earlier occurrence of the longest run at the end.

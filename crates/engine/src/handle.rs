@@ -62,7 +62,7 @@ pub struct Submission {
     /// When it was submitted.
     pub submitted: std::time::Instant,
     /// Its place among those that wait; given up when its computation begins.
-    pub place: Option<QueueSlot>,
+    pub queue_slot: Option<QueueSlot>,
 }
 
 /// A place in the queue, counted for as long as it lives.
@@ -166,10 +166,10 @@ impl EngineHandle {
             self.metrics.rejected();
             SubmitError::QueueFull(max)
         };
-        let place = Some(QueueSlot::take(&self.waiting, max).ok_or_else(full)?);
+        let queue_slot = Some(QueueSlot::take(&self.waiting, max).ok_or_else(full)?);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let submitted = std::time::Instant::now();
-        match self.submissions.try_send(Submission { request, events, submitted, place }) {
+        match self.submissions.try_send(Submission { request, events, submitted, queue_slot }) {
             Ok(()) => Ok(Generation { events: receiver }),
             Err(mpsc::error::TrySendError::Full(_)) => Err(full()),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SubmitError::Stopped),

@@ -46,11 +46,19 @@ pub(crate) struct TokenMask {
     error: Option<String>,
 }
 
-impl ConstraintState {
-    /// That of `request`, before its first token.
-    pub fn of(request: &Request, vocab_size: usize) -> Option<Box<Self>> {
-        let grammar = request.constraint.clone()?;
-        Some(Box::new(Self {
+/// The constraint of a request, if it has one. During a step, the mask thread may have it.
+#[derive(Debug)]
+pub(crate) enum SequenceConstraint {
+    None,
+    Here(Box<ConstraintState>),
+    Lent,
+}
+
+impl SequenceConstraint {
+    /// The constraint of `request`, before its first token.
+    pub fn of(request: &Request, vocab_size: usize) -> Self {
+        let Some(grammar) = request.constraint.clone() else { return Self::None };
+        Self::Here(Box::new(ConstraintState {
             grammar,
             state: None,
             draft: Vec::new(),
@@ -62,12 +70,39 @@ impl ConstraintState {
         }))
     }
 
-    /// Takes the draft of a step.
-    pub fn set_draft(&mut self, draft: &[u32]) {
-        self.draft.clear();
-        self.draft.extend_from_slice(draft);
+    /// Sets the draft of a step and computes its masks, if that is quick. Otherwise returns the state
+    /// for the mask thread.
+    pub fn lend(&mut self, draft: &[u32]) -> Option<Box<ConstraintState>> {
+        let state = self.state()?;
+        state.draft.clear();
+        state.draft.extend_from_slice(draft);
+        if state.quick {
+            state.compute();
+            return None;
+        }
+        match std::mem::replace(self, Self::Lent) {
+            Self::Here(state) => Some(state),
+            Self::None | Self::Lent => None,
+        }
     }
 
+    /// Takes the state back if it is lent. States come back in the order they went.
+    pub fn take_back(&mut self, masks: &Masks) {
+        if matches!(self, Self::Lent) {
+            *self = Self::Here(masks.next());
+        }
+    }
+
+    /// The state, unless it is lent.
+    pub fn state(&mut self) -> Option<&mut ConstraintState> {
+        match self {
+            Self::Here(state) => Some(state),
+            Self::None | Self::Lent => None,
+        }
+    }
+}
+
+impl ConstraintState {
     /// What may come in row `at` of the step; rows behind a guess that is not allowed have nothing.
     pub fn allowed(&mut self, at: usize) -> Result<&mut TokenMask, String> {
         match self.rows[..self.filled].get_mut(at) {
@@ -92,13 +127,8 @@ impl ConstraintState {
         })
     }
 
-    /// Whether its masks are likely to be computed sooner here than elsewhere.
-    pub fn is_quick(&self) -> bool {
-        self.quick
-    }
-
     /// Computes the masks of the step.
-    pub fn compute(&mut self) {
+    fn compute(&mut self) {
         let start = Instant::now();
         self.fill();
         self.quick = start.elapsed() <= QUICK;
@@ -197,7 +227,7 @@ impl Masks {
     }
 
     /// The first of those that went and did not come back, with its masks.
-    pub fn next(&self) -> Box<ConstraintState> {
+    fn next(&self) -> Box<ConstraintState> {
         self.ready.recv().expect("the thread of masks lives as long as this")
     }
 }

@@ -8,6 +8,7 @@ mod histogram;
 mod names;
 mod stats;
 
+use crate::outcome::Outcome;
 use histogram::Histogram;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -21,38 +22,6 @@ use std::time::{Duration, Instant};
 /// The counts of one engine. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(Arc<Inner>);
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// At a stop id. Stop strings are unknown here: what they end is cancelled.
-    Stop,
-    /// At its limit of tokens.
-    Length,
-    /// Nobody wanted the rest.
-    Cancelled,
-    /// It broke.
-    Failed,
-    /// It took longer than it was given.
-    TimedOut,
-}
-
-impl Outcome {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 5] =
-        [Self::Stop, Self::Length, Self::Cancelled, Self::Failed, Self::TimedOut];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
-            Self::TimedOut => "timeout",
-        }
-    }
-}
 
 /// What a request came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +57,7 @@ struct Inner {
     cache_hits: Counter,
     finishes: Finishes,
     /// The members of `finishes`, by outcome: found without hashing.
-    finished: [Counter; Outcome::ALL.len()],
+    finished: [Counter; Outcome::LABELS.len()],
     rejected: Counter,
     preemptions: Counter,
     evictions: Counter,
@@ -124,8 +93,8 @@ struct Inner {
 impl Default for Inner {
     fn default() -> Self {
         let finishes = Finishes::default();
-        let finished = Outcome::ALL
-            .map(|outcome| finishes.get_or_create_owned(&[("finished_reason", outcome.name())]));
+        let finished = Outcome::LABELS
+            .map(|label| finishes.get_or_create_owned(&[("finished_reason", label)]));
         Self {
             prompt_tokens: Counter::default(),
             generation_tokens: Counter::default(),
@@ -221,8 +190,8 @@ impl Metrics {
     }
 
     /// A request that was submitted has ended, whether it was admitted or not.
-    pub fn finished(&self, outcome: Outcome, ended: RequestTotals) {
-        self.0.finished[outcome as usize].inc();
+    pub fn finished(&self, outcome: &Outcome, ended: RequestTotals) {
+        self.0.finished[outcome.index()].inc();
         self.0.end_to_end.add(ended.total.as_secs_f64());
         self.0.prompt_length.add(ended.prompt_tokens as f64);
         self.0.generated_length.add(ended.generated as f64);

@@ -4,6 +4,7 @@
 use crate::constraint::GrammarRef;
 use crate::draft::Speculate;
 use crate::embedding_pooler::Embed;
+use crate::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -48,6 +49,12 @@ impl Request {
     /// Whether something is wanted of the prompt itself, even if nothing is generated.
     pub(crate) fn wants_prompt(&self) -> bool {
         self.prompt_logprobs.is_some() || self.embed.is_some()
+    }
+
+    /// Tokens to generate where the context has room for `room`.
+    pub(crate) fn budget(&self, room: usize) -> usize {
+        let max_tokens = if self.embed.is_some() { Some(0) } else { self.max_tokens };
+        max_tokens.unwrap_or(room).min(room)
     }
 
     /// Whether nothing is generated.
@@ -104,7 +111,7 @@ impl Default for SamplingParams {
 }
 
 /// What happened to a request, in order: `Admitted`, any number of `PromptLogprobs` and `Prefill`,
-/// then `Token`s or one `Embedding`, then exactly one of `Finished`, `TimedOut` and `Failed`, which may also come alone.
+/// then `Token`s or one `Embedding`, then exactly one `Finished`, which may also come alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Its computation begins.
@@ -138,34 +145,19 @@ pub enum Event {
         /// Present if the request asked for log probabilities.
         logprobs: Option<TokenLogprobs>,
     },
-    /// The generation ended.
+    /// The request ended.
     Finished(Finished),
-    /// It took longer than this.
-    TimedOut(Duration),
-    /// The generation broke; the text says why.
-    Failed(String),
 }
 
 /// How a generation ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// Why.
-    pub reason: FinishReason,
+    /// How.
+    pub outcome: Outcome,
     /// Tokens computed.
     pub usage: Usage,
     /// Time taken.
     pub timings: Timings,
-}
-
-/// Why a generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// This stop id was chosen.
-    Stop(u32),
-    /// `max_tokens` were generated, or the context is full.
-    Length,
-    /// The constraint allows nothing more.
-    Complete,
 }
 
 /// Token counts of one request.

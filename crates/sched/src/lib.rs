@@ -15,9 +15,11 @@ mod name;
 mod pool;
 mod scheduler;
 mod sequence;
+mod slot;
 mod waiting;
 
 pub use name::Name;
 pub use pool::{BlockCounts, BlockPool};
-pub use scheduler::{Planned, Scheduler, SchedulerLimits};
-pub use sequence::{BlockCopy, NewSequence, PromptOutput, SequenceId};
+pub use scheduler::{Planned, Scheduler, SchedulerLimits, View};
+pub use sequence::{BlockCopy, NewSequence, PromptOutput};
+pub use slot::{Slot, SlotTable};

@@ -1,33 +1,27 @@
-//! One timeline of tokens: what is computed of it, and where that lies.
+//! A sequence: its tokens, what of them is computed, and the KV blocks that hold it.
 
 use crate::name::Name;
 use crate::pool::{BlockPool, FilledBlock, Registration};
 
-/// Names a sequence to the scheduler; chosen by the caller, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SequenceId(pub u64);
-
-/// A sequence on its way in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A sequence to be added to a scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSequence {
-    /// What it is called.
-    pub id: SequenceId,
     /// Tokens of the prompt; at least one.
     pub prompt: Vec<u32>,
-    /// Most tokens it may ever have, the last of which need not be computed.
+    /// Maximum number of tokens, prompt included. The last of them need not be computed.
     pub capacity: usize,
-    /// Lower goes first.
+    /// Priority; lower numbers go first.
     pub priority: i32,
-    /// On whose behalf; tenants share the machine evenly.
+    /// On whose behalf the sequence is computed; tenants share the machine evenly.
     pub tenant: u64,
-    /// Computed whole, whatever the cache has of it.
+    /// Whether the whole prompt is computed, without the prefix cache.
     pub cold: bool,
-    /// What is wanted of its prompt.
+    /// Which outputs of the prompt are wanted.
     pub output: PromptOutput,
 }
 
-/// The rows of a prompt whose results are wanted. What is wanted is computed once, preempted or
-/// not, and not looked for in the cache, which has no results.
+/// The rows of a prompt whose outputs are wanted. Each is computed and delivered once, whether the
+/// sequence is preempted or not, and never found in the cache, which holds no outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PromptOutput {
     /// The logits of the last row.
@@ -39,47 +33,47 @@ pub enum PromptOutput {
     HiddenStates,
 }
 
-/// Stands in a block table for a block that no row looks at any more.
+/// Entry of a block table for a block that no row sees any more.
 pub(crate) const NO_BLOCK: u32 = u32::MAX;
 
-/// How blocks are laid out and looked at.
+/// Size of blocks, and which of them rows see.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockGeometry {
     /// Positions of a block.
     pub block: usize,
-    /// Positions a row sees at most, itself included, where that is true of every layer.
+    /// Positions that a row sees at most, itself included, if every layer has such a limit.
     pub window: Option<usize>,
     /// Parent of first blocks.
     pub root: Name,
 }
 
 impl BlockGeometry {
-    /// The first block that the row at `position` looks at.
+    /// Index of the first block that the row at `position` sees.
     fn first_seen(&self, position: usize) -> usize {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window) / self.block)
     }
 }
 
-/// What the cache holds of a sequence.
+/// The part of a sequence that the cache holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// The block table of the whole blocks that need not be computed.
+    /// Block table of the whole blocks that need not be computed.
     pub table: Vec<u32>,
-    /// The first entry of it that is a block.
+    /// Index of the first entry that is not [`NO_BLOCK`].
     pub first: usize,
-    /// A block that begins as the next one does.
+    /// A block that begins like the next one.
     pub partial: Option<PartialMatch>,
 }
 
-/// A block of which a sequence shares the beginning.
+/// A block whose beginning a sequence shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartialMatch {
     pub block: u32,
-    /// Positions that are the same.
+    /// Positions that are equal.
     pub shared: usize,
 }
 
-/// A KV block that is to hold what another does, before anything is computed.
+/// A KV block whose content is copied into another before a step is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopy {
     /// The block that is read.
@@ -88,14 +82,26 @@ pub struct BlockCopy {
     pub to: u32,
 }
 
+/// Which list of the scheduler a sequence is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    New,
+    Running,
+    Preempted,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
-    pub id: SequenceId,
+    pub phase: Phase,
+    /// Whether the reader has room for what a step brings.
+    pub ready: bool,
+    /// Drafted tokens that the next plan may verify.
+    pub drafts: usize,
     pub priority: i32,
     pub tenant: u64,
     cold: bool,
     pub output: PromptOutput,
-    /// Rows of the prompt before this one were computed and their results delivered.
+    /// Rows of the prompt whose outputs were delivered.
     delivered: usize,
     /// Order of arrival.
     pub arrival: u64,
@@ -103,18 +109,19 @@ pub(crate) struct Sequence {
     pub overtaken: u32,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
+    /// Tokens of the prompt.
     pub prompt: usize,
     pub capacity: usize,
-    /// Tokens computed, that is in the KV cache.
+    /// Tokens whose keys and values are in the KV cache.
     pub computed: usize,
-    /// Prompt tokens that were found in the cache when it was first admitted.
+    /// Prompt tokens found in the cache when the sequence was first admitted.
     pub cached: Option<usize>,
-    /// Blocks by position; holes before `first`.
+    /// Block table; [`NO_BLOCK`] before `first`.
     pub table: Vec<u32>,
     first: usize,
     /// Names of full blocks.
     names: Vec<Name>,
-    /// Blocks of the table that are registered, from the first on.
+    /// Blocks of the table that are registered, counted from the first.
     registered: usize,
     /// Whether further blocks can be registered.
     registrable: bool,
@@ -122,14 +129,16 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub fn new(new: NewSequence, arrival: u64, geometry: &BlockGeometry) -> Self {
-        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold, output } = new;
-        assert!(!tokens.is_empty() && tokens.len() <= capacity, "room for what it has");
+        let NewSequence { prompt: mut tokens, capacity, priority, tenant, cold, output } = new;
+        assert!(!tokens.is_empty() && tokens.len() <= capacity, "the prompt fits the capacity");
         let prompt = tokens.len();
-        // So that decoding takes nothing from the allocator, within reason.
+        // Reserved, within reason, so that decoding allocates nothing.
         tokens.reserve_exact((capacity - prompt).min(1 << 16));
         let blocks = tokens.capacity().div_ceil(geometry.block) + 1;
         let mut sequence = Self {
-            id,
+            phase: Phase::New,
+            ready: true,
+            drafts: 0,
             priority,
             tenant,
             cold,
@@ -152,31 +161,24 @@ impl Sequence {
         sequence
     }
 
-    /// Tokens that are not computed yet.
+    /// Number of tokens that are not computed yet.
     pub fn pending(&self) -> usize {
         self.tokens.len() - self.computed
     }
 
-    /// The first row whose results are wanted; the last at the latest.
+    /// The first row whose output is wanted; at the latest the last row.
     fn first_output(&self) -> usize {
         let last = self.tokens.len() - 1;
-        match self.output {
-            PromptOutput::AllLogits | PromptOutput::HiddenStates
-                if self.delivered < self.prompt =>
-            {
-                self.delivered.min(last)
-            }
-            _ => last,
-        }
+        let all = self.output != PromptOutput::LastLogits && self.delivered < self.prompt;
+        if all { self.delivered.min(last) } else { last }
     }
 
-    /// How many of the next `rows` rows, at most the pending ones, give results that are wanted:
-    /// the last ones.
+    /// How many of the next `rows` pending rows give outputs that are wanted: always the last ones.
     pub fn outputs(&self, rows: usize) -> usize {
         (self.computed + rows).saturating_sub(self.first_output())
     }
 
-    /// The most of the next `rows` rows that give at most `logits` rows of logits.
+    /// The largest number of the next `rows` rows that give at most `logits` rows of logits.
     pub fn within(&self, rows: usize, logits: usize) -> usize {
         match self.output {
             PromptOutput::HiddenStates => rows,
@@ -184,23 +186,24 @@ impl Sequence {
         }
     }
 
-    /// Takes note that so many more tokens are computed.
+    /// Counts `tokens` more tokens as computed.
     pub fn compute(&mut self, tokens: usize) {
         self.computed += tokens;
         self.delivered = self.delivered.max(self.computed);
     }
 
-    /// Whether its results are rows of logits.
+    /// Whether its outputs are rows of logits.
     pub fn wants_logits(&self) -> bool {
         self.output != PromptOutput::HiddenStates
     }
 
-    /// Who is before whom: priority, then arrival.
-    pub fn rank(&self) -> (i32, u64) {
-        (self.priority, self.arrival)
+    /// Sort key in the list of its phase: arrival of new sequences, else priority and arrival.
+    pub fn order(&self) -> (i32, u64) {
+        let priority = if self.phase == Phase::New { 0 } else { self.priority };
+        (priority, self.arrival)
     }
 
-    /// Blocks that hold what is not empty.
+    /// The blocks that the sequence holds.
     pub fn held(&self) -> impl Iterator<Item = u32> {
         self.table[self.first.min(self.table.len())..].iter().copied()
     }

@@ -1,6 +1,7 @@
 //! The counts as plain numbers.
 
-use super::{Histogram, Inner, Outcome};
+use super::{Histogram, Inner};
+use crate::outcome::Outcome;
 
 /// What the engine has counted since it started, and how it stands now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,8 +20,8 @@ pub struct Stats {
     pub cache_queries: u64,
     /// Prompt tokens found in the cache.
     pub cache_hits: u64,
-    /// Requests that ended, in the order of [`Outcome::ALL`].
-    pub finished: [u64; Outcome::ALL.len()],
+    /// Requests that ended, in the order of [`Outcome::LABELS`].
+    pub finished: [u64; Outcome::LABELS.len()],
     /// Requests turned away because the queue was full.
     pub rejected: u64,
     /// Sequences put back to wait for lack of blocks.
@@ -70,9 +71,14 @@ pub struct Times {
 }
 
 impl Stats {
-    /// Requests that ended so.
-    pub fn finished(&self, outcome: Outcome) -> u64 {
-        self.finished[outcome as usize]
+    /// Requests that ended, by the label of their outcome.
+    pub fn by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Outcome::LABELS.into_iter().zip(self.finished)
+    }
+
+    /// Requests that ended with an error.
+    pub fn failed(&self) -> u64 {
+        self.finished[Outcome::Failed(String::new()).index()]
     }
 }
 
@@ -90,7 +96,7 @@ pub(super) fn of(inner: &Inner) -> Stats {
         generation_tokens: inner.generation_tokens.get(),
         cache_queries: inner.cache_queries.get(),
         cache_hits: inner.cache_hits.get(),
-        finished: Outcome::ALL.map(|outcome| inner.finished[outcome as usize].get()),
+        finished: inner.finished.each_ref().map(|count| count.get()),
         rejected: inner.rejected.get(),
         preemptions: inner.preemptions.get(),
         evictions: inner.evictions.get(),

@@ -23,7 +23,7 @@ fn one_request(metrics: &Metrics) {
     metrics.tokens(2, secs(0.1));
     let ended =
         RequestTotals { prompt_tokens: 10, generated: 5, total: secs(1.05), decode: secs(0.3) };
-    metrics.finished(Outcome::Length, ended);
+    metrics.finished(&Outcome::Length, ended);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn reports_add_up() {
     assert_eq!(stats.blocks, BlockStats { used: 3, cached: 1, free: 4 });
     assert_eq!((stats.drafted, stats.accepted, stats.steps), (3, 1, 4));
     assert_eq!((stats.preemptions, stats.evictions, stats.rejected), (2, 3, 1));
-    assert_eq!(Outcome::ALL.map(|outcome| stats.finished(outcome)), [0, 1, 0, 0, 0]);
+    assert_eq!(stats.finished, [0, 1, 0, 0, 0]);
     assert_eq!(stats.rows_per_step, 3.0);
     assert_eq!((stats.first_token.count, stats.first_token.mean), (1, 0.75));
     // Two tokens that came together share their gap.

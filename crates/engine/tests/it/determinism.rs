@@ -5,8 +5,8 @@ use crate::checkpoints::{config, open, random, write};
 use crate::constraints::Toy;
 use base::Rng;
 use engine::{
-    EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation, KvMemory, LoadOptions,
-    Mode, Request, Runner, SamplingParams, Speculate, start,
+    EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions, Mode, Outcome,
+    Request, Runner, SamplingParams, Speculate, start,
 };
 use formats::Checkpoint;
 
@@ -18,7 +18,7 @@ pub struct Answer {
     pub ids: Vec<u32>,
     /// Log probability of each id and of the best alternatives.
     logprobs: Vec<Vec<(u32, u32)>>,
-    reason: FinishReason,
+    outcome: Outcome,
 }
 
 /// Prompts of all lengths, some of which begin alike; greedy and sampled; with stops and without.
@@ -115,7 +115,10 @@ pub fn collect(mut generation: Generation) -> (Answer, Finished) {
                 ids.push(id);
             }
             Event::Finished(finished) => {
-                return (Answer { ids, logprobs: bits, reason: finished.reason }, finished);
+                return (
+                    Answer { ids, logprobs: bits, outcome: finished.outcome.clone() },
+                    finished,
+                );
             }
             Event::Admitted { .. } | Event::Prefill { .. } => {}
             other => panic!("{other:?}"),

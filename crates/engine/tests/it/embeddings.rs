@@ -2,8 +2,8 @@
 
 use crate::checkpoints::{ARCHITECTURES, random};
 use engine::{
-    BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation,
-    KvMemory, LoadOptions, Mode, Pooling, Request, Runner, SubmitError, start,
+    BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory,
+    LoadOptions, Mode, Outcome, Pooling, Request, Runner, SubmitError, start,
 };
 use formats::Checkpoint;
 
@@ -126,10 +126,7 @@ fn a_vector_keeps_its_bits_in_any_company() {
                     let (vector, finished) = collect(generation);
                     assert_eq!(bits(&vector), bits(want), "{architecture} {chunk} {blocks} {time}");
                     let usage = finished.usage;
-                    assert_eq!(
-                        (finished.reason, usage.completion_tokens),
-                        (FinishReason::Length, 0)
-                    );
+                    assert_eq!((finished.outcome, usage.completion_tokens), (Outcome::Length, 0));
                     assert!(i % 2 == 1 || usage.cached_tokens == 0, "states are not in the cache");
                 }
                 drop(other);

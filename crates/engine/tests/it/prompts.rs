@@ -3,7 +3,7 @@
 use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
 use base::Rng;
 use engine::{
-    BLOCK, EngineHandle, EngineOptions, Event, FinishReason, Finished, KvMemory, LoadOptions, Mode,
+    BLOCK, EngineHandle, EngineOptions, Event, Finished, KvMemory, LoadOptions, Mode, Outcome,
     Request, Runner, SamplingParams, SingleSequence, SubmitError, TokenLogprobs, start,
 };
 use formats::Checkpoint;
@@ -112,7 +112,7 @@ fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
             assert!((f64::from(found.logprob) - logprob).abs() < 1e-5, "{architecture}");
             assert_eq!((found.top.len(), found.top[0].0), (TOP, best), "{architecture}");
         }
-        assert_eq!(finished.reason, FinishReason::Length);
+        assert_eq!(finished.outcome, Outcome::Length);
         assert_eq!((finished.usage.completion_tokens, finished.usage.cached_tokens), (0, 0));
     }
 }
@@ -195,7 +195,7 @@ fn logits_of_a_prompt_that_are_not_finite_end_the_request() {
     let mut generation = engine.submit(request(vec![1, 7, 2, 3], 0)).unwrap();
     let events: Vec<_> = std::iter::from_fn(|| generation.next_blocking()).collect();
     assert!(
-        matches!(events.last(), Some(Event::Failed(text)) if text.contains("NaN")),
+        matches!(events.last(), Some(Event::Finished(Finished { outcome: Outcome::Failed(text), .. })) if text.contains("NaN")),
         "{events:?}"
     );
 }

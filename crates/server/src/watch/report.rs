@@ -2,7 +2,7 @@
 
 use crate::watch::http::HttpCounts;
 use crate::watch::lately::Rates;
-use api::metrics::{Outcome, Stats, Times};
+use api::metrics::{Stats, Times};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Report<'_> {
                 "acceptance_rate": share(stats.accepted, stats.drafted),
             },
             "errors": {
-                "generations": stats.finished(Outcome::Failed),
+                "generations": stats.failed(),
                 "http_4xx": self.http.refused,
                 "http_5xx": self.http.failed,
             },
@@ -61,10 +61,9 @@ impl Report<'_> {
     }
 
     fn requests(&self) -> Value {
-        let finished: Map<String, Value> = Outcome::ALL
-            .iter()
-            .map(|&outcome| (outcome.name().into(), self.stats.finished(outcome).into()))
-            .collect();
+        let counts = self.stats.by_outcome();
+        let finished: Map<String, Value> =
+            counts.map(|(label, count)| (label.into(), count.into())).collect();
         json!({
             "running": self.stats.running,
             "waiting": self.stats.waiting,
@@ -118,9 +117,8 @@ impl Report<'_> {
     }
 
     fn finished(&self) -> String {
-        let one =
-            |&outcome: &Outcome| format!("{} {}", self.stats.finished(outcome), outcome.name());
-        let all: Vec<String> = Outcome::ALL.iter().map(one).collect();
+        let counts = self.stats.by_outcome();
+        let all: Vec<String> = counts.map(|(label, count)| format!("{count} {label}")).collect();
         format!("{}; {} rejected", all.join(", "), self.stats.rejected)
     }
 
@@ -135,7 +133,7 @@ impl Report<'_> {
     }
 
     fn errors(&self) -> String {
-        let broken = self.stats.finished(Outcome::Failed);
+        let broken = self.stats.failed();
         format!("{broken} generations, {} 4xx, {} 5xx", self.http.refused, self.http.failed)
     }
 }

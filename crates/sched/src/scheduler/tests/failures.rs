@@ -114,10 +114,10 @@ fn preemption_while_a_prefix_hit_is_being_admitted() {
     // Four blocks of cache; two long sequences that outgrow the rest, and a hit in between.
     machine.add(2, &prompt(2, 4), 24);
     machine.add(3, &prompt(3, 4), 24);
-    machine.step(|id, length| (id.0 * 100) as u32 + length as u32);
+    machine.step(|id, length| (id * 100) as u32 + length as u32);
     machine.add(4, &prompt(1, 16), 20);
     for _ in 0..100 {
-        machine.step(|id, length| (id.0 * 100) as u32 + length as u32);
+        machine.step(|id, length| (id * 100) as u32 + length as u32);
         machine.check();
     }
     assert!(machine.scheduler.is_idle());
@@ -160,12 +160,12 @@ fn a_cancel_between_plan_and_commit_is_forgotten_whole() {
     machine.add(2, &prompt(2, 2), 20);
     let plan = machine.plan();
     plan.iter().for_each(|planned| machine.forward(planned, &[]));
-    machine.scheduler.finish(SequenceId(1));
+    machine.end(1);
     for planned in &plan {
         machine.scheduler.commit(planned, if planned.samples { &[7] } else { &[] });
     }
     machine.check();
-    assert_eq!(machine.scheduler.tokens(SequenceId(2)).len(), 3);
+    assert_eq!(machine.find(2).unwrap().tokens.len(), 3);
     assert_eq!(machine.scheduler.blocks().used, 1);
     machine.finish(100);
 }
@@ -180,12 +180,11 @@ fn the_newest_is_preempted_and_comes_back_before_new_work() {
     }
     machine.add(3, &prompt(3, 1), 3);
     assert_eq!(machine.scheduler.waiting(), 2);
-    let order: Vec<u64> = std::iter::from_fn(|| {
-        (!machine.scheduler.is_idle()).then(|| machine.step(|_, length| length as u32))
-    })
-    .flatten()
-    .map(|planned| planned.id.0)
-    .collect();
+    let mut order = Vec::new();
+    while !machine.scheduler.is_idle() {
+        let plan = machine.step(|_, length| length as u32);
+        order.extend(plan.iter().map(|planned| machine.id(planned)));
+    }
     let first = |id| order.iter().position(|&other| other == id).unwrap();
     assert!(first(2) < first(3), "{order:?}");
 }
@@ -197,8 +196,8 @@ fn a_stalled_reader_gives_way_to_those_who_read() {
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 16);
     // The first is not ready any more; the second needs its blocks to go on.
-    while machine.scheduler.find(SequenceId(2)).is_some() {
-        let plan = machine.plan_with(8, |id| id != SequenceId(1), |_| 0);
+    while machine.find(2).is_some() {
+        let plan = machine.plan_with(8, |id| id != 1, |_| 0);
         assert!(!plan.is_empty(), "the second waits for the first");
         for planned in &plan {
             machine.forward(planned, &[]);
@@ -209,15 +208,8 @@ fn a_stalled_reader_gives_way_to_those_who_read() {
 }
 
 fn add_with_output(machine: &mut Machine, id: u64, prompt: &[u32], output: PromptOutput) {
-    machine.scheduler.add(NewSequence {
-        id: SequenceId(id),
-        prompt: prompt.to_vec(),
-        capacity: prompt.len() + 1,
-        priority: 0,
-        tenant: 0,
-        cold: false,
-        output,
-    });
+    let (prompt, capacity) = (prompt.to_vec(), prompt.len() + 1);
+    machine.add_new(id, NewSequence { prompt, capacity, output, ..NewSequence::default() });
 }
 
 #[test]
@@ -253,11 +245,11 @@ fn two_that_want_all_logits_share_a_step() {
 /// Steps in which `stalled` does not read, until `other` has ended.
 fn finish_beside(machine: &mut Machine, stalled: u64, other: u64) {
     for _ in 0..100 {
-        if machine.scheduler.find(SequenceId(other)).is_none() {
+        if machine.find(other).is_none() {
             return;
         }
-        let plan = machine.plan_with(8, |id| id != SequenceId(stalled), |_| 0);
-        assert!(plan.iter().all(|planned| planned.id != SequenceId(stalled)), "it was not ready");
+        let plan = machine.plan_with(8, |id| id != stalled, |_| 0);
+        assert!(plan.iter().all(|planned| machine.id(planned) != stalled), "it was not ready");
         assert!(!plan.is_empty(), "nothing moves");
         for planned in &plan {
             machine.forward(planned, &[]);

@@ -31,7 +31,7 @@ fn limits(rng: &mut Rng) -> SchedulerLimits {
 }
 
 struct Client {
-    id: SequenceId,
+    id: u64,
     /// Steps it has been without a row of its own while others had some.
     waits: usize,
 }
@@ -40,7 +40,8 @@ struct Simulation {
     machine: Machine,
     rng: Rng,
     clients: Vec<Client>,
-    trace: Vec<Planned>,
+    /// Numbers of sequences, and what was planned for them.
+    trace: Vec<(u64, Planned)>,
     rejected: usize,
 }
 
@@ -75,7 +76,6 @@ impl Simulation {
         let capacity = 2 + self.rng.below(most as u64 - 1) as usize;
         let len = 1 + self.rng.below(capacity as u64 - 1) as usize;
         let new = NewSequence {
-            id: SequenceId(id),
             prompt: self.prompt(len),
             capacity,
             priority: self.rng.below(3) as i32 - 1,
@@ -87,29 +87,30 @@ impl Simulation {
                 _ => PromptOutput::LastLogits,
             },
         };
-        self.machine.scheduler.add(new);
-        self.clients.push(Client { id: SequenceId(id), waits: 0 });
+        self.machine.add_new(id, new);
+        self.clients.push(Client { id, waits: 0 });
     }
 
     fn cancel(&mut self) {
         if !self.clients.is_empty() {
             let at = self.rng.below(self.clients.len() as u64) as usize;
-            self.machine.scheduler.finish(self.clients.swap_remove(at).id);
+            self.machine.end(self.clients.swap_remove(at).id);
         }
     }
 
     fn step(&mut self, stalls: bool) {
         let stalled = (stalls && self.rng.below(5) == 0).then(|| self.rng.below(ARRIVALS));
         let (prompt, drafts) = (self.rng.below(16) as usize + 1, self.rng.below(4) as usize);
-        let ready = |id: SequenceId| stalled.is_none_or(|stalled| id.0 % 7 != stalled % 7);
+        let ready = |id: u64| stalled.is_none_or(|stalled| id % 7 != stalled % 7);
         let plan = self.machine.plan_with(prompt, ready, |_| drafts);
         // A cancel while the step is computed.
         if stalls && self.rng.below(15) == 0 {
             self.cancel();
         }
-        for planned in &plan {
-            if self.machine.scheduler.find(planned.id).is_some() {
-                self.compute(planned);
+        let plan: Vec<_> = plan.iter().map(|one| (self.machine.id(one), *one)).collect();
+        for (id, planned) in &plan {
+            if self.machine.find(*id).is_some() {
+                self.compute(*id, planned);
             }
         }
         self.machine.check();
@@ -117,28 +118,28 @@ impl Simulation {
         self.trace.extend(plan);
     }
 
-    fn compute(&mut self, planned: &Planned) {
+    fn compute(&mut self, id: u64, planned: &Planned) {
         let right = self.rng.below(planned.drafts as u64 + 1) as usize;
-        let sequence = self.machine.scheduler.find(planned.id).unwrap();
+        let sequence = self.machine.scheduler.sequence(planned.slot);
         let room = sequence.capacity - sequence.tokens.len();
         let count = if planned.samples { (1 + right).min(room) } else { 0 };
         let sampled: Vec<u32> = (0..count).map(|_| self.rng.below(2) as u32).collect();
         self.machine.forward(planned, &sampled[..count.saturating_sub(1)]);
         self.machine.commit(planned, &sampled);
         if count == room {
-            self.clients.retain(|client| client.id != planned.id);
+            self.clients.retain(|client| client.id != id);
         }
     }
 
-    fn count_waits(&mut self, plan: &[Planned]) {
+    fn count_waits(&mut self, plan: &[(u64, Planned)]) {
         for client in &mut self.clients {
-            let served = plan.iter().any(|planned| planned.id == client.id);
+            let served = plan.iter().any(|(id, _)| *id == client.id);
             client.waits = if served { 0 } else { client.waits + usize::from(!plan.is_empty()) };
             assert!(client.waits < 20_000, "{:?} starves", client.id);
         }
     }
 
-    fn run(mut self) -> (Vec<Planned>, Count) {
+    fn run(mut self) -> (Vec<(u64, Planned)>, Count) {
         for id in 0..ARRIVALS {
             if self.rng.below(3) == 0 {
                 self.arrive(id);
@@ -173,7 +174,7 @@ struct Count {
 }
 
 /// Runs a seed; a failure says how to see it again.
-fn simulate(seed: u64) -> (Vec<Planned>, Count) {
+fn simulate(seed: u64) -> (Vec<(u64, Planned)>, Count) {
     std::panic::catch_unwind(|| Simulation::new(seed).run()).unwrap_or_else(|_| {
         panic!("GANNET_SEED={seed} cargo test -p gannet-sched every_sequence -- --nocapture")
     })
@@ -184,10 +185,10 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// What plans say, as numbers.
-fn numbers(trace: &[Planned]) -> Vec<u32> {
-    let one = |planned: &Planned| {
-        let Planned { id, position, tokens, drafts, outputs, samples } = *planned;
-        [id.0 as u32, position as u32, tokens as u32, drafts as u32, outputs as u32, samples.into()]
+fn numbers(trace: &[(u64, Planned)]) -> Vec<u32> {
+    let one = |(id, planned): &(u64, Planned)| {
+        let Planned { position, tokens, drafts, outputs, samples, .. } = *planned;
+        [*id as u32, position as u32, tokens as u32, drafts as u32, outputs as u32, samples.into()]
     };
     trace.iter().flat_map(one).collect()
 }
