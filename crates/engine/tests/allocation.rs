@@ -54,7 +54,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn decoding_allocates_nothing() {
     let _alone = alone();
     assert!(allocations(|| drop(std::hint::black_box(vec![1u8; 100]))) > 0, "the counter counts");
-    for architecture in checkpoints::ARCHITECTURES {
+    for architecture in checkpoints::architectures() {
         let (checkpoint, _folder) = checkpoints::random(architecture);
         let options = LoadOptions { threads: 2, ..LoadOptions::default() };
         let mut runner = Runner::load(&checkpoint, &options).unwrap();

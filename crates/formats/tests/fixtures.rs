@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::read_all_llama;
+use common::read_all;
 use formats::config::{RopeLayout, RopeScaling};
 use formats::gguf::GgufFile;
 use formats::{Checkpoint, ModelConfig, OpenOptions};
@@ -49,7 +49,7 @@ fn llama3_has_its_own_rope_scaling() {
     assert_eq!((defaults.do_sample, defaults.temperature), (Some(true), Some(0.7)));
     assert_eq!((defaults.top_k, defaults.top_p), (Some(20), Some(0.8)));
     assert_eq!((defaults.repetition_penalty, defaults.min_p), (Some(1.05), None));
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn mistral_in_the_style_of_transformers_5_has_a_window_on_every_layer() {
     assert_eq!(sizes(config), [96, 3, 4, 1, 32, 160, 620, 1024]);
     assert_eq!(config.windows, [Some(24); 3]);
     assert_eq!((config.rope.theta, &config.rope.scaling), (10_000.0, &RopeScaling::None));
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn qwen2_with_its_window_switched_off_sees_everything() {
     assert_eq!(config.windows, [None; 3]);
     assert_eq!((config.special.bos, config.special.pad), (None, Some(597)));
     assert_eq!(config.special.eos, [599, 597]);
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn qwen3_ties_its_embeddings() {
     assert_eq!(sizes(config), [256, 2, 8, 2, 64, 256, 640, 1024]);
     assert!(config.tied_embeddings);
     assert_eq!(config.rope.theta, 1e6);
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 /// A GGUF twin says the same as its checkpoint, but for what the format cannot say.

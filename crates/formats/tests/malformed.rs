@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::read_all_llama;
+use common::read_all;
 use formats::{Checkpoint, OpenOptions};
 
 /// Every case with what its message must say. All cases name the file besides.
@@ -90,7 +90,7 @@ fn load(path: &Path) -> formats::Result<()> {
         return formats::safetensors::open(path).map(drop);
     }
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
-    read_all_llama(&checkpoint)
+    read_all(&checkpoint)
 }
 
 fn check(path: &Path, fragments: &[&str]) {

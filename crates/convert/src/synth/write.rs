@@ -182,7 +182,7 @@ mod tests {
                 let expected = super::super::named_shape(shape).unwrap();
                 assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
                 assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
-                assert_eq!(checkpoint.config().latent, expected.latent, "{shape}");
+                assert_eq!(checkpoint.config().latent(), expected.latent(), "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
                 let tensors = if is_gguf { expected.tensors() } else { expected.read_tensors() };
                 for (name, shape) in tensors {

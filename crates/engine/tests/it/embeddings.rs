@@ -1,6 +1,6 @@
 //! One vector of a prompt: the states after the last norm, pooled.
 
-use crate::checkpoints::{ARCHITECTURES, random};
+use crate::checkpoints::{architectures, random};
 use engine::{
     BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory,
     LoadOptions, Mode, Outcome, Pooling, Request, Runner, SubmitError, start,
@@ -80,7 +80,7 @@ fn states_are_what_the_output_head_sees() {
 
 #[test]
 fn a_vector_is_the_mean_of_the_states_or_the_last() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let prompt = prompt(75, 1);
         let (states, _) = states(&mut load(&checkpoint, Mode::Fast, 64, 8), &prompt);

@@ -1,6 +1,6 @@
 //! What is asked about a prompt itself: log probabilities of its tokens.
 
-use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
+use crate::checkpoints::{architectures, config, open, random, write};
 use base::Rng;
 use engine::{
     BLOCK, EngineHandle, EngineOptions, Event, Finished, KvMemory, LoadOptions, Mode, Outcome,
@@ -88,7 +88,7 @@ fn log_probability(logits: &[f32], id: u32) -> f64 {
 
 #[test]
 fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let prompt = prompt(70, 0);
         let options = LoadOptions { mode: Mode::Exact, context: Some(128), ..Default::default() };

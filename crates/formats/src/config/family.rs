@@ -3,8 +3,10 @@
 use serde_json::Value as Json;
 
 use super::fields::GgufKeys;
+use super::yarn;
 use super::{
-    Activation, ExpertsConfig, LatentConfig, ModelConfig, RopeLayout, RopeScaling, RouterScores,
+    Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, RopeConfig, RopeLayout,
+    RopeScaling, RouterScores, SpecialIds,
 };
 use crate::error::Result;
 use crate::json::Object;
@@ -20,6 +22,8 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// `architectures` in config.json.
     pub hf_class: &'static str,
+    /// Values of `model_type` in config.json beside the canonical name.
+    pub hf_types: &'static [&'static str],
     /// `general.architecture` in GGUF files.
     pub gguf_name: &'static str,
     /// Whether a GGUF file of this name is of this family, by its metadata. The first family of
@@ -33,8 +37,12 @@ pub(crate) struct Family {
     pub gguf_activation: Activation,
     /// Of how many layers in GGUF files the last one has no window, if not all have the same.
     pub gguf_window_period: Option<usize>,
-    /// Whether its attention is latent.
-    pub has_latent: bool,
+    /// Whether query and key heads are normalised.
+    pub head_norms: HeadNorms,
+    /// Whether query heads have sinks.
+    pub sinks: bool,
+    /// Latent attention from config.json, in families that attend so.
+    pub latent: Option<fn(config: Object) -> Result<LatentConfig>>,
     /// What GGUF files leave unsaid about its experts.
     pub gguf_experts: GgufExperts,
     /// `num_key_value_heads` where config.json has none, if not that of all heads.
@@ -47,12 +55,15 @@ pub(crate) struct Family {
     pub rotary_share: f32,
     /// Scaling of the rotary frequencies where config.json has no parameters of it.
     pub default_scaling: fn() -> RopeScaling,
-    /// Biases that every layer has, whatever the configuration says.
-    pub biases: &'static [&'static str],
-    /// Further tensors of every layer that config.json declares.
+    /// Biases that a layer must have, whatever the configuration says.
+    pub required: fn(config: &ModelConfig, layer: usize) -> &'static [&'static str],
+    /// Further tensors that config.json declares for every layer.
     pub declared: fn(config: Object) -> Result<Vec<&'static str>>,
-    /// ExpertFieldNames of its tensors in Hugging Face checkpoints.
-    pub names: &'static NameTable,
+    /// Names of its tensors in Hugging Face checkpoints.
+    pub names: NameTable,
+    /// Whether Hugging Face checkpoints store gate and up rows of experts by turns in one tensor,
+    /// with biases, and matrices as `[inputs, outputs]`.
+    pub experts_by_turns: bool,
     /// Whether checkpoints carry layers for the prediction of further tokens after the last one.
     pub more_layers: bool,
     /// Attention windows of `layers` layers from config.json.
@@ -61,12 +72,22 @@ pub(crate) struct Family {
     pub activation: fn(config: Object) -> Result<Activation>,
     /// Routed experts in `layers` layers from config.json.
     pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
-    /// Latent attention from config.json.
-    pub latent: fn(config: Object) -> Result<Option<LatentConfig>>,
     /// What config.json says beyond the fields that all families have.
     pub to_json: fn(config: &ModelConfig) -> Json,
-    /// Tensors of attention and router in checkpoints written here, beyond those that all have.
+    /// Biases in every layer of checkpoints written here, beside the required ones.
     pub written: &'static [&'static str],
+    /// A small configuration with so many layers, for tests; its points of variation are in use, and
+    /// sizes are no multiples of lanes or blocks where they need not be.
+    pub tiny: fn(layers: usize) -> ModelConfig,
+}
+
+/// Whether query and key heads have norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadNorms {
+    Never,
+    Always,
+    /// Where config.json says `use_qk_norm` or the first layer has them.
+    Declared,
 }
 
 /// What GGUF files leave unsaid about the experts of a family, as llama.cpp knows it.
@@ -89,13 +110,16 @@ pub(crate) struct GgufExperts {
 pub(crate) const BASE: Family = Family {
     name: "",
     hf_class: "",
+    hf_types: &[],
     gguf_name: "",
     gguf_is: |_| Ok(true),
     gguf_rope: RopeLayout::Halves,
     gguf_aliases: &[],
     gguf_activation: Activation::Silu,
     gguf_window_period: None,
-    has_latent: false,
+    head_norms: HeadNorms::Never,
+    sinks: false,
+    latent: None,
     gguf_experts: GgufExperts {
         scores: RouterScores::Softmax,
         normalise: true,
@@ -108,16 +132,17 @@ pub(crate) const BASE: Family = Family {
     theta: 10_000.0,
     rotary_share: 1.0,
     default_scaling: || RopeScaling::None,
-    biases: &[],
+    required: |_, _| &[],
     declared: dense_biases,
-    names: &DENSE,
+    names: DENSE,
+    experts_by_turns: false,
     more_layers: false,
     windows: |_, layers| Ok(vec![None; layers]),
     activation: |_| Ok(Activation::Silu),
     experts: |_, _| Ok(None),
-    latent: |_| Ok(None),
     to_json: |_| Json::Null,
     written: &[],
+    tiny,
 };
 
 /// Biases by the flags of Llama's configuration.
@@ -132,9 +157,68 @@ pub(crate) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
     Ok(biases)
 }
 
+/// Biases of queries, keys and values.
+pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
+
 /// Biases of the four projections of attention.
 pub(crate) const ATTENTION_BIASES: [&str; 4] =
     ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"];
 
 /// Norms on the heads of queries and keys.
 pub(crate) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];
+
+/// The small configuration that those of the families are made from.
+pub(crate) fn tiny(layers: usize) -> ModelConfig {
+    ModelConfig {
+        architecture: String::new(),
+        name: String::new(),
+        hidden_size: 72,
+        layers,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 24,
+        attention_scale: 1.0 / 24f32.sqrt(),
+        intermediate_size: 104,
+        activation: Activation::Silu,
+        experts: None,
+        attention: Attention::Grouped { head_norms: false, sinks: false },
+        vocab_size: 131,
+        context_length: 256,
+        rms_norm_eps: 1e-5,
+        rope: RopeConfig {
+            theta: 10_000.0,
+            dim: 24,
+            layout: RopeLayout::Halves,
+            scaling: RopeScaling::None,
+            magnitude: 1.0,
+        },
+        windows: vec![None; layers],
+        tied_embeddings: false,
+        special: SpecialIds::default(),
+    }
+}
+
+/// Attention with norms on the heads of queries and keys.
+pub(crate) const NORMED_HEADS: Attention = Attention::Grouped { head_norms: true, sinks: false };
+
+/// YaRN over a context that tests go beyond.
+pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {
+    let (beta_fast, beta_slow) = yarn::BETAS;
+    RopeScaling::Yarn { factor: 4.0, original_context: 64, beta_fast, beta_slow, truncate }
+}
+
+/// The small mixture of experts that those of the families are made from.
+pub(crate) fn tiny_experts(layers: usize) -> ExpertsConfig {
+    ExpertsConfig {
+        count: 6,
+        chosen: 2,
+        width: 40,
+        shared_width: 0,
+        shared_gate: false,
+        layers: vec![true; layers],
+        scores: RouterScores::Softmax,
+        normalise: true,
+        scale: 1.0,
+        groups: None,
+    }
+}

@@ -4,15 +4,17 @@ mod experts;
 mod rope;
 
 use super::check::{self, ExpertFieldNames, FieldNames};
-use super::family::{Family, Windows};
+use super::family::{Family, HeadNorms, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
 
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
+/// A tensor that models with norms of query heads have.
+pub(crate) const FIRST_HEAD_NORM: &str = "blk.0.attn_q_norm.weight";
 /// Divisors of the rotary frequencies, one per pair.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
@@ -78,7 +80,7 @@ fn build(
         intermediate_size,
         activation: family.gguf_activation,
         experts: experts::read(keys, file, family, layers, intermediate_size)?,
-        latent,
+        attention: attention(file, family, latent),
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
         rms_norm_eps: eps(keys)?,
@@ -87,6 +89,18 @@ fn build(
         tied_embeddings: find(file, OUTPUT).is_none(),
         special: special(keys.metadata)?,
     })
+}
+
+fn attention(file: &GgufFile, family: &Family, latent: Option<LatentConfig>) -> Attention {
+    if let Some(sizes) = latent {
+        return Attention::Latent(sizes);
+    }
+    let head_norms = match family.head_norms {
+        HeadNorms::Never => false,
+        HeadNorms::Always => true,
+        HeadNorms::Declared => find(file, FIRST_HEAD_NORM).is_some(),
+    };
+    Attention::Grouped { head_norms, sinks: family.sinks }
 }
 
 /// Layers that predict further tokens are counted too.

@@ -9,9 +9,9 @@ mod rope;
 use super::check::{self, ExpertFieldNames, FieldNames};
 use serde_json::Value as Json;
 
-use super::family::{Family, Windows};
+use super::family::{Family, HeadNorms, Windows};
 use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
@@ -47,7 +47,7 @@ pub(crate) fn read(
 ) -> Result<HfConfig> {
     let model = build(config, family, name, has_output)?;
     let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
-    if model.latent.is_some() {
+    if model.latent().is_some() {
         (names.rope_dim, names.head_dim) = ("qk_rope_head_dim", "qk_head_dim");
     }
     if let Some((field, problem)) = check::broken(&model, &names) {
@@ -61,7 +61,7 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
     let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;
     let hidden_size = config.positive("hidden_size", MAX_WIDTH)?;
     let heads = config.positive(NAMES.heads, MAX_HEADS)?;
-    let latent = (family.latent)(config)?;
+    let latent = family.latent.map(|read| read(config)).transpose()?;
     let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
     let rope::HfRope { config: rope, sharpening } = rope::read(config, family, head_dim, latent)?;
     let tied = config.flag("tie_word_embeddings")?;
@@ -77,7 +77,7 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         intermediate_size: config.positive("intermediate_size", MAX_WIDTH)?,
         activation: (family.activation)(config)?,
         experts: (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true)),
-        latent,
+        attention: attention(config, family, latent)?,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
         rms_norm_eps: eps(config)?,
@@ -86,6 +86,18 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         tied_embeddings: tied.unwrap_or(!has_output),
         special: special(config)?,
     })
+}
+
+fn attention(config: Object, family: &Family, latent: Option<LatentConfig>) -> Result<Attention> {
+    if let Some(sizes) = latent {
+        return Ok(Attention::Latent(sizes));
+    }
+    let head_norms = match family.head_norms {
+        HeadNorms::Never => false,
+        HeadNorms::Always => true,
+        HeadNorms::Declared => config.flag("use_qk_norm")? == Some(true),
+    };
+    Ok(Attention::Grouped { head_norms, sinks: family.sinks })
 }
 
 fn check_activation(config: Object) -> Result<()> {

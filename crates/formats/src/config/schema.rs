@@ -27,8 +27,8 @@ pub struct ModelConfig {
     pub activation: Activation,
     /// Routed experts, where any layer has them.
     pub experts: Option<ExpertsConfig>,
-    /// Latent attention, where keys and values are expanded from a shared low-rank row.
-    pub latent: Option<LatentConfig>,
+    /// How all layers attend.
+    pub attention: Attention,
     /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
     pub vocab_size: usize,
     /// Longest context the model was trained for, in tokens.
@@ -122,6 +122,35 @@ pub enum Activation {
     },
 }
 
+impl ModelConfig {
+    /// The experts of a layer, if it has any.
+    pub fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
+        self.experts.as_ref().filter(|experts| experts.layers[layer])
+    }
+
+    /// The sizes of latent attention, where layers attend so.
+    pub fn latent(&self) -> Option<LatentConfig> {
+        match self.attention {
+            Attention::Latent(sizes) => Some(sizes),
+            Attention::Grouped { .. } => None,
+        }
+    }
+}
+
+/// How layers attend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// Grouped-query attention: `heads / kv_heads` query heads share one KV head.
+    Grouped {
+        /// Whether an RMSNorm of `head_dim` values is applied to each query and key head.
+        head_norms: bool,
+        /// Whether each query head has a sink: one more score, of no position, in its softmax.
+        sinks: bool,
+    },
+    /// Multi-head latent attention: keys and values are expanded from a shared low-rank row.
+    Latent(LatentConfig),
+}
+
 /// Routed experts: of many small MLPs each token passes through a few.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpertsConfig {
@@ -133,6 +162,8 @@ pub struct ExpertsConfig {
     pub width: usize,
     /// Width of the MLP that every token passes through beside them; 0 for none.
     pub shared_width: usize,
+    /// Whether the output of that MLP is scaled by a learned gate.
+    pub shared_gate: bool,
     /// Per layer: whether it has routed experts rather than one MLP.
     pub layers: Vec<bool>,
     /// How the router's logits become scores.

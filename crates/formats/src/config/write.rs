@@ -60,7 +60,7 @@ impl ModelConfig {
         });
         self.windows_json(&mut json);
         extend(&mut json, (family.to_json)(self));
-        if let Some(latent) = self.latent {
+        if let Some(latent) = self.latent() {
             let fields = json.as_object_mut().expect("made as an object");
             fields.retain(|key, _| key != "head_dim" && key != "partial_rotary_factor");
             extend(&mut json, self.latent_json(latent));
@@ -98,7 +98,7 @@ impl ModelConfig {
     /// What `mscale_all_dim` is, if attention is sharpened.
     fn mscale_all_dim(&self) -> Option<f64> {
         let RopeScaling::Yarn { factor, .. } = self.rope.scaling else { return None };
-        self.latent.and_then(|_| yarn::multiplier(self.head_dim, self.attention_scale, factor))
+        self.latent().and_then(|_| yarn::multiplier(self.head_dim, self.attention_scale, factor))
     }
 
     fn rope_scaling_json(&self, family: &Family) -> Result<Json> {

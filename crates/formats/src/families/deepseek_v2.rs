@@ -2,11 +2,12 @@
 //! and routed experts chosen from groups.
 
 use crate::config::check::ExpertFieldNames;
-use crate::config::family::{BASE, Family, GgufExperts};
+use crate::config::family::{self, BASE, Family, GgufExperts};
 use crate::config::fields::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
 use crate::config::hf::experts;
 use crate::config::{
-    ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeLayout, RouterScores,
+    Attention, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, ModelConfig, RopeLayout,
+    RouterScores,
 };
 use crate::error::Result;
 use crate::json::Object;
@@ -17,6 +18,7 @@ pub(super) static DEEPSEEK_V2: Family = Family {
     name: "deepseek_v2",
     hf_class: "DeepseekV2ForCausalLM",
     experts: experts_of_v2,
+    tiny,
     ..DEEPSEEK_BASE
 };
 
@@ -24,10 +26,12 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
     gguf_name: "deepseek2",
     gguf_rope: RopeLayout::Interleaved,
     gguf_experts: GgufExperts { normalise: false, leading_dense: true, ..BASE.gguf_experts },
-    has_latent: true,
     declared: no_biases,
-    names: &NAMES,
-    latent: |config| latent(config).map(Some),
+    names: NameTable {
+        layer: &[NORMS, LATENT_ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+        ..DENSE
+    },
+    latent: Some(latent),
     to_json: experts::grouped_json,
     ..BASE
 };
@@ -67,6 +71,7 @@ fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>
         chosen: config.need(ExpertFieldNames::HF.chosen, "a number of experts", chosen)?,
         width,
         shared_width: width * shared,
+        shared_gate: false,
         layers: experts::after_dense(config, layers, 0)?,
         scores: RouterScores::Softmax,
         // The first code of the model normalised where `norm_topk_prob` said so. The reference
@@ -86,10 +91,33 @@ fn groups_of_v2(config: Object) -> Result<Option<ExpertGroups>> {
     }
 }
 
-/// DeepSeek V2 and V3, with latent attention.
-pub(super) static NAMES: NameTable = NameTable {
-    globals: GLOBALS,
-    layer_prefix: LAYER_PREFIX,
-    layer: &[NORMS, LATENT_ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
-    ignored: &["rotary_emb.inv_freq"],
-};
+fn tiny(layers: usize) -> ModelConfig {
+    let experts = ExpertsConfig {
+        shared_width: 80,
+        normalise: false,
+        scale: 1.5,
+        layers: (0..layers).map(|layer| layer > 0).collect(),
+        groups: Some(ExpertGroups { count: 3, chosen: 2, rank: GroupRank::Best }),
+        ..family::tiny_experts(layers)
+    };
+    tiny_latent(layers, None, experts)
+}
+
+/// A small configuration of this family or of V3.
+pub(super) fn tiny_latent(
+    layers: usize,
+    q_rank: Option<usize>,
+    experts: ExpertsConfig,
+) -> ModelConfig {
+    let sizes = LatentConfig { q_rank, kv_rank: 36, nope_dim: 20, rope_dim: 8, value_dim: 22 };
+    let mut config = family::tiny(layers);
+    (config.rope.dim, config.rope.layout) = (sizes.rope_dim, RopeLayout::Interleaved);
+    ModelConfig {
+        kv_heads: config.heads,
+        head_dim: 28,
+        attention_scale: 1.0 / 28f32.sqrt(),
+        attention: Attention::Latent(sizes),
+        experts: Some(experts),
+        ..config
+    }
+}

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use crate::config::RouterScores;
-use crate::config::family::{ATTENTION_BIASES, BASE, Family, GgufExperts};
+use super::deepseek_v3;
+use crate::config::family::{self, BASE, Family, GgufExperts, HEAD_NORMS, HeadNorms, QKV_BIASES};
 use crate::config::hf::experts::{self, SigmoidDefaults};
+use crate::config::{ModelConfig, RouterScores};
 use crate::error::Result;
 use crate::json::Object;
 use crate::names::*;
@@ -22,23 +23,22 @@ pub(super) static GLM4_MOE: Family = Family {
     },
     kv_heads: Some(8),
     rotary_share: 0.5,
+    head_norms: HeadNorms::Declared,
     declared,
-    names: &NAMES,
+    names: NameTable {
+        layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+        ..DENSE
+    },
     more_layers: true,
     experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
     to_json: |config| {
         let mut json = experts::grouped_json(config);
         json["attention_bias"] = json!(true);
-        json["use_qk_norm"] = json!(true);
+        json["use_qk_norm"] = json!(config.attention == family::NORMED_HEADS);
         json
     },
-    written: &[
-        "attn_q.bias",
-        "attn_k.bias",
-        "attn_v.bias",
-        "attn_q_norm.weight",
-        "attn_k_norm.weight",
-    ],
+    written: &QKV_BIASES,
+    tiny,
     ..BASE
 };
 
@@ -56,18 +56,17 @@ const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
 fn declared(config: Object) -> Result<Vec<&'static str>> {
     let mut names = Vec::new();
     if config.flag("attention_bias")? == Some(true) {
-        names.extend(&ATTENTION_BIASES[..3]);
+        names.extend(QKV_BIASES);
     }
     if config.flag("use_qk_norm")? == Some(true) {
-        names.extend(["attn_q_norm.weight", "attn_k_norm.weight"]);
+        names.extend(HEAD_NORMS);
     }
     Ok(names)
 }
 
-/// GLM-4.5 and its like.
-pub(super) static NAMES: NameTable = NameTable {
-    globals: GLOBALS,
-    layer_prefix: LAYER_PREFIX,
-    layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
-    ignored: &["rotary_emb.inv_freq"],
-};
+fn tiny(layers: usize) -> ModelConfig {
+    let mut config = family::tiny(layers);
+    config.rope.dim = 12;
+    let experts = Some(deepseek_v3::tiny_experts(layers));
+    ModelConfig { experts, attention: family::NORMED_HEADS, ..config }
+}

@@ -4,16 +4,16 @@
 use serde_json::{Value as Json, json};
 
 use crate::config::check::ExpertFieldNames;
-use crate::config::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows};
+use crate::config::family::{self, ATTENTION_BIASES, BASE, Family, GgufExperts, Windows};
 use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
 use crate::config::hf::{experts, windows_by_type};
-use crate::config::{Activation, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
+use crate::config::{Activation, Attention, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
 use crate::error::Result;
 use crate::json::Object;
 use crate::names::*;
 
 /// Slope and limit of the activation where config.json does not say, and in GGUF files always.
-pub(super) const ACTIVATION: Activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 };
+const ACTIVATION: Activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 };
 
 pub(super) static GPT_OSS: Family = Family {
     name: "gpt_oss",
@@ -38,24 +38,38 @@ pub(super) static GPT_OSS: Family = Family {
         beta_slow: 1.0,
         truncate: false,
     },
-    biases: &["ffn_gate_inp.bias", "ffn_down_exps.bias"],
+    sinks: true,
+    experts_by_turns: true,
+    required: |_, _| &["ffn_gate_inp.bias", "ffn_down_exps.bias"],
     declared: |config| {
         let biases = config.flag("attention_bias")? != Some(false);
         Ok(if biases { ATTENTION_BIASES.to_vec() } else { Vec::new() })
     },
-    names: &NAMES,
+    names: NameTable {
+        layer: &[
+            NORMS,
+            ATTENTION,
+            FUSED_EXPERTS,
+            &[
+                ("self_attn.sinks", "attn_sinks.weight"),
+                ("mlp.router.weight", "ffn_gate_inp.weight"),
+                ("mlp.router.bias", "ffn_gate_inp.bias"),
+                ("mlp.experts.gate_up_proj_bias", "ffn_gate_up_exps.bias"),
+                ("mlp.experts.gate_up_proj_blocks", "ffn_gate_up_exps.weight_blocks"),
+                ("mlp.experts.gate_up_proj_scales", "ffn_gate_up_exps.weight_scales"),
+                ("mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
+                ("mlp.experts.down_proj_blocks", "ffn_down_exps.weight_blocks"),
+                ("mlp.experts.down_proj_scales", "ffn_down_exps.weight_scales"),
+            ],
+        ],
+        ..DENSE
+    },
     windows,
     activation,
     experts,
     to_json,
-    written: &[
-        "attn_q.bias",
-        "attn_k.bias",
-        "attn_v.bias",
-        "attn_output.bias",
-        "attn_sinks.weight",
-        "ffn_gate_inp.bias",
-    ],
+    written: &ATTENTION_BIASES,
+    tiny,
     ..BASE
 };
 
@@ -95,6 +109,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
         chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 4)?,
         width: config.positive("intermediate_size", MAX_WIDTH)?,
         shared_width: 0,
+        shared_gate: false,
         layers: vec![true; layers],
         scores: RouterScores::SoftmaxOfChosen,
         normalise: false,
@@ -103,25 +118,20 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     }))
 }
 
-/// gpt-oss: experts in one tensor with biases, and sinks beside the attention scores.
-pub(super) static NAMES: NameTable = NameTable {
-    globals: GLOBALS,
-    layer_prefix: LAYER_PREFIX,
-    layer: &[
-        NORMS,
-        ATTENTION,
-        FUSED_EXPERTS,
-        &[
-            ("self_attn.sinks", "attn_sinks.weight"),
-            ("mlp.router.weight", "ffn_gate_inp.weight"),
-            ("mlp.router.bias", "ffn_gate_inp.bias"),
-            ("mlp.experts.gate_up_proj_bias", "ffn_gate_up_exps.bias"),
-            ("mlp.experts.gate_up_proj_blocks", "ffn_gate_up_exps.weight_blocks"),
-            ("mlp.experts.gate_up_proj_scales", "ffn_gate_up_exps.weight_scales"),
-            ("mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
-            ("mlp.experts.down_proj_blocks", "ffn_down_exps.weight_blocks"),
-            ("mlp.experts.down_proj_scales", "ffn_down_exps.weight_scales"),
-        ],
-    ],
-    ignored: &["rotary_emb.inv_freq"],
-};
+fn tiny(layers: usize) -> ModelConfig {
+    let mut config = family::tiny(layers);
+    (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(false), 1.1);
+    let experts = ExpertsConfig {
+        width: 104,
+        scores: RouterScores::SoftmaxOfChosen,
+        normalise: false,
+        ..family::tiny_experts(layers)
+    };
+    ModelConfig {
+        activation: Activation::ClampedSwiglu { alpha: 1.702, limit: 2.0 },
+        attention: Attention::Grouped { head_norms: false, sinks: true },
+        experts: Some(experts),
+        windows: (0..layers).map(|layer| (layer % 2 == 0).then_some(24)).collect(),
+        ..config
+    }
+}

@@ -1,9 +1,9 @@
 //! Mistral: Llama with a sliding window on all layers, or on none.
 
 use super::llama::GGUF_NAME;
-use crate::config::RopeLayout;
-use crate::config::family::{BASE, Family, Windows};
+use crate::config::family::{self, BASE, Family, Windows};
 use crate::config::hf::{window, windows_by_type};
+use crate::config::{ModelConfig, RopeLayout};
 use crate::error::Result;
 use crate::json::Object;
 
@@ -13,6 +13,7 @@ pub(super) static MISTRAL: Family = Family {
     gguf_name: GGUF_NAME,
     gguf_rope: RopeLayout::Interleaved,
     windows,
+    tiny: |layers| ModelConfig { windows: vec![Some(24); layers], ..family::tiny(layers) },
     ..BASE
 };
 

@@ -2,10 +2,10 @@
 
 use super::llama::GGUF_NAME;
 use crate::config::check::ExpertFieldNames;
-use crate::config::family::{BASE, Family, GgufExperts};
+use crate::config::family::{self, BASE, Family, GgufExperts};
 use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
 use crate::config::hf::experts;
-use crate::config::{ExpertsConfig, RopeLayout, RouterScores};
+use crate::config::{ExpertsConfig, ModelConfig, RopeLayout, RouterScores};
 use crate::error::Result;
 use crate::json::Object;
 use crate::names::*;
@@ -20,10 +20,23 @@ pub(super) static MIXTRAL: Family = Family {
     kv_heads: Some(8),
     theta: 1e6,
     declared: |_| Ok(Vec::new()),
-    names: &NAMES,
+    names: NameTable {
+        layer: &[
+            NORMS,
+            ATTENTION,
+            &[
+                ("block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
+                ("block_sparse_moe.experts.{}.w1.weight", "ffn_gate.{}.weight"),
+                ("block_sparse_moe.experts.{}.w3.weight", "ffn_up.{}.weight"),
+                ("block_sparse_moe.experts.{}.w2.weight", "ffn_down.{}.weight"),
+            ],
+        ],
+        ..DENSE
+    },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     experts,
     to_json: experts::local_json,
+    tiny,
     ..BASE
 };
 
@@ -34,6 +47,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
         chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 2)?,
         width: config.positive("intermediate_size", MAX_WIDTH)?,
         shared_width: 0,
+        shared_gate: false,
         layers: vec![true; layers],
         scores: RouterScores::Softmax,
         normalise: true,
@@ -42,19 +56,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     }))
 }
 
-/// Mixtral: `w1` is the gate, `w3` goes up, `w2` down.
-pub(super) static NAMES: NameTable = NameTable {
-    globals: GLOBALS,
-    layer_prefix: LAYER_PREFIX,
-    layer: &[
-        NORMS,
-        ATTENTION,
-        &[
-            ("block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
-            ("block_sparse_moe.experts.{}.w1.weight", "ffn_gate.{}.weight"),
-            ("block_sparse_moe.experts.{}.w3.weight", "ffn_up.{}.weight"),
-            ("block_sparse_moe.experts.{}.w2.weight", "ffn_down.{}.weight"),
-        ],
-    ],
-    ignored: &["rotary_emb.inv_freq"],
-};
+fn tiny(layers: usize) -> ModelConfig {
+    let experts = ExpertsConfig { width: 104, ..family::tiny_experts(layers) };
+    ModelConfig { experts: Some(experts), ..family::tiny(layers) }
+}

@@ -56,15 +56,10 @@ fn of_hf(config: Object) -> Result<&'static Family> {
     let name = config.need("architectures", "a list of one class", name)?;
     let known = |family: &&&Family| match class {
         Some(class) => family.hf_class == class,
-        None => family.name == alias(name),
+        None => family.name == name || family.hf_types.contains(&name),
     };
     let supported = || FAMILIES.iter().map(|f| f.hf_class);
     FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path(), name, supported()))
-}
-
-/// The family behind a `model_type`: Kimi K2 is DeepSeek V3 by another name.
-fn alias(model_type: &str) -> &str {
-    if model_type == "kimi_k2" { deepseek_v3::DEEPSEEK_V3.name } else { model_type }
 }
 
 fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
@@ -86,9 +81,14 @@ fn of_gguf(keys: &GgufKeys) -> Result<&'static Family> {
     Err(unknown(keys.metadata.path(), keys.prefix, supported.into_iter()))
 }
 
+/// Canonical names of all families.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.name)
+}
+
 /// The table of Hugging Face tensor names of the family with this canonical name.
 pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
-    by_name(architecture).map(|family| family.names)
+    by_name(architecture).map(|family| &family.names)
 }
 
 /// The family with this canonical name.
@@ -133,6 +133,14 @@ impl ModelConfig {
         let stem = file.path().file_stem();
         let name = stem.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         read_gguf(file, &name).map(|(config, _)| config)
+    }
+
+    /// A small model of a family, for tests: sizes are no multiples of lanes or blocks where they
+    /// need not be, and the family's points of variation are in use.
+    pub fn tiny(architecture: &str, layers: usize) -> Option<Self> {
+        let config = (by_name(architecture)?.tiny)(layers);
+        let name = format!("tiny-{architecture}");
+        Some(Self { architecture: architecture.to_owned(), name, ..config })
     }
 
     /// The configuration as config.json in the published style. `Factors` have no place there.

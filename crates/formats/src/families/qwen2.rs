@@ -1,6 +1,6 @@
 //! Qwen2: Llama with biases on queries, keys and values.
 
-use crate::config::family::{BASE, Family, Windows};
+use crate::config::family::{BASE, Family, QKV_BIASES, Windows};
 use crate::config::fields::MAX_LAYERS;
 use crate::config::hf::{window, windows_by_type};
 use crate::error::Result;
@@ -13,8 +13,7 @@ pub(super) static QWEN2: Family = Family {
     name: "qwen2",
     hf_class: "Qwen2ForCausalLM",
     gguf_name: "qwen2",
-    biases: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
-    written: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
+    required: |_, _| &QKV_BIASES,
     windows,
     ..BASE
 };

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::qwen2::{used_window, window_layers};
 use crate::config::check::ExpertFieldNames;
-use crate::config::family::{ATTENTION_BIASES, BASE, Family, GgufExperts, Windows};
+use crate::config::family::{self, BASE, Family, GgufExperts, QKV_BIASES, Windows};
 use crate::config::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
 use crate::config::hf::{experts, windows_by_type};
 use crate::config::{ExpertsConfig, ModelConfig, RouterScores};
@@ -20,9 +20,12 @@ pub(super) static QWEN2_MOE: Family = Family {
     kv_heads: Some(16),
     declared: |config| {
         let biases = config.flag("qkv_bias")? != Some(false);
-        Ok(if biases { ATTENTION_BIASES[..3].to_vec() } else { Vec::new() })
+        Ok(if biases { QKV_BIASES.to_vec() } else { Vec::new() })
     },
-    names: &NAMES,
+    names: NameTable {
+        layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
+        ..DENSE
+    },
     windows: windows_of_qwen2,
     experts: |config, layers| {
         let width = config.setting("shared_expert_intermediate_size", MAX_WIDTH, 5632)?;
@@ -30,7 +33,8 @@ pub(super) static QWEN2_MOE: Family = Family {
         read(config, layers, &defaults, width)
     },
     to_json,
-    written: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
+    written: &QKV_BIASES,
+    tiny,
     ..BASE
 };
 
@@ -53,6 +57,7 @@ pub(super) fn read(
         chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
         width: experts::width(config, defaults.width)?,
         shared_width,
+        shared_gate: shared_width > 0,
         layers: expert_layers(config, layers)?,
         scores: RouterScores::Softmax,
         normalise: config.flag("norm_topk_prob")?.unwrap_or(false),
@@ -107,10 +112,12 @@ fn windows_of_qwen2(config: Object, layers: usize) -> Result<Windows> {
     Ok((0..layers).map(window_of).collect())
 }
 
-/// Qwen's mixtures of experts, with Qwen2's one shared expert and its gate.
-pub(super) static NAMES: NameTable = NameTable {
-    globals: GLOBALS,
-    layer_prefix: LAYER_PREFIX,
-    layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
-    ignored: &["rotary_emb.inv_freq"],
-};
+fn tiny(layers: usize) -> ModelConfig {
+    let experts = ExpertsConfig {
+        shared_width: 56,
+        shared_gate: true,
+        normalise: false,
+        ..family::tiny_experts(layers)
+    };
+    ModelConfig { experts: Some(experts), ..family::tiny(layers) }
+}

@@ -5,7 +5,7 @@ use super::{NamePairs, NameTable};
 
 /// The names of Hugging Face's Llama, which the other dense families took over; each family
 /// has its own choice of biases and head norms among them.
-pub static DENSE: NameTable = NameTable {
+pub(crate) const DENSE: NameTable = NameTable {
     globals: GLOBALS,
     layer_prefix: LAYER_PREFIX,
     layer: &[NORMS, ATTENTION, MLP],

@@ -10,7 +10,7 @@ use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::{ComputedMatrix, Loader};
 use crate::ranks::Slice;
-use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Matrix, Mode, Rope};
+use backend::{AttentionSpec, Buffer, HeadColumns, Matrix, Mode, Rope};
 use dist::Split;
 use formats::config::LatentConfig;
 use formats::{ModelConfig, TensorView};
@@ -20,11 +20,9 @@ use std::ops::Range;
 /// Epsilon of the norms within attention, which the reference does not take from the configuration.
 const EPS: f32 = 1e-6;
 
-/// Workspace shared by the attention of all layers.
+/// Workspace shared by all layers, as wide as this rank's heads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LatentBuffers {
-    /// `[rows, q_rank]`, before and after the norm.
-    q_row: Option<(Buffer, Buffer)>,
+struct LatentBuffers {
     /// `[rows, heads * (nope + rope)]`.
     q: Buffer,
     /// `[rows, kv_rank]`, before the norm.
@@ -35,44 +33,42 @@ pub(crate) struct LatentBuffers {
     latent: Buffer,
     /// `[rows, heads * (kv_rank + rope)]`.
     q_latent: Buffer,
-    /// What the heads saw: `[rows, heads * kv_rank]`.
+    /// Outputs of the heads in the latent space: `[rows, heads * kv_rank]`.
     seen: Buffer,
     /// `[rows, heads * value_dim]`.
     mixed: Buffer,
 }
 
 impl LatentBuffers {
-    /// Room for `heads` heads.
-    pub fn new(
-        backend: &mut dyn Backend,
-        rows: usize,
-        heads: usize,
-        sizes: LatentConfig,
-    ) -> Result<Self, Error> {
-        let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = sizes;
-        let mut buffer = |width| backend.buffer(rows, width);
+    fn new(loader: &mut Loader<'_>, heads: usize, sizes: LatentConfig) -> Result<Self, Error> {
+        let LatentConfig { kv_rank, nope_dim, rope_dim, value_dim, .. } = sizes;
         Ok(Self {
-            q_row: match q_rank {
-                Some(rank) => Some((buffer(rank)?, buffer(rank)?)),
-                None => None,
-            },
-            q: buffer(heads * (nope_dim + rope_dim))?,
-            row: buffer(kv_rank)?,
-            key: buffer(rope_dim)?,
-            latent: buffer(kv_rank + rope_dim)?,
-            q_latent: buffer(heads * (kv_rank + rope_dim))?,
-            seen: buffer(heads * kv_rank)?,
-            mixed: buffer(heads * value_dim)?,
+            q: loader.shared("q", heads * (nope_dim + rope_dim))?,
+            row: loader.shared("row", kv_rank)?,
+            key: loader.shared("key", rope_dim)?,
+            latent: loader.shared("latent", kv_rank + rope_dim)?,
+            q_latent: loader.shared("q_latent", heads * (kv_rank + rope_dim))?,
+            seen: loader.shared("seen", heads * kv_rank)?,
+            mixed: loader.shared("mixed", heads * value_dim)?,
         })
     }
+}
+
+/// The low-rank projection that queries may come from, with its buffers `[rows, q_rank]`.
+#[derive(Clone, Copy, Debug)]
+struct QueryRow {
+    linear: Linear,
+    norm: Norm,
+    row: Buffer,
+    normed: Buffer,
 }
 
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
     /// Its number in the KV cache.
     layer: usize,
-    /// From the input to the queries' row, and its norm.
-    q_a: Option<(Linear, Norm)>,
+    /// From the input to the queries' row.
+    q_a: Option<QueryRow>,
     /// From there, or from the input, to the queries.
     q: Linear,
     /// From the input to the latent row, and to the key that is rotated.
@@ -87,6 +83,7 @@ pub(crate) struct LatentAttention {
     rope: Rope,
     sizes: LatentConfig,
     spec: AttentionSpec,
+    work: LatentBuffers,
 }
 
 impl LatentAttention {
@@ -108,10 +105,14 @@ impl LatentAttention {
         let (each, queries) = (nope_dim + rope_dim, heads * (nope_dim + rope_dim));
         let (q_a, q) = match q_rank {
             Some(rank) => {
-                let row = loader.linear(&name("q_a"), rank, hidden_size, Slice::Whole)?;
-                let norm = loader.norm(&name("q_a_norm"), rank, EPS)?;
+                let row = QueryRow {
+                    linear: loader.linear(&name("q_a"), rank, hidden_size, Slice::Whole)?,
+                    norm: loader.norm(&name("q_a_norm"), rank, EPS)?,
+                    row: loader.shared("q_row", rank)?,
+                    normed: loader.shared("q_row_normed", rank)?,
+                };
                 let heads = Slice::Heads(values(each));
-                (Some((row, norm)), loader.linear(&name("q_b"), queries, rank, heads)?)
+                (Some(row), loader.linear(&name("q_b"), queries, rank, heads)?)
             }
             None => {
                 let heads = Slice::Heads(values(each));
@@ -134,6 +135,7 @@ impl LatentAttention {
             rope,
             sizes,
             spec: AttentionSpec { heads: own.len(), scale: attention_scale, window, sinks: None },
+            work: LatentBuffers::new(loader, own.len(), sizes)?,
         })
     }
 
@@ -199,26 +201,16 @@ impl LatentAttention {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.
-    pub fn forward(
-        &self,
-        pass: &mut ForwardPass<'_>,
-        x: Buffer,
-        out: Buffer,
-        work: &LatentBuffers,
-    ) {
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let LatentConfig { kv_rank, nope_dim, rope_dim, value_dim, .. } = self.sizes;
-        let rows = pass.rows();
-        match (&self.q_a, work.q_row) {
-            (Some((q_a, norm)), Some((row, normed))) => {
-                let outputs = [(q_a, row), (&self.row, work.row), (&self.key, work.key)];
-                Linear::forward_each(pass, x, outputs, rows);
-                norm.forward(pass, row, normed, rows);
-                self.q.forward(pass, normed, work.q, rows);
-            }
-            _ => {
-                let outputs = [(&self.q, work.q), (&self.row, work.row), (&self.key, work.key)];
-                Linear::forward_each(pass, x, outputs, rows);
-            }
+        let (work, rows) = (&self.work, pass.rows());
+        // q: [rows, heads * (nope + rope)]; row: [rows, kv_rank]; key: [rows, rope]
+        let first = self.q_a.as_ref().map_or((&self.q, work.q), |q_a| (&q_a.linear, q_a.row));
+        let outputs = [first, (&self.row, work.row), (&self.key, work.key)];
+        Linear::forward_each(pass, x, outputs, rows);
+        if let Some(QueryRow { norm, row, normed, .. }) = self.q_a {
+            norm.forward(pass, row, normed, rows);
+            self.q.forward(pass, normed, work.q, rows);
         }
         let heads = |buffer, first, stride| HeadColumns { buffer, first, stride };
         let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);

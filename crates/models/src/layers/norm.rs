@@ -14,8 +14,15 @@ impl Norm {
         Self { weight, eps }
     }
 
-    /// Normalises each unit of the weight's width in `x`.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, rows: usize) {
+    /// Normalises each run of the weight's width in the rows of `x`; returns `out`, of `x`'s shape.
+    pub fn forward(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        out: Buffer,
+        rows: usize,
+    ) -> Buffer {
         pass.backend.rms_norm(x, self.weight, self.eps, out, rows);
+        out
     }
 }

@@ -1,4 +1,4 @@
-//! RuleFields of a mapping, with messages that say which field, what was expected, what was found.
+//! Fields of a mapping, with messages that say which field, what was expected, what was found.
 
 use serde_json::{Map, Value};
 

@@ -40,11 +40,13 @@ pub(super) fn read(
         true => after_dense(keys, layers)?,
         false => with_router(file, layers),
     };
+    let shared_width = shared_width(keys, family, width, mlp)?;
     Ok(layers.contains(&true).then_some(ExpertsConfig {
         count,
         chosen,
         width,
-        shared_width: shared_width(keys, family, width, mlp)?,
+        shared_width,
+        shared_gate: defaults.shared && shared_width > 0,
         layers,
         scores,
         normalise: normalise.unwrap_or(defaults.normalise),
@@ -106,7 +108,7 @@ fn with_router(file: &GgufFile, layers: usize) -> Vec<bool> {
 /// newer ones that of the cached rows, and the others under names of their own.
 pub(super) fn latent(keys: &GgufKeys, family: &Family) -> Result<Option<LatentConfig>> {
     const KEY: &str = "attention.key_length";
-    if !family.has_latent {
+    if family.latent.is_none() {
         return Ok(None);
     }
     let length = |newer: &str, older: &str| match keys.opt_count(newer, MAX_HEADS)? {

@@ -35,6 +35,7 @@ pub(crate) fn sigmoid(
         chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
         width,
         shared_width: width * shared(config, 1)?,
+        shared_gate: false,
         layers: after_dense(config, layers, defaults.dense)?,
         scores: RouterScores::Sigmoid,
         normalise: config.flag("norm_topk_prob")?.unwrap_or(true),

@@ -37,7 +37,7 @@ impl ModelConfig {
         keys.count("rope.dimension_count", self.rope.dim);
         keys.count("vocab_size", self.vocab_size);
         keys.count("attention.head_count", self.heads);
-        match self.latent {
+        match self.latent() {
             Some(latent) => latent_keys(&mut keys, latent),
             None => {
                 keys.count("attention.head_count_kv", self.kv_heads);

@@ -148,7 +148,7 @@ fn old_and_new_files_of_latent_attention_read_alike() {
     assert_eq!(old, new);
     let expected =
         LatentConfig { q_rank: None, kv_rank: 32, nope_dim: 32, rope_dim: 16, value_dim: 24 };
-    assert_eq!(old.latent, Some(expected));
+    assert_eq!(old.latent(), Some(expected));
     assert_eq!((old.kv_heads, old.head_dim), (8, 48));
     assert_eq!(old.rope.layout, RopeLayout::Interleaved);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::name_table;
 use super::{llama3, with};
-use crate::config::{ModelConfig, RopeLayout};
+use crate::config::{Attention, ModelConfig, RopeLayout};
 use crate::gguf::{GgufFile, GgufWriter};
 
 fn samples() -> Vec<ModelConfig> {
@@ -23,6 +23,10 @@ fn samples() -> Vec<ModelConfig> {
         with("Qwen3ForCausalLM", yarn).unwrap(),
     ];
     samples.extend(samples_with_experts());
+    samples.extend(
+        super::super::names()
+            .map(|name| ModelConfig { name: "m".into(), ..ModelConfig::tiny(name, 3).unwrap() }),
+    );
     samples
 }
 
@@ -78,6 +82,9 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     if !config.tied_embeddings {
         tensors.push(one("output.weight".to_owned()));
     }
+    if matches!(config.attention, Attention::Grouped { head_norms: true, .. }) {
+        tensors.push(one("blk.0.attn_q_norm.weight".to_owned()));
+    }
     if let Some(factors) = config.rope.scaling.factors(config.rope.theta, config.rope.dim) {
         tensors.push(("rope_freqs.weight".to_owned(), factors));
     }
@@ -102,7 +109,7 @@ fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
             assert_eq!(read.rope.scaling.factors(0.0, 0), Some(factors));
             read.rope.scaling = config.rope.scaling.clone();
         }
-        read.rope.layout = config.rope.layout;
+        (read.rope.layout, read.activation) = (config.rope.layout, config.activation);
         read.special = config.special.clone();
         if config.architecture == "mistral" {
             assert_eq!(std::mem::replace(&mut read.architecture, "mistral".into()), "llama");
