@@ -29,7 +29,7 @@ pub struct Builder {
     engine: EngineOptions,
     name: Option<String>,
     template: Option<PathBuf>,
-    tool_format: Option<ToolFormat>,
+    tool_format: Option<&'static ToolFormat>,
     gguf: GgufOptions,
 }
 
@@ -142,7 +142,7 @@ impl Builder {
     }
 
     /// How the model writes tool calls; by default as its chat template tells.
-    pub fn tool_format(mut self, format: ToolFormat) -> Self {
+    pub fn tool_format(mut self, format: &'static ToolFormat) -> Self {
         self.tool_format = Some(format);
         self
     }

@@ -26,10 +26,11 @@ mod template;
 mod think;
 mod tokenizer;
 mod tokenizer_json;
-mod tool_formats;
+pub mod tool_formats;
 mod vocab;
 
 pub use assets::{Templates, TextAssets};
+pub use call_reader::call::{OutputEvent, ToolSignature};
 pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
@@ -38,7 +39,7 @@ pub use grammar::{
 };
 pub use guard::RenderedPrompt;
 pub use infill::InfillTokens;
-pub use output::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolSignature};
+pub use output::{OutputForm, OutputParser, Reasoning};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens, parse_now};

@@ -2,7 +2,7 @@
 //! could ask for that nobody here honours.
 
 use super::{GrammarError, GrammarSource};
-use crate::output::ToolSignature;
+use crate::call_reader::call::ToolSignature;
 
 /// Bytes of sources.
 const MAX_SCHEMA: usize = 512 << 10;

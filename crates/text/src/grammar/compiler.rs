@@ -5,6 +5,7 @@ use super::locate::located;
 use super::matcher::plain;
 use super::vocabulary::Vocabulary;
 use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, schema};
+use crate::tool_formats::harmony::MESSAGES;
 use crate::{TextAssets, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
@@ -154,7 +155,10 @@ fn grammars(
     let (tags, mut rules) = (MarkerTokens::new(tokenizer), String::new());
     let before = match thinking {
         Thinking::None => return Ok((kind, vec![answer])),
-        Thinking::Channels => format!("{}* final", tags.message_rules(&mut rules)?),
+        Thinking::Channels => {
+            tags.message_rules(&MESSAGES, &mut rules)?;
+            "other* final".to_owned()
+        }
         other => tags.reasoning(other, &mut rules),
     };
     let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));

@@ -1,6 +1,6 @@
 //! What a caller wants an answer to look like.
 
-use crate::output::ToolSignature;
+use crate::call_reader::call::ToolSignature;
 use crate::tool_formats::ToolFormat;
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub enum GrammarSource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallGrammar {
     /// How the model writes a call.
-    pub format: ToolFormat,
+    pub format: &'static ToolFormat,
     /// Tools that may be called.
     pub tools: Vec<ToolSignature>,
     /// At least one call, and no text but reasoning before it. Otherwise text is free until a call
