@@ -1,8 +1,8 @@
 //! Text: tokenizers, chat templates, incremental decoding, stop strings, reasoning.
 //!
-//! Everything between a message and token ids, and back. Knows nothing of the engine or of HTTP.
-//! All input is hostile: files, templates and texts give errors, never panics, and cost time and
-//! memory in proportion to their size.
+//! The crate turns messages into token ids and token ids into events of an answer, without the
+//! engine and HTTP. All input is hostile: files, templates and texts give errors, never panics, and
+//! cost time and memory in proportion to their size.
 
 mod added;
 mod affixes;

@@ -16,7 +16,7 @@ use crate::tool_formats::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use llguidance::api::GrammarWithLexer;
 use serde_json::{Value, json};
 
-/// Tools of a request.
+/// Number of tools of a request.
 const MAX_TOOLS: usize = 128;
 /// Bytes of the name of a tool.
 const MAX_NAME: usize = 128;
@@ -171,13 +171,13 @@ impl Writer {
         }
     }
 
-    /// The whole answer is a call, or text that cannot be taken for one.
+    /// A call, or text that cannot be taken for one.
     fn text_or_call(&mut self, many: bool) -> String {
         self.rules.push_str("TEXT: /([^{ \\n](?s:.*))?/\n");
         format!("(TEXT | {})", self.block(many))
     }
 
-    /// A message to a tool, or one to the reader; messages of other channels may stand before it.
+    /// Messages of other channels, then a message to a tool or, unless `required`, the answer.
     fn messages(&mut self, syntax: &MessageSyntax, required: bool) -> Result<String, GrammarError> {
         self.tags.message_rules(syntax, &mut self.rules)?;
         let call = self.block(false);

@@ -1,4 +1,4 @@
-//! From a source to a grammar that sequences can follow.
+//! Compilation of sources into grammars that sequences follow.
 
 use super::lark::{MarkerTokens, literal};
 use super::locate::located;
@@ -15,8 +15,8 @@ use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, OnceLock};
 use toktrie::{InferenceCapabilities, TokEnv};
 
-/// Compiles grammars for one vocabulary. What the vocabulary needs is made once, when it is first
-/// wanted.
+/// Compiles grammars for one vocabulary. The trie of its tokens is built once, before the first
+/// grammar.
 pub struct GrammarCompiler {
     assets: Arc<TextAssets>,
     ready: OnceLock<Result<Ready, GrammarError>>,
@@ -40,17 +40,23 @@ impl GrammarCompiler {
         Self { assets, ready: OnceLock::new() }
     }
 
-    /// The model's text side.
+    /// Returns the tokenizer and templates of the model.
     pub fn assets(&self) -> &Arc<TextAssets> {
         &self.assets
     }
 
-    /// Makes what the vocabulary needs, if that has not been done.
+    /// Builds the trie of the vocabulary, unless that has been done.
+    ///
+    /// # Errors
+    /// If the vocabulary is too large for grammars.
     pub fn prepare(&self) -> Result<(), GrammarError> {
         self.ready().map(drop)
     }
 
-    /// Compiles `source`, behind reasoning if there is any, in bounded time and memory.
+    /// Compiles `source`, which reasoning may precede, in bounded time and memory.
+    ///
+    /// # Errors
+    /// If the source is malformed, too large, or uses features that are not supported.
     pub fn compile(
         &self,
         source: &GrammarSource,
@@ -60,7 +66,7 @@ impl GrammarCompiler {
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
         ready.compile(grammars).map_err(|what| match source {
-            // Who sees a message has the schema in front of him, and it may be long.
+            // The message names the part of the schema at fault: the schema may be long.
             GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
                 Ok(schema) => located(&schema, what, |part| ready.error_of(part)),
                 Err(error) => error,
@@ -102,23 +108,23 @@ impl Ready {
         if let Some(error) = inner.get_error() {
             return Err(plain(&error));
         }
-        // A warning says that the grammar is not what was asked for.
+        // A warning says that part of the grammar is ignored.
         if let Some(warning) = inner.grammar_warnings().first() {
             return Err(plain(warning));
         }
-        // Expressions are taken apart when they are first met: what is too complex shows here.
+        // Expressions are compiled when they are first met: one that is too complex fails here.
         inner.compute_mask().map_err(|error| plain(&error.to_string()))?;
         Ok(CompiledGrammar(Arc::new(Matcher::new(inner, self.end))))
     }
 
-    /// What is wrong with a schema.
+    /// Returns the error of compiling a schema.
     fn error_of(&self, schema: Value) -> Option<String> {
         self.compile(vec![json_grammar(schema)]).err()
     }
 }
 
 impl CompiledGrammar {
-    /// The state before the first token.
+    /// Returns the state before the first token.
     pub fn start(&self) -> Matcher {
         Matcher::clone(&self.0)
     }
@@ -130,12 +136,12 @@ impl Debug for CompiledGrammar {
     }
 }
 
-/// What a grammar may grow into. States are kept for each sequence, a kilobyte or so each.
+/// Returns the limits of a grammar. Each sequence keeps its states, about a kilobyte each.
 fn limits() -> ParserLimits {
     ParserLimits { max_lexer_states: 30_000, verbose_errors: false, ..ParserLimits::default() }
 }
 
-/// What llguidance is given, the root first, and what the source is called.
+/// Returns the kind of a source and its grammars for llguidance, the root first.
 fn grammars(
     source: &GrammarSource,
     thinking: Thinking,
@@ -165,8 +171,8 @@ fn grammars(
     Ok((kind, vec![root, answer]))
 }
 
-/// One space may follow `,` and `:`, and no other white space stands between values: models that
-/// may choose add line breaks without end.
+/// Returns the grammar of JSON for `schema`. One space may follow `,` and `:`, and no other white
+/// space stands between values: models that are free to add line breaks add them without end.
 pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
     let form =
         json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});

@@ -1,4 +1,4 @@
-//! Arguments that a format writes one by one: text as it is, other values as JSON.
+//! Arguments that a format writes one by one: strings as they are, other values as JSON.
 
 use super::GrammarError;
 use super::lark::{MarkerTokens, literal};
@@ -8,18 +8,21 @@ use serde_json::{Map, Value};
 
 /// The arguments of one tool.
 pub(super) struct Parameters {
-    /// What a call refers to.
+    /// The sequence that stands in the rule of the call.
     pub sequence: String,
-    /// The rules that it needs.
+    /// The rules that the sequence refers to.
     pub rules: String,
     /// The names and schemas of JSON values.
     pub values: Vec<(String, Value)>,
 }
 
-/// Keywords of a text that is written as it is.
-const OF_TEXT: [&str; 3] = ["type", "enum", "const"];
+/// Keywords of a schema of strings that are written as they are.
+const STRING_KEYWORDS: [&str; 3] = ["type", "enum", "const"];
 
-/// The grammar of the arguments of tool `tool`, whose `schema` is checked.
+/// Returns the grammar of the arguments of tool `tool`, whose `schema` is checked.
+///
+/// # Errors
+/// If the format cannot write arguments of this schema.
 pub(super) fn parameters(
     syntax: ParameterSyntax,
     tool: usize,
@@ -53,10 +56,10 @@ pub(super) fn parameters(
         let before =
             tags.sequence(&if text { syntax.text } else { syntax.json }.replace("KEY", key));
         let rule = match (text, value.as_object()) {
-            (true, Some(value)) if !value.keys().all(|key| OF_TEXT.contains(&&**key)) => {
+            (true, Some(value)) if !value.keys().all(|key| STRING_KEYWORDS.contains(&&**key)) => {
                 return wrong(
                     place(key),
-                    "a text of this format can have a type and values only".into(),
+                    "a string of this format can have a type and values only".into(),
                 );
             }
             (true, Some(value)) => string(syntax, &name, value, tags, &mut all.rules),
@@ -71,7 +74,7 @@ pub(super) fn parameters(
     Ok(all)
 }
 
-/// Parameters of any name, each of them a text.
+/// Returns the grammar of strings of any names.
 pub(super) fn any_parameters(
     syntax: ParameterSyntax,
     tool: usize,

@@ -1,4 +1,4 @@
-//! The filters and tests that behave as Jinja2's where the template engine's own do not.
+//! Filters and tests of Jinja2 that replace differing ones of the template engine.
 
 use super::budget::Budget;
 use super::json::tojson;
@@ -44,7 +44,7 @@ const FILTERS: [(&str, Filter); 28] = [
     ("urlencode", url_encode),
 ];
 
-/// Puts our filters and tests in place of the engine's.
+/// Installs the filters and tests.
 pub(super) fn install(env: &mut Environment, budget: &Budget) {
     for (name, filter) in FILTERS {
         let budget = budget.clone();
@@ -73,7 +73,7 @@ fn install_tests(env: &mut Environment) {
     env.add_test("callable", |v: &Value| v.kind() == ValueKind::Plain);
 }
 
-/// The value that a filter is applied to.
+/// Returns the value that a filter is applied to.
 pub(super) fn first(args: &[Value]) -> Result<&Value, Error> {
     args.first().ok_or_else(|| invalid("the filter needs a value"))
 }
@@ -83,7 +83,7 @@ fn on_text(args: &[Value], change: impl Fn(&str) -> String) -> Result<Value, Err
     Ok(text_like(value, change(&soft(value)?)))
 }
 
-/// The arguments after the value, keyword arguments at the places of their names.
+/// Returns the arguments after the value, keyword arguments at the places of their names.
 pub(super) fn options<const N: usize>(
     args: &[Value],
     names: [&str; N],
@@ -168,7 +168,7 @@ fn format(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     format_like(budget, FormatStyle::Printf, first(args)?, &pattern, &args[1..])
 }
 
-/// The filter's own rule, which differs from the method's: words start after space, `-`, `(`,
+/// `title` as a filter, which differs from the method: words start after space, `-`, `(`,
 /// `{`, `[` and `<`.
 fn title(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
@@ -249,11 +249,11 @@ fn default(_: &Budget, args: &[Value]) -> Result<Value, Error> {
     Ok(value.clone())
 }
 
-/// The first or last element; undefined where there is none.
+/// Returns the first or last element; undefined if there is none.
 fn end(args: &[Value], front: bool) -> Result<Value, Error> {
     let value = first(args)?;
     if lazy::is_generator(value) {
-        // Taking the first leaves the others; backwards it cannot be walked.
+        // The first element leaves the generator; the last one cannot be reached.
         let front = front.then(|| value.try_iter()).transpose()?;
         let mut items = front.ok_or_else(|| invalid("a generator has no last element"))?;
         return Ok(items.next().unwrap_or(Value::UNDEFINED));

@@ -1,6 +1,6 @@
 //! Python's methods of strings, lists and dictionaries.
 //!
-//! Those that would change a list or dictionary do not exist, as in the immutable sandbox.
+//! Methods that change a list or dictionary do not exist, as in the immutable sandbox.
 
 use super::budget::Budget;
 use super::lazy::is_list;
@@ -50,7 +50,7 @@ fn markup_argument(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// What a method of markup gives: its strings are markup too.
+/// Returns the result of a method of markup: its strings are markup too.
 fn as_markup(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => Ok(Value::from_safe_string(str_of(&value)?)),
@@ -74,7 +74,7 @@ pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<V
     }))
 }
 
-/// A method of a plain dictionary; `None` where there is no such method.
+/// Calls a method of a plain dictionary; `None` if there is no such method.
 pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     // Loops, namespaces and macros are objects with attributes of their own.
     let plain = map.as_object().is_none_or(|o| o.type_name().contains("Map"));
@@ -122,7 +122,7 @@ pub(super) fn dict(args: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(Serde(&DictPairs(pairs))))
 }
 
-/// DictPairs that become a dictionary in their order.
+/// Pairs that become a dictionary in their order.
 struct DictPairs(Vec<(String, Value)>);
 
 impl Serialize for DictPairs {
@@ -157,7 +157,7 @@ pub(super) fn namespace(args: &[Value]) -> Result<Value, Error> {
     minijinja::functions::namespace(Some(ValueOrKwargs::from(start)))
 }
 
-/// Positional arguments, with keyword arguments put at their places.
+/// Returns positional arguments, with keyword arguments at their places.
 pub(super) fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, Error> {
     let (given, kwargs) = split_kwargs(args)?;
     let mut all = given.to_vec();
@@ -241,8 +241,8 @@ fn string_search(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
 /// Methods that take a string to look for, a start and an end.
 const SEARCHES: [&str; 7] = ["startswith", "endswith", "find", "rfind", "index", "rindex", "count"];
 
-/// The part of `s` between two optional bounds, with the number of characters before it; `None`
-/// where the start is behind the end.
+/// Returns the part of `s` between two optional bounds, with the number of characters before it;
+/// `None` if the start is behind the end.
 fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, Error> {
     if bounds.is_empty() {
         return Ok(Some((0, s)));
@@ -265,7 +265,7 @@ fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, 
     Ok(Some((start as usize, &s[byte(start)..byte(end)])))
 }
 
-/// The only argument, which must be a string.
+/// Returns the only argument, which must be a string.
 pub(super) fn one_text(args: &[Value]) -> Result<&str, Error> {
     match args {
         [only] => text_of(only).ok_or_else(|| invalid("expected a string argument")),
@@ -370,7 +370,7 @@ fn string_change(
     Ok(Some(Value::from(text)))
 }
 
-/// The width and the character that a padding method is given.
+/// Returns the width and the fill character of a padding method.
 fn padding(name: &str, args: &[Value]) -> Result<(i128, char), Error> {
     let tabs = name == "expandtabs";
     let args = positional(args, if tabs { &["tabsize"] } else { &[] })?;
@@ -405,7 +405,7 @@ fn join(budget: &Budget, separator: &str, items: &Value) -> Result<Value, Error>
     Ok(Value::from(out))
 }
 
-/// The text a filter works on: what the value prints.
+/// Returns the printed value, which is the text that a filter works on.
 pub(super) fn soft(value: &Value) -> Result<String, Error> {
     str_of(value)
 }

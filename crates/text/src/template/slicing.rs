@@ -33,7 +33,7 @@ pub(super) fn slice(
     Ok(list_like(value, picked.collect()))
 }
 
-/// The indices that a slice of a sequence of this length takes, in order.
+/// Returns the indices that a slice of a sequence of this length takes, in order.
 fn indices(
     len: usize,
     start: Option<i128>,

@@ -1,4 +1,4 @@
-//! `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`: Qwen3-Coder.
+//! Qwen3-Coder: `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`
 //!
 //! Values are plain text. A value is a JSON string, written while it streams, where the schema of
 //! the tool says so; another value is JSON if it is JSON of a type that the schema allows, else a
