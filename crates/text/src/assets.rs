@@ -1,6 +1,7 @@
 //! The textual files of a model: tokenizer, chat templates, special tokens.
 
 use crate::error::{Result, TextError};
+use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
 use crate::guard::{self, RenderedPrompt};
 use crate::template::{ChatTemplate, SpecialTokens};
@@ -209,22 +210,4 @@ impl Templates {
         }
         templates
     }
-}
-
-/// Bytes of a file. The largest published tokenizers take tens of megabytes.
-pub(crate) const MAX_BYTES: u64 = 256 << 20;
-
-/// Returns the text of a file, `None` if it does not exist.
-pub(crate) fn optional_text(path: &Path) -> Result<Option<String>> {
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        _ => Ok(Some(formats::read_text(path, MAX_BYTES)?)),
-    }
-}
-
-/// Returns a JSON file, null if it does not exist.
-fn optional_json(path: &Path) -> Result<Value> {
-    let Some(text) = optional_text(path)? else { return Ok(Value::Null) };
-    serde_json::from_str(&text)
-        .map_err(|e| TextError::tokenizer(path.display().to_string(), format!("not JSON: {e}")))
 }

@@ -11,6 +11,7 @@ mod byte_level;
 mod call_reader;
 mod decoder;
 mod error;
+mod files;
 mod gguf;
 pub mod grammar;
 mod guard;

@@ -78,6 +78,16 @@ impl IncrementalDecoder {
     }
 }
 
+impl Tokenizer {
+    /// Returns the text of `ids`; bytes that are not UTF-8 become U+FFFD, unknown ids nothing.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let mut decoder = IncrementalDecoder::new(self, skip_special);
+        let mut text: String = ids.iter().map(|&id| decoder.push(self, id)).collect();
+        text.push_str(&decoder.finish());
+        text
+    }
+}
+
 /// Whether `tail`, the broken end of a text, is the start of some character.
 fn could_continue(tail: &[u8]) -> bool {
     matches!(std::str::from_utf8(tail), Err(e) if e.error_len().is_none())

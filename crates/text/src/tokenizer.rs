@@ -2,13 +2,12 @@
 
 use crate::added::Specials;
 use crate::affixes::Affixes;
-use crate::assets::{MAX_BYTES, optional_text};
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
+use crate::files::{MAX_BYTES, optional_text};
 use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::spm::SentencePiece;
-use crate::stream::IncrementalDecoder;
 use crate::tokenizer_json::{self, TokenizerParts};
 use crate::vocab::{TokenKind, Vocab};
 use serde_json::Value;
@@ -98,14 +97,6 @@ impl Tokenizer {
             return Ok(ids);
         }
         Ok([&self.affixes.prefix[..], &ids, &self.affixes.suffix].concat())
-    }
-
-    /// Returns the text of `ids`; bytes that are not UTF-8 become U+FFFD, unknown ids nothing.
-    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
-        let mut decoder = IncrementalDecoder::new(self, skip_special);
-        let mut text: String = ids.iter().map(|&id| decoder.push(self, id)).collect();
-        text.push_str(&decoder.finish());
-        text
     }
 
     /// Returns the bytes of `id`; empty for ids without a token.

@@ -1,4 +1,4 @@
-//! Loading of a [`Tokenizer`](crate::Tokenizer) from `tokenizer.json`.
+//! Loading of `tokenizer.json`.
 //!
 //! Follows the layout that Hugging Face tokenizers 0.23 writes.
 

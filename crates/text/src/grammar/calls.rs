@@ -3,10 +3,9 @@
 //! Markers that are tokens of the vocabulary must be those tokens, others are text. The root is in
 //! llguidance's dialect of Lark; arguments are grammars of their own that it refers to by name.
 
-use super::compiler::json_grammar;
 use super::lark::{MarkerTokens, literal};
 use super::parameters::{any_parameters, parameters};
-use super::schema::checked;
+use super::schema::{checked, json_grammar};
 use super::source::CallGrammar;
 use super::{GrammarError, Thinking};
 use crate::Tokenizer;

@@ -119,7 +119,7 @@ impl Ready {
 
     /// Returns the error of compiling a schema.
     fn error_of(&self, schema: Value) -> Option<String> {
-        self.compile(vec![json_grammar(schema)]).err()
+        self.compile(vec![schema::json_grammar(schema)]).err()
     }
 }
 
@@ -148,8 +148,10 @@ fn grammars(
     tokenizer: &Tokenizer,
 ) -> Result<(&'static str, Vec<GrammarWithLexer>), GrammarError> {
     let (kind, answer) = match source {
-        GrammarSource::JsonSchema(schema) => ("schema", json_grammar(schema::checked(schema)?)),
-        GrammarSource::JsonObject => ("schema", json_grammar(json!({"type": "object"}))),
+        GrammarSource::JsonSchema(schema) => {
+            ("schema", schema::json_grammar(schema::checked(schema)?))
+        }
+        GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
         GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
         GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
         GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
@@ -169,20 +171,6 @@ fn grammars(
     };
     let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));
     Ok((kind, vec![root, answer]))
-}
-
-/// Returns the grammar of JSON for `schema`. One space may follow `,` and `:`, and no other white
-/// space stands between values: models that are free to add line breaks add them without end.
-pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
-    let form =
-        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
-    match &mut schema {
-        Value::Object(object) => {
-            object.insert("x-guidance".into(), form);
-        }
-        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
-    }
-    GrammarWithLexer::from_json_schema(schema)
 }
 
 fn choice(texts: &[String]) -> Result<String, GrammarError> {

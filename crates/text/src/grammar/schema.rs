@@ -4,7 +4,8 @@
 //! keyword that the compiler would ignore or misread is an error that names its place.
 
 use super::GrammarError;
-use serde_json::{Map, Value};
+use llguidance::api::GrammarWithLexer;
+use serde_json::{Map, Value, json};
 
 /// Bounds of a schema.
 const MAX_DEPTH: usize = 64;
@@ -233,6 +234,20 @@ impl Walk {
     }
 }
 
+/// Returns the grammar of JSON for `schema`. One space may follow `,` and `:`, and no other white
+/// space stands between values: models that are free to add line breaks add them without end.
+pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
+    let form =
+        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
+    match &mut schema {
+        Value::Object(object) => {
+            object.insert("x-guidance".into(), form);
+        }
+        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
+    }
+    GrammarWithLexer::from_json_schema(schema)
+}
+
 /// Returns a name as it is written in a JSON pointer.
 pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
@@ -241,7 +256,6 @@ pub(super) fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn check(schema: Value, message: &str) {
         assert_eq!(checked(&schema).unwrap_err().to_string(), message, "{schema}");

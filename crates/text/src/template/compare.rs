@@ -1,8 +1,8 @@
 //! Python's comparisons: order among values of like types, membership in containers.
 
 use super::lazy::{is_generator, is_list};
-use super::ops::{as_int, invalid, text_of};
 use super::pystr::as_float;
+use super::values::{as_int, invalid, text_of};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 use std::cmp::Ordering;

@@ -2,9 +2,7 @@
 //!
 //! A generator is true even if it is empty, has no length, and can be iterated once.
 
-use super::budget::Budget;
-use super::filters::{first, options};
-use super::ops::{invalid, text_of};
+use super::values::{invalid, options, text_of};
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, State, Value};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -134,14 +132,4 @@ pub(super) fn cycler(args: &[Value]) -> Result<Value, Error> {
         return Err(invalid("at least one item has to be provided"));
     }
     Ok(Value::from_object(Cycler { items: args.to_vec(), at: AtomicUsize::new(0) }))
-}
-
-/// `value|items`: pairs of a dictionary, none of an undefined value.
-pub(super) fn items(_: &Budget, args: &[Value]) -> Result<Value, Error> {
-    let value = first(args)?;
-    if value.is_undefined() {
-        return Ok(Value::from(Vec::<Value>::new()));
-    }
-    super::methods::map_method(value, "items", &[])?
-        .ok_or_else(|| invalid("items: expected a dictionary"))
 }

@@ -4,9 +4,10 @@
 
 use super::budget::Budget;
 use super::lazy::is_list;
-use super::ops::{as_int, escaped, format_text, invalid, list_like, split_kwargs, text_of};
+use super::ops::{escaped, format_text};
 use super::pystr::str_of;
 use super::strings;
+use super::values::{as_int, first, invalid, list_like, split_kwargs, text_of};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Rest, Serde, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, State, Value};
@@ -405,7 +406,11 @@ fn join(budget: &Budget, separator: &str, items: &Value) -> Result<Value, Error>
     Ok(Value::from(out))
 }
 
-/// Returns the printed value, which is the text that a filter works on.
-pub(super) fn soft(value: &Value) -> Result<String, Error> {
-    str_of(value)
+/// `value|items`: pairs of a dictionary, none of an undefined value.
+pub(super) fn items(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let value = first(args)?;
+    if value.is_undefined() {
+        return Ok(Value::from(Vec::<Value>::new()));
+    }
+    map_method(value, "items", &[])?.ok_or_else(|| invalid("items: expected a dictionary"))
 }

@@ -19,6 +19,7 @@ mod pystr;
 mod rewrite;
 mod slicing;
 mod strings;
+mod values;
 
 use crate::error::{Result, TextError};
 use chrono::NaiveDateTime;

@@ -1,10 +1,9 @@
 //! The filters `int`, `float` and `filesizeformat`: numbers as Python reads them.
 
 use super::budget::Budget;
-use super::filters::{first, options};
-use super::ops::{as_int, int, invalid, text_of};
 use super::pystr::as_float;
 use super::strings;
+use super::values::{as_int, first, int, invalid, options, text_of};
 use minijinja::{Error, Value};
 
 /// `value|int(default, base)`: a value that is no number becomes the default.

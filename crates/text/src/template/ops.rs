@@ -4,9 +4,9 @@ use super::budget::Budget;
 use super::lazy::is_list;
 use super::pystr::{as_float, str_of};
 use super::strings;
+use super::values::{as_int, int, invalid, list_like, text_like, text_of};
 use minijinja::formatting::{FormatStyle, format as format_values};
-use minijinja::value::{Kwargs, ValueKind, from_args};
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::{Error, Value};
 
 /// Digits of a width or precision in a format string, which are allocated.
 const MAX_WIDTH_DIGITS: usize = 4;
@@ -137,12 +137,6 @@ enum Numbers {
     Float(f64, f64),
 }
 
-/// Returns a value as an integer; booleans are integers, as in Python.
-pub(super) fn as_int(value: &Value) -> Option<i128> {
-    let whole = value.is_integer() || value.kind() == ValueKind::Bool;
-    whole.then(|| i128::try_from(value.clone()).ok()).flatten()
-}
-
 fn numbers(a: &Value, b: &Value) -> Option<Numbers> {
     if let (Some(x), Some(y)) = (as_int(a), as_int(b)) {
         return Some(Numbers::Int(x, y));
@@ -151,51 +145,12 @@ fn numbers(a: &Value, b: &Value) -> Option<Numbers> {
     Some(Numbers::Float(float(a)?, float(b)?))
 }
 
-/// Returns an integer value, an error if the integer was too large to compute.
-pub(super) fn int(value: Option<i128>) -> Result<Value, Error> {
-    let value = value.ok_or_else(|| invalid("an integer is too large"))?;
-    Ok(i64::try_from(value).map_or_else(|_| Value::from(value), Value::from))
-}
-
-/// Returns positional arguments and keyword arguments.
-pub(super) fn split_kwargs(args: &[Value]) -> Result<(&[Value], Kwargs), Error> {
-    let (plain, named) = match args.split_last() {
-        Some((last, rest)) if last.is_kwargs() => (rest, std::slice::from_ref(last)),
-        _ => (args, &[][..]),
-    };
-    let (kwargs,): (Kwargs,) = from_args(named)?;
-    Ok((plain, kwargs))
-}
-
-/// Returns text that is markup if `model` is.
-pub(super) fn text_like(model: &Value, text: String) -> Value {
-    if model.is_safe() { Value::from_safe_string(text) } else { Value::from(text) }
-}
-
 /// Returns the printed value as markup.
 pub(super) fn escaped(value: &Value) -> Result<String, Error> {
     let text = str_of(value)?;
     Ok(if value.is_safe() { text } else { strings::escape(&text) })
 }
 
-/// Returns the text of a string, `None` for other values.
-pub(super) fn text_of(value: &Value) -> Option<&str> {
-    if value.kind() == ValueKind::String { value.as_str() } else { None }
-}
-
-/// Returns a list, or a tuple if `model` is one.
-pub(super) fn list_like(model: &Value, items: Vec<Value>) -> Value {
-    if model.is_tuple() {
-        return Value::from(minijinja::value::Tuple::from(items));
-    }
-    Value::from(items)
-}
-
 fn unsupported(op: &str, a: &Value, b: &Value) -> Error {
     invalid(&format!("unsupported operand types for {op}: {} and {}", a.kind(), b.kind()))
-}
-
-/// Returns the error of an operation that fails in Python too.
-pub(super) fn invalid(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, what.to_owned())
 }

@@ -1,7 +1,7 @@
 //! Python's slices: `value[start:stop:step]` of strings, lists and tuples.
 
 use super::lazy::is_list;
-use super::ops::{as_int, invalid, list_like, text_like, text_of};
+use super::values::{as_int, invalid, list_like, text_like, text_of};
 use minijinja::{Error, Value};
 
 /// `value[start:stop:step]`.

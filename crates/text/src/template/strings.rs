@@ -1,7 +1,7 @@
 //! Python's string operations on plain text.
 
 use super::budget::Budget;
-use super::ops::invalid;
+use super::values::invalid;
 use minijinja::Error;
 
 /// White space as `str.strip` and `str.split` see it.
