@@ -1,7 +1,7 @@
-//! Building a [`Tokenizer`] from the vocabulary inside a GGUF file.
+//! Loading of a [`Tokenizer`] from the vocabulary inside a GGUF file.
 //!
 //! Follows llama.cpp: `gpt2` is byte-level BPE with a named pre-tokenizer, `llama` SentencePiece.
-//! Control tokens are only found where special tokens are parsed, user-defined ones always.
+//! Control tokens match only if special tokens are parsed, user-defined tokens always.
 
 use crate::added::{AddedToken, AddedTokens};
 use crate::affixes::Affixes;
@@ -24,7 +24,7 @@ use tokenizers::{ModelWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const MERGES: &str = "tokenizer.ggml.merges";
 
-/// Tokens that end an answer and are control tokens whatever their type says.
+/// Tokens that end an answer; they are control tokens even if their type is another.
 const ENDS: [&str; 12] = [
     "<|eot_id|>",
     "<|im_end|>",
@@ -40,10 +40,10 @@ const ENDS: [&str; 12] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// How to read a GGUF vocabulary.
+/// Options for reading a GGUF vocabulary.
 #[derive(Debug, Clone, Default)]
 pub struct GgufOptions {
-    /// The pre-tokenizer type to use where the file names one that is not known.
+    /// The pre-tokenizer type to use if the file names an unknown one.
     pub pre_fallback: Option<String>,
 }
 
@@ -163,7 +163,7 @@ fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
     Ok(vocab)
 }
 
-/// A list beside the tokens is either absent or as long as they are.
+/// Checks that a list with an entry for each token is absent or long enough.
 fn check_length(key: &str, found: usize, tokens: usize) -> Result<()> {
     if found == 0 || found >= tokens {
         return Ok(());

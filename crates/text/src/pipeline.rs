@@ -1,7 +1,7 @@
-//! Text to ids with the parts of a `tokenizer.json`: normalizer, pre-tokenizer and model.
+//! Encoding with the stages of a `tokenizer.json`: normalizer, pre-tokenizer and model.
 //!
-//! The added tokens are found first, by [`AddedTokens`]; what lies between goes through the
-//! pipeline in one piece, because some pre-tokenizers treat the start of the text specially.
+//! [`AddedTokens`] finds the added tokens first; the text between them goes through the pipeline
+//! in one piece, because some pre-tokenizers treat the start of the text specially.
 
 use crate::added::{AddedTokens, Specials, TextSpan};
 use crate::error::{Result, TextError};
@@ -12,7 +12,7 @@ use tokenizers::{
     OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Token,
 };
 
-/// The stages between added tokens and ids.
+/// The stages of encoding.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub normalizer: Option<NormalizerWrapper>,
@@ -28,7 +28,7 @@ type SplitPart = (NormalizedString, Option<Vec<Token>>);
 type SplitError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Pipeline {
-    /// The ids of `text`, nothing added.
+    /// Returns the ids of `text`, nothing added.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>> {
         self.try_encode(text, specials).map_err(|e| TextError::Encode(e.to_string()))
     }
@@ -66,7 +66,7 @@ impl Pipeline {
     }
 }
 
-/// The literal ranges of the whole text as ranges of one normalized part of it.
+/// Returns the literal ranges of the whole text as ranges of one normalized part of it.
 fn literals_in(part: &NormalizedString, specials: Specials) -> Vec<Range<usize>> {
     let Specials::Outside(literals) = specials else { return Vec::new() };
     let shift = part.offsets_original().0;

@@ -1,4 +1,4 @@
-//! Building a [`Tokenizer`](crate::Tokenizer) from `tokenizer.json`.
+//! Loading of `tokenizer.json`.
 //!
 //! Follows the layout that Hugging Face tokenizers 0.23 writes.
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokenizers::models::{bpe, unigram};
 use tokenizers::{ModelWrapper, NormalizerWrapper};
 
-/// What a `tokenizer.json` holds, ready for use.
+/// The parts of a `tokenizer.json`.
 pub(crate) struct TokenizerParts {
     pub vocab: Vocab,
     pub pipeline: Pipeline,
@@ -77,7 +77,7 @@ const PRE_TOKENIZERS: [&str; 10] = [
     "UnicodeScripts",
 ];
 
-/// Refuses stages that are not known here, wherever they are nested.
+/// Checks that all stages are known, nested ones included.
 fn check_kinds(name: &str, value: &Value, known: &[&str]) -> Result<()> {
     if let Some(kind) = value["type"].as_str().filter(|kind| !known.contains(kind)) {
         return Err(bad(format!("{name}: unknown type \"{kind}\" (known: {})", known.join(", "))));
@@ -132,8 +132,8 @@ fn insert(vocab: &mut Vocab, id: u32, entry: TokenEntry<'_>) -> Result<()> {
     added.map(|_| ())
 }
 
-/// Adds the added tokens to `vocab`; each comes back with its `normalized` flag. What a token
-/// prints is decoded from the form that it is searched for in.
+/// Adds the added tokens to `vocab` and returns each with its `normalized` flag. The bytes of a
+/// token are decoded from the form in which it is searched for.
 fn add_tokens(
     vocab: &mut Vocab,
     raw: Vec<RawAdded>,
@@ -178,7 +178,7 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
     }
 }
 
-/// The switches of a BPE model.
+/// The options of a BPE model.
 #[derive(Debug, Default)]
 pub(crate) struct BpeOptions {
     pub unk_token: Option<String>,

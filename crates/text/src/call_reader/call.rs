@@ -1,16 +1,45 @@
-//! What the grammars of all formats write to: the events of an answer, and the call that is open.
+//! Events of an answer, and the call that readers write.
 
 use super::json::{JsonObject, NotJson, Span};
-use crate::output::{OutputEvent, ToolSignature};
+use serde_json::Value;
 use std::sync::Arc;
 
-/// The events so far, and whether a call is open.
-#[derive(Clone, Debug)]
+/// Name of a tool and JSON schema of its parameters (`Value::Null` if it has none).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSignature {
+    /// The name that calls use.
+    pub name: String,
+    /// The schema of the object that calls give.
+    pub parameters: Value,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputEvent {
+    /// More of the reasoning.
+    Reasoning(String),
+    /// More of the content.
+    Content(String),
+    /// A call of a known tool begins.
+    CallStart {
+        /// The name of the tool.
+        name: String,
+    },
+    /// More of the JSON text of the arguments; the pieces of a call together are one JSON object.
+    CallArguments(String),
+    /// The call is complete.
+    CallEnd,
+    /// The call that was started broke off: its text follows as content.
+    CallBroken,
+}
+
+/// The tools that may be called, the events of the answer, and whether a call is open.
+#[derive(Debug)]
 pub(crate) struct Call {
     tools: Arc<[ToolSignature]>,
     events: Vec<OutputEvent>,
     open: bool,
-    /// Calls that have ended.
+    /// Number of calls that have ended.
     pub ended: usize,
 }
 
@@ -19,19 +48,24 @@ impl Call {
         Call { tools, events: Vec::new(), open: false, ended: 0 }
     }
 
-    /// The events since the last time.
+    /// Returns the events since the last call of this method.
     pub fn take_events(&mut self) -> Vec<OutputEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// The tool of this name.
+    /// Returns the tool of this name.
     pub fn tool(&self, name: &str) -> Option<&ToolSignature> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// Whether the name of some tool begins so.
+    /// Whether the name of some tool begins with `start`.
     pub fn may_name(&self, start: &str) -> bool {
         self.tools.iter().any(|tool| tool.name.starts_with(start))
+    }
+
+    /// Returns the length of the longest name of a tool, in bytes.
+    pub fn max_name(&self) -> usize {
+        self.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0)
     }
 
     /// Whether a call has been started and not ended.
@@ -66,7 +100,7 @@ impl Call {
         self.events.push(OutputEvent::CallEnd);
     }
 
-    /// The call, if one is open, is none: all its text is content.
+    /// Breaks the call, if one is open, and gives its text out as content.
     pub fn fail(&mut self, text: &str) {
         if std::mem::take(&mut self.open) {
             self.events.push(OutputEvent::CallBroken);
@@ -92,19 +126,19 @@ fn join_or(events: &mut Vec<OutputEvent>, text: &str, kind: fn(String) -> Output
 }
 
 /// A call whose name stands before the bare object of its arguments.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct NamedCall {
     name: String,
     object: JsonObject,
 }
 
 impl NamedCall {
-    /// With the name of a known tool.
+    /// A call of the known tool `name`.
     pub fn new(name: &str) -> Self {
         NamedCall { name: name.to_owned(), object: JsonObject::new() }
     }
 
-    /// Takes a character of the arguments; whether the call is complete.
+    /// Takes a character of the arguments and returns whether the call is complete.
     pub fn push(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
         let span = self.object.push(c)?;
         if span == Span::Outside {

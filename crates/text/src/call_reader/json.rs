@@ -1,16 +1,16 @@
-//! JSON read one character at a time: a checker that tells what each character is.
+//! An incremental JSON checker that classifies each character.
 //!
-//! It takes exactly the texts of RFC 8259, except that halves of surrogate pairs are refused and
-//! that depth is bounded.
+//! The checker accepts the texts of RFC 8259, except for halves of surrogate pairs and for depth
+//! beyond a bound.
 
-/// No deeper than this, so that whoever parses the text again can do so.
+/// Depth of a text, within the limits of other parsers.
 const MAX_DEPTH: usize = 100;
 
 /// The text is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotJson;
 
-/// What a character is.
+/// The class of a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// White space between tokens.
@@ -25,7 +25,7 @@ pub(crate) enum Token {
     KeyStart,
     /// The quote that begins a string that is a value.
     TextStart,
-    /// The quote that ends either.
+    /// The quote that ends a key or a string.
     TextEnd,
     /// A character of a string, unescaped.
     Char(char),
@@ -39,7 +39,7 @@ pub(crate) enum Token {
 #[derive(Clone, Debug)]
 pub(crate) struct Json {
     state: JsonState,
-    /// What is open: whether it is an object.
+    /// The open objects (true) and arrays (false).
     open: Vec<bool>,
 }
 
@@ -56,7 +56,7 @@ enum JsonState {
     Word(&'static str),
 }
 
-/// Where in a string.
+/// The place in a string.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Plain,
@@ -77,12 +77,12 @@ enum Number {
 }
 
 impl Json {
-    /// Before a value.
+    /// A checker before a value.
     pub fn new() -> Self {
         Json { state: JsonState::Value, open: Vec::new() }
     }
 
-    /// How many objects and arrays are open.
+    /// Returns the number of open objects and arrays.
     pub fn depth(&self) -> usize {
         self.open.len()
     }
@@ -97,7 +97,7 @@ impl Json {
         ended && self.open.is_empty()
     }
 
-    /// Takes the next character; after an error the state means nothing.
+    /// Takes the next character. After an error the checker is of no use.
     pub fn push(&mut self, c: char) -> Result<Token, NotJson> {
         match self.state {
             JsonState::Text { key, high, at } => self.text(c, key, high, at),
@@ -122,7 +122,7 @@ impl Json {
         Ok(token)
     }
 
-    /// Between strings, numbers and words.
+    /// Takes a character between strings, numbers and words.
     fn structure(&mut self, c: char) -> Result<Token, NotJson> {
         if matches!(c, ' ' | '\t' | '\n' | '\r') {
             return Ok(Token::Space);
@@ -144,7 +144,7 @@ impl Json {
         }
     }
 
-    /// The first character of a value.
+    /// Takes the first character of a value.
     fn value(&mut self, c: char) -> Result<Token, NotJson> {
         match c {
             '{' | '[' if self.open.len() < MAX_DEPTH => {
@@ -163,7 +163,7 @@ impl Json {
         }
     }
 
-    /// Inside a string; `high` is the first half of a surrogate pair, or 0.
+    /// Takes a character of a string; `high` is the first half of a surrogate pair, or 0.
     fn text(&mut self, c: char, key: bool, high: u32, at: At) -> Result<Token, NotJson> {
         let mut escape = |at| self.turn(JsonState::Text { key, high, at }, Token::Escape);
         match (at, c) {
@@ -189,7 +189,7 @@ impl Json {
         }
     }
 
-    /// After the four digits of `\u`.
+    /// Takes the value of the four digits of `\u`.
     fn unicode(&mut self, value: u32, key: bool, high: u32) -> Result<Token, NotJson> {
         match (value, high) {
             (0xd800..=0xdbff, 0) => {
@@ -209,12 +209,12 @@ impl Json {
     }
 }
 
-/// At the start of a string.
+/// Returns the state at the start of a string.
 fn text(key: bool) -> JsonState {
     JsonState::Text { key, high: 0, at: At::Plain }
 }
 
-/// What `c` stands for behind a backslash.
+/// Returns the character that `c` stands for behind a backslash.
 fn unescaped(c: char) -> Option<char> {
     let all = [('n', '\n'), ('t', '\t'), ('r', '\r'), ('b', '\u{8}'), ('f', '\u{c}')];
     let all = [('"', '"'), ('\\', '\\'), ('/', '/')].into_iter().chain(all);
@@ -222,7 +222,7 @@ fn unescaped(c: char) -> Option<char> {
 }
 
 impl Number {
-    /// The state after `c`, if it goes on with the number.
+    /// Returns the state after `c`, if `c` continues the number.
     fn push(self, c: char) -> Option<Self> {
         Some(match (self, c) {
             (Self::Minus, '0') => Self::Zero,
@@ -241,14 +241,14 @@ impl Number {
     }
 }
 
-/// Where a character stands beside a JSON object.
+/// The place of a character relative to a JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     /// White space around it.
     Outside,
-    /// Its first character, or one in the middle.
+    /// The first character of the object, or one in the middle.
     Inside,
-    /// The brace that closes it.
+    /// The brace that closes the object.
     Last,
 }
 
@@ -257,7 +257,7 @@ pub(crate) enum Span {
 pub(crate) struct JsonObject(Json);
 
 impl JsonObject {
-    /// Before its brace.
+    /// A checker before the brace.
     pub fn new() -> Self {
         JsonObject(Json::new())
     }
@@ -273,7 +273,7 @@ impl JsonObject {
         }
     }
 
-    /// Whether all of it has been read.
+    /// Whether the whole object has been read.
     pub fn is_whole(&self) -> bool {
         self.0.is_whole()
     }
@@ -298,7 +298,7 @@ pub(crate) fn escape_into(out: &mut String, c: char) {
     }
 }
 
-/// `text` as a JSON string.
+/// Returns `text` as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     text.chars().for_each(|c| escape_into(&mut out, c));

@@ -1,28 +1,28 @@
-//! Finding literals in a text that comes one character at a time.
+//! Search for literals in a text that comes one character at a time.
 //!
 //! The first character of a literal occurs in it once (backquotes apart, where it does not
-//! matter), so that a start that led nowhere hides no other start: it is text, and the character
-//! that did not fit is looked at afresh.
+//! matter). So a start that leads nowhere hides no other start: it is text, and the character
+//! that did not fit is looked at again.
 
-/// The start of some literal, read so far.
+/// The start of a literal that has been read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Literals {
     read: String,
 }
 
-/// What one more character made of it.
+/// The result of one more character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scan {
-    /// It may become a literal.
+    /// The characters read may become a literal.
     Partial,
-    /// It is this one of the options.
+    /// The characters read are the option of this index.
     Whole(usize),
-    /// Neither: what was read before is text, and the character has not been taken.
+    /// No option fits: what was read before is text, and the character has not been taken.
     None,
 }
 
 impl Literals {
-    /// Takes `c` if what is read with it is the start of one of `options`.
+    /// Takes `c` if the characters read and `c` are the start of one of `options`.
     pub fn push<'a>(&mut self, options: impl Iterator<Item = &'a str> + Clone, c: char) -> Scan {
         self.read.push(c);
         if let Some(index) = options.clone().position(|option| option == self.read) {
@@ -36,17 +36,17 @@ impl Literals {
         Scan::None
     }
 
-    /// What was read and is no literal.
+    /// Returns the characters read, which are no literal.
     pub fn take(&mut self) -> String {
         std::mem::take(&mut self.read)
     }
 
-    /// Whether what was read may become `text`.
+    /// Whether the characters read may become `text`.
     pub fn may_become(&self, text: &str) -> bool {
         text.starts_with(&self.read)
     }
 
-    /// Nothing is read.
+    /// Whether nothing is read.
     pub fn is_empty(&self) -> bool {
         self.read.is_empty()
     }

@@ -1,10 +1,11 @@
-//! JSON schemas before they are compiled: every keyword is known, or the schema is refused.
+//! Checks of JSON schemas before compilation: a schema with an unknown keyword is an error.
 //!
-//! Subset of draft 2020-12. What says nothing about validity (titles, defaults) is left out, what
-//! would be ignored or got wrong behind here is an error that names its place.
+//! The keywords are a subset of draft 2020-12. Annotations (titles, defaults) are dropped. A
+//! keyword that the compiler would ignore or misread is an error that names its place.
 
 use super::GrammarError;
-use serde_json::{Map, Value};
+use llguidance::api::GrammarWithLexer;
+use serde_json::{Map, Value, json};
 
 /// Bounds of a schema.
 const MAX_DEPTH: usize = 64;
@@ -12,10 +13,10 @@ const MAX_NODES: usize = 20_000;
 const MAX_COUNT: u64 = 100_000;
 const MAX_TEXT: usize = 4096;
 
-/// What stands behind a keyword.
+/// The kind of value that a keyword has.
 #[derive(Clone, Copy, PartialEq)]
 enum KeywordKind {
-    /// Says nothing about validity.
+    /// An annotation.
     Note,
     Schema,
     Schemas,
@@ -84,7 +85,10 @@ const KEYWORDS: [(&str, KeywordKind); 45] = [
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// The parts of `schema` that decide validity.
+/// Returns `schema` without annotations.
+///
+/// # Errors
+/// If the schema is malformed, too large, or has a keyword that is not supported.
 pub(super) fn checked(schema: &Value) -> Result<Value, GrammarError> {
     let mut walk = Walk { place: vec!["#".into()], nodes: 0 };
     walk.schema(schema)
@@ -122,7 +126,7 @@ impl Walk {
             }
             self.place.pop();
         }
-        // Names of further properties may repeat, so that their number says little.
+        // Additional properties may repeat a name, so only required ones can be counted.
         let required = object.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
         let least = object.get("minProperties").and_then(Value::as_u64).unwrap_or(0);
         if least > required {
@@ -134,22 +138,22 @@ impl Walk {
         Ok(Value::Object(kept))
     }
 
-    /// The value of a keyword, unless it says nothing about validity.
+    /// Returns the checked value of a keyword, `None` for an annotation.
     fn keyword(&mut self, key: &str, value: &Value) -> Result<Option<Value>, GrammarError> {
         let root = self.place.len() == 2;
         let kind = KEYWORDS.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
         match kind {
             None if root && key == "$id" => Ok(None),
             None if key.starts_with("x-") && key != "x-guidance" => Ok(None),
-            None => self.wrong("this keyword cannot be honoured".into()),
+            None => self.wrong("this keyword is not supported".into()),
             Some(KeywordKind::Note) => Ok(None),
             Some(KeywordKind::Never) => match value {
                 Value::Bool(false) => Ok(None),
-                _ => self.wrong("this keyword cannot be honoured".into()),
+                _ => self.wrong("this keyword is not supported".into()),
             },
             Some(KeywordKind::Empty) => match value.as_object() {
                 Some(object) if object.is_empty() => Ok(None),
-                _ => self.wrong("this keyword cannot be honoured".into()),
+                _ => self.wrong("this keyword is not supported".into()),
             },
             Some(KeywordKind::Schema) => self.schema(value).map(Some),
             Some(KeywordKind::Schemas) => self.schemas(value).map(Some),
@@ -184,7 +188,7 @@ impl Walk {
         Ok(Value::Object(checked))
     }
 
-    /// A value that holds no schema.
+    /// Checks a value that holds no schema.
     fn plain(&mut self, kind: KeywordKind, value: &Value) -> Checked {
         let of_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
         let short = |value: &Value| value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
@@ -230,7 +234,21 @@ impl Walk {
     }
 }
 
-/// A name as a JSON pointer writes it.
+/// Returns the grammar of JSON for `schema`. One space may follow `,` and `:`, and no other white
+/// space stands between values: models that are free to add line breaks add them without end.
+pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
+    let form =
+        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
+    match &mut schema {
+        Value::Object(object) => {
+            object.insert("x-guidance".into(), form);
+        }
+        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
+    }
+    GrammarWithLexer::from_json_schema(schema)
+}
+
+/// Returns a name as it is written in a JSON pointer.
 pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -238,15 +256,14 @@ pub(super) fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn check(schema: Value, message: &str) {
         assert_eq!(checked(&schema).unwrap_err().to_string(), message, "{schema}");
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_an_error_that_names_its_place() {
-        let no = |place: &str| format!("schema at #/{place}: this keyword cannot be honoured");
+    fn unsupported_schemas_are_an_error_that_names_its_place() {
+        let no = |place: &str| format!("schema at #/{place}: this keyword is not supported");
         check(json!({"not": {}}), &no("not"));
         check(json!({"properties": {"a/b": {"if": {}}}}), &no("properties/a~1b/if"));
         check(json!({"anyOf": [true, {"uniqueItems": true}]}), &no("anyOf/1/uniqueItems"));

@@ -2,8 +2,8 @@
 
 use super::budget::Budget;
 use super::lazy::is_list;
-use super::ops::{as_int, invalid, split_kwargs, text_of};
 use super::pystr::{as_float, float_repr};
+use super::values::{as_int, invalid, split_kwargs, text_of};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 use std::fmt::Write;

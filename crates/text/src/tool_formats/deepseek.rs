@@ -1,28 +1,84 @@
-//! The calls of DeepSeek V3, R1 and V3.1: a name and its arguments between special tokens.
+//! A name and its arguments between special tokens: DeepSeek V3, R1 and V3.1.
 
-use crate::call_reader::Flow;
+use super::ToolFormat;
+use super::syntax::CallSyntax;
+use crate::call_reader::LiteralRole::{Close, End, Start};
 use crate::call_reader::call::{Call, NamedCall};
 use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::{CallReader, Flow};
+use crate::think::THINK;
 
 const BEGIN: &str = "<｜tool▁call▁begin｜>";
 const SEPARATOR: &str = "<｜tool▁sep｜>";
 const KIND: &str = "function";
 const FENCE: &str = "```json";
 
-/// The state of reading one.
-#[derive(Clone, Debug)]
-pub(crate) struct DeepSeek {
+const BLOCK: CallSyntax = CallSyntax {
+    open: "<｜tool▁calls▁begin｜>",
+    close: "<｜tool▁calls▁end｜>",
+    ..CallSyntax::PLAIN
+};
+
+/// DeepSeek V3.1, whose arguments stand alone.
+const BARE: ToolFormat = ToolFormat {
+    name: "deepseek-v3.1",
+    detect: |template| template.contains(SEPARATOR) && !template.contains(FENCE),
+    markers: &[
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>",
+        BEGIN,
+        "<｜tool▁call▁end｜>",
+        SEPARATOR,
+    ],
+    literals: &[
+        ("<｜tool▁calls▁begin｜>", Start),
+        (BEGIN, Start),
+        ("```", Close),
+        ("<｜tool▁call▁end｜>", Close),
+        ("<｜tool▁calls▁end｜>", End),
+    ],
+    closing: &[("```", false), ("<｜tool▁call▁end｜>", false), ("<｜tool▁calls▁end｜>", true)],
+    anywhere: true,
+    thinking: THINK,
+    writes: CallSyntax {
+        before: "<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>",
+        after: "<｜tool▁call▁end｜>",
+        ..BLOCK
+    },
+    reader: |literal| Box::new(DeepSeek::new(false, literal)),
+};
+
+/// The format of DeepSeek V3.1.
+pub static DEEPSEEK_V31: ToolFormat = BARE;
+
+/// The format of DeepSeek V3 and R1, whose arguments stand in a fenced block.
+pub static DEEPSEEK_V3: ToolFormat = ToolFormat {
+    name: "deepseek-v3",
+    detect: |template| template.contains(SEPARATOR) && template.contains(FENCE),
+    writes: CallSyntax {
+        before: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\n",
+        after: "\n```<｜tool▁call▁end｜>",
+        between: "\n",
+        ..BLOCK
+    },
+    reader: |literal| Box::new(DeepSeek::new(true, literal)),
+    ..BARE
+};
+
+/// Reads one call.
+#[derive(Debug)]
+struct DeepSeek {
     state: DeepSeekState,
-    /// Whether the arguments are fenced, as V3 and R1 have it.
+    /// Whether the arguments are fenced.
     fenced: bool,
     text: String,
     literals: Literals,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum DeepSeekState {
     Begin,
-    /// What stands before the separator: the kind of call where arguments are fenced, else a name.
+    /// Before the separator: the kind of call where arguments are fenced, else the name.
     Head,
     /// The name, up to the end of its line.
     Line,
@@ -30,13 +86,8 @@ enum DeepSeekState {
     Arguments(NamedCall),
 }
 
-impl DeepSeek {
-    pub fn new(fenced: bool, literal: &str) -> Self {
-        let state = if literal == BEGIN { DeepSeekState::Head } else { DeepSeekState::Begin };
-        DeepSeek { state, fenced, text: String::new(), literals: Literals::default() }
-    }
-
-    pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
+impl CallReader for DeepSeek {
+    fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match &mut self.state {
             DeepSeekState::Begin => self.literal(BEGIN, DeepSeekState::Head, c),
             DeepSeekState::Head => self.head(c, call),
@@ -48,8 +99,15 @@ impl DeepSeek {
             DeepSeekState::Arguments(named) => named.push(c, call).into(),
         }
     }
+}
 
-    /// White space and one literal, which leads to `next`.
+impl DeepSeek {
+    fn new(fenced: bool, literal: &str) -> Self {
+        let state = if literal == BEGIN { DeepSeekState::Head } else { DeepSeekState::Begin };
+        DeepSeek { state, fenced, text: String::new(), literals: Literals::default() }
+    }
+
+    /// Takes white space and one literal, which leads to `next`.
     fn literal(&mut self, literal: &str, next: DeepSeekState, c: char) -> Flow {
         match self.literals.push(std::iter::once(literal), c) {
             Scan::Partial => {}

@@ -1,21 +1,64 @@
-//! DSML: DeepSeek's markup of invocations and their parameters, in its three dialects.
+//! DeepSeek's markup of invocations and their parameters, in its three dialects: V3.2 and later.
 //!
-//! Arguments become JSON while they stream. In the body of a string nothing is unescaped but an
-//! escaped closing tag, which is all that models are told to escape; attributes are unescaped as
-//! XML has it. A parameter without a type that begins with another parameter is an object.
+//! Arguments become JSON while they stream. In the body of a string only an escaped closing tag is
+//! unescaped, which is all that models are told to escape; attributes are unescaped as in XML. A
+//! parameter without a type that begins with another parameter is an object.
 
-use super::dsml_tag::{Dialect, Tag};
-use crate::call_reader::Flow;
+use super::ToolFormat;
+use super::syntax::{CallSyntax, ParameterSyntax};
+use crate::call_reader::LiteralRole::{Implicit, Start};
 use crate::call_reader::call::Call;
 use crate::call_reader::json::{Json, Token, escape_into, quoted};
 use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::{CallReader, Flow};
+use crate::think::THINK;
 
-/// Objects within the arguments.
+/// The format of DeepSeek V3.2 and later.
+pub static DSML: ToolFormat = ToolFormat {
+    name: "dsml",
+    detect: |template| template.contains("｜DSML｜"),
+    markers: &["｜DSML｜"],
+    literals: &[
+        ("<｜DSML｜tool_calls", Start),
+        ("<｜DSML｜function_calls", Start),
+        ("<｜DSML｜invoke", Implicit),
+        ("<DSML｜tool_calls", Start),
+        ("<DSML｜function_calls", Start),
+        ("<DSML｜invoke", Implicit),
+        ("<tool_calls", Start),
+        ("<function_calls", Start),
+    ],
+    closing: &[
+        ("</｜DSML｜tool_calls>", true),
+        ("</｜DSML｜function_calls>", true),
+        ("</DSML｜tool_calls>", true),
+        ("</DSML｜function_calls>", true),
+        ("</tool_calls>", true),
+        ("</function_calls>", true),
+    ],
+    anywhere: true,
+    thinking: THINK,
+    writes: CallSyntax {
+        open: "<｜DSML｜tool_calls>\n",
+        before: "<｜DSML｜invoke name=\"NAME\">\n",
+        after: "</｜DSML｜invoke>\n",
+        close: "</｜DSML｜tool_calls>",
+        parameters: Some(ParameterSyntax {
+            text: "<｜DSML｜parameter name=\"KEY\" string=\"true\">",
+            json: "<｜DSML｜parameter name=\"KEY\" string=\"false\">",
+            close: "</｜DSML｜parameter>\n",
+        }),
+        ..CallSyntax::PLAIN
+    },
+    reader: |literal| Box::new(Dsml::new(literal)),
+};
+
+/// Objects that may be open within the arguments.
 const MAX_NESTED: usize = 8;
 
-/// The state of reading a block.
-#[derive(Clone, Debug)]
-pub(crate) struct Dsml {
+/// Reads a block of calls.
+#[derive(Debug)]
+struct Dsml {
     dialect: &'static Dialect,
     state: DsmlState,
     literals: Literals,
@@ -23,9 +66,9 @@ pub(crate) struct Dsml {
     tool: String,
     /// The keys of its arguments so far.
     keys: Vec<String>,
-    /// Objects that are open: the arguments, and those within.
+    /// Number of open objects: the arguments and those within.
     open: usize,
-    /// The innermost of them has no member yet.
+    /// Whether the innermost open object has no member yet.
     fresh: bool,
 }
 
@@ -33,7 +76,7 @@ pub(crate) struct Dsml {
 enum DsmlState {
     /// Behind the name of an opening tag, up to its `>`.
     Opening(Tag, String),
-    /// Behind the name of a closing tag; in a value with its text, which may not be one.
+    /// Behind the name of a closing tag; in a value also its body, if the tag turns out to be text.
     Closing(Tag, String, Option<ParameterBody>),
     /// Between invocations.
     Block,
@@ -47,34 +90,21 @@ enum DsmlState {
 #[derive(Clone, Debug)]
 enum ParameterBody {
     Text,
-    /// Whether there has been anything but white space.
+    /// The flag says whether anything but white space has come.
     Json(Json, bool),
 }
 
-impl Dsml {
-    pub fn new(literal: &str) -> Self {
-        let (dialect, tag) = Dialect::of(literal);
-        Dsml {
-            dialect,
-            state: DsmlState::Opening(tag, String::new()),
-            literals: Literals::default(),
-            tool: String::new(),
-            keys: Vec::new(),
-            open: 0,
-            fresh: true,
-        }
-    }
-
-    pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
+impl CallReader for Dsml {
+    fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match self.step(c, call) {
             Some(flow) => flow,
             None => Flow::Refused,
         }
     }
 
-    /// The end of the answer. A call is complete where all that was begun of it is, and, if the
-    /// answer was cut off, nothing is missing that the tool requires.
-    pub fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
+    /// A call is complete if each parameter that has begun is, and, in an answer that was cut off,
+    /// if no required argument is missing.
+    fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
         let in_block = call.ended > 0 && !call.is_open();
         match &self.state {
             DsmlState::Block if in_block => self.ends_block(),
@@ -89,8 +119,23 @@ impl Dsml {
             _ => false,
         }
     }
+}
 
-    /// Nothing was begun but a closing tag.
+impl Dsml {
+    fn new(literal: &str) -> Self {
+        let (dialect, tag) = Dialect::of(literal);
+        Dsml {
+            dialect,
+            state: DsmlState::Opening(tag, String::new()),
+            literals: Literals::default(),
+            tool: String::new(),
+            keys: Vec::new(),
+            open: 0,
+            fresh: true,
+        }
+    }
+
+    /// Whether the text since the last tag is the start of the closing tag of the block.
     fn ends_block(&self) -> bool {
         let ends = self.dialect.in_block.iter().filter(|(_, tag, _)| *tag == Tag::Block);
         ends.into_iter().any(|(text, ..)| self.literals.may_become(text))
@@ -102,7 +147,7 @@ impl Dsml {
         names.into_iter().all(|name| self.keys.iter().any(|key| name == key))
     }
 
-    /// Takes the next character; `None` where it cannot follow.
+    /// Takes the next character; `None` if it cannot follow.
     fn step(&mut self, c: char, call: &mut Call) -> Option<Flow> {
         match &mut self.state {
             DsmlState::Opening(tag, text) => {
@@ -124,7 +169,7 @@ impl Dsml {
         Some(Flow::More)
     }
 
-    /// An opening tag is complete.
+    /// Takes the end of an opening tag.
     fn opened(&mut self, tag: Tag, text: &str, call: &mut Call) -> Option<()> {
         self.state = match tag {
             Tag::Block => DsmlState::Block,
@@ -142,7 +187,7 @@ impl Dsml {
         Some(())
     }
 
-    /// A parameter begins.
+    /// Begins a parameter and returns the state of its value.
     fn parameter(&mut self, text: &str, call: &mut Call) -> Option<DsmlState> {
         let key = Dialect::attribute(text, "name")?;
         let separator = if std::mem::take(&mut self.fresh) { "" } else { "," };
@@ -167,7 +212,7 @@ impl Dsml {
         (self.open <= 1 + MAX_NESTED).then_some(())
     }
 
-    /// Between tags there is white space only.
+    /// Takes white space or a tag.
     fn between(&mut self, c: char) -> Option<()> {
         let tags = self.tags();
         match self.literals.push(tags.iter().map(|(text, ..)| *text), c) {
@@ -184,7 +229,7 @@ impl Dsml {
         }
     }
 
-    /// The tags that can come between others, and whether they open.
+    /// Returns the tags that can come here, and whether they open.
     fn tags(&self) -> &'static [(&'static str, Tag, bool)] {
         match (&self.state, self.open) {
             (DsmlState::Block, _) => &self.dialect.in_block,
@@ -193,7 +238,7 @@ impl Dsml {
         }
     }
 
-    /// Behind the name of a closing tag: white space, and one bar too many, are let pass.
+    /// Takes a character behind the name of a closing tag: white space and one more bar pass.
     fn closing(&mut self, c: char, call: &mut Call) -> Option<Flow> {
         let DsmlState::Closing(tag, text, body) = &mut self.state else { return None };
         let (tag, body) = (*tag, body.clone());
@@ -211,7 +256,7 @@ impl Dsml {
         Some(Flow::More)
     }
 
-    /// A closing tag is complete.
+    /// Takes the end of a closing tag.
     fn closed(&mut self, tag: Tag, body: Option<ParameterBody>, call: &mut Call) -> Option<Flow> {
         match (tag, body) {
             (Tag::Block, _) => return Some(Flow::Complete),
@@ -235,14 +280,14 @@ impl Dsml {
         Some(Flow::More)
     }
 
-    /// The call is complete, with all objects in it.
+    /// Ends the call and all objects in it.
     fn close(&mut self, call: &mut Call) {
         call.arguments(&"}".repeat(self.open));
         self.open = 0;
         call.end();
     }
 
-    /// A value without a type is an object if a parameter comes first, else a string.
+    /// Takes the start of a value without a type: an object if a parameter comes, else a string.
     fn untyped(&mut self, c: char, call: &mut Call) -> Option<()> {
         let DsmlState::Untyped(space) = &mut self.state else { return None };
         let [end, escaped] = self.dialect.in_text;
@@ -260,14 +305,14 @@ impl Dsml {
             }
             Scan::None => self.literals.take() + c.encode_utf8(&mut [0; 4]),
         };
-        // It is a string: all that was held is read again as its body.
+        // A string: the text held is read again as its body.
         let held = std::mem::take(space) + &held;
         call.arguments("\"");
         self.state = DsmlState::Value(ParameterBody::Text);
         held.chars().try_for_each(|c| self.value(c, call))
     }
 
-    /// In a value up to its closing tag.
+    /// Takes a character of a value or of its closing tag.
     fn value(&mut self, c: char, call: &mut Call) -> Option<()> {
         let DsmlState::Value(body) = &self.state else { return None };
         let text = matches!(body, ParameterBody::Text);
@@ -291,7 +336,7 @@ impl Dsml {
         }
     }
 
-    /// A character of a value.
+    /// Writes a character of a value.
     fn body(&mut self, c: char, call: &mut Call) -> Option<()> {
         match &mut self.state {
             DsmlState::Value(ParameterBody::Text) => {
@@ -308,5 +353,124 @@ impl Dsml {
             _ => return None,
         }
         Some(())
+    }
+}
+
+/// The element of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    Block,
+    Invoke,
+    Parameter,
+}
+
+/// The text of a tag up to its name, its element, and whether it opens.
+type TagEntry = (&'static str, Tag, bool);
+
+/// One way to write the tags.
+#[derive(Debug)]
+struct Dialect {
+    /// Begins every opening tag.
+    prefix: &'static str,
+    /// Tags between invocations.
+    in_block: [TagEntry; 3],
+    /// Tags between parameters.
+    in_invoke: [TagEntry; 2],
+    /// Tags between parameters of an inner object.
+    in_object: [TagEntry; 3],
+    /// The closing tag of a parameter, and how it is written inside a value.
+    in_text: [&'static str; 2],
+    /// The closing tag of a parameter up to its name.
+    parameter_end: &'static str,
+}
+
+macro_rules! dialect {
+    ($prefix:literal) => {
+        Dialect {
+            prefix: concat!("<", $prefix),
+            in_block: [
+                (concat!("<", $prefix, "invoke"), Tag::Invoke, true),
+                (concat!("</", $prefix, "tool_calls"), Tag::Block, false),
+                (concat!("</", $prefix, "function_calls"), Tag::Block, false),
+            ],
+            in_invoke: [
+                (concat!("<", $prefix, "parameter"), Tag::Parameter, true),
+                (concat!("</", $prefix, "invoke"), Tag::Invoke, false),
+            ],
+            in_object: [
+                (concat!("<", $prefix, "parameter"), Tag::Parameter, true),
+                (concat!("</", $prefix, "invoke"), Tag::Invoke, false),
+                (concat!("</", $prefix, "parameter"), Tag::Parameter, false),
+            ],
+            in_text: [concat!("</", $prefix, "parameter"), concat!("&lt;/", $prefix, "parameter>")],
+            parameter_end: concat!("</", $prefix, "parameter"),
+        }
+    };
+}
+
+static DIALECTS: [Dialect; 3] = [dialect!("｜DSML｜"), dialect!("DSML｜"), dialect!("")];
+
+impl Dialect {
+    /// Returns the dialect of an opening tag, and its element.
+    fn of(literal: &str) -> (&'static Self, Tag) {
+        let [standard, short, plain] = &DIALECTS;
+        let dialect = [standard, short].into_iter().find(|d| literal.starts_with(d.prefix));
+        let tag = if literal.ends_with("invoke") { Tag::Invoke } else { Tag::Block };
+        (dialect.unwrap_or(plain), tag)
+    }
+
+    /// Returns the value of an attribute in the text of a tag.
+    fn attribute(text: &str, name: &str) -> Option<String> {
+        let mut rest = text.trim_start();
+        while let Some((key, value)) = rest.split_once('=') {
+            let value = value.trim_start();
+            let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+            let (value, after) = value[1..].split_once(quote)?;
+            if key.trim() == name {
+                return Some(unescape(value));
+            }
+            rest = after.trim_start();
+        }
+        None
+    }
+}
+
+/// Resolves the five entities of XML, once, from left to right.
+fn unescape(text: &str) -> String {
+    let entities =
+        [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"'), ("&apos;", '\'')];
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        let (before, after) = rest.split_at(at);
+        let found = entities.iter().find(|(name, _)| after.starts_with(name));
+        let (taken, c) = found.map_or((1, '&'), |&(name, c)| (name.len(), c));
+        out.push_str(before);
+        out.push(c);
+        rest = &after[taken..];
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_found_by_name_and_unescaped() {
+        let text = " name=\"a&lt;&amp;lt;&x\" string = 'true' ";
+        assert_eq!(Dialect::attribute(text, "name").unwrap(), "a<&lt;&x");
+        assert_eq!(Dialect::attribute(text, "string").unwrap(), "true");
+        assert_eq!(Dialect::attribute(text, "other"), None);
+        for broken in ["", " name", " name=x", " name=\"x", " x=\"name=\""] {
+            assert_eq!(Dialect::attribute(broken, "name"), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_opening_tag_tells_the_dialect() {
+        assert_eq!(Dialect::of("<｜DSML｜tool_calls").0.parameter_end, "</｜DSML｜parameter");
+        assert_eq!(Dialect::of("<DSML｜invoke").1, Tag::Invoke);
+        assert_eq!(Dialect::of("<tool_calls").0.parameter_end, "</parameter");
     }
 }

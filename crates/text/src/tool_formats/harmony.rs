@@ -1,16 +1,50 @@
-//! The messages of gpt-oss: a header with channel and recipient, a body, and what ends it.
+//! Messages with channels and recipients: gpt-oss.
 //!
-//! `analysis` is reasoning, a message to a known function is a call, every other channel is
-//! content. The prompt has ended with the role, so that an answer begins in the middle of a
-//! header. A header that is malformed, or names a function that is not known, is content with
-//! all its bytes.
+//! A message is a header with channel and recipient, a body, and an end. The channel `analysis` is
+//! reasoning, a message to a known function is a call, every other channel is content. The prompt
+//! ends with the role, so an answer begins in the middle of a header. A malformed header, or one
+//! that names an unknown function, is content with all its bytes.
 
+use super::ToolFormat;
+use super::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use crate::call_reader::call::{Call, NamedCall};
 use crate::call_reader::literals::{Literals, Scan};
-use crate::output::OutputForm;
+use crate::call_reader::{CallReader, Flow};
+use crate::think::THINK;
 
-/// What parts messages and headers.
-pub(crate) const MARKERS: [&str; 7] = [
+/// The format of gpt-oss.
+pub static HARMONY: ToolFormat = ToolFormat {
+    name: "harmony",
+    detect: |template| {
+        let shown = template.contains("<|channel|>") && template.contains("<|message|>");
+        shown && !template.contains("｜DSML｜")
+    },
+    markers: &MARKERS,
+    literals: &[],
+    closing: &[],
+    anywhere: false,
+    thinking: THINK,
+    writes: CallSyntax {
+        before: "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>",
+        many: false,
+        answer: AnswerSyntax::Messages(&MESSAGES),
+        ..CallSyntax::PLAIN
+    },
+    reader: |_| Box::new(Harmony::new()),
+};
+
+/// The messages of an answer.
+pub(crate) static MESSAGES: MessageSyntax = MessageSyntax {
+    tokens: &["<|start|>", "<|channel|>", "<|message|>", "<|end|>"],
+    channel: "<|channel|>",
+    message: "<|message|>",
+    next: "<|end|><|start|>assistant",
+    before: ["analysis", "commentary"],
+    answer: "final",
+};
+
+/// The tokens that separate messages and the parts of headers.
+const MARKERS: [&str; 7] = [
     "<|start|>",
     "<|channel|>",
     "<|constrain|>",
@@ -25,24 +59,19 @@ const CONSTRAIN: usize = 2;
 const MESSAGE: usize = 3;
 const CALL: usize = 5;
 
-/// A longer header is none; the name of a tool comes on top.
+/// Bytes of a header besides the name of a tool; a longer one is text.
 const MAX_HEADER: usize = 256;
 
-/// The state of reading an answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Harmony {
-    pub call: Call,
-    parallel: bool,
+/// Reads an answer.
+#[derive(Debug)]
+struct Harmony {
     state: HarmonyState,
     literals: Literals,
-    /// The exact text of the header, and of the call behind it.
+    /// The exact text of the header and of the call behind it.
     raw: String,
-    /// Longer headers are text.
-    max_header: usize,
-    complete: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum HarmonyState {
     /// At the start of the answer, where the role may be followed by a recipient.
     Role,
@@ -55,119 +84,49 @@ enum HarmonyState {
 }
 
 impl Harmony {
-    pub fn new(form: &OutputForm) -> Self {
-        let longest = form.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
-        Harmony {
-            call: Call::new(form.tools.clone()),
-            parallel: form.parallel,
-            state: HarmonyState::Role,
-            literals: Literals::default(),
-            raw: String::new(),
-            max_header: MAX_HEADER + longest,
-            complete: false,
-        }
+    fn new() -> Self {
+        Harmony { state: HarmonyState::Role, literals: Literals::default(), raw: String::new() }
     }
 
-    /// Whether nothing that follows counts.
-    pub fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    pub fn in_reasoning(&self) -> bool {
-        matches!(self.state, HarmonyState::Reasoning)
-    }
-
-    /// Takes the next character.
-    pub fn push(&mut self, c: char) {
-        if self.complete {
-            return;
-        }
-        if let HarmonyState::Call(named) = &mut self.state {
-            return match named.push(c, &mut self.call) {
-                Ok(whole) => self.in_call(c, whole),
-                Err(_) => {
-                    self.give_back();
-                    self.push(c);
-                }
-            };
-        }
-        match self.literals.push(MARKERS.into_iter(), c) {
-            Scan::Partial => {}
-            Scan::Whole(marker) => self.marker(marker),
-            Scan::None if self.literals.is_empty() => self.text(c),
-            Scan::None => {
-                let read = self.literals.take();
-                read.chars().for_each(|c| self.text(c));
-                self.push(c);
-            }
-        }
-    }
-
-    /// The end of the answer. A header without its body says nothing, unless it was to be a call.
-    pub fn finish(&mut self) {
-        let read = self.literals.take();
-        match self.state {
-            _ if self.complete => {}
-            HarmonyState::Reasoning => self.call.reasoning(&read),
-            HarmonyState::Content => self.call.content(&read),
-            HarmonyState::Between => {}
-            HarmonyState::Call(_) => self.give_back(),
-            HarmonyState::Role | HarmonyState::Header => {
-                if recipient(&self.raw).is_some() || !self.raw.contains("<|") {
-                    self.raw.push_str(&read);
-                    self.give_back();
-                }
-            }
-        }
-    }
-
-    fn in_call(&mut self, c: char, whole: bool) {
-        self.raw.push(c);
-        if whole {
-            self.raw.clear();
-            self.state = HarmonyState::Between;
-            self.complete = !self.parallel;
-        }
-    }
-
-    /// What was read of a header or a call is text.
-    fn give_back(&mut self) {
+    /// Gives the text of a header or a call out as content.
+    fn refuse(&mut self, call: &mut Call) {
         let raw = std::mem::take(&mut self.raw);
-        self.call.fail(&raw);
+        call.fail(&raw);
         self.state = HarmonyState::Content;
     }
 
-    fn text(&mut self, c: char) {
+    /// Takes a character that belongs to no marker.
+    fn text(&mut self, c: char, call: &mut Call) {
         match self.state {
-            HarmonyState::Reasoning => self.call.reasoning(c.encode_utf8(&mut [0; 4])),
+            HarmonyState::Reasoning => call.reasoning(c.encode_utf8(&mut [0; 4])),
             HarmonyState::Between if c.is_whitespace() => {}
             HarmonyState::Role | HarmonyState::Header => {
                 self.raw.push(c);
-                if !self.can_be_header() {
-                    self.give_back();
+                if !self.can_be_header(call) {
+                    self.refuse(call);
                 }
             }
             _ => {
                 self.state = HarmonyState::Content;
-                self.call.content(c.encode_utf8(&mut [0; 4]));
+                call.content(c.encode_utf8(&mut [0; 4]));
             }
         }
     }
 
-    fn can_be_header(&self) -> bool {
-        let fits = self.raw.len() <= self.max_header && !self.raw.contains('\n');
+    fn can_be_header(&self, call: &Call) -> bool {
+        let fits = self.raw.len() <= MAX_HEADER + call.max_name() && !self.raw.contains('\n');
         // Without a marker before it, only a recipient is not text.
         let text = self.raw.trim_start();
         let role = "to=".starts_with(text) || text.starts_with("to=");
         fits && (role || !matches!(self.state, HarmonyState::Role))
     }
 
-    fn marker(&mut self, marker: usize) {
+    fn marker(&mut self, marker: usize, call: &mut Call) -> Flow {
         let text = MARKERS[marker];
         match (&self.state, marker) {
             (HarmonyState::Role | HarmonyState::Header, MESSAGE) => {
                 self.raw.push_str(text);
-                self.body();
+                self.body(call);
             }
             (HarmonyState::Role, CHANNEL | CONSTRAIN | START)
             | (HarmonyState::Header, CHANNEL | CONSTRAIN) => {
@@ -175,23 +134,24 @@ impl Harmony {
                 self.state = HarmonyState::Header;
             }
             (HarmonyState::Role | HarmonyState::Header, _) => {
-                self.give_back();
-                self.marker(marker);
+                self.refuse(call);
+                return self.marker(marker, call);
             }
             (_, START | CHANNEL) => {
                 self.raw.push_str(text);
                 self.state = HarmonyState::Header;
             }
-            (_, MESSAGE | CONSTRAIN) => text.chars().for_each(|c| self.text(c)),
+            (_, MESSAGE | CONSTRAIN) => text.chars().for_each(|c| self.text(c, call)),
             _ => {
-                self.complete = marker == CALL;
                 self.state = HarmonyState::Between;
+                return if marker == CALL { Flow::Complete } else { Flow::More };
             }
         }
+        Flow::More
     }
 
-    /// The header is complete.
-    fn body(&mut self) {
+    /// Takes the end of a header.
+    fn body(&mut self, call: &mut Call) {
         let Some(name) = recipient(&self.raw) else {
             let reasoning = channel(&self.raw) == "analysis";
             self.raw.clear();
@@ -199,20 +159,72 @@ impl Harmony {
             return;
         };
         let name = name.strip_prefix("functions.").unwrap_or(name);
-        match self.call.tool(name) {
+        match call.tool(name) {
             Some(_) => self.state = HarmonyState::Call(NamedCall::new(name)),
-            None => self.give_back(),
+            None => self.refuse(call),
         }
     }
 }
 
-/// Whom a header names as its recipient.
+impl CallReader for Harmony {
+    fn push(&mut self, c: char, call: &mut Call) -> Flow {
+        if let HarmonyState::Call(named) = &mut self.state {
+            let Ok(whole) = named.push(c, call) else {
+                self.refuse(call);
+                return self.push(c, call);
+            };
+            self.raw.push(c);
+            if whole {
+                self.raw.clear();
+                self.state = HarmonyState::Between;
+            }
+            return Flow::More;
+        }
+        match self.literals.push(MARKERS.into_iter(), c) {
+            Scan::Partial => Flow::More,
+            Scan::Whole(marker) => self.marker(marker, call),
+            Scan::None if self.literals.is_empty() => {
+                self.text(c, call);
+                Flow::More
+            }
+            Scan::None => {
+                let read = self.literals.take();
+                read.chars().for_each(|c| self.text(c, call));
+                self.push(c, call)
+            }
+        }
+    }
+
+    /// A header without its body says nothing, unless it was to be a call.
+    fn finish(&mut self, _truncated: bool, call: &mut Call) -> bool {
+        let read = self.literals.take();
+        match self.state {
+            HarmonyState::Reasoning => call.reasoning(&read),
+            HarmonyState::Content => call.content(&read),
+            HarmonyState::Between => {}
+            HarmonyState::Call(_) => self.refuse(call),
+            HarmonyState::Role | HarmonyState::Header => {
+                if recipient(&self.raw).is_some() || !self.raw.contains("<|") {
+                    self.raw.push_str(&read);
+                    self.refuse(call);
+                }
+            }
+        }
+        true
+    }
+
+    fn in_reasoning(&self) -> bool {
+        matches!(self.state, HarmonyState::Reasoning)
+    }
+}
+
+/// Returns the recipient that a header names.
 fn recipient(header: &str) -> Option<&str> {
     let mut words = header.split(|c: char| c.is_whitespace() || matches!(c, '<' | '>'));
     words.find_map(|word| word.strip_prefix("to="))
 }
 
-/// The channel that a header names.
+/// Returns the channel that a header names.
 fn channel(header: &str) -> &str {
     let rest = header.split_once(MARKERS[CHANNEL]).map_or("", |(_, rest)| rest);
     rest.trim_start().split(|c: char| c.is_whitespace() || c == '<').next().unwrap_or("")

@@ -1,65 +1,99 @@
-//! Mistral's calls: a JSON array, or a name with its arguments behind it.
+//! `[TOOL_CALLS]` before a JSON array, or before a name and `[ARGS]`: Mistral.
 
-use crate::call_reader::Flow;
+use super::ToolFormat;
+use super::hermes::shows_tags;
+use super::syntax::CallSyntax;
+use crate::call_reader::LiteralRole::{Close, Next, Start};
 use crate::call_reader::call::{Call, NamedCall};
-use crate::call_reader::listed::Listed;
+use crate::call_reader::json_calls::{JsonCalls, JsonStart};
 use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::{CallReader, Flow};
+use crate::think::THINK_OR_BRACKETS;
+
+/// The format of Mistral's models.
+pub static MISTRAL: ToolFormat = ToolFormat {
+    name: "mistral",
+    detect: |template| template.contains("[TOOL_CALLS]") && !shows_tags(template),
+    markers: &["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"],
+    literals: &[("[TOOL_CALLS]", Start), ("{", Next), (",", Close), ("]", Close)],
+    closing: &[("]", true)],
+    anywhere: true,
+    thinking: THINK_OR_BRACKETS,
+    writes: CallSyntax {
+        before: "[TOOL_CALLS]NAME[ARGS]",
+        without: Some(("[ARGS]", &LIST)),
+        ..CallSyntax::PLAIN
+    },
+    reader: |literal| Box::new(Mistral::new(literal)),
+};
+
+/// The syntax of older models.
+static LIST: CallSyntax = CallSyntax {
+    open: "[TOOL_CALLS][",
+    before: "{\"name\": \"NAME\", \"arguments\": ",
+    after: "}",
+    between: ", ",
+    close: "]",
+    ..CallSyntax::PLAIN
+};
 
 const PARTS: [&str; 3] = ["[ARGS]", "[CALL_ID]", "{"];
 
-/// The state of reading one, from behind `[TOOL_CALLS]` or from a later object of an array.
-#[derive(Clone, Debug)]
-pub(crate) struct Mistral {
+/// Reads from behind `[TOOL_CALLS]`, or a later object of an array.
+#[derive(Debug)]
+struct Mistral {
     state: MistralState,
     name: String,
     literals: Literals,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum MistralState {
     Start,
-    Listed(Listed),
+    Json(JsonCalls),
     Name,
     Id,
     Arguments(NamedCall),
 }
 
-impl Mistral {
-    pub fn new(literal: &str) -> Self {
-        let state = match literal {
-            "{" => MistralState::Listed(Listed::new(literal, true)),
-            _ => MistralState::Start,
-        };
-        Mistral { state, name: String::new(), literals: Literals::default() }
-    }
-
-    pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
+impl CallReader for Mistral {
+    fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match &mut self.state {
             MistralState::Start if c.is_whitespace() => Flow::More,
             MistralState::Start if c == '[' || c == '{' => {
-                let mut listed = Listed::new("[TOOL_CALLS]", true);
-                let flow = listed.push(c, call);
-                self.state = MistralState::Listed(listed);
+                let mut calls = JsonCalls::new(JsonStart::List, true);
+                let flow = calls.push(c, call);
+                self.state = MistralState::Json(calls);
                 flow
             }
             MistralState::Start => {
                 self.state = MistralState::Name;
                 self.part(c, call)
             }
-            MistralState::Listed(listed) => listed.push(c, call),
+            MistralState::Json(calls) => calls.push(c, call),
             MistralState::Name | MistralState::Id => self.part(c, call),
             MistralState::Arguments(named) => named.push(c, call).into(),
         }
     }
 
-    pub fn finish(&mut self, call: &mut Call) -> bool {
+    fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
         match &mut self.state {
-            MistralState::Listed(listed) => listed.finish(call),
+            MistralState::Json(calls) => calls.finish(truncated, call),
             _ => false,
         }
     }
+}
 
-    /// In the name, or in the id behind it.
+impl Mistral {
+    fn new(literal: &str) -> Self {
+        let state = match literal {
+            "{" => MistralState::Json(JsonCalls::new(JsonStart::Inside, true)),
+            _ => MistralState::Start,
+        };
+        Mistral { state, name: String::new(), literals: Literals::default() }
+    }
+
+    /// Takes a character of the name or of the id behind it.
     fn part(&mut self, c: char, call: &mut Call) -> Flow {
         match self.literals.push(PARTS.into_iter(), c) {
             Scan::Partial => Flow::More,
@@ -77,7 +111,7 @@ impl Mistral {
         }
     }
 
-    /// The name is complete; `begun`: so is the first brace of the arguments.
+    /// Takes the end of the name, and the first brace of the arguments if they have `begun`.
     fn arguments(&mut self, begun: bool, call: &mut Call) -> Flow {
         let name = self.name.trim_end();
         if call.tool(name).is_none() {

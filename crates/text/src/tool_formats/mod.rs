@@ -1,167 +1,95 @@
-//! The families of models, by how they write tool calls.
+//! Tool-call formats: how families of models write tool calls.
 //!
-//! A format is recognised from the source of the chat template, which renders earlier calls as
-//! the model writes new ones.
+//! A format is one file with a static [`ToolFormat`], and one entry of [`ToolFormat::ALL`]. The
+//! file has the markers, the reader and the syntax for grammars; `docs/add-a-tool-call-format.md`
+//! says how to add one.
 
-pub(crate) mod deepseek;
-pub(crate) mod dsml;
-mod dsml_tag;
-pub(crate) mod harmony;
-pub(crate) mod mistral;
-pub(crate) mod qwen_coder;
+pub mod deepseek;
+pub mod dsml;
+pub mod harmony;
+pub mod hermes;
+pub mod llama;
+pub mod mistral;
+pub mod qwen_coder;
+pub(crate) mod syntax;
 
+use crate::call_reader::{CallReader, LiteralRole};
+use crate::think::ThinkTags;
 use std::fmt;
 use std::str::FromStr;
+use syntax::CallSyntax;
 
-/// How a family of models writes tool calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolFormat {
-    /// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`: Hermes, Qwen 2.5, Qwen 3.
-    Hermes,
-    /// `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`.
-    QwenCoder,
-    /// The whole answer is `{"name": .., "parameters": {..}}`: Llama 3.
-    Llama,
-    /// `[TOOL_CALLS]` before a JSON array, or before a name and `[ARGS]`.
-    Mistral,
-    /// DeepSeek V3 and R1: the arguments in a fenced block.
-    DeepSeekV3,
-    /// DeepSeek V3.1: the arguments bare.
-    DeepSeekV31,
-    /// DeepSeek's markup of invocations and parameters.
-    Dsml,
-    /// Messages with channels and recipients: gpt-oss.
-    Harmony,
+/// How a family of models writes tool calls. Formats are equal if their names are.
+pub struct ToolFormat {
+    /// The name that options and [`FromStr`] use.
+    pub name: &'static str,
+    /// Whether the source of a chat template shows the format: templates render earlier calls as
+    /// the model writes new ones.
+    pub(crate) detect: fn(&str) -> bool,
+    /// Texts that the reader must be shown where they are special tokens of the vocabulary.
+    pub markers: &'static [&'static str],
+    /// Literals that begin and end calls, and what they do. Without any, the reader reads the
+    /// whole answer: reasoning, content and calls.
+    pub(crate) literals: &'static [(&'static str, LiteralRole)],
+    /// Literals that may close the block of the only call, and whether each does so alone.
+    pub(crate) closing: &'static [(&'static str, bool)],
+    /// Whether calls are found in the middle of text too.
+    pub(crate) anywhere: bool,
+    /// Tags around reasoning.
+    pub(crate) thinking: ThinkTags,
+    /// How grammars write calls.
+    pub(crate) writes: CallSyntax,
+    /// Makes the reader of what begins with a literal.
+    pub(crate) reader: fn(&str) -> Box<dyn CallReader>,
 }
-
-/// What there is to know of a format but its grammar.
-struct Facts {
-    format: ToolFormat,
-    name: &'static str,
-    markers: &'static [&'static str],
-    block_starts: &'static [&'static str],
-}
-
-const DEEPSEEK_MARKERS: &[&str] = &[
-    "<｜tool▁calls▁begin｜>",
-    "<｜tool▁calls▁end｜>",
-    "<｜tool▁call▁begin｜>",
-    "<｜tool▁call▁end｜>",
-    "<｜tool▁sep｜>",
-];
-
-const FACTS: [Facts; 8] = [
-    Facts {
-        format: ToolFormat::Hermes,
-        name: "hermes",
-        markers: &["<tool_call>", "</tool_call>"],
-        block_starts: &["<tool_call>"],
-    },
-    Facts {
-        format: ToolFormat::QwenCoder,
-        name: "qwen-coder",
-        markers: &["<tool_call>", "</tool_call>"],
-        block_starts: &["<tool_call>", "<function="],
-    },
-    Facts {
-        format: ToolFormat::Llama,
-        name: "llama",
-        markers: &["<|python_tag|>"],
-        block_starts: &["<|python_tag|>", "{\"name\":"],
-    },
-    Facts {
-        format: ToolFormat::Mistral,
-        name: "mistral",
-        markers: &["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"],
-        block_starts: &["[TOOL_CALLS]"],
-    },
-    Facts {
-        format: ToolFormat::DeepSeekV3,
-        name: "deepseek-v3",
-        markers: DEEPSEEK_MARKERS,
-        block_starts: &["<｜tool▁calls▁begin｜>"],
-    },
-    Facts {
-        format: ToolFormat::DeepSeekV31,
-        name: "deepseek-v3.1",
-        markers: DEEPSEEK_MARKERS,
-        block_starts: &["<｜tool▁calls▁begin｜>"],
-    },
-    Facts {
-        format: ToolFormat::Dsml,
-        name: "dsml",
-        markers: &["｜DSML｜"],
-        block_starts: &[
-            "<｜DSML｜tool_calls",
-            "<DSML｜tool_calls",
-            "<tool_calls",
-            "<｜DSML｜function_calls",
-            "<｜DSML｜invoke",
-        ],
-    },
-    Facts {
-        format: ToolFormat::Harmony,
-        name: "harmony",
-        markers: &harmony::MARKERS,
-        block_starts: &["<|channel|>commentary to=functions.", " to=functions."],
-    },
-];
 
 impl ToolFormat {
-    /// Every format.
-    pub const ALL: &[Self] = &[
-        Self::Hermes,
-        Self::QwenCoder,
-        Self::Llama,
-        Self::Mistral,
-        Self::DeepSeekV3,
-        Self::DeepSeekV31,
-        Self::Dsml,
-        Self::Harmony,
+    /// Every format, in the order of detection: the first one that a template shows is its format.
+    pub const ALL: &[&Self] = &[
+        &harmony::HARMONY,
+        &dsml::DSML,
+        &deepseek::DEEPSEEK_V31,
+        &deepseek::DEEPSEEK_V3,
+        &mistral::MISTRAL,
+        &llama::LLAMA,
+        &qwen_coder::QWEN_CODER,
+        &hermes::HERMES,
     ];
 
-    /// Its name, as options and [`FromStr`] have it.
-    pub fn name(self) -> &'static str {
-        self.facts().name
+    /// Returns the format that the source of a chat template shows, if it shows one.
+    pub fn detect(template: &str) -> Option<&'static Self> {
+        Self::ALL.iter().copied().find(|format| (format.detect)(template))
     }
 
-    /// The format that a chat template's source shows, if it shows one.
-    pub fn detect(template: &str) -> Option<Self> {
-        let has = |text: &str| template.contains(text);
-        let found = [
-            (has("｜DSML｜"), Some(Self::Dsml)),
-            (has("<|channel|>") && has("<|message|>"), Some(Self::Harmony)),
-            (has("<｜tool▁sep｜>") && has("```json"), Some(Self::DeepSeekV3)),
-            (has("<｜tool▁sep｜>"), Some(Self::DeepSeekV31)),
-            (has("<function="), Some(Self::QwenCoder)),
-            // Keys and values in tags of their own: not a format that is known here.
-            (has("<arg_key>"), None),
-            (has("<tool_call>"), Some(Self::Hermes)),
-            (has("[TOOL_CALLS]"), Some(Self::Mistral)),
-            (has("<|python_tag|>"), Some(Self::Llama)),
-            (has("<|start_header_id|>") && has("\"parameters\": "), Some(Self::Llama)),
-        ];
-        found.into_iter().find(|(shown, _)| *shown)?.1
+    /// Returns the names of all formats, the most common ones first: they are detected last.
+    pub fn names() -> String {
+        let names: Vec<&str> = Self::ALL.iter().rev().map(|format| format.name).collect();
+        names.join(", ")
     }
 
-    /// Texts which, where they are special tokens of the vocabulary, the parser must be shown.
-    pub fn markers(self) -> &'static [&'static str] {
-        self.facts().markers
+    /// Whether the reader reads whole answers: reasoning, content and calls.
+    pub(crate) fn reads_answers(&self) -> bool {
+        self.literals.is_empty()
     }
+}
 
-    /// Literals with which a block of calls can begin, without the white space before them.
-    pub fn block_starts(self) -> &'static [&'static str] {
-        self.facts().block_starts
+impl PartialEq for ToolFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
     }
+}
 
-    fn facts(self) -> &'static Facts {
-        FACTS.iter().find(|facts| facts.format == self).expect("every format has its facts")
+impl Eq for ToolFormat {}
+
+impl fmt::Debug for ToolFormat {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 
 impl fmt::Display for ToolFormat {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name)
     }
 }
 
@@ -173,14 +101,33 @@ pub struct UnknownFormat {
     known: String,
 }
 
-impl FromStr for ToolFormat {
+impl FromStr for &'static ToolFormat {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        let found = Self::ALL.iter().find(|format| format.name() == name);
-        found.copied().ok_or_else(|| {
-            let known: Vec<_> = Self::ALL.iter().map(|format| format.name()).collect();
-            UnknownFormat { found: name.to_owned(), known: known.join(", ") }
-        })
+        let found = ToolFormat::ALL.iter().copied().find(|format| format.name == name);
+        let unknown = || UnknownFormat { found: name.to_owned(), known: ToolFormat::names() };
+        found.ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_literal_hides_another() {
+        for format in ToolFormat::ALL {
+            let literals: Vec<&str> = format.literals.iter().map(|literal| literal.0).collect();
+            for (literal, other) in
+                literals.iter().flat_map(|l| literals.iter().map(move |o| (l, o)))
+            {
+                assert!(literal == other || !other.starts_with(literal), "{literal} {other}");
+                let rest = literal.trim_start_matches('`').chars().skip(1);
+                let first = other.chars().next();
+                let inner = rest.filter(|c| Some(*c) == first && literal.len() > 1);
+                assert!(inner.count() == 0 || first == Some(']'), "{literal} {other}");
+            }
+        }
     }
 }

@@ -1,28 +1,57 @@
-//! Qwen3-Coder's calls: a tag for the function, one for each parameter, and values as plain text.
+//! Qwen3-Coder: `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`
 //!
-//! The tool's schema says what a value is: a string becomes a JSON string while it streams, other
-//! values are taken as JSON if they are JSON of a type that the schema allows, else as strings.
+//! Values are plain text. A value is a JSON string, written while it streams, where the schema of
+//! the tool says so; another value is JSON if it is JSON of a type that the schema allows, else a
+//! string.
 
-use crate::call_reader::Flow;
+use super::ToolFormat;
+use super::syntax::{CallSyntax, ParameterSyntax};
+use crate::call_reader::LiteralRole::{Close, Start};
 use crate::call_reader::call::Call;
 use crate::call_reader::json::{escape_into, is_json, quoted};
 use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::{CallReader, Flow};
+use crate::think::THINK;
 use serde_json::Value;
 
 const FUNCTION: &str = "<function=";
 const MEMBERS: [&str; 2] = ["<parameter=", "</function>"];
-/// One line break on each side of a value belongs to the tags.
+/// Literals that end a value. One line break on each side of a value belongs to the tags.
 const CLOSE: [&str; 2] = ["\n</parameter>", "</parameter>"];
 
-/// The state of reading one.
-#[derive(Clone, Debug)]
-pub(crate) struct Coder {
+/// The format of Qwen3-Coder.
+pub static QWEN_CODER: ToolFormat = ToolFormat {
+    name: "qwen-coder",
+    detect: |template| template.contains(FUNCTION),
+    markers: &["<tool_call>", "</tool_call>"],
+    literals: &[("<tool_call>", Start), (FUNCTION, Start), ("</tool_call>", Close)],
+    closing: &[("</tool_call>", true)],
+    anywhere: true,
+    thinking: THINK,
+    writes: CallSyntax {
+        begin: "<tool_call>",
+        before: "\n<function=NAME>\n",
+        after: "</function>\n</tool_call>",
+        between: "\n",
+        parameters: Some(ParameterSyntax {
+            text: "<parameter=KEY>\n",
+            json: "<parameter=KEY>\n",
+            close: "\n</parameter>\n",
+        }),
+        ..CallSyntax::PLAIN
+    },
+    reader: |literal| Box::new(Coder::new(literal)),
+};
+
+/// Reads one call.
+#[derive(Debug)]
+struct Coder {
     state: CoderState,
     literals: Literals,
     name: String,
     key: String,
     value: String,
-    /// No parameter has come yet.
+    /// Whether no parameter has come yet.
     first: bool,
 }
 
@@ -32,7 +61,7 @@ enum CoderState {
     Name,
     Members,
     Key,
-    /// Before the value; `text`: it is a string for certain.
+    /// Before the value, which is certain to be a string if `text`.
     Lead {
         text: bool,
     },
@@ -41,20 +70,8 @@ enum CoderState {
     },
 }
 
-impl Coder {
-    pub fn new(literal: &str) -> Self {
-        let state = if literal == FUNCTION { CoderState::Name } else { CoderState::Begin };
-        Coder {
-            state,
-            literals: Literals::default(),
-            name: String::new(),
-            key: String::new(),
-            value: String::new(),
-            first: true,
-        }
-    }
-
-    pub fn push(&mut self, c: char, call: &mut Call) -> Flow {
+impl CallReader for Coder {
+    fn push(&mut self, c: char, call: &mut Call) -> Flow {
         match self.state {
             CoderState::Begin | CoderState::Members => self.tag(c, call),
             CoderState::Name => self.name(c, call),
@@ -66,8 +83,22 @@ impl Coder {
             CoderState::Value { text } => self.value(c, text, call),
         }
     }
+}
 
-    /// White space and a tag.
+impl Coder {
+    fn new(literal: &str) -> Self {
+        let state = if literal == FUNCTION { CoderState::Name } else { CoderState::Begin };
+        Coder {
+            state,
+            literals: Literals::default(),
+            name: String::new(),
+            key: String::new(),
+            value: String::new(),
+            first: true,
+        }
+    }
+
+    /// Takes white space and a tag.
     fn tag(&mut self, c: char, call: &mut Call) -> Flow {
         let begin = matches!(self.state, CoderState::Begin);
         let options: &[&str] = if begin { &[FUNCTION] } else { &MEMBERS };
@@ -150,7 +181,7 @@ impl Coder {
         }
     }
 
-    /// A value as JSON.
+    /// Returns a value as JSON.
     fn typed(&self, value: &str, call: &Call) -> String {
         let types = self.types(call);
         let value_type = json_type(value.trim());
@@ -164,7 +195,7 @@ impl Coder {
         }
     }
 
-    /// The types that the schema names for the current parameter.
+    /// Returns the types that the schema allows for the current parameter.
     fn types<'a>(&self, call: &'a Call) -> Vec<&'a str> {
         let Some(tool) = call.tool(&self.name) else { return Vec::new() };
         match &tool.parameters["properties"][&self.key]["type"] {
@@ -175,7 +206,7 @@ impl Coder {
     }
 }
 
-/// What a schema calls the type of a JSON text.
+/// Returns the name that schemas have for the type of a JSON text.
 fn json_type(text: &str) -> &'static str {
     match text.chars().next() {
         Some('{') => "object",

@@ -1,31 +1,80 @@
-//! A call as one JSON object: `{"name": .., "arguments": {..}}`, its keys in any order.
+//! Calls that are JSON objects, alone or in an array: `{"name": .., "arguments": {..}}`.
 //!
-//! Arguments that come before the name are held until it is known. They may also be a JSON string
-//! that holds the object, and be called `parameters`.
+//! The keys come in any order; arguments before the name are held until the name is known.
+//! Arguments may be called `parameters`, and may be a JSON string that holds the object.
 
 use super::call::Call;
 use super::json::{Json, JsonObject, NotJson, Span, Token};
+use super::{CallReader, Flow};
 
-/// Longer keys are none that matter.
+/// Characters of a key that are compared with the known keys.
 const MAX_KEY: usize = 16;
 
-/// The state of reading one.
-#[derive(Clone, Debug)]
-pub(crate) struct Envelope {
+/// What may come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonStart {
+    /// The object behind its brace.
+    Inside,
+    /// The object.
+    Object,
+    /// The object, or an array of such objects.
+    List,
+}
+
+/// Reads a call that is a JSON object.
+#[derive(Debug)]
+pub(crate) struct JsonCalls {
+    envelope: Envelope,
+    start: JsonStart,
+}
+
+impl JsonCalls {
+    /// A reader that lets unknown keys pass if `lenient`.
+    pub fn new(start: JsonStart, lenient: bool) -> Self {
+        let mut envelope = Envelope::new(lenient);
+        if start == JsonStart::Inside {
+            envelope.open();
+        }
+        JsonCalls { envelope, start }
+    }
+}
+
+impl CallReader for JsonCalls {
+    fn push(&mut self, c: char, call: &mut Call) -> Flow {
+        match self.start {
+            JsonStart::Object | JsonStart::List if c.is_whitespace() => return Flow::More,
+            JsonStart::List if c == '[' => {
+                self.start = JsonStart::Object;
+                return Flow::More;
+            }
+            _ => self.start = JsonStart::Inside,
+        }
+        self.envelope.push(c, call).into()
+    }
+
+    /// The call may be complete although its object is not.
+    fn finish(&mut self, _truncated: bool, call: &mut Call) -> bool {
+        self.envelope.finish(call)
+    }
+}
+
+/// The state of reading one object.
+#[derive(Debug)]
+struct Envelope {
     json: Json,
     role: EnvelopePart,
-    /// Whether keys without a meaning are let pass.
+    /// Whether unknown keys are let pass.
     lenient: bool,
     key: String,
     name: String,
     named: bool,
     arguments: ArgumentProgress,
-    /// Arguments that wait for the name.
+    /// Arguments before the name.
     held: String,
 }
 
-/// What the text belongs to.
-#[derive(Clone, Debug)]
+/// The part of the object that the next character belongs to.
+#[derive(Debug)]
 enum EnvelopePart {
     Outside,
     Key,
@@ -45,7 +94,7 @@ enum ArgumentProgress {
 }
 
 impl Envelope {
-    pub fn new(lenient: bool) -> Self {
+    fn new(lenient: bool) -> Self {
         Envelope {
             json: Json::new(),
             role: EnvelopePart::Outside,
@@ -58,15 +107,15 @@ impl Envelope {
         }
     }
 
-    /// Begins with the brace.
-    pub fn open(&mut self) {
+    /// Takes the brace.
+    fn open(&mut self) {
         if self.json.push('{').is_ok() {
             self.role = EnvelopePart::Other;
         }
     }
 
-    /// Takes the next character; whether the object, and with it the call, is complete.
-    pub fn push(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
+    /// Takes the next character and returns whether the object, and with it the call, is complete.
+    fn push(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
         let token = self.json.push(c)?;
         match &mut self.role {
             EnvelopePart::Outside if token == Token::Space => {}
@@ -82,8 +131,8 @@ impl Envelope {
         Ok(false)
     }
 
-    /// The end of the answer; whether the call is complete though its object is not.
-    pub fn finish(&mut self, call: &mut Call) -> bool {
+    /// Ends the call if its arguments are complete, and returns whether they are.
+    fn finish(&mut self, call: &mut Call) -> bool {
         let whole = call.is_open() && self.arguments == ArgumentProgress::Whole;
         if whole {
             call.end();
@@ -91,7 +140,7 @@ impl Envelope {
         whole
     }
 
-    /// Between members, and in values without a meaning.
+    /// Takes a token between members, or in a value of an unknown key.
     fn other(&mut self, token: Token, call: &mut Call) -> Result<bool, NotJson> {
         match (token, self.json.depth()) {
             (Token::KeyStart, 1) => {
@@ -121,7 +170,7 @@ impl Envelope {
         if self.lenient || known.iter().any(can_be) { Ok(()) } else { Err(NotJson) }
     }
 
-    /// The first character of a value, or what stands before it.
+    /// Takes the first character of a value, or a separator before it.
     fn value(&mut self, c: char, token: Token, call: &mut Call) -> Result<(), NotJson> {
         if matches!(token, Token::Space | Token::Separator) {
             return Ok(());
@@ -187,7 +236,7 @@ impl Envelope {
         Ok(())
     }
 
-    /// One more character of the arguments.
+    /// Writes a character of the arguments.
     fn give(&mut self, c: char, call: &mut Call) {
         if self.arguments == ArgumentProgress::None {
             self.arguments = ArgumentProgress::Begun;
@@ -199,7 +248,7 @@ impl Envelope {
         }
     }
 
-    /// Starts the call as soon as its name is known and its arguments have begun.
+    /// Starts the call once its name is known and its arguments have begun.
     fn start(&mut self, call: &mut Call) {
         if self.named && self.arguments != ArgumentProgress::None && !call.is_open() {
             call.start(&self.name);
