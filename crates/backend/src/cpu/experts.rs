@@ -6,11 +6,12 @@
 //! Invariant: what a row gets is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
 //! numbers, and no product depends on which rows are computed together.
 
-use super::products::{Inputs, Rounded, grown, scratch};
+use super::products::{Rounded, grown, scratch};
 use super::{Buffer, Cpu};
 use crate::{Error, Experts, ExpertsSpec, Matrix};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
+use kernels::layout::Inputs;
 use kernels::routing::ExpertChoice;
 use std::ops::Range;
 
@@ -107,7 +108,7 @@ impl Cpu {
         self.check_experts(&spec)?;
         let differ = |(gate, up): (&Matrix, &Matrix)| {
             let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
-            gate.rounding() != up.rounding() || gate.order != up.order
+            gate.layout.activations != up.layout.activations || gate.order != up.order
         };
         let apart = spec.gate.iter().zip(&spec.up).any(differ);
         let most = 2 * spec.rows * COLUMNS.1;
@@ -122,7 +123,7 @@ impl Cpu {
             let first = self.matrices.get(all[0].0);
             all.iter().map(|matrix| self.matrices.get(matrix.0)).all(|other| {
                 let shape = (other.rows, other.cols) == (first.rows, first.cols);
-                shape && other.rounding() == first.rounding()
+                shape && other.layout.activations == first.layout.activations
             })
         };
         let (held, count) = (gate.len(), spec.count);
@@ -214,18 +215,19 @@ impl Cpu {
             let weights = self.matrices.get(matrices[expert as usize].0);
             weights.take_inputs(self.row(x, row as usize), values);
         };
-        let cuts = &plan.cuts;
-        self.gather(inputs, gate.rounding(), hidden, cuts, |at, to| fill(&spec.gate, at, to));
+        let (cuts, rows) = (&plan.cuts, plan.all.len());
+        let [to, up_to] = [gate, up].map(|weights| weights.layout.activations);
+        self.gather(inputs, to, hidden, cuts, |at, to| fill(&spec.gate, at, to));
         if *apart {
-            self.gather(up_inputs, up.rounding(), hidden, cuts, |at, to| fill(&spec.up, at, to));
+            self.gather(up_inputs, up_to, hidden, cuts, |at, to| fill(&spec.up, at, to));
         }
-        let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(hidden);
-        let inputs = inputs.inputs(hidden);
+        let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(up_to, rows, hidden);
+        let inputs = inputs.inputs(to, rows, hidden);
         let columns = self.columns(width, plan.cuts.len());
         let gated = grown(gated, plan.all.len() * width);
         self.pool.for_each_cut(gated, width, (&plan.cuts, columns), |group, mut tile| {
             let (expert, cols) = (plan.experts[group], tile.cols());
-            let (inputs, up_inputs) = (inputs.rows(tile.rows()), up_inputs.rows(tile.rows()));
+            let (inputs, up_inputs) = (inputs.slice(tile.rows()), up_inputs.slice(tile.rows()));
             let count = tile.rows().len();
             scratch(2 * count * cols.len(), |both| {
                 let (gates, ups) = both.split_at_mut(count * cols.len());
@@ -256,11 +258,12 @@ impl Cpu {
         let down = self.matrices.get(spec.down[0].0);
         let width = down.cols;
         let ExpertScratch { plan, gated, between, .. } = work;
-        self.gather(between, down.rounding(), width, &plan.cuts, |at, values| {
+        let to = down.layout.activations;
+        self.gather(between, to, width, &plan.cuts, |at, values| {
             let weights = self.matrices.get(spec.down[plan.all[at].expert as usize].0);
             weights.take_inputs(&gated[at * width..][..width], values);
         });
-        let inputs = between.inputs(width);
+        let inputs = between.inputs(to, plan.all.len(), width);
         let tile = (rows, self.columns(hidden, 1));
         self.pool.for_each_tile(&mut out[..rows * hidden], hidden, tile, |mut tile| {
             let cols = tile.cols();
@@ -268,7 +271,7 @@ impl Cpu {
             for (group, expert) in plan.experts.iter().enumerate() {
                 let rows = &plan.all[plan.cuts[group].clone()];
                 scratch(rows.len() * cols.len(), |values| {
-                    let inputs = inputs.rows(plan.cuts[group].clone());
+                    let inputs = inputs.slice(plan.cuts[group].clone());
                     self.part(inputs, spec.down[*expert], values, cols.clone());
                     if let Some([.., bias]) = spec.biases {
                         let at = expert * hidden + cols.start..expert * hidden + cols.end;
@@ -285,9 +288,8 @@ impl Cpu {
 
     /// Columns `cols` of a product, rows of `out` one after the other.
     fn part(&self, inputs: Inputs<'_>, matrix: Matrix, out: &mut [f32], cols: Range<usize>) {
-        let rows = out.len() / cols.len();
         let mut tile = Tile::of(out, cols.len()).behind(cols.start);
-        self.product(inputs, rows, matrix, &mut tile);
+        self.product(inputs, self.matrices.get(matrix.0), &mut tile);
     }
 
     fn add_to_each(&self, rows: &mut [f32], values: &[f32]) {

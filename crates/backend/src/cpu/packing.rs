@@ -8,7 +8,7 @@
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
-use kernels::layout::{bf16, fp8, int8};
+use kernels::layout::Layout;
 use kernels::quant::QuantType;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +23,9 @@ const AHEAD: usize = 128;
 pub(super) struct PackJob {
     /// Its bytes, row-major.
     pub bytes: Storage,
-    /// Their type.
+    /// The layout they are packed into.
+    pub layout: &'static Layout,
+    /// Storage type.
     pub ty: &'static QuantType,
     /// Inputs.
     pub cols: usize,
@@ -112,14 +114,10 @@ impl PackJob {
 
 impl PackPiece<'_> {
     fn pack(self, isa: Isa) {
-        let PackJob { bytes, ty, cols, rows, group, .. } = self.job;
+        let PackJob { bytes, layout, ty, cols, rows, group, .. } = self.job;
         let read = bytes.read(self.from.clone());
         for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
-            match (ty.packing, fp8::run_of(ty)) {
-                (Some(_), _) => int8::pack(isa, ty, *cols, from, to),
-                (None, Some(run)) => fp8::pack(run, *cols, from, to),
-                (None, None) => bf16::pack(isa, *cols, from, to),
-            }
+            layout.pack(isa, ty, *cols, from, to);
         }
         bytes.not_needed(self.from);
     }

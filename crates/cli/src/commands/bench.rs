@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let work = Work::of(&checkpoint, args.mode, args.kv_type());
+    let work = Work::of(&checkpoint, args.mode, probe.isa, args.kv_type());
     let plan = measure::Plan {
         prompts: &args.prompt,
         depths: &args.depth,

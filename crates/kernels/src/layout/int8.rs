@@ -19,12 +19,18 @@ mod packed;
 mod product;
 mod unpacked;
 
-pub use activations::{Activations, panel_rows, quantise, words};
-pub use packed::{Packed, pack};
-pub use product::matmul;
+pub(super) use activations::{panel_rows, round, words};
 
-/// Weight rows side by side in a group.
-pub const GROUP: usize = 16;
+use super::{Activations, GROUP, Inputs, Layout, Weights};
+
+/// Weights of every type with a packing, for products with activations rounded to bytes.
+pub(super) static LAYOUT: Layout = Layout {
+    name: "int8",
+    activations: Activations::Int8,
+    bytes: packed::bytes,
+    pack: packed::pack,
+    product: product::dispatch,
+};
 
 #[cfg(test)]
 mod tests;
