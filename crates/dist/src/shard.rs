@@ -86,7 +86,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_cover_everything_in_order(count in 0..5000usize, unit in 1..70usize, ranks in RANKS) {
+        fn parts_cover_everything_in_order(
+            count in 0..5000usize, unit in 1..70usize, ranks in RANKS,
+        ) {
             let all: Vec<_> = parts(count, unit, ranks).into_iter().flatten().collect();
             prop_assert!(all.into_iter().eq(0..count));
         }

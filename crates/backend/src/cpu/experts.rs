@@ -1,10 +1,10 @@
-//! Routed experts: rows are grouped by the experts that they are sent to, so that an expert's weights
-//! are read once for all its rows, and experts without rows not at all.
+//! Routed experts: rows are grouped by their experts, so that an expert's weights are read once for
+//! all its rows, and experts without rows not at all.
 //!
-//! Experts may be held elsewhere; a row gets nothing from those here.
+//! Experts may be held by other ranks; they contribute nothing here.
 //!
-//! Invariant: what a row gets is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
-//! numbers, and no product depends on which rows are computed together.
+//! Invariant: the output of a row is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
+//! numbers, and no product depends on the rows that are computed together.
 
 use super::products::{Rounded, grown, scratch};
 use super::{Buffer, Cpu};
@@ -18,17 +18,17 @@ use std::ops::Range;
 /// Fewest and most columns of a tile.
 const COLUMNS: (usize, usize) = (64, 256);
 
-/// Who goes where in the current step; kept, so that the next one allocates nothing.
+/// Assignments of the current step; kept, so that the next one allocates nothing.
 #[derive(Default)]
 pub(super) struct ExpertScratch {
     /// `[rows, chosen]`.
     choices: Vec<ExpertChoice>,
     scores: Vec<f32>,
     plan: ExpertPlan,
-    /// What experts' gates let through, `[assignments, width]`.
+    /// Outputs of the gates, `[assignments, width]`.
     gated: AlignedVec<f32>,
     inputs: Rounded,
-    /// Inputs of up projections, where they are not those of the gates.
+    /// Inputs of up projections, where they differ from those of the gates.
     up_inputs: Rounded,
     between: Rounded,
 }
@@ -36,21 +36,21 @@ pub(super) struct ExpertScratch {
 /// Rows grouped by experts.
 #[derive(Default)]
 struct ExpertPlan {
-    /// Experts that have rows, ascending, by their numbers among those that are held.
+    /// Experts that have rows, ascending, by their numbers among the held ones.
     experts: Vec<usize>,
     /// The assignments of each.
     cuts: Vec<Range<usize>>,
     /// Every assignment, by groups.
     all: Vec<Assignment>,
-    /// How many each expert has, then where its next goes.
+    /// Number of rows of each expert, then the index of its next assignment.
     next: Vec<usize>,
 }
 
-/// A row that is sent to an expert.
+/// A row and one of its experts.
 #[derive(Clone, Copy, Default)]
 struct Assignment {
     row: u32,
-    /// Its number among those that are held.
+    /// Number among the held experts.
     expert: u32,
     weight: f32,
 }
@@ -58,7 +58,7 @@ struct Assignment {
 /// The experts of a layer.
 pub(super) struct ExpertGroup {
     spec: ExpertsSpec,
-    /// Up projections take their inputs in another form or order than gates.
+    /// Up projections take other activations, or another order of inputs, than gates.
     apart: bool,
 }
 
@@ -70,7 +70,7 @@ impl ExpertScratch {
 }
 
 impl ExpertPlan {
-    /// Groups the rows whose choices are given, `chosen` each, by those of the experts `held`.
+    /// Groups rows by expert, `chosen` choices each, for the experts `held`.
     fn group(&mut self, choices: &[ExpertChoice], chosen: usize, held: Range<usize>) {
         self.next.clear();
         self.next.resize(held.len(), 0);
@@ -102,8 +102,10 @@ impl ExpertPlan {
 }
 
 impl Cpu {
-    /// Takes the experts of a layer: an error unless they are alike and their router can choose
-    /// among them.
+    /// Makes the group of a layer's experts.
+    ///
+    /// # Errors
+    /// Unless the experts are alike and their router can choose among them.
     pub(super) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
         let differ = |(gate, up): (&Matrix, &Matrix)| {
@@ -147,12 +149,12 @@ impl Cpu {
         Ok(())
     }
 
-    /// The first gate of a layer's experts, whose settings are those of all.
+    /// The first gate of a layer's experts, whose settings hold for all.
     pub(super) fn first_gate(&self, experts: Experts) -> Matrix {
         self.experts[experts.0].spec.gate[0]
     }
 
-    /// What the chosen experts give each row.
+    /// Outputs of the chosen experts of each row.
     pub(super) fn mix(
         &mut self,
         x: Buffer,
@@ -201,7 +203,7 @@ impl Cpu {
         }
     }
 
-    /// Gate and up products of all groups, and what the gates let through.
+    /// Gate and up products of all groups, and their gate function.
     fn gates(&self, work: &mut ExpertScratch, x: Buffer, experts: Experts) {
         let ExpertGroup { spec, apart } = &self.experts[experts.0];
         let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
@@ -303,7 +305,7 @@ impl Cpu {
         (width / pieces).next_multiple_of(COLUMNS.0).clamp(COLUMNS.0, COLUMNS.1)
     }
 
-    /// Sums up what goes into products of the experts, if anybody asked for it: `fill` adds the
+    /// Sums up the inputs of the experts' products, if they are collected: `fill` appends the
     /// inputs of an assignment.
     fn note_inputs_of<const N: usize>(
         &mut self,

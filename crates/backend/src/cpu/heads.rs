@@ -46,7 +46,7 @@ impl Cpu {
         (self.rounded, self.cuts) = (rounded, cuts);
     }
 
-    /// Sums up what goes into each head's product, if anybody asked for it.
+    /// Sums up the inputs of each head's product, if they are collected.
     fn note_heads(&mut self, from: HeadColumns, weights: &[Matrix], rows: usize) {
         if self.inputs.is_none() {
             return;

@@ -76,8 +76,8 @@ impl Cpu {
         self.spread(x, &[output], rows, true);
     }
 
-    /// Computes all products, whose tiles the threads share. Where `gathered`, the inputs in f32 are
-    /// those that were gathered, else `x`; rounded they are already.
+    /// Computes all products, whose tiles the threads share. Where `gathered`, the inputs in f32
+    /// are those that were gathered, else `x`; rounded they are already.
     fn spread(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize, gathered: bool) {
         let mut data: [AlignedVec<f32>; MAX_MATRICES] = Default::default();
         for (data, (_, out)) in data.iter_mut().zip(outputs) {

@@ -12,17 +12,16 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of one allocation for packed weights. They are asked for lazily, and lie together so
-/// that they lie in huge pages.
+/// Bytes of one allocation for packed weights, which share it so that they are in huge pages.
 const CHUNK: usize = 256 << 20;
 
-/// A weight matrix on its way to products.
+/// A weight matrix and the layout of its bytes.
 pub(super) struct WeightMatrix {
     pub name: String,
     pub ty: &'static QuantType,
     pub rows: usize,
     pub cols: usize,
-    /// The input of each column, where not its own number.
+    /// The input of each column, where the columns are in another order.
     pub order: Option<Arc<[u32]>>,
     pub threads: ThreadLimits,
     pub layout: &'static Layout,
@@ -45,16 +44,16 @@ pub(super) struct InChunk {
     range: Range<usize>,
 }
 
-/// All weight matrices, and the memory of those that are packed.
+/// All weight matrices, and the memory of the packed ones.
 #[derive(Default)]
 pub(super) struct Matrices {
     all: Vec<WeightMatrix>,
     chunks: Vec<AlignedVec<u8>>,
     /// Bytes in use of the last chunk.
     used: usize,
-    /// What is to be packed before the first product.
+    /// Matrices to be packed before the first product.
     jobs: PackJobs,
-    /// Bytes that are locked in memory, those of tables too.
+    /// Bytes that are locked in memory, tables included.
     locked: usize,
 }
 
@@ -96,8 +95,8 @@ impl Matrices {
         })
     }
 
-    /// Adds a matrix for products in `mode` and returns its index. Where it has a packed layout, its
-    /// memory is reserved here and the next [`Matrices::pack`] packs it.
+    /// Adds a matrix for products in `mode` and returns its index. Where it has a packed layout,
+    /// its memory is reserved here and the next [`Matrices::pack`] packs it.
     ///
     /// # Errors
     /// If its type cannot be computed with, or memory or the system's limits do not suffice.
@@ -136,7 +135,11 @@ impl Matrices {
         Ok(self.all.len() - 1)
     }
 
-    /// Bytes that are used as they are stored, held as `memory` says.
+    /// Holds bytes that are used as stored, as `memory` says.
+    ///
+    /// # Errors
+    /// If the bytes are in no file although `memory` requires it, or the system refuses to lock
+    /// them.
     pub fn hold(&mut self, bytes: Storage, memory: MemoryPolicy) -> Result<Storage, Error> {
         let (len, before) = (bytes.len(), self.locked);
         match memory {
@@ -159,7 +162,7 @@ impl Matrices {
         }
     }
 
-    /// Packs what was added since the last time.
+    /// Packs the matrices added since the last call.
     pub fn pack(&mut self, isa: Isa, pool: &ThreadPool) {
         if !self.jobs.is_empty() {
             std::mem::take(&mut self.jobs).run(&mut self.chunks, isa, pool);
@@ -180,7 +183,7 @@ impl Matrices {
     }
 }
 
-/// Bytes that are computed when they are read, computed once for all; others as they are.
+/// Bytes that are computed when read, computed once for all; others unchanged.
 fn in_memory(bytes: Storage) -> Storage {
     let computed = match bytes.read(0..bytes.len()) {
         Cow::Borrowed(_) => None,
@@ -192,7 +195,10 @@ fn in_memory(bytes: Storage) -> Storage {
     computed.map_or(bytes, |computed| Arc::new(computed))
 }
 
-/// Bytes of a row, or why this type cannot be computed with.
+/// Bytes of a row.
+///
+/// # Errors
+/// If the type cannot be computed with or rows are not whole quant blocks.
 pub(super) fn row_bytes(ty: &QuantType, cols: usize) -> Result<usize, Error> {
     if !ty.is_supported() {
         return Err(Error::UnsupportedType(ty.name.to_owned()));

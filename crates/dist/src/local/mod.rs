@@ -1,9 +1,9 @@
 //! Ranks that are threads of one process.
 //!
 //! Values go through contributions, two for each rank, a piece at a time, so that memory does not
-//! grow with the slices. In a round every rank writes its contribution, all meet, and each reads the
-//! contributions of all. Contributions alternate: a rank that writes one again has met all others
-//! since they read it.
+//! grow with the slices. In a round every rank writes its contribution, all meet, and each reads
+//! the contributions of all. Contributions alternate: a rank that writes one again has met all
+//! others since they read it.
 //!
 //! Invariant: a rank that has arrived at a round no longer changes its contribution to that round.
 
@@ -25,8 +25,8 @@ const PIECE: usize = 1 << 14;
 
 /// One rank of a group of threads.
 ///
-/// Dropping it leaves the group; other ranks get an error when they need this rank. If a panic drops
-/// it, every rank that waits gets an error.
+/// Dropping it leaves the group; other ranks get an error when they need this rank. If a panic
+/// drops it, every rank that waits gets an error.
 #[derive(Debug)]
 pub struct Local {
     rank: usize,
@@ -43,8 +43,8 @@ impl Local {
         (0..ranks).map(local).collect()
     }
 
-    /// Contributes a piece of this rank's `own` values and meets the others. Returns the round, whose
-    /// contributions are all of the same call.
+    /// Contributes a piece of this rank's `own` values and meets the others. Returns the round,
+    /// whose contributions are all of the same call.
     fn round(
         &self,
         turn: &mut u64,

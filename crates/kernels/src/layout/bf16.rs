@@ -2,7 +2,7 @@
 //! such pairs.
 //!
 //! Weights are packed when a model is loaded: sixteen rows side by side, a word of two
-//! consecutive inputs of each, so that one load feeds sixteen sums. Activations lie in panels
+//! consecutive inputs of each, so that one load feeds sixteen sums. Inputs are stored in panels
 //! (see `panels`): the words of a panel's rows side by side.
 //!
 //! One order for every output element: pairs of inputs are added to one f32 sum in ascending
@@ -120,6 +120,7 @@ pub(crate) mod x86 {
     use crate::isa::features;
     use base::Tile;
     use std::arch::x86_64::*;
+    use std::ops::Range;
 
     /// Pairs of inputs over which two groups of weights stay in the nearest cache while all rows
     /// pass.
@@ -159,38 +160,41 @@ pub(crate) mod x86 {
             let places = std::array::from_fn::<_, N, _>(|n| (group + n * apart).min(last));
             let at = places.map(|place| groups[place * group_bytes(weights.cols)..].as_ptr());
             for from in (0..pairs).step_by(run) {
-                let span = (from, run.min(pairs - from));
+                let span = from..(from + run).min(pairs);
                 for (start, width) in panels(count, PANEL) {
                     let row = first + start;
                     let x = &inputs.words[row * pairs..][..width * pairs];
                     match (N, width) {
-                        (4, _) => outputs::<N, 1>(x, at, span, (row, places), tile),
-                        (_, 8) => outputs::<N, 8>(x, at, span, (row, places), tile),
-                        (_, 4) => outputs::<N, 4>(x, at, span, (row, places), tile),
-                        (_, 2) => outputs::<N, 2>(x, at, span, (row, places), tile),
-                        _ => outputs::<N, 1>(x, at, span, (row, places), tile),
+                        (4, _) => outputs::<N, 1>(x, at, span.clone(), row, places, tile),
+                        (_, 8) => outputs::<N, 8>(x, at, span.clone(), row, places, tile),
+                        (_, 4) => outputs::<N, 4>(x, at, span.clone(), row, places, tile),
+                        (_, 2) => outputs::<N, 2>(x, at, span.clone(), row, places, tile),
+                        _ => outputs::<N, 1>(x, at, span.clone(), row, places, tile),
                     }
                 }
             }
         }
     }
 
-    /// `M` rows by `N` groups of outputs, for `count` pairs of inputs from pair `from` on.
+    /// Adds some pairs of inputs to `M` rows by `N` groups of outputs.
     fn outputs<const N: usize, const M: usize>(
         x: &[u32],
         groups: [*const u8; N],
-        (from, count): (usize, usize),
-        (row, places): (usize, [usize; N]),
+        pairs: Range<usize>,
+        row: usize,
+        places: [usize; N],
         tile: &mut Tile<'_, f32>,
     ) {
+        let (from, count) = (pairs.start, pairs.len());
         let x = x[from * M..][..count * M].as_ptr();
         let mut sums = [[[0.0; GROUP]; N]; M];
         if from > 0 {
             take_sums(tile, row, places, &mut sums);
         }
         let groups = groups.map(|at| at.wrapping_add(from * 4 * GROUP));
-        // SAFETY: `Layout::product` checked that the CPU has the features and the weights all groups of
-        // the tile, so `count` words of sixteen rows are readable at each; `x` was sliced.
+        // SAFETY: `Layout::product` checked that the CPU has the features and the weights all
+        // groups of the tile, so `count` words of sixteen rows are readable at each; `x` was
+        // sliced.
         unsafe { add::<N, M>(x, groups, count, &mut sums) };
         put_sums(tile, row, places, &sums);
     }

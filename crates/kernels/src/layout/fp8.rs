@@ -7,8 +7,8 @@
 //! holds, and all rows of activations (see [`super::bf16`]) pass over it.
 //!
 //! One order for every output element, however many rows are computed together: the pairs of a run
-//! are added from zero in ascending order, each as `vdpbf16ps` does, and what comes out, times the
-//! scale, goes in ascending order to one f32 sum, the addition fused.
+//! are added from zero in ascending order, each as `vdpbf16ps` does; the sum of each run, times its
+//! scale, is added to one f32 sum in ascending order, the addition fused.
 #![allow(unsafe_code)]
 
 use super::bf16::{panel_rows, words};
@@ -87,14 +87,14 @@ mod x86 {
     #[repr(align(64))]
     struct Widened<const N: usize>([[u8; WIDE / 2 * PAIR]; N]);
 
-    /// Where the activations of a panel lie: words from row to row, and from pair to pair.
+    /// Strides of a panel of inputs, in words: from row to row, and from pair to pair.
     #[derive(Clone, Copy)]
     struct Strides {
         row: usize,
         pair: usize,
     }
 
-    /// Activations lie in panels, or `row_by_row`.
+    /// Inputs are stored in panels, or `row_by_row`.
     pub(super) fn product(
         row_by_row: bool,
         inputs: Inputs<'_>,
@@ -139,8 +139,8 @@ mod x86 {
                 };
                 let packed = places.map(part);
                 for (packed, wide) in packed.iter().zip(&mut scratch.0) {
-                    // SAFETY: `Layout::product` checked that the CPU has the features; `runs` runs are
-                    // sliced, and as many fit into the scratch.
+                    // SAFETY: `Layout::product` checked that the CPU has the features; `runs` runs
+                    // are sliced, and as many fit into the scratch.
                     unsafe { widen(packed, run, wide) };
                 }
                 for (start, width) in panels(count, PANEL) {
@@ -194,8 +194,8 @@ mod x86 {
             let Strides { row: apart, pair } = self.steps;
             let pairs = self.packed[0].len() / run_bytes(self.run) * self.run / 2;
             assert!(self.x.len() > (M - 1) * apart + (pairs - 1) * pair, "all pairs of all rows");
-            // SAFETY: `Layout::product` checked that the CPU has the features; `rows` sliced `packed` to
-            // runs that the scratch has, whose pairs are in `x`.
+            // SAFETY: `Layout::product` checked that the CPU has the features; `rows` sliced
+            // `packed` to runs that the scratch has, whose pairs are in `x`.
             unsafe { self.add::<M>(&mut sums) };
             put_sums(tile, row, places, &sums);
         }
@@ -204,8 +204,8 @@ mod x86 {
             /// Adds the runs to the sums.
             ///
             /// # Safety
-            /// `x` must have as many words of each of `M` rows as `packed` has pairs, `steps` apart, and
-            /// the scratch as many pairs.
+            /// `x` must have as many words of each of `M` rows as `packed` has pairs, `steps`
+            /// apart, and the scratch as many pairs.
             unsafe fn add<const M: usize>(&self, sums: &mut [[[f32; GROUP]; N]; M]) {
                 let pairs = self.run / 2;
                 for index in 0..self.packed[0].len() / run_bytes(self.run) {
@@ -213,8 +213,8 @@ mod x86 {
                     // SAFETY: the caller's promise; `index` is that of a run.
                     unsafe {
                         let x = self.x.as_ptr().add(index * pairs * self.steps.pair);
-                        let wide =
-                            self.wide.each_ref().map(|wide| wide.as_ptr().add(index * pairs * PAIR));
+                        let first = index * pairs * PAIR;
+                        let wide = self.wide.each_ref().map(|wide| wide.as_ptr().add(first));
                         for pair in 0..pairs {
                             let w = wide.map(|at| _mm512_loadu_si512(at.add(pair * PAIR).cast()));
                             for (m, acc) in acc.iter_mut().enumerate() {
@@ -249,7 +249,7 @@ mod x86 {
             let mut to = wide.as_mut_ptr();
             for bytes in packed.chunks_exact(run_bytes(run)) {
                 for pair in bytes[SCALES..].as_chunks::<{ 2 * GROUP }>().0 {
-                    // SAFETY: 32 bytes are read, and the caller promises room for 64.
+                    // SAFETY: 32 bytes are read, and the caller promises space for 64.
                     unsafe {
                         let codes = _mm256_loadu_si256(pair.as_ptr().cast());
                         _mm512_storeu_si512(to.cast(), to_bf16(codes));

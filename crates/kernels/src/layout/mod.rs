@@ -69,8 +69,8 @@ impl Layout {
     }
 
     /// Computes the outputs of `tile`, whose columns are rows of `weights` and whose rows are the
-    /// rows of `inputs`: `tile[m, n] = sum over k of inputs[m, k] * weights[n, k]`. The first column
-    /// of the tile is a multiple of [`GROUP`].
+    /// rows of `inputs`: `tile[m, n] = sum over k of inputs[m, k] * weights[n, k]`. The first
+    /// column of the tile is a multiple of [`GROUP`].
     ///
     /// # Panics
     /// If the inputs were not rounded for this layout, if `isa` lacks its products, or if the

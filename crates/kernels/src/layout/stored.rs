@@ -99,7 +99,7 @@ impl Element for u16 {
     }
 }
 
-/// Where the weights of a group of rows are while one run over K is computed.
+/// Weights of a group of rows while one run over K is computed.
 trait WeightSource<E> {
     /// Pointer to element `[first, k]` and the distance between rows, for `rows` rows of
     /// `len` elements. `first + rows` and `k + len` lie inside the matrix.
@@ -170,7 +170,8 @@ fn product<L: RegisterTile, E: Element>(
             let len = RUN.min(k - k0);
             let (w, stride) = source.group(first, rows, k0, len);
             let group = RowGroup { w, stride, rows, col: first - cols.start };
-            // SAFETY: `Layout::product` checked that all rows of `tile` are in `x`; `k0 + len <= k`.
+            // SAFETY: `Layout::product` checked that all rows of `tile` are in `x`; `k0 + len <=
+            // k`.
             let x0 = unsafe { x.as_ptr().add(k0) };
             pass::<L, E>(x0, k, len, &group, k0 > 0, tile);
         }

@@ -1,8 +1,8 @@
 //! Products of BF16 in the tile registers of AMX: sixteen rows by sixteen outputs in one
 //! instruction.
 //!
-//! Weights lie as the parent module packs them: a step of sixteen pairs of inputs of a group is
-//! 1024 bytes and one tile. Activations lie row by row.
+//! Weights are packed as the parent module says: a step of sixteen pairs of inputs of a group is
+//! 1024 bytes and one tile. Inputs are stored row by row.
 //!
 //! One order for every output element, whatever rows are computed together: `tdpbf16ps` adds, for
 //! the 32 inputs of a step, the products of even inputs and of odd ones each in ascending order and
@@ -29,8 +29,8 @@ struct Square([[u32; 16]; 16]);
 
 const ZEROS: Square = Square([[0; 16]; 16]);
 
-/// What the tile registers hold: sums in 0 to 3, activations of `rows.0` rows in 4 and of `rows.1` in
-/// 5, weights in the others.
+/// Shapes of the tile registers: 0 to 3 hold sums, 4 and 5 inputs of up to sixteen rows each, the
+/// others weights.
 #[repr(C, align(64))]
 struct TileConfig {
     palette: u8,
@@ -56,7 +56,7 @@ impl TileConfig {
         unsafe { asm!("ldtilecfg [{}]", in(reg) &shape, options(nostack, readonly)) };
     }
 
-    /// Lets go of the registers, which the system would have to keep otherwise.
+    /// Releases the registers, which the system would have to save otherwise.
     fn release() {
         // SAFETY: as above.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
@@ -87,7 +87,7 @@ pub(crate) fn product(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<
 /// Operations of one of the `steps` of [`multiply`]: four tiles of sums.
 pub(crate) const OPS_PER_STEP: u64 = 4 * 2 * 16 * 16 * 32;
 
-/// Multiplies tiles in registers, `steps` times four of them, and gives one of the sums.
+/// Multiplies tiles in registers, `steps` times four of them, and returns one of the sums.
 pub(crate) fn multiply(steps: u64, seed: f32) -> f32 {
     let mut sums = [[ZEROS; 2]; 2];
     let mut input = ZEROS;
@@ -212,7 +212,7 @@ impl StepRun<'_> {
     }
 }
 
-/// Gives each sum with the output that it is for; those beyond the tile have none.
+/// Calls `f` with each sum and its output; sums beyond the tile have no output.
 #[inline(always)]
 fn outputs<const M: usize, const N: usize>(
     tile: &mut Tile<'_, f32>,
@@ -232,7 +232,7 @@ fn outputs<const M: usize, const N: usize>(
     }
 }
 
-/// Where the inputs of the next step are.
+/// Addresses of the operands of the next step.
 #[derive(Clone, Copy)]
 struct TileInputs<const N: usize> {
     /// Rows of activations, `stride` bytes apart.

@@ -1,6 +1,6 @@
 //! Activations as signed bytes with a scale for each 32 of them.
 //!
-//! Rows lie in panels (see `panels`). A panel of `W` rows holds, for each block of 32
+//! Rows are stored in panels (see `panels`). A panel of `W` rows holds, for each block of 32
 //! inputs in turn, sixteen words of each row: `[word][row]`.
 
 use crate::Isa;
@@ -13,7 +13,7 @@ use crate::quant::BLOCK;
 pub(super) const RECORD: usize = 16;
 /// The words: eight of four bytes each, then what follows.
 pub(super) mod word {
-    /// f32: what a byte is worth.
+    /// f32: the scale of the bytes.
     pub const SCALE: usize = 8;
     /// i32: the bytes' sum, negated; of all, of the first half, of the second.
     pub const TOTAL: usize = 9;

@@ -22,7 +22,7 @@ use std::ops::Range;
 /// Bytes of activations that stay in a core's cache while weights pass over them.
 const CACHED: usize = 640 << 10;
 
-/// Rows for which it pays to take weights apart in memory.
+/// Rows from which unpacking weights in memory pays.
 const MANY: usize = 16;
 
 /// Most rows that one run of weights is multiplied with.
@@ -37,7 +37,11 @@ const AHEAD: usize = 1536;
 
 int_dispatch! {
     /// Computes the outputs of `tile`, as [`Layout::product`](super::Layout::product).
-    pub(super) fn dispatch(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) = body
+    pub(super) fn dispatch(
+        inputs: Inputs<'_>,
+        weights: Weights<'_>,
+        tile: &mut Tile<'_, f32>,
+    ) = body
 }
 
 #[inline(always)]
@@ -89,7 +93,7 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     tile: &mut Tile<'_, f32>,
 ) {
     let together = I::groups(inputs.rows);
-    // Each of those together goes through a part of the tile of its own, from end to end.
+    // Each of the groups computed together walks through its own part of the tile.
     let apart = groups.count.div_ceil(together);
     let mut sums = [[0.0; GROUP]; GROUPS * PANEL];
     for group in 0..apart {
@@ -105,7 +109,7 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     }
 }
 
-/// The same with runs of weights taken apart, each for all of `rows`.
+/// The same with runs of weights that are unpacked once for all of `rows`.
 #[inline(always)]
 fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     inputs: Inputs<'_>,
@@ -123,8 +127,8 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
             let offset = first / SPAN * (S::BYTES + SPAN * code_bytes::<P>());
             let mut weights = places.map(|place| groups.bytes(place).wrapping_add(offset));
             for (n, weights) in weights[..together].iter_mut().enumerate() {
-                // SAFETY: `Layout::product` checked the weights to have all groups of the tile, each with
-                // all blocks of the inputs.
+                // SAFETY: `Layout::product` checked the weights to have all groups of the tile,
+                // each with all blocks of the inputs.
                 *weights = unsafe { scratch.fill::<I, P, S>(n, *weights, blocks.len()) };
             }
             let run = BlockRun { inputs, blocks, weights, ahead: false };
@@ -141,8 +145,8 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     }
 }
 
-/// Blocks of all rows of activations, and of some groups of weights: where the first of the blocks
-/// lies in each.
+/// A run of blocks of all rows of inputs, and of some groups of weights with the address of the
+/// first block of each.
 struct BlockRun<'a> {
     inputs: Inputs<'a>,
     blocks: Range<usize>,
@@ -304,8 +308,8 @@ impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, 
                 }
             }
         }
-        // SAFETY: `Layout::product` checked the weights to have all groups of the tile, each with all
-        // blocks of the inputs, and `UnpackedRuns` has those taken apart; the panel was sliced.
+        // SAFETY: `Layout::product` checked the weights to have all groups of the tile, each with
+        // all blocks of the inputs, and `UnpackedRuns` has the unpacked ones; the panel was sliced.
         unsafe {
             add_blocks::<I, P, S, N, M>(panel, *weights, (blocks, ahead), &mut sums);
         }
