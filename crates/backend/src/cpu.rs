@@ -57,7 +57,7 @@ pub struct Cpu {
     rounded: Rounded,
     /// Rows of each head among those that are gathered; kept for the next call.
     cuts: Vec<Range<usize>>,
-    /// Sums over the inputs of each matrix, where somebody asked for them.
+    /// Sums over the inputs of each matrix, where they are collected.
     inputs: Option<Vec<InputSums>>,
 }
 
@@ -68,13 +68,20 @@ impl std::fmt::Debug for Cpu {
 }
 
 impl Cpu {
-    /// A CPU with `threads` threads on the best instruction set, or the one the environment
-    /// forces.
+    /// A CPU with `threads` threads on the best instruction set, or the one that the environment
+    /// names.
+    ///
+    /// # Errors
+    /// If the environment names an instruction set that this CPU lacks, or the system does not
+    /// start the threads.
     pub fn new(threads: usize, mode: Mode) -> Result<Self, Error> {
         Self::with_isa(threads, mode, Isa::detect().map_err(Error::Isa)?)
     }
 
     /// A CPU that uses `isa`.
+    ///
+    /// # Errors
+    /// If the system does not start the threads.
     pub fn with_isa(threads: usize, mode: Mode, isa: Isa) -> Result<Self, Error> {
         let pool = ThreadPool::new(threads).map_err(|source| Error::Threads { threads, source })?;
         Ok(Self {
@@ -106,21 +113,24 @@ impl Cpu {
     }
 
     /// Pins every thread but the caller's to a CPU of its own.
+    ///
+    /// # Errors
+    /// If the system cannot pin threads.
     pub fn pin_threads(&self) -> Result<(), Error> {
         self.pool.pin().map_err(Error::Pin)
     }
 
-    /// Pins the calling thread, which shall only compute from now on, if the others are pinned.
+    /// Pins the calling thread, which only computes from now on, if the others are pinned.
     pub fn pin_caller(&self) {
         self.pool.pin_caller();
     }
 
-    /// Has the system give the memory of `blocks` of the KV cache before they are written.
+    /// Makes the system provide the memory of `blocks` of the KV cache before they are written.
     pub fn touch_cache(&mut self, blocks: Range<usize>) {
         self.kv.touch(&self.pool, blocks);
     }
 
-    /// Has as many threads compute the next products of `rows` rows as each of the matrices allows.
+    /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
     fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
         let limits = matrices.into_iter();
         self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
@@ -384,7 +394,7 @@ impl Backend for Cpu {
     }
 
     fn memory(&self) -> Memory {
-        // A table that products use too counts once.
+        // A table that products use as well counts once.
         let held = |table: &&MatrixSpec| {
             table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
         };

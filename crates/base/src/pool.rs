@@ -1,14 +1,14 @@
 //! The thread pool of the forward pass: persistent workers, a hand-off that spins briefly and
 //! then parks, and work claimed in fixed pieces of the output.
 //!
-//! Nobody waits for a worker that has not begun: shared work is done when its pieces are, and a
-//! worker that comes after that finds the gate closed. One that loses its core in the middle of
-//! a piece does keep the others waiting, and one that has a core together with another thread of
-//! the pool only takes turns with it: such workers sit out for a while, the former if more time is
-//! lost to them than they save.
+//! No thread waits for a worker that has not begun: shared work is done when its pieces are, and a
+//! worker that arrives later finds the gate closed. A worker that loses its core in the middle of a
+//! piece keeps the others waiting, and one that shares a core with another thread of the pool only
+//! takes turns with it: such workers are suspended for a while, the former if more time is lost to
+//! them than they save.
 //!
 //! Invariant: which thread computes a piece never matters, because a piece is a set of output
-//! elements and every output element is computed whole by whoever claims it.
+//! elements and every output element is computed whole by the thread that claims it.
 #![allow(unsafe_code)]
 
 mod gate;
@@ -31,16 +31,17 @@ use suspension::Suspensions;
 /// Polls of the gate before a thread gives its core back (some tens of microseconds).
 const SPINS: usize = 5_000;
 /// The caller waits this long for the last worker, and twice as long as it worked itself, before
-/// it takes it that the worker has lost its core.
+/// it concludes that the worker has lost its core.
 const PATIENCE: Duration = Duration::from_micros(300);
 
 type Job = *const (dyn Fn(usize) + Sync);
 
-/// What the caller and the workers share.
+/// State that the caller and the workers share.
 struct Shared {
     gate: Gate,
     stop: AtomicBool,
-    /// Written by the caller while the gate is closed and nobody inside, read by workers inside.
+    /// Written by the caller while the gate is closed with no worker inside, read by workers
+    /// inside.
     job: JobCell,
     states: Vec<WorkerState>,
     /// The CPU that each thread was on when it last looked, the caller's first.
@@ -51,7 +52,7 @@ struct Shared {
     panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
 }
 
-/// What one worker shows, and is told, apart from all others.
+/// State of one worker, on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct WorkerState {
@@ -59,9 +60,9 @@ struct WorkerState {
     parked: AtomicBool,
     /// Inside the gate.
     inside: AtomicBool,
-    /// Kept the others waiting in the job that ends.
+    /// Keeps the others waiting at the end of the current job.
     late: AtomicBool,
-    /// Stays away from jobs that do not call everybody, until the caller wants it back.
+    /// Skips jobs that do not call every worker, until the caller resumes it.
     suspended: AtomicBool,
 }
 
@@ -92,8 +93,11 @@ impl std::fmt::Debug for ThreadPool {
 }
 
 impl ThreadPool {
-    /// A pool of `threads` threads in all, the caller's among them (so `threads - 1` are
-    /// started; 0 counts as 1). An error if the system does not start one.
+    /// A pool of `threads` threads in all, the caller's included (`threads - 1` are started; 0
+    /// counts as 1).
+    ///
+    /// # Errors
+    /// If the system does not start a thread, or there are more than the pool supports.
     pub fn new(threads: usize) -> io::Result<Self> {
         let helpers = threads.max(1) - 1;
         if helpers > MAX_WORKERS {
@@ -121,7 +125,7 @@ impl ThreadPool {
                 .spawn(move || work(&shared, index))?;
             pool.workers.push((handle.thread().clone(), Some(handle)));
         }
-        // Nobody waits for a worker later; here all come to be.
+        // No job waits for a worker to start; this one does.
         pool.run(&|_| ());
         Ok(pool)
     }
@@ -131,14 +135,17 @@ impl ThreadPool {
         self.workers.len() + 1
     }
 
-    /// From now on at most so many threads share pieces of work, the caller's included; `None` for
-    /// all. The pieces stay what they are.
+    /// Limits the threads that share the following work, the caller's included; `None` for all. The
+    /// pieces are the same.
     pub fn limit(&self, threads: Option<usize>) {
         self.most.store(threads.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// Pins every worker to a CPU of its own, as far as there are as many, of those that this
-    /// process may use. An error where the system cannot.
+    /// Pins every worker to a CPU of its own, as far as there are enough of those that this process
+    /// may use.
+    ///
+    /// # Errors
+    /// If the system cannot pin threads.
     pub fn pin(&self) -> io::Result<()> {
         let cpus = pin::cpus()?;
         let pinned = Mutex::new(Ok(()));
@@ -167,8 +174,8 @@ impl ThreadPool {
         self.work_on(job, true);
     }
 
-    /// Runs `job(worker)` on the caller, and once on every worker that comes before the caller
-    /// has finished; or on `everybody`.
+    /// Runs `job(worker)` on the caller, and once on every worker that arrives before the caller
+    /// has finished; on all workers if `everybody`.
     fn work_on(&self, job: &(dyn Fn(usize) + Sync), everybody: bool) {
         if self.workers.is_empty() {
             return job(0);
@@ -208,10 +215,10 @@ impl ThreadPool {
             }
         }
         // SAFETY: only the lifetime changes. `work_on` returns (or unwinds) with the gate closed
-        // and nobody inside, when no worker can touch the job any more, so the pointer is never
+        // and no worker inside, when none can touch the job any more, so the pointer is never
         // used after the reference has ended.
         let job: Job = unsafe { std::mem::transmute(job) };
-        // SAFETY: the gate is closed and nobody inside, so no worker reads the cell.
+        // SAFETY: the gate is closed with no worker inside, so none reads the cell.
         unsafe { *self.shared.job.0.get() = Some(job) };
         self.shared.note_cpu(0, pin::current());
         self.shared.gate.open(everybody);
@@ -229,7 +236,7 @@ impl ThreadPool {
         }
     }
 
-    /// Waits until the gate is as `done` wants it; false where it is not within `patience`.
+    /// Waits until `done` accepts the gate; false if it does not within `patience`.
     fn wait(&self, patience: Duration, done: impl Fn(View) -> bool) -> bool {
         let Shared { gate, waiter, waits, .. } = &*self.shared;
         for _ in 0..SPINS {
@@ -238,7 +245,7 @@ impl ThreadPool {
             }
             std::hint::spin_loop();
         }
-        // A core that nobody uses may be given to the worker that is waited for.
+        // Sleeping frees a core for the worker that is waited for.
         let begun = Instant::now();
         *lock(waiter) = Some(thread::current());
         waits.store(true, Ordering::SeqCst);
@@ -254,8 +261,8 @@ impl ThreadPool {
         is_done
     }
 
-    /// Waits on for workers that have lost their cores, it seems, and sends those to rest that
-    /// do so too often.
+    /// Waits on for workers that seem to have lost their cores, and suspends those that do so too
+    /// often.
     fn wait_for_late(&self, patience: Duration, suspensions: &mut Suspensions) {
         let begun = Instant::now();
         for state in &self.shared.states {
@@ -313,8 +320,7 @@ impl ThreadPool {
     }
 
     /// Cuts several matrices (data, width, and columns of a tile) into tiles of all rows and calls
-    /// `f` with the index of a matrix and a tile of it, on any thread: one piece of work for what
-    /// would be several.
+    /// `f` with the index of a matrix and a tile of it, on any thread, as one shared job.
     pub fn for_each_tile_of<T: Send>(
         &self,
         matrices: &mut [(&mut [T], usize, usize)],
@@ -379,7 +385,7 @@ impl ThreadPool {
     }
 }
 
-/// Most matrices that are cut into tiles at once.
+/// Most matrices of one [`ThreadPool::for_each_tile_of`].
 pub const MAX_MATRICES: usize = 4;
 
 /// A matrix that is handed out in tiles.
@@ -466,7 +472,7 @@ impl Shared {
                     return None;
                 }
                 let entered = self.enter(state, seen);
-                // A job that it comes too late for is a sign that more will follow.
+                // A job that was missed is a sign that more will follow.
                 if entered.is_some() || self.gate.view(Ordering::SeqCst).job() != last {
                     break entered;
                 }
@@ -487,7 +493,7 @@ impl Shared {
         here != pin::NOWHERE && others.any(|cpu| cpu == here)
     }
 
-    /// Goes to a CPU that no thread of the pool is on, if there is one. The system would do this
+    /// Moves to a CPU that no thread of the pool is on, if there is one. The system would do this
     /// too, but not soon for a thread that sleeps most of the time.
     fn goes_elsewhere(&self, thread: usize) -> bool {
         let gone = pin::leave(self.cpus.iter().map(|cpu| cpu.load(Ordering::Relaxed)));
@@ -495,7 +501,7 @@ impl Shared {
         gone
     }
 
-    /// Writes only what is new: others read this often.
+    /// Records the CPU of a thread. Writes only changes, as others read this often.
     fn note_cpu(&self, thread: usize, cpu: usize) {
         if self.cpus[thread].load(Ordering::Relaxed) != cpu {
             self.cpus[thread].store(cpu, Ordering::Relaxed);
@@ -547,7 +553,7 @@ impl<'a, T> Tile<'a, T> {
         Self { base, width, rows, cols: cols.start - col..cols.end - col, _borrow }
     }
 
-    /// The same tile as part of a wider matrix, in which its columns come `col` later.
+    /// The same tile as part of a wider matrix, its columns shifted by `col`.
     pub fn behind(self, col: usize) -> Self {
         let Self { base, width, rows, cols, _borrow } = self;
         let base = base.wrapping_sub(col);

@@ -5,10 +5,10 @@
 //! output element is accumulated is part of a kernel's contract: it never depends on how many
 //! rows are computed together, on tiles or on threads.
 //!
-//! Invariant: nothing here knows of files, tensors with names, or models.
+//! Invariant: no module knows files, names of tensors, or models.
 
 #[cfg(target_endian = "big")]
-compile_error!("checkpoints hold little-endian values, which kernels read as they lie in the file");
+compile_error!("checkpoints hold little-endian values, which kernels read as they are stored");
 
 pub mod attention;
 pub mod elementwise;

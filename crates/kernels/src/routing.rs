@@ -60,7 +60,7 @@ pub struct Routing {
 pub struct ExpertChoice {
     /// Number of the expert.
     pub expert: u32,
-    /// Factor of what it gives.
+    /// Weight of its outputs.
     pub weight: f32,
 }
 
@@ -77,8 +77,8 @@ impl Routing {
     }
 
     /// Chooses for a row with these logits, best first, into `chosen.len()` = [`Routing::chosen`]
-    /// places. `bias`, if not empty, is added to the scores for the choice only. `scratch` is lent for
-    /// the work.
+    /// places. `bias`, if not empty, is added to the scores for the choice only. `scratch` is lent
+    /// for the work.
     ///
     /// # Panics
     /// Unless the rule [fits](Routing::fits) the experts, and there is a bias for each or none.

@@ -13,15 +13,15 @@ use std::ops::Range;
 
 /// Query vectors of a piece.
 const VECTORS: usize = 16;
-/// Tiles for each thread from which they even out.
+/// Tiles for each thread that even out the work.
 const TILES: usize = 4;
 
-/// What attention is computed with.
+/// Settings of attention.
 #[derive(Clone, Copy)]
 pub(super) struct AttentionContext<'a> {
     pub isa: Isa,
     pub pool: &'a ThreadPool,
-    /// Whether BF16 may be multiplied as such.
+    /// Whether BF16 keys and values may be multiplied in BF16.
     pub narrow: bool,
     /// A sink for each head, or none.
     pub sinks: &'a [f32],
@@ -38,7 +38,7 @@ pub(super) struct AttentionCall<'a> {
     pub batch: &'a Batch,
 }
 
-/// What a call computes; kept, so that the next one allocates nothing.
+/// The pieces of a call; kept, so that the next one allocates nothing.
 #[derive(Default)]
 pub(super) struct AttentionPlan {
     pieces: Vec<RowPiece>,

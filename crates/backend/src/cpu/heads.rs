@@ -13,10 +13,10 @@ impl Cpu {
         rows: usize,
     ) {
         let first = self.matrices.get(weights[0].0);
-        let (outputs, cols, rounding) = (first.rows, first.cols, first.rounding());
+        let (outputs, cols, rounding) = (first.rows, first.cols, first.layout.activations);
         let equal = |matrix: &Matrix| {
             let other = self.matrices.get(matrix.0);
-            (other.rows, other.cols) == (outputs, cols) && other.rounding() == rounding
+            (other.rows, other.cols) == (outputs, cols) && other.layout.activations == rounding
         };
         assert!(weights.iter().all(equal), "heads are alike");
         assert!(to.first + outputs <= to.stride, "outputs of a head");
@@ -34,19 +34,19 @@ impl Cpu {
         let width = self.width(to.buffer);
         let mut data = self.take(to.buffer);
         let strips = (0..weights.len() * to.stride, to.stride);
-        let (this, inputs) = (&*self, rounded.inputs(cols));
+        let (this, inputs) = (&*self, rounded.inputs(rounding, weights.len() * rows, cols));
         this.pool.for_each_strip(&mut data[..rows * width], width, strips, |tile| {
             let head = tile.cols().start / to.stride;
             let start = head * to.stride + to.first;
             let mut tile = tile.columns(start..start + outputs).from(0, start);
-            let inputs = inputs.rows(cuts[head].clone());
-            this.product(inputs, rows, weights[head], &mut tile);
+            let inputs = inputs.slice(cuts[head].clone());
+            this.product(inputs, this.matrices.get(weights[head].0), &mut tile);
         });
         self.put(to.buffer, data);
         (self.rounded, self.cuts) = (rounded, cuts);
     }
 
-    /// Sums up what goes into each head's product, if anybody asked for it.
+    /// Sums up the inputs of each head's product, if they are collected.
     fn note_heads(&mut self, from: HeadColumns, weights: &[Matrix], rows: usize) {
         if self.inputs.is_none() {
             return;

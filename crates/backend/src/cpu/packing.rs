@@ -1,29 +1,31 @@
 //! Packing of weights when a model is loaded: all matrices at once, cut into pieces that the
 //! threads take in turns.
 //!
-//! What the file holds is asked for some pieces before it is packed, so that a disk reads on
-//! meanwhile, and given back piece by piece, so that no weight is in memory twice for long. Bytes that are
-//! computed when they are read are so piece by piece.
+//! Bytes of the file are requested some pieces before they are packed, so that a disk reads on
+//! meanwhile, and released piece by piece, so that no weight is in memory twice for long. Bytes
+//! that are computed when read are computed piece by piece.
 
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
-use kernels::layout::{bf16, fp8, int8};
+use kernels::layout::Layout;
 use kernels::quant::QuantType;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of a piece, about: those of a huge page, which the thread that comes first has to clear
-/// while others that want it wait.
+/// Approximate bytes of a piece: a huge page, which the first thread that writes it has to clear
+/// while the others wait.
 const PIECE: usize = 2 << 20;
-/// Pieces that are asked for ahead.
+/// Pieces that are requested ahead.
 const AHEAD: usize = 128;
 
 /// A matrix to be packed.
 pub(super) struct PackJob {
     /// Its bytes, row-major.
     pub bytes: Storage,
-    /// Their type.
+    /// The layout they are packed into.
+    pub layout: &'static Layout,
+    /// Storage type.
     pub ty: &'static QuantType,
     /// Inputs.
     pub cols: usize,
@@ -52,7 +54,7 @@ impl PackJobs {
         self.0.push(job);
     }
 
-    /// Whether there is nothing to be packed.
+    /// Whether there is no matrix to be packed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -112,14 +114,10 @@ impl PackJob {
 
 impl PackPiece<'_> {
     fn pack(self, isa: Isa) {
-        let PackJob { bytes, ty, cols, rows, group, .. } = self.job;
+        let PackJob { bytes, layout, ty, cols, rows, group, .. } = self.job;
         let read = bytes.read(self.from.clone());
         for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
-            match (ty.packing, fp8::run_of(ty)) {
-                (Some(_), _) => int8::pack(isa, ty, *cols, from, to),
-                (None, Some(run)) => fp8::pack(run, *cols, from, to),
-                (None, None) => bf16::pack(isa, *cols, from, to),
-            }
+            layout.pack(isa, ty, *cols, from, to);
         }
         bytes.not_needed(self.from);
     }

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let work = ForwardCost::of(&checkpoint, args.mode, args.kv_type());
+    let work = ForwardCost::of(&checkpoint, args.mode, probe.isa, args.kv_type());
     let plan = measure::BenchPlan {
         prompts: &args.prompt,
         depths: &args.depth,

@@ -1,7 +1,7 @@
-//! Values on their way from one rank to another, a piece at a time.
+//! A channel from one rank to another, which holds one piece of a message at a time.
 //!
-//! Invariant: only the sender fills the box and only the receiver empties it. A box is refused
-//! only while its sender has more of the letter to put in.
+//! Invariant: only the sender fills the channel and only the receiver empties it. A message is
+//! refused only while its sender has more pieces of it to send.
 
 use super::{PIECE, lock};
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 const EMPTY: u8 = 0;
 const FULL: u8 = 1;
-/// The receiver expects another length and takes no more of this letter.
+/// The receiver expects another length and takes no more of this message.
 const REFUSED: u8 = 2;
 
 /// Holds at most one piece.
@@ -21,19 +21,21 @@ pub(super) struct PieceChannel {
 
 #[derive(Debug, Default)]
 struct SentPiece {
-    /// Values of the whole letter; of the one expected instead, if it is refused.
+    /// Values of the whole message; of the one expected instead, if it is refused.
     total: usize,
     values: Vec<f32>,
 }
 
 impl PieceChannel {
-    /// Whether there is something to take.
+    /// Whether there is a piece to take.
     pub fn is_full(&self) -> bool {
         self.state.load(Ordering::Acquire) == FULL
     }
 
-    /// Puts a piece of a letter of `total` values in, when it is not full. An error is the
-    /// length that the receiver expects instead.
+    /// Puts a piece of a message of `total` values into the channel, which is not full.
+    ///
+    /// # Errors
+    /// The length that the receiver expects instead.
     pub fn put(&self, total: usize, values: &[f32]) -> Result<(), usize> {
         let mut piece = lock(&self.piece);
         if self.state.load(Ordering::Acquire) == REFUSED {
@@ -47,8 +49,10 @@ impl PieceChannel {
         Ok(())
     }
 
-    /// Takes the piece out of the full box as part of a letter of `expected` values. An error is
-    /// the length that the letter has instead.
+    /// Takes the piece out of the full channel as part of a message of `expected` values.
+    ///
+    /// # Errors
+    /// The length that the message has instead.
     pub fn take(&self, expected: usize, values: &mut [f32]) -> Result<(), usize> {
         let mut piece = lock(&self.piece);
         let found = piece.total;

@@ -1,4 +1,4 @@
-//! What a rank shows to all others in a round.
+//! The contribution of a rank to a round of a collective, which all others read.
 
 use crate::Error;
 use std::fmt;
@@ -12,13 +12,13 @@ pub(super) enum Collective {
     Barrier,
 }
 
-/// What all ranks must agree upon.
+/// The part of a call on which all ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CollectiveCall {
     pub name: Collective,
     /// Values of the result.
     pub length: usize,
-    /// Whose values are wanted, where that is one rank's.
+    /// The rank whose values are broadcast; 0 otherwise.
     pub root: usize,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for CollectiveCall {
 #[derive(Debug)]
 pub(super) struct Contribution {
     call: CollectiveCall,
-    /// Values that the rank brings, of all pieces.
+    /// Number of the rank's own values, of all pieces.
     pub own: usize,
     pub values: Vec<f32>,
 }
@@ -52,14 +52,14 @@ pub(super) struct Contribution {
 impl Contribution {
     pub const EMPTY: Self = Self { call: CollectiveCall::BARRIER, own: 0, values: Vec::new() };
 
-    /// Takes the place of what stood here; no memory is taken once there is room for a piece.
+    /// Overwrites the contribution; allocates only while its capacity is below a piece.
     pub fn write(&mut self, call: CollectiveCall, own: usize, piece: &[f32]) {
         (self.call, self.own) = (call, own);
         self.values.clear();
         self.values.extend_from_slice(piece);
     }
 
-    /// Whether rank `rank`, whose contribution this is, made the call of rank `own`.
+    /// Checks that `rank`, which this contribution is from, made the call of rank `own`.
     pub fn check(&self, rank: usize, call: CollectiveCall, own: usize) -> Result<(), Error> {
         if self.call == call {
             return Ok(());

@@ -1,6 +1,6 @@
-//! What the ranks of a group share: who has come how far, who is gone, their contributions and channels.
+//! State that the ranks of a group share: the progress of each, their contributions and channels.
 //!
-//! Invariant: only a rank itself changes how far it has come.
+//! Invariant: only a rank itself changes its progress.
 
 use super::channel::PieceChannel;
 use super::contribution::Contribution;
@@ -16,7 +16,7 @@ const PANICKED: u8 = 2;
 #[derive(Debug)]
 pub(super) struct RankGroup {
     states: Vec<RankState>,
-    /// From each rank to each.
+    /// From each rank to each, `[from][to]`.
     channels: Vec<PieceChannel>,
     pub notifier: Notifier,
 }
@@ -49,12 +49,12 @@ impl RankGroup {
         self.states.len()
     }
 
-    /// What `rank` shows in a round.
+    /// The contribution of `rank` to a round.
     pub fn read_contribution(&self, rank: usize, round: u64) -> RwLockReadGuard<'_, Contribution> {
         self.contribution(rank, round).read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what `rank` shows in a round that it has not arrived at.
+    /// Changes the contribution of `rank` to a round that it has not arrived at.
     pub fn write_contribution(
         &self,
         rank: usize,
@@ -76,7 +76,7 @@ impl RankGroup {
     /// Arrives at a round and waits for all others.
     pub fn meet(&self, rank: usize, round: u64) -> Result<(), Error> {
         self.states[rank].arrived.store(round + 1, Ordering::Release);
-        // Of those that arrive together one sees all others, and rings.
+        // Of the ranks that arrive together one sees all others, and notifies.
         fence(Ordering::SeqCst);
         if self.all_arrived(rank, round)? {
             self.notifier.notify();
@@ -89,7 +89,7 @@ impl RankGroup {
         let mut all = true;
         let mut gone = None;
         for (rank, rank_state) in self.states.iter().enumerate() {
-            // In this order: who is gone by now does not arrive any more.
+            // In this order: a rank that has left by now does not arrive any more.
             let state = rank_state.state.load(Ordering::Acquire);
             if rank_state.arrived.load(Ordering::Acquire) <= round {
                 all = false;
@@ -103,7 +103,7 @@ impl RankGroup {
         }
     }
 
-    /// An error if rank `rank`, or anybody by a panic, is gone.
+    /// An error if `rank` has left, or any rank by a panic.
     pub fn check(&self, rank: usize, waiting: usize) -> Result<(), Error> {
         let state = |rank_state: &RankState| rank_state.state.load(Ordering::Acquire);
         if let Some(first) = self.states.iter().position(|rank_state| state(rank_state) == PANICKED)
@@ -120,7 +120,7 @@ impl RankGroup {
         Error::Gone { rank, waiting, panicked: state == PANICKED }
     }
 
-    /// The rank does nothing any more.
+    /// Marks the rank as gone.
     pub fn leave(&self, rank: usize) {
         let state = if std::thread::panicking() { PANICKED } else { LEFT };
         self.states[rank].state.store(state, Ordering::Release);

@@ -1,10 +1,11 @@
 //! Ranks that are threads of one process.
 //!
-//! Values go through contributions, two for each rank, a piece at a time, so that memory does not grow
-//! with the slices. In a round every rank writes its contribution, all meet, and each reads the contributions of
-//! all. Posts alternate: who writes one again has met all others since, and they read it before.
+//! Values go through contributions, two for each rank, a piece at a time, so that memory does not
+//! grow with the slices. In a round every rank writes its contribution, all meet, and each reads
+//! the contributions of all. Contributions alternate: a rank that writes one again has met all
+//! others since they read it.
 //!
-//! Invariant: a rank that has arrived at a round changes its contribution of that round no more.
+//! Invariant: a rank that has arrived at a round no longer changes its contribution to that round.
 
 mod channel;
 mod contribution;
@@ -19,18 +20,18 @@ use group::RankGroup;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
-/// Most values that a contribution or a letter holds: 64 KiB.
+/// Most values of a contribution or of a piece of a message: 64 KiB.
 const PIECE: usize = 1 << 14;
 
 /// One rank of a group of threads.
 ///
-/// Dropping it leaves the group; the others are told when they need this rank. If it is dropped
-/// by a panic, all that wait for anybody are told.
+/// Dropping it leaves the group; other ranks get an error when they need this rank. If a panic
+/// drops it, every rank that waits gets an error.
 #[derive(Debug)]
 pub struct Local {
     rank: usize,
     group: Arc<RankGroup>,
-    /// Rounds that this rank has been through; held throughout a call.
+    /// Rounds that this rank has completed; locked for the length of a call.
     turn: Mutex<u64>,
 }
 
@@ -42,8 +43,8 @@ impl Local {
         (0..ranks).map(local).collect()
     }
 
-    /// Shows a piece of the values that this rank brings, `own` of them altogether, and meets the
-    /// others. Gives the round, whose contributions are all of the same call.
+    /// Contributes a piece of this rank's `own` values and meets the others. Returns the round,
+    /// whose contributions are all of the same call.
     fn round(
         &self,
         turn: &mut u64,
@@ -56,7 +57,7 @@ impl Local {
             contribution.write(call, own, piece)
         });
         self.group.meet(self.rank, round)?;
-        // All came, so all go on, whatever they find.
+        // All arrived, so all continue, whatever they find.
         *turn += 1;
         for (rank, contribution) in self.contributions(round) {
             contribution.check(rank, call, self.rank)?;
@@ -72,8 +73,8 @@ impl Local {
         (0..self.ranks()).map(move |rank| (rank, self.group.read_contribution(rank, round)))
     }
 
-    /// Puts the piece that begins at `done` of every rank's values into its place. Gives how many
-    /// the rank with the most has.
+    /// Copies the piece at `done` of every rank's values to its position in `all`. Returns the
+    /// largest number of values of any rank.
     fn collect(&self, round: u64, done: usize, all: &mut [f32]) -> Result<usize, Error> {
         let (mut start, mut longest) = (0, 0);
         let found = self.contributions(round).map(|(_, contribution)| contribution.own).sum();
@@ -153,7 +154,7 @@ impl Comm for Local {
             let piece = &mut values[range];
             let shown: &[f32] = if root == self.rank { piece } else { &[] };
             let round = self.round(turn, call, 0, shown)?;
-            // Not before, for the others are told as well.
+            // Not before the round, so that the other ranks get the error too.
             self.check_rank("broadcast", root, true)?;
             piece.copy_from_slice(&self.group.read_contribution(root, round).values);
         }
@@ -209,7 +210,7 @@ fn pieces(length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length.max(1)).step_by(PIECE).map(move |start| start..(start + PIECE).min(length))
 }
 
-/// A panic elsewhere leaves nothing half done behind these locks that anybody would look at.
+/// A panic elsewhere leaves no half-written state behind these locks that is read later.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

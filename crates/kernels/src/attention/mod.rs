@@ -9,10 +9,10 @@
 //! may compute the spans of one row ([`attention_span`], then [`combine_spans`]) or one thread
 //! all of them ([`attention`]), with equal bits. Block size does not enter.
 //!
-//! All of it is f32 arithmetic over the exact values that the cache stands for, except that where
-//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has fast BF16 dot products, queries and
-//! weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the head,
-//! or two positions, are added at a time, as the hardware does.
+//! All arithmetic is f32 over the exact values of the cache, with one exception: where
+//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has fast BF16 dot products, queries
+//! and weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the
+//! head, or two positions, are added at a time, as the hardware does.
 
 mod latent;
 mod mac;
@@ -36,7 +36,7 @@ use source::KvSource;
 use span::QueryPass;
 use std::ops::Range;
 
-/// One layer's keys and values.
+/// Keys and values of one layer.
 #[derive(Clone, Copy, Debug)]
 pub struct KvRef<'a> {
     /// Sizes.
@@ -112,13 +112,13 @@ impl Query<'_> {
     }
 }
 
-/// Makes what this thread needs to attend, so that it allocates nothing later.
+/// Allocates the scratch of this thread, so that attention allocates nothing later.
 pub fn warm_up() {
     SCRATCH.with_borrow_mut(|_| ());
 }
 
-/// Values that [`attention_span`] gives for one query vector: the largest score, the sum of the
-/// weights, the weighted values.
+/// Number of values that [`attention_span`] writes for one query vector: the largest score, the sum
+/// of the weights, the weighted values.
 pub fn partial_len(layout: &KvLayout) -> usize {
     2 + layout.value_stride()
 }
@@ -149,14 +149,14 @@ pub fn attention_span(
     dispatch(isa, &HeadTask { query, kv, kv_head }, AttentionOutput::Span(span, out));
 }
 
-/// What is computed: the query's rows in one KV head.
+/// A unit of work: the query's rows in one KV head.
 struct HeadTask<'a> {
     query: &'a Query<'a>,
     kv: KvRef<'a>,
     kv_head: usize,
 }
 
-/// Where it goes.
+/// Destination of the results.
 enum AttentionOutput<'a, 't> {
     Rows(&'a mut Tile<'t, f32>),
     /// Of one span alone.
@@ -187,11 +187,19 @@ fn dispatch(isa: Isa, task: &HeadTask<'_>, output: AttentionOutput<'_, '_>) {
 macro_rules! attend_as {
     ($name:ident, $body:ident, $source:ident) => {
         isa_dispatch! {
-            fn $name(task: &HeadTask<'_>, output: AttentionOutput<'_, '_>, scratch: &mut AttentionScratch) = $body
+            fn $name(
+                task: &HeadTask<'_>,
+                output: AttentionOutput<'_, '_>,
+                scratch: &mut AttentionScratch,
+            ) = $body
         }
 
         #[inline(always)]
-        fn $body<L: Tiles>(task: &HeadTask<'_>, output: AttentionOutput<'_, '_>, scratch: &mut AttentionScratch) {
+        fn $body<L: Tiles>(
+            task: &HeadTask<'_>,
+            output: AttentionOutput<'_, '_>,
+            scratch: &mut AttentionScratch,
+        ) {
             attend::<source::$source<L>>(task, output, scratch);
         }
     };

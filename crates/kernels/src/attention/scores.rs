@@ -117,7 +117,7 @@ unsafe fn columns<S: KvSource, const Q: usize>(
 ///
 /// # Safety
 /// `keys` must hold `steps * block` units and their scales, `p + G * 16` of a row of `block`;
-/// `factors` must hold `[steps][Q]`, and `scores` have room for `Q` rows of `G * 16`, [`ROW`]
+/// `factors` must hold `[steps][Q]`, and `scores` have space for `Q` rows of `G * 16`, [`ROW`]
 /// apart.
 #[inline(always)]
 unsafe fn tile<S: KvSource, const Q: usize, const G: usize>(
@@ -164,7 +164,7 @@ unsafe fn tile<S: KvSource, const Q: usize, const G: usize>(
     }
 }
 
-/// Asks for the lines that begin with `G * 16` units at index `at` of what is read next.
+/// Prefetches the lines that begin with `G * 16` units at index `at` of the data that is read next.
 #[inline(always)]
 fn prefetch<S: KvSource, const G: usize>(ahead: *const u8, at: usize) {
     let at = S::BYTES * at;

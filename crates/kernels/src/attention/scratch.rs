@@ -1,4 +1,4 @@
-//! What a thread needs while it attends, kept for its next call.
+//! Scratch of a thread that computes attention, kept for its next call.
 
 use super::softmax::Softmax;
 use crate::kv::{MAX_HEAD_DIM, SPAN};
@@ -21,7 +21,7 @@ pub(super) struct AttentionScratch {
     /// Weighted values of a span, and of all spans so far, `[queries][value stride]`.
     pub sums: AlignedVec<f32>,
     pub totals: AlignedVec<f32>,
-    /// Values of the blocks of a run, where they are part of the keys; made when first wanted.
+    /// Values of the blocks of a run, where they are part of the keys; allocated at the first use.
     pub latent: AlignedVec<u8>,
     pub softmax: [Softmax; QUERIES],
     pub total: [Softmax; QUERIES],
@@ -44,6 +44,6 @@ impl AttentionScratch {
 }
 
 thread_local! {
-    /// Each thread's own.
+    /// The scratch of each thread.
     pub(super) static SCRATCH: RefCell<AttentionScratch> = RefCell::new(AttentionScratch::new());
 }

@@ -1,4 +1,4 @@
-//! How the units of each storage type come into registers.
+//! Loads of the units of each storage type into registers.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]

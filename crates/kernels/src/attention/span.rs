@@ -121,7 +121,7 @@ fn score<S: KvSource>(
     let layout = &pass.kv.layout;
     for at in columns.clone().step_by(layout.block) {
         let (head, next) = pass.heads(start + at);
-        // Behind the last keys come the first values.
+        // The first values are read after the last keys.
         let last = at + layout.block >= columns.end;
         let ahead = match last {
             true => pass.heads(start + columns.start).0.as_ptr().wrapping_add(layout.value_start()),

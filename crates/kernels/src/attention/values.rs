@@ -17,7 +17,7 @@ pub(super) struct ValueRun {
     pub units: [*const u8; BLOCKS],
     /// What is read after each block, of the same size.
     pub ahead: [*const u8; BLOCKS],
-    /// Where the scales lie behind the units, `[positions][groups]`, of types that have any.
+    /// Offset of the scales behind the units, `[positions][groups]`, of types that have any.
     pub scales: usize,
     pub groups: usize,
     /// Units of positions in a block, and in all blocks together.
@@ -57,7 +57,7 @@ pub(super) unsafe fn weigh<S: KvSource>(
     }
 }
 
-/// `weigh` for `W * 16` columns of the head from `d` on; gives how many.
+/// `weigh` for `W * 16` columns of the head from `d` on; returns their number.
 ///
 /// # Safety
 /// As `weigh`, and so many columns must be left.
@@ -91,7 +91,7 @@ unsafe fn slice<S: KvSource, const W: usize>(
             match width {
                 1 => tile::<S, 1, W>(run, d, weights, sums),
                 2 => tile::<S, 2, W>(run, d, weights, sums),
-                // Sixteen accumulators at most, as many as the registers have room for.
+                // Sixteen accumulators at most, as many as fit into registers.
                 4 if W <= 4 => tile::<S, 4, W>(run, d, weights, sums),
                 _ if W == 2 => tile::<S, 8, W>(run, d, weights, sums),
                 _ => unreachable!("{width} queries by {W} groups of lanes"),
@@ -105,7 +105,7 @@ unsafe fn slice<S: KvSource, const W: usize>(
 /// # Safety
 /// `units` must hold `len` rows of `stride` units and their scales, `d + W * 16` of a row;
 /// `weights` must hold `len` factors in each of `Q` rows, [`ROW`] values apart; `sums` must have
-/// room for `Q` rows of `W * 16`, `stride` apart.
+/// space for `Q` rows of `W * 16`, `stride` apart.
 #[inline(always)]
 unsafe fn tile<S: KvSource, const Q: usize, const W: usize>(
     run: &ValueRun,

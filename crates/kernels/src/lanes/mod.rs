@@ -2,7 +2,7 @@
 //!
 //! A lane is an accumulator of its own. All instruction sets do the same operations on the same
 //! lanes in the same order, with fused multiply-adds, and fold lanes in the same tree, so that
-//! f32 kernels give equal bits on all of them. `scalar` is the specification.
+//! f32 kernels produce equal bits on all of them. `scalar` is the specification.
 //!
 //! Invariant: values of an instruction set's type are made only inside the `#[target_feature]`
 //! shells that [`isa_dispatch`] writes, so its intrinsics never run on a CPU without them.
@@ -62,7 +62,7 @@ pub(crate) trait Lanes: Copy {
     /// Lane-wise `if self < limit { 0 } else { value }`.
     fn zero_if_below(self, limit: Self, value: Self) -> Self;
 
-    /// Asks for the cache line of `at`, which need not be readable.
+    /// Prefetches the cache line of `at`, which need not be readable.
     fn prefetch<T>(_at: *const T) {}
 
     /// Lanes folded by halves: 16 to 8, 4, 2, 1, each time first half plus second half.
@@ -118,10 +118,10 @@ macro_rules! isa_dispatch {
 }
 pub(crate) use isa_dispatch;
 
-/// Work in plain Rust that gains from being compiled for each instruction set. Its bits are those
-/// of Rust's operators: nothing is fused or reordered.
+/// Plain Rust that is compiled for each instruction set. Its bits are those of Rust's operators:
+/// nothing is fused or reordered.
 pub(crate) trait Kernel {
-    /// Does it. `#[inline(always)]`, as all that it calls, or it is compiled for none.
+    /// Runs the kernel. `#[inline(always)]`, like everything it calls, or it is compiled for none.
     fn run(self);
 }
 

@@ -1,5 +1,5 @@
-//! Matrix products `y[m, n] = sum over k of x[m, k] * w[n, k]`, weights row-major as files store
-//! them.
+//! Weights as files store them, row-major: the layout of `exact` mode and of types without a packed
+//! one.
 //!
 //! One order for every output element, whatever the number of rows: K is cut into runs of 1024
 //! inputs; within a run, lane `l` of sixteen adds the products of its elements in ascending K;
@@ -7,63 +7,39 @@
 //! are computed together, never this order.
 #![allow(unsafe_code)]
 
-use crate::isa::Isa;
+use super::{Activations, GROUP, Inputs, Layout, Weights};
 use crate::lanes::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::x86::{Avx2, Avx512};
 use crate::lanes::{LANES, Lanes};
-use crate::quant::{BF16, F32, QuantType};
+use crate::quant::{BF16, F32};
 use base::Tile;
 use std::marker::PhantomData;
 
 /// Inputs of one run over K.
 const RUN: usize = 1024;
-/// Weight rows held together while all activation rows pass over them.
-const GROUP: usize = 16;
 /// Activation rows for which widening BF16 weights on their way into a register costs less than
 /// passing them through a buffer.
 const FEW: usize = 2;
 /// Weight rows of one register tile.
 const NT: usize = 4;
 
-/// A weight matrix `[rows, cols]`, row-major, each row whole quant blocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Weights<'a> {
-    /// How values are stored.
-    pub ty: &'static QuantType,
-    /// Outputs of the product.
-    pub rows: usize,
-    /// Inputs of the product.
-    pub cols: usize,
-    /// `ty.bytes_for(rows * cols)` bytes.
-    pub bytes: &'a [u8],
-}
-
-impl Weights<'_> {
-    fn check(&self) {
-        assert_eq!(
-            self.ty.bytes_for(self.cols).and_then(|row| row.checked_mul(self.rows)),
-            Some(self.bytes.len()),
-            "weight bytes do not match the shape",
-        );
-    }
-}
-
-/// Computes the outputs of `tile`, whose columns are weight rows and whose rows are rows of
-/// `x` (`[m, cols]`, row-major). `tile.rows().end * weights.cols` activations must be there.
-pub fn matmul(isa: Isa, x: &[f32], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
-    weights.check();
-    assert!(tile.cols().end <= weights.rows, "tile has more columns than weights rows");
-    assert!(x.len() >= tile.rows().end * weights.cols, "too few activations");
-    matmul_f32(isa, x, weights, tile);
-}
+/// Weights as files store them.
+pub static STORED: Layout = Layout {
+    name: "stored",
+    activations: Activations::F32,
+    bytes: |ty, rows, cols| ty.dequantize.and(ty.bytes_for(cols))?.checked_mul(rows),
+    pack: |_, _, _, rows, group| group.copy_from_slice(rows),
+    product: product_stored,
+};
 
 crate::lanes::isa_dispatch! {
-    fn matmul_f32(x: &[f32], weights: Weights<'_>, tile: &mut Tile<'_, f32>) = matmul_f32_body
+    fn product_stored(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) = body
 }
 
 #[inline(always)]
-fn matmul_f32_body<L: RegisterTile>(x: &[f32], weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+fn body<L: RegisterTile>(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+    let x = inputs.values();
     if *weights.ty == F32 {
         let mut source = AsStored { base: weights.bytes.as_ptr().cast::<f32>(), k: weights.cols };
         product::<L, _>(x, weights.cols, &mut source, tile);
@@ -123,7 +99,7 @@ impl Element for u16 {
     }
 }
 
-/// Where the weights of a group of rows are while one run over K is computed.
+/// Weights of a group of rows while one run over K is computed.
 trait WeightSource<E> {
     /// Pointer to element `[first, k]` and the distance between rows, for `rows` rows of
     /// `len` elements. `first + rows` and `k + len` lie inside the matrix.
@@ -154,7 +130,7 @@ impl<L: Lanes> WeightSource<f32> for Dequantized<'_, L> {
     #[inline(always)]
     fn group(&mut self, first: usize, rows: usize, k: usize, len: usize) -> (*const f32, usize) {
         let Weights { ty, cols, bytes, .. } = self.weights;
-        let dequantize = ty.dequantize.expect("checked when the weights were loaded");
+        let dequantize = ty.dequantize.expect("`bytes` takes only such types");
         for (row, out) in self.run.chunks_exact_mut(len).take(rows).enumerate() {
             let start = ((first + row) * cols + k) / ty.block_len * ty.block_bytes;
             let src = &bytes[start..start + len / ty.block_len * ty.block_bytes];
@@ -194,7 +170,8 @@ fn product<L: RegisterTile, E: Element>(
             let len = RUN.min(k - k0);
             let (w, stride) = source.group(first, rows, k0, len);
             let group = RowGroup { w, stride, rows, col: first - cols.start };
-            // SAFETY: `matmul` checked that all rows of `tile` are in `x`; `k0 + len <= k`.
+            // SAFETY: `Layout::product` checked that all rows of `tile` are in `x`; `k0 + len <=
+            // k`.
             let x0 = unsafe { x.as_ptr().add(k0) };
             pass::<L, E>(x0, k, len, &group, k0 > 0, tile);
         }
@@ -334,7 +311,3 @@ unsafe fn tail<E: Copy + Default>(src: *const E, rest: usize) -> [E; LANES] {
     }
     full
 }
-
-#[cfg(test)]
-#[path = "stored_tests.rs"]
-mod tests;

@@ -1,6 +1,7 @@
 //! Grouped integers: 32 codes with an f32 scale and a zero point, as GPTQ, AWQ and
 //! compressed-tensors mean them: `value = scale * (q - zero)`, the difference an exact integer and
-//! one rounding after it. Files have groups of 32 or more; here every 32 carry what their group has.
+//! one rounding after it. Files have groups of 32 or more; here every 32 carry what their group
+//! has.
 
 use super::q4_0::nibbles;
 use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};

@@ -48,7 +48,7 @@ pub struct QuantType {
     pub dequantize: Option<Dequantize>,
     /// f32 to whole blocks, under the scales found to lose least where the format leaves a choice.
     pub quantize: Option<Quantize>,
-    /// How blocks are taken apart for products with quantised activations.
+    /// How blocks are packed for products with activations rounded to bytes.
     pub packing: Option<&'static Packing>,
 }
 
@@ -148,8 +148,8 @@ const fn listed(
 /// First number of the types in [`NATIVE`], beyond all of GGUF's.
 const NATIVE_IDS: u32 = 0x5afe_0100;
 
-/// Types of native checkpoints: what is stored as a matrix of codes and another of scales, a block
-/// at a time. No file has them as they are.
+/// Types of native checkpoints, which store a matrix of codes and another of scales: a block joins
+/// both. No file holds them in this form.
 pub static NATIVE: &[&QuantType] =
     &[&fp8::FP8_128, &fp8::FP8_64, &fp8::FP8_32, &fp8::FP8_16, &fp8::FP8_8, &INT4, &INT8];
 

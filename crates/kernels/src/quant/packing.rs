@@ -58,7 +58,7 @@ pub struct BlockScales {
     pub mins: [i8; 16],
     /// The block's scale where 16 bits do not hold it.
     pub wide: f32,
-    /// The code that stands for zero, from -128 to 128, of blocks with such a scale.
+    /// The code of zero, from -128 to 128, of blocks with such a scale.
     pub zero: i16,
 }
 
@@ -89,9 +89,9 @@ impl RowSpan {
     };
 }
 
-/// A [`Packing`] from its code layout, the values and bytes of a quant block, and what a block says:
-/// its codes, as many as it has values, and its scales. Both are compiled for every instruction
-/// set, so what they call is to be inlined.
+/// Makes a [`Packing`] from its code layout, the values and bytes of a quant block, and functions
+/// that read the codes and the scales of a block. These are compiled for every instruction set, so
+/// the functions they call must be inlined.
 macro_rules! packing {
     (
         code_layout: $code_layout:expr,

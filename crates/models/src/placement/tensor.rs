@@ -2,10 +2,8 @@
 
 use super::TensorKind;
 use formats::{Checkpoint, TensorView};
-use kernels::Isa;
-use kernels::layout::int8::Packed;
-use kernels::layout::{bf16, fp8};
-use kernels::quant::{BF16, QuantType};
+use kernels::quant::QuantType;
+use kernels::{Isa, layout};
 
 const EMBED: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
@@ -76,14 +74,7 @@ impl TensorInfo {
         if self.is_vector() || self.kind == TensorKind::Embed || self.elements() == 0 {
             return None;
         }
-        let each = match ty.packing {
-            Some(packing) if cols.is_multiple_of(kernels::quant::BLOCK) => {
-                Packed::bytes_for(packing.code_layout, rows, cols)
-            }
-            None if *ty == BF16 && isa.has_bf16_dot() => bf16::packed_bytes(rows, cols),
-            None if isa.has_bf16_dot() => fp8::packed_bytes(fp8::run_of(ty)?, rows, cols),
-            _ => return None,
-        };
+        let each = layout::packed(ty, cols, isa)?.bytes(ty, rows, cols)?;
         Some(count.saturating_mul(each))
     }
 

@@ -176,7 +176,10 @@ fn memory_says_which_bytes_are_held() {
     assert_eq!(bytes("disk"), (Mode::Fast, 0));
     assert_eq!(
         bytes("packed").1,
-        8 * kernels::layout::int8::Packed::bytes_for(Q4_K.packing.unwrap().code_layout, 64, 256)
+        8 * kernels::layout::packed(&Q4_K, 256, Isa::SCALAR)
+            .unwrap()
+            .bytes(&Q4_K, 64, 256)
+            .unwrap()
     );
 }
 

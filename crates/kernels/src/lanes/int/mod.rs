@@ -1,8 +1,8 @@
 //! Sixteen i32 sums of products of bytes: the integer side of the lanes.
 //!
 //! A group of sixteen weight rows is held as 64 bytes, four consecutive inputs of each row. The
-//! sums are exact, so every instruction set gives the same integers whatever it makes of them
-//! underway; only [`IntLanes::float`] leads on to values that are rounded.
+//! sums are exact, so every instruction set gets the same integers whatever its intermediate steps;
+//! only [`IntLanes::float`] rounds.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "aarch64")]
@@ -13,11 +13,11 @@ pub(crate) mod x86;
 
 use super::{LANES, Lanes};
 
-/// A piece of work on any lanes.
+/// Work that is generic over the integer lanes.
 pub(crate) trait Task {
-    /// What it gives.
+    /// Result of the work.
     type Output;
-    /// Does it.
+    /// Runs the work.
     fn run<I: IntLanes>(self) -> Self::Output;
 }
 
@@ -87,8 +87,8 @@ pub(crate) trait IntLanes: Copy {
         f32::from_bits(largest.into_iter().fold(0, u32::max))
     }
 
-    /// Values rounded to nearest even, to signed bytes, and their sum. What is beyond bytes gives
-    /// any bytes.
+    /// Values rounded to nearest even, to signed bytes, and their sum. Values outside
+    /// -128..=127 become unspecified bytes.
     fn bytes(values: Self::Float, out: &mut [u32; 4]) -> i32 {
         let mut rounded = [0.0; LANES];
         values.round().store(&mut rounded);

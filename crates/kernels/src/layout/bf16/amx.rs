@@ -1,15 +1,15 @@
 //! Products of BF16 in the tile registers of AMX: sixteen rows by sixteen outputs in one
 //! instruction.
 //!
-//! Weights lie as [`bf16`](crate::layout::bf16) packs them: a step of sixteen pairs of inputs of a group is
-//! 1024 bytes and one tile. Activations lie row by row.
+//! Weights are packed as the parent module says: a step of sixteen pairs of inputs of a group is
+//! 1024 bytes and one tile. Inputs are stored row by row.
 //!
 //! One order for every output element, whatever rows are computed together: `tdpbf16ps` adds, for
 //! the 32 inputs of a step, the products of even inputs and of odd ones each in ascending order and
 //! both to the sum; steps come in ascending order, the last filled up with zeros.
 #![allow(unsafe_code)]
 
-use crate::layout::bf16::{Activations, GROUP, Packed, words};
+use super::{GROUP, Inputs, Weights, words};
 use base::Tile;
 use std::arch::asm;
 
@@ -29,8 +29,8 @@ struct Square([[u32; 16]; 16]);
 
 const ZEROS: Square = Square([[0; 16]; 16]);
 
-/// What the tile registers hold: sums in 0 to 3, activations of `rows.0` rows in 4 and of `rows.1` in
-/// 5, weights in the others.
+/// Shapes of the tile registers: 0 to 3 hold sums, 4 and 5 inputs of up to sixteen rows each, the
+/// others weights.
 #[repr(C, align(64))]
 struct TileConfig {
     palette: u8,
@@ -56,22 +56,23 @@ impl TileConfig {
         unsafe { asm!("ldtilecfg [{}]", in(reg) &shape, options(nostack, readonly)) };
     }
 
-    /// Lets go of the registers, which the system would have to keep otherwise.
+    /// Releases the registers, which the system would have to save otherwise.
     fn release() {
         // SAFETY: as above.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
     }
 }
 
-/// Computes the outputs of `tile`, as [`bf16::matmul`](crate::layout::bf16::matmul), which checks the shapes.
-pub(crate) fn product(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
+/// Computes the outputs of `tile`, as [`Layout::product`](crate::layout::Layout::product), which
+/// checks the shapes.
+pub(crate) fn product(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
     let pairs = words(1, weights.cols);
     let steps = pairs.div_ceil(PAIRS);
     let groups = tile.cols().len().div_ceil(GROUP);
     for from in (0..steps).step_by(RUN) {
-        let run = StepRun { input, weights, pairs, steps: from..(from + RUN).min(steps) };
-        for row in (0..input.rows).step_by(2 * ROWS) {
-            let rows = (input.rows - row).min(2 * ROWS);
+        let run = StepRun { inputs, weights, pairs, steps: from..(from + RUN).min(steps) };
+        for row in (0..inputs.rows).step_by(2 * ROWS) {
+            let rows = (inputs.rows - row).min(2 * ROWS);
             let (first, second) = (rows.min(ROWS), rows.saturating_sub(ROWS));
             TileConfig::set(first, second);
             match second {
@@ -86,7 +87,7 @@ pub(crate) fn product(input: Activations<'_>, weights: Packed<'_>, tile: &mut Ti
 /// Operations of one of the `steps` of [`multiply`]: four tiles of sums.
 pub(crate) const OPS_PER_STEP: u64 = 4 * 2 * 16 * 16 * 32;
 
-/// Multiplies tiles in registers, `steps` times four of them, and gives one of the sums.
+/// Multiplies tiles in registers, `steps` times four of them, and returns one of the sums.
 pub(crate) fn multiply(steps: u64, seed: f32) -> f32 {
     let mut sums = [[ZEROS; 2]; 2];
     let mut input = ZEROS;
@@ -137,8 +138,8 @@ pub(crate) fn multiply(steps: u64, seed: f32) -> f32 {
 
 /// Some steps of the inputs of a product.
 struct StepRun<'a> {
-    input: Activations<'a>,
-    weights: Packed<'a>,
+    inputs: Inputs<'a>,
+    weights: Weights<'a>,
     /// Pairs of inputs in all.
     pairs: usize,
     steps: std::ops::Range<usize>,
@@ -162,8 +163,8 @@ impl StepRun<'_> {
             let place = cols.start / GROUP + (group + n).min(groups - 1);
             *at = self.weights.bytes[place * group_bytes..][..group_bytes].as_ptr();
         }
-        let rows = (self.input.rows - row).min(M * ROWS);
-        let first = self.input.words[row * self.pairs..][..rows * self.pairs].as_ptr();
+        let rows = (self.inputs.rows - row).min(M * ROWS);
+        let first = self.inputs.words[row * self.pairs..][..rows * self.pairs].as_ptr();
         let mut sums = [[ZEROS; N]; M];
         if self.steps.start > 0 {
             outputs(tile, (row, rows), group, &mut sums, |sum, out| *sum = out.to_bits());
@@ -192,7 +193,7 @@ impl StepRun<'_> {
         let (start, left) = (self.pairs / PAIRS * PAIRS, self.pairs % PAIRS);
         let (mut x, mut weights) = ([ZEROS; M], [ZEROS; N]);
         for (index, to) in x.iter_mut().flat_map(|square| &mut square.0).enumerate().take(rows) {
-            let from = &self.input.words[(row + index) * self.pairs + start..][..left];
+            let from = &self.inputs.words[(row + index) * self.pairs + start..][..left];
             to[..left].copy_from_slice(from);
         }
         for (to, from) in weights.iter_mut().zip(groups) {
@@ -211,7 +212,7 @@ impl StepRun<'_> {
     }
 }
 
-/// Gives each sum with the output that it is for; those beyond the tile have none.
+/// Calls `f` with each sum and its output; sums beyond the tile have no output.
 #[inline(always)]
 fn outputs<const M: usize, const N: usize>(
     tile: &mut Tile<'_, f32>,
@@ -231,7 +232,7 @@ fn outputs<const M: usize, const N: usize>(
     }
 }
 
-/// Where the inputs of the next step are.
+/// Addresses of the operands of the next step.
 #[derive(Clone, Copy)]
 struct TileInputs<const N: usize> {
     /// Rows of activations, `stride` bytes apart.

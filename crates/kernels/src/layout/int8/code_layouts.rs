@@ -1,4 +1,4 @@
-//! What packed layouts are made of: planes of code bits, and scales.
+//! Parts of code layouts: planes of code bits, and scales.
 #![allow(unsafe_code)]
 
 use super::GROUP;
@@ -6,7 +6,7 @@ use crate::lanes::Lanes;
 use crate::lanes::int::IntLanes;
 use crate::quant::{BlockScales, FLOATS_DOUBLED, IQ4_LEVELS, SPAN};
 
-/// Where the bits of 32 codes lie: `WORDS` words per row, each holding bits of up to eight quads.
+/// Layout of the bits of 32 codes: `WORDS` words per row, each with bits of up to eight quads.
 pub(super) trait Planes {
     /// Words of a block of one row.
     const WORDS: usize;
@@ -152,7 +152,7 @@ impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
     }
 }
 
-/// Nibbles that stand for the levels of IQ4, or for four-bit floats.
+/// Nibbles that index the levels of IQ4, or four-bit floats.
 pub(super) struct Table<const FLOATS: bool>;
 
 impl<const FLOATS: bool> Planes for Table<FLOATS> {
@@ -181,8 +181,8 @@ pub(super) trait Scales {
     /// Bytes of a span; a multiple of 64.
     const BYTES: usize;
 
-    /// Writes what a quant block of row `row` has; `block` is the first of its blocks within the
-    /// span.
+    /// Writes the scales of a quant block of row `row`; `block` is the first of its blocks within
+    /// the span.
     fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]);
     /// Scales of half `half` (0 without halves) of block `block` of a span.
     ///
@@ -332,7 +332,9 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
 /// Runs `$body` with the planes and scales of a form named `$p` and `$s`.
 macro_rules! with_code_layout {
     ($layout:expr, $p:ident, $s:ident => $body:expr) => {{
-        use $crate::layout::int8::code_layouts::{SignedBytes, Each, Nibbles, TwoBits, Table, Under, Zeros};
+        use $crate::layout::int8::code_layouts::{
+            Each, Nibbles, SignedBytes, Table, TwoBits, Under, Zeros,
+        };
         use $crate::quant::CodeLayout;
         macro_rules! run {
             ($planes:ty, $scales:ty) => {{

@@ -3,10 +3,9 @@
 
 use super::activations::{RECORD, word};
 use super::code_layouts::{Planes, Scales, with_code_layout};
-use super::packed::{Packed, code_bytes, group_bytes};
+use super::packed::{code_bytes, code_layout, group_bytes};
 use super::unpacked::{self, RUN, Unpacked, UnpackedRuns};
-use super::{Activations, GROUP, words};
-use crate::Isa;
+use super::{GROUP, Inputs, Weights, words};
 use crate::lanes::Lanes;
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::{Neon, NeonDot};
@@ -23,7 +22,7 @@ use std::ops::Range;
 /// Bytes of activations that stay in a core's cache while weights pass over them.
 const CACHED: usize = 640 << 10;
 
-/// Rows for which it pays to take weights apart in memory.
+/// Rows from which unpacking weights in memory pays.
 const MANY: usize = 16;
 
 /// Most rows that one run of weights is multiplied with.
@@ -36,44 +35,37 @@ const PANEL: usize = 6;
 /// How far ahead of the products of few rows weights are asked for, in bytes.
 const AHEAD: usize = 1536;
 
-/// Computes the outputs of `tile`, whose columns are weight rows and whose rows are all rows of
-/// `input`. The tile's first column is a multiple of [`GROUP`].
-pub fn matmul(isa: Isa, input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
-    let Packed { layout, rows, cols, bytes } = weights;
-    assert_eq!(cols, input.cols, "inputs of the product");
-    assert_eq!(bytes.len(), Packed::bytes_for(layout, rows, cols), "bytes of the weights");
-    assert_eq!(input.words.len(), words(input.rows, cols), "words of the activations");
-    assert!(tile.rows() == (0..input.rows), "tiles span all rows");
-    assert!(tile.cols().end <= rows && tile.cols().start.is_multiple_of(GROUP), "columns");
-    dispatch(isa, input, weights, tile);
-}
-
 int_dispatch! {
-    fn dispatch(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) = body
+    /// Computes the outputs of `tile`, as [`Layout::product`](super::Layout::product).
+    pub(super) fn dispatch(
+        inputs: Inputs<'_>,
+        weights: Weights<'_>,
+        tile: &mut Tile<'_, f32>,
+    ) = body
 }
 
 #[inline(always)]
-fn body<I: Tiles>(input: Activations<'_>, weights: Packed<'_>, tile: &mut Tile<'_, f32>) {
-    with_code_layout!(weights.layout, P, S => product::<I, P, S>(input, weights, tile));
+fn body<I: Tiles>(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+    with_code_layout!(code_layout(weights.ty), P, S => product::<I, P, S>(inputs, weights, tile));
 }
 
 #[inline(always)]
 fn product<I: Tiles, P: Planes, S: Scales>(
-    input: Activations<'_>,
-    weights: Packed<'_>,
+    inputs: Inputs<'_>,
+    weights: Weights<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let stride = group_bytes(weights.layout, weights.cols);
+    let stride = group_bytes(code_layout(weights.ty), weights.cols);
     let first = weights.bytes[tile.cols().start / GROUP * stride..].as_ptr();
     let groups = Groups { first, stride, count: tile.cols().len().div_ceil(GROUP) };
     let row_bytes = 4 * words(1, weights.cols);
     let cached = (CACHED / row_bytes).clamp(MANY, MOST) / I::ROWS * I::ROWS;
-    for start in (0..input.rows).step_by(cached) {
-        let rows = start..input.rows.min(start + cached);
+    for start in (0..inputs.rows).step_by(cached) {
+        let rows = start..inputs.rows.min(start + cached);
         if S::HALVES && rows.len() >= MANY {
-            product_unpacked::<I, P, S>(input, rows, &groups, tile);
+            product_unpacked::<I, P, S>(inputs, rows, &groups, tile);
         } else {
-            product_packed::<I, P, S>(input, rows, &groups, tile);
+            product_packed::<I, P, S>(inputs, rows, &groups, tile);
         }
     }
 }
@@ -95,21 +87,21 @@ impl Groups {
 /// Outputs of `rows` with weights as they are packed.
 #[inline(always)]
 fn product_packed<I: Tiles, P: Planes, S: Scales>(
-    input: Activations<'_>,
+    inputs: Inputs<'_>,
     rows: Range<usize>,
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let together = I::groups(input.rows);
-    // Each of those together goes through a part of the tile of its own, from end to end.
+    let together = I::groups(inputs.rows);
+    // Each of the groups computed together walks through its own part of the tile.
     let apart = groups.count.div_ceil(together);
     let mut sums = [[0.0; GROUP]; GROUPS * PANEL];
     for group in 0..apart {
         let places = std::array::from_fn(|n| group + n * apart);
         let weights = places.map(|place| groups.bytes(place));
-        let mut run = BlockRun { input, blocks: 0..input.cols / BLOCK, weights, ahead: true };
+        let mut run = BlockRun { inputs, blocks: 0..inputs.cols / BLOCK, weights, ahead: true };
         for (panel, width) in panels(rows.len(), I::ROWS) {
-            run.ahead = panel == 0 && input.rows < MANY;
+            run.ahead = panel == 0 && inputs.rows < MANY;
             let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
             I::add::<P, S>(&run, row, width, sums);
             write(row, sums, &places[..together], tile);
@@ -117,15 +109,15 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     }
 }
 
-/// The same with runs of weights taken apart, each for all of `rows`.
+/// The same with runs of weights that are unpacked once for all of `rows`.
 #[inline(always)]
 fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
-    input: Activations<'_>,
+    inputs: Inputs<'_>,
     rows: Range<usize>,
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let (together, all) = (I::groups(input.rows), input.cols / BLOCK);
+    let (together, all) = (I::groups(inputs.rows), inputs.cols / BLOCK);
     let mut scratch = UnpackedRuns::new();
     let mut sums = [[0.0; GROUP]; unpacked::GROUPS * MOST];
     for group in (0..groups.count).step_by(together) {
@@ -135,11 +127,11 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
             let offset = first / SPAN * (S::BYTES + SPAN * code_bytes::<P>());
             let mut weights = places.map(|place| groups.bytes(place).wrapping_add(offset));
             for (n, weights) in weights[..together].iter_mut().enumerate() {
-                // SAFETY: `matmul` checked the weights to have all groups of the tile, each with
-                // all blocks of the inputs.
+                // SAFETY: `Layout::product` checked the weights to have all groups of the tile,
+                // each with all blocks of the inputs.
                 *weights = unsafe { scratch.fill::<I, P, S>(n, *weights, blocks.len()) };
             }
-            let run = BlockRun { input, blocks, weights, ahead: false };
+            let run = BlockRun { inputs, blocks, weights, ahead: false };
             let last = first + RUN >= all;
             for (panel, width) in panels(rows.len(), I::ROWS) {
                 let sums = &mut sums[panel * together..][..width * together];
@@ -153,10 +145,10 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     }
 }
 
-/// Blocks of all rows of activations, and of some groups of weights: where the first of the blocks
-/// lies in each.
+/// A run of blocks of all rows of inputs, and of some groups of weights with the address of the
+/// first block of each.
 struct BlockRun<'a> {
-    input: Activations<'a>,
+    inputs: Inputs<'a>,
     blocks: Range<usize>,
     weights: [*const u8; GROUPS],
     /// The weights come from memory, and there are too few rows to hide it.
@@ -172,7 +164,7 @@ impl BlockRun<'_> {
         row: usize,
         sums: &mut [[f32; GROUP]],
     ) {
-        let panel = &self.input.words[row * self.input.cols / BLOCK * RECORD..];
+        let panel = &self.inputs.words[row * self.inputs.cols / BLOCK * RECORD..];
         let panel = &panel[M * self.blocks.start * RECORD..][..M * self.blocks.len() * RECORD];
         I::enter(Sums::<P, S, N, M> {
             panel: panel.as_ptr(),
@@ -277,7 +269,7 @@ impl Tiles for Avx512Vnni {
         width: usize,
         sums: &mut [[f32; GROUP]],
     ) {
-        match (width, Self::groups(run.input.rows)) {
+        match (width, Self::groups(run.inputs.rows)) {
             (6, _) => run.add_panel::<Self, P, S, 2, 6>(row, sums),
             (4, _) => run.add_panel::<Self, P, S, 2, 4>(row, sums),
             (2, _) => run.add_panel::<Self, P, S, 2, 2>(row, sums),
@@ -316,8 +308,8 @@ impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, 
                 }
             }
         }
-        // SAFETY: `matmul` checked the weights to have all groups of the tile, each with all
-        // blocks of the inputs, and `UnpackedRuns` has those taken apart; the panel was sliced.
+        // SAFETY: `Layout::product` checked the weights to have all groups of the tile, each with
+        // all blocks of the inputs, and `UnpackedRuns` has the unpacked ones; the panel was sliced.
         unsafe {
             add_blocks::<I, P, S, N, M>(panel, *weights, (blocks, ahead), &mut sums);
         }

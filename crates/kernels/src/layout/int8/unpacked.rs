@@ -1,8 +1,8 @@
-//! Weights taken apart for many rows: codes as registers take them, scales as f32.
+//! Weights unpacked for many rows: codes as registers hold them, scales as f32.
 //!
-//! One register tile after the other reads the same weights; a run of them is taken apart once,
-//! into memory that the nearest cache holds. It is one more packed layout, so that the same
-//! kernels compute with it, and the same bits come out.
+//! All register tiles of many rows read the same weights, so a run of them is unpacked once, into
+//! memory that the nearest cache holds. The result is one more code layout: the same kernels
+//! compute with it and produce the same bits.
 #![allow(unsafe_code)]
 
 use super::GROUP;
@@ -13,7 +13,7 @@ use crate::lanes::int::{IntLanes, Task};
 use crate::quant::{BLOCK, BlockScales, SPAN};
 use std::marker::PhantomData;
 
-/// Blocks that are taken apart at a time.
+/// Blocks that are unpacked at a time.
 pub(super) const RUN: usize = 4 * SPAN;
 /// Groups whose runs are held together.
 pub(super) const GROUPS: usize = 2;
@@ -22,7 +22,7 @@ const LINE: usize = 4 * GROUP;
 /// Most bytes of a block: its codes, and for both halves scales and minima.
 const MOST: usize = BLOCK * GROUP + 4 * LINE;
 
-/// What planes or scales are once they are taken apart.
+/// Planes or scales after unpacking.
 pub(super) struct Unpacked<T>(PhantomData<T>);
 
 impl<P: Planes> Planes for Unpacked<P> {
@@ -73,7 +73,7 @@ impl<S: Scales> Scales for Unpacked<S> {
     }
 }
 
-/// Room for a run of a few groups.
+/// Memory for a run of a few groups.
 #[repr(align(64))]
 pub(super) struct UnpackedRuns([[u8; RUN * MOST + 576]; GROUPS]);
 
@@ -82,8 +82,8 @@ impl UnpackedRuns {
         Self([[0; _]; GROUPS])
     }
 
-    /// Takes apart `blocks` blocks of a group from the start of a span at `from`, as group
-    /// `index` of those held, and says where they are.
+    /// Unpacks `blocks` blocks of a group from the start of a span at `from`, as group `index` of
+    /// those held, and returns their address.
     ///
     /// # Safety
     /// These blocks, with their scales, must be readable.
@@ -116,7 +116,8 @@ impl<P: Planes, S: Scales> Task for Expand<P, S> {
         let Self { mut from, mut to, blocks, .. } = self;
         for first in (0..blocks).step_by(SPAN) {
             let count = SPAN.min(blocks - first);
-            // SAFETY: `UnpackedRuns::fill` vouches for the blocks, and made room for a run of any layout.
+            // SAFETY: `UnpackedRuns::fill` vouches for the blocks and has space for any code
+            // layout.
             unsafe {
                 scales::<I, S>(from, to, count);
                 from = from.add(S::BYTES);

@@ -1,4 +1,4 @@
-//! What quantisers share: blocks of values with weights, and searches for the scales that lose
+//! Common parts of quantisers: blocks of values with weights, and searches for the scales that lose
 //! least. The error of a fit is the sum over a group of `weight * (value - restored)^2`; a fit
 //! proposes scales, rounds values to the nearest level under each, and keeps the best, always
 //! judging by factors and scales as stored.
@@ -42,7 +42,7 @@ pub(super) struct WeightedGroup<'a, const N: usize> {
     pub weights: &'a [f32; N],
 }
 
-/// What a type makes of a quant block.
+/// How a type stores a quant block.
 pub(super) trait Quantiser<const LEN: usize, const BYTES: usize> {
     /// Stores `values` in `block`, which is zero. `#[inline(always)]`, so that it is compiled for
     /// the instruction set of its caller.
@@ -152,7 +152,7 @@ impl<'a, const N: usize> WeightedGroup<'a, N> {
     }
 }
 
-/// Sum of `N` terms, which are a multiple of sixteen, in a fixed order that leaves room for vector
+/// Sum of `N` terms, which are a multiple of sixteen, in a fixed order that allows vector
 /// instructions.
 #[inline(always)]
 fn sum<const N: usize>(term: impl Fn(usize) -> f32) -> f32 {

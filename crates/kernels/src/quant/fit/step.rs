@@ -1,4 +1,4 @@
-//! Fits of groups that entries of a codebook are stored for, whose scales are a small whole number
+//! Fits of groups that are stored as entries of a codebook, whose scales are a small whole number
 //! and a half under one f16 factor.
 //!
 //! Which entries are nearest depends on the scale; the best scale for given entries is the
