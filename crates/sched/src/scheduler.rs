@@ -47,7 +47,8 @@ pub struct Planned {
 pub struct View<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
-    /// Block table, empty unless the sequence runs. Blocks that no row sees any more are `u32::MAX`.
+    /// Block table, empty unless the sequence runs. Blocks that no row sees any more are
+    /// `u32::MAX`.
     pub table: &'a [u32],
     /// Prompt tokens found in the cache when the sequence was first admitted; `None` before.
     pub cached: Option<usize>,
@@ -181,9 +182,9 @@ impl Scheduler {
         self.copies.drain(..)
     }
 
-    /// Fills `plan` with the next step: a row for each sequence that decodes, as many of the offered
-    /// drafts as fit, then chunks of prompts by priority and arrival, at most `prompt` tokens
-    /// together.
+    /// Fills `plan` with the next step: a row for each sequence that decodes, as many of the
+    /// offered drafts as fit, then chunks of prompts by priority and arrival, at most `prompt`
+    /// tokens together.
     pub fn plan(&mut self, prompt: usize, plan: &mut Vec<Planned>) {
         plan.clear();
         let spare = self.limits.rows - self.decoding().count();
@@ -351,9 +352,9 @@ impl Scheduler {
         blocks - found.table.len() + self.running.len() + idle <= self.pool.available()
     }
 
-    /// Records that `planned` was computed and, if it samples, that `sampled` were appended, all but
-    /// the last of which were drafted. Registers full blocks, which other sequences find from now
-    /// on. Does nothing if the sequence was finished since the plan.
+    /// Records that `planned` was computed and, if it samples, that `sampled` were appended, all
+    /// but the last of which were drafted. Registers full blocks, which other sequences find from
+    /// now on. Does nothing if the sequence was finished since the plan.
     pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
         let Some(sequence) = self.sequences.get_mut(planned.slot) else { return };
         sequence.compute(planned.tokens);
