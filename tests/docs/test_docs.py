@@ -1,6 +1,6 @@
-"""Every `gannet` command line in the documents is one that the real binary takes.
+"""The real binary accepts every `gannet` command line in the documents.
 
-GANNET_BIN names the binary. A command line is checked against the help of its command, not run.
+GANNET_BIN names the binary. A command line is compared with the help of its command, not run.
 """
 
 import functools
@@ -26,7 +26,7 @@ def command_lines():
             if line.startswith("```"):
                 fenced = not fenced
             elif fenced:
-                # What a pipe leads into counts too.
+                # Commands behind a pipe count too.
                 for part in line.split(" | "):
                     prefix = next((p for p in PREFIXES if part.startswith(p)), None)
                     if prefix:

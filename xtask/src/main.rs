@@ -1,12 +1,18 @@
-//! Checks of the project's own habits: `cargo xtask tidy`, and the same as a plain test.
+//! Checks of the project's own rules (`cargo xtask tidy`, and the same as a plain test) and counts
+//! of its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`).
 //!
 //! Invariant: depends on nothing but the standard library, so that it builds in a second.
 
 mod functions;
+mod lines;
 mod markdown;
+mod rules;
 mod rust;
+mod skipped;
 mod tidy;
+mod tree;
 
+use lines::LineCounts;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,9 +21,32 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {
         [task] if task == "tidy" => tidy(),
-        _ => {
-            say("usage: cargo xtask tidy");
-            ExitCode::from(2)
+        [task] if task == "skipped" => skipped(),
+        [task, rest @ ..] if task == "lines" => lines(rest),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    say("usage: cargo xtask tidy | skipped | lines [--json] [FOLDER]");
+    ExitCode::from(2)
+}
+
+fn lines(args: &[String]) -> ExitCode {
+    let (flags, folders): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
+    if flags.iter().any(|flag| *flag != "--json") || folders.len() > 1 {
+        return usage();
+    }
+    let folder = folders.first().map_or_else(root, PathBuf::from);
+    match LineCounts::of(&folder) {
+        Ok(counts) => {
+            let json = !flags.is_empty();
+            say(&if json { counts.json() } else { counts.table().trim_end().to_owned() });
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("error: {}: {error}", folder.display()));
+            ExitCode::FAILURE
         }
     }
 }
@@ -25,6 +54,7 @@ fn main() -> ExitCode {
 fn tidy() -> ExitCode {
     match tidy::check(&root()) {
         Ok(found) if found.is_clean() => {
+            found.pending.iter().for_each(|problem| say(&format!("not enforced: {problem}")));
             say(&found.summary());
             ExitCode::SUCCESS
         }
@@ -39,12 +69,27 @@ fn tidy() -> ExitCode {
     }
 }
 
+fn skipped() -> ExitCode {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    match skipped::take(&target.unwrap_or_else(|| root().join("target")).join("skipped")) {
+        Ok(tests) => {
+            tests.iter().for_each(|test| say(test));
+            say(&format!("{} tests skipped", tests.len()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The folder of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Prints a line; a closed pipe is nobody's loss.
+/// Prints a line. A closed pipe is no error.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

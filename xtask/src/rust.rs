@@ -1,17 +1,68 @@
-//! Rust source with everything but code blanked out, so that braces and words can be counted.
+//! Rust source with comments and literals blanked out, so that braces and words can be counted.
 //!
 //! Not a parser: it knows comments, strings and characters, and keeps every line where it was.
 
+use std::ops::Range;
+
 /// `source` with comments, strings and characters turned into spaces; line ends stay.
 pub(crate) fn code_only(source: &str) -> String {
+    blanked(source, |_| true)
+}
+
+/// `source` with comments turned into spaces; line ends stay.
+pub(crate) fn without_comments(source: &str) -> String {
+    blanked(source, |first| first == '/')
+}
+
+/// `source` with the comments and literals blanked out whose first character `blank` accepts.
+fn blanked(source: &str, blank: impl Fn(char) -> bool) -> String {
     let mut lexer = Lexer { rest: source, code: String::with_capacity(source.len()) };
     while let Some(first) = lexer.rest.chars().next() {
         match lexer.literal_len(first) {
-            0 => lexer.keep(first),
-            len => lexer.blank(len),
+            0 => lexer.take(first.len_utf8(), false),
+            len => lexer.take(len, blank(first)),
         }
     }
     lexer.code
+}
+
+/// The lines, from 0, of items that only tests are compiled with. `code` is [`code_only`].
+pub(crate) fn test_lines(code: &str) -> Vec<Range<usize>> {
+    const MARK: &str = "#[cfg(test)]";
+    let line = |at: usize| code[..at].matches('\n').count();
+    let starts = code.match_indices(MARK).map(|(at, _)| at);
+    starts.map(|at| line(at)..line(item_end(code, at + MARK.len())) + 1).collect()
+}
+
+/// Names of the modules that only tests are compiled with and that are files of their own.
+pub(crate) fn test_modules(code: &str) -> Vec<&str> {
+    let marked = code.split("#[cfg(test)]").skip(1);
+    let declared = marked.filter_map(|rest| rest.trim_start().strip_prefix("mod "));
+    declared
+        .filter_map(|rest| rest.split_once([';', '{']).map(|(name, _)| (name, rest)))
+        .filter(|(name, rest)| rest[name.len()..].starts_with(';'))
+        .map(|(name, _)| name.trim())
+        .collect()
+}
+
+/// Where the item ends that begins at `start`: at its semicolon or at its last brace.
+fn item_end(code: &str, start: usize) -> usize {
+    let mut depth = 0;
+    for (at, c) in code[start..].char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' => depth -= 1,
+            '}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return start + at;
+                }
+            }
+            ';' if depth == 0 => return start + at,
+            _ => {}
+        }
+    }
+    code.len()
 }
 
 struct Lexer<'a> {
@@ -20,14 +71,12 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    fn keep(&mut self, c: char) {
-        self.code.push(c);
-        self.rest = &self.rest[c.len_utf8()..];
-    }
-
-    fn blank(&mut self, len: usize) {
-        let (gone, rest) = self.rest.split_at(len);
-        self.code.extend(gone.chars().map(|c| if c == '\n' { c } else { ' ' }));
+    fn take(&mut self, len: usize, blank: bool) {
+        let (taken, rest) = self.rest.split_at(len);
+        match blank {
+            true => self.code.extend(taken.chars().map(|c| if c == '\n' { c } else { ' ' })),
+            false => self.code.push_str(taken),
+        }
         self.rest = rest;
     }
 
@@ -115,5 +164,21 @@ mod tests {
         check("'{' '\\'' '\\u{7d}'", "                 ");
         check("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}");
         check("var\"x\"", "var   ");
+    }
+
+    #[test]
+    fn strings_are_code_and_comments_are_not() {
+        assert_eq!(
+            without_comments("a(\"// b\") // c\n'\"' /* d */"),
+            "a(\"// b\")     \n'\"'        "
+        );
+    }
+
+    #[test]
+    fn items_of_tests_are_found_with_their_ends() {
+        let code =
+            "a\n#[cfg(test)]\nuse b;\n#[cfg(test)]\nmod c {\n{ }\n}\nd\n#[cfg(test)]\nmod e;";
+        assert_eq!(test_lines(code), [1..3, 3..7, 8..10]);
+        assert_eq!(test_modules(code), ["e"]);
     }
 }

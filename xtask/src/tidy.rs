@@ -2,9 +2,10 @@
 
 use crate::functions::{Function, functions};
 use crate::markdown::dead_links;
-use crate::rust::code_only;
+use crate::rules::{ENFORCED, Rule};
+use crate::tree::{SourceFile, Tree};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 70;
@@ -12,14 +13,13 @@ const FUNCTION_LINES: usize = 70;
 const MEDIAN_LINES: usize = 8;
 const P95_LINES: usize = 40;
 
-/// Folders with nothing of ours in them.
-const SKIPPED: &[&str] = &["target", "corpus", "node_modules", "__pycache__", "build"];
-
 /// What a walk over the project found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// One line each: file, line, rule.
     pub problems: Vec<String>,
+    /// What breaks rules that are not enforced yet.
+    pub pending: Vec<String>,
     files: usize,
     function_lines: Vec<usize>,
 }
@@ -46,55 +46,48 @@ impl Found {
         self.function_lines.get(last * share / 100).copied().unwrap_or(0)
     }
 
-    fn problem(&mut self, path: &Path, line: usize, what: &str) {
-        self.problems.push(format!("{}:{line}: {what}", path.display()));
+    fn problem(&mut self, path: &str, line: usize, what: &str) {
+        self.problems.push(format!("{path}:{line}: {what}"));
     }
 }
 
-/// Checks everything below `root`.
-pub(crate) fn check(root: &Path) -> io::Result<Found> {
+/// Checks everything below `root` by itself, file by file.
+pub(crate) fn check_files(root: &Path, tree: &Tree) -> Found {
     let mut found = Found::default();
-    let root = root.canonicalize()?;
-    for path in files(&root)? {
-        let shown = path.strip_prefix(&root).unwrap_or(&path);
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("rs") => check_rust(&mut found, shown, &std::fs::read_to_string(&path)?),
-            Some("md") => {
-                let text = std::fs::read_to_string(&path)?;
-                check_markdown(&mut found, shown, &text, path.parent().unwrap_or(&root));
-            }
-            _ => continue,
+    for file in &tree.files {
+        if file.path.ends_with(".rs") {
+            check_rust(&mut found, file);
+        } else if file.path.ends_with(".md") {
+            check_markdown(&mut found, root, file);
+        } else {
+            continue;
         }
         found.files += 1;
     }
     found.function_lines.sort_unstable();
     check_distribution(&mut found);
+    found
+}
+
+/// Checks everything below `root`, file by file and by the rules for the whole.
+pub(crate) fn check(root: &Path) -> io::Result<Found> {
+    let root = root.canonicalize()?;
+    let tree = Tree::read(&root)?;
+    let mut found = check_files(&root, &tree);
+    for Rule { name, enforced, check } in ENFORCED {
+        let problems = check(&tree).into_iter().map(|problem| problem.to_string());
+        match enforced {
+            true => found.problems.extend(problems),
+            false => found.pending.extend(problems.map(|problem| format!("{name}: {problem}"))),
+        }
+    }
     Ok(found)
 }
 
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with('.') || SKIPPED.contains(&name.as_ref()) {
-            continue;
-        }
-        // A virtual environment holds other people's files.
-        if path.is_dir() && !path.join("pyvenv.cfg").exists() {
-            all.extend(files(&path)?);
-        } else if path.is_file() {
-            all.push(path);
-        }
-    }
-    all.sort();
-    Ok(all)
-}
-
-fn check_rust(found: &mut Found, path: &Path, text: &str) {
-    // The tests of a module may stand beside it; then the module has the head.
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if !text.starts_with("//!") && !name.ends_with("tests.rs") {
+fn check_rust(found: &mut Found, file: &SourceFile) {
+    let SourceFile { path, text, code } = file;
+    // The head of a file of tests is that of the module that it tests.
+    if !text.starts_with("//!") && !path.ends_with("tests.rs") {
         found.problem(path, 1, "no `//!` head that names the subject");
     }
     let lines = text.lines().count();
@@ -109,7 +102,7 @@ fn check_rust(found: &mut Found, path: &Path, text: &str) {
             found.problem(path, index + 1, "white space at the end");
         }
     }
-    for Function { name, line, lines } in functions(&code_only(text)) {
+    for Function { name, line, lines } in functions(code) {
         if lines > FUNCTION_LINES {
             let what = format!("fn {name} has {lines} lines (at most {FUNCTION_LINES})");
             found.problem(path, line, &what);
@@ -118,7 +111,10 @@ fn check_rust(found: &mut Found, path: &Path, text: &str) {
     }
 }
 
-fn check_markdown(found: &mut Found, path: &Path, text: &str, folder: &Path) {
+fn check_markdown(found: &mut Found, root: &Path, file: &SourceFile) {
+    let SourceFile { path, text, .. } = file;
+    let whole = root.join(path);
+    let folder = whole.parent().unwrap_or(root);
     if !text.starts_with("# ") {
         found.problem(path, 1, "no title");
     }
@@ -144,7 +140,7 @@ mod tests {
     fn check(file: &str, text: &str, expected: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(file), text).unwrap();
-        let found = super::check(folder.path()).unwrap();
+        let found = super::check_files(folder.path(), &Tree::read(folder.path()).unwrap());
         assert_eq!(found.problems, expected, "{text}");
     }
 
@@ -163,9 +159,9 @@ mod tests {
     fn a_function_may_have_70_lines_and_no_more() {
         let source = |lines: usize| format!("//! A.\nfn a() {{\n{}}}\n", "x;\n".repeat(lines - 2));
         let mut found = Found::default();
-        check_rust(&mut found, Path::new("a.rs"), &source(70));
+        check_rust(&mut found, &Tree::of(&[("a.rs", &source(70))]).files[0]);
         assert!(found.is_clean());
-        check_rust(&mut found, Path::new("a.rs"), &source(71));
+        check_rust(&mut found, &Tree::of(&[("a.rs", &source(71))]).files[0]);
         assert_eq!(found.problems, ["a.rs:2: fn a has 71 lines (at most 70)"]);
     }
 
@@ -182,6 +178,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("target")).unwrap();
         std::fs::write(folder.path().join("target/a.rs"), "x").unwrap();
-        assert!(super::check(folder.path()).unwrap().is_clean());
+        assert!(Tree::read(folder.path()).unwrap().files.is_empty());
     }
 }

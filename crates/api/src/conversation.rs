@@ -7,7 +7,8 @@ use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
 use serde_json::{Map, Value, json};
 use text::{
-    ChatTemplate, Prompt, Reasoning, TextAssets, TextError, Thinking, ToolFormat, ToolSignature,
+    ChatTemplate, Reasoning, RenderedPrompt, TextAssets, TextError, Thinking, ToolFormat,
+    ToolSignature,
 };
 
 /// The tags around reasoning.
@@ -68,7 +69,7 @@ impl Renderer<'_> {
     }
 
     /// The end of the prompt from the end of the turn before the message `at`.
-    fn behind(&self, input: &Value, at: usize) -> Result<Option<Prompt>, ApiError> {
+    fn behind(&self, input: &Value, at: usize) -> Result<Option<RenderedPrompt>, ApiError> {
         let tokenizer = &self.assets.tokenizer;
         let ends: Vec<&str> =
             self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect();
@@ -95,7 +96,7 @@ impl Renderer<'_> {
 
 /// The prompt with the content that the answer begins with, if that is given. Reasoning that the
 /// template has opened ends before it, and no text of it is a control token.
-fn begun(mut prompt: Prompt, words: Option<&str>) -> Prompt {
+fn begun(mut prompt: RenderedPrompt, words: Option<&str>) -> RenderedPrompt {
     let Some(words) = words else { return prompt };
     if opens_reasoning(&prompt.text) {
         prompt.text.push_str(CLOSING);

@@ -52,7 +52,7 @@ pub struct Cpu {
     ropes: Vec<RopeTable>,
     kv: KvCache,
     experts: Vec<ExpertGroup>,
-    mix: ExpertScratch,
+    expert_scratch: ExpertScratch,
     /// Activations of the current products, rounded.
     rounded: Rounded,
     /// Rows of each head among those that are gathered; kept for the next call.
@@ -88,7 +88,7 @@ impl Cpu {
             ropes: Vec::new(),
             kv: KvCache::default(),
             experts: Vec::new(),
-            mix: ExpertScratch::default(),
+            expert_scratch: ExpertScratch::default(),
             rounded: Rounded::default(),
             cuts: Vec::new(),
             inputs: None,
@@ -202,8 +202,8 @@ impl Backend for Cpu {
     }
 
     fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error> {
-        let bank = self.bank(spec)?;
-        self.experts.push(bank);
+        let group = self.expert_group(spec)?;
+        self.experts.push(group);
         Ok(Experts(self.experts.len() - 1))
     }
 
@@ -272,29 +272,17 @@ impl Backend for Cpu {
         self.pool.limit(None);
     }
 
-    fn linear_heads(
-        &mut self,
-        x: (Buffer, HeadColumns),
-        weights: &[Matrix],
-        out: (Buffer, HeadColumns),
-        rows: usize,
-    ) {
+    fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
         self.matrices.pack(self.isa, &self.pool);
         self.limit(weights.iter().copied(), rows);
         self.head_products(x, weights, out, rows);
         self.pool.limit(None);
     }
 
-    fn copy_heads(
-        &mut self,
-        (x, from): (Buffer, HeadColumns),
-        width: usize,
-        (out, to): (Buffer, HeadColumns),
-        rows: usize,
-    ) {
-        self.each_row(out, rows, |this, row, out| {
+    fn copy_heads(&mut self, x: HeadColumns, width: usize, to: HeadColumns, rows: usize) {
+        self.each_row(to.buffer, rows, |this, row, out| {
             let heads = out[to.first..].chunks_mut(to.stride);
-            for (out, x) in heads.zip(this.row(x, row)[from.first..].chunks(from.stride)) {
+            for (out, x) in heads.zip(this.row(x.buffer, row)[x.first..].chunks(x.stride)) {
                 out[..width].copy_from_slice(&x[..width]);
             }
         });
@@ -315,12 +303,12 @@ impl Backend for Cpu {
         }
     }
 
-    fn rotate(&mut self, x: Buffer, rope: Rope, heads: HeadColumns, rows: usize) {
-        self.each_row(x, rows, |this, row, values| {
+    fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
+        self.each_row(x.buffer, rows, |this, row, values| {
             let RopeTable { frequencies, pairs, cos, sin, .. } = &this.ropes[rope.0];
             let n = frequencies.len();
             let (cos, sin) = (&cos[row * n..][..n], &sin[row * n..][..n]);
-            rope::rotate(this.isa, &mut values[heads.first..], heads.stride, *pairs, cos, sin);
+            rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, sin);
         });
     }
 
@@ -342,8 +330,8 @@ impl Backend for Cpu {
         let q = &self.buffers[q.0].data;
         let narrow = self.mode == Mode::Fast;
         let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
-        let how = AttentionContext { isa: self.isa, pool: &self.pool, narrow, sinks };
-        self.kv.attend(how, layer, (q, &mut data), spec, batch);
+        let context = AttentionContext { isa: self.isa, pool: &self.pool, narrow, sinks };
+        self.kv.attend(context, layer, (q, &mut data), spec, batch);
         self.put(out, data);
     }
 
@@ -408,7 +396,7 @@ impl Backend for Cpu {
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()
-                + self.mix.bytes()
+                + self.expert_scratch.bytes()
                 + self.kv.workspace(),
             cache: self.kv.bytes(),
         }

@@ -38,7 +38,7 @@ pub struct Rope(pub(crate) usize);
 pub struct MatrixSpec {
     /// What it is called, for those who ask about it; empty where nobody shall.
     pub name: String,
-    /// AttentionContext values are stored.
+    /// How values are stored.
     pub ty: &'static QuantType,
     /// Outputs.
     pub rows: usize,
@@ -49,11 +49,11 @@ pub struct MatrixSpec {
     /// For each column as stored the input it belongs to, where that is not the same number: a
     /// permutation of the inputs.
     pub order: Option<Arc<[u32]>>,
-    /// AttentionContext it is multiplied, where not as the backend multiplies everything.
+    /// How it is multiplied, where not as the backend multiplies everything.
     pub mode: Option<Mode>,
     /// Where its bytes are held.
     pub memory: MemoryPolicy,
-    /// AttentionContext many threads compute with it.
+    /// How many threads compute with it.
     pub threads: ThreadLimits,
 }
 
@@ -120,9 +120,9 @@ pub struct ExpertsSpec {
     pub down: Vec<Matrix>,
     /// Biases of gate, up and down: `[experts held, outputs]` each.
     pub biases: Option<[Vector; 3]>,
-    /// AttentionContext gates are applied.
+    /// How gates are applied.
     pub kind: Gate,
-    /// AttentionContext experts are chosen.
+    /// How experts are chosen.
     pub routing: Routing,
     /// Added to the router's scores for the choice, a value for each of `count` experts.
     pub correction: Option<Vector>,
@@ -130,17 +130,18 @@ pub struct ExpertsSpec {
     pub rows: usize,
 }
 
-/// Where the columns of a row lie that belong to heads: those of head `h` begin at
-/// `first + h * stride`.
+/// The columns of a buffer that belong to heads: those of head `h` begin at `first + h * stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadColumns {
-    /// Where those of the first head begin.
+    /// The buffer, `[rows, width]`.
+    pub buffer: Buffer,
+    /// First column of the first head.
     pub first: usize,
-    /// Columns from head to head.
+    /// Columns from one head to the next.
     pub stride: usize,
 }
 
-/// AttentionContext activations are held when they are multiplied with weights.
+/// How activations are held when they are multiplied with weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// f32: the mode in which results are compared with a reference.
@@ -204,7 +205,7 @@ impl LayerCache {
     }
 }
 
-/// AttentionContext one layer attends.
+/// How one layer attends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// Query heads.

@@ -85,7 +85,7 @@ pub enum Error {
 
 /// Operations on one device. Row counts are at most what the buffers were made for.
 pub trait Backend: Send {
-    /// AttentionContext activations are held, where a matrix does not say.
+    /// How activations are held, where a matrix does not say.
     fn mode(&self) -> Mode;
     /// A workspace of `rows` rows of `width` f32 values, zeroed.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error>;
@@ -125,27 +125,15 @@ pub trait Backend: Send {
     /// in common is done once.
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
     /// A product for each head: `out[h] = x[h] * weights[h]^T`, of the columns of the heads.
-    fn linear_heads(
-        &mut self,
-        x: (Buffer, HeadColumns),
-        weights: &[Matrix],
-        out: (Buffer, HeadColumns),
-        rows: usize,
-    );
+    fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize);
     /// Copies `width` columns of each head.
-    fn copy_heads(
-        &mut self,
-        x: (Buffer, HeadColumns),
-        width: usize,
-        out: (Buffer, HeadColumns),
-        rows: usize,
-    );
+    fn copy_heads(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
     /// Adds `bias` to each row.
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize);
     /// Computes the angles of `positions`, one row each.
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]);
     /// Turns every head of each row by the row's angles: as many columns of it as there are.
-    fn rotate(&mut self, x: Buffer, rope: Rope, heads: HeadColumns, rows: usize);
+    fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize);
     /// Stores the batch's key and value rows in `layer`'s cache; keys alone where the values are
     /// part of them.
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch);

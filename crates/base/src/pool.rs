@@ -13,12 +13,11 @@
 
 mod gate;
 mod pin;
-mod rests;
+mod suspension;
 #[cfg(test)]
 mod tests;
 
 use gate::{Gate, MAX_WORKERS, View};
-use rests::Rests;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -27,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
+use suspension::Suspensions;
 
 /// Polls of the gate before a thread gives its core back (some tens of microseconds).
 const SPINS: usize = 5_000;
@@ -42,7 +42,7 @@ struct Shared {
     stop: AtomicBool,
     /// Written by the caller while the gate is closed and nobody inside, read by workers inside.
     job: JobCell,
-    seats: Vec<Seat>,
+    states: Vec<WorkerState>,
     /// The CPU that each thread was on when it last looked, the caller's first.
     cpus: Vec<AtomicUsize>,
     /// The caller, and whether it is parked.
@@ -54,7 +54,7 @@ struct Shared {
 /// What one worker shows, and is told, apart from all others.
 #[derive(Default)]
 #[repr(align(128))]
-struct Seat {
+struct WorkerState {
     /// About to park, or parked.
     parked: AtomicBool,
     /// Inside the gate.
@@ -62,7 +62,7 @@ struct Seat {
     /// Kept the others waiting in the job that ends.
     late: AtomicBool,
     /// Stays away from jobs that do not call everybody, until the caller wants it back.
-    rests: AtomicBool,
+    suspended: AtomicBool,
 }
 
 struct JobCell(std::cell::UnsafeCell<Option<Job>>);
@@ -78,7 +78,7 @@ pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<(Thread, Option<JoinHandle<()>>)>,
     /// One job at a time: taken for the length of it.
-    busy: Mutex<Rests>,
+    busy: Mutex<Suspensions>,
     /// Most threads that share pieces of work.
     most: AtomicUsize,
     /// The CPU of the calling thread, where threads are pinned.
@@ -104,14 +104,14 @@ impl ThreadPool {
             gate: Gate::new(),
             stop: AtomicBool::new(false),
             job: JobCell(std::cell::UnsafeCell::new(None)),
-            seats: (0..helpers).map(|_| Seat::default()).collect(),
+            states: (0..helpers).map(|_| WorkerState::default()).collect(),
             cpus: (0..=helpers).map(|_| AtomicUsize::new(pin::NOWHERE)).collect(),
             // Likely the caller, and asking makes the handle that waiting needs.
             waiter: Mutex::new(Some(thread::current())),
             waits: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
-        let busy = Mutex::new(Rests::new(helpers));
+        let busy = Mutex::new(Suspensions::new(helpers));
         let (most, caller_cpu) = (AtomicUsize::new(usize::MAX), OnceLock::new());
         let mut pool = Self { shared, workers: Vec::new(), busy, most, caller_cpu };
         for index in 0..helpers {
@@ -173,9 +173,9 @@ impl ThreadPool {
         if self.workers.is_empty() {
             return job(0);
         }
-        let mut rests = lock(&self.busy);
+        let mut suspensions = lock(&self.busy);
         let begun = Instant::now();
-        self.hand_out(job, everybody, &mut rests);
+        self.hand_out(job, everybody, &mut suspensions);
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
         let worked = begun.elapsed();
         if everybody {
@@ -185,7 +185,7 @@ impl ThreadPool {
         self.shared.gate.close();
         let patience = PATIENCE + 2 * worked;
         if !self.wait(patience, |gate| gate.inside() == 0) {
-            self.wait_for_late(patience, &mut rests);
+            self.wait_for_late(patience, &mut suspensions);
         }
         let theirs = lock(&self.shared.panic).take();
         if let Err(payload) = own {
@@ -196,10 +196,15 @@ impl ThreadPool {
         }
     }
 
-    fn hand_out(&self, job: &(dyn Fn(usize) + Sync), everybody: bool, rests: &mut Rests) {
-        if rests.any() {
-            for worker in rests.end(Instant::now()) {
-                self.shared.seats[worker].rests.store(false, Ordering::Relaxed);
+    fn hand_out(
+        &self,
+        job: &(dyn Fn(usize) + Sync),
+        everybody: bool,
+        suspensions: &mut Suspensions,
+    ) {
+        if suspensions.any() {
+            for worker in suspensions.resume_due(Instant::now()) {
+                self.shared.states[worker].suspended.store(false, Ordering::Relaxed);
             }
         }
         // SAFETY: only the lifetime changes. `work_on` returns (or unwinds) with the gate closed
@@ -210,15 +215,15 @@ impl ThreadPool {
         unsafe { *self.shared.job.0.get() = Some(job) };
         self.shared.note_cpu(0, pin::current());
         self.shared.gate.open(everybody);
-        for (index, seat) in self.shared.seats.iter().enumerate() {
-            if !seat.parked.load(Ordering::SeqCst) {
+        for (index, state) in self.shared.states.iter().enumerate() {
+            if !state.parked.load(Ordering::SeqCst) {
                 continue;
             }
-            let resting = seat.rests.load(Ordering::Relaxed);
-            if resting {
-                rests.begin(index, Instant::now());
+            let suspended = state.suspended.load(Ordering::Relaxed);
+            if suspended {
+                suspensions.suspend(index, Instant::now());
             }
-            if everybody || !resting {
+            if everybody || !suspended {
                 self.workers[index].0.unpark();
             }
         }
@@ -251,16 +256,16 @@ impl ThreadPool {
 
     /// Waits on for workers that have lost their cores, it seems, and sends those to rest that
     /// do so too often.
-    fn wait_for_late(&self, patience: Duration, rests: &mut Rests) {
+    fn wait_for_late(&self, patience: Duration, suspensions: &mut Suspensions) {
         let begun = Instant::now();
-        for seat in &self.shared.seats {
-            seat.late.store(seat.inside.load(Ordering::Relaxed), Ordering::Relaxed);
+        for state in &self.shared.states {
+            state.late.store(state.inside.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.wait(Duration::MAX, |gate| gate.inside() == 0);
         let (now, waited) = (Instant::now(), patience + begun.elapsed());
-        for (index, seat) in self.shared.seats.iter().enumerate() {
-            if seat.late.load(Ordering::Relaxed) && rests.held_up(index, waited, now) {
-                seat.rests.store(true, Ordering::Relaxed);
+        for (index, state) in self.shared.states.iter().enumerate() {
+            if state.late.load(Ordering::Relaxed) && suspensions.waited_for(index, waited, now) {
+                state.suspended.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -417,18 +422,18 @@ impl Drop for ThreadPool {
 }
 
 fn work(shared: &Shared, index: usize) {
-    let seat = &shared.seats[index];
+    let state = &shared.states[index];
     let mut seen = 0;
     while let Some(gate) = shared.await_job(index, seen) {
         seen = gate.job();
-        seat.inside.store(true, Ordering::Relaxed);
+        state.inside.store(true, Ordering::Relaxed);
         // SAFETY: this worker is inside, so the caller wrote the cell before it opened the gate
         // and will not write it again until this worker has left; the job is alive until then.
         let job = unsafe { &*(*shared.job.0.get()).expect("a job was handed out") };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(index + 1))) {
             *lock(&shared.panic) = Some(payload);
         }
-        seat.inside.store(false, Ordering::Relaxed);
+        state.inside.store(false, Ordering::Relaxed);
         let last = shared.gate.leave().inside() == 0;
         if last && shared.waits.load(Ordering::SeqCst) {
             lock(&shared.waiter).iter().for_each(Thread::unpark);
@@ -439,35 +444,35 @@ fn work(shared: &Shared, index: usize) {
 impl Shared {
     /// Waits for a job after `seen` and enters it; `None` when the pool ends.
     fn await_job(&self, index: usize, seen: u64) -> Option<View> {
-        let seat = &self.seats[index];
+        let state = &self.states[index];
         loop {
             if self.is_in_the_way(index + 1) && !self.goes_elsewhere(index + 1) {
-                seat.rests.store(true, Ordering::Relaxed);
+                state.suspended.store(true, Ordering::Relaxed);
             }
             for _ in 0..SPINS {
-                if let Some(gate) = self.enter(seat, seen) {
+                if let Some(gate) = self.enter(state, seen) {
                     return Some(gate);
                 }
-                if seat.rests.load(Ordering::Relaxed) {
+                if state.suspended.load(Ordering::Relaxed) {
                     break;
                 }
                 std::hint::spin_loop();
             }
             self.note_cpu(index + 1, pin::NOWHERE);
-            seat.parked.store(true, Ordering::SeqCst);
+            state.parked.store(true, Ordering::SeqCst);
             let last = self.gate.view(Ordering::SeqCst).job();
             let entered = loop {
                 if self.stop.load(Ordering::SeqCst) {
                     return None;
                 }
-                let entered = self.enter(seat, seen);
+                let entered = self.enter(state, seen);
                 // A job that it comes too late for is a sign that more will follow.
                 if entered.is_some() || self.gate.view(Ordering::SeqCst).job() != last {
                     break entered;
                 }
                 thread::park();
             };
-            seat.parked.store(false, Ordering::SeqCst);
+            state.parked.store(false, Ordering::SeqCst);
             if entered.is_some() {
                 return entered;
             }
@@ -498,9 +503,9 @@ impl Shared {
     }
 
     /// Enters, if the gate is open to this worker.
-    fn enter(&self, seat: &Seat, seen: u64) -> Option<View> {
+    fn enter(&self, state: &WorkerState, seen: u64) -> Option<View> {
         let gate = self.gate.view(Ordering::Acquire);
-        let comes = || gate.calls_everybody() || !seat.rests.load(Ordering::Relaxed);
+        let comes = || gate.calls_everybody() || !state.suspended.load(Ordering::Relaxed);
         if gate.admits(seen) && comes() { self.gate.enter(seen) } else { None }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// A whole answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct StreamedAnswer {
     /// The text proper.
     pub text: String,
     /// What the model thought to itself.
@@ -26,7 +26,7 @@ pub(crate) enum Show {
     Nothing,
 }
 
-impl Answer {
+impl StreamedAnswer {
     /// Follows `stream` to its end, or until `stop` completes.
     pub async fn follow(
         mut stream: TextStream,
@@ -141,7 +141,7 @@ mod tests {
         let timings = Timings { queued_s: 0.0, prefill_s: 2.0, decode_s: 0.5 };
         let done = Some(Done { finish: Finish::Length, usage, timings });
         assert_eq!(rates(&done), (Some(5.0), Some(8.0)));
-        let answer = Answer { text: "x".into(), reasoning: String::new(), done };
+        let answer = StreamedAnswer { text: "x".into(), reasoning: String::new(), done };
         assert_eq!(answer.to_json("m")["finish_reason"], "length");
         assert!(answer.stats().contains("12 tokens (2 cached)"), "{}", answer.stats());
     }

@@ -10,9 +10,9 @@ const SECRET: &str = "api-key";
 
 /// Every setting of the command that has a value, by the order of [`KEYS`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Effective(Vec<(&'static str, Vec<String>)>);
+pub(crate) struct EffectiveSettings(Vec<(&'static str, Vec<String>)>);
 
-impl Effective {
+impl EffectiveSettings {
     /// What flags, variables, the file and the defaults come to. `program` must have parsed
     /// `matches`.
     pub fn of(program: &Command, matches: &ArgMatches) -> Self {
@@ -85,7 +85,7 @@ mod tests {
         let settings = Settings::parse(yaml, Path::new("gannet.yaml")).unwrap();
         let mut program = settings.apply(crate::Cli::command()).unwrap();
         let matches = program.try_get_matches_from_mut([&["gannet", "serve"], args].concat());
-        Effective::of(&program, &matches.unwrap()).yaml(&[], &["sha256:0".to_owned()])
+        EffectiveSettings::of(&program, &matches.unwrap()).yaml(&[], &["sha256:0".to_owned()])
     }
 
     fn check(args: &[&str], line: &str) {

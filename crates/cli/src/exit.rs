@@ -2,32 +2,19 @@
 
 use crate::output::note;
 use crate::terminal;
+use convert::Interrupted;
 use std::io;
 use std::process::ExitCode;
 
-/// The work was ended by Ctrl-C.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interrupted;
-
-impl Interrupted {
-    /// As shells count it: 128 and the number of SIGINT.
-    pub const CODE: u8 = 130;
-}
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
+/// The exit code after Ctrl-C as shells count it: 128 and the number of SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The exit code of a command's result. Errors are printed: one `error:` line, then the causes.
 pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => {
-            ExitCode::from(Interrupted::CODE)
+            ExitCode::from(INTERRUPTED)
         }
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

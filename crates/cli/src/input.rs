@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Where a text comes from: at most one of these is given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Source<'a> {
+pub(crate) struct TextSource<'a> {
     /// The text itself; `-` means standard input.
     pub argument: Option<&'a str>,
     /// A file with the text; `-` means standard input.
@@ -15,7 +15,7 @@ pub(crate) struct Source<'a> {
     pub stdin: bool,
 }
 
-impl Source<'_> {
+impl TextSource<'_> {
     /// The text; what is piped in where nothing is given. `None` where a person would have to
     /// type it.
     pub fn read(&self) -> Result<Option<String>> {

@@ -1,8 +1,9 @@
 //! Ctrl-C and the polite request to end: they end the process at once, unless a command watches
 //! for them to end its work in its own way first. A second one always ends the process.
 
-use crate::exit::Interrupted;
+use crate::exit::INTERRUPTED;
 use crate::terminal;
+use convert::Interrupted;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::watch;
@@ -28,7 +29,7 @@ impl Signal {
     /// The exit code as shells count it: 128 and the number of the signal.
     pub fn code(self) -> u8 {
         match self {
-            Self::Interrupt => Interrupted::CODE,
+            Self::Interrupt => INTERRUPTED,
             Self::Terminate => 143,
         }
     }

@@ -13,7 +13,7 @@ use text::{TextAssets, ToolFormat};
 
 /// A model that answers.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedModel {
     /// Where to ask.
     pub service: Service,
     /// Bytes held.
@@ -53,16 +53,16 @@ pub(crate) struct SourceArgs {
 
 impl SourceArgs {
     /// Loads the model for one conversation at a time, and starts its engine.
-    pub fn load(&self, engine: EngineOptions) -> Result<Loaded> {
+    pub fn load(&self, engine: EngineOptions) -> Result<LoadedModel> {
         self.load_with(self.load.options(), engine)
     }
 
     /// As [`load`](Self::load), for many sequences at once.
-    pub fn load_for_many(&self, engine: EngineOptions) -> Result<Loaded> {
+    pub fn load_for_many(&self, engine: EngineOptions) -> Result<LoadedModel> {
         self.load_with(self.load.options_for_many(), engine)
     }
 
-    fn load_with(&self, load: LoadOptions, engine: EngineOptions) -> Result<Loaded> {
+    fn load_with(&self, load: LoadOptions, engine: EngineOptions) -> Result<LoadedModel> {
         let Self { model, template, placement, .. } = self;
         let started = Instant::now();
         let path = model.locate()?;
@@ -84,7 +84,7 @@ impl SourceArgs {
         let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa());
         let time = started.elapsed();
         tracing::info!(?time, threads, isa, "loaded {}", path.display());
-        Ok(Loaded { service: engine.service().clone(), memory, time, threads, isa })
+        Ok(LoadedModel { service: engine.service().clone(), memory, time, threads, isa })
     }
 }
 

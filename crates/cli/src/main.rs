@@ -22,7 +22,7 @@ mod terminal;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use effective::Effective;
+use effective::EffectiveSettings;
 use logging::LogFormat;
 use settings::Settings;
 use std::path::PathBuf;
@@ -82,15 +82,15 @@ fn main() -> ExitCode {
 }
 
 /// The arguments over the settings, and what both come to. Wrong usage ends the process here.
-fn parse() -> Result<(Cli, Effective)> {
+fn parse() -> Result<(Cli, EffectiveSettings)> {
     let settings = Settings::read(settings::file_asked_for(std::env::args_os()).as_deref())?;
     let mut program = settings.apply(Cli::command())?;
     let matches = program.get_matches_mut();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    Ok((cli, Effective::of(&program, &matches)))
+    Ok((cli, EffectiveSettings::of(&program, &matches)))
 }
 
-fn run(cli: Cli, effective: &Effective) -> Result<ExitCode> {
+fn run(cli: Cli, effective: &EffectiveSettings) -> Result<ExitCode> {
     logging::install(cli.verbose, cli.log_format);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),

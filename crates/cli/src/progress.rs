@@ -1,5 +1,8 @@
 //! Progress bars on standard error; none where it is not a terminal.
 
+use crate::interrupt::Watch;
+use crate::output;
+use convert::{Interrupted, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const BYTES: &str = "{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
@@ -26,4 +29,54 @@ fn bar(total: u64, template: &str) -> ProgressBar {
     // Ten times a second at most; indicatif itself draws nothing where there is no terminal.
     let target = ProgressDrawTarget::stderr_with_hz(10);
     ProgressBar::with_draw_target(Some(total), target).with_style(style.progress_chars("=> "))
+}
+
+/// Shows long work as a bar, and ends it when Ctrl-C asks for that.
+#[derive(Debug)]
+pub(crate) struct Task {
+    bar: ProgressBar,
+    /// Until the work starts, Ctrl-C ends the process.
+    watch: Option<Watch>,
+}
+
+impl Task {
+    /// Work that is counted in bytes.
+    pub fn bytes() -> Self {
+        Self { bar: bytes(0), watch: None }
+    }
+
+    /// Work that is counted in tokens.
+    pub fn tokens() -> Self {
+        Self { bar: count(0), watch: None }
+    }
+}
+
+impl Progress for Task {
+    fn start(&mut self, total: u64) {
+        self.bar.set_length(total);
+        self.bar.reset_eta();
+        self.watch = Some(Watch::new());
+    }
+
+    fn part(&mut self, name: &str) {
+        self.bar.set_message(name.to_owned());
+    }
+
+    fn advance(&mut self, units: u64) {
+        self.bar.inc(units);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.bar.suspend(|| output::note(format_args!("{text}")));
+    }
+
+    fn check(&self) -> Result<(), Interrupted> {
+        self.watch.as_ref().map_or(Ok(()), Watch::check)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }

@@ -42,20 +42,20 @@ pub(crate) const KEYS: &[&str] = &[
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     path: PathBuf,
-    values: BTreeMap<String, Values>,
+    values: BTreeMap<String, YamlValues>,
 }
 
 /// One value, or several where a flag may be repeated.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum Values {
-    One(Scalar),
-    Many(Vec<Scalar>),
+enum YamlValues {
+    One(YamlScalar),
+    Many(Vec<YamlScalar>),
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum Scalar {
+enum YamlScalar {
     Switch(bool),
     Whole(i64),
     Number(f64),
@@ -87,7 +87,7 @@ impl Settings {
     /// The settings in `text`, which came from `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-        let values: BTreeMap<String, Values> = match text.lines().all(blank) {
+        let values: BTreeMap<String, YamlValues> = match text.lines().all(blank) {
             true => BTreeMap::new(),
             false => serde_saphyr::from_str(text)
                 .with_context(|| format!("{}: expected `key: value` lines", path.display()))?,
@@ -149,13 +149,13 @@ impl Settings {
     }
 }
 
-impl Values {
+impl YamlValues {
     fn texts(&self) -> Vec<String> {
-        let text = |scalar: &Scalar| match scalar {
-            Scalar::Switch(switch) => switch.to_string(),
-            Scalar::Whole(number) => number.to_string(),
-            Scalar::Number(number) => number.to_string(),
-            Scalar::Text(text) => text.clone(),
+        let text = |scalar: &YamlScalar| match scalar {
+            YamlScalar::Switch(switch) => switch.to_string(),
+            YamlScalar::Whole(number) => number.to_string(),
+            YamlScalar::Number(number) => number.to_string(),
+            YamlScalar::Text(text) => text.clone(),
         };
         match self {
             Self::One(scalar) => vec![text(scalar)],

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 
+use crate::config::ModelConfig;
+use crate::config::family::Family;
 use crate::config::gguf::ROPE_FACTORS;
 use crate::config::hf::HfConfig;
-use crate::config::{self, Family, ModelConfig};
 use crate::error::{Error, Result};
 use crate::experts::Experts;
 use crate::files::ModelFiles;
@@ -16,7 +17,7 @@ use crate::gguf::GgufFile;
 use crate::names;
 use crate::pooling::{POOLING_FILE, Pooling};
 use crate::tensor::TensorView;
-use crate::{json, native};
+use crate::{families, json, native};
 
 pub(crate) const CONFIG_FILE: &str = "config.json";
 /// What comes before the names of all tensors but the output head.
@@ -60,7 +61,7 @@ impl Checkpoint {
         let joined = native::join(&files)?;
         let HfConfig { model: mut config, family, declared } = match files.gguf() {
             Some(gguf) => {
-                let (model, family) = config::gguf::read(gguf, &name)?;
+                let (model, family) = families::read_gguf(gguf, &name)?;
                 HfConfig { model, family, declared: Vec::new() }
             }
             None => read_config(&files, &joined, &name)?,
@@ -194,7 +195,7 @@ fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
     let has_output = tensors.iter().any(|t| t.source_name == "lm_head.weight");
-    config::hf::read(&text, &path, name, has_output)
+    families::read_hf(&text, &path, name, has_output)
 }
 
 fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::read_all_llama;
-use formats::config::name_table;
+use formats::families::name_table;
 use formats::gguf::{Array, GgufFile, GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions};

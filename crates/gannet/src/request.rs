@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    kind: Kind,
+    kind: RequestKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum RequestKind {
     Chat(ChatRequest),
     Text(TextRequest),
 }
@@ -90,7 +90,7 @@ impl Request {
     /// Whether the model thinks before it answers, if its template lets it choose. Nothing to a
     /// text that is continued, which has no template.
     pub fn think(mut self, think: bool) -> Self {
-        if let Kind::Chat(chat) = &mut self.kind {
+        if let RequestKind::Chat(chat) = &mut self.kind {
             chat.template_kwargs.insert("enable_thinking".to_owned(), json!(think));
         }
         self
@@ -99,28 +99,28 @@ impl Request {
     /// Renders, tokenizes and submits.
     pub(crate) fn start(&self, service: &Service) -> Result<TextStream, Error> {
         Ok(match &self.kind {
-            Kind::Chat(chat) => service.chat(chat)?,
-            Kind::Text(text) => service.complete(text)?,
+            RequestKind::Chat(chat) => service.chat(chat)?,
+            RequestKind::Text(text) => service.complete(text)?,
         })
     }
 
     fn sampling_mut(&mut self) -> &mut SamplingOptions {
         match &mut self.kind {
-            Kind::Chat(chat) => &mut chat.sampling,
-            Kind::Text(text) => &mut text.sampling,
+            RequestKind::Chat(chat) => &mut chat.sampling,
+            RequestKind::Text(text) => &mut text.sampling,
         }
     }
 }
 
 impl From<ChatRequest> for Request {
     fn from(chat: ChatRequest) -> Self {
-        Self { kind: Kind::Chat(chat) }
+        Self { kind: RequestKind::Chat(chat) }
     }
 }
 
 impl From<TextRequest> for Request {
     fn from(text: TextRequest) -> Self {
-        Self { kind: Kind::Text(text) }
+        Self { kind: RequestKind::Text(text) }
     }
 }
 

@@ -10,19 +10,13 @@
 #[cfg(target_endian = "big")]
 compile_error!("checkpoints hold little-endian values, which kernels read as they lie in the file");
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
 pub mod attention;
-pub mod bf16;
 pub mod elementwise;
-pub mod fp8;
-pub mod int8;
 mod isa;
 pub mod kv;
 mod lanes;
+pub mod layout;
 mod math;
-pub mod matmul;
-mod panels;
 pub mod probe;
 pub mod quant;
 pub mod rope;

@@ -62,6 +62,15 @@ pub(crate) struct Loader<'a> {
     pub layers: Range<usize>,
 }
 
+/// A matrix `[rows, cols]` that is computed at load rather than stored in a file.
+pub(crate) struct ComputedMatrix {
+    pub ty: &'static QuantType,
+    pub rows: usize,
+    pub cols: usize,
+    /// Rows of whole quant blocks of `ty`.
+    pub bytes: Vec<u8>,
+}
+
 impl<'a> Loader<'a> {
     /// The part `slice` of the matrix `name` of shape `[rows, cols]`.
     pub fn matrix(
@@ -122,9 +131,9 @@ impl<'a> Loader<'a> {
         &mut self,
         tensor: &str,
         of: &TensorView,
-        (ty, bytes): (&'static QuantType, Vec<u8>),
-        (rows, cols): (usize, usize),
+        values: ComputedMatrix,
     ) -> Result<Matrix, Error> {
+        let ComputedMatrix { ty, rows, cols, bytes } = values;
         let bytes = Arc::new(bytes);
         let spec = MatrixSpec { ty, rows, cols, bytes, order: None, ..spec(of) };
         self.take(tensor, spec, of)

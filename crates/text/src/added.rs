@@ -22,7 +22,7 @@ pub(crate) struct AddedToken {
 
 /// A stretch of the input: plain text, or one added token.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct TextSpan {
     pub range: Range<usize>,
     pub token: Option<u32>,
 }
@@ -68,7 +68,7 @@ impl AddedTokens {
     }
 
     /// Cuts `text` into pieces that cover it.
-    pub fn split(&self, text: &str, specials: Specials) -> Vec<Piece> {
+    pub fn split(&self, text: &str, specials: Specials) -> Vec<TextSpan> {
         let (automaton, literals) = match specials {
             Specials::Ignore => (&self.plain, &[][..]),
             Specials::Outside(literals) => (&self.all, literals),
@@ -84,7 +84,7 @@ impl AddedTokens {
             let range = widen(token, text, found, done);
             push_text(&mut pieces, done..range.start);
             done = range.end;
-            pieces.push(Piece { range, token: Some(token.id) });
+            pieces.push(TextSpan { range, token: Some(token.id) });
         }
         push_text(&mut pieces, done..text.len());
         pieces
@@ -125,9 +125,9 @@ impl Automaton {
     }
 }
 
-fn push_text(pieces: &mut Vec<Piece>, range: Range<usize>) {
+fn push_text(pieces: &mut Vec<TextSpan>, range: Range<usize>) {
     if !range.is_empty() {
-        pieces.push(Piece { range, token: None });
+        pieces.push(TextSpan { range, token: None });
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn shown(text: &str, specials: Specials) -> Vec<String> {
-        let show = |p: &Piece| match p.token {
+        let show = |p: &TextSpan| match p.token {
             Some(id) => format!("#{id}"),
             None => text[p.range.clone()].to_string(),
         };

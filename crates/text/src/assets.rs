@@ -2,7 +2,7 @@
 
 use crate::error::{Result, TextError};
 use crate::gguf::GgufOptions;
-use crate::guard::{self, Prompt};
+use crate::guard::{self, RenderedPrompt};
 use crate::template::{ChatTemplate, SpecialTokens};
 use crate::tokenizer::{EncodeOptions, Tokenizer, config_token};
 use chrono::NaiveDateTime;
@@ -87,7 +87,7 @@ impl TextAssets {
         template: &ChatTemplate,
         input: &Value,
         now: Option<NaiveDateTime>,
-    ) -> Result<Prompt> {
+    ) -> Result<RenderedPrompt> {
         let marked = guard::mark(input, &self.tokenizer);
         Ok(guard::unmark(&template.render(&marked, &self.special, now)?))
     }
@@ -101,7 +101,7 @@ impl TextAssets {
         input: &Value,
         at: usize,
         ends: &[&str],
-    ) -> Result<Option<Prompt>> {
+    ) -> Result<Option<RenderedPrompt>> {
         let marked = guard::mark(input, &self.tokenizer);
         let rendered = guard::unmark(&template.render(&marked, &self.special, None)?);
         let Some(pointed) = guard::point(marked, at) else { return Ok(None) };
@@ -113,7 +113,7 @@ impl TextAssets {
     }
 
     /// The ids of a rendered prompt. A begin-of-sequence token is not added: templates have it.
-    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+    pub fn encode(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
         self.tokenizer.encode_guarded(&prompt.text, &prompt.literals)
     }
 

@@ -12,9 +12,9 @@ use crate::pipeline::Pipeline;
 use crate::pre_types::{self, PreType};
 use crate::raw_json::RawMerge;
 use crate::spm::SentencePiece;
-use crate::tokenizer::{Engine, SpecialIds, Tokenizer};
+use crate::tokenizer::{Encoder, SpecialIds, Tokenizer};
 use crate::tokenizer_json::{BpeOptions, bpe_model};
-use crate::vocab::{Clash, Entry, TokenKind, Vocab};
+use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use formats::gguf::{GgufFile, Metadata, Strings};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
@@ -75,7 +75,7 @@ fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
     };
     let special = special_ids(metadata, &vocab, SpecialIds::default());
     let affixes = affixes(metadata, special, pre.add_bos)?;
-    let engine = Engine::Pipeline(Box::new(pipeline));
+    let engine = Encoder::Pipeline(Box::new(pipeline));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
@@ -94,7 +94,7 @@ fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
         space_prefix,
     };
     let affixes = affixes(metadata, special, true)?;
-    let engine = Engine::SentencePiece(Box::new(spm));
+    let engine = Encoder::SentencePiece(Box::new(spm));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
@@ -148,7 +148,7 @@ fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
         let named = empty.as_deref().unwrap_or(text);
         let whole = matches!(kind, TokenKind::Special | TokenKind::Added);
         let bytes = if whole { text.as_bytes().into() } else { decoder.bytes(text) };
-        let entry = Entry { text: named, bytes: &bytes, kind };
+        let entry = TokenEntry { text: named, bytes: &bytes, kind };
         let before = vocab.insert(id, entry).map_err(|clash| match clash {
             Clash::Id(other) => TextError::tokenizer(TOKENS, format!("id {id} is \"{other}\"")),
             Clash::TooFar { limit } => {

@@ -17,24 +17,27 @@ const POINT: char = '\u{fdd2}';
 
 /// A rendered prompt, and where its text came from the user and must not become control tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prompt {
+pub struct RenderedPrompt {
     /// The rendered text.
     pub text: String,
     /// Byte ranges of the text that no control token may touch, in order.
     pub literals: Vec<Range<usize>>,
 }
 
-impl Prompt {
+impl RenderedPrompt {
     /// What begins with the last of `ends` before the byte `before`. An end that came from the
     /// user is none.
-    pub(crate) fn behind_last(&self, ends: &[&str], before: usize) -> Option<Prompt> {
+    pub(crate) fn behind_last(&self, ends: &[&str], before: usize) -> Option<RenderedPrompt> {
         let head = self.text.get(..before)?;
         let user = |at: usize| self.literals.iter().any(|range| range.contains(&at));
         let last = |end: &&str| head.rmatch_indices(end).map(|(at, _)| at).find(|&at| !user(at));
         let at = ends.iter().filter(|end| !end.is_empty()).filter_map(last).max()?;
         let shifted = |range: &Range<usize>| range.start - at..range.end - at;
         let rest = self.literals.iter().filter(|range| range.start >= at);
-        Some(Prompt { text: self.text[at..].to_owned(), literals: rest.map(shifted).collect() })
+        Some(RenderedPrompt {
+            text: self.text[at..].to_owned(),
+            literals: rest.map(shifted).collect(),
+        })
     }
 }
 
@@ -94,8 +97,9 @@ pub(crate) fn pointed(rendered: &str) -> Option<usize> {
 
 /// Takes the marks out of a rendered text. A mark without its partner, left over where a
 /// template cut a string, still keeps tokens from forming across its place.
-pub(crate) fn unmark(rendered: &str) -> Prompt {
-    let mut prompt = Prompt { text: String::with_capacity(rendered.len()), ..Prompt::default() };
+pub(crate) fn unmark(rendered: &str) -> RenderedPrompt {
+    let mut prompt =
+        RenderedPrompt { text: String::with_capacity(rendered.len()), ..RenderedPrompt::default() };
     let mut open = None;
     for c in rendered.chars() {
         let here = prompt.text.len();

@@ -8,7 +8,7 @@ use crate::vocab::Vocab;
 use formats::gguf::Metadata;
 
 /// How one family of models marks the parts.
-struct Family {
+struct InfillFamily {
     prefix: &'static str,
     suffix: &'static str,
     middle: Option<&'static str>,
@@ -16,11 +16,11 @@ struct Family {
     suffix_first: bool,
 }
 
-const fn family(prefix: &'static str, suffix: &'static str, middle: &'static str) -> Family {
-    Family { prefix, suffix, middle: Some(middle), suffix_first: false }
+const fn family(prefix: &'static str, suffix: &'static str, middle: &'static str) -> InfillFamily {
+    InfillFamily { prefix, suffix, middle: Some(middle), suffix_first: false }
 }
 
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [InfillFamily; 11] = [
     family("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
     family("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
     family("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
@@ -29,8 +29,11 @@ const FAMILIES: [Family; 11] = [
     family("<PRE>", "<SUF>", "<MID>"),
     family("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
     family("<|prefix|>", "<|suffix|>", "<|middle|>"),
-    Family { suffix_first: true, ..family("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>") },
-    Family { prefix: "[PREFIX]", suffix: "[SUFFIX]", middle: None, suffix_first: true },
+    InfillFamily {
+        suffix_first: true,
+        ..family("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>")
+    },
+    InfillFamily { prefix: "[PREFIX]", suffix: "[SUFFIX]", middle: None, suffix_first: true },
     family("<|fim_begin|>", "<|fim_hole|>", "<|fim_end|>"),
 ];
 
@@ -130,12 +133,12 @@ impl InfillTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::{Entry, TokenKind};
+    use crate::vocab::{TokenEntry, TokenKind};
 
     fn vocab(texts: &[&str]) -> Vocab {
         let mut vocab = Vocab::for_count(texts.len());
         for (id, text) in (0u32..).zip(texts) {
-            let entry = Entry { text, bytes: text.as_bytes(), kind: TokenKind::Special };
+            let entry = TokenEntry { text, bytes: text.as_bytes(), kind: TokenKind::Special };
             vocab.insert(id, entry).unwrap();
         }
         vocab

@@ -8,6 +8,7 @@ mod added;
 mod affixes;
 mod assets;
 mod byte_level;
+mod call_reader;
 mod decoder;
 mod error;
 mod gguf;
@@ -25,6 +26,7 @@ mod template;
 mod think;
 mod tokenizer;
 mod tokenizer_json;
+mod tool_formats;
 mod vocab;
 
 pub use assets::{Templates, TextAssets};
@@ -34,14 +36,12 @@ pub use gguf::GgufOptions;
 pub use grammar::{
     CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
 };
-pub use guard::Prompt;
+pub use guard::RenderedPrompt;
 pub use infill::InfillTokens;
-pub use output::{
-    OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature, UnknownFormat,
-};
+pub use output::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolSignature};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens, parse_now};
-pub use think::{Part, ThinkSplitter};
 pub use tokenizer::{EncodeOptions, SpecialIds, Tokenizer};
+pub use tool_formats::{ToolFormat, UnknownFormat};
 pub use vocab::TokenKind;

@@ -4,11 +4,11 @@
 //! else is content, and a tag inside content is content. A piece that may be the start of a tag
 //! is held back until it is known; the tags and the white space around them are dropped.
 
-use crate::output::{Found, Literals};
+use crate::call_reader::literals::{Literals, Scan};
 
 /// Which part of an answer a text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ThinkPart {
     /// The model's reasoning.
     Reasoning,
     /// The answer proper.
@@ -16,17 +16,17 @@ pub enum Part {
 }
 
 /// Opening and closing tags.
-type Tags = &'static [(&'static str, &'static str)];
+type ThinkTags = &'static [(&'static str, &'static str)];
 
-const THINK: Tags = &[("<think>", "</think>")];
+const THINK: ThinkTags = &[("<think>", "</think>")];
 /// Mistral's models have either.
-const EITHER: Tags = &[("<think>", "</think>"), ("[THINK]", "[/THINK]")];
+const EITHER: ThinkTags = &[("<think>", "</think>"), ("[THINK]", "[/THINK]")];
 
 /// A running split of one answer.
 #[derive(Debug, Clone)]
 pub struct ThinkSplitter {
-    tags: Tags,
-    part: Part,
+    tags: ThinkTags,
+    part: ThinkPart,
     /// White space in reasoning that is dropped if the closing tag follows.
     space: String,
     literals: Literals,
@@ -47,8 +47,8 @@ impl ThinkSplitter {
         Self::with_tags(EITHER, open)
     }
 
-    fn with_tags(tags: Tags, open: bool) -> Self {
-        let part = if open { Part::Reasoning } else { Part::Content };
+    fn with_tags(tags: ThinkTags, open: bool) -> Self {
+        let part = if open { ThinkPart::Reasoning } else { ThinkPart::Content };
         let (space, literals) = (String::new(), Literals::default());
         ThinkSplitter { tags, part, space, literals, at_start: true, reasoned: false }
     }
@@ -59,52 +59,52 @@ impl ThinkSplitter {
     }
 
     /// The part that the text has got to.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> ThinkPart {
         self.part
     }
 
     /// The parts that `piece` completes, in order.
-    pub fn push(&mut self, piece: &str) -> Vec<(Part, String)> {
+    pub fn push(&mut self, piece: &str) -> Vec<(ThinkPart, String)> {
         let mut parts = Vec::new();
         piece.chars().for_each(|c| self.take(c, &mut parts));
         parts
     }
 
     /// The end of the answer: what was held back.
-    pub fn finish(&mut self) -> Vec<(Part, String)> {
+    pub fn finish(&mut self) -> Vec<(ThinkPart, String)> {
         let mut parts = Vec::new();
         let rest = self.literals.take();
         self.emit(&rest, &mut parts);
         parts
     }
 
-    fn take(&mut self, c: char, parts: &mut Vec<(Part, String)>) {
-        let (reasoning, reasoned) = (self.part == Part::Reasoning, self.reasoned);
+    fn take(&mut self, c: char, parts: &mut Vec<(ThinkPart, String)>) {
+        let (reasoning, reasoned) = (self.part == ThinkPart::Reasoning, self.reasoned);
         let over = !reasoning && (reasoned || !self.at_start);
         let tags = if over { &[] } else { self.tags };
         let options = tags.iter().map(|&(open, close)| if reasoning { close } else { open });
         match self.literals.push(options, c) {
-            Found::More => {}
-            Found::One(_) => self.turn(),
-            Found::Nothing if !self.literals.is_empty() => {
+            Scan::Partial => {}
+            Scan::Whole(_) => self.turn(),
+            Scan::None if !self.literals.is_empty() => {
                 let read = self.literals.take();
                 self.emit(&read, parts);
                 self.take(c, parts);
             }
-            Found::Nothing if !over && c.is_whitespace() => self.space.push(c),
-            Found::Nothing => self.emit(c.encode_utf8(&mut [0; 4]), parts),
+            Scan::None if !over && c.is_whitespace() => self.space.push(c),
+            Scan::None => self.emit(c.encode_utf8(&mut [0; 4]), parts),
         }
     }
 
     fn turn(&mut self) {
         self.space.clear();
-        self.reasoned = self.part == Part::Reasoning;
-        self.part = if self.reasoned { Part::Content } else { Part::Reasoning };
+        self.reasoned = self.part == ThinkPart::Reasoning;
+        self.part = if self.reasoned { ThinkPart::Content } else { ThinkPart::Reasoning };
         self.at_start = true;
     }
 
     /// Hands out text with the white space that was held before it.
-    fn emit(&mut self, text: &str, parts: &mut Vec<(Part, String)>) {
+    fn emit(&mut self, text: &str, parts: &mut Vec<(ThinkPart, String)>) {
         let text = std::mem::take(&mut self.space) + text;
         let text = if self.at_start { text.trim_start() } else { &text };
         if text.is_empty() {
@@ -128,7 +128,7 @@ mod tests {
         let mut parts: Vec<_> = pieces.iter().flat_map(|p| splitter.push(p)).collect();
         parts.extend(splitter.finish());
         let of = |wanted| parts.iter().filter(|p| p.0 == wanted).map(|p| p.1.as_str()).collect();
-        (of(Part::Reasoning), of(Part::Content))
+        (of(ThinkPart::Reasoning), of(ThinkPart::Content))
     }
 
     fn check(open: bool, pieces: &[&str], reasoning: &str, content: &str) {
@@ -153,8 +153,8 @@ mod tests {
     fn partial_tags_are_held_back() {
         let mut splitter = ThinkSplitter::new(false);
         assert_eq!(splitter.push("<thi"), []);
-        assert_eq!(splitter.push("ng"), [(Part::Content, "<thing".into())]);
-        assert_eq!(splitter.push("a <thi"), [(Part::Content, "a <thi".into())]);
+        assert_eq!(splitter.push("ng"), [(ThinkPart::Content, "<thing".into())]);
+        assert_eq!(splitter.push("a <thi"), [(ThinkPart::Content, "a <thi".into())]);
         check(false, &["<th", "ink>w", "</", "think>", " y"], "w", "y");
     }
 

@@ -9,7 +9,7 @@ use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::spm::SentencePiece;
 use crate::stream::IncrementalDecoder;
-use crate::tokenizer_json::{self, Loaded};
+use crate::tokenizer_json::{self, TokenizerParts};
 use crate::vocab::{TokenKind, Vocab};
 use serde_json::Value;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Tokenizer {
     pub(crate) vocab: Vocab,
-    pub(crate) engine: Engine,
+    pub(crate) engine: Encoder,
     pub(crate) decoder: Decoder,
     pub(crate) affixes: Affixes,
     pub(crate) special: SpecialIds,
@@ -28,7 +28,7 @@ pub struct Tokenizer {
 
 /// What does the encoding.
 #[derive(Debug)]
-pub(crate) enum Engine {
+pub(crate) enum Encoder {
     Pipeline(Box<Pipeline>),
     SentencePiece(Box<SentencePiece>),
 }
@@ -66,11 +66,11 @@ impl Tokenizer {
 
     /// Reads the bytes of a `tokenizer.json` and of a `tokenizer_config.json`.
     pub fn from_json_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self> {
-        let Loaded { vocab, pipeline, decoder, affixes } = tokenizer_json::load(tokenizer)?;
+        let TokenizerParts { vocab, pipeline, decoder, affixes } = tokenizer_json::load(tokenizer)?;
         let config = config.map(parse_config).transpose()?.unwrap_or_default();
         let special = special_ids(&config, &vocab);
         let affixes = with_config_bos(affixes, &config, special.bos);
-        let engine = Engine::Pipeline(Box::new(pipeline));
+        let engine = Encoder::Pipeline(Box::new(pipeline));
         let infill = InfillTokens::named(&vocab);
         Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
     }
@@ -90,8 +90,8 @@ impl Tokenizer {
 
     fn encode_with(&self, text: &str, specials: Specials, affixes: bool) -> Result<Vec<u32>> {
         let ids = match &self.engine {
-            Engine::Pipeline(pipeline) => pipeline.encode(text, specials)?,
-            Engine::SentencePiece(spm) => spm.encode(text, specials, &self.vocab),
+            Encoder::Pipeline(pipeline) => pipeline.encode(text, specials)?,
+            Encoder::SentencePiece(spm) => spm.encode(text, specials, &self.vocab),
         };
         if !affixes {
             return Ok(ids);
@@ -161,23 +161,23 @@ impl Tokenizer {
     /// Byte ranges of `text` that parsing special tokens would turn into control tokens.
     pub fn special_ranges(&self, text: &str) -> Vec<Range<usize>> {
         match &self.engine {
-            Engine::Pipeline(p) => {
+            Encoder::Pipeline(p) => {
                 let mut ranges = p.raw_added.special_ranges(text);
                 ranges.extend(p.normalized_added.special_ranges(text));
                 ranges.sort_by_key(|r| r.start);
                 ranges
             }
-            Engine::SentencePiece(spm) => spm.added.special_ranges(text),
+            Encoder::SentencePiece(spm) => spm.added.special_ranges(text),
         }
     }
 
     /// Whether a longer text could make a control token across the end of this one.
     pub(crate) fn ends_like_special(&self, text: &str) -> bool {
         match &self.engine {
-            Engine::Pipeline(p) => {
+            Encoder::Pipeline(p) => {
                 p.raw_added.ends_like_special(text) || p.normalized_added.ends_like_special(text)
             }
-            Engine::SentencePiece(spm) => spm.added.ends_like_special(text),
+            Encoder::SentencePiece(spm) => spm.added.ends_like_special(text),
         }
     }
 }

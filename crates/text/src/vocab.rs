@@ -24,7 +24,7 @@ pub enum TokenKind {
 
 /// One token.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct TokenEntry<'a> {
     pub text: &'a str,
     pub bytes: &'a [u8],
     pub kind: TokenKind,
@@ -42,14 +42,14 @@ pub(crate) enum Clash {
 pub(crate) struct Vocab {
     texts: String,
     bytes: Vec<u8>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<TokenSpan>>,
     ids: Ids,
     limit: usize,
 }
 
 /// Where a token's text and bytes lie: first and end of each.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct TokenSpan {
     text: [u32; 2],
     bytes: [u32; 2],
     kind: TokenKind,
@@ -68,7 +68,7 @@ impl Vocab {
 
     /// Adds a token and gives the id that its text led to before; a second text for one id is a
     /// clash.
-    pub fn insert(&mut self, id: u32, entry: Entry<'_>) -> Result<Option<u32>, Clash> {
+    pub fn insert(&mut self, id: u32, entry: TokenEntry<'_>) -> Result<Option<u32>, Clash> {
         let index = id as usize;
         let text = append(self.texts.len(), entry.text.len());
         let bytes = append(self.bytes.len(), entry.bytes.len());
@@ -86,7 +86,7 @@ impl Vocab {
         }
         self.texts.push_str(entry.text);
         self.bytes.extend(entry.bytes);
-        self.places[index] = Some(Place { text, bytes, kind: entry.kind });
+        self.places[index] = Some(TokenSpan { text, bytes, kind: entry.kind });
         let (places, texts) = (&self.places, &self.texts);
         Ok(self.ids.insert(id, |id| text_of(places, texts, id)))
     }
@@ -97,9 +97,9 @@ impl Vocab {
     }
 
     /// The token of `id`.
-    pub fn get(&self, id: u32) -> Option<Entry<'_>> {
-        let Place { text, bytes, kind } = (*self.places.get(id as usize)?)?;
-        Some(Entry { text: &self.texts[range(text)], bytes: &self.bytes[range(bytes)], kind })
+    pub fn get(&self, id: u32) -> Option<TokenEntry<'_>> {
+        let TokenSpan { text, bytes, kind } = (*self.places.get(id as usize)?)?;
+        Some(TokenEntry { text: &self.texts[range(text)], bytes: &self.bytes[range(bytes)], kind })
     }
 
     /// The id of the token whose text is `text`.
@@ -108,7 +108,7 @@ impl Vocab {
     }
 
     /// All tokens with their ids, in order of ids.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, Entry<'_>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, TokenEntry<'_>)> {
         (0..self.size() as u32).filter_map(|id| Some((id, self.get(id)?)))
     }
 }
@@ -119,7 +119,7 @@ fn append(first: usize, len: usize) -> Option<[u32; 2]> {
 }
 
 /// The text of an id that is in the table.
-fn text_of<'a>(places: &[Option<Place>], texts: &'a str, id: u32) -> &'a str {
+fn text_of<'a>(places: &[Option<TokenSpan>], texts: &'a str, id: u32) -> &'a str {
     places[id as usize].map_or("", |place| &texts[range(place.text)])
 }
 
@@ -176,8 +176,8 @@ impl Ids {
 mod tests {
     use super::*;
 
-    fn entry(text: &str) -> Entry<'_> {
-        Entry { text, bytes: text.as_bytes(), kind: TokenKind::Normal }
+    fn entry(text: &str) -> TokenEntry<'_> {
+        TokenEntry { text, bytes: text.as_bytes(), kind: TokenKind::Normal }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is known of each family: its template, and the tokens that its vocabulary has beyond text.
 
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use text::ToolFormat::{self, DeepSeekV3, DeepSeekV31, Dsml, Harmony, Hermes, Llama, Mistral};
 use text::{TextAssets, Tokenizer};
 
@@ -190,7 +190,7 @@ impl Family {
         if own.is_file() {
             return Some(read(&own));
         }
-        Some(read(&shared()?.join(file)))
+        Some(read(&fixtures::find(&file)?))
     }
 
     /// Its tokenizer with the names of its tokens.
@@ -224,20 +224,6 @@ impl Family {
         assets.templates = Default::default();
         assets
     }
-}
-
-/// The optional folder of large fixtures, or `None` with a note that something is skipped.
-#[allow(clippy::print_stderr)]
-fn shared() -> Option<PathBuf> {
-    let root = std::env::var_os("GANNET_SHARED").map(PathBuf::from);
-    let root =
-        root.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
-    let fixtures = root.join("fixtures");
-    if !fixtures.is_dir() {
-        eprintln!("skipped: no fixtures at {}", fixtures.display());
-        return None;
-    }
-    Some(fixtures)
 }
 
 fn read(path: &Path) -> String {

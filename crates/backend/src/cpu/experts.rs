@@ -6,12 +6,12 @@
 //! Invariant: what a row gets is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
 //! numbers, and no product depends on which rows are computed together.
 
-use super::products::{Inputs, Rounded, room, scratch};
+use super::products::{Inputs, Rounded, grown, scratch};
 use super::{Buffer, Cpu};
 use crate::{Error, Experts, ExpertsSpec, Matrix};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
-use kernels::routing::Choice;
+use kernels::routing::ExpertChoice;
 use std::ops::Range;
 
 /// Fewest and most columns of a tile.
@@ -21,9 +21,9 @@ const COLUMNS: (usize, usize) = (64, 256);
 #[derive(Default)]
 pub(super) struct ExpertScratch {
     /// `[rows, chosen]`.
-    choices: Vec<Choice>,
-    room: Vec<f32>,
-    plan: Plan,
+    choices: Vec<ExpertChoice>,
+    scores: Vec<f32>,
+    plan: ExpertPlan,
     /// What experts' gates let through, `[assignments, width]`.
     gated: AlignedVec<f32>,
     inputs: Rounded,
@@ -34,14 +34,14 @@ pub(super) struct ExpertScratch {
 
 /// Rows grouped by experts.
 #[derive(Default)]
-struct Plan {
+struct ExpertPlan {
     /// Experts that have rows, ascending, by their numbers among those that are held.
     experts: Vec<usize>,
     /// The assignments of each.
     cuts: Vec<Range<usize>>,
     /// Every assignment, by groups.
     all: Vec<Assignment>,
-    /// AttentionContext many each expert has, then where its next goes.
+    /// How many each expert has, then where its next goes.
     next: Vec<usize>,
 }
 
@@ -68,9 +68,9 @@ impl ExpertScratch {
     }
 }
 
-impl Plan {
+impl ExpertPlan {
     /// Groups the rows whose choices are given, `chosen` each, by those of the experts `held`.
-    fn group(&mut self, choices: &[Choice], chosen: usize, held: Range<usize>) {
+    fn group(&mut self, choices: &[ExpertChoice], chosen: usize, held: Range<usize>) {
         self.next.clear();
         self.next.resize(held.len(), 0);
         let ours = choices.iter().enumerate().filter_map(|(at, choice)| {
@@ -103,7 +103,7 @@ impl Plan {
 impl Cpu {
     /// Takes the experts of a layer: an error unless they are alike and their router can choose
     /// among them.
-    pub(super) fn bank(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
+    pub(super) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
         let differ = |(gate, up): (&Matrix, &Matrix)| {
             let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
@@ -112,7 +112,7 @@ impl Cpu {
         let apart = spec.gate.iter().zip(&spec.up).any(differ);
         let most = 2 * spec.rows * COLUMNS.1;
         self.pool.run(&|_| scratch(most, |_| ()));
-        self.mix.choices.reserve(spec.rows * spec.routing.chosen);
+        self.expert_scratch.choices.reserve(spec.rows * spec.routing.chosen);
         Ok(ExpertGroup { spec, apart })
     }
 
@@ -160,52 +160,52 @@ impl Cpu {
         out: Buffer,
         rows: usize,
     ) {
-        let mut mix = std::mem::take(&mut self.mix);
-        self.choose(&mut mix, logits, experts, rows);
+        let mut work = std::mem::take(&mut self.expert_scratch);
+        self.choose(&mut work, logits, experts, rows);
         let spec = &self.experts[experts.0].spec;
         let held = spec.first..spec.first + spec.gate.len();
-        mix.plan.group(&mix.choices, spec.routing.chosen, held);
+        work.plan.group(&work.choices, spec.routing.chosen, held);
         self.note_inputs_of(
-            &mix.plan,
+            &work.plan,
             experts,
             |spec| [&spec.gate, &spec.up],
             |this, at, values| {
-                values.extend_from_slice(this.row(x, mix.plan.all[at].row as usize));
+                values.extend_from_slice(this.row(x, work.plan.all[at].row as usize));
             },
         );
-        self.gates(&mut mix, x, experts);
+        self.gates(&mut work, x, experts);
         let width = self.matrices.get(self.experts[experts.0].spec.down[0].0).cols;
         self.note_inputs_of(
-            &mix.plan,
+            &work.plan,
             experts,
             |spec| [&spec.down],
             |_, at, values| {
-                values.extend_from_slice(&mix.gated[at * width..][..width]);
+                values.extend_from_slice(&work.gated[at * width..][..width]);
             },
         );
         let mut data = self.take(out);
-        self.downs(&mut mix, experts, (&mut data, self.width(out)), rows);
+        self.downs(&mut work, experts, (&mut data, self.width(out)), rows);
         self.put(out, data);
-        self.mix = mix;
+        self.expert_scratch = work;
     }
 
     /// Chooses the experts of each row.
-    fn choose(&self, mix: &mut ExpertScratch, logits: Buffer, experts: Experts, rows: usize) {
+    fn choose(&self, work: &mut ExpertScratch, logits: Buffer, experts: Experts, rows: usize) {
         let ExpertsSpec { routing, correction, .. } = &self.experts[experts.0].spec;
         let bias = correction.map_or(&[][..], |bias| &self.vectors[bias.0]);
-        mix.choices.clear();
-        mix.choices.resize(rows * routing.chosen, Choice::default());
-        for (row, choices) in mix.choices.chunks_exact_mut(routing.chosen).enumerate() {
-            routing.choose(self.row(logits, row), bias, &mut mix.room, choices);
+        work.choices.clear();
+        work.choices.resize(rows * routing.chosen, ExpertChoice::default());
+        for (row, choices) in work.choices.chunks_exact_mut(routing.chosen).enumerate() {
+            routing.choose(self.row(logits, row), bias, &mut work.scores, choices);
         }
     }
 
     /// Gate and up products of all groups, and what the gates let through.
-    fn gates(&self, mix: &mut ExpertScratch, x: Buffer, experts: Experts) {
+    fn gates(&self, work: &mut ExpertScratch, x: Buffer, experts: Experts) {
         let ExpertGroup { spec, apart } = &self.experts[experts.0];
         let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
         let (width, hidden) = (gate.rows, gate.cols);
-        let ExpertScratch { plan, gated, inputs, up_inputs, .. } = mix;
+        let ExpertScratch { plan, gated, inputs, up_inputs, .. } = work;
         if plan.cuts.is_empty() {
             return;
         }
@@ -222,7 +222,7 @@ impl Cpu {
         let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(hidden);
         let inputs = inputs.inputs(hidden);
         let columns = self.columns(width, plan.cuts.len());
-        let gated = room(gated, plan.all.len() * width);
+        let gated = grown(gated, plan.all.len() * width);
         self.pool.for_each_cut(gated, width, (&plan.cuts, columns), |group, mut tile| {
             let (expert, cols) = (plan.experts[group], tile.cols());
             let (inputs, up_inputs) = (inputs.rows(tile.rows()), up_inputs.rows(tile.rows()));
@@ -247,7 +247,7 @@ impl Cpu {
     /// Down products of all groups, added up row by row.
     fn downs(
         &self,
-        mix: &mut ExpertScratch,
+        work: &mut ExpertScratch,
         experts: Experts,
         (out, hidden): (&mut [f32], usize),
         rows: usize,
@@ -255,7 +255,7 @@ impl Cpu {
         let spec = &self.experts[experts.0].spec;
         let down = self.matrices.get(spec.down[0].0);
         let width = down.cols;
-        let ExpertScratch { plan, gated, between, .. } = mix;
+        let ExpertScratch { plan, gated, between, .. } = work;
         self.gather(between, down.rounding(), width, &plan.cuts, |at, values| {
             let weights = self.matrices.get(spec.down[plan.all[at].expert as usize].0);
             weights.take_inputs(&gated[at * width..][..width], values);
@@ -305,7 +305,7 @@ impl Cpu {
     /// inputs of an assignment.
     fn note_inputs_of<const N: usize>(
         &mut self,
-        plan: &Plan,
+        plan: &ExpertPlan,
         experts: Experts,
         matrices: impl Fn(&ExpertsSpec) -> [&[Matrix]; N],
         fill: impl Fn(&Self, usize, &mut Vec<f32>),

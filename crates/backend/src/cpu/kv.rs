@@ -1,6 +1,6 @@
 //! The KV cache of the CPU: where keys and values of all layers lie, and storing them.
 
-use super::attend::{AttentionContext, Call, Plan};
+use super::attend::{AttentionCall, AttentionContext, AttentionPlan};
 use crate::{AttentionSpec, Batch, Error, KvType, LayerCache};
 use base::{AlignedVec, ThreadPool};
 use kernels::attention::{self, KvRef};
@@ -22,7 +22,7 @@ pub(super) struct KvCache {
     data: AlignedVec<u8>,
     /// Bytes of a block of all layers.
     stride: usize,
-    plan: Plan,
+    plan: AttentionPlan,
 }
 
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl KvCache {
         let layers = layers.iter().map(place).collect();
         let data = AlignedVec::try_zeroed(blocks * stride)?;
         pool.run(&|_| attention::warm_up());
-        Ok(Self { layers, data, stride, plan: Plan::default() })
+        Ok(Self { layers, data, stride, plan: AttentionPlan::default() })
     }
 
     /// Bytes of keys and values.
@@ -128,7 +128,7 @@ impl KvCache {
     /// `[batch rows, heads * value dim]`.
     pub fn attend(
         &mut self,
-        how: AttentionContext<'_>,
+        context: AttentionContext<'_>,
         layer: usize,
         (q, out): (&[f32], &mut [f32]),
         spec: &AttentionSpec,
@@ -136,7 +136,7 @@ impl KvCache {
     ) {
         let LayerKv { layout, start } = self.layers[layer];
         let kv = KvRef { layout, data: &self.data[start..], stride: self.stride };
-        Call { how, kv, q, spec, batch }.run(&mut self.plan, out);
+        AttentionCall { context, kv, q, spec, batch }.run(&mut self.plan, out);
     }
 }
 

@@ -7,8 +7,9 @@
 
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
+use kernels::Isa;
+use kernels::layout::{bf16, fp8, int8};
 use kernels::quant::QuantType;
-use kernels::{Isa, bf16, fp8, int8};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -19,7 +20,7 @@ const PIECE: usize = 2 << 20;
 const AHEAD: usize = 128;
 
 /// A matrix to be packed.
-pub(super) struct Job {
+pub(super) struct PackJob {
     /// Its bytes, row-major.
     pub bytes: Storage,
     /// Their type.
@@ -36,18 +37,18 @@ pub(super) struct Job {
 
 /// Matrices to be packed, in the order of the memory they are packed into.
 #[derive(Default)]
-pub(super) struct Jobs(Vec<Job>);
+pub(super) struct PackJobs(Vec<PackJob>);
 
 /// Some groups of a matrix.
-struct Piece<'a> {
-    job: &'a Job,
+struct PackPiece<'a> {
+    job: &'a PackJob,
     from: Range<usize>,
     to: &'a mut [u8],
 }
 
-impl Jobs {
+impl PackJobs {
     /// Adds a matrix that is packed behind all others.
-    pub fn push(&mut self, job: Job) {
+    pub fn push(&mut self, job: PackJob) {
         self.0.push(job);
     }
 
@@ -77,7 +78,7 @@ impl Jobs {
     }
 
     /// The pieces of all matrices.
-    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> Vec<Piece<'a>> {
+    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> Vec<PackPiece<'a>> {
         let mut pieces = Vec::new();
         let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
         let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
@@ -96,22 +97,22 @@ impl Jobs {
     }
 }
 
-impl Job {
+impl PackJob {
     /// Cuts the matrix into pieces of whole groups.
-    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut Vec<Piece<'a>>) {
+    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut Vec<PackPiece<'a>>) {
         let groups = (PIECE / self.group).max(1);
         let len = self.bytes.len();
         for (index, to) in packed.chunks_mut(groups * self.group).enumerate() {
             let start = index * groups * self.rows;
             let from = start..(start + groups * self.rows).min(len);
-            pieces.push(Piece { job: self, from, to });
+            pieces.push(PackPiece { job: self, from, to });
         }
     }
 }
 
-impl Piece<'_> {
+impl PackPiece<'_> {
     fn pack(self, isa: Isa) {
-        let Job { bytes, ty, cols, rows, group, .. } = self.job;
+        let PackJob { bytes, ty, cols, rows, group, .. } = self.job;
         let read = bytes.read(self.from.clone());
         for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
             match (ty.packing, fp8::run_of(ty)) {

@@ -1,11 +1,12 @@
 //! Products with weight matrices: activations rounded to what the weights are multiplied with,
 //! once for all products of one input, then outputs spread over the threads.
 
-use super::weights::{Place, Weights};
+use super::weights::{Place, WeightMatrix};
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
 use base::{AlignedVec, MAX_MATRICES, Tile};
-use kernels::{Isa, bf16, fp8, int8, matmul};
+use kernels::Isa;
+use kernels::layout::{bf16, fp8, int8, stored};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -47,7 +48,7 @@ impl<'a> Inputs<'a> {
         let plain = self.plain.get(rows.start * cols..rows.end * cols).unwrap_or_default();
         // Of forms that are not in use there may be what is left of other products.
         let words = |of: &'a [u32], to: Rounding| match to {
-            Rounding::Int8 if !cols.is_multiple_of(int8::BLOCK) => &[],
+            Rounding::Int8 if !cols.is_multiple_of(kernels::quant::BLOCK) => &[],
             _ => of.get(to.words(rows.start, cols)..to.words(rows.end, cols)).unwrap_or_default(),
         };
         let (bf16, int8) = (words(self.bf16, Rounding::Bf16), words(self.int8, Rounding::Int8));
@@ -86,7 +87,7 @@ impl Rounding {
     }
 }
 
-impl Weights {
+impl WeightMatrix {
     /// Copies a row of inputs in the order of the columns.
     pub fn take_inputs(&self, x: &[f32], values: &mut [f32]) {
         match &self.order {
@@ -157,7 +158,7 @@ impl Cpu {
         let mut parts: [(&mut [f32], usize, usize); MAX_MATRICES] =
             std::array::from_fn(|at| match (outputs.get(at), all.next()) {
                 (Some((matrix, out)), Some(data)) => {
-                    let Weights { rows: width, cols, .. } = *this.matrices.get(matrix.0);
+                    let WeightMatrix { rows: width, cols, .. } = *this.matrices.get(matrix.0);
                     let fits = this.width(x) == cols && this.width(*out) == width;
                     assert!(fits, "buffers fit the matrix");
                     (&mut data[..rows * width], width, this.columns_per_tile(width))
@@ -213,7 +214,7 @@ impl Cpu {
         }
         if let Some(to) = to {
             let width = to.words(1, cols);
-            let words = room(rounded.words_mut(to), rows * width);
+            let words = grown(rounded.words_mut(to), rows * width);
             self.pool.for_each_cut(words, width, (&pieces, width), |_, mut tile| {
                 scratch(tile.rows().len() * cols, |values| {
                     for (row, values) in tile.rows().zip(values.chunks_exact_mut(cols)) {
@@ -223,7 +224,7 @@ impl Cpu {
                 });
             });
         } else {
-            let all = room(&mut rounded.plain, rows * cols);
+            let all = grown(&mut rounded.plain, rows * cols);
             self.pool.for_each_cut(all, cols, (&pieces, cols), |_, mut tile| {
                 for row in tile.rows() {
                     fill(row, tile.row_mut(row));
@@ -243,13 +244,13 @@ impl Cpu {
         tile: &mut Tile<'_, f32>,
     ) {
         let weights = self.matrices.get(matrix.0);
-        let Weights { ty, rows: outputs, cols, .. } = *weights;
+        let WeightMatrix { ty, rows: outputs, cols, .. } = *weights;
         match &weights.place {
             Place::Stored(bytes) | Place::OnDisk(bytes) => {
                 // In memory, so that this lends it.
                 let bytes = &bytes.read(0..bytes.len());
-                let weights = matmul::Weights { ty, rows: outputs, cols, bytes };
-                matmul::matmul(self.isa, inputs.plain, weights, tile);
+                let weights = stored::Weights { ty, rows: outputs, cols, bytes };
+                stored::matmul(self.isa, inputs.plain, weights, tile);
             }
             Place::Bf16(place) => {
                 let input = bf16::Activations { words: inputs.bf16, rows, cols };
@@ -265,7 +266,7 @@ impl Cpu {
             Place::Int8(form, place) => {
                 let input = int8::Activations { words: inputs.int8, rows, cols };
                 let bytes = self.matrices.bytes_at(place);
-                let weights = int8::Packed { form: *form, rows: outputs, cols, bytes };
+                let weights = int8::Packed { layout: *form, rows: outputs, cols, bytes };
                 int8::matmul(self.isa, input, weights, tile);
             }
         }
@@ -291,7 +292,7 @@ impl Rounded {
 const PLAIN_ROWS: usize = 8;
 
 /// The first `len` values of `all`, which grows if there are too few.
-pub(super) fn room<T: bytemuck::Pod>(all: &mut AlignedVec<T>, len: usize) -> &mut [T] {
+pub(super) fn grown<T: bytemuck::Pod>(all: &mut AlignedVec<T>, len: usize) -> &mut [T] {
     if all.len() < len {
         *all = AlignedVec::zeroed(len.next_power_of_two());
     }
@@ -303,5 +304,5 @@ pub(super) fn scratch(len: usize, f: impl FnOnce(&mut [f32])) {
     thread_local! {
         static SCRATCH: RefCell<AlignedVec<f32>> = RefCell::default();
     }
-    SCRATCH.with_borrow_mut(|values| f(room(values, len)));
+    SCRATCH.with_borrow_mut(|values| f(grown(values, len)));
 }

@@ -1,11 +1,12 @@
 //! Weight matrices of the CPU: as the file stores them, or packed for products with rounded activations.
 
-use super::packing::{Job, Jobs};
+use super::packing::{PackJob, PackJobs};
 use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
-use kernels::int8::GROUP;
+use kernels::Isa;
+use kernels::layout::int8::GROUP;
+use kernels::layout::{bf16, fp8, int8};
 use kernels::quant::{BF16, QuantType};
-use kernels::{Isa, bf16, fp8, int8};
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 const CHUNK: usize = 256 << 20;
 
 /// A weight matrix on its way to products.
-pub(super) struct Weights {
+pub(super) struct WeightMatrix {
     pub name: String,
     pub ty: &'static QuantType,
     pub rows: usize,
@@ -38,7 +39,7 @@ pub(super) enum Place {
     /// FP8, as many under one scale, packed for products with BF16.
     Fp8(usize, InChunk),
     /// Packed for products with bytes.
-    Int8(int8::CodeLayout, InChunk),
+    Int8(kernels::quant::CodeLayout, InChunk),
 }
 
 /// Bytes of a chunk.
@@ -50,23 +51,23 @@ pub(super) struct InChunk {
 /// All weight matrices, and the memory of those that are packed.
 #[derive(Default)]
 pub(super) struct Matrices {
-    all: Vec<Weights>,
+    all: Vec<WeightMatrix>,
     chunks: Vec<AlignedVec<u8>>,
     /// Bytes in use of the last chunk.
     used: usize,
     /// What is to be packed before the first product.
-    jobs: Jobs,
+    jobs: PackJobs,
     /// Bytes that are locked in memory, those of tables too.
     locked: usize,
 }
 
 impl Matrices {
-    pub fn get(&self, index: usize) -> &Weights {
+    pub fn get(&self, index: usize) -> &WeightMatrix {
         &self.all[index]
     }
 
     /// All of them, in the order in which they were added.
-    pub fn iter(&self) -> impl Iterator<Item = &Weights> {
+    pub fn iter(&self) -> impl Iterator<Item = &WeightMatrix> {
         self.all.iter()
     }
 
@@ -77,7 +78,7 @@ impl Matrices {
 
     /// Bytes held, in files too.
     pub fn bytes(&self) -> usize {
-        let bytes = |weights: &Weights| match &weights.place {
+        let bytes = |weights: &WeightMatrix| match &weights.place {
             Place::Stored(bytes) => bytes.len(),
             Place::OnDisk(_) => 0,
             Place::Bf16(place) | Place::Fp8(_, place) | Place::Int8(_, place) => place.range.len(),
@@ -109,9 +110,10 @@ impl Matrices {
         let place = match ty.packing {
             _ if mode == Mode::Exact || memory != MemoryPolicy::Auto => None,
             _ if rows == 0 || cols == 0 => None,
-            Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
-                let room = self.reserve(int8::Packed::bytes_for(packing.form, rows, cols))?;
-                Some(Place::Int8(packing.form, room))
+            Some(packing) if cols.is_multiple_of(kernels::quant::BLOCK) => {
+                let chunk =
+                    self.reserve(int8::Packed::bytes_for(packing.code_layout, rows, cols))?;
+                Some(Place::Int8(packing.code_layout, chunk))
             }
             None if *ty == BF16 && isa.has_bf16_dot() => {
                 Some(Place::Bf16(self.reserve(bf16::packed_bytes(rows, cols))?))
@@ -133,12 +135,12 @@ impl Matrices {
                 Place::Stored(self.hold(bytes.clone(), memory)?)
             }
         };
-        if let Place::Bf16(room) | Place::Fp8(_, room) | Place::Int8(_, room) = &place {
-            let group = room.range.len() / rows.div_ceil(GROUP);
-            let to = (room.chunk, room.range.start);
-            self.jobs.push(Job { bytes, ty, cols, rows: row_bytes * GROUP, group, to });
+        if let Place::Bf16(chunk) | Place::Fp8(_, chunk) | Place::Int8(_, chunk) = &place {
+            let group = chunk.range.len() / rows.div_ceil(GROUP);
+            let to = (chunk.chunk, chunk.range.start);
+            self.jobs.push(PackJob { bytes, ty, cols, rows: row_bytes * GROUP, group, to });
         }
-        self.all.push(Weights { name, ty, rows, cols, order, threads, place });
+        self.all.push(WeightMatrix { name, ty, rows, cols, order, threads, place });
         Ok(self.all.len() - 1)
     }
 

@@ -12,21 +12,21 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::exit::Interrupted;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::note;
 use crate::progress;
 use anyhow::{Context, Result, bail};
+use convert::Interrupted;
 use engine::{EngineOptions, Speculate};
-use input::Input;
-use output::Output;
-use plan::Plan;
+use input::RequestFile;
+use output::AnswerFile;
+use plan::BatchPlan;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tally::Tally;
-use work::{Desk, Work};
+use tally::BatchTally;
+use work::{BatchRun, BatchServer};
 
 /// Most answers that the server gives to one request, each of which takes a place in the queue.
 const MAX_CHOICES: usize = 128;
@@ -69,17 +69,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     args.check_files()?;
-    let input = Input::open(&args.input)?;
-    let mut plan = Plan::of(&mut input.lines()?).with_context(|| input.cannot_read())?;
+    let input = RequestFile::open(&args.input)?;
+    let mut plan = BatchPlan::of(&mut input.lines()?).with_context(|| input.cannot_read())?;
     plan.problems().for_each(|problem| note(format_args!("{}, {problem}", input.name())));
-    let mut output = Output::open(&args.output)?;
+    let mut output = AnswerFile::open(&args.output)?;
     match args.force {
         true => output.clear()?,
         false => output.resume(&mut plan)?,
     }
-    let desk = if plan.has_open() { Some(args.desk()?) } else { None };
-    let tally = Tally::new(plan.counts());
-    let work = Work::new(input.lines()?, plan, output, desk, tally);
+    let server = if plan.has_open() { Some(args.server()?) } else { None };
+    let tally = BatchTally::new(plan.counts());
+    let work = BatchRun::new(input.lines()?, plan, output, server, tally);
     args.compute(work)
 }
 
@@ -102,7 +102,7 @@ impl Args {
 
     /// Loads the model and puts the server's routes before it. Its queue holds all choices of all
     /// requests that are under way, so that none is ever refused for want of room.
-    fn desk(&self) -> Result<Desk> {
+    fn server(&self) -> Result<BatchServer> {
         let queue = self.under_way().saturating_mul(MAX_CHOICES).min(usize::MAX >> 8);
         let engine = EngineOptions {
             queue,
@@ -114,10 +114,10 @@ impl Args {
         };
         let loaded = self.source.load_for_many(engine)?;
         note(format_args!("{}", super::run::describe(&loaded)));
-        Ok(Desk::new(loaded.service, self.under_way()))
+        Ok(BatchServer::new(loaded.service, self.under_way()))
     }
 
-    fn compute(&self, mut work: Work) -> Result<ExitCode> {
+    fn compute(&self, mut work: BatchRun) -> Result<ExitCode> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build();
         let runtime = runtime.context("cannot start the threads that wait for answers")?;
@@ -142,7 +142,7 @@ impl Args {
         }
     }
 
-    fn judge(&self, tally: &Tally) -> Result<ExitCode> {
+    fn judge(&self, tally: &BatchTally) -> Result<ExitCode> {
         let (failed, lines) = (tally.not_answered(), tally.lines());
         if failed > 0 {
             bail!(

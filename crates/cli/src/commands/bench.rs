@@ -7,16 +7,18 @@ mod report;
 mod spread;
 mod work;
 
-use crate::commands::synth;
 use crate::placement::PlacementArgs;
+use crate::progress::Task;
 use anyhow::{Context, Result};
+use convert::synth::{self, SynthPlan};
+use convert::writable_type;
 use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;
 use machine::Probe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use work::Work;
+use work::ForwardCost;
 
 /// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
 ///
@@ -36,7 +38,7 @@ pub(crate) struct Args {
     shape: Option<String>,
     /// Storage type of --shape
     #[arg(long = "type", value_name = "TYPE", default_value = "bf16",
-          value_parser = synth::storage_type)]
+          value_parser = writable_type)]
     ty: &'static QuantType,
     /// Prompt lengths to prefill, in tokens
     #[arg(long, value_delimiter = ',', default_value = "512")]
@@ -106,8 +108,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let work = Work::of(&checkpoint, args.mode, args.kv_type());
-    let plan = measure::Plan {
+    let work = ForwardCost::of(&checkpoint, args.mode, args.kv_type());
+    let plan = measure::BenchPlan {
         prompts: &args.prompt,
         depths: &args.depth,
         batches: &args.batch,
@@ -118,8 +120,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut results = measure::run(&mut runner, &mut probe, &plan, &work)?;
     let machine = probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &work));
-    let report =
-        report::Report::new(&runner, (args.mode, args.kv_type()), &checkpoint, machine, results);
+    let report = report::BenchReport::new(
+        &runner,
+        (args.mode, args.kv_type()),
+        &checkpoint,
+        machine,
+        results,
+    );
     let text = match (args.json, args.csv) {
         (true, _) => report.to_json(),
         (_, true) => report.to_csv(),
@@ -138,7 +145,7 @@ fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile:
         1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    synth::write(&synth::Plan { config, ty, seed: 0 }, &path)?;
+    synth::write(&SynthPlan { config, ty, seed: 0 }, &path, &mut Task::bytes())?;
     Ok((path, folder))
 }
 

@@ -1,40 +1,19 @@
-//! `gannet bench-serve`: load on a server that speaks OpenAI's protocol, and what it made of it.
-//!
-//! Invariant: bounded in requests, tokens and time, and nothing leaves this machine unless asked.
+//! `gannet bench-serve`: load on a server that speaks OpenAI's protocol, and its measures.
 
-mod answer;
-mod drive;
-mod events;
-mod lengths;
-mod measures;
-mod plot;
-mod report;
-mod target;
-mod workload;
-
-use crate::exit::Interrupted;
 use crate::interrupt::Watch;
 use crate::{output, progress};
 use anyhow::{Context, Result, bail};
-use clap::builder::RangedU64ValueParser;
-use drive::{Ended, Plan, Run};
-use indicatif::ProgressBar;
-use lengths::Lengths;
-use measures::{Limits, Summary};
-use report::Report;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use convert::Interrupted;
+use loadtest::{
+    Endpoint, Events, GoodputLimits, Lengths, LoadSpec, LoadSummary, LoadTest, MAX_CONCURRENCY,
+    RunEnd, ServerOptions,
+};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use target::{Endpoint, Target};
-use tokio::time::Instant;
-use workload::{Part, Workload};
-
-/// Requests under way where neither --concurrency nor --rate says how many.
-const CONCURRENCY: usize = 8;
-/// Most requests under way at once, whatever the rate.
-const MAX_CONCURRENCY: usize = 4096;
 
 /// Measure a server under load: latencies, rates and errors
 ///
@@ -64,7 +43,7 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
     /// Completions of token ids, or a chat with about a word for each token
-    #[arg(long, value_enum, default_value_t = Endpoint::Completions)]
+    #[arg(long, value_parser = endpoint(), default_value = "completions")]
     endpoint: Endpoint,
     /// Name of the model; left out: the first that the server lists
     #[arg(long, value_name = "NAME")]
@@ -130,7 +109,7 @@ struct ReportArgs {
     /// Count requests within these limits in ms, such as ttft:500,tpot:50: ttft, tpot, e2el, and
     /// itl for the longest gap of a request
     #[arg(long, value_name = "LIMITS")]
-    goodput: Option<Limits>,
+    goodput: Option<GoodputLimits>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -154,58 +133,59 @@ fn temperature(text: &str) -> Result<f64, String> {
     temperature.ok_or_else(|| "expected a number from 0 to 100".into())
 }
 
+/// A parser of the kinds of requests.
+fn endpoint() -> impl TypedValueParser<Value = Endpoint> {
+    PossibleValuesParser::new(Endpoint::ALL.map(Endpoint::name)).map(|name| {
+        let known = Endpoint::ALL.into_iter().find(|endpoint| endpoint.name() == name);
+        known.expect("one of the possible values")
+    })
+}
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     super::runtime()?.block_on(measure(args))
 }
 
 async fn measure(args: &Args) -> Result<ExitCode> {
-    let deadline = Instant::now() + Duration::from_secs(args.load.duration);
-    let target = Target::find(&args.url, &args.server).await?;
+    let test = LoadTest::connect(&args.server(), args.load.spec()).await?;
     let mut watch = Watch::new();
     // Made before the load is: whether the plot can be written is known at once.
-    let plot =
-        args.report.svg.as_ref().map(|path| {
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))
-        });
-    let plot = plot.transpose()?;
-    let run = load(args, &target, deadline, &mut watch).await?;
-    let summary = Summary::of(&run, args.report.goodput.as_ref());
-    let report = Report::new(&target, &args.load, &run, &summary);
+    let create = |path: &PathBuf| {
+        File::create(path).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let plot = args.report.svg.as_ref().map(create).transpose()?;
+    if args.load.warmup > 0 {
+        let bar = progress::count(args.load.warmup as u64);
+        bar.set_message("warming up");
+        let ended = test.warm_up(events(&mut watch, || bar.inc(1))).await;
+        bar.finish_and_clear();
+        if ended == RunEnd::Interrupted {
+            return Err(Interrupted.into());
+        }
+    }
+    let bar = progress::count(args.load.requests as u64);
+    bar.set_message("requests");
+    let run = test.run(events(&mut watch, || bar.inc(1))).await;
+    bar.finish_and_clear();
+    let report = test.report(&run, args.report.goodput.as_ref());
     match args.report.json {
         true => output::json(&report.to_json())?,
         false => output::text(&report.to_table())?,
     }
     if let Some(mut file) = plot {
-        file.write_all(plot::svg(&run, &report.title()).as_bytes()).context("cannot plot")?;
+        file.write_all(report.svg().as_bytes()).context("cannot plot")?;
     }
-    end(&run, &summary)
+    end(run.ended, &report.summary)
 }
 
-/// Warms up, then measures.
-async fn load(args: &Args, target: &Target, deadline: Instant, watch: &mut Watch) -> Result<Run> {
-    let workload = args.load.workload(target);
-    let plan = args.load.plan(deadline);
-    if args.load.warmup > 0 {
-        let plan = Plan { requests: args.load.warmup, arrivals: None, ..plan.clone() };
-        let bar = bar(&plan, "warming up");
-        drive::drive(&plan, target, &workload, Part::WarmUp, watch, &bar).await;
-        bar.finish_and_clear();
-        watch.check()?;
-    }
-    let bar = bar(&plan, "requests");
-    let run = drive::drive(&plan, target, &workload, Part::Measured, watch, &bar).await;
-    bar.finish_and_clear();
-    Ok(run)
+fn events<A: FnMut()>(watch: &mut Watch, answered: A) -> Events<impl Future<Output = ()>, A> {
+    let interrupted = async {
+        watch.wait().await;
+    };
+    Events { interrupted, answered }
 }
 
-fn bar(plan: &Plan, what: &'static str) -> ProgressBar {
-    let bar = progress::count(plan.requests as u64);
-    bar.set_message(what);
-    bar
-}
-
-fn end(run: &Run, summary: &Summary) -> Result<ExitCode> {
-    if run.ended == Ended::Interrupted {
+fn end(ended: RunEnd, summary: &LoadSummary) -> Result<ExitCode> {
+    if ended == RunEnd::Interrupted {
         return Err(Interrupted.into());
     }
     if summary.completed == 0 {
@@ -218,32 +198,35 @@ fn end(run: &Run, summary: &Summary) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl LoadArgs {
-    /// Requests that may be under way at once.
-    fn at_once(&self) -> usize {
-        let default = if self.rate.is_some() { MAX_CONCURRENCY } else { CONCURRENCY };
-        self.concurrency.unwrap_or(default)
-    }
-
-    fn workload(&self, target: &Target) -> Workload {
-        let prefix_seed = self.prefix_seed.unwrap_or(self.seed);
-        Workload {
-            seed: self.seed,
-            prefix: workload::prefix(prefix_seed, self.shared_prefix, target.vocabulary),
-            vocabulary: target.vocabulary,
-            prompt: self.prompt,
-            output: self.output,
+impl Args {
+    fn server(&self) -> ServerOptions {
+        let ServerArgs { endpoint, model, vocab, api_key, allow_remote } = &self.server;
+        ServerOptions {
+            url: self.url.clone(),
+            endpoint: *endpoint,
+            model: model.clone(),
+            vocabulary: *vocab,
+            api_key: api_key.clone(),
+            allow_remote: *allow_remote,
         }
     }
+}
 
-    fn plan(&self, deadline: Instant) -> Plan {
-        Plan {
+impl LoadArgs {
+    fn spec(&self) -> LoadSpec {
+        LoadSpec {
             requests: self.requests,
-            at_once: self.at_once(),
-            arrivals: self.rate.map(|rate| workload::Arrivals::new(self.seed, rate)),
-            temperature: self.temp,
+            concurrency: self.concurrency,
+            rate: self.rate,
+            duration: Duration::from_secs(self.duration),
             timeout: Duration::from_secs(self.timeout),
-            deadline,
+            warmup: self.warmup,
+            prompt: self.prompt,
+            output: self.output,
+            shared_prefix: self.shared_prefix,
+            seed: self.seed,
+            prefix_seed: self.prefix_seed,
+            temperature: self.temp,
         }
     }
 }

@@ -4,19 +4,19 @@ mod conversation;
 mod lines;
 mod slash;
 
-use crate::answer::{Answer, Show};
+use crate::answer::{Show, StreamedAnswer};
 use crate::args::SamplingArgs;
 use crate::commands::run::{ThinkArgs, describe};
 use crate::exit;
 use crate::interrupt::Watch;
-use crate::load::{Loaded, SourceArgs};
+use crate::load::{LoadedModel, SourceArgs};
 use crate::output::note;
 use anyhow::{Context, Result};
 use api::{ApiError, ChatRequest, SamplingOptions};
 use conversation::Conversation;
 use engine::EngineOptions;
-use lines::{Input, Lines};
-use slash::Slash;
+use lines::{ChatInput, ChatLines};
+use slash::SlashCommand;
 use std::process::ExitCode;
 use tokio::runtime::Runtime;
 
@@ -42,18 +42,18 @@ pub(crate) struct Args {
 
 /// A running chat.
 struct Chat {
-    loaded: Loaded,
+    loaded: LoadedModel,
     runtime: Runtime,
     sampling: SamplingOptions,
     conversation: Conversation,
     think: Option<bool>,
     stats: bool,
-    last: Option<Answer>,
+    last: Option<StreamedAnswer>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let loaded = args.source.load(EngineOptions::default())?;
-    let mut lines = Lines::open()?;
+    let mut lines = ChatLines::open()?;
     if lines.is_interactive() {
         note(format_args!("{}", describe(&loaded)));
         note(format_args!("/help lists the commands; Ctrl-D ends"));
@@ -69,9 +69,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     loop {
         match lines.next()? {
-            Input::Line(line) => chat.line(&line)?,
-            Input::Cancelled => note(format_args!("Ctrl-D or /exit ends")),
-            Input::End => return Ok(ExitCode::SUCCESS),
+            ChatInput::Line(line) => chat.line(&line)?,
+            ChatInput::Cancelled => note(format_args!("Ctrl-D or /exit ends")),
+            ChatInput::End => return Ok(ExitCode::SUCCESS),
         }
         if chat.conversation.is_over() {
             return Ok(ExitCode::SUCCESS);
@@ -83,7 +83,7 @@ impl Chat {
     /// What goes wrong with one line is told and the conversation goes on, unless no other
     /// could fare better.
     fn line(&mut self, line: &str) -> Result<()> {
-        let done = match Slash::parse(line) {
+        let done = match SlashCommand::parse(line) {
             None if line.trim().is_empty() => Ok(()),
             None => self.message(line),
             Some(command) => command.and_then(|command| self.command(command)),
@@ -113,7 +113,7 @@ impl Chat {
         Ok(())
     }
 
-    fn answer(&self) -> Result<Answer> {
+    fn answer(&self) -> Result<StreamedAnswer> {
         let request = ChatRequest {
             messages: self.conversation.messages(),
             template_kwargs: super::run::think_kwargs(self.think),
@@ -129,27 +129,27 @@ impl Chat {
         let stop = async {
             watch.wait().await;
         };
-        self.runtime.block_on(Answer::follow(stream, Show::Pieces, stop))
+        self.runtime.block_on(StreamedAnswer::follow(stream, Show::Pieces, stop))
     }
 
-    fn command(&mut self, command: Slash) -> Result<()> {
+    fn command(&mut self, command: SlashCommand) -> Result<()> {
         match command {
-            Slash::Help => note(format_args!("{}", slash::HELP)),
-            Slash::System(text) => self.conversation.set_system(text),
-            Slash::Reset => self.conversation.reset(),
-            Slash::Save(path) => {
+            SlashCommand::Help => note(format_args!("{}", slash::HELP)),
+            SlashCommand::System(text) => self.conversation.set_system(text),
+            SlashCommand::Reset => self.conversation.reset(),
+            SlashCommand::Save(path) => {
                 let saved = self.conversation.save(&path);
                 saved.with_context(|| format!("cannot save to {}", path.display()))?;
                 note(format_args!("saved to {}", path.display()));
             }
-            Slash::Load(path) => {
+            SlashCommand::Load(path) => {
                 self.conversation = Conversation::load(&path)
                     .with_context(|| format!("cannot load {}", path.display()))?;
                 note(format_args!("{} messages", self.conversation.messages().len()));
             }
-            Slash::Stats => self.print_stats(),
-            Slash::Think(choice) => self.set_think(choice),
-            Slash::Exit => self.conversation.end(),
+            SlashCommand::Stats => self.print_stats(),
+            SlashCommand::Think(choice) => self.set_think(choice),
+            SlashCommand::Exit => self.conversation.end(),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use super::likelihood::{CONTEXT, ROWS, check_ids, log_total, windows};
 use crate::args::{FileArgs, LoadArgs};
-use crate::input::Source;
+use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let source = Source { file: args.text.as_ref(), ..Source::default() };
+    let source = TextSource { file: args.text.as_ref(), ..TextSource::default() };
     let Some(text) = source.read()? else { super::usage("compare", "--text is missing") };
     let a = open(args, &args.a)?;
     let b = open(args, &args.b)?;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let [a, b] = vocabularies;
         bail!("expected models of one vocabulary, found {a} and {b} tokens");
     }
-    check_ids(&a, &ids)?;
+    check_ids(vocabularies[0], &ids)?;
     let totals = compare(&mut a, &mut b, &ids, context)?;
     print(args.json, &totals, context)?;
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use crate::output;
 use anyhow::Result;
 use engine::Mode;
 use formats::{Error, ModelConfig, ModelFiles};
-use report::Report;
+use report::InspectReport;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         npy::write(&files, name, out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let report = Report::new(&files, config(&files)?, args.ctx);
+    let report = InspectReport::new(&files, config(&files)?, args.ctx);
     match args.json {
         true => output::json(&report.to_json())?,
         false => output::text(&report.to_text())?,

@@ -1,7 +1,6 @@
 //! What the measures of a text share: windows over its tokens and probabilities from logits.
 
 use anyhow::{Result, bail};
-use engine::Runner;
 use std::ops::Range;
 
 /// Context where none is asked for and the model's is longer.
@@ -9,9 +8,8 @@ pub(super) const CONTEXT: usize = 2048;
 /// Positions whose logits are computed at once.
 pub(super) const ROWS: usize = 64;
 
-/// Whether the model of `runner` has all of `ids`.
-pub(super) fn check_ids(runner: &Runner, ids: &[u32]) -> Result<()> {
-    let vocab = runner.info().vocab_size;
+/// Checks that a vocabulary of `vocab` tokens has all of `ids`.
+pub(super) fn check_ids(vocab: usize, ids: &[u32]) -> Result<()> {
     match ids.iter().find(|&&id| id as usize >= vocab) {
         Some(id) => bail!("the tokenizer gives token id {id}, but the model has {vocab} tokens"),
         None => Ok(()),

@@ -6,7 +6,7 @@
 
 use super::likelihood::{CONTEXT, ROWS, check_ids, nll, windows};
 use crate::args::{LoadArgs, ModelArgs};
-use crate::input::Source;
+use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
@@ -49,7 +49,7 @@ struct Score {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let source = Source { file: args.file.as_ref(), ..Source::default() };
+    let source = TextSource { file: args.file.as_ref(), ..TextSource::default() };
     let Some(text) = source.read()? else { super::usage("perplexity", "--file is missing") };
     let path = args.model.locate()?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
@@ -74,7 +74,7 @@ fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
 fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score> {
     let context = runner.info().context_length;
     let stride = stride.map_or(context, |stride| (stride as usize).min(context));
-    check_ids(runner, ids)?;
+    check_ids(runner.info().vocab_size, ids)?;
     let windows = windows(ids.len(), context, stride);
     let bar = progress::count(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
     let (mut score, watch) = (Score::default(), Watch::new());

@@ -1,37 +1,12 @@
 //! `gannet quantize`: a checkpoint as a GGUF file of fewer bits.
-//!
-//! Invariant: the file appears under its name whole or not at all.
-
-mod convert;
-mod importance;
-mod mixture;
-mod overrides;
-mod plan;
-mod pre;
-mod sentence_piece;
-mod source;
-mod summary;
-mod vocabulary;
-
-pub(crate) use plan::whole_blocks;
 
 use crate::model::{self, BUILTIN};
 use crate::output;
+use crate::progress::Task;
 use anyhow::{Context, Result, bail};
-use base::ThreadPool;
-use convert::Output;
-use formats::ModelFiles;
-use formats::gguf::{GgufWriter, Value};
-use importance::Importance;
-use kernels::quant::{self, QuantType};
-use mixture::Mixture;
-use overrides::Override;
-use plan::{Target, Wishes};
-use source::Source;
+use convert::{Mixture, Override, QuantizeOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
-use summary::Summary;
 
 /// Write a model as a GGUF file of fewer bits
 ///
@@ -46,11 +21,11 @@ pub(crate) struct Args {
     #[arg(value_name = "DST")]
     out: PathBuf,
     /// Mixture or type: q4_k_m, q8_0, bf16, ...
-    #[arg(long = "type", value_name = "TYPE", value_parser = mixture::find)]
+    #[arg(long = "type", value_name = "TYPE", value_parser = Mixture::named)]
     mixture: &'static Mixture,
     /// Another type for the tensors with a name like PATTERN, a glob or regular expression; may
     /// be repeated, the last that fits wins
-    #[arg(long, value_name = "PATTERN=TYPE", value_parser = overrides::parse)]
+    #[arg(long, value_name = "PATTERN=TYPE", value_parser = Override::parse)]
     tensor_type: Vec<Override>,
     /// Importance of the columns, as `gannet imatrix` or llama.cpp writes it (.gguf or .dat)
     #[arg(long, value_name = "FILE")]
@@ -76,108 +51,28 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let started = Instant::now();
-    check_name(&args.out)?;
-    let importance = args.imatrix.as_deref().map(Importance::open).transpose()?;
-    let files = ModelFiles::open(&model::locate(Some(&args.source))?)?;
-    let Source { mut header, tensors, mut model, note } =
-        Source::open(files, public_name(&args.source), args.pre.as_deref())?;
-    model.has_importance = importance.is_some();
-    let wishes = Wishes {
+    let options = QuantizeOptions {
         mixture: args.mixture,
         overrides: &args.tensor_type,
-        importance: importance.as_ref(),
+        importance: args.imatrix.as_deref(),
+        split_size: args.split_size,
         requantize: args.allow_requantize,
+        name: public_name(&args.source),
+        pre: args.pre.as_deref(),
+        threads: args.threads,
+        force: args.force,
     };
-    let targets = plan::decide(tensors, &model, &wishes)?;
-    describe(&mut header, args.mixture, importance.as_ref(), &targets)?;
-    let (output, paths) = create(args, header)?;
-    let pool = ThreadPool::new(threads(args.threads)).context("cannot start threads")?;
-    convert::write(&targets, importance.as_ref(), output, &pool)?;
-    note.iter().for_each(|note| output::note(format_args!("note: {note}")));
-    let seconds = started.elapsed().as_secs_f64();
-    report(args, &Summary { targets: &targets, paths: &paths, seconds })?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn report(args: &Args, summary: &Summary) -> Result<()> {
+    let source = model::locate(Some(&args.source))?;
+    let quantized = convert::quantize(&source, &args.out, &options, &mut Task::bytes())?;
     if args.json {
-        return Ok(output::json(&summary.to_json())?);
+        output::json(&quantized.to_json())?;
+        return Ok(ExitCode::SUCCESS);
     }
-    output::text(&summary.to_table())?;
-    for path in summary.paths {
+    output::text(&quantized.to_table())?;
+    for path in &quantized.paths {
         output::note(format_args!("wrote {}", path.display()));
     }
-    Ok(())
-}
-
-/// The metadata of what is done here, and the tensors to come.
-fn describe(
-    header: &mut GgufWriter,
-    mixture: &Mixture,
-    importance: Option<&Importance>,
-    targets: &[Target],
-) -> Result<()> {
-    header.set("general.file_type", Value::U32(mixture.file_type));
-    header.set("general.quantization_version", Value::U32(2));
-    if let Some(importance) = importance {
-        header.set("quantize.imatrix.file", Value::String(importance.file_name()));
-        let count = Value::U32(importance.len().try_into().unwrap_or(u32::MAX));
-        header.set("quantize.imatrix.entries_count", count);
-        header.set("quantize.imatrix.dataset", Value::String(importance.datasets.join(", ")));
-        let windows = Value::U32(importance.windows.try_into().unwrap_or(u32::MAX));
-        header.set("quantize.imatrix.chunks_count", windows);
-        warn_of_unweighed(targets);
-    } else {
-        warn_of_no_importance(targets);
-    }
-    for Target { tensor, ty, .. } in targets {
-        header.plan(&tensor.name, ty, &tensor.shape)?;
-    }
-    Ok(())
-}
-
-/// Calibration sees no embeddings; other tensors that it did not see are worth a word.
-fn warn_of_unweighed(targets: &[Target]) {
-    let unweighed = |target: &&Target| {
-        target.ty.block_len > 1 && !target.weighed && target.tensor.name != "token_embd.weight"
-    };
-    let mut unweighed = targets.iter().filter(unweighed);
-    if let Some(first) = unweighed.next() {
-        let more = unweighed.count();
-        let name = &first.tensor.name;
-        output::note(format_args!("warning: no importance of {name} and {more} more tensors"));
-    }
-}
-
-/// Types of so few bits that what matters less must pay for what matters more.
-fn warn_of_no_importance(targets: &[Target]) {
-    const NEEDY: [&QuantType; 5] =
-        [&quant::IQ1_S, &quant::IQ1_M, &quant::IQ2_XXS, &quant::IQ2_XS, &quant::IQ2_S];
-    let mut needy = targets.iter().filter(|target| NEEDY.contains(&target.ty));
-    if let Some(first) = needy.next() {
-        let (name, ty, more) = (&first.tensor.name, first.ty, needy.count());
-        output::note(format_args!(
-            "warning: {name} ({ty}) and {more} more tensors lose much of what matters without \
-             --imatrix; `gannet imatrix` makes one"
-        ));
-    }
-}
-
-/// Opens the output, unless something is there.
-fn create(args: &Args, header: GgufWriter) -> Result<(Output, Vec<PathBuf>)> {
-    let paths = match args.split_size {
-        Some(size) => header.part_paths(&args.out, size)?,
-        None => vec![args.out.clone()],
-    };
-    if let Some(taken) = paths.iter().find(|path| path.exists()).filter(|_| !args.force) {
-        bail!("{} exists already; --force replaces it", taken.display());
-    }
-    let output = match args.split_size {
-        Some(size) => Output::Split(header.create_split(&args.out, size)?),
-        None => Output::Whole(header.create(&args.out)?),
-    };
-    Ok((output, paths))
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The name for people where that of the folder would say nothing: models unpacked or fetched.
@@ -186,25 +81,6 @@ fn public_name(source: &str) -> Option<String> {
         true => None,
         false if source == BUILTIN => Some("gannet-tiny".to_owned()),
         false => Some(source.to_owned()),
-    }
-}
-
-fn check_name(out: &Path) -> Result<()> {
-    if out.extension().is_none_or(|extension| extension != "gguf") {
-        bail!("{}: expected a name that ends in .gguf", out.display());
-    }
-    let part = regex::Regex::new(r"-\d{5}-of-\d{5}$").context("a constant expression")?;
-    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
-    if part.is_match(&stem) {
-        bail!("{}: expected a name without the number of a part", out.display());
-    }
-    Ok(())
-}
-
-fn threads(wanted: usize) -> usize {
-    match wanted {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
-        wanted => wanted,
     }
 }
 

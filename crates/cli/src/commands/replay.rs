@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 /// A trace and where it was read.
-type Read = (PathBuf, Trace);
+type TraceFile = (PathBuf, Trace);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let traces = read_all(&args.traces)?;
@@ -89,7 +89,7 @@ fn entry(path: &Path, trace: &Trace, divergence: &Option<Divergence>) -> Value {
     })
 }
 
-fn read_all(paths: &[PathBuf]) -> Result<Vec<Read>> {
+fn read_all(paths: &[PathBuf]) -> Result<Vec<TraceFile>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -122,7 +122,7 @@ struct Replay {
 
 impl Replay {
     /// Loads the model as the traces say it was.
-    fn load(args: &Args, traces: &[Read]) -> Result<Self> {
+    fn load(args: &Args, traces: &[TraceFile]) -> Result<Self> {
         let (first, then) = (&traces[0].0, &traces[0].1.settings);
         for (path, trace) in traces {
             if let Some((name, a, b)) = then.difference(&trace.settings) {

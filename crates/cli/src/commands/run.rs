@@ -1,9 +1,9 @@
 //! `gannet run`: one prompt, one answer.
 
-use crate::answer::{Answer, Show};
+use crate::answer::{Show, StreamedAnswer};
 use crate::args::SamplingArgs;
-use crate::input::Source;
-use crate::load::{Loaded, SourceArgs};
+use crate::input::TextSource;
+use crate::load::{LoadedModel, SourceArgs};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use api::{ApiError, ChatRequest, Prompt, TextRequest, TextStream};
@@ -68,7 +68,7 @@ pub(crate) fn think_kwargs(think: Option<bool>) -> Map<String, Value> {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let source =
-        Source { argument: args.prompt.as_deref(), file: args.file.as_ref(), stdin: false };
+        TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref(), stdin: false };
     let Some(prompt) = source.read()? else {
         super::usage("run", "a prompt is missing: gannet run \"What is the capital of France?\"");
     };
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stream = start(args, prompt, &loaded)?;
     let show = if args.json { Show::Nothing } else { Show::Pieces };
     let runtime = super::runtime()?;
-    let answer = runtime.block_on(Answer::follow(stream, show, std::future::pending()))?;
+    let answer = runtime.block_on(StreamedAnswer::follow(stream, show, std::future::pending()))?;
     if args.json {
         output::json(&answer.to_json(&loaded.service.info().name))?;
     }
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn start(args: &Args, prompt: String, loaded: &Loaded) -> Result<TextStream> {
+fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream> {
     let sampling = args.sampling.options();
     if args.raw {
         let prompt = Prompt::Text(prompt);
@@ -115,7 +115,7 @@ fn start(args: &Args, prompt: String, loaded: &Loaded) -> Result<TextStream> {
 }
 
 /// What was loaded, for people.
-pub(crate) fn describe(loaded: &Loaded) -> String {
+pub(crate) fn describe(loaded: &LoadedModel) -> String {
     let info = loaded.service.info();
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     format!(

@@ -5,12 +5,12 @@ mod listen;
 
 use super::run::describe;
 use crate::args::EngineArgs;
-use crate::effective::Effective;
-use crate::exit::Interrupted;
+use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::{self, note};
 use anyhow::{Context, Result};
+use convert::Interrupted;
 use limits::{ClientArgs, ConnectionArgs};
 use listen::{ListenArgs, Listening};
 use server::{Listener, ServerOptions};
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 /// Time for what is left to do when the server has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &Args, effective: &Effective) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode> {
     let options = args.clients.options(&args.connections)?;
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
     if args.print_config {

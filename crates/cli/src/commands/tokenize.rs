@@ -1,7 +1,7 @@
 //! `gannet tokenize`: text to token ids.
 
 use crate::args::FileArgs;
-use crate::input::Source;
+use crate::input::TextSource;
 use crate::output;
 use anyhow::{Context, Result};
 use formats::gguf::GgufFile;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let source =
-        Source { argument: args.text.as_deref(), file: args.file.as_ref(), stdin: args.stdin };
+        TextSource { argument: args.text.as_deref(), file: args.file.as_ref(), stdin: args.stdin };
     let Some(text) = source.read()? else { super::usage("tokenize", "a text is missing") };
     let tokenizer = tokenizer(&args.files.locate(&args.model)?, &args.files)?;
     let options = EncodeOptions { add_special: args.special, parse_special: args.special };

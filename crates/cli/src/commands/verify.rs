@@ -3,14 +3,14 @@
 mod numbers;
 mod reference;
 mod report;
-mod words;
+mod text_cases;
 
 use crate::placement::PlacementArgs;
 use anyhow::{Context, Result, bail};
 use engine::{LoadOptions, Mode, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
-use report::Report;
+use report::VerifyReport;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -60,10 +60,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let reference = Reference::open(reference)?;
     let path = crate::model::locate(Some(model))?;
-    let mut report = Report::default();
+    let mut report = VerifyReport::default();
     check_numbers(args, &path, &reference, &mut report)?;
-    if reference.has_words() {
-        words::check(&path, &reference, &mut report)?;
+    if reference.has_text_cases() {
+        text_cases::check(&path, &reference, &mut report)?;
     }
     crate::output::text(&if args.json { report.to_json() } else { report.to_table() })?;
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -73,7 +73,7 @@ fn check_numbers(
     args: &Args,
     path: &Path,
     reference: &Reference,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Result<()> {
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
     let longest = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len()).max();

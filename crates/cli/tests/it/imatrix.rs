@@ -118,7 +118,7 @@ fn work_goes_on_only_where_it_began() {
     let mut theirs = read(&out);
     theirs.text_digest = None;
     theirs.write(Path::new(&out)).unwrap();
-    refused(&tiny, &text, "32", "found another's");
+    refused(&tiny, &text, "32", "found one of another program");
     let report = collect(&out, &["--windows", "1", "--force"]);
     assert_eq!(report["resumed_at"], 0);
     assert!(std::fs::read(&out).unwrap() == before);

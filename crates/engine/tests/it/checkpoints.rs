@@ -141,7 +141,7 @@ fn experts(architecture: &str, layers: usize) -> Option<ExpertsConfig> {
 
 /// Writes a checkpoint of random weights into `folder`; `change` may alter a tensor's values.
 pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f32])) {
-    let names = formats::config::name_table(&config.architecture).expect("a known family");
+    let names = formats::families::name_table(&config.architecture).expect("a known family");
     let mut rng = Rng::new(42);
     let mut tensors = Vec::new();
     let mut writer = SafetensorsWriter::new();

@@ -1,15 +1,12 @@
-//! The model families known: how files name them, and where they differ in configuration.
-
-use std::path::Path;
+//! The descriptor of a model family: how files name it, and where its configuration differs.
 
 use serde_json::Value as Json;
 
-use super::gguf::Keys;
+use super::fields::GgufKeys;
 use super::{
     Activation, ExpertsConfig, LatentConfig, ModelConfig, RopeLayout, RopeScaling, RouterScores,
-    deepseek, glm, gpt_oss, llama, mistral, mixtral, qwen, qwen_moe,
 };
-use crate::error::{Error, Result, shown};
+use crate::error::Result;
 use crate::json::Object;
 use crate::names::{DENSE, NameTable};
 
@@ -23,10 +20,11 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// `architectures` in config.json.
     pub hf_class: &'static str,
-    /// `general.architecture` in GGUF files, where the family has a name of its own there.
-    pub gguf_name: Option<&'static str>,
-    /// Another family that GGUF files of this name are of, by their metadata.
-    pub gguf_variant: fn(keys: &Keys) -> Result<Option<&'static Family>>,
+    /// `general.architecture` in GGUF files.
+    pub gguf_name: &'static str,
+    /// Whether a GGUF file of this name is of this family, by its metadata. The first family of
+    /// the table that agrees has the file.
+    pub gguf_is: fn(keys: &GgufKeys) -> Result<bool>,
     /// Rotary layout of its GGUF files.
     pub gguf_rope: RopeLayout,
     /// Tensors of a layer that GGUF files of the family call otherwise: (theirs, canonical).
@@ -53,7 +51,7 @@ pub(crate) struct Family {
     pub biases: &'static [&'static str],
     /// Further tensors of every layer that config.json declares.
     pub declared: fn(config: Object) -> Result<Vec<&'static str>>,
-    /// Names of its tensors in Hugging Face checkpoints.
+    /// ExpertFieldNames of its tensors in Hugging Face checkpoints.
     pub names: &'static NameTable,
     /// Whether checkpoints carry layers for the prediction of further tokens after the last one.
     pub more_layers: bool,
@@ -88,11 +86,11 @@ pub(crate) struct GgufExperts {
 }
 
 /// A dense decoder in most ways like Llama.
-pub(super) const BASE: Family = Family {
+pub(crate) const BASE: Family = Family {
     name: "",
     hf_class: "",
-    gguf_name: None,
-    gguf_variant: |_| Ok(None),
+    gguf_name: "",
+    gguf_is: |_| Ok(true),
     gguf_rope: RopeLayout::Halves,
     gguf_aliases: &[],
     gguf_activation: Activation::Silu,
@@ -122,81 +120,8 @@ pub(super) const BASE: Family = Family {
     written: &[],
 };
 
-/// Of families that share a name in GGUF files the first decides with its `gguf_variant`.
-static FAMILIES: &[&Family] = &[
-    &llama::LLAMA,
-    &mistral::MISTRAL,
-    &mixtral::MIXTRAL,
-    &qwen::QWEN2,
-    &qwen::QWEN3,
-    &qwen_moe::QWEN2_MOE,
-    &qwen_moe::QWEN3_MOE,
-    &deepseek::DEEPSEEK_V2,
-    &deepseek::DEEPSEEK_V3,
-    &glm::GLM4_MOE,
-    &gpt_oss::GPT_OSS,
-];
-
-/// The family that config.json names: by class, or by `model_type` where no class is given.
-pub(crate) fn of_hf(config: Object) -> Result<&'static Family> {
-    let classes = config.array("architectures")?.unwrap_or_default();
-    let class = classes.first().map(|class| class_name(config, class)).transpose()?;
-    let name = match class {
-        Some(class) => Some(class),
-        None => config.text("model_type")?,
-    };
-    let name = config.need("architectures", "a list of one class", name)?;
-    let known = |family: &&&Family| match class {
-        Some(class) => family.hf_class == class,
-        None => family.name == alias(name),
-    };
-    let supported = || FAMILIES.iter().map(|f| f.hf_class);
-    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path(), name, supported()))
-}
-
-/// The family behind a `model_type`: Kimi K2 is DeepSeek V3 by another name.
-fn alias(model_type: &str) -> &str {
-    if model_type == "kimi_k2" { deepseek::DEEPSEEK_V3.name } else { model_type }
-}
-
-fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
-    class.as_str().ok_or_else(|| {
-        let found = crate::json::describe(class);
-        config.error("architectures", format!("expected the name of a class, found {found}"))
-    })
-}
-
-/// The family of a GGUF file, by `general.architecture` and what else its metadata say.
-pub(crate) fn of_gguf(keys: &Keys) -> Result<&'static Family> {
-    let name = keys.prefix;
-    let known = |family: &&&Family| family.gguf_name == Some(name);
-    let mut supported: Vec<_> = FAMILIES.iter().filter_map(|f| f.gguf_name).collect();
-    supported.dedup();
-    let unknown = || unknown(keys.metadata.path(), name, supported.into_iter());
-    let family = FAMILIES.iter().find(known).copied().ok_or_else(unknown)?;
-    Ok((family.gguf_variant)(keys)?.unwrap_or(family))
-}
-
-/// The table of Hugging Face tensor names of the family with this canonical name.
-pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
-    by_name(architecture).map(|family| family.names)
-}
-
-/// The family with this canonical name.
-pub(crate) fn by_name(architecture: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| family.name == architecture).copied()
-}
-
-fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static str>) -> Error {
-    Error::Architecture {
-        path: path.to_owned(),
-        found: shown(found),
-        supported: supported.collect::<Vec<_>>().join(", "),
-    }
-}
-
 /// Biases by the flags of Llama's configuration.
-pub(super) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
+pub(crate) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
     let mut biases = Vec::new();
     if config.flag("attention_bias")? == Some(true) {
         biases.extend(ATTENTION_BIASES);
@@ -208,33 +133,8 @@ pub(super) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
 }
 
 /// Biases of the four projections of attention.
-pub(super) const ATTENTION_BIASES: [&str; 4] =
+pub(crate) const ATTENTION_BIASES: [&str; 4] =
     ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"];
 
-/// Windows from `layer_types`, if config.json has it.
-pub(crate) fn windows_by_type(
-    config: Object,
-    layers: usize,
-    window: Option<usize>,
-) -> Result<Option<Windows>> {
-    const KEY: &str = "layer_types";
-    let Some(types) = config.array(KEY)? else { return Ok(None) };
-    if types.len() != layers {
-        let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
-        return Err(config.error(KEY, problem));
-    }
-    let window_of = |kind: &Json| match kind.as_str() {
-        Some("full_attention") => Ok(None),
-        Some("sliding_attention") if window.is_some() => Ok(window),
-        Some("sliding_attention") => {
-            let problem = "expected a window, as layer_types has sliding_attention; found none";
-            Err(config.error("sliding_window", problem))
-        }
-        _ => {
-            let found = crate::json::describe(kind);
-            let expected = "expected full_attention or sliding_attention";
-            Err(config.error(KEY, format!("{expected}, found {found}")))
-        }
-    };
-    types.iter().map(window_of).collect::<Result<_>>().map(Some)
-}
+/// Norms on the heads of queries and keys.
+pub(crate) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];

@@ -1,22 +1,7 @@
 //! What the integration tests share.
 #![allow(dead_code)] // Each test uses its part.
-#![allow(clippy::print_stderr)] // Skipped tests say so.
-
-use std::path::{Path, PathBuf};
 
 use formats::{Checkpoint, Result};
-
-/// A folder of the fixtures beside the repository, if they are there.
-pub fn shared(folder: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let root = std::env::var_os("GANNET_SHARED").map_or(beside, PathBuf::from);
-    let path = root.join("fixtures").join(folder);
-    if !path.exists() {
-        eprintln!("skipped: {} is absent", path.display());
-        return None;
-    }
-    Some(path)
-}
 
 /// Asks for every tensor of a dense decoder, as loading its model does.
 pub fn read_all_llama(checkpoint: &Checkpoint) -> Result<()> {

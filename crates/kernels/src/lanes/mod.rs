@@ -96,35 +96,21 @@ macro_rules! isa_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
-            use $crate::isa::Kind;
+            use $crate::isa::{IsaKind, call_compiled};
+            use $crate::lanes;
             match isa.kind() {
-                Kind::Scalar => $body::<$crate::lanes::scalar::Scalar>($($arg),*),
+                IsaKind::Scalar => $body::<lanes::scalar::Scalar>($($arg),*),
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx2 | Kind::AvxVnni => {
-                    #[target_feature(enable = "avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::x86::Avx2>($($arg),*)
-                    }
-                    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx2 | IsaKind::AvxVnni => {
+                    call_compiled!(Avx2, $body::<lanes::x86::Avx2>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
-                    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::x86::Avx512>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+                    call_compiled!(Avx512, $body::<lanes::x86::Avx512>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "aarch64")]
-                Kind::Neon | Kind::NeonDot => {
-                    #[target_feature(enable = "neon")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::neon::Neon>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Neon | IsaKind::NeonDot => {
+                    call_compiled!(Neon, $body::<lanes::neon::Neon>, $($arg: $ty),*)
                 }
             }
         }
@@ -134,38 +120,32 @@ pub(crate) use isa_dispatch;
 
 /// Work in plain Rust that gains from being compiled for each instruction set. Its bits are those
 /// of Rust's operators: nothing is fused or reordered.
-pub(crate) trait Work {
+pub(crate) trait Kernel {
     /// Does it. `#[inline(always)]`, as all that it calls, or it is compiled for none.
     fn run(self);
 }
 
-/// Does `work`, compiled for `isa`.
+/// Runs `kernel`, compiled for `isa`.
 #[allow(unsafe_code)]
-pub(crate) fn run_on<W: Work>(isa: crate::Isa, work: W) {
-    use crate::isa::Kind;
+pub(crate) fn run_on<K: Kernel>(isa: crate::Isa, kernel: K) {
+    use crate::isa::{IsaKind, features};
     match isa.kind() {
-        Kind::Scalar => work.run(),
+        IsaKind::Scalar => kernel.run(),
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx2 | Kind::AvxVnni => {
-            #[target_feature(enable = "avx2,fma,f16c")]
-            fn shell<W: Work>(work: W) {
-                work.run();
-            }
+        IsaKind::Avx2 | IsaKind::AvxVnni => {
+            features! { Avx2 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
             // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-            unsafe { shell(work) }
+            unsafe { shell(kernel) }
         }
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
-            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-            fn shell<W: Work>(work: W) {
-                work.run();
-            }
+        IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+            features! { Avx512 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
             // SAFETY: as above.
-            unsafe { shell(work) }
+            unsafe { shell(kernel) }
         }
-        // Every CPU with this architecture has these.
+        // Every CPU of this architecture has these.
         #[cfg(target_arch = "aarch64")]
-        Kind::Neon | Kind::NeonDot => work.run(),
+        IsaKind::Neon | IsaKind::NeonDot => kernel.run(),
     }
 }
 

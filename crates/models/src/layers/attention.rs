@@ -1,7 +1,7 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries and keys, sliding
 //! window and sinks.
 
-use super::{Linear, Norm, Pass};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
@@ -110,7 +110,13 @@ impl Attention {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &AttentionBuffers) {
+    pub fn forward(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        out: Buffer,
+        work: &AttentionBuffers,
+    ) {
         let rows = pass.rows();
         // [rows, heads * head_dim], and twice [rows, kv_heads * head_dim]
         let outputs = [(&self.q, work.q), (&self.k, work.k), (&self.v, work.v)];
@@ -123,9 +129,9 @@ impl Attention {
             }
             None => (work.q, work.k),
         };
-        let heads = HeadColumns { first: 0, stride: self.head_dim };
-        pass.backend.rotate(q, self.rope, heads, rows);
-        pass.backend.rotate(k, self.rope, heads, rows);
+        let heads = |buffer| HeadColumns { buffer, first: 0, stride: self.head_dim };
+        pass.backend.rotate(heads(q), self.rope, rows);
+        pass.backend.rotate(heads(k), self.rope, rows);
         pass.backend.store_kv(self.layer, k, Some(work.v), pass.batch);
         pass.backend.attention(self.layer, q, work.mixed, &self.spec, pass.batch);
         self.out.forward(pass, work.mixed, out, rows);

@@ -5,8 +5,8 @@
 //! are added to the stream, once for each block.
 
 use super::{
-    Attention, AttentionBuffers, GatedMlp, Head, LatentAttention, LatentBuffers, MlpBuffers, Moe,
-    MoeBuffers, Norm, Pass, frequencies, layer_cache,
+    Attention, AttentionBuffers, ForwardPass, GatedMlp, Head, LatentAttention, LatentBuffers,
+    MlpBuffers, Moe, MoeBuffers, Norm, frequencies, layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
@@ -150,7 +150,7 @@ impl Decoder {
     }
 
     /// Fills the residual stream: with embeddings, or with what the stage before has made.
-    fn begin(&self, pass: &mut Pass<'_>) -> Result<(), Error> {
+    fn begin(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let (x, rows) = (self.work.x, pass.rows());
         match (&self.embed, &self.ranks.stages) {
             (Some(embed), _) => pass.backend.embed(*embed, pass.batch.tokens(), x),
@@ -163,7 +163,7 @@ impl Decoder {
     }
 
     /// Hands the residual stream on, or makes states and logits of it; gives all stages these.
-    fn end(&self, pass: &mut Pass<'_>) -> Result<(), Error> {
+    fn end(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let Work { x, logits, delta, .. } = self.work;
         let wanted = [(delta, pass.batch.state_rows()), (logits, pass.batch.logit_rows())];
         match (&self.head, &self.ranks.stages) {
@@ -182,7 +182,7 @@ impl Decoder {
     }
 
     /// Makes states and logits of the residual stream, where they are wanted.
-    fn finish(&self, pass: &mut Pass<'_>, head: &Head) -> Result<(), Error> {
+    fn finish(&self, pass: &mut ForwardPass<'_>, head: &Head) -> Result<(), Error> {
         let Work { x, last, logits, normed, delta, .. } = self.work;
         let (states, wanted) = (pass.batch.state_rows(), pass.batch.logit_rows());
         if !states.is_empty() {
@@ -197,7 +197,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn layer(&self, pass: &mut Pass<'_>, index: usize) -> Result<(), Error> {
+    fn layer(&self, pass: &mut ForwardPass<'_>, index: usize) -> Result<(), Error> {
         let (layer, work) = (&self.layers[index], &self.work);
         let index = self.first + index;
         let (x, normed, delta, rows) = (work.x, work.normed, work.delta, pass.rows());
@@ -275,7 +275,7 @@ impl Model for Decoder {
         check: bool,
     ) -> Result<Buffer, Error> {
         let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
-        let pass = &mut Pass { backend, batch, check, slices };
+        let pass = &mut ForwardPass { backend, batch, check, slices };
         pass.backend.rope_angles(self.rope, batch.positions());
         self.begin(pass)?;
         for index in 0..self.layers.len() {

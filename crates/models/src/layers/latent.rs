@@ -6,15 +6,15 @@
 //! give the same numbers but for rounding, so the form must not depend on how many rows are
 //! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
-use super::{Linear, Norm, Pass};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
-use crate::loader::Loader;
+use crate::loader::{ComputedMatrix, Loader};
 use crate::ranks::Slice;
 use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Matrix, Mode, Rope};
 use dist::Split;
 use formats::config::LatentConfig;
 use formats::{ModelConfig, TensorView};
-use kernels::quant::{BF16, F32, QuantType};
+use kernels::quant::{BF16, F32};
 use std::ops::Range;
 
 /// Epsilon of the norms within attention, which the reference does not take from the configuration.
@@ -186,7 +186,7 @@ impl LatentAttention {
         for first in own.clone().map(|head| head * each) {
             let key = view.rows(first..first + nope_dim).named(name("k_b"));
             let turned = turned(&key, loader.mode(&both))?;
-            keys.push(loader.computed(&both, &key, turned, (kv_rank, nope_dim))?);
+            keys.push(loader.computed(&both, &key, turned)?);
             let value = view.rows(first + nope_dim..first + each).named(name("v_b"));
             values.push(loader.part_of(&both, &value)?);
         }
@@ -199,7 +199,13 @@ impl LatentAttention {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &LatentBuffers) {
+    pub fn forward(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        out: Buffer,
+        work: &LatentBuffers,
+    ) {
         let LatentConfig { kv_rank, nope_dim, rope_dim, value_dim, .. } = self.sizes;
         let rows = pass.rows();
         match (&self.q_a, work.q_row) {
@@ -214,31 +220,32 @@ impl LatentAttention {
                 Linear::forward_each(pass, x, outputs, rows);
             }
         }
-        let columns = |first, stride| HeadColumns { first, stride };
+        let heads = |buffer, first, stride| HeadColumns { buffer, first, stride };
         let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);
         // [rows, kv_rank + rope]
         self.norm.forward(pass, work.row, work.latent, rows);
-        let key = (work.key, columns(0, rope_dim));
-        pass.backend.copy_heads(key, rope_dim, (work.latent, columns(kv_rank, latent)), rows);
-        pass.backend.rotate(work.latent, self.rope, columns(kv_rank, latent), rows);
+        let (key, latent_key) = (heads(work.key, 0, rope_dim), heads(work.latent, kv_rank, latent));
+        pass.backend.copy_heads(key, rope_dim, latent_key, rows);
+        pass.backend.rotate(latent_key, self.rope, rows);
         pass.backend.store_kv(self.layer, work.latent, None, pass.batch);
         // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
-        pass.backend.rotate(work.q, self.rope, columns(nope_dim, query), rows);
-        let queries = (work.q_latent, columns(0, latent));
-        pass.backend.linear_heads((work.q, columns(0, query)), &self.k_b, queries, rows);
-        let rotated = (work.q, columns(nope_dim, query));
-        pass.backend.copy_heads(rotated, rope_dim, (work.q_latent, columns(kv_rank, latent)), rows);
+        let rotated = heads(work.q, nope_dim, query);
+        pass.backend.rotate(rotated, self.rope, rows);
+        let queries = heads(work.q_latent, 0, latent);
+        pass.backend.linear_heads(heads(work.q, 0, query), &self.k_b, queries, rows);
+        let queries = heads(work.q_latent, kv_rank, latent);
+        pass.backend.copy_heads(rotated, rope_dim, queries, rows);
         pass.backend.attention(self.layer, work.q_latent, work.seen, &self.spec, pass.batch);
         // [rows, heads, kv_rank] to [rows, heads, value_dim]
-        let values = (work.mixed, columns(0, value_dim));
-        pass.backend.linear_heads((work.seen, columns(0, kv_rank)), &self.v_b, values, rows);
+        let values = heads(work.mixed, 0, value_dim);
+        pass.backend.linear_heads(heads(work.seen, 0, kv_rank), &self.v_b, values, rows);
         self.out.forward(pass, work.mixed, out, rows);
     }
 }
 
 /// A matrix with rows and columns exchanged: single values as they are stored, others as the values
 /// they stand for, in BF16 where they will be rounded anyway.
-fn turned(view: &TensorView, mode: Mode) -> Result<(&'static QuantType, Vec<u8>), Error> {
+fn turned(view: &TensorView, mode: Mode) -> Result<ComputedMatrix, Error> {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let (ty, bytes) = match view.ty.block_len {
         1 => (view.ty, view.bytes().read(0..view.bytes().len()).into_owned()),
@@ -256,5 +263,5 @@ fn turned(view: &TensorView, mode: Mode) -> Result<(&'static QuantType, Vec<u8>)
         let (row, col) = (index / cols, index % cols);
         out[(col * rows + row) * size..][..size].copy_from_slice(value);
     }
-    Ok((ty, out))
+    Ok(ComputedMatrix { ty, rows: cols, cols: rows, bytes: out })
 }

@@ -1,6 +1,6 @@
 //! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020).
 
-use super::{Linear, Pass};
+use super::{ForwardPass, Linear};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Slice, part};
@@ -82,7 +82,7 @@ impl GatedMlp {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &MlpBuffers) {
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, work: &MlpBuffers) {
         let rows = pass.rows();
         let [gate, up] = work.of(self.width);
         Linear::forward_each(pass, x, [(&self.gate, gate), (&self.up, up)], rows);

@@ -44,7 +44,7 @@ pub fn expanded_cache(config: &ModelConfig) -> Option<usize> {
 }
 
 /// One forward pass on its way through the layers.
-pub(crate) struct Pass<'a> {
+pub(crate) struct ForwardPass<'a> {
     pub backend: &'a mut dyn Backend,
     pub batch: &'a Batch,
     /// Whether values are checked to be finite after each stage.
@@ -53,7 +53,7 @@ pub(crate) struct Pass<'a> {
     pub slices: Option<&'a dyn Comm>,
 }
 
-impl Pass<'_> {
+impl ForwardPass<'_> {
     /// Rows of the batch.
     pub fn rows(&self) -> usize {
         self.batch.rows()

@@ -1,7 +1,7 @@
 //! Mixtures of experts: a router sends each row to a few of many MLPs, beside which one may be that
 //! every row passes through.
 
-use super::{GatedMlp, Linear, MlpBuffers, Pass};
+use super::{ForwardPass, GatedMlp, Linear, MlpBuffers};
 use crate::Error;
 use crate::layers::mlp::gate_kind;
 use crate::loader::Loader;
@@ -98,7 +98,7 @@ impl Moe {
     /// `[rows, hidden]` to `[rows, hidden]`.
     pub fn forward(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut ForwardPass<'_>,
         x: Buffer,
         out: Buffer,
         (work, mlp): (&MoeBuffers, &MlpBuffers),

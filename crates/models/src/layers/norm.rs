@@ -1,6 +1,6 @@
 //! RMSNorm over whole rows, or over each head of a row.
 
-use super::Pass;
+use super::ForwardPass;
 use backend::{Buffer, Vector};
 
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ impl Norm {
     }
 
     /// Normalises each unit of the weight's width in `x`.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, rows: usize) {
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, rows: usize) {
         pass.backend.rms_norm(x, self.weight, self.eps, out, rows);
     }
 }

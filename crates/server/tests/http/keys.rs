@@ -1,6 +1,6 @@
 //! Keys: who comes in with which, and as whom.
 
-use crate::harness::{Server, chat_body, error};
+use crate::harness::{Server, chat_body, error, error_names, keep_errors, until};
 use crate::support::Act;
 use reqwest::{Response, StatusCode};
 use serde_json::json;
@@ -74,16 +74,15 @@ async fn keys_of_a_file_open_until_they_are_taken_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys");
     std::fs::write(&path, "# ours\nalice:first\nsecond\n").unwrap();
+    keep_errors();
     let server = server(Keys::default().with_file(&path).unwrap()).await;
     let status = async |key| get(&server, MODELS, &[("x-api-key", key)]).await.status();
     assert_eq!([status("first").await, status("second").await], [200, 200]);
     std::fs::write(&path, "second\nthird is broken\n").unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    error_names(&path).await;
     assert_eq!([status("first").await, status("third").await], [200, 401]);
     std::fs::write(&path, "second\nthird\n").unwrap();
-    while status("first").await != 401 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("the first key is refused", async || status("first").await == 401).await;
     assert_eq!([status("second").await, status("third").await], [200, 200]);
 }
 

@@ -1,6 +1,6 @@
 //! Limits of what callers may take, and of what bodies may be.
 
-use crate::harness::{Server, chat_body, error, events, ok};
+use crate::harness::{Server, chat_body, error, events, ok, until};
 use crate::support::Act;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
@@ -103,7 +103,11 @@ async fn check_left(said: &'static str, extra: Value) {
     }
     drop(answer);
     let (report, server) = server.report().await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let stats = server.client.get(server.url("/v1/stats?format=json")).bearer_auth("one");
+    until("the client has left", async || {
+        ok(stats.try_clone().unwrap().send().await.unwrap()).await["requests"]["clients_left"] == 1
+    })
+    .await;
     let next = ask(&server, "one", true).await;
     let remaining = number(next.headers(), "x-ratelimit-remaining-tokens");
     let back = started.elapsed().as_secs() * 240 / 60 + 2;
@@ -164,9 +168,7 @@ async fn answers_at_one_time_are_limited_until_they_end_or_are_left() {
     let again = ask(&server, "one", true).await;
     assert_eq!(again.status(), 200);
     drop(again);
-    while ask(&server, "one", true).await.status() == 429 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("the place is free", async || ask(&server, "one", true).await.status() != 429).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The Responses API over the wire.
 
-use crate::harness::{Server, error, ok};
+use crate::harness::{Server, error, ok, until};
 use crate::support::{Act, CONTEXT, tokenizer};
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -247,10 +247,11 @@ async fn background_responses_are_polled_to_their_end() {
     let url = format!("{PATH}/{}", id(&response));
     let next = body(json!({"previous_response_id": id(&response)}));
     assert_eq!(error(server.post(PATH, &next).await, 400).await["param"], "previous_response_id");
-    while ["queued", "in_progress"].map(Value::from).contains(&response["status"]) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    until("the response has ended", async || {
         response = ok(server.get(&url).await).await;
-    }
+        !["queued", "in_progress"].map(Value::from).contains(&response["status"])
+    })
+    .await;
     assert_eq!((&response["status"], text(&response)), (&json!("completed"), "hello"));
     // To cancel what has ended changes nothing.
     let cancelled = ok(server.post(&format!("{url}/cancel"), &json!({})).await).await;
@@ -264,7 +265,10 @@ async fn cancelling_ends_the_work_and_leaves_what_was_said() {
     let script: Vec<Act> = std::iter::repeat_n([Act::Say("x"), tick], 200).flatten().collect();
     let server = Server::start(script).await;
     let response = ask(&server, json!({"background": true})).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("tokens are generated", async || {
+        server.stats().await["tokens"]["generated"].as_u64() > Some(2)
+    })
+    .await;
     let url = format!("{PATH}/{}", id(&response));
     let cancelled = ok(server.post(&format!("{url}/cancel"), &json!({})).await).await;
     assert_eq!(cancelled["status"], "cancelled");

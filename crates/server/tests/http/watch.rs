@@ -1,6 +1,6 @@
 //! What the server tells those who watch over it.
 
-use crate::harness::{Server, chat_body, error, events, ok};
+use crate::harness::{Server, chat_body, error, events, ok, until};
 use crate::support::Act;
 use serde_json::{Value, json};
 use server::{Keys, ServerOptions};
@@ -121,7 +121,7 @@ async fn not_ready_while_work_gets_nowhere() {
     let script = [Act::Say("x"), Act::Pause(Duration::from_secs(30))];
     let server = Server::start_with(script, 4, options).await;
     let response = server.post(CHAT, &chat_body(json!({"stream": true}))).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("the engine stalls", async || server.get("/ready").await.status() == 503).await;
     let fault = error(server.get("/ready").await, 503).await;
     assert_eq!(fault["code"], "engine_stalled");
     assert_eq!(server.get("/health").await.status(), 200);
@@ -138,7 +138,7 @@ async fn late_answer(server: &mut Server, path: &str) -> String {
     socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n").as_bytes()).await.unwrap();
     server.get("/health").await;
     server.shut_down();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.drains().await;
     socket.write_all(b"\r\n").await.unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.unwrap();

@@ -4,13 +4,14 @@
 //! llguidance's dialect of Lark, arguments are grammars of their own that it refers to by name.
 
 use super::compiler::json_grammar;
-use super::lark::{Tags, literal};
-use super::parameters::{Style, any_parameters, parameters};
+use super::lark::{MarkerTokens, literal};
+use super::parameters::{ParameterStyle, any_parameters, parameters};
 use super::schema::checked;
 use super::source::CallGrammar;
 use super::{GrammarError, Thinking};
 use crate::Tokenizer;
-use crate::output::{ToolFormat, ToolSignature};
+use crate::output::ToolSignature;
+use crate::tool_formats::ToolFormat;
 use llguidance::api::GrammarWithLexer;
 use serde_json::{Value, json};
 
@@ -30,7 +31,7 @@ struct Layout {
     between: &'static str,
     close: &'static str,
     /// How arguments are written where they are not one JSON object.
-    style: Option<Style>,
+    style: Option<ParameterStyle>,
     /// More than one call may be made.
     many: bool,
 }
@@ -58,7 +59,7 @@ const CODER: Layout = Layout {
     before: "\n<function=NAME>\n",
     after: "</function>\n</tool_call>",
     between: "\n",
-    style: Some(Style::Coder),
+    style: Some(ParameterStyle::Coder),
     ..PLAIN
 };
 const LLAMA: Layout =
@@ -92,7 +93,7 @@ const DSML: Layout = Layout {
     before: "<｜DSML｜invoke name=\"NAME\">\n",
     after: "</｜DSML｜invoke>\n",
     close: "</｜DSML｜tool_calls>",
-    style: Some(Style::Dsml),
+    style: Some(ParameterStyle::Dsml),
     ..PLAIN
 };
 const HARMONY: Layout = Layout {
@@ -109,7 +110,7 @@ pub(super) fn grammars(
 ) -> Result<Vec<GrammarWithLexer>, GrammarError> {
     check(calls)?;
     let mut writer = Writer {
-        tags: Tags::new(tokenizer),
+        tags: MarkerTokens::new(tokenizer),
         layout: layout(calls.format, tokenizer),
         grammars: vec![GrammarWithLexer::default()],
         rules: String::new(),
@@ -168,7 +169,7 @@ fn layout(format: ToolFormat, tokenizer: &Tokenizer) -> Layout {
 
 /// Writes the rules.
 struct Writer {
-    tags: Tags,
+    tags: MarkerTokens,
     layout: Layout,
     grammars: Vec<GrammarWithLexer>,
     rules: String,

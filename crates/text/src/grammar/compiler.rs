@@ -1,6 +1,6 @@
 //! From a source to a grammar that sequences can follow.
 
-use super::lark::{Tags, literal};
+use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::matcher::plain;
 use super::vocabulary::Vocabulary;
@@ -151,7 +151,7 @@ fn grammars(
         }
     };
     let answer = GrammarWithLexer { name: Some(ANSWER.into()), ..answer };
-    let (tags, mut rules) = (Tags::new(tokenizer), String::new());
+    let (tags, mut rules) = (MarkerTokens::new(tokenizer), String::new());
     let before = match thinking {
         Thinking::None => return Ok((kind, vec![answer])),
         Thinking::Channels => format!("{}* final", tags.message_rules(&mut rules)?),

@@ -2,11 +2,11 @@
 
 use super::vocabulary::is_marker;
 use super::{GrammarError, Thinking};
-use crate::output::ToolFormat;
+use crate::tool_formats::ToolFormat;
 use crate::{TokenKind, Tokenizer};
 use serde_json::json;
 
-/// Tags around reasoning.
+/// MarkerTokens around reasoning.
 const THINK: [[&str; 2]; 2] = [["<think>", "</think>"], ["[THINK]", "[/THINK]"]];
 
 /// A text as a literal.
@@ -15,11 +15,11 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 /// Markers that are tokens of a vocabulary.
-pub(super) struct Tags {
+pub(super) struct MarkerTokens {
     tokens: Vec<(&'static str, u32)>,
 }
 
-impl Tags {
+impl MarkerTokens {
     pub fn new(tokenizer: &Tokenizer) -> Self {
         let formats = ToolFormat::ALL.iter().flat_map(|format| format.markers());
         let mut tokens = Vec::new();

@@ -17,7 +17,7 @@ pub(super) fn located(
     let began = Instant::now();
     let none = Map::new();
     let whole = schema.as_object().unwrap_or(&none);
-    let (mut part, mut found) = (schema, Found { pointer: "#".into(), what });
+    let (mut part, mut found) = (schema, SchemaFault { pointer: "#".into(), what });
     loop {
         let fault = children(part).into_iter().find_map(|(place, child)| {
             let late = began.elapsed() > PATIENCE;
@@ -25,13 +25,13 @@ pub(super) fn located(
             Some((place, child, error?))
         });
         let Some((place, child, what)) = fault else { break };
-        found = Found { pointer: format!("{}/{place}", found.pointer), what };
+        found = SchemaFault { pointer: format!("{}/{place}", found.pointer), what };
         part = child;
     }
     GrammarError::Schema { pointer: found.pointer, what: found.what }
 }
 
-struct Found {
+struct SchemaFault {
     pointer: String,
     what: String,
 }

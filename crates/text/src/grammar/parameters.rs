@@ -1,13 +1,13 @@
 //! Arguments that a format writes one by one: text as it is, other values as JSON.
 
 use super::GrammarError;
-use super::lark::{Tags, literal};
+use super::lark::{MarkerTokens, literal};
 use super::locate::with_definitions;
 use serde_json::{Map, Value};
 
 /// How parameters are written.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Style {
+pub(super) enum ParameterStyle {
     /// `<parameter=KEY>`, a line break, the value, another.
     Coder,
     /// `<｜DSML｜parameter name="KEY" string="true">`, the value.
@@ -29,10 +29,10 @@ const OF_TEXT: [&str; 3] = ["type", "enum", "const"];
 
 /// The grammar of the arguments of tool `tool`, whose `schema` is checked.
 pub(super) fn parameters(
-    style: Style,
+    style: ParameterStyle,
     tool: usize,
     schema: &Value,
-    tags: &Tags,
+    tags: &MarkerTokens,
 ) -> Result<Parameters, GrammarError> {
     let place = |key: &str| format!("#/properties/{key}");
     let wrong = |pointer: String, what: String| Err(GrammarError::Schema { pointer, what });
@@ -79,7 +79,11 @@ pub(super) fn parameters(
 }
 
 /// Parameters of any name, each of them a text.
-pub(super) fn any_parameters(style: Style, tool: usize, tags: &Tags) -> Parameters {
+pub(super) fn any_parameters(
+    style: ParameterStyle,
+    tool: usize,
+    tags: &MarkerTokens,
+) -> Parameters {
     let (name, key) = (format!("any-{tool}"), format!("KEY-{tool}"));
     let mut rules = format!("{key}: /[A-Za-z_][A-Za-z0-9_.-]{{0,63}}/\n");
     let text = style.text(&format!("value-{tool}"), &Map::new(), tags, &mut rules);
@@ -90,7 +94,7 @@ pub(super) fn any_parameters(style: Style, tool: usize, tags: &Tags) -> Paramete
     Parameters { sequence: format!("{name}*"), rules, values: Vec::new() }
 }
 
-impl Style {
+impl ParameterStyle {
     fn before(self, key: &str, text: bool) -> String {
         match self {
             Self::Coder => format!("<parameter={key}>\n"),
@@ -106,7 +110,13 @@ impl Style {
     }
 
     /// A text and what ends it.
-    fn text(self, name: &str, of: &Map<String, Value>, tags: &Tags, rules: &mut String) -> String {
+    fn text(
+        self,
+        name: &str,
+        of: &Map<String, Value>,
+        tags: &MarkerTokens,
+        rules: &mut String,
+    ) -> String {
         let values = of.get("enum").and_then(Value::as_array);
         let values = values.map(Vec::as_slice).or(of.get("const").map(std::slice::from_ref));
         if let Some(values) = values {

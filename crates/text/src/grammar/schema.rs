@@ -14,7 +14,7 @@ const MAX_TEXT: usize = 4096;
 
 /// What stands behind a keyword.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum KeywordKind {
     /// Says nothing about validity.
     Note,
     Schema,
@@ -34,52 +34,52 @@ enum Kind {
     Empty,
 }
 
-const KEYWORDS: [(&str, Kind); 45] = [
-    ("title", Kind::Note),
-    ("description", Kind::Note),
-    ("default", Kind::Note),
-    ("examples", Kind::Note),
-    ("example", Kind::Note),
-    ("deprecated", Kind::Note),
-    ("readOnly", Kind::Note),
-    ("writeOnly", Kind::Note),
-    ("contentMediaType", Kind::Note),
-    ("contentEncoding", Kind::Note),
-    ("$comment", Kind::Note),
-    ("$schema", Kind::Note),
-    ("$defs", Kind::SchemasByName),
-    ("definitions", Kind::SchemasByName),
-    ("properties", Kind::SchemasByName),
-    ("additionalProperties", Kind::Schema),
-    ("items", Kind::Schema),
-    ("prefixItems", Kind::Schemas),
-    ("anyOf", Kind::Schemas),
-    ("oneOf", Kind::Schemas),
-    ("allOf", Kind::Schemas),
-    ("$ref", Kind::Reference),
-    ("type", Kind::Types),
-    ("required", Kind::Names),
-    ("const", Kind::Value),
-    ("enum", Kind::Values),
-    ("minItems", Kind::Count),
-    ("maxItems", Kind::Count),
-    ("minProperties", Kind::Count),
-    ("maxProperties", Kind::Count),
-    ("minLength", Kind::Count),
-    ("maxLength", Kind::Count),
-    ("minimum", Kind::Number),
-    ("maximum", Kind::Number),
-    ("exclusiveMinimum", Kind::Number),
-    ("exclusiveMaximum", Kind::Number),
-    ("multipleOf", Kind::Number),
-    ("pattern", Kind::Text),
-    ("format", Kind::Text),
-    ("uniqueItems", Kind::Never),
-    ("nullable", Kind::Never),
-    ("patternProperties", Kind::Empty),
-    ("dependentRequired", Kind::Empty),
-    ("dependentSchemas", Kind::Empty),
-    ("dependencies", Kind::Empty),
+const KEYWORDS: [(&str, KeywordKind); 45] = [
+    ("title", KeywordKind::Note),
+    ("description", KeywordKind::Note),
+    ("default", KeywordKind::Note),
+    ("examples", KeywordKind::Note),
+    ("example", KeywordKind::Note),
+    ("deprecated", KeywordKind::Note),
+    ("readOnly", KeywordKind::Note),
+    ("writeOnly", KeywordKind::Note),
+    ("contentMediaType", KeywordKind::Note),
+    ("contentEncoding", KeywordKind::Note),
+    ("$comment", KeywordKind::Note),
+    ("$schema", KeywordKind::Note),
+    ("$defs", KeywordKind::SchemasByName),
+    ("definitions", KeywordKind::SchemasByName),
+    ("properties", KeywordKind::SchemasByName),
+    ("additionalProperties", KeywordKind::Schema),
+    ("items", KeywordKind::Schema),
+    ("prefixItems", KeywordKind::Schemas),
+    ("anyOf", KeywordKind::Schemas),
+    ("oneOf", KeywordKind::Schemas),
+    ("allOf", KeywordKind::Schemas),
+    ("$ref", KeywordKind::Reference),
+    ("type", KeywordKind::Types),
+    ("required", KeywordKind::Names),
+    ("const", KeywordKind::Value),
+    ("enum", KeywordKind::Values),
+    ("minItems", KeywordKind::Count),
+    ("maxItems", KeywordKind::Count),
+    ("minProperties", KeywordKind::Count),
+    ("maxProperties", KeywordKind::Count),
+    ("minLength", KeywordKind::Count),
+    ("maxLength", KeywordKind::Count),
+    ("minimum", KeywordKind::Number),
+    ("maximum", KeywordKind::Number),
+    ("exclusiveMinimum", KeywordKind::Number),
+    ("exclusiveMaximum", KeywordKind::Number),
+    ("multipleOf", KeywordKind::Number),
+    ("pattern", KeywordKind::Text),
+    ("format", KeywordKind::Text),
+    ("uniqueItems", KeywordKind::Never),
+    ("nullable", KeywordKind::Never),
+    ("patternProperties", KeywordKind::Empty),
+    ("dependentRequired", KeywordKind::Empty),
+    ("dependentSchemas", KeywordKind::Empty),
+    ("dependencies", KeywordKind::Empty),
 ];
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
@@ -142,18 +142,18 @@ impl Walk {
             None if root && key == "$id" => Ok(None),
             None if key.starts_with("x-") && key != "x-guidance" => Ok(None),
             None => self.wrong("this keyword cannot be honoured".into()),
-            Some(Kind::Note) => Ok(None),
-            Some(Kind::Never) => match value {
+            Some(KeywordKind::Note) => Ok(None),
+            Some(KeywordKind::Never) => match value {
                 Value::Bool(false) => Ok(None),
                 _ => self.wrong("this keyword cannot be honoured".into()),
             },
-            Some(Kind::Empty) => match value.as_object() {
+            Some(KeywordKind::Empty) => match value.as_object() {
                 Some(object) if object.is_empty() => Ok(None),
                 _ => self.wrong("this keyword cannot be honoured".into()),
             },
-            Some(Kind::Schema) => self.schema(value).map(Some),
-            Some(Kind::Schemas) => self.schemas(value).map(Some),
-            Some(Kind::SchemasByName) => self.schemas_by_name(value).map(Some),
+            Some(KeywordKind::Schema) => self.schema(value).map(Some),
+            Some(KeywordKind::Schemas) => self.schemas(value).map(Some),
+            Some(KeywordKind::SchemasByName) => self.schemas_by_name(value).map(Some),
             Some(kind) => self.plain(kind, value).map(Some),
         }
     }
@@ -185,29 +185,29 @@ impl Walk {
     }
 
     /// A value that holds no schema.
-    fn plain(&mut self, kind: Kind, value: &Value) -> Checked {
+    fn plain(&mut self, kind: KeywordKind, value: &Value) -> Checked {
         let of_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
         let short = |value: &Value| value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
         let all = |check: &dyn Fn(&Value) -> bool| {
             value.as_array().is_some_and(|list| list.iter().all(check))
         };
         let (expected, found): (String, bool) = match kind {
-            Kind::Reference => (
+            KeywordKind::Reference => (
                 "a reference into this schema, such as #/$defs/name".into(),
                 value.as_str().is_some_and(|to| to == "#" || to.starts_with("#/")),
             ),
-            Kind::Types => {
+            KeywordKind::Types => {
                 let list = value.as_array().is_some_and(|list| !list.is_empty()) && all(&of_type);
                 (format!("one or more of {}", TYPES.join(", ")), of_type(value) || list)
             }
-            Kind::Names => ("an array of names".into(), all(&Value::is_string)),
-            Kind::Count => (
+            KeywordKind::Names => ("an array of names".into(), all(&Value::is_string)),
+            KeywordKind::Count => (
                 format!("a whole number up to {MAX_COUNT}"),
                 value.as_u64().is_some_and(|count| count <= MAX_COUNT),
             ),
-            Kind::Number => ("a number".into(), value.is_number()),
-            Kind::Text => (format!("a text of at most {MAX_TEXT} bytes"), short(value)),
-            Kind::Values => {
+            KeywordKind::Number => ("a number".into(), value.is_number()),
+            KeywordKind::Text => (format!("a text of at most {MAX_TEXT} bytes"), short(value)),
+            KeywordKind::Values => {
                 let some = value.as_array().is_some_and(|list| !list.is_empty());
                 ("an array of values".into(), some)
             }

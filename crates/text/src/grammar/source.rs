@@ -1,6 +1,7 @@
 //! What a caller wants an answer to look like.
 
-use crate::output::{ToolFormat, ToolSignature};
+use crate::output::ToolSignature;
+use crate::tool_formats::ToolFormat;
 use serde_json::Value;
 
 /// The form of an answer.

@@ -5,10 +5,10 @@
 //! cut. White space around calls is dropped. While a call is read, its text is kept: where it
 //! breaks, that text is content, and the search for calls goes on behind it.
 
-use super::OutputForm;
-use super::call::Call;
-use super::call_reader::{CallReader, Flow, Role, Syntax};
-use super::literals::{Found, Literals};
+use crate::call_reader::call::Call;
+use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::{CallReader, Flow, LiteralRole, Syntax};
+use crate::output::OutputForm;
 
 /// White space that may stand before what closes a block.
 const MAX_SPACE: usize = 64;
@@ -109,8 +109,8 @@ impl Calls {
             return;
         }
         let rest = self.literals.take();
-        let closes = |(text, role): &(&str, Role)| {
-            matches!(role, Role::Close | Role::End) && text.starts_with(&rest)
+        let closes = |(text, role): &(&str, LiteralRole)| {
+            matches!(role, LiteralRole::Close | LiteralRole::End) && text.starts_with(&rest)
         };
         if !(self.after_call && self.syntax.after.iter().any(closes)) {
             self.content(&rest);
@@ -123,10 +123,10 @@ impl Calls {
     fn text(&mut self, c: char) {
         let options = self.options();
         match self.literals.push(options.iter().map(|(text, _)| *text), c) {
-            Found::More => {}
-            Found::One(index) => self.literal(options[index]),
-            Found::Nothing if self.literals.is_empty() => self.plain(c),
-            Found::Nothing => {
+            Scan::Partial => {}
+            Scan::Whole(index) => self.literal(options[index]),
+            Scan::None if self.literals.is_empty() => self.plain(c),
+            Scan::None => {
                 let read = self.literals.take();
                 self.content(&read);
                 self.text(c);
@@ -134,7 +134,7 @@ impl Calls {
         }
     }
 
-    fn options(&self) -> &'static [(&'static str, Role)] {
+    fn options(&self) -> &'static [(&'static str, LiteralRole)] {
         match self.after_call {
             true => self.syntax.after,
             false if self.syntax.anywhere || !self.begun => self.syntax.text,
@@ -142,15 +142,15 @@ impl Calls {
         }
     }
 
-    fn literal(&mut self, (text, role): (&str, Role)) {
+    fn literal(&mut self, (text, role): (&str, LiteralRole)) {
         match role {
-            Role::Implicit if self.broken => self.content(text),
-            Role::Start | Role::Implicit => {
+            LiteralRole::Implicit if self.broken => self.content(text),
+            LiteralRole::Start | LiteralRole::Implicit => {
                 self.reader = Some((self.syntax.open)(text));
                 self.raw.push_str(text);
             }
-            Role::Close => {}
-            Role::End => self.complete = true,
+            LiteralRole::Close => {}
+            LiteralRole::End => self.complete = true,
         }
     }
 
@@ -189,9 +189,9 @@ impl Calls {
     fn close(&mut self, c: char) {
         let options = self.syntax.closing;
         match self.literals.push(options.iter().map(|(text, _)| *text), c) {
-            Found::More => {}
-            Found::One(index) => self.complete = options[index].1,
-            Found::Nothing => {
+            Scan::Partial => {}
+            Scan::Whole(index) => self.complete = options[index].1,
+            Scan::None => {
                 self.space.push(c);
                 self.cut =
                     !self.literals.is_empty() || !c.is_whitespace() || self.space.len() > MAX_SPACE;

@@ -3,28 +3,13 @@
 //! Whatever the pieces in which an answer comes, the events are the same once neighbours of a kind
 //! are joined.
 
-mod call;
-mod call_reader;
 mod calls;
-mod coder;
-mod deepseek;
-mod dsml;
-mod dsml_tag;
-mod envelope;
-mod format;
-mod harmony;
-mod json;
-mod listed;
-mod literals;
-mod mistral;
 mod recovery;
 mod tagged;
 
-pub use format::{ToolFormat, UnknownFormat};
-pub(crate) use literals::{Found, Literals};
-
 use crate::think::ThinkSplitter;
-use harmony::Harmony;
+use crate::tool_formats::ToolFormat;
+use crate::tool_formats::harmony::Harmony;
 use serde_json::Value;
 use std::sync::Arc;
 use tagged::Tagged;

@@ -6,8 +6,8 @@
 //! at the end if the reasoning was never closed and nothing but white space followed the block.
 
 use super::OutputEvent;
-use super::OutputForm;
 use super::calls::Calls;
+use crate::output::OutputForm;
 
 /// A reading of reasoning for the calls it ends with.
 #[derive(Clone, Debug)]

@@ -2,8 +2,9 @@
 
 use super::calls::Calls;
 use super::recovery::Recovery;
-use super::{OutputEvent, OutputForm, Reasoning, ToolFormat};
-use crate::think::{Part, ThinkSplitter};
+use super::{OutputEvent, OutputForm, Reasoning};
+use crate::think::{ThinkPart, ThinkSplitter};
+use crate::tool_formats::ToolFormat;
 
 /// The state of reading one.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ impl Tagged {
     pub fn push(&mut self, piece: &str) -> Vec<OutputEvent> {
         let parts = match &mut self.splitter {
             Some(splitter) => splitter.push(piece),
-            None => vec![(Part::Content, piece.to_owned())],
+            None => vec![(ThinkPart::Content, piece.to_owned())],
         };
         self.place(parts)
     }
@@ -57,21 +58,21 @@ impl Tagged {
     }
 
     pub fn in_reasoning(&self) -> bool {
-        self.splitter.as_ref().is_some_and(|splitter| splitter.part() == Part::Reasoning)
+        self.splitter.as_ref().is_some_and(|splitter| splitter.part() == ThinkPart::Reasoning)
     }
 
-    fn place(&mut self, parts: Vec<(Part, String)>) -> Vec<OutputEvent> {
+    fn place(&mut self, parts: Vec<(ThinkPart, String)>) -> Vec<OutputEvent> {
         let mut events = Vec::new();
         for (part, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
             match (part, &mut self.calls) {
-                (Part::Reasoning, _) => {
+                (ThinkPart::Reasoning, _) => {
                     if let Some(recovery) = &mut self.recovery {
                         recovery.push(&text);
                     }
                     events.push(OutputEvent::Reasoning(text));
                 }
-                (Part::Content, None) => events.push(OutputEvent::Content(text)),
-                (Part::Content, Some(calls)) => {
+                (ThinkPart::Content, None) => events.push(OutputEvent::Content(text)),
+                (ThinkPart::Content, Some(calls)) => {
                     text.chars().for_each(|c| calls.push(c));
                     events.extend(calls.call.take_events());
                 }

@@ -119,13 +119,13 @@ pub(super) fn dict(args: &[Value]) -> Result<Value, Error> {
     for name in kwargs.args() {
         pairs.push((name.to_owned(), kwargs.get(name)?));
     }
-    Ok(Value::from(Serde(&Pairs(pairs))))
+    Ok(Value::from(Serde(&DictPairs(pairs))))
 }
 
-/// Pairs that become a dictionary in their order.
-struct Pairs(Vec<(String, Value)>);
+/// DictPairs that become a dictionary in their order.
+struct DictPairs(Vec<(String, Value)>);
 
-impl Serialize for Pairs {
+impl Serialize for DictPairs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }

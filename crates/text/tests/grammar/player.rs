@@ -33,7 +33,7 @@ impl Player {
 
     /// A large vocabulary, where it is at hand.
     pub fn shared(vocabulary: &str) -> Option<Self> {
-        let file = crate::common::shared_fixtures()?.join("vocab").join(vocabulary);
+        let file = fixtures::find(&format!("vocab/{vocabulary}"))?;
         Some(Self::of(TextAssets::load(&file, &GgufOptions::default()).unwrap()))
     }
 

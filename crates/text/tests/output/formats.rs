@@ -1,6 +1,6 @@
 //! Which format a template shows.
 
-use crate::common::{data, shared_fixtures};
+use crate::common::data;
 use text::{ToolFormat, ToolFormat::*};
 
 fn template(name: &str) -> String {
@@ -28,8 +28,7 @@ fn templates_show_their_format() {
 
 #[test]
 fn templates_of_many_families_show_their_format() {
-    let Some(fixtures) = shared_fixtures() else { return };
-    let folder = fixtures.join("templates");
+    let Some(folder) = fixtures::find("templates") else { return };
     let known = [
         ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", Hermes),
         ("Qwen-Qwen2.5-7B-Instruct", Hermes),

@@ -16,44 +16,44 @@ const URLS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
 
 /// An open file of requests.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub(crate) struct RequestFile {
     file: File,
     name: String,
 }
 
 /// Its lines, from the first.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct RequestLines {
     reader: BufReader<File>,
     line: Vec<u8>,
     number: u64,
 }
 
 /// A line's number from 1, and the line unless it is too long.
-pub(crate) type Numbered<'a> = (u64, Result<&'a [u8], Problem>);
+pub(crate) type NumberedLine<'a> = (u64, Result<&'a [u8], LineProblem>);
 
 /// Why a line is no request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Problem {
+pub(crate) struct LineProblem {
     pub code: &'static str,
     pub message: String,
 }
 
 /// One line that has an id, and what it asks for if that can be made out.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
+pub(crate) struct RequestLine<'a> {
     pub id: String,
-    pub call: Result<Call<'a>, Problem>,
+    pub call: Result<BatchCall<'a>, LineProblem>,
 }
 
 /// What a line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call<'a> {
+pub(crate) struct BatchCall<'a> {
     pub url: &'static str,
     pub body: &'a str,
 }
 
-impl Input {
+impl RequestFile {
     /// Opens a file. What can be read only once, such as `-` and other pipes, is copied first.
     pub fn open(path: &Path) -> Result<Self> {
         let (name, file) = match path.as_os_str() == "-" {
@@ -75,10 +75,10 @@ impl Input {
     }
 
     /// The lines, from the first. One reader at a time: they share their place in the file.
-    pub fn lines(&self) -> Result<Lines> {
+    pub fn lines(&self) -> Result<RequestLines> {
         let rewound = self.file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
         let reader = BufReader::new(rewound.with_context(|| self.cannot_read())?);
-        Ok(Lines { reader, line: Vec::new(), number: 0 })
+        Ok(RequestLines { reader, line: Vec::new(), number: 0 })
     }
 }
 
@@ -94,9 +94,9 @@ fn copy(mut from: impl Read) -> io::Result<File> {
     Ok(file)
 }
 
-impl Lines {
+impl RequestLines {
     /// The next line that is not blank.
-    pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
+    pub fn next(&mut self) -> io::Result<Option<NumberedLine<'_>>> {
         loop {
             self.line.clear();
             let mut some = self.reader.by_ref().take(MAX_BYTES as u64 + 1);
@@ -107,7 +107,7 @@ impl Lines {
             if self.line.len() > MAX_BYTES && !self.line.ends_with(b"\n") {
                 self.reader.skip_until(b'\n')?;
                 let message = format!("expected at most {MAX_BYTES} bytes");
-                return Ok(Some((self.number, Err(Problem::new("line_too_long", message)))));
+                return Ok(Some((self.number, Err(LineProblem::new("line_too_long", message)))));
             }
             if !self.line.trim_ascii().is_empty() {
                 return Ok(Some((self.number, Ok(self.line.trim_ascii()))));
@@ -116,7 +116,7 @@ impl Lines {
     }
 }
 
-impl Problem {
+impl LineProblem {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -143,63 +143,63 @@ struct Members<'a> {
     body: Option<&'a RawValue>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> RequestLine<'a> {
     /// Reads a line; its body is left to the server.
-    pub fn parse(line: &'a [u8]) -> Result<Self, Problem> {
+    pub fn parse(line: &'a [u8]) -> Result<Self, LineProblem> {
         let members: Members = object(line)?;
         Ok(Self { id: members.id()?, call: members.call() })
     }
 }
 
 impl<'a> Members<'a> {
-    fn id(&self) -> Result<String, Problem> {
+    fn id(&self) -> Result<String, LineProblem> {
         let id = text("custom_id", self.custom_id)?;
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             let expected = format!("a string of 1 to {MAX_ID_BYTES} bytes");
-            return Err(Problem::invalid("custom_id", &expected));
+            return Err(LineProblem::invalid("custom_id", &expected));
         }
         Ok(id)
     }
 
-    fn call(&self) -> Result<Call<'a>, Problem> {
+    fn call(&self) -> Result<BatchCall<'a>, LineProblem> {
         if text("method", self.method)? != "POST" {
-            return Err(Problem::invalid("method", "POST"));
+            return Err(LineProblem::invalid("method", "POST"));
         }
         let url = text("url", self.url)?;
         let Some(url) = URLS.into_iter().find(|known| *known == url) else {
-            return Err(Problem::invalid("url", &URLS.join(" or ")));
+            return Err(LineProblem::invalid("url", &URLS.join(" or ")));
         };
-        let body = self.body.ok_or_else(|| Problem::missing("body"))?.get();
+        let body = self.body.ok_or_else(|| LineProblem::missing("body"))?.get();
         if streams(body) {
-            return Err(Problem::invalid("body.stream", "false: a batch has no streams"));
+            return Err(LineProblem::invalid("body.stream", "false: a batch has no streams"));
         }
-        Ok(Call { url, body })
+        Ok(BatchCall { url, body })
     }
 }
 
-fn text(field: &str, value: Option<&RawValue>) -> Result<String, Problem> {
-    let value = value.ok_or_else(|| Problem::missing(field))?;
-    serde_json::from_str(value.get()).map_err(|_| Problem::invalid(field, "a string"))
+fn text(field: &str, value: Option<&RawValue>) -> Result<String, LineProblem> {
+    let value = value.ok_or_else(|| LineProblem::missing(field))?;
+    serde_json::from_str(value.get()).map_err(|_| LineProblem::invalid(field, "a string"))
 }
 
 /// Whether a body asks for a stream. All else about it is for the server to say.
 fn streams(body: &str) -> bool {
     #[derive(Deserialize)]
-    struct Wish {
+    struct StreamField {
         stream: Option<bool>,
     }
-    object::<Wish>(body.as_bytes()).is_ok_and(|wish| wish.stream == Some(true))
+    object::<StreamField>(body.as_bytes()).is_ok_and(|field| field.stream == Some(true))
 }
 
 /// Members of the JSON object that `bytes` are.
-pub(crate) fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+pub(crate) fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, LineProblem> {
     // An array would do for serde.
     if !bytes.starts_with(b"{") {
-        return Err(Problem::new("invalid_json", "expected a JSON object"));
+        return Err(LineProblem::new("invalid_json", "expected a JSON object"));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let message = error.to_string().replace(" at line 1 column", " at byte");
-        Problem::new("invalid_json", format!("no valid JSON: {message}"))
+        LineProblem::new("invalid_json", format!("no valid JSON: {message}"))
     })
 }
 
@@ -209,7 +209,8 @@ mod tests {
     use std::io::Write;
 
     fn check_problem(line: &str, expected: &str) {
-        let problem = Line::parse(line.as_bytes()).and_then(|line| line.call).expect_err(line);
+        let problem =
+            RequestLine::parse(line.as_bytes()).and_then(|line| line.call).expect_err(line);
         assert!(problem.message.contains(expected), "{line}: {}", problem.message);
     }
 
@@ -217,8 +218,11 @@ mod tests {
     fn a_line_is_an_id_and_a_call() {
         let line = br#"{"custom_id": "a\n", "method": "POST", "url": "/v1/completions",
             "body": {"prompt": "x" }, "more": [1]}"#;
-        let call = Call { url: "/v1/completions", body: r#"{"prompt": "x" }"# };
-        assert_eq!(Line::parse(line), Ok(Line { id: "a\n".to_owned(), call: Ok(call) }));
+        let call = BatchCall { url: "/v1/completions", body: r#"{"prompt": "x" }"# };
+        assert_eq!(
+            RequestLine::parse(line),
+            Ok(RequestLine { id: "a\n".to_owned(), call: Ok(call) })
+        );
     }
 
     #[test]
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_wrong_line_keeps_its_id_where_it_has_one() {
-        let line = Line::parse(br#"{"custom_id": "a", "url": 3}"#).unwrap();
+        let line = RequestLine::parse(br#"{"custom_id": "a", "url": 3}"#).unwrap();
         assert!(line.id == "a" && line.call.is_err());
     }
 
@@ -253,7 +257,7 @@ mod tests {
         file.write_all(b"\n a \r\n").unwrap();
         file.write_all(&vec![b'x'; MAX_BYTES + 1]).unwrap();
         file.write_all(b"\n\nb").unwrap();
-        let input = Input::open(&path).unwrap();
+        let input = RequestFile::open(&path).unwrap();
         for _ in 0..2 {
             let mut lines = input.lines().unwrap();
             assert_eq!(lines.next().unwrap(), Some((2, Ok(&b"a"[..]))));

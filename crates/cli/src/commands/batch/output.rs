@@ -3,8 +3,8 @@
 //! Invariant: a line is written by one call and the file has one writer, so that at most its last
 //! line can be cut. What is kept is copied aside and renamed, or not touched at all.
 
-use super::input::{Problem, object};
-use super::plan::Plan;
+use super::input::{LineProblem, object};
+use super::plan::BatchPlan;
 use anyhow::{Context, Result, bail};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -22,18 +22,18 @@ const BEGINNING: &str = r#"{"id":"batch_"#;
 
 /// The file of answers, open for more.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct AnswerFile {
     file: File,
     path: PathBuf,
 }
 
 /// One line of it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Written<'a> {
+pub(crate) struct AnswerLine<'a> {
     id: String,
     custom_id: Option<&'a str>,
     response: Option<&'a Response>,
-    error: Option<&'a Problem>,
+    error: Option<&'a LineProblem>,
 }
 
 /// What the server said.
@@ -44,9 +44,9 @@ pub(crate) struct Response {
     pub body: Box<RawValue>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> AnswerLine<'a> {
     /// What came of the line with this id.
-    pub fn new(custom_id: Option<&'a str>, answer: &'a Result<Response, Problem>) -> Self {
+    pub fn new(custom_id: Option<&'a str>, answer: &'a Result<Response, LineProblem>) -> Self {
         // Each has keys of its own, seeded by the system.
         let draw = || RandomState::new().hash_one(0);
         let id = format!("batch_req_{:016x}{:08x}", draw(), draw() as u32);
@@ -60,7 +60,7 @@ impl Response {
     }
 }
 
-impl Output {
+impl AnswerFile {
     /// Opens the file, which may be there already, and keeps others from writing to it.
     pub fn open(path: &Path) -> Result<Self> {
         let context = || format!("cannot write {}", path.display());
@@ -85,7 +85,7 @@ impl Output {
     }
 
     /// Keeps the lines that have a lasting answer, notes them in `plan`, and drops the others.
-    pub fn resume(&mut self, plan: &mut Plan) -> Result<()> {
+    pub fn resume(&mut self, plan: &mut BatchPlan) -> Result<()> {
         let kept = self.kept(plan)?;
         let result = match kept.as_slice() {
             [] => self.file.set_len(0),
@@ -97,7 +97,7 @@ impl Output {
     }
 
     /// Appends a line.
-    pub fn write(&mut self, line: &Written) -> Result<()> {
+    pub fn write(&mut self, line: &AnswerLine) -> Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         bytes.push(b'\n');
         self.file.write_all(&bytes).with_context(|| self.cannot_write())
@@ -113,7 +113,7 @@ impl Output {
     }
 
     /// Where the lines lie that are kept; neighbours are taken together.
-    fn kept(&self, plan: &mut Plan) -> Result<Vec<Range<u64>>> {
+    fn kept(&self, plan: &mut BatchPlan) -> Result<Vec<Range<u64>>> {
         let mut reader = BufReader::new(&self.file);
         let (mut line, mut kept) = (Vec::new(), Vec::<Range<u64>>::new());
         let (mut start, mut number) = (0, 0);
@@ -138,7 +138,7 @@ impl Output {
     }
 
     /// Whether a line has an answer that would not be another now, the first for its id.
-    fn keeps(&self, number: u64, line: &[u8], plan: &mut Plan) -> Result<bool> {
+    fn keeps(&self, number: u64, line: &[u8], plan: &mut BatchPlan) -> Result<bool> {
         #[derive(Deserialize)]
         struct Members<'a> {
             #[serde(rename = "id")]
@@ -215,13 +215,13 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("out.jsonl");
         std::fs::write(&path, content)?;
-        let mut plan = Plan::default();
+        let mut plan = BatchPlan::default();
         for (number, id) in [(1, "a"), (2, "b"), (3, "c")] {
             plan.task(number, Ok(format!(r#"{{"custom_id":"{id}"}}"#).as_bytes()));
         }
-        let mut output = Output::open(&path)?;
+        let mut output = AnswerFile::open(&path)?;
         output.resume(&mut plan)?;
-        output.write(&Written::new(Some("new"), &Err(Problem::new("x", "y"))))?;
+        output.write(&AnswerLine::new(Some("new"), &Err(LineProblem::new("x", "y"))))?;
         assert_eq!(folder.path().read_dir()?.count(), 1, "nothing is left beside it");
         Ok(std::fs::read_to_string(&path)?)
     }
@@ -274,9 +274,9 @@ mod tests {
     fn one_process_writes_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
-        let first = Output::open(&path).unwrap();
-        assert!(Output::open(&path).unwrap_err().to_string().contains("another process"));
+        let first = AnswerFile::open(&path).unwrap();
+        assert!(AnswerFile::open(&path).unwrap_err().to_string().contains("another process"));
         drop(first);
-        Output::open(&path).unwrap();
+        AnswerFile::open(&path).unwrap();
     }
 }

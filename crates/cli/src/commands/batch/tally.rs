@@ -7,31 +7,31 @@ use std::time::Instant;
 
 /// Counts of one run.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct BatchTally {
     /// What earlier runs did.
     before: Counts,
     answered: u64,
     failed: u64,
-    usage: Usage,
+    usage: BatchUsage,
     started: Instant,
 }
 
 /// Tokens as the server counts them.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(crate) struct Usage {
+pub(crate) struct BatchUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
 }
 
-impl Tally {
+impl BatchTally {
     /// Counts from now on.
     pub fn new(before: Counts) -> Self {
-        let (usage, started) = (Usage::default(), Instant::now());
+        let (usage, started) = (BatchUsage::default(), Instant::now());
         Self { before, answered: 0, failed: 0, usage, started }
     }
 
     /// An answer was written.
-    pub fn answered(&mut self, usage: Usage) {
+    pub fn answered(&mut self, usage: BatchUsage) {
         self.answered += 1;
         self.usage.prompt_tokens += usage.prompt_tokens;
         self.usage.completion_tokens += usage.completion_tokens;
@@ -68,7 +68,7 @@ impl Tally {
 
     /// For people.
     pub fn text(&self) -> String {
-        let Usage { prompt_tokens, completion_tokens } = self.usage;
+        let BatchUsage { prompt_tokens, completion_tokens } = self.usage;
         let mut counts = vec![format!("{} answered", self.answered)];
         let more = [
             (self.failed, "failed"),

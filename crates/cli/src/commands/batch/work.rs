@@ -1,9 +1,9 @@
 //! The work itself: lines go to the server's routes, answers to the output, many at a time.
 
-use super::input::{Call, Lines, Problem};
-use super::output::{Output, Response, Written};
-use super::plan::{Plan, Task, in_line};
-use super::tally::{Tally, Usage};
+use super::input::{BatchCall, LineProblem, RequestLines};
+use super::output::{AnswerFile, AnswerLine, Response};
+use super::plan::{BatchPlan, LineTask, in_line};
+use super::tally::{BatchTally, BatchUsage};
 use crate::interrupt::{Signal, Watch};
 use crate::output::note;
 use anyhow::{Context, Result, bail};
@@ -21,7 +21,7 @@ use tower::ServiceExt;
 
 /// Where requests are answered.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct BatchServer {
     service: Service,
     router: Router,
     /// Requests that may be under way.
@@ -29,22 +29,22 @@ pub(crate) struct Desk {
 }
 
 /// The answer to the line with this id.
-type Finished = (String, Result<Response, Problem>);
+type FinishedLine = (String, Result<Response, LineProblem>);
 
 /// A run from its first line to its last.
 #[derive(Debug)]
-pub(crate) struct Work {
-    lines: Lines,
-    plan: Plan,
-    output: Output,
+pub(crate) struct BatchRun {
+    lines: RequestLines,
+    plan: BatchPlan,
+    output: AnswerFile,
     /// None where no line is to be computed.
-    desk: Option<Desk>,
-    tally: Tally,
-    running: JoinSet<Finished>,
+    server: Option<BatchServer>,
+    tally: BatchTally,
+    running: JoinSet<FinishedLine>,
     read_all: bool,
 }
 
-impl Desk {
+impl BatchServer {
     /// Takes up to `most` requests at a time.
     pub fn new(service: Service, most: usize) -> Self {
         let router = server::router(service.clone(), ServerOptions::default());
@@ -52,12 +52,18 @@ impl Desk {
     }
 }
 
-impl Work {
-    pub fn new(lines: Lines, plan: Plan, output: Output, desk: Option<Desk>, tally: Tally) -> Self {
-        Self { lines, plan, output, desk, tally, running: JoinSet::new(), read_all: false }
+impl BatchRun {
+    pub fn new(
+        lines: RequestLines,
+        plan: BatchPlan,
+        output: AnswerFile,
+        server: Option<BatchServer>,
+        tally: BatchTally,
+    ) -> Self {
+        Self { lines, plan, output, server, tally, running: JoinSet::new(), read_all: false }
     }
 
-    pub fn tally(&self) -> &Tally {
+    pub fn tally(&self) -> &BatchTally {
         &self.tally
     }
 
@@ -69,7 +75,7 @@ impl Work {
         grace: Duration,
         bar: &ProgressBar,
     ) -> Result<Option<Signal>> {
-        let most = self.desk.as_ref().map_or(1, |desk| desk.most);
+        let most = self.server.as_ref().map_or(1, |server| server.most);
         loop {
             while !self.read_all && self.running.len() < most && watch.check().is_ok() {
                 self.read_one()?;
@@ -89,7 +95,7 @@ impl Work {
     }
 
     /// Everything is written; gives the counts.
-    pub fn finish(self) -> Result<Tally> {
+    pub fn finish(self) -> Result<BatchTally> {
         self.output.finish()?;
         Ok(self.tally)
     }
@@ -101,12 +107,12 @@ impl Work {
             return Ok(());
         };
         match self.plan.task(number, line) {
-            Task::Nothing => Ok(()),
-            Task::Complain(id, mut problem) => {
+            LineTask::Nothing => Ok(()),
+            LineTask::Report(id, mut problem) => {
                 problem.message = in_line(number, &problem);
                 self.write(id.as_deref(), Err(problem))
             }
-            Task::Compute(id, Call { url, body }) => {
+            LineTask::Compute(id, BatchCall { url, body }) => {
                 let body = Body::from(body.to_owned());
                 self.compute(id, url, body)
             }
@@ -114,17 +120,19 @@ impl Work {
     }
 
     fn compute(&mut self, id: String, url: &str, body: Body) -> Result<()> {
-        let Some(desk) = &self.desk else { bail!("the file of requests has changed meanwhile") };
+        let Some(server) = &self.server else {
+            bail!("the file of requests has changed meanwhile")
+        };
         let request = Request::post(url).header(header::CONTENT_TYPE, "application/json");
-        let answer = ask(desk.router.clone(), request.body(body)?);
+        let answer = ask(server.router.clone(), request.body(body)?);
         self.running.spawn(async move { (id, answer.await) });
         Ok(())
     }
 
-    fn take(&mut self, finished: Result<Finished, JoinError>, bar: &ProgressBar) -> Result<()> {
+    fn take(&mut self, finished: Result<FinishedLine, JoinError>, bar: &ProgressBar) -> Result<()> {
         let (id, answer) = finished.context("an answer was lost")?;
         let at_fault = answer.as_ref().is_ok_and(|response| response.status_code >= 500);
-        if at_fault && self.desk.as_ref().is_some_and(|desk| !desk.service.is_alive()) {
+        if at_fault && self.server.as_ref().is_some_and(|server| !server.service.is_alive()) {
             bail!("the engine has stopped");
         }
         self.write(Some(&id), answer)?;
@@ -132,8 +140,8 @@ impl Work {
         Ok(())
     }
 
-    fn write(&mut self, id: Option<&str>, answer: Result<Response, Problem>) -> Result<()> {
-        self.output.write(&Written::new(id, &answer))?;
+    fn write(&mut self, id: Option<&str>, answer: Result<Response, LineProblem>) -> Result<()> {
+        self.output.write(&AnswerLine::new(id, &answer))?;
         match answer {
             Ok(response) if response.is_answer() => self.tally.answered(usage(&response.body)),
             _ => self.tally.failed(),
@@ -164,10 +172,10 @@ impl Work {
 }
 
 /// What the server's routes answer.
-async fn ask(router: Router, request: Request<Body>) -> Result<Response, Problem> {
+async fn ask(router: Router, request: Request<Body>) -> Result<Response, LineProblem> {
     let Ok(response) = router.oneshot(request).await;
     let (head, body) = response.into_parts();
-    let broken = |message: String| Problem::new("no_answer", message);
+    let broken = |message: String| LineProblem::new("no_answer", message);
     if !is_json(&head.headers) {
         return Err(broken("expected an answer in JSON".to_owned()));
     }
@@ -184,10 +192,10 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The tokens that an answer says it took.
-fn usage(body: &RawValue) -> Usage {
+fn usage(body: &RawValue) -> BatchUsage {
     #[derive(Default, Deserialize)]
-    struct Answer {
-        usage: Usage,
+    struct AnswerBody {
+        usage: BatchUsage,
     }
-    serde_json::from_str::<Answer>(body.get()).unwrap_or_default().usage
+    serde_json::from_str::<AnswerBody>(body.get()).unwrap_or_default().usage
 }

@@ -1,6 +1,6 @@
 //! What this machine sustains: reading memory, and arithmetic in registers.
 
-use super::spread::Spread;
+use super::spread::MedianRange;
 use anyhow::{Context, Result};
 use base::{AlignedVec, ThreadPool};
 use kernels::{Isa, probe};
@@ -80,7 +80,7 @@ impl Probe {
 
     /// The medians of all samples, of which there must be one.
     pub fn machine(&self) -> Machine {
-        let bandwidth = Spread::of(&self.bandwidth);
+        let bandwidth = MedianRange::of(&self.bandwidth);
         let bf16 = !self.bf16_gops.is_empty();
         Machine {
             threads: self.pool.threads(),
@@ -88,9 +88,9 @@ impl Probe {
             read_bandwidth_gbs: bandwidth.median,
             read_bandwidth_min_gbs: bandwidth.min,
             read_bandwidth_max_gbs: bandwidth.max,
-            f32_gops: Spread::of(&self.f32_gops).median,
-            bf16_gops: bf16.then(|| Spread::of(&self.bf16_gops).median),
-            int8_gops: Spread::of(&self.int8_gops).median,
+            f32_gops: MedianRange::of(&self.f32_gops).median,
+            bf16_gops: bf16.then(|| MedianRange::of(&self.bf16_gops).median),
+            int8_gops: MedianRange::of(&self.int8_gops).median,
         }
     }
 

@@ -1,8 +1,8 @@
 //! The measurements: prefill of prompts, decode at depths and batch sizes.
 
 use super::machine::{Machine, Probe};
-use super::spread::Spread;
-use super::work::{Arithmetic, Work};
+use super::spread::MedianRange;
+use super::work::{Arithmetic, ForwardCost};
 use anyhow::{Result, bail};
 use engine::{Batch, Runner};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct BenchPlan<'a> {
     pub prompts: &'a [usize],
     pub depths: &'a [usize],
     pub batches: &'a [usize],
@@ -27,7 +27,7 @@ pub(super) struct Measurement {
     /// Prompt length of prefill; tokens in the cache before decode.
     pub tokens: usize,
     pub batch: usize,
-    pub tokens_per_second: Spread,
+    pub tokens_per_second: MedianRange,
     /// Bytes of weights and cache read, per token.
     pub bytes_per_token: f64,
     pub bandwidth_gbs: f64,
@@ -49,8 +49,8 @@ struct Cost {
 pub(super) fn run(
     runner: &mut Runner,
     probe: &mut Probe,
-    plan: &Plan<'_>,
-    work: &Work,
+    plan: &BenchPlan<'_>,
+    work: &ForwardCost,
 ) -> Result<Vec<Measurement>> {
     let cases = plan.prompts.len() + plan.depths.len() * plan.batches.len();
     let bar = crate::progress::count(cases as u64);
@@ -73,9 +73,9 @@ pub(super) fn run(
 fn prefill(
     runner: &mut Runner,
     probe: &mut Probe,
-    plan: &Plan<'_>,
+    plan: &BenchPlan<'_>,
     prompt: usize,
-    work: &Work,
+    work: &ForwardCost,
 ) -> Result<Measurement> {
     if prompt == 0 {
         bail!("--prompt: expected at least one token, found 0");
@@ -103,9 +103,9 @@ fn prefill(
 fn decode(
     runner: &mut Runner,
     probe: &mut Probe,
-    plan: &Plan<'_>,
+    plan: &BenchPlan<'_>,
     (depth, batch): (usize, usize),
-    work: &Work,
+    work: &ForwardCost,
 ) -> Result<Measurement> {
     if batch == 0 {
         bail!("--batch: expected at least one sequence, found 0");
@@ -141,7 +141,7 @@ fn measurement(
     rates: Vec<f64>,
     cost: &Cost,
 ) -> Measurement {
-    let rate = Spread::of(&rates);
+    let rate = MedianRange::of(&rates);
     let per_token = |total: u64| total as f64 / cost.tokens as f64;
     Measurement {
         phase,
@@ -158,7 +158,7 @@ fn measurement(
 
 impl Measurement {
     /// Sets the shares of what `machine` sustains.
-    pub fn compare(&mut self, machine: &Machine, work: &Work) {
+    pub fn compare(&mut self, machine: &Machine, work: &ForwardCost) {
         let peak = match work.arithmetic {
             Arithmetic::F32 => machine.f32_gops,
             Arithmetic::Bf16 => machine.bf16_gops.unwrap_or(machine.f32_gops),

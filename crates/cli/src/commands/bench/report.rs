@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     model: String,
     architecture: String,
     mode: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Report {
     results: Vec<Measurement>,
 }
 
-impl Report {
+impl BenchReport {
     pub fn new(
         runner: &Runner,
         (mode, kv_type): (Mode, KvType),

@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Spread {
+pub(super) struct MedianRange {
     pub median: f64,
     pub min: f64,
     pub max: f64,
 }
 
-impl Spread {
+impl MedianRange {
     /// Of at least one value.
     pub fn of(values: &[f64]) -> Self {
         let mut values = values.to_vec();
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_lies_between() {
-        let spread = Spread::of(&[4.0, 1.0, 2.0, 3.0]);
+        let spread = MedianRange::of(&[4.0, 1.0, 2.0, 3.0]);
         assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
     }
 }

@@ -6,7 +6,7 @@ use kernels::quant::{BF16, QuantType};
 
 /// The work of one model.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct ForwardCost {
     /// Bytes of the weights that a step of one token reads: of routed experts those chosen.
     pub weight_bytes: u64,
     /// Bytes of keys and values of one position.
@@ -62,7 +62,7 @@ impl Arithmetic {
     }
 }
 
-impl Work {
+impl ForwardCost {
     pub fn of(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType) -> Self {
         let config = checkpoint.config();
         let head = if config.tied_embeddings { "token_embd.weight" } else { "output.weight" };

@@ -2,7 +2,7 @@
 //!
 //! Invariant: after the optional system message, questions and answers take turns.
 
-use crate::answer::Answer;
+use crate::answer::StreamedAnswer;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Conversation {
 
     /// Adds the answer to the last question; one that was stopped before its first word takes
     /// the question with it.
-    pub fn answer(&mut self, answer: &Answer) {
+    pub fn answer(&mut self, answer: &StreamedAnswer) {
         if answer.done.is_none() && answer.text.is_empty() {
             return self.take_back();
         }
@@ -122,8 +122,8 @@ impl Conversation {
 mod tests {
     use super::*;
 
-    fn answered(text: &str) -> Answer {
-        Answer { text: text.into(), reasoning: String::new(), done: None }
+    fn answered(text: &str) -> StreamedAnswer {
+        StreamedAnswer { text: text.into(), reasoning: String::new(), done: None }
     }
 
     #[test]

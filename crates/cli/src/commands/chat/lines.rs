@@ -12,7 +12,7 @@ use std::path::PathBuf;
 const HISTORY: usize = 1000;
 
 /// Where lines come from.
-pub(super) enum Lines {
+pub(super) enum ChatLines {
     /// A person.
     Edited { editor: Box<DefaultEditor>, history: Option<PathBuf> },
     /// A pipe or a file.
@@ -21,14 +21,14 @@ pub(super) enum Lines {
 
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum ChatInput {
     Line(String),
     /// Ctrl-C on the line.
     Cancelled,
     End,
 }
 
-impl Lines {
+impl ChatLines {
     /// Edits lines if a person is there.
     pub fn open() -> Result<Self> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
@@ -53,18 +53,18 @@ impl Lines {
     }
 
     /// The next line.
-    pub fn next(&mut self) -> Result<Input> {
+    pub fn next(&mut self) -> Result<ChatInput> {
         let Self::Edited { editor, .. } = self else { return piped() };
         match editor.readline("> ") {
-            Ok(line) => Ok(Input::Line(line)),
-            Err(ReadlineError::Interrupted) => Ok(Input::Cancelled),
-            Err(ReadlineError::Eof) => Ok(Input::End),
+            Ok(line) => Ok(ChatInput::Line(line)),
+            Err(ReadlineError::Interrupted) => Ok(ChatInput::Cancelled),
+            Err(ReadlineError::Eof) => Ok(ChatInput::End),
             Err(error) => Err(error).context("cannot read from the terminal"),
         }
     }
 }
 
-impl Drop for Lines {
+impl Drop for ChatLines {
     fn drop(&mut self) {
         let Self::Edited { editor, history: Some(history) } = self else { return };
         let folder = history.parent().map_or(Ok(()), std::fs::create_dir_all);
@@ -76,11 +76,11 @@ impl Drop for Lines {
     }
 }
 
-fn piped() -> Result<Input> {
+fn piped() -> Result<ChatInput> {
     let mut line = String::new();
     let bytes = stdin().lock().read_line(&mut line).context("cannot read standard input")?;
     match bytes {
-        0 => Ok(Input::End),
-        _ => Ok(Input::Line(line.trim_end_matches(['\n', '\r']).to_owned())),
+        0 => Ok(ChatInput::End),
+        _ => Ok(ChatInput::Line(line.trim_end_matches(['\n', '\r']).to_owned())),
     }
 }

@@ -17,7 +17,7 @@ Ctrl-C stops an answer. A line that begins with // is a message that begins with
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Slash {
+pub(super) enum SlashCommand {
     Help,
     System(Option<String>),
     Reset,
@@ -28,7 +28,7 @@ pub(super) enum Slash {
     Exit,
 }
 
-impl Slash {
+impl SlashCommand {
     /// `None` for messages.
     pub fn parse(line: &str) -> Option<Result<Self>> {
         let line = line.trim();
@@ -76,22 +76,22 @@ pub(super) fn message(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn check(line: &str, expected: Option<Slash>) {
-        assert_eq!(Slash::parse(line).map(Result::unwrap), expected, "{line}");
+    fn check(line: &str, expected: Option<SlashCommand>) {
+        assert_eq!(SlashCommand::parse(line).map(Result::unwrap), expected, "{line}");
     }
 
     #[test]
     fn commands_are_told_from_messages() {
-        check("/help", Some(Slash::Help));
-        check("  /think off ", Some(Slash::Think(Some(false))));
-        check("/think", Some(Slash::Think(None)));
-        check("/system  Be brief. ", Some(Slash::System(Some("Be brief.".into()))));
-        check("/save a b.json", Some(Slash::Save("a b.json".into())));
+        check("/help", Some(SlashCommand::Help));
+        check("  /think off ", Some(SlashCommand::Think(Some(false))));
+        check("/think", Some(SlashCommand::Think(None)));
+        check("/system  Be brief. ", Some(SlashCommand::System(Some("Be brief.".into()))));
+        check("/save a b.json", Some(SlashCommand::Save("a b.json".into())));
         check("what is /help?", None);
         check("//help", None);
         assert_eq!(message("//help"), "/help");
-        assert!(Slash::parse("/dance").unwrap().is_err());
-        assert!(Slash::parse("/save").unwrap().is_err());
-        assert!(Slash::parse("/think maybe").unwrap().is_err());
+        assert!(SlashCommand::parse("/dance").unwrap().is_err());
+        assert!(SlashCommand::parse("/save").unwrap().is_err());
+        assert!(SlashCommand::parse("/think maybe").unwrap().is_err());
     }
 }

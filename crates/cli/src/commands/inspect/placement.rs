@@ -7,7 +7,7 @@ use crate::placement;
 use anyhow::{Context, Result};
 use engine::Mode;
 use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
-use groups::Group;
+use groups::PlacementGroup;
 use kernels::Isa;
 use models::placement::{Placed, Placement, TensorInfo};
 use serde_json::{Map, Value as Json, json};
@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// Tensors of a model and what was decided for each.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct PlacementPlan {
     mode: Mode,
     isa: Isa,
     tensors: Vec<TensorInfo>,
@@ -23,9 +23,9 @@ pub(super) struct Plan {
 }
 
 /// What the rules in `file`, or the built-in ones alone, decide for the model at `path`.
-pub(super) fn plan(path: &Path, file: Option<&Path>, mode: Mode) -> Result<Plan> {
+pub(super) fn plan(path: &Path, file: Option<&Path>, mode: Mode) -> Result<PlacementPlan> {
     let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
-    Plan::new(&rules, tensors(path)?, mode, placement::isa()?)
+    PlacementPlan::new(&rules, tensors(path)?, mode, placement::isa()?)
 }
 
 /// All tensors under canonical names. Those of GGUF files have them whatever the architecture.
@@ -42,13 +42,13 @@ fn tensors(path: &Path) -> Result<Vec<TensorInfo>> {
     }
 }
 
-impl Plan {
+impl PlacementPlan {
     fn new(rules: &Placement, tensors: Vec<TensorInfo>, mode: Mode, isa: Isa) -> Result<Self> {
         let placed = rules.resolve(&tensors, mode, isa)?;
         Ok(Self { mode, isa, tensors, placed })
     }
 
-    fn groups(&self) -> Vec<Group<'_>> {
+    fn groups(&self) -> Vec<PlacementGroup<'_>> {
         groups::groups(self.tensors.iter().zip(&self.placed))
     }
 
@@ -87,7 +87,7 @@ impl Plan {
         json!({
             "mode": self.mode.name(),
             "isa": self.isa.name(),
-            "groups": self.groups().iter().map(Group::to_json).collect::<Vec<_>>(),
+            "groups": self.groups().iter().map(PlacementGroup::to_json).collect::<Vec<_>>(),
             "memory_bytes": totals(self.totals(|placed| placed.memory.name())),
             "device_bytes": totals(self.totals(|placed| placed.device.name())),
             "tensors": tensors.map(|(info, placed)| tensor_json(info, placed)).collect::<Vec<_>>(),

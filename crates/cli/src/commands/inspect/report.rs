@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// Everything told.
 #[derive(Debug)]
-pub(super) struct Report<'a> {
+pub(super) struct InspectReport<'a> {
     files: &'a ModelFiles,
     /// The configuration, or why there is none.
     config: Result<ModelConfig, String>,
@@ -24,7 +24,7 @@ struct Total {
     bytes: usize,
 }
 
-impl<'a> Report<'a> {
+impl<'a> InspectReport<'a> {
     /// About open files, with the memory needed for `context` tokens.
     pub fn new(
         files: &'a ModelFiles,

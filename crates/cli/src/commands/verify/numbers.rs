@@ -1,12 +1,12 @@
 //! Logits, ranks, greedy continuations and likelihoods of one prompt.
 
-use super::reference::{Bounds, Prompt};
-use super::report::Report;
+use super::reference::{Bounds, ReferencePrompt};
+use super::report::VerifyReport;
 use anyhow::Result;
 use engine::SingleSequence;
 
 /// What one pass over the prompt gives.
-struct Pass {
+struct PromptPass {
     last_logits: Vec<f32>,
     mean_nll: f64,
     /// Positions whose five best differ from the reference although no two were close.
@@ -17,9 +17,9 @@ pub(super) fn check(
     session: &mut SingleSequence<'_>,
     chunk: usize,
     index: usize,
-    prompt: &Prompt,
+    prompt: &ReferencePrompt,
     bounds: &Bounds,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Result<()> {
     let pass = every_position(session, prompt, bounds.gap)?;
     let at = |what: &str| format!("prompt {index} ({} tokens): {what}", prompt.input_ids.len());
@@ -46,9 +46,13 @@ pub(super) fn check(
 }
 
 /// Logits of every position: ranks, likelihood of what follows, and the last ones whole.
-fn every_position(session: &mut SingleSequence<'_>, prompt: &Prompt, gap: f64) -> Result<Pass> {
+fn every_position(
+    session: &mut SingleSequence<'_>,
+    prompt: &ReferencePrompt,
+    gap: f64,
+) -> Result<PromptPass> {
     let ids = &prompt.input_ids;
-    let mut pass = Pass { last_logits: Vec::new(), mean_nll: 0.0, wrong_ranks: 0 };
+    let mut pass = PromptPass { last_logits: Vec::new(), mean_nll: 0.0, wrong_ranks: 0 };
     session.truncate(0);
     session.feed_all(ids, |position, logits| {
         let last = position + 1 == ids.len();
@@ -71,7 +75,7 @@ fn every_position(session: &mut SingleSequence<'_>, prompt: &Prompt, gap: f64) -
 fn greedy(
     session: &mut SingleSequence<'_>,
     chunk: usize,
-    prompt: &Prompt,
+    prompt: &ReferencePrompt,
     gap: f64,
 ) -> Result<(usize, usize)> {
     let steps = &prompt.greedy_ids;

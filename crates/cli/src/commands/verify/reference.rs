@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) struct Reference {
     #[serde(default)]
     tolerance: Tolerance,
-    pub prompts: Vec<Prompt>,
+    pub prompts: Vec<ReferencePrompt>,
     #[serde(default)]
     pub chat: Vec<ChatCase>,
     #[serde(default)]
@@ -39,7 +39,7 @@ impl Default for Tolerance {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Prompt {
+pub(super) struct ReferencePrompt {
     pub text: Option<String>,
     #[serde(default = "yes")]
     pub add_special_tokens: bool,
@@ -112,7 +112,7 @@ impl Reference {
     }
 
     /// Whether text is to be checked, not only numbers.
-    pub fn has_words(&self) -> bool {
+    pub fn has_text_cases(&self) -> bool {
         !self.chat.is_empty()
             || !self.tokenizer_cases.is_empty()
             || self.prompts.iter().any(|p| p.text.is_some())
@@ -137,7 +137,7 @@ impl Reference {
     }
 }
 
-impl Prompt {
+impl ReferencePrompt {
     /// Refuses ids and logits that cannot belong to a model of `vocab` tokens.
     pub fn check(&self, index: usize, vocab: usize) -> Result<()> {
         let at = format!("prompts[{index}]");

@@ -14,11 +14,11 @@ struct Check {
 
 /// Checks in the order they were made.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Report {
+pub(super) struct VerifyReport {
     checks: Vec<Check>,
 }
 
-impl Report {
+impl VerifyReport {
     pub fn at_most(&mut self, check: String, value: f64, bound: f64) {
         self.push(check, value, Some(format!("<= {}", short(bound))), value <= bound);
     }

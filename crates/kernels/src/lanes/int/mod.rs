@@ -121,57 +121,27 @@ macro_rules! int_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
-            use $crate::isa::Kind;
-            #[cfg(target_arch = "x86_64")]
-            use $crate::lanes::int::x86;
+            use $crate::isa::{IsaKind, call_compiled};
+            use $crate::lanes::int;
             match isa.kind() {
-                Kind::Scalar => $body::<$crate::lanes::int::scalar::Scalar>($($arg),*),
+                IsaKind::Scalar => $body::<int::scalar::ScalarInt>($($arg),*),
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx2 | Kind::Avx512 => {
-                    #[target_feature(enable = "avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<x86::Avx2>($($arg),*)
-                    }
-                    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx2 | IsaKind::Avx512 => {
+                    call_compiled!(Avx2, $body::<int::x86::Avx2>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::AvxVnni => {
-                    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<x86::AvxVnni>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::AvxVnni => {
+                    call_compiled!(AvxVnni, $body::<int::x86::AvxVnni>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
-                    #[target_feature(
-                        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c"
-                    )]
-                    fn shell($($arg: $ty),*) {
-                        $body::<x86::Avx512Vnni>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+                    call_compiled!(Avx512Vnni, $body::<int::x86::Avx512Vnni>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "aarch64")]
-                Kind::Neon => {
-                    #[target_feature(enable = "neon")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::int::neon::Neon>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
-                }
+                IsaKind::Neon => call_compiled!(Neon, $body::<int::neon::Neon>, $($arg: $ty),*),
                 #[cfg(target_arch = "aarch64")]
-                Kind::NeonDot => {
-                    #[target_feature(enable = "neon,dotprod")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::int::neon::NeonDot>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::NeonDot => {
+                    call_compiled!(NeonDot, $body::<int::neon::NeonDot>, $($arg: $ty),*)
                 }
             }
         }

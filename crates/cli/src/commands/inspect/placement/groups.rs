@@ -2,13 +2,13 @@
 
 use indexmap::IndexMap;
 use kernels::quant::QuantType;
-use models::placement::{Kind, Placed, TensorInfo};
+use models::placement::{Placed, TensorInfo, TensorKind};
 use serde_json::{Value as Json, json};
 
 /// Tensors of one kind, stored alike and held alike.
 #[derive(Debug)]
-pub(super) struct Group<'a> {
-    pub kind: Kind,
+pub(super) struct PlacementGroup<'a> {
+    pub kind: TensorKind,
     pub stored: &'static QuantType,
     /// What was decided for the first, and but for name and bytes for all.
     pub placed: &'a Placed,
@@ -22,12 +22,12 @@ pub(super) struct Group<'a> {
 /// All tensors in groups, by kind and layer.
 pub(super) fn groups<'a>(
     tensors: impl Iterator<Item = (&'a TensorInfo, &'a Placed)>,
-) -> Vec<Group<'a>> {
-    let mut groups = IndexMap::<_, Group<'a>>::new();
+) -> Vec<PlacementGroup<'a>> {
+    let mut groups = IndexMap::<_, PlacementGroup<'a>>::new();
     for (info, placed) in tensors {
         groups
             .entry(key(info, placed))
-            .or_insert_with(|| Group::of(info, placed))
+            .or_insert_with(|| PlacementGroup::of(info, placed))
             .add(info, placed);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
@@ -47,7 +47,7 @@ fn key(info: &TensorInfo, placed: &Placed) -> impl Eq + std::hash::Hash + use<> 
     (info.kind, info.layer.is_some(), info.ty.name, held, threads, placed.rule)
 }
 
-impl<'a> Group<'a> {
+impl<'a> PlacementGroup<'a> {
     fn of(info: &TensorInfo, placed: &'a Placed) -> Self {
         let (kind, stored) = (info.kind, info.ty);
         Self { kind, stored, placed, tensors: 0, layers: Vec::new(), stored_bytes: 0, bytes: 0 }

@@ -1,7 +1,7 @@
 //! Groups as lines for people.
 
 use super::super::report::size;
-use super::groups::Group;
+use super::groups::PlacementGroup;
 use models::placement::Placed;
 
 const HEAD: [&str; 12] = [
@@ -13,7 +13,7 @@ const HEAD: [&str; 12] = [
 const NUMBERS: [&str; 2] = ["tensors", "bytes"];
 
 /// A line for each group below a line of names.
-pub(super) fn table(groups: &[Group<'_>]) -> String {
+pub(super) fn table(groups: &[PlacementGroup<'_>]) -> String {
     let rows: Vec<_> =
         std::iter::once(HEAD.map(str::to_owned)).chain(groups.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -30,7 +30,7 @@ pub(super) fn table(groups: &[Group<'_>]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn row(group: &Group<'_>) -> [String; 12] {
+fn row(group: &PlacementGroup<'_>) -> [String; 12] {
     let placed = group.placed;
     let or_dash = |text: Option<usize>| text.map_or("-".to_owned(), |number| number.to_string());
     let layers = Some(group.layers()).filter(|layers| !layers.is_empty());

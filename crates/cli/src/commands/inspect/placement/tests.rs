@@ -34,9 +34,9 @@ const RULES: &str = "
   place: {type: q8_0}
 ";
 
-fn plan() -> Plan {
+fn plan() -> PlacementPlan {
     let rules = Placement::parse(RULES, Path::new("rules.yaml")).unwrap();
-    Plan::new(&rules, experts(), Mode::Fast, Isa::available()[0]).unwrap()
+    PlacementPlan::new(&rules, experts(), Mode::Fast, Isa::available()[0]).unwrap()
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Tokenizer and chat template cases.
+
+use super::reference::{ChatCase, Reference, TokenizerCase};
+use super::report::VerifyReport;
+use anyhow::Result;
+use serde_json::Value;
+use std::path::Path;
+use text::{EncodeOptions, GgufOptions, TextAssets, Tokenizer};
+
+pub(super) fn check(path: &Path, reference: &Reference, report: &mut VerifyReport) -> Result<()> {
+    let assets = TextAssets::load(path, &GgufOptions::default())?;
+    let tokenizer = &assets.tokenizer;
+    let prompts = reference.prompts.iter().filter_map(|p| {
+        let text = p.text.as_ref()?;
+        Some(encodes(tokenizer, text, p.add_special_tokens, &p.input_ids))
+    });
+    tally(report, "prompts tokenized", prompts);
+    let cases = reference.tokenizer_cases.iter().map(|case| tokenizer_case(tokenizer, case));
+    tally(report, "tokenizer cases", cases);
+    if !reference.chat.is_empty() {
+        let results = reference.chat.iter().map(|case| chat_case(&assets, case));
+        tally(report, "chat cases", results.collect::<Result<Vec<_>>>()?);
+    }
+    Ok(())
+}
+
+fn tally(report: &mut VerifyReport, name: &str, results: impl IntoIterator<Item = bool>) {
+    let results: Vec<bool> = results.into_iter().collect();
+    if !results.is_empty() {
+        let right = results.iter().filter(|ok| **ok).count();
+        report.equal(name.into(), right, results.len());
+    }
+}
+
+fn encodes(tokenizer: &Tokenizer, text: &str, add_special: bool, want: &[u32]) -> bool {
+    let options = EncodeOptions { add_special, parse_special: true };
+    tokenizer.encode(text, options).is_ok_and(|ids| ids == want)
+}
+
+fn tokenizer_case(tokenizer: &Tokenizer, case: &TokenizerCase) -> bool {
+    let decodes = |want: &Option<String>, skip: bool| {
+        want.as_ref().is_none_or(|want| tokenizer.decode(&case.ids, skip) == *want)
+    };
+    let with_special = case.ids_with_special.as_ref();
+    encodes(tokenizer, &case.text, false, &case.ids)
+        && with_special.is_none_or(|want| encodes(tokenizer, &case.text, true, want))
+        && decodes(&case.decoded, false)
+        && decodes(&case.decoded_skip_special, true)
+}
+
+fn chat_case(assets: &TextAssets, case: &ChatCase) -> Result<bool> {
+    let template = assets.templates.get(None, case.input.contains_key("tools"))?;
+    let input = Value::Object(case.input.clone());
+    let Ok(rendered) = template.render(&input, &assets.special, None) else {
+        return Ok(case.rendered.is_none());
+    };
+    let renders = case.rendered.as_ref().is_none_or(|want| rendered == *want);
+    let ids = case.ids.as_ref();
+    Ok(renders && ids.is_none_or(|want| encodes(&assets.tokenizer, &rendered, false, want)))
+}

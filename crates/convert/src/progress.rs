@@ -1,0 +1,49 @@
+//! How long work is followed and stopped.
+
+/// Receives the progress of long work. `()` ignores it.
+pub trait Progress {
+    /// Begins work of `total` units: bytes of weights or tokens of text.
+    fn start(&mut self, total: u64);
+
+    /// Names the part that comes next, such as a tensor.
+    fn part(&mut self, name: &str);
+
+    /// Adds `units` to what is done.
+    fn advance(&mut self, units: u64);
+
+    /// Passes on a remark for people, such as a warning.
+    fn note(&mut self, text: &str);
+
+    /// Called between small parts of the work.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`] ends the work.
+    fn check(&self) -> Result<(), Interrupted>;
+}
+
+impl Progress for () {
+    fn start(&mut self, _total: u64) {}
+
+    fn part(&mut self, _name: &str) {}
+
+    fn advance(&mut self, _units: u64) {}
+
+    fn note(&mut self, _text: &str) {}
+
+    fn check(&self) -> Result<(), Interrupted> {
+        Ok(())
+    }
+}
+
+/// The work was ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}

@@ -1,0 +1,212 @@
+//! Writing the planned tensors, some rows at a time.
+//!
+//! Invariant: memory does not grow with the tensors, only with their rows.
+
+use super::importance::Importance;
+use super::plan::Target;
+use crate::Progress;
+use anyhow::{Result, bail};
+use base::ThreadPool;
+use formats::TensorStream;
+use formats::gguf::SplitStream;
+use kernels::quant;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes written at once, unless a row has more.
+const PIECE: usize = 8 << 20;
+/// Values that a thread takes at once.
+const SHARE: usize = 1 << 16;
+
+/// The file or files being written.
+#[derive(Debug)]
+pub(super) enum GgufOutput {
+    Whole(TensorStream),
+    Split(SplitStream),
+}
+
+impl GgufOutput {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let done = match self {
+            Self::Whole(stream) => stream.write(bytes),
+            Self::Split(stream) => stream.write(bytes),
+        };
+        done.map_err(Into::into)
+    }
+
+    fn finish(self) -> Result<()> {
+        let done = match self {
+            Self::Whole(stream) => stream.finish(),
+            Self::Split(stream) => stream.finish(),
+        };
+        done.map_err(Into::into)
+    }
+}
+
+/// Writes all targets in order and gives the output its name. An error leaves nothing behind.
+pub(super) fn write(
+    targets: &[Target],
+    importance: Option<&Importance>,
+    mut output: GgufOutput,
+    pool: &ThreadPool,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    progress.start(targets.iter().map(|t| t.tensor.bytes.len() as u64).sum());
+    for target in targets {
+        progress.part(&target.tensor.name);
+        RowConverter::new(target, importance).write(pool, |read, bytes| {
+            progress.check()?;
+            progress.advance(read as u64);
+            output.write(bytes)
+        })?;
+    }
+    progress.check()?;
+    output.finish()
+}
+
+/// The rows of one tensor on their way from one type to another.
+struct RowConverter<'a> {
+    target: &'a Target,
+    importance: Option<&'a Importance>,
+    count: usize,
+    columns: usize,
+    /// Bytes of a row as it is and as it becomes.
+    from: usize,
+    to: usize,
+    /// Rows of one matrix of a stack.
+    matrix: usize,
+    /// Set by whoever meets a value that has no place in the new type.
+    lost: AtomicBool,
+}
+
+impl<'a> RowConverter<'a> {
+    fn new(target: &'a Target, importance: Option<&'a Importance>) -> Self {
+        let (count, columns) = target.tensor.rows();
+        Self {
+            target,
+            importance: importance.filter(|_| target.weighed),
+            count,
+            columns,
+            // Readers and the plan made sure that rows are whole blocks.
+            from: target.tensor.ty.bytes_for(columns).unwrap_or(0),
+            to: target.ty.bytes_for(columns).unwrap_or(0),
+            matrix: target.tensor.shape.iter().rev().nth(1).copied().unwrap_or(1).max(1),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Hands over the new bytes in order, each time with the number of old ones they come from.
+    fn write(
+        &self,
+        pool: &ThreadPool,
+        mut put: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if self.to == 0 {
+            return Ok(());
+        }
+        let step = (PIECE / self.to).max(1);
+        let share = (SHARE / self.columns).max(1);
+        let mut piece = vec![0; self.to * step.min(self.count)];
+        for first in (0..self.count).step_by(step) {
+            let rows = step.min(self.count - first);
+            let piece = &mut piece[..rows * self.to];
+            pool.for_each_tile(piece, self.to, (share, self.to), |mut tile| {
+                let mut values = vec![0.0; self.columns];
+                for row in tile.rows() {
+                    self.convert(first + row, &mut values, tile.row_mut(row));
+                }
+            });
+            self.check()?;
+            put(rows * self.from, piece)?;
+        }
+        Ok(())
+    }
+
+    /// Makes row `row`, with `values` as room to compute in.
+    fn convert(&self, row: usize, values: &mut [f32], out: &mut [u8]) {
+        let tensor = &self.target.tensor;
+        let source = tensor.heads.map_or(row, |heads| heads.source_row(row));
+        let bytes = tensor.bytes.read(source * self.from..(source + 1) * self.from);
+        if self.target.ty == tensor.ty {
+            return out.copy_from_slice(&bytes);
+        }
+        let (Some(read), Some(write)) = (tensor.ty.dequantize, self.target.ty.quantize) else {
+            unreachable!("the plan has refused other types");
+        };
+        read(&bytes, values);
+        if let Some(order) = &tensor.order {
+            formats::in_order(values, order);
+        }
+        if !self.fits(values) {
+            self.lost.store(true, Ordering::Relaxed);
+            return;
+        }
+        let columns =
+            |known: &'a Importance| known.columns(&tensor.name, row / self.matrix, self.columns);
+        write(values, self.importance.and_then(columns), out);
+    }
+
+    fn fits(&self, values: &[f32]) -> bool {
+        let largest = if self.target.ty == &quant::F16 { 65_504.0 } else { f32::MAX };
+        // A NaN is not within any range.
+        let plain = self.target.ty == &quant::F32 || self.target.ty == &quant::BF16;
+        plain || values.iter().all(|value| (-largest..=largest).contains(value))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.lost.load(Ordering::Relaxed) {
+            let (name, ty) = (self.target.tensor.name.escape_debug(), self.target.ty);
+            bail!("tensor {name}: holds NaN, infinite or larger values than {ty} can have");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::Tensor;
+    use super::*;
+    use kernels::quant::QuantType;
+    use std::sync::Arc;
+
+    fn converted(values: &[f32], columns: usize, ty: &'static QuantType) -> Result<Vec<u8>> {
+        let tensor = Tensor {
+            name: "t".into(),
+            shape: vec![values.len() / columns, columns],
+            ty: &quant::F32,
+            bytes: Arc::new(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()),
+            order: None,
+            heads: None,
+        };
+        let target = Target { tensor, ty, instead_of: None, weighed: false };
+        let mut out = Vec::new();
+        let pool = ThreadPool::new(3).unwrap();
+        RowConverter::new(&target, None).write(&pool, |_, bytes| {
+            out.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    #[test]
+    fn rows_come_out_in_order_however_they_are_shared_out() {
+        let values: Vec<f32> = (0..9_000 * 1024).map(|i| (i % 8191) as f32 - 4000.0).collect();
+        let mut expected = vec![0; quant::Q8_0.bytes_for(values.len()).unwrap()];
+        (quant::Q8_0.quantize.unwrap())(&values, None, &mut expected);
+        assert!(expected.len() > PIECE);
+        assert!(converted(&values, 1024, &quant::Q8_0).unwrap() == expected);
+    }
+
+    #[test]
+    fn values_without_a_place_are_refused() {
+        let check = |value: f32, ty, fits: bool| {
+            let values = [value; 32];
+            assert_eq!(converted(&values, 32, ty).is_ok(), fits, "{value} {ty}");
+        };
+        check(65_504.0, &quant::F16, true);
+        check(1e6, &quant::F16, false);
+        check(1e6, &quant::BF16, true);
+        check(f32::NAN, &quant::Q8_0, false);
+        check(f32::NEG_INFINITY, &quant::Q8_0, false);
+        check(f32::NAN, &quant::F32, true);
+    }
+}

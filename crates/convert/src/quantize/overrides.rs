@@ -1,0 +1,89 @@
+//! Types that a person chose for single tensors.
+
+use crate::types::writable_type;
+use anyhow::{Context, Result, bail};
+use kernels::quant::QuantType;
+use regex::Regex;
+
+/// A pattern of tensor names with the type that matching tensors get.
+#[derive(Clone, Debug)]
+pub struct Override {
+    pattern: String,
+    pub(super) ty: &'static QuantType,
+}
+
+impl Override {
+    /// Reads `PATTERN=TYPE`.
+    ///
+    /// # Errors
+    ///
+    /// A text of another form, or a type that cannot be written.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (pattern, ty) = text.rsplit_once('=').context("expected PATTERN=TYPE")?;
+        if pattern.is_empty() {
+            bail!("expected a pattern before the =");
+        }
+        let ty = writable_type(ty).map_err(anyhow::Error::msg)?;
+        Ok(Self { pattern: pattern.to_owned(), ty })
+    }
+
+    /// The indices of the names meant: by the pattern as a glob over whole names or, where it
+    /// is none or no name fits, as a regular expression that is found anywhere in a name.
+    pub(super) fn matching(&self, names: &[&str]) -> Result<Vec<usize>> {
+        let found = self.glob().map_or_else(Vec::new, |glob| fitting(&glob, names));
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let expression = Regex::new(&self.pattern)
+            .with_context(|| format!("--tensor-type {}: not a pattern", self.pattern))?;
+        let found = fitting(&expression, names);
+        if found.is_empty() {
+            bail!("--tensor-type {}: no tensor to quantise has such a name", self.pattern);
+        }
+        Ok(found)
+    }
+
+    /// `*` for any text and `?` for any character.
+    fn glob(&self) -> Option<Regex> {
+        let expression = regex::escape(&self.pattern).replace(r"\*", ".*").replace(r"\?", ".");
+        Regex::new(&format!("^(?:{expression})$")).ok()
+    }
+}
+
+fn fitting(expression: &Regex, names: &[&str]) -> Vec<usize> {
+    (0..names.len()).filter(|&index| expression.is_match(names[index])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 4] =
+        ["token_embd.weight", "blk.0.attn_v.weight", "blk.1.attn_v.weight", "blk.10.ffn_up.weight"];
+
+    fn check(pattern: &str, expected: &[usize]) {
+        let found = Override::parse(&format!("{pattern}=q8_0")).unwrap().matching(&NAMES);
+        assert_eq!(found.unwrap_or_default(), expected, "{pattern}");
+    }
+
+    #[test]
+    fn patterns_are_globs_or_regular_expressions() {
+        check("token_embd.weight", &[0]);
+        check("*.attn_v.weight", &[1, 2]);
+        check("blk.?.*", &[1, 2]);
+        check("blk.1*", &[2, 3]);
+        check("attn_v", &[1, 2]);
+        check(r"^blk\.(0|10)\.", &[1, 3]);
+        check(".*ffn_up.*", &[3]);
+    }
+
+    #[test]
+    fn patterns_that_fit_nothing_and_types_that_are_none_are_errors() {
+        check("attn_x", &[]);
+        check("blk.(", &[]);
+        let error = |text| Override::parse(text).unwrap_err().to_string();
+        assert!(error("x").contains("PATTERN=TYPE"));
+        assert!(error("=q8_0").contains("a pattern"));
+        assert!(error("x=q9").contains("expected one of"));
+    }
+}

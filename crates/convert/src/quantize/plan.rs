@@ -1,0 +1,187 @@
+//! Which type every tensor is written in, decided before a byte is written.
+
+use super::importance::Importance;
+use super::mixture::{Mixture, ModelTraits};
+use super::overrides::Override;
+use super::source::Tensor;
+use crate::types::{whole_blocks, writable_names};
+use anyhow::{Result, bail};
+use kernels::quant::{self, QuantType};
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) struct TypeRules<'a> {
+    pub mixture: &'a Mixture,
+    pub overrides: &'a [Override],
+    pub importance: Option<&'a Importance>,
+    /// Whether what has less than eight bits may be quantised again.
+    pub requantize: bool,
+}
+
+/// A tensor and what becomes of it.
+#[derive(Debug)]
+pub struct Target {
+    pub(super) tensor: Tensor,
+    /// The type it is written in.
+    pub ty: &'static QuantType,
+    /// The type that was asked for, where its rows are not whole blocks of it.
+    pub instead_of: Option<&'static QuantType>,
+    /// Whether the importance of its columns is known.
+    pub(super) weighed: bool,
+}
+
+impl Target {
+    /// The name of the tensor.
+    pub fn name(&self) -> &str {
+        &self.tensor.name
+    }
+
+    /// Bytes it takes in the new type.
+    pub fn bytes(&self) -> usize {
+        // The writer has refused sizes that overflow.
+        self.ty.bytes_for(self.tensor.shape.iter().product()).unwrap_or(0)
+    }
+}
+
+/// Decides for all tensors.
+pub(super) fn decide(
+    tensors: Vec<Tensor>,
+    model: &ModelTraits,
+    rules: &TypeRules,
+) -> Result<Vec<Target>> {
+    let wanted = wanted(&tensors, model, rules)?;
+    let decide = |(tensor, wanted): (Tensor, Option<&'static QuantType>)| match wanted {
+        Some(ty) => quantized(tensor, ty, rules),
+        None => Ok(kept(tensor)),
+    };
+    tensors.into_iter().zip(wanted).map(decide).collect()
+}
+
+/// The type asked for each tensor; none for those that stay as exact as they are.
+fn wanted(
+    tensors: &[Tensor],
+    model: &ModelTraits,
+    rules: &TypeRules,
+) -> Result<Vec<Option<&'static QuantType>>> {
+    let matrices: Vec<usize> = (0..tensors.len()).filter(|&i| is_matrix(&tensors[i])).collect();
+    let names: Vec<&str> = matrices.iter().map(|&i| tensors[i].name.as_str()).collect();
+    let mut wanted = vec![None; tensors.len()];
+    for (&index, name) in matrices.iter().zip(&names) {
+        wanted[index] = Some(rules.mixture.choose(name, model));
+    }
+    for rule in rules.overrides {
+        for found in rule.matching(&names)? {
+            wanted[matrices[found]] = Some(rule.ty);
+        }
+    }
+    Ok(wanted)
+}
+
+/// Whether a tensor is a matrix of weights that inputs are multiplied with. Norms, routers and
+/// short convolutions are small and sensitive.
+fn is_matrix(tensor: &Tensor) -> bool {
+    const KEPT: [&str; 5] =
+        ["_norm.weight", "ffn_gate_inp", "ssm_conv1d", "position_embd", "token_types"];
+    let kept = KEPT.iter().any(|part| tensor.name.contains(part));
+    tensor.shape.len() >= 2 && tensor.name.ends_with(".weight") && !kept
+}
+
+fn kept(tensor: Tensor) -> Target {
+    let ty = if tensor.ty.is_supported() { &quant::F32 } else { tensor.ty };
+    Target { tensor, ty, instead_of: None, weighed: false }
+}
+
+fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> Result<Target> {
+    let (name, from) = (tensor.name.escape_debug().to_string(), tensor.ty);
+    let columns = tensor.shape.last().copied().unwrap_or(0);
+    let ty = whole_blocks(wanted, columns);
+    let instead_of = (ty != wanted).then_some(wanted);
+    if ty != from {
+        let coarse = from.block_len > 1 && from.bits_per_value() < 8.0;
+        if coarse && !rules.requantize {
+            bail!(
+                "tensor {name} is {from} already: quantising it again loses more than it need; \
+                 --allow-requantize does it all the same"
+            );
+        }
+        if !from.is_supported() {
+            bail!("tensor {name}: values of type {from} cannot be read");
+        }
+        if ty.quantize.is_none() {
+            bail!(
+                "tensor {name}: type {ty} cannot be written; --type and --tensor-type can be: {}",
+                writable_names()
+            );
+        }
+    }
+    let weighed = match rules.importance {
+        Some(importance) if ty.block_len > 1 => importance.covers(&tensor.name, &tensor.shape)?,
+        _ => false,
+    };
+    Ok(Target { tensor, ty, instead_of, weighed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(name: &str, shape: &[usize], ty: &'static QuantType) -> Tensor {
+        let (name, shape) = (name.to_owned(), shape.to_vec());
+        Tensor { name, shape, ty, bytes: std::sync::Arc::new(Vec::new()), order: None, heads: None }
+    }
+
+    fn decided(
+        tensor: Tensor,
+        mixture: &str,
+        choices: &[&str],
+        requantize: bool,
+    ) -> Result<Target> {
+        let overrides: Vec<_> = choices.iter().map(|c| Override::parse(c).unwrap()).collect();
+        let mixture = Mixture::named(mixture).unwrap();
+        let rules = TypeRules { mixture, overrides: &overrides, importance: None, requantize };
+        Ok(decide(vec![tensor], &ModelTraits::default(), &rules)?.remove(0))
+    }
+
+    fn check(name: &str, shape: &[usize], mixture: &str, expected: &str) {
+        let target = decided(tensor(name, shape, &quant::BF16), mixture, &[], false).unwrap();
+        assert_eq!(target.ty.name, expected, "{name} {shape:?}");
+    }
+
+    #[test]
+    fn vectors_and_norms_stay_exact() {
+        check("blk.0.attn_norm.weight", &[256], "q8_0", "f32");
+        check("blk.0.attn_q.bias", &[256], "q8_0", "f32");
+        check("blk.0.attn_q_norm.weight", &[2, 256], "q8_0", "f32");
+        check("blk.0.ffn_gate_inp.weight", &[8, 256], "q8_0", "f32");
+        check("blk.0.attn_q.weight", &[8, 256], "q8_0", "q8_0");
+        check("blk.0.ffn_up_exps.weight", &[4, 8, 256], "q6_k", "q6_k");
+    }
+
+    #[test]
+    fn rows_that_are_no_whole_blocks_fall_back() {
+        check("blk.0.attn_q.weight", &[8, 96], "q6_k", "q8_0");
+        check("blk.0.attn_q.weight", &[8, 96], "q4_k_s", "q5_0");
+        check("blk.0.attn_q.weight", &[8, 24], "q4_k_s", "f16");
+        check("blk.0.attn_q.weight", &[8, 24], "q8_0", "f16");
+        check("blk.0.attn_q.weight", &[8, 24], "f32", "f32");
+    }
+
+    #[test]
+    fn the_last_choice_of_a_person_wins() {
+        let choices = ["*=q8_0", "attn_q=f16"];
+        let matrix = |name| tensor(name, &[8, 256], &quant::F32);
+        let ty = |name| decided(matrix(name), "q4_0", &choices, false).map(|t| t.ty.name);
+        assert_eq!(ty("blk.0.attn_q.weight").unwrap(), "f16");
+        let error = ty("blk.0.attn_k.weight").unwrap_err().to_string();
+        assert!(error.contains("--tensor-type attn_q"), "{error}");
+    }
+
+    #[test]
+    fn coarse_weights_are_quantised_again_only_where_allowed() {
+        let coarse = || tensor("blk.0.attn_q.weight", &[8, 256], &quant::Q4_0);
+        let error = decided(coarse(), "q8_0", &[], false).unwrap_err().to_string();
+        assert!(error.contains("--allow-requantize"), "{error}");
+        assert_eq!(decided(coarse(), "q8_0", &[], true).unwrap().ty.name, "q8_0");
+        assert_eq!(decided(coarse(), "q4_0", &[], false).unwrap().ty.name, "q4_0");
+    }
+}

@@ -1,0 +1,259 @@
+//! What is quantised: the metadata and tensors of a GGUF file, or those that a checkpoint in
+//! Hugging Face's layout has as a GGUF file.
+
+use super::mixture::{ModelTraits, split_layer};
+use super::tokenizer_json::VocabularySource;
+use super::vocabulary;
+use anyhow::{Result, bail};
+use base::Storage;
+use formats::config::RopeLayout;
+use formats::families::name_table;
+use formats::gguf::{GgufFile, GgufWriter, Value};
+use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
+use kernels::quant::{self, QuantType};
+use std::sync::Arc;
+use text::TextAssets;
+
+/// Divisors of the rotary frequencies in GGUF files.
+const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// A model to be written.
+#[derive(Debug)]
+pub(super) struct QuantizeSource {
+    /// Its metadata.
+    pub header: GgufWriter,
+    pub tensors: Vec<Tensor>,
+    /// What the rules of mixtures look at.
+    pub model: ModelTraits,
+    /// What is lost on the way.
+    pub note: Option<&'static str>,
+}
+
+/// A tensor to be written, under its canonical name.
+#[derive(Debug)]
+pub(super) struct Tensor {
+    pub name: String,
+    pub shape: Vec<usize>,
+    /// How its values are stored now.
+    pub ty: &'static QuantType,
+    pub bytes: Storage,
+    /// For each column as stored the input it belongs to, if not the same.
+    pub order: Option<Arc<[u32]>>,
+    /// Heads whose rows change places.
+    pub heads: Option<Heads>,
+}
+
+/// Rows of a head in pairs `(i, i + dim/2)`, wanted as `(2i, 2i + 1)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    /// Rows of a head.
+    head: usize,
+    /// Leading rows of a head that are rotated.
+    dim: usize,
+}
+
+impl Heads {
+    /// The row that comes to be row `row`.
+    pub fn source_row(self, row: usize) -> usize {
+        let (start, within) = (row / self.head * self.head, row % self.head);
+        match within < self.dim {
+            true => start + within % 2 * (self.dim / 2) + within / 2,
+            false => row,
+        }
+    }
+}
+
+impl Tensor {
+    /// Rows and values of a row. Heads of a vector have one value for each row.
+    pub fn rows(&self) -> (usize, usize) {
+        match self.heads {
+            Some(_) if self.shape.len() == 1 => (self.shape[0], 1),
+            _ => {
+                let columns = self.shape.last().copied().unwrap_or(1);
+                (self.shape.iter().rev().skip(1).product(), columns)
+            }
+        }
+    }
+
+    fn of(view: &TensorView) -> Self {
+        Self {
+            name: view.name.clone(),
+            shape: view.shape.clone(),
+            ty: view.ty,
+            bytes: view.bytes(),
+            order: view.order.clone(),
+            heads: None,
+        }
+    }
+}
+
+impl QuantizeSource {
+    /// Reads opened files. `pre` names the pre-tokenizer where the vocabulary does not tell.
+    pub fn open(files: ModelFiles, options: &OpenOptions, pre: Option<&str>) -> Result<Self> {
+        if let Some(gguf) = files.gguf() {
+            if pre.is_some() {
+                bail!("--pre: a GGUF file names its pre-tokenizer itself");
+            }
+            return Ok(Self::from_gguf(gguf));
+        }
+        Self::from_checkpoint(&Checkpoint::from_files(files, options)?, pre)
+    }
+
+    fn from_gguf(file: &GgufFile) -> Self {
+        let mut header = GgufWriter::new();
+        let entries = file.metadata().iter().filter(|(key, _)| !key.starts_with("split."));
+        entries.for_each(|(key, value)| header.set(key, value.clone()));
+        let tensors: Vec<Tensor> = file.tensors().iter().map(Tensor::of).collect();
+        let layers = tensors.iter().filter_map(|tensor| split_layer(&tensor.name));
+        let layers = layers.map(|(layer, _)| layer.saturating_add(1)).max().unwrap_or(0);
+        let model = ModelTraits {
+            layers,
+            group: group(file),
+            has_importance: false,
+            tied: !tensors.iter().any(|tensor| tensor.name == "output.weight"),
+        };
+        Self { header, tensors, model, note: None }
+    }
+
+    fn from_checkpoint(checkpoint: &Checkpoint, pre: Option<&str>) -> Result<Self> {
+        let config = checkpoint.config();
+        let mut header = GgufWriter::new();
+        header.set("general.type", Value::String("model".into()));
+        config.to_gguf(&mut header)?;
+        let note = write_vocabulary(checkpoint, pre, &mut header)?;
+        let model = ModelTraits {
+            layers: config.layers,
+            group: config.heads / config.kv_heads,
+            has_importance: false,
+            tied: config.tied_embeddings,
+        };
+        Ok(Self { header, tensors: tensors(checkpoint)?, model, note })
+    }
+}
+
+/// Query heads per head of keys and values; 1 where the file does not say.
+fn group(file: &GgufFile) -> usize {
+    let metadata = file.metadata();
+    let architecture = metadata.opt_text("general.architecture").ok().flatten().unwrap_or("");
+    let count = |key: &str| {
+        let key = format!("{architecture}.attention.{key}");
+        metadata.opt_count(&key).ok().flatten()
+    };
+    match (count("head_count"), count("head_count_kv")) {
+        (Some(heads), Some(shared)) if shared > 0 => heads / shared,
+        _ => 1,
+    }
+}
+
+fn write_vocabulary(
+    checkpoint: &Checkpoint,
+    pre: Option<&str>,
+    header: &mut GgufWriter,
+) -> Result<Option<&'static str>> {
+    let folder = checkpoint.folder().unwrap_or(std::path::Path::new(""));
+    let assets = TextAssets::from_folder(folder)?;
+    let config = checkpoint.config();
+    vocabulary::write(
+        &VocabularySource {
+            assets: &assets,
+            file: &folder.join("tokenizer.json"),
+            rows: config.vocab_size,
+            eos: &config.special.eos,
+            pre,
+        },
+        header,
+    )
+}
+
+/// The tensors in the order of GGUF files: embedding, layers, output.
+fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
+    let config = checkpoint.config();
+    if config.experts.is_some() || config.latent.is_some() {
+        let path = checkpoint.path().display();
+        bail!("{path}: expected a dense model, found {}: take a GGUF file", config.architecture);
+    }
+    for (name, shape) in config.tensors() {
+        checkpoint.require(&name, &shape)?;
+    }
+    let interleaved =
+        config.gguf_rope()? == RopeLayout::Interleaved && config.rope.layout == RopeLayout::Halves;
+    let mut tensors = Vec::new();
+    for view in checkpoint.tensors() {
+        check_known(config, view)?;
+        let mut tensor = Tensor::of(view);
+        if interleaved {
+            tensor.heads = heads(config, view)?;
+        }
+        tensors.push(tensor);
+    }
+    tensors.sort_by_key(|tensor| place(&tensor.name));
+    tensors.extend(rope_factors(config));
+    Ok(tensors)
+}
+
+fn place(name: &str) -> (u8, usize) {
+    match split_layer(name) {
+        Some((layer, _)) => (1, layer),
+        None if name.starts_with("token_embd") => (0, 0),
+        None => (2, 0),
+    }
+}
+
+/// A name without a translation would be lost on whoever reads the file.
+fn check_known(config: &ModelConfig, view: &TensorView) -> Result<()> {
+    let names = name_table(&config.architecture);
+    if names.is_some_and(|names| names.source(&view.name).is_some()) {
+        return Ok(());
+    }
+    let (path, name) = (view.path().display(), view.source_name.escape_debug());
+    bail!("{path}: tensor {name}: no part of a {} model", config.architecture)
+}
+
+/// How the rows of queries and keys, and their biases, change places.
+fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
+    let count = match split_layer(&view.name).map(|(_, rest)| rest) {
+        Some("attn_q.weight" | "attn_q.bias") => config.heads,
+        Some("attn_k.weight" | "attn_k.bias") => config.kv_heads,
+        _ => return Ok(None),
+    };
+    let (rows, found) = (count * config.head_dim, view.shape.first().copied().unwrap_or(0));
+    if rows != found {
+        let (path, name) = (view.path().display(), &view.source_name);
+        bail!("{path}: tensor {name}: expected {rows} rows, found {found}");
+    }
+    Ok(Some(Heads { head: config.head_dim, dim: config.rope.dim }))
+}
+
+fn rope_factors(config: &ModelConfig) -> Option<Tensor> {
+    let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim)?;
+    Some(Tensor {
+        name: ROPE_FACTORS.to_owned(),
+        shape: vec![factors.len()],
+        ty: &quant::F32,
+        bytes: Arc::new(factors.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<u8>>()),
+        order: None,
+        heads: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_of_each_head_become_pairs_and_the_rest_stays() {
+        let heads = Heads { head: 6, dim: 4 };
+        let rows: Vec<usize> = (0..12).map(|row| heads.source_row(row)).collect();
+        assert_eq!(rows, [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+    }
+
+    #[test]
+    fn embeddings_come_first_and_layers_in_order() {
+        let mut names =
+            ["output.weight", "blk.10.ffn_up.weight", "blk.2.ffn_up.weight", "token_embd.weight"];
+        names.sort_by_key(|name| place(name));
+        let expected =
+            ["token_embd.weight", "blk.2.ffn_up.weight", "blk.10.ffn_up.weight", "output.weight"];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a quantisation wrote, for programs and for people.
+
+use super::plan::Target;
+use indexmap::IndexMap;
+use serde_json::{Map, Value as Json, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// What all tensors of one new type take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    tensors: usize,
+    values: usize,
+    before: usize,
+    after: usize,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Quantized {
+    /// The tensors in the order of the file.
+    pub targets: Vec<Target>,
+    /// The file, or its parts.
+    pub paths: Vec<PathBuf>,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl Total {
+    fn add(&mut self, target: &Target) {
+        self.tensors += 1;
+        self.values += target.tensor.shape.iter().product::<usize>();
+        self.before += target.tensor.bytes.len();
+        self.after += target.bytes();
+    }
+
+    fn bits(&self) -> f64 {
+        self.after as f64 * 8.0 / self.values.max(1) as f64
+    }
+
+    fn json(&self) -> Json {
+        let &Self { tensors, values, before, after } = self;
+        json!({"tensors": tensors, "parameters": values, "bytes_before": before,
+            "bytes_after": after, "bits_per_weight": self.bits()})
+    }
+}
+
+impl Quantized {
+    /// Totals, types and fallbacks as JSON.
+    pub fn to_json(&self) -> Json {
+        let types = self.types().into_iter().map(|(name, total)| (name.to_owned(), total.json()));
+        let fallbacks = self.fallbacks().map(|(target, wanted)| {
+            json!({"tensor": target.tensor.name, "wanted": wanted, "used": target.ty.name})
+        });
+        let mut json = self.total().json();
+        json["files"] = json!(self.paths);
+        json["types"] = Json::Object(types.collect::<Map<_, _>>());
+        json["fallbacks"] = fallbacks.collect();
+        json["seconds"] = json!(self.seconds);
+        json
+    }
+
+    /// Totals by type as a table.
+    pub fn to_table(&self) -> String {
+        let mut out =
+            String::from("type      tensors    parameters  MiB before  MiB after   bits\n");
+        for (name, total) in self.types().into_iter().chain([("all", self.total())]) {
+            let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+            let Total { tensors, values, before, after } = total;
+            let (before, after, bits) = (mib(before), mib(after), total.bits());
+            let _ = writeln!(
+                out,
+                "{name:8} {tensors:8} {values:13} {before:11.1} {after:10.1} {bits:6.2}"
+            );
+        }
+        let mut pairs = IndexMap::<_, usize>::new();
+        for (target, wanted) in self.fallbacks() {
+            *pairs.entry((wanted, target.ty.name)).or_default() += 1;
+        }
+        for ((wanted, used), count) in pairs {
+            let why = "their rows are no whole blocks";
+            let _ = writeln!(out, "{count} tensors are {used} instead of {wanted}: {why}");
+        }
+        out
+    }
+
+    fn types(&self) -> IndexMap<&'static str, Total> {
+        let mut types = IndexMap::<_, Total>::new();
+        for target in &self.targets {
+            types.entry(target.ty.name).or_default().add(target);
+        }
+        types.sort_by(|_, a, _, b| b.after.cmp(&a.after));
+        types
+    }
+
+    fn total(&self) -> Total {
+        let mut total = Total::default();
+        self.targets.iter().for_each(|target| total.add(target));
+        total
+    }
+
+    fn fallbacks(&self) -> impl Iterator<Item = (&Target, &'static str)> {
+        self.targets.iter().filter_map(|target| Some((target, target.instead_of?.name)))
+    }
+}

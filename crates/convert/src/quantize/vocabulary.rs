@@ -1,0 +1,195 @@
+//! The vocabulary and chat templates of a checkpoint in Hugging Face's layout as metadata of a
+//! GGUF file.
+//!
+//! Invariant: what is written tokenizes as the source does, or is refused: a probe goes through
+//! both before any weight is written.
+
+use super::tokenizer_json::{Merge, TokenizerJson, VocabularySource};
+use super::{pre, sentence_piece};
+use anyhow::{Context, Result, bail};
+use formats::gguf::{Array, GgufFile, GgufWriter, Value};
+use serde_json::Value as Json;
+use text::{EncodeOptions, GgufOptions, TokenKind, Tokenizer};
+
+/// The largest tokenizers published take some tens of megabytes.
+const MAX_BYTES: u64 = 256 << 20;
+/// Special tokens that take part in the probe.
+const PROBED_TOKENS: usize = 64;
+const COMPOSES: &str = "the source composes characters (NFC), for which GGUF files have no rule: \
+    text that is not composed tokenizes differently";
+/// Words, contractions, digits, white space, punctuation, scripts and code.
+const PROBE: &str = "Hello world! I'M sure they'll've 12345 3.14 x=1\n\n\tfn main() { }  \r\n \
+    naïve Möwe Ελλάδα Привет 你好，世界 こんにちは 한국어 🐦👩‍👩‍👧 HelloWorld's don't -- ... $5 a/b\n  end  ";
+
+/// Sets the keys of the vocabulary and the templates. Gives what a person should know.
+pub(super) fn write(
+    source: &VocabularySource,
+    header: &mut GgufWriter,
+) -> Result<Option<&'static str>> {
+    let text = formats::read_text(source.file, MAX_BYTES)?;
+    let problem =
+        || format!("{}: cannot become the vocabulary of a GGUF file", source.file.display());
+    let raw: TokenizerJson = serde_json::from_str(&text).with_context(problem)?;
+    source.fill(&raw, header).and_then(|()| source.probe(&raw)).with_context(problem)?;
+    let composes = !raw.normalizer.is_null() && !raw.model.byte_fallback;
+    Ok(composes.then_some(COMPOSES))
+}
+
+impl VocabularySource<'_> {
+    fn fill(&self, raw: &TokenizerJson, header: &mut GgufWriter) -> Result<()> {
+        let kind = raw.model.kind.as_deref().unwrap_or("BPE");
+        match (kind, raw.model.byte_fallback) {
+            ("BPE", false) => self.byte_level(raw, header)?,
+            ("BPE", true) => sentence_piece::write(self, raw, header)?,
+            _ => bail!("model.type: expected BPE, found {}", kind.escape_default()),
+        }
+        self.tokens(header)?;
+        self.special(header)?;
+        self.affixes(header)?;
+        for name in self.assets.templates.names() {
+            let key = match name {
+                "default" => "tokenizer.chat_template".to_owned(),
+                name => format!("tokenizer.chat_template.{name}"),
+            };
+            let source = self.assets.templates.source(name).unwrap_or_default();
+            header.set(&key, Value::String(source.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn byte_level(&self, raw: &TokenizerJson, header: &mut GgufWriter) -> Result<()> {
+        check_normalizer(&raw.normalizer)?;
+        let known = || pre::name(&raw.pre_tokenizer, raw.model.ignore_merges);
+        let pre = self.pre.or_else(known).context(
+            "pre_tokenizer: it has no name among those known; --pre NAME says which comes closest",
+        )?;
+        let merge = |merge: &Merge| match merge.sides() {
+            (left, right) if left.contains(' ') || right.contains(' ') => {
+                bail!("model.merges: \"{left}\" and \"{right}\": spaces have no place in a merge")
+            }
+            (left, right) => Ok(format!("{left} {right}")),
+        };
+        let merges = raw.model.merges.iter().map(merge).collect::<Result<Vec<_>>>()?;
+        header.set("tokenizer.ggml.model", Value::String("gpt2".into()));
+        header.set("tokenizer.ggml.pre", Value::String(pre.to_owned()));
+        let merges = Value::Array(Array::Strings(merges.into_iter().collect()));
+        header.set("tokenizer.ggml.merges", merges);
+        Ok(())
+    }
+
+    /// Texts and types, one for each row of the embedding.
+    fn tokens(&self, header: &mut GgufWriter) -> Result<()> {
+        let (tokenizer, rows) = (&self.assets.tokenizer, self.rows);
+        let found = tokenizer.vocab_size();
+        if found > rows {
+            bail!("expected at most one token per embedding ({rows}), found {found}");
+        }
+        let ids = 0..rows as u32;
+        let texts = ids.clone().map(|id| match tokenizer.id_to_token(id) {
+            Some(text) => text.to_owned(),
+            None => format!("[PAD{id}]"),
+        });
+        let unknown = tokenizer.special_ids().unk;
+        let types = ids.map(|id| match tokenizer.token_kind(id) {
+            Some(TokenKind::Special) if Some(id) == unknown => 2,
+            Some(TokenKind::Normal) => 1,
+            Some(TokenKind::Special) => 3,
+            Some(TokenKind::Added) => 4,
+            Some(TokenKind::Unused) | None => 5,
+            Some(TokenKind::Byte) => 6,
+        });
+        let texts = Value::Array(Array::Strings(texts.collect()));
+        header.set("tokenizer.ggml.tokens", texts);
+        header.set("tokenizer.ggml.token_type", Value::Array(Array::I32(types.collect())));
+        Ok(())
+    }
+
+    /// Ids with a role. Of the ends, the tokenizer's own comes first.
+    fn special(&self, header: &mut GgufWriter) -> Result<()> {
+        let ids = self.assets.tokenizer.special_ids();
+        let mut ends: Vec<u32> = ids.eos.into_iter().collect();
+        ends.extend(self.eos.iter().filter(|id| Some(**id) != ids.eos));
+        let roles = ["eos", "eot", "eom"].into_iter().zip(ends.iter().copied().map(Some));
+        let others = [("bos", ids.bos), ("padding", ids.pad), ("unknown", ids.unk)];
+        for (role, id) in roles.chain(others) {
+            let Some(id) = id else { continue };
+            if id as usize >= self.rows {
+                bail!("the {role} token {id} is outside the vocabulary of {}", self.rows);
+            }
+            header.set(&format!("tokenizer.ggml.{role}_token_id"), Value::U32(id));
+        }
+        if ends.len() > 3 {
+            let rest = &ends[3..];
+            tracing::warn!(?rest, "a GGUF file names three tokens that end an answer, not these");
+        }
+        Ok(())
+    }
+
+    fn affixes(&self, header: &mut GgufWriter) -> Result<()> {
+        let ids = self.assets.tokenizer.special_ids();
+        let options = EncodeOptions { add_special: true, parse_special: false };
+        let added = self.assets.tokenizer.encode("", options)?;
+        let prefix = self.assets.tokenizer.prefix_ids();
+        let suffix = &added[prefix.len().min(added.len())..];
+        for (key, found, id) in [("bos", prefix, ids.bos), ("eos", suffix, ids.eos)] {
+            let add = match found {
+                [] => false,
+                [one] if Some(*one) == id => true,
+                _ => bail!("post_processor: expected the {key} token, found the tokens {found:?}"),
+            };
+            header.set(&format!("tokenizer.ggml.add_{key}_token"), Value::Bool(add));
+        }
+        Ok(())
+    }
+
+    /// Sends a text through the source and through what was made of it. Where a person chose
+    /// the pre-tokenizer, a difference is theirs to judge.
+    fn probe(&self, raw: &TokenizerJson) -> Result<()> {
+        let mut vocabulary = GgufWriter::new();
+        vocabulary.set("general.architecture", Value::String("llama".into()));
+        self.fill(raw, &mut vocabulary)?;
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let path = folder.path().join("vocabulary.gguf");
+        vocabulary.create(&path)?.finish()?;
+        let made = Tokenizer::from_gguf(&GgufFile::open(&path)?, &GgufOptions::default())?;
+        let problem = self.difference(&made)?;
+        match (problem, self.pre) {
+            (None, _) => Ok(()),
+            (Some(problem), Some(pre)) => {
+                tracing::warn!("with --pre {pre} {problem}");
+                Ok(())
+            }
+            (Some(problem), None) => bail!("the tokenizer cannot be had exactly: {problem}"),
+        }
+    }
+
+    fn difference(&self, made: &Tokenizer) -> Result<Option<String>> {
+        let source = &self.assets.tokenizer;
+        let special = (0..self.rows as u32).filter(|id| source.is_special(*id));
+        let special = special.filter_map(|id| source.id_to_token(id)).take(PROBED_TOKENS);
+        let mixed: String = special.map(|token| format!("{token}a b")).collect();
+        let options = EncodeOptions { add_special: true, parse_special: true };
+        for text in PROBE.split_inclusive(' ').chain([PROBE, &mixed, ""]) {
+            let (expected, found) = (source.encode(text, options)?, made.encode(text, options)?);
+            if expected != found {
+                return Ok(Some(format!("{text:?} becomes {found:?}, expected {expected:?}")));
+            }
+            let (expected, found) = (source.decode(&expected, false), made.decode(&found, false));
+            if expected != found {
+                return Ok(Some(format!("{text:?} comes back as {found:?}, not {expected:?}")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Composed forms are what people type; GGUF files have no place for the rule.
+fn check_normalizer(normalizer: &Json) -> Result<()> {
+    let kind = normalizer["type"].as_str().unwrap_or_default();
+    let empty =
+        kind == "Sequence" && normalizer["normalizers"].as_array().is_some_and(Vec::is_empty);
+    match normalizer.is_null() || kind == "NFC" || empty {
+        true => Ok(()),
+        false => bail!("normalizer: expected NFC or none, found {}", kind.escape_default()),
+    }
+}

@@ -1,0 +1,80 @@
+//! Checkpoints of random weights in a named or given shape, to measure speed without a download.
+//!
+//! The same plan gives the same bytes. The tokenizer is byte-level, so that the checkpoint also
+//! runs.
+
+mod mixtures;
+mod shapes;
+mod vocabulary;
+mod weights;
+mod write;
+
+pub use shapes::describe_shapes;
+pub use write::write;
+
+use anyhow::{Context, Result, bail};
+use formats::ModelConfig;
+use kernels::quant::QuantType;
+use std::path::Path;
+
+/// A checkpoint to be written.
+#[derive(Clone, Debug)]
+pub struct SynthPlan {
+    /// Its shape; the token ids with a role are replaced by those of the written vocabulary.
+    pub config: ModelConfig,
+    /// Type of the matrices.
+    pub ty: &'static QuantType,
+    /// Decides all weights.
+    pub seed: u64,
+}
+
+/// The configuration of the shape called `name`.
+///
+/// # Errors
+///
+/// An unknown name; the message lists those there are.
+pub fn named_shape(name: &str) -> Result<ModelConfig> {
+    let unknown = || format!("shape {name} is not known (known: {})", shapes::names());
+    shapes::find(name).with_context(unknown)
+}
+
+/// `config` with other numbers of layers and of tokens, where they are given.
+pub fn resized(
+    mut config: ModelConfig,
+    layers: Option<usize>,
+    vocab_size: Option<usize>,
+) -> ModelConfig {
+    if let Some(layers) = layers {
+        let window = config.windows.last().copied().flatten();
+        config.layers = layers;
+        config.windows.resize(layers, window);
+        if let Some(experts) = &mut config.experts {
+            let last = experts.layers.last() == Some(&true);
+            experts.layers.resize(layers, last);
+        }
+        config.experts = config.experts.filter(|experts| experts.layers.contains(&true));
+    }
+    config.vocab_size = vocab_size.unwrap_or(config.vocab_size);
+    config
+}
+
+/// Makes the folder that `out` is written in.
+///
+/// # Errors
+///
+/// A file or a folder with files at `out`, unless `force` allows to replace it.
+pub fn prepare(out: &Path, force: bool) -> Result<()> {
+    let taken = match out.is_dir() {
+        true => out.read_dir()?.next().is_some(),
+        false => out.exists(),
+    };
+    if taken && !force {
+        bail!("{} exists already; --force replaces it", out.display());
+    }
+    let folder = if write::is_gguf(out) { out.parent().unwrap_or(Path::new("")) } else { out };
+    if !folder.as_os_str().is_empty() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Random weights at the speed of memory: normal values are drawn and stored once, then runs of
+//! them are copied in random order.
+
+use base::Rng;
+use kernels::quant::QuantType;
+use std::collections::HashMap;
+
+/// Standard deviation of matrices and biases, as models are commonly initialised.
+const DEVIATION: f32 = 0.02;
+/// Most values that are drawn.
+const DRAWN: usize = 1 << 20;
+/// Values in a run: whole blocks of every type.
+const RUN: usize = 256;
+/// Runs that one piece has at most: a piece never ends within a block.
+const PIECE: usize = 1024;
+
+/// A stream of weights decided by its seed.
+#[derive(Debug)]
+pub(super) struct RandomWeights {
+    rng: Rng,
+    drawn: Vec<f32>,
+    /// The drawn values as each type stores them.
+    stored: HashMap<&'static str, Vec<u8>>,
+    piece: Vec<u8>,
+}
+
+impl RandomWeights {
+    /// For tensors of up to `elements` values.
+    pub fn new(seed: u64, elements: usize) -> Self {
+        let mut rng = Rng::new(seed);
+        let count = elements.clamp(2 * RUN, DRAWN).next_multiple_of(RUN);
+        let drawn = (0..count).map(|_| rng.normal() * DEVIATION).collect();
+        Self { rng, drawn, stored: HashMap::new(), piece: Vec::new() }
+    }
+
+    /// The next bytes, at most `missing`, of the tensor with this canonical name.
+    pub fn piece(&mut self, name: &str, ty: &'static QuantType, missing: usize) -> &[u8] {
+        self.piece.clear();
+        let wanted = missing.min(PIECE * run_bytes(ty));
+        if name.ends_with("norm.weight") {
+            self.fill_ones(ty, wanted);
+        } else {
+            self.fill_random(ty, wanted);
+        }
+        self.piece.truncate(wanted);
+        &self.piece
+    }
+
+    /// Norms scale by one.
+    fn fill_ones(&mut self, ty: &'static QuantType, wanted: usize) {
+        let ones = store(ty, &[1.0; RUN]);
+        while self.piece.len() < wanted {
+            self.piece.extend_from_slice(&ones);
+        }
+    }
+
+    fn fill_random(&mut self, ty: &'static QuantType, wanted: usize) {
+        let stored = self.stored.entry(ty.name).or_insert_with(|| store(ty, &self.drawn));
+        let run = run_bytes(ty);
+        let starts = (stored.len() - run) / ty.block_bytes + 1;
+        while self.piece.len() < wanted {
+            let start = self.rng.below(starts as u64) as usize * ty.block_bytes;
+            self.piece.extend_from_slice(&stored[start..start + run]);
+        }
+    }
+}
+
+fn run_bytes(ty: &QuantType) -> usize {
+    RUN / ty.block_len * ty.block_bytes
+}
+
+/// `values` as `ty` stores them. Whoever chooses the type has checked that it can be written.
+fn store(ty: &'static QuantType, values: &[f32]) -> Vec<u8> {
+    let quantize = ty.quantize.expect("a type that can be written");
+    let mut bytes = vec![0; values.len() / ty.block_len * ty.block_bytes];
+    quantize(values, None, &mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels::quant;
+
+    #[test]
+    fn norms_are_one_and_matrices_have_the_deviation() {
+        let mut weights = RandomWeights::new(3, 1 << 16);
+        let floats = |bytes: &[u8]| -> Vec<f32> {
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+        };
+        let norm = floats(weights.piece("blk.0.attn_norm.weight", &quant::F32, 64 * 4));
+        assert_eq!(norm, [1.0; 64]);
+        let matrix = floats(weights.piece("blk.0.attn_q.weight", &quant::F32, 1 << 18));
+        let square = matrix.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
+        let deviation = (square / matrix.len() as f64).sqrt();
+        assert!((deviation - 0.02).abs() < 0.002, "{deviation}");
+    }
+
+    #[test]
+    fn pieces_join_without_a_seam() {
+        let mut weights = RandomWeights::new(3, 1 << 16);
+        let mut bytes = weights.piece("x", &quant::Q8_0, usize::MAX).to_vec();
+        bytes.extend_from_slice(weights.piece("x", &quant::Q8_0, 3400));
+        let mut values = vec![0.0; bytes.len() / 34 * 32];
+        (quant::Q8_0.dequantize.unwrap())(&bytes, &mut values);
+        assert!(values.iter().all(|value| value.abs() < 1.0));
+    }
+
+    #[test]
+    fn pieces_never_exceed_what_is_missing() {
+        let mut weights = RandomWeights::new(3, 1 << 16);
+        assert_eq!(weights.piece("x", &quant::Q6_K, 210).len(), 210);
+        assert_eq!(weights.piece("x", &quant::F32, usize::MAX).len(), 4 * RUN * PIECE);
+    }
+}

@@ -1,0 +1,213 @@
+//! Writing a planned checkpoint: its configuration, its vocabulary, then its weights as a stream.
+//!
+//! Invariant: memory does not grow with the checkpoint.
+
+use super::SynthPlan;
+use super::vocabulary;
+use super::weights::RandomWeights;
+use crate::Progress;
+use crate::types::whole_blocks;
+use anyhow::{Context, Result, bail};
+use formats::gguf::{GgufWriter, Value};
+use formats::safetensors::SafetensorsWriter;
+use formats::{TensorStream, families};
+use kernels::quant::{self, QuantType};
+use serde_json::Value as Json;
+use std::path::Path;
+
+/// Divisors of the rotary frequencies in GGUF files.
+const ROPE_FACTORS: &str = "rope_freqs.weight";
+/// The router of a layer.
+const ROUTER: &str = "ffn_gate_inp.weight";
+
+/// A tensor to be filled.
+struct Tensor {
+    name: String,
+    shape: Vec<usize>,
+    ty: &'static QuantType,
+}
+
+/// Writes a GGUF file where `out` ends in `.gguf`, else a folder in Hugging Face's layout.
+///
+/// # Errors
+///
+/// A vocabulary without space for all bytes, a type that the format lacks, and errors of the
+/// file system. Then no file of weights is left.
+pub fn write(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
+    let mut plan = plan.clone();
+    let (found, least) = (plan.config.vocab_size, vocabulary::SMALLEST);
+    if found < least {
+        bail!("expected at least {least} tokens (bytes and special tokens), found {found}");
+    }
+    plan.config.special = vocabulary::special_ids();
+    match is_gguf(out) {
+        true => write_gguf(&plan, out, progress),
+        false => write_folder(&plan, out, progress),
+    }
+}
+
+/// Whether a path names a GGUF file.
+pub(super) fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gguf")
+}
+
+fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
+    let config = &plan.config;
+    let names = families::name_table(&config.architecture).context("no names for its tensors")?;
+    let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
+    let mut writer = SafetensorsWriter::new();
+    for Tensor { name, shape, ty } in &tensors {
+        let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
+        writer.plan(&source, ty, shape).context("only GGUF files (-o NAME.gguf) hold this type")?;
+    }
+    let (tokenizer, settings) = vocabulary::to_hf_json(config.vocab_size);
+    write_json(&out.join("config.json"), &config.to_hf_json()?)?;
+    write_json(&out.join("generation_config.json"), &vocabulary::generation_json())?;
+    write_json(&out.join("tokenizer.json"), &tokenizer)?;
+    write_json(&out.join("tokenizer_config.json"), &settings)?;
+    let data = FileData { seed: plan.seed, tensors: &tensors, factors: &[] };
+    data.write(writer.create(&out.join("model.safetensors"))?, progress)
+}
+
+fn write_json(path: &Path, value: &Json) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
+    let config = &plan.config;
+    let mut writer = GgufWriter::new();
+    config.to_gguf(&mut writer)?;
+    writer.set("general.quantization_version", Value::U32(2));
+    vocabulary::to_gguf(config.vocab_size, &mut writer);
+    let tensors = typed(config.tensors(), |name, shape| gguf_type(plan.ty, name, shape));
+    for Tensor { name, shape, ty } in &tensors {
+        writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
+    }
+    let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
+    let factors = factors.unwrap_or_default();
+    if !factors.is_empty() {
+        writer.plan(ROPE_FACTORS, &quant::F32, &[factors.len()])?;
+    }
+    let data = FileData { seed: plan.seed, tensors: &tensors, factors: &factors };
+    data.write(writer.create(out)?, progress)
+}
+
+fn typed(
+    tensors: Vec<(String, Vec<usize>)>,
+    ty: impl Fn(&str, &[usize]) -> &'static QuantType,
+) -> Vec<Tensor> {
+    let tensor =
+        |(name, shape): (String, Vec<usize>)| Tensor { ty: ty(&name, &shape), name, shape };
+    tensors.into_iter().map(tensor).collect()
+}
+
+/// As converters do it: vectors, biases and routers are F32, and rows that are not whole blocks of
+/// what is closest to the type.
+fn gguf_type(ty: &'static QuantType, name: &str, shape: &[usize]) -> &'static QuantType {
+    match shape {
+        _ if name.ends_with(".bias") || name.ends_with(ROUTER) => &quant::F32,
+        [_, .., columns] => whole_blocks(ty, *columns),
+        _ => &quant::F32,
+    }
+}
+
+impl Tensor {
+    fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The writers have refused sizes that overflow.
+    fn bytes(&self) -> usize {
+        self.ty.bytes_for(self.elements()).unwrap_or(0)
+    }
+}
+
+/// The data of a file.
+struct FileData<'a> {
+    seed: u64,
+    tensors: &'a [Tensor],
+    /// Divisors of the rotary frequencies, which come last.
+    factors: &'a [f32],
+}
+
+impl FileData<'_> {
+    fn write(&self, mut stream: TensorStream, progress: &mut dyn Progress) -> Result<()> {
+        progress.start(self.tensors.iter().map(|t| t.bytes() as u64).sum());
+        let elements = self.tensors.iter().map(Tensor::elements).max().unwrap_or(0);
+        let mut weights = RandomWeights::new(self.seed, elements);
+        for tensor in self.tensors {
+            let mut missing = tensor.bytes();
+            while missing > 0 {
+                // An unfinished file is removed on the way out.
+                progress.check()?;
+                let piece = weights.piece(&tensor.name, tensor.ty, missing);
+                stream.write(piece)?;
+                missing -= piece.len();
+                progress.advance(piece.len() as u64);
+            }
+        }
+        let factors: Vec<u8> = self.factors.iter().flat_map(|value| value.to_le_bytes()).collect();
+        stream.write(&factors)?;
+        Ok(stream.finish()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synth::mixtures::MIXTURES;
+    use formats::{Checkpoint, OpenOptions};
+    use std::path::PathBuf;
+
+    fn written(shape: &str, ty: &'static QuantType, name: &str, seed: u64) -> (PathBuf, Vec<u8>) {
+        let folder = std::env::temp_dir().join(format!("gannet-synth-{}", std::process::id()));
+        let out = folder.join(format!("{shape}-{ty}-{seed}-{name}"));
+        std::fs::create_dir_all(if is_gguf(&out) { &folder } else { &out }).unwrap();
+        let config = super::super::named_shape(shape).unwrap();
+        write(&SynthPlan { config, ty, seed }, &out, &mut ()).unwrap();
+        let file = if is_gguf(&out) { out.clone() } else { out.join("model.safetensors") };
+        let bytes = std::fs::read(file).unwrap();
+        (out, bytes)
+    }
+
+    #[test]
+    fn every_tiny_shape_opens_again_in_both_formats() {
+        let dense = ["tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"];
+        let mixtures = MIXTURES.iter().map(|(name, _)| *name).filter(|n| n.starts_with("tiny"));
+        for shape in dense.into_iter().chain(mixtures) {
+            for (ty, name) in [(&quant::BF16, "hf"), (&quant::Q4_K, "x.gguf")] {
+                let (out, _) = written(shape, ty, name, 1);
+                let checkpoint = Checkpoint::open(&out, &OpenOptions::default()).unwrap();
+                let expected = super::super::named_shape(shape).unwrap();
+                assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
+                assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
+                assert_eq!(checkpoint.config().latent, expected.latent, "{shape}");
+                let is_gguf = checkpoint.gguf().is_some();
+                let tensors = if is_gguf { expected.tensors() } else { expected.read_tensors() };
+                for (name, shape) in tensors {
+                    checkpoint.require(&name, &shape).unwrap();
+                }
+                checkpoint.check_all_read().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_every_byte() {
+        let (_, first) = written("tiny-qwen3", &quant::Q8_0, "a.gguf", 5);
+        let (_, again) = written("tiny-qwen3", &quant::Q8_0, "b.gguf", 5);
+        let (_, other) = written("tiny-qwen3", &quant::Q8_0, "c.gguf", 6);
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_vocabulary_without_room_for_all_bytes_is_refused() {
+        let mut config = super::super::named_shape("tiny-qwen3").unwrap();
+        config.vocab_size = 200;
+        let plan = SynthPlan { config, ty: &quant::BF16, seed: 0 };
+        let error = write(&plan, Path::new("unused.gguf"), &mut ()).unwrap_err().to_string();
+        assert!(error.contains("found 200"), "{error}");
+    }
+}

@@ -1,0 +1,73 @@
+//! GLM-4.5 and its like: attention of Llama over half of each head, experts of DeepSeek V3.
+
+use serde_json::json;
+
+use crate::config::RouterScores;
+use crate::config::family::{ATTENTION_BIASES, BASE, Family, GgufExperts};
+use crate::config::hf::experts::{self, SigmoidDefaults};
+use crate::error::Result;
+use crate::json::Object;
+use crate::names::*;
+
+pub(super) static GLM4_MOE: Family = Family {
+    name: "glm4_moe",
+    hf_class: "Glm4MoeForCausalLM",
+    gguf_name: "glm4moe",
+    gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
+    gguf_experts: GgufExperts {
+        scores: RouterScores::Sigmoid,
+        normalise: false,
+        leading_dense: true,
+        ..BASE.gguf_experts
+    },
+    kv_heads: Some(8),
+    rotary_share: 0.5,
+    declared,
+    names: &NAMES,
+    more_layers: true,
+    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    to_json: |config| {
+        let mut json = experts::grouped_json(config);
+        json["attention_bias"] = json!(true);
+        json["use_qk_norm"] = json!(true);
+        json
+    },
+    written: &[
+        "attn_q.bias",
+        "attn_k.bias",
+        "attn_v.bias",
+        "attn_q_norm.weight",
+        "attn_k_norm.weight",
+    ],
+    ..BASE
+};
+
+const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
+    count: 128,
+    chosen: 8,
+    width: 1408,
+    dense: 1,
+    scale: 1.0,
+    groups: 1,
+    chosen_groups: 1,
+};
+
+/// The output projection has no bias here.
+fn declared(config: Object) -> Result<Vec<&'static str>> {
+    let mut names = Vec::new();
+    if config.flag("attention_bias")? == Some(true) {
+        names.extend(&ATTENTION_BIASES[..3]);
+    }
+    if config.flag("use_qk_norm")? == Some(true) {
+        names.extend(["attn_q_norm.weight", "attn_k_norm.weight"]);
+    }
+    Ok(names)
+}
+
+/// GLM-4.5 and its like.
+pub(super) static NAMES: NameTable = NameTable {
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+    ignored: &["rotary_emb.inv_freq"],
+};

@@ -1,0 +1,60 @@
+//! Mixtral: Mistral with routed experts in every layer.
+
+use super::llama::GGUF_NAME;
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{BASE, Family, GgufExperts};
+use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
+use crate::config::hf::experts;
+use crate::config::{ExpertsConfig, RopeLayout, RouterScores};
+use crate::error::Result;
+use crate::json::Object;
+use crate::names::*;
+
+pub(super) static MIXTRAL: Family = Family {
+    name: "mixtral",
+    hf_class: "MixtralForCausalLM",
+    gguf_name: GGUF_NAME,
+    gguf_is: |keys| keys.has_experts(),
+    gguf_rope: RopeLayout::Interleaved,
+    gguf_experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf_experts },
+    kv_heads: Some(8),
+    theta: 1e6,
+    declared: |_| Ok(Vec::new()),
+    names: &NAMES,
+    windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
+    experts,
+    to_json: experts::local_json,
+    ..BASE
+};
+
+fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
+    let Some(count) = experts::count(config, 8)? else { return Ok(None) };
+    Ok(Some(ExpertsConfig {
+        count,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 2)?,
+        width: config.positive("intermediate_size", MAX_WIDTH)?,
+        shared_width: 0,
+        layers: vec![true; layers],
+        scores: RouterScores::Softmax,
+        normalise: true,
+        scale: 1.0,
+        groups: None,
+    }))
+}
+
+/// Mixtral: `w1` is the gate, `w3` goes up, `w2` down.
+pub(super) static NAMES: NameTable = NameTable {
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[
+        NORMS,
+        ATTENTION,
+        &[
+            ("block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
+            ("block_sparse_moe.experts.{}.w1.weight", "ffn_gate.{}.weight"),
+            ("block_sparse_moe.experts.{}.w3.weight", "ffn_up.{}.weight"),
+            ("block_sparse_moe.experts.{}.w2.weight", "ffn_down.{}.weight"),
+        ],
+    ],
+    ignored: &["rotary_emb.inv_freq"],
+};

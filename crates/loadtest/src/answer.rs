@@ -1,0 +1,313 @@
+//! One answer as it comes: the times of its events, and what the server counted.
+
+use super::events::{Event, Parser};
+use super::target::Endpoint;
+use super::workload::LoadRequest;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// Most characters that are kept of what a server says of an error.
+const MAX_CHARS: usize = 300;
+
+/// A completed request. Times are seconds since it was sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct MeasuredAnswer {
+    /// To the first event with text.
+    pub first: f64,
+    /// To the last event of the answer itself.
+    pub last: f64,
+    /// Between neighbouring events with text.
+    pub gaps: Vec<f32>,
+    pub prompt_tokens: usize,
+    /// Prompt tokens that the server had computed before, if it says so.
+    pub cached_tokens: Option<usize>,
+    pub output_tokens: usize,
+    /// Events with text.
+    pub events: usize,
+    /// The counts are the server's own, not of words sent and events received.
+    pub counted: bool,
+    /// The server ended before the length asked for.
+    pub short: bool,
+}
+
+impl MeasuredAnswer {
+    /// Seconds for each token after the first, if there were any.
+    pub fn per_token(&self) -> Option<f64> {
+        let rest = self.output_tokens.checked_sub(1).filter(|&rest| rest > 0)?;
+        Some((self.last - self.first) / rest as f64)
+    }
+
+    /// The longest gap in seconds.
+    pub fn longest_gap(&self) -> f64 {
+        self.gaps.iter().copied().fold(0.0, f32::max).into()
+    }
+}
+
+/// Why a request did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RequestFailure {
+    /// One of few: what failures are counted by.
+    pub kind: String,
+    pub message: String,
+}
+
+impl RequestFailure {
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind: kind.into(), message: message.into() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Chunk {
+    choices: Option<Vec<ChunkChoice>>,
+    usage: Option<ChunkUsage>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChunkChoice {
+    text: Option<String>,
+    delta: Option<ChunkDelta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChunkDelta {
+    content: Option<String>,
+    #[serde(alias = "reasoning")]
+    reasoning_content: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChunkUsage {
+    prompt_tokens: usize,
+    completion_tokens: usize,
+    prompt_tokens_details: Option<PromptDetails>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<usize>,
+}
+
+/// Watches one answer from the moment its request is sent.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    endpoint: Endpoint,
+    sent: Instant,
+    parser: Parser,
+    first: Option<Instant>,
+    last_text: Option<Instant>,
+    last: Option<Instant>,
+    gaps: Vec<f32>,
+    usage: Option<ChunkUsage>,
+    complete: bool,
+}
+
+impl Watcher {
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            sent: Instant::now(),
+            parser: Parser::default(),
+            first: None,
+            last_text: None,
+            last: None,
+            gaps: Vec::new(),
+            usage: None,
+            complete: false,
+        }
+    }
+
+    /// Takes bytes of the answer that came at `now`.
+    pub fn push(&mut self, bytes: &[u8], now: Instant) -> Result<(), RequestFailure> {
+        let mut parser = std::mem::take(&mut self.parser);
+        let mut result = Ok(());
+        let pushed = parser.push(bytes, |event| {
+            if result.is_ok() {
+                result = self.event(&event, now);
+            }
+        });
+        self.parser = parser;
+        pushed.map_err(|_| RequestFailure::new("not understood", "an event is too long"))?;
+        result
+    }
+
+    fn event(&mut self, event: &Event, now: Instant) -> Result<(), RequestFailure> {
+        if event.data.trim() == "[DONE]" {
+            self.complete = true;
+            return Ok(());
+        }
+        let chunk = serde_json::from_str(&event.data).ok();
+        if event.name == "error" || chunk.as_ref().is_some_and(|c: &Chunk| c.error.is_some()) {
+            let json = serde_json::from_str(&event.data).unwrap_or_default();
+            let message = said(&json).unwrap_or_else(|| shortened(&event.data));
+            return Err(RequestFailure::new("error in the stream", message));
+        }
+        let misread = || RequestFailure::new("not understood", shortened(&event.data));
+        let chunk = chunk.ok_or_else(misread)?;
+        self.usage = chunk.usage.or(self.usage.take());
+        if let Some(choice) = chunk.choices.unwrap_or_default().first() {
+            self.choice(choice, now);
+        }
+        Ok(())
+    }
+
+    fn choice(&mut self, choice: &ChunkChoice, now: Instant) {
+        if choice.has_token(self.endpoint) {
+            self.first.get_or_insert(now);
+            if let Some(before) = self.last_text.replace(now) {
+                self.gaps.push((now - before).as_secs_f32());
+            }
+        }
+        self.last = Some(now);
+        self.complete |= choice.finish_reason.is_some();
+    }
+
+    /// The answer to `ask`, if it is all there.
+    pub fn finish(self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
+        let (true, Some(last)) = (self.complete, self.last) else {
+            return Err(RequestFailure::new(
+                "broken off",
+                "the stream ended before the answer did",
+            ));
+        };
+        let counted = self.usage.is_some();
+        let events = self.gaps.len() + usize::from(self.first.is_some());
+        let usage = self.usage.unwrap_or(ChunkUsage {
+            prompt_tokens: ask.prompt.len(),
+            completion_tokens: events,
+            prompt_tokens_details: None,
+        });
+        let since = |moment: Instant| (moment - self.sent).as_secs_f64();
+        Ok(MeasuredAnswer {
+            // Tokens without any text are seen only by the end of the answer.
+            first: since(self.first.unwrap_or(last)),
+            last: since(last),
+            gaps: self.gaps,
+            prompt_tokens: usage.prompt_tokens,
+            cached_tokens: usage.prompt_tokens_details.and_then(|details| details.cached_tokens),
+            output_tokens: usage.completion_tokens,
+            events,
+            counted,
+            short: counted && usage.completion_tokens < ask.output,
+        })
+    }
+}
+
+impl ChunkChoice {
+    /// Whether the event tells of a token. Completions tell of those without text too; chats begin
+    /// with an event that only names the role.
+    fn has_token(&self, endpoint: Endpoint) -> bool {
+        let delta = self.delta.iter().flat_map(|delta| [&delta.content, &delta.reasoning_content]);
+        let mut texts = delta.flatten().chain(&self.text);
+        texts.any(|text| !text.is_empty())
+            || endpoint == Endpoint::Completions && self.finish_reason.is_none()
+    }
+}
+
+/// What the JSON of an error says, in any of the usual places.
+pub(super) fn said(json: &Value) -> Option<String> {
+    let error = json.get("error").unwrap_or(json);
+    let text = error["message"].as_str().or(error.as_str()).or(json["detail"].as_str());
+    text.map(shortened)
+}
+
+/// One line of a text that may be long.
+pub(super) fn shortened(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    line.chars().take(MAX_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn ask(output: usize) -> LoadRequest {
+        LoadRequest { prompt: vec![1; 7], output, seed: 0 }
+    }
+
+    /// The answer of events that come 10 ms apart, the first 10 ms after the request.
+    fn watch(endpoint: Endpoint, events: &[&str]) -> Result<MeasuredAnswer, RequestFailure> {
+        let mut watcher = Watcher::new(endpoint);
+        let mut now = watcher.sent;
+        for event in events {
+            now += Duration::from_millis(10);
+            let line = event.replace('\n', " ");
+            watcher.push(format!("data: {line}\n\n").as_bytes(), now)?;
+        }
+        watcher.finish(&ask(3))
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-6
+    }
+
+    #[test]
+    fn times_are_of_events_with_text() {
+        let answer = watch(
+            Endpoint::Completions,
+            &[
+                r#"{"choices": [{"text": "a", "finish_reason": null}]}"#,
+                r#"{"choices": [{"text": "", "finish_reason": null}]}"#,
+                r#"{"choices": [{"text": "b", "finish_reason": null}], "usage": null}"#,
+                r#"{"choices": [{"text": "", "finish_reason": "length"}]}"#,
+                r#"{"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 3,
+                "prompt_tokens_details": {"cached_tokens": 2}}}"#,
+                "[DONE]",
+            ],
+        );
+        let answer = answer.unwrap();
+        assert!(close(answer.first, 0.01) && close(answer.last, 0.04), "{answer:?}");
+        assert_eq!((answer.gaps.len(), answer.events), (2, 3));
+        assert!(close(answer.longest_gap(), 0.01) && close(answer.per_token().unwrap(), 0.015));
+        assert_eq!((answer.prompt_tokens, answer.output_tokens), (5, 3));
+        assert_eq!((answer.cached_tokens, answer.counted, answer.short), (Some(2), true, false));
+    }
+
+    #[test]
+    fn a_chat_begins_with_its_first_text() {
+        let answer = watch(
+            Endpoint::Chat,
+            &[
+                r#"{"choices": [{"delta": {"role": "assistant", "content": ""}}]}"#,
+                r#"{"choices": [{"delta": {"reasoning_content": "a"}}]}"#,
+                r#"{"choices": [{"delta": {"content": "b"}, "finish_reason": "stop"}]}"#,
+            ],
+        );
+        let answer = answer.unwrap();
+        assert!(close(answer.first, 0.02), "{answer:?}");
+        // Nobody counted: what was sent, and the events with text.
+        assert_eq!((answer.prompt_tokens, answer.output_tokens, answer.counted), (7, 2, false));
+    }
+
+    #[test]
+    fn an_answer_that_ends_early_is_short() {
+        let answer = watch(
+            Endpoint::Completions,
+            &[r#"{"choices": [{"text": "a", "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 5, "completion_tokens": 1}}"#],
+        );
+        let answer = answer.unwrap();
+        assert!(answer.short && answer.per_token().is_none(), "{answer:?}");
+    }
+
+    fn check_failure(events: &[&str], kind: &str, message: &str) {
+        let failure = watch(Endpoint::Completions, events).unwrap_err();
+        assert_eq!(failure.kind, kind);
+        assert!(failure.message.contains(message), "{failure:?}");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_a_failure_of_its_kind() {
+        let text = r#"{"choices": [{"text": "a", "finish_reason": null}]}"#;
+        check_failure(&[text], "broken off", "ended before");
+        check_failure(&[], "broken off", "ended before");
+        check_failure(&["[DONE]"], "broken off", "ended before");
+        check_failure(&[text, r#"{"error": {"message": "boom"}}"#], "error in the stream", "boom");
+        check_failure(&["oh no"], "not understood", "");
+        check_failure(&["<html>"], "not understood", "<html>");
+    }
+}

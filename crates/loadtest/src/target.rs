@@ -1,0 +1,285 @@
+//! The server under load: where it is, what it serves, and how it is asked.
+//!
+//! Invariant: only addresses of this machine are spoken to, unless other ones are allowed.
+
+use super::answer::{MeasuredAnswer, RequestFailure, Watcher};
+use super::workload::LoadRequest;
+use anyhow::{Context, Result, anyhow, bail};
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response, Url};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Longest wait for the list of models.
+const LISTING: Duration = Duration::from_secs(30);
+/// Most bytes of an answer that is no stream.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The kind of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Continuations of token ids.
+    Completions,
+    /// Answers to a message of words.
+    Chat,
+}
+
+impl Endpoint {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Completions, Self::Chat];
+
+    /// Its name in arguments and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completions => "completions",
+            Self::Chat => "chat",
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Completions => "completions",
+            Self::Chat => "chat/completions",
+        }
+    }
+}
+
+/// Where the server is and which of its models answers.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Address of the server, with or without `/v1`.
+    pub url: String,
+    /// The kind of requests.
+    pub endpoint: Endpoint,
+    /// Name of the model; `None` for the first that the server lists.
+    pub model: Option<String>,
+    /// Tokens of the vocabulary; `None` asks the server.
+    pub vocabulary: Option<usize>,
+    /// Key to send as bearer token.
+    pub api_key: Option<String>,
+    /// Whether the server may be another machine.
+    pub allow_remote: bool,
+}
+
+/// One server and one of its models.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// Address with `/v1` and without a slash behind it.
+    pub base: String,
+    pub model: String,
+    /// Tokens of the vocabulary. In a chat only the number of words that are told apart.
+    pub vocabulary: usize,
+    pub endpoint: Endpoint,
+    key: Option<String>,
+    client: Client,
+}
+
+impl Target {
+    /// Finds the server, and asks it for what `options` leave out.
+    pub async fn find(options: &ServerOptions) -> Result<Self> {
+        let url = parse(&options.url)?;
+        let client = client(&url, options.allow_remote)?;
+        let base = format!("{}/v1", url.as_str().trim_end_matches('/').trim_end_matches("/v1"));
+        let mut target = Self {
+            base,
+            model: options.model.clone().unwrap_or_default(),
+            vocabulary: options.vocabulary.unwrap_or_default(),
+            endpoint: options.endpoint,
+            key: options.api_key.clone(),
+            client,
+        };
+        // Asked even if nothing is missing: whether a server is there is known before the load.
+        let listed = target.list().await?;
+        target.complete(&listed)?;
+        Ok(target)
+    }
+
+    async fn list(&self) -> Result<Value> {
+        let request = self.with_key(self.client.get(format!("{}/models", self.base)));
+        let response = request.timeout(LISTING).send().await;
+        let response = response
+            .map_err(|error| anyhow!("no server answers at {}: {}", self.base, cause(&error)))?;
+        let status = response.status();
+        let body =
+            read(response).await.with_context(|| format!("{}/models breaks off", self.base))?;
+        if !status.is_success() {
+            bail!("{}/models: {status}: {}", self.base, message(&body));
+        }
+        let listed = serde_json::from_slice(&body);
+        listed.with_context(|| format!("{}/models is not JSON", self.base))
+    }
+
+    /// Fills in what the arguments left out.
+    fn complete(&mut self, listed: &Value) -> Result<()> {
+        let models = listed["data"].as_array().map_or(&[][..], Vec::as_slice);
+        let named = models.iter().find(|model| model["id"] == self.model.as_str());
+        let model = named.or(models.first()).unwrap_or(&Value::Null);
+        if self.model.is_empty() {
+            let name = model["id"].as_str().filter(|name| !name.is_empty());
+            self.model = name
+                .ok_or_else(|| anyhow!("{}/models names no model; give --model", self.base))?
+                .to_owned();
+        }
+        if self.vocabulary == 0 {
+            let said =
+                model["meta"]["n_vocab"].as_u64().filter(|&size| (1..1 << 24).contains(&size));
+            self.vocabulary = match (said, self.endpoint) {
+                (Some(size), _) => size as usize,
+                (None, Endpoint::Chat) => 1 << 16,
+                (None, Endpoint::Completions) => bail!(
+                    "{}/models does not say how many tokens {} knows (meta.n_vocab); give --vocab",
+                    self.base,
+                    self.model
+                ),
+            };
+        }
+        Ok(())
+    }
+
+    /// Sends one request and reads its answer to the end.
+    pub async fn send(
+        &self,
+        ask: &LoadRequest,
+        temperature: f64,
+    ) -> Result<MeasuredAnswer, RequestFailure> {
+        let request = self.client.post(format!("{}/{}", self.base, self.endpoint.path()));
+        let request = self.with_key(request).json(&self.body(ask, temperature));
+        let mut watcher = Watcher::new(self.endpoint);
+        let mut response = request.send().await.map_err(|error| failure(&error))?;
+        let status = response.status();
+        if !status.is_success() {
+            let body = read(response).await.unwrap_or_default();
+            return Err(RequestFailure::new(format!("http {}", status.as_u16()), message(&body)));
+        }
+        while let Some(bytes) = response.chunk().await.map_err(|error| failure(&error))? {
+            watcher.push(&bytes, Instant::now())?;
+        }
+        watcher.finish(ask)
+    }
+
+    fn body(&self, ask: &LoadRequest, temperature: f64) -> Value {
+        let mut body = json!({
+            "model": self.model,
+            "max_tokens": ask.output,
+            "ignore_eos": true,
+            "temperature": temperature,
+            "seed": ask.seed,
+            "stream": true,
+            "stream_options": { "include_usage": true },
+        });
+        match self.endpoint {
+            Endpoint::Completions => body["prompt"] = json!(ask.prompt),
+            Endpoint::Chat => {
+                body["messages"] = json!([{ "role": "user", "content": ask.words() }]);
+            }
+        }
+        body
+    }
+
+    fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+}
+
+/// An address as people write it: `http://` may be left out.
+fn parse(text: &str) -> Result<Url> {
+    let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url = Url::parse(&whole).with_context(|| format!("{text}: not an address"))?;
+    if url.scheme() != "http" {
+        bail!("{text}: expected an http:// address, found {}://", url.scheme());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        bail!("{text}: expected the server's address without a query");
+    }
+    Ok(url)
+}
+
+/// A client that speaks to the addresses which the host has now, and to no others: it follows no
+/// redirects and uses no proxy.
+fn client(url: &Url, allow_remote: bool) -> Result<Client> {
+    let host = url.host_str().unwrap_or_default();
+    let addresses = url.socket_addrs(|| None).with_context(|| format!("cannot find {host}"))?;
+    if !allow_remote && !addresses.iter().all(|address| address.ip().is_loopback()) {
+        bail!("{host} is not this machine: --allow-remote sends the load there");
+    }
+    let builder = Client::builder().no_proxy().redirect(Policy::none()).connect_timeout(CONNECT);
+    // A connection of its own for each request: servers may close one that waits to be used again
+    // just when it is.
+    let builder = builder.pool_max_idle_per_host(0);
+    let client = builder.resolve_to_addrs(host, &addresses).build();
+    client.context("cannot make a client")
+}
+
+/// The whole body, within bounds.
+async fn read(mut response: Response) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await? {
+        body.extend_from_slice(&bytes);
+        if body.len() > MAX_BYTES {
+            bail!("more than {MAX_BYTES} bytes");
+        }
+    }
+    Ok(body)
+}
+
+fn failure(error: &reqwest::Error) -> RequestFailure {
+    let kind = match error {
+        error if error.is_connect() => "no connection",
+        error if error.is_timeout() => "timeout",
+        _ => "broken off",
+    };
+    RequestFailure::new(kind, cause(error))
+}
+
+/// The innermost cause, which is the system's.
+fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// What the body of an error says.
+fn message(body: &[u8]) -> String {
+    let said = serde_json::from_slice(body).ok().and_then(|json: Value| super::answer::said(&json));
+    said.unwrap_or_else(|| super::answer::shortened(&String::from_utf8_lossy(body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_be_written_in_short() {
+        for text in ["127.0.0.1:8080", "localhost:8080", "http://[::1]:8080/v1/"] {
+            assert_eq!(parse(text).unwrap().port(), Some(8080), "{text}");
+        }
+        for text in ["https://127.0.0.1", "ftp://a", "http://", "http://a/?b"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_machines_are_refused_unless_allowed() {
+        let client = |text: &str, allowed| client(&parse(text).unwrap(), allowed);
+        assert!(client("127.0.0.1:1", false).is_ok() && client("[::1]:1", false).is_ok());
+        assert!(client("192.0.2.1:1", true).is_ok());
+        let refused = client("192.0.2.1:1", false).unwrap_err().to_string();
+        assert!(refused.contains("192.0.2.1") && refused.contains("--allow-remote"), "{refused}");
+    }
+
+    #[test]
+    fn errors_are_quoted_from_json_and_from_text() {
+        assert_eq!(message(br#"{"error": {"message": "too long"}}"#), "too long");
+        assert_eq!(message(br#"{"error": "too long"}"#), "too long");
+        assert_eq!(message(b" Bad Gateway\n"), "Bad Gateway");
+    }
+}
