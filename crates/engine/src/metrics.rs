@@ -88,7 +88,7 @@ struct Inner {
     prompt_length: Histogram,
     generated_length: Histogram,
 
-    progress: Progress,
+    progress: ProgressClock,
 }
 
 impl Default for Inner {
@@ -129,20 +129,20 @@ impl Default for Inner {
             step: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
             prompt_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
             generated_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
-            progress: Progress::default(),
+            progress: ProgressClock::default(),
         }
     }
 }
 
 /// Time of the last progress, in milliseconds since `zero`.
 #[derive(Debug)]
-struct Progress {
+struct ProgressClock {
     zero: Instant,
     busy: AtomicBool,
     last: AtomicU64,
 }
 
-impl Default for Progress {
+impl Default for ProgressClock {
     fn default() -> Self {
         Self { zero: Instant::now(), busy: AtomicBool::new(false), last: AtomicU64::new(0) }
     }

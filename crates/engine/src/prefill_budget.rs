@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_so_prompts_go_whole() {
+    fn prompts_go_whole_while_no_sequence_decodes() {
         let mut budget = PrefillBudget::new(Duration::from_millis(1), 512);
         assert_eq!((budget.prompt(0), budget.prompt(1)), (512, FIRST_PROMPT));
         budget.observe(512, Duration::from_secs(1));

@@ -2,7 +2,7 @@
 
 use crate::name::Name;
 use crate::pool::{BlockCounts, BlockPool};
-use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Phase, Sequence};
+use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
 use crate::waiting::{Waiting, position};
 
@@ -197,7 +197,7 @@ impl Scheduler {
         for &slot in &order {
             let Sequence { phase, ready, drafts, .. } = self.sequences[slot];
             // It may have been preempted for one before it.
-            if ready && phase == Phase::Running {
+            if ready && phase == SequencePhase::Running {
                 plan.extend(self.plan_one(slot, &mut budget, Some(drafts)));
             }
         }
@@ -294,7 +294,7 @@ impl Scheduler {
         self.running.remove(position(&self.running, slot, &self.sequences));
         let sequence = &mut self.sequences[slot];
         sequence.release_blocks(&mut self.pool, &self.geometry);
-        sequence.phase = Phase::Preempted;
+        sequence.phase = SequencePhase::Preempted;
         self.preemptions += 1;
         self.waiting.add_preempted(slot, &self.sequences);
     }
@@ -320,7 +320,8 @@ impl Scheduler {
         let next = candidates.iter().find_map(|&slot| {
             let sequence = &self.sequences[slot];
             let found = sequence.find(&self.pool, &self.geometry);
-            let waits = sequence.phase == Phase::New && self.is_being_computed(sequence, &found);
+            let waits =
+                sequence.phase == SequencePhase::New && self.is_being_computed(sequence, &found);
             (!waits).then_some((slot, found))
         });
         self.candidates = candidates;
@@ -331,7 +332,7 @@ impl Scheduler {
         self.waiting.admit(slot, &mut self.sequences);
         let sequence = &mut self.sequences[slot];
         self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.geometry));
-        sequence.phase = Phase::Running;
+        sequence.phase = SequencePhase::Running;
         let index = position(&self.running, slot, &self.sequences);
         self.running.insert(index, slot);
     }
@@ -375,7 +376,7 @@ impl Scheduler {
         sequence.release_blocks(&mut self.pool, &self.geometry);
         self.waiting.ended(sequence.tenant);
         match sequence.phase {
-            Phase::Running => {
+            SequencePhase::Running => {
                 self.running.remove(position(&self.running, slot, &self.sequences));
             }
             _ => {

@@ -84,7 +84,7 @@ pub struct BlockCopy {
 
 /// Which list of the scheduler a sequence is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum SequencePhase {
     New,
     Running,
     Preempted,
@@ -92,7 +92,7 @@ pub(crate) enum Phase {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
-    pub phase: Phase,
+    pub phase: SequencePhase,
     /// Whether the reader has room for what a step brings.
     pub ready: bool,
     /// Drafted tokens that the next plan may verify.
@@ -136,7 +136,7 @@ impl Sequence {
         tokens.reserve_exact((capacity - prompt).min(1 << 16));
         let blocks = tokens.capacity().div_ceil(geometry.block) + 1;
         let mut sequence = Self {
-            phase: Phase::New,
+            phase: SequencePhase::New,
             ready: true,
             drafts: 0,
             priority,
@@ -199,7 +199,7 @@ impl Sequence {
 
     /// Sort key in the list of its phase: arrival of new sequences, else priority and arrival.
     pub fn order(&self) -> (i32, u64) {
-        let priority = if self.phase == Phase::New { 0 } else { self.priority };
+        let priority = if self.phase == SequencePhase::New { 0 } else { self.priority };
         (priority, self.arrival)
     }
 

@@ -61,7 +61,7 @@ fn counters(of: &Inner, registry: &mut Registry) {
         ("prefix_cache_hits", "Prompt tokens found in the cache", &of.cache_hits),
         ("num_preemptions", "Sequences preempted for lack of KV blocks", &of.preemptions),
         ("kv_blocks_evicted", "Cached KV blocks evicted", &of.evictions),
-        ("spec_decode_num_draft_tokens", "Drafted tokens that were verified", &of.drafted),
+        ("spec_decode_num_draft_tokens", "Drafted tokens", &of.drafted),
         ("spec_decode_num_accepted_tokens", "Drafted tokens that were accepted", &of.accepted),
         ("engine_steps", "Steps computed", &of.steps),
         ("requests_rejected", "Requests rejected because the queue was full", &of.rejected),
