@@ -1,50 +1,50 @@
-//! How large the KV cache is: blocks in all, and the longest sequence.
+//! Size of the KV cache: number of blocks, and length of the longest sequence.
 
 use crate::Error;
 
 /// Memory for the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvMemory {
-    /// As much as one sequence of the longest context takes.
+    /// Memory for one sequence of the longest context.
     #[default]
     OneSequence,
-    /// Half of what is free once the model is loaded: for many sequences, and for what they
-    /// leave behind.
+    /// Half of the memory that is free once the model is loaded: for many sequences and their
+    /// prefix cache.
     Share,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
 }
 
-/// Sequences of full length beyond which more blocks by default would be of no use.
+/// Maximum number of sequences of full length for which a default cache has blocks.
 const MAX_SEQUENCES: usize = 64;
 
-/// Memory that can be had.
+/// Available memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreeMemory {
     pub bytes: usize,
-    /// What remains with all weights in memory.
+    /// Bytes that remain with all weights in memory.
     pub spare: usize,
 }
 
 impl FreeMemory {
-    /// What the cache takes where nobody says: half of what is free, so that it starves nobody; an
-    /// eighth of everything where the weights alone fill the memory and are read again and again.
+    /// Default size of the cache: half of the spare memory, or an eighth of all memory if the
+    /// weights alone fill it and are read again and again.
     fn share(&self) -> usize {
         (self.spare / 2).max(self.bytes / 8)
     }
 }
 
-/// What is requested of a cache, and what it is made of.
+/// The requested cache and its block size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheRequest {
     pub memory: KvMemory,
-    /// Most tokens of a sequence, if the user says.
+    /// Maximum number of tokens of a sequence, if the user names it.
     pub context: Option<usize>,
-    /// Tokens the model was made for.
+    /// Number of tokens the model was trained for.
     pub trained: usize,
     /// Positions of a block.
     pub block: usize,
-    /// Bytes of a block of all layers.
+    /// Bytes of a block in all layers.
     pub block_bytes: usize,
 }
 
@@ -52,12 +52,16 @@ pub(crate) struct CacheRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheSize {
     pub blocks: usize,
-    /// Most tokens of a sequence.
+    /// Maximum number of tokens of a sequence.
     pub context: usize,
 }
 
 impl CacheRequest {
-    /// The size, or what is wrong with the wish, with sizes.
+    /// Computes the size.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Context`] if the request does not fit, with the sizes.
     pub fn size(&self, free: Option<FreeMemory>) -> Result<CacheSize, Error> {
         if self.context == Some(0) {
             return Err(Error::Context("a context of 0 tokens holds nothing".into()));
@@ -92,8 +96,8 @@ impl CacheRequest {
         Ok(CacheSize { blocks, context: self.context.unwrap_or(self.trained.min(most)) })
     }
 
-    /// Room for up to `most` sequences of full length, as far as memory is to be had; for one that
-    /// the user wants in any case.
+    /// Size for up to `most` sequences of full length, as far as memory allows, and at least for
+    /// one of the context that the user names.
     fn of_sequences(&self, most: usize, free: Option<FreeMemory>) -> CacheSize {
         let share = free.map_or(usize::MAX, |free| free.share() / self.block_bytes.max(1)).max(1);
         let one = |context: usize| context.div_ceil(self.block);
@@ -114,13 +118,13 @@ impl CacheRequest {
     }
 }
 
-/// Bytes of memory that can be had without swapping, for this machine and for the control
-/// group this process runs in, where the system tells.
+/// Bytes of memory available without swapping on this machine and in the control group of this
+/// process; `None` if the system does not report them.
 pub(crate) fn available_memory() -> Option<usize> {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
     let machine = system.available_memory();
-    // Cached files count as used by the group, but give way: so not its `free_memory`.
+    // `free_memory` would count cached files as used, although they give way.
     let group = system.cgroup_limits().map_or(u64::MAX, |g| g.total_memory.saturating_sub(g.rss));
     usize::try_from(machine.min(group)).ok().filter(|&bytes| bytes > 0)
 }

@@ -1,33 +1,33 @@
-//! Speculation: guesses at the next tokens, which one forward pass verifies together.
+//! Speculation: drafts of the next tokens, which one forward pass verifies together.
 //!
-//! A guess costs a row of the batch, and nothing else depends on it: tokens are sampled from the
-//! model's own logits, one after the other, and a row counts only if all tokens before it came out
-//! as guessed. So the text is that of the model alone, greedy or sampled.
+//! A drafted token costs a row of the batch and changes nothing else: tokens are sampled from the
+//! model's own logits, one after the other, and a row counts only if sampling chose all drafted
+//! tokens before it. So the text is that of the model alone, greedy or sampled.
 //!
-//! The seam is [`Drafter`]: all sequences that decode at once, so that a draft model can batch
-//! them, by slot, so that it can keep a cache of its own.
+//! The seam is [`Drafter`]. It gets all sequences that decode at once, so that a draft model can
+//! batch them, with their slots, so that it can keep a cache for each.
 
 use sched::{Planned, Slot};
 use std::str::FromStr;
 
-/// Most tokens guessed at once.
+/// Maximum number of drafted tokens per sequence and step.
 pub const MAX_DRAFTED: usize = 16;
-/// Longest and shortest run of tokens that is looked up.
+/// Lengths of the runs of tokens that are looked up.
 const MAX_RUN: usize = 4;
 const MIN_RUN: usize = 2;
 
-/// How the next tokens of a request are guessed.
+/// How the next tokens of a request are drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Speculate {
     /// Not at all.
     Off,
-    /// As what followed the last tokens where they stood before, so many of them (prompt lookup:
-    /// Saxena, 2023).
+    /// Up to this many tokens that followed the last tokens at their previous occurrence (prompt
+    /// lookup: Saxena, 2023).
     Ngram(usize),
 }
 
 impl Speculate {
-    /// Most tokens guessed at once.
+    /// Maximum number of drafted tokens per step.
     pub fn max(self) -> usize {
         match self {
             Self::Off => 0,
@@ -94,28 +94,28 @@ impl RequestDraft {
     }
 }
 
-/// A sequence that wants guesses.
+/// A sequence whose next tokens are to be drafted.
 #[derive(Debug)]
 pub struct DraftRequest<'a> {
     /// The sequence, until it is forgotten.
     pub slot: Slot,
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
-    /// Most guesses.
+    /// Maximum number of drafted tokens.
     pub max: usize,
     /// The drafted tokens; empty before.
     pub draft: Vec<u32>,
 }
 
-/// Guesses what comes next.
+/// Drafts the next tokens of sequences.
 pub trait Drafter: Send {
     /// Fills the drafts of sequences that are about to decode.
     fn draft(&mut self, requests: &mut [DraftRequest<'_>]);
-    /// A sequence has ended.
+    /// Drops what is kept for a sequence that has ended.
     fn forget(&mut self, slot: Slot);
 }
 
-/// Looks the last tokens up among those before them. Keeps nothing.
+/// Looks up the last tokens among those before them. Keeps no state.
 #[derive(Debug, Default)]
 pub struct PromptLookup;
 

@@ -1,21 +1,21 @@
-//! How many prompt tokens go into a step beside the sequences that decode.
+//! Number of prompt tokens in a step with sequences that decode.
 //!
-//! Everything in a step waits for all of it, so prompt tokens lengthen the time between tokens of
-//! those who decode. The time of a step is taken as a line over its rows, whoever they belong to,
-//! fitted to the steps as they go by, the latest counting most.
+//! All rows of a step finish together, so prompt tokens lengthen the inter-token latency of
+//! decoding sequences. The time of a step is modelled as a linear function of its rows, fitted to
+//! the steps so far, the latest with the highest weight.
 
 use std::time::Duration;
 
-/// Weight that a step keeps with each that follows.
+/// Factor on the weight of a step with each step that follows.
 const KEEP: f64 = 0.93;
-/// Share of the target that is aimed at, so that what was not foreseen still fits.
+/// Share of the target that is aimed at, as a reserve.
 const AIM: f64 = 0.8;
-/// Prompt tokens of a step before anything was measured.
+/// Prompt tokens of a step before any measurement.
 const FIRST_PROMPT: usize = 64;
-/// Least prompt tokens of a step: fewer make the weights' way through memory too dear.
+/// Minimum of prompt tokens in a step: fewer do not pay for reading the weights from memory.
 const MIN_PROMPT: usize = 16;
 
-/// The budget of prompts, from the steps so far.
+/// Chooses the prompt tokens of each step from the times of the steps so far.
 #[derive(Clone, Debug)]
 pub(crate) struct PrefillBudget {
     target: f64,
@@ -34,25 +34,25 @@ struct StepFit {
 }
 
 impl PrefillBudget {
-    /// For steps of at most `max` prompt tokens, and of at most `target` where others wait.
+    /// A budget of at most `max` prompt tokens, for steps of at most `target` while sequences
+    /// decode.
     pub fn new(target: Duration, max: usize) -> Self {
         Self { target: target.as_secs_f64(), max, fit: StepFit::default() }
     }
 
-    /// Prompt tokens for the next step, in which `decoding` sequences wait for their next token.
+    /// Prompt tokens for the next step, in which `decoding` sequences decode.
     pub fn prompt(&self, decoding: usize) -> usize {
         if decoding == 0 {
             return self.max;
         }
         let Some((base, row)) = self.fit.line() else { return self.max.min(FIRST_PROMPT) };
         let decode = base + row * decoding as f64;
-        // Where decoding alone takes all the time there is, prompts get as much again: else they
-        // would never come to their end.
+        // If decoding alone takes all the time, prompts get as much again, so that they advance.
         let room = (AIM * self.target - decode).max(decode);
         ((room / row) as usize).max(MIN_PROMPT).min(self.max)
     }
 
-    /// Takes note of a step of so many rows.
+    /// Records the time of a step of `rows` rows.
     pub fn observe(&mut self, rows: usize, took: Duration) {
         self.fit.add(rows as f64, took.as_secs_f64());
     }
@@ -67,8 +67,8 @@ impl StepFit {
         }
     }
 
-    /// Seconds of a step without rows, and of each row. Neither is negative, and rows take at least
-    /// a quarter of the time, whatever chance has put together.
+    /// Seconds of a step without rows, and per row. Neither is negative, and rows take at least a
+    /// quarter of the time.
     fn line(&self) -> Option<(f64, f64)> {
         if self.rows == 0.0 {
             return None;
@@ -77,7 +77,7 @@ impl StepFit {
         let even = (seconds / rows).max(1e-9);
         let variance = self.rows_squared / self.weight - rows * rows;
         let slope = (self.rows_seconds / self.weight - rows * seconds) / variance;
-        // Steps of nearly one size do not tell.
+        // Steps of nearly equal size do not determine a slope.
         let told = variance > (0.02 * rows).powi(2);
         let row = if told { slope.clamp(0.25 * even, even) } else { even };
         Some(((seconds - row * rows).max(0.0), row))
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_so_prompts_go_whole() {
+    fn prompts_go_whole_while_no_sequence_decodes() {
         let mut budget = PrefillBudget::new(Duration::from_millis(1), 512);
         assert_eq!((budget.prompt(0), budget.prompt(1)), (512, FIRST_PROMPT));
         budget.observe(512, Duration::from_secs(1));

@@ -384,8 +384,8 @@ impl Engine {
         }
     }
 
-    /// Takes constraints back from a step that failed, and ends the sequences whose constraint fails
-    /// over it.
+    /// Takes constraints back from a step that failed, and ends the sequences whose constraint
+    /// fails over it.
     fn recall_constraints(&mut self) {
         for at in 0..self.plan.len() {
             let Planned { slot, samples, .. } = self.plan[at];

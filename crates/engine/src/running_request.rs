@@ -35,7 +35,7 @@ pub(crate) struct RequestSetup {
     pub recorder: Option<Recorder>,
 }
 
-/// A request beside the sequence that the scheduler holds for it.
+/// A submitted request: its parameters, its sampling state and its reader.
 #[derive(Debug)]
 pub(crate) struct RunningRequest {
     request: Request,

@@ -1,4 +1,5 @@
-//! What the scheduler and the prefix cache cost: `cargo run --release -p gannet-sched --example cost`.
+//! What the scheduler and the prefix cache cost: `cargo run --release -p gannet-sched --example
+//! cost`.
 //!
 //! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
 //! cache and found in it, and of a step in which 256 sequences decode.

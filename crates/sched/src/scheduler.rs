@@ -2,7 +2,7 @@
 
 use crate::name::Name;
 use crate::pool::{BlockCounts, BlockPool};
-use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Phase, Sequence};
+use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
 use crate::waiting::{Waiting, position};
 
@@ -47,7 +47,8 @@ pub struct Planned {
 pub struct View<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
-    /// Block table, empty unless the sequence runs. Blocks that no row sees any more are `u32::MAX`.
+    /// Block table, empty unless the sequence runs. Blocks that no row sees any more are
+    /// `u32::MAX`.
     pub table: &'a [u32],
     /// Prompt tokens found in the cache when the sequence was first admitted; `None` before.
     pub cached: Option<usize>,
@@ -181,9 +182,9 @@ impl Scheduler {
         self.copies.drain(..)
     }
 
-    /// Fills `plan` with the next step: a row for each sequence that decodes, as many of the offered
-    /// drafts as fit, then chunks of prompts by priority and arrival, at most `prompt` tokens
-    /// together.
+    /// Fills `plan` with the next step: a row for each sequence that decodes, as many of the
+    /// offered drafts as fit, then chunks of prompts by priority and arrival, at most `prompt`
+    /// tokens together.
     pub fn plan(&mut self, prompt: usize, plan: &mut Vec<Planned>) {
         plan.clear();
         let spare = self.limits.rows - self.decoding().count();
@@ -196,7 +197,7 @@ impl Scheduler {
         for &slot in &order {
             let Sequence { phase, ready, drafts, .. } = self.sequences[slot];
             // It may have been preempted for one before it.
-            if ready && phase == Phase::Running {
+            if ready && phase == SequencePhase::Running {
                 plan.extend(self.plan_one(slot, &mut budget, Some(drafts)));
             }
         }
@@ -293,7 +294,7 @@ impl Scheduler {
         self.running.remove(position(&self.running, slot, &self.sequences));
         let sequence = &mut self.sequences[slot];
         sequence.release_blocks(&mut self.pool, &self.geometry);
-        sequence.phase = Phase::Preempted;
+        sequence.phase = SequencePhase::Preempted;
         self.preemptions += 1;
         self.waiting.add_preempted(slot, &self.sequences);
     }
@@ -319,7 +320,8 @@ impl Scheduler {
         let next = candidates.iter().find_map(|&slot| {
             let sequence = &self.sequences[slot];
             let found = sequence.find(&self.pool, &self.geometry);
-            let waits = sequence.phase == Phase::New && self.is_being_computed(sequence, &found);
+            let waits =
+                sequence.phase == SequencePhase::New && self.is_being_computed(sequence, &found);
             (!waits).then_some((slot, found))
         });
         self.candidates = candidates;
@@ -330,7 +332,7 @@ impl Scheduler {
         self.waiting.admit(slot, &mut self.sequences);
         let sequence = &mut self.sequences[slot];
         self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.geometry));
-        sequence.phase = Phase::Running;
+        sequence.phase = SequencePhase::Running;
         let index = position(&self.running, slot, &self.sequences);
         self.running.insert(index, slot);
     }
@@ -351,9 +353,9 @@ impl Scheduler {
         blocks - found.table.len() + self.running.len() + idle <= self.pool.available()
     }
 
-    /// Records that `planned` was computed and, if it samples, that `sampled` were appended, all but
-    /// the last of which were drafted. Registers full blocks, which other sequences find from now
-    /// on. Does nothing if the sequence was finished since the plan.
+    /// Records that `planned` was computed and, if it samples, that `sampled` were appended, all
+    /// but the last of which were drafted. Registers full blocks, which other sequences find from
+    /// now on. Does nothing if the sequence was finished since the plan.
     pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
         let Some(sequence) = self.sequences.get_mut(planned.slot) else { return };
         sequence.compute(planned.tokens);
@@ -374,7 +376,7 @@ impl Scheduler {
         sequence.release_blocks(&mut self.pool, &self.geometry);
         self.waiting.ended(sequence.tenant);
         match sequence.phase {
-            Phase::Running => {
+            SequencePhase::Running => {
                 self.running.remove(position(&self.running, slot, &self.sequences));
             }
             _ => {

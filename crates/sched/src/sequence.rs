@@ -84,7 +84,7 @@ pub struct BlockCopy {
 
 /// Which list of the scheduler a sequence is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum SequencePhase {
     New,
     Running,
     Preempted,
@@ -92,7 +92,7 @@ pub(crate) enum Phase {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
-    pub phase: Phase,
+    pub phase: SequencePhase,
     /// Whether the reader has room for what a step brings.
     pub ready: bool,
     /// Drafted tokens that the next plan may verify.
@@ -136,7 +136,7 @@ impl Sequence {
         tokens.reserve_exact((capacity - prompt).min(1 << 16));
         let blocks = tokens.capacity().div_ceil(geometry.block) + 1;
         let mut sequence = Self {
-            phase: Phase::New,
+            phase: SequencePhase::New,
             ready: true,
             drafts: 0,
             priority,
@@ -199,7 +199,7 @@ impl Sequence {
 
     /// Sort key in the list of its phase: arrival of new sequences, else priority and arrival.
     pub fn order(&self) -> (i32, u64) {
-        let priority = if self.phase == Phase::New { 0 } else { self.priority };
+        let priority = if self.phase == SequencePhase::New { 0 } else { self.priority };
         (priority, self.arrival)
     }
 
@@ -223,9 +223,9 @@ impl Sequence {
         }
     }
 
-    /// The longest beginning of its tokens that the cache has all blocks for which the next row
-    /// looks at, and the block that has most of what comes next; not beyond the first row whose
-    /// results are wanted.
+    /// Finds the longest prefix for which the cache holds all blocks that the next row sees, and
+    /// the block that shares most of what follows; at most up to the first row whose output is
+    /// wanted.
     pub fn find(&self, pool: &BlockPool, geometry: &BlockGeometry) -> Match {
         if self.cold {
             return Match::default();
@@ -252,17 +252,17 @@ impl Sequence {
         Match { table: found, first, partial: self.partial(best, pool, geometry) }
     }
 
-    /// Tokens whose blocks may be shared. The first row that is wanted is computed in any case; in a
-    /// shared block that may only be the last one, which writes what is there already: others may
-    /// leave the place behind them undefined until the next row comes.
+    /// Number of tokens whose blocks may be shared. The first row whose output is wanted is always
+    /// computed. In a shared block that may only be the last row, which writes what is there
+    /// already: any other could be followed by slots that are not written yet.
     fn reusable_tokens(&self, geometry: &BlockGeometry) -> usize {
         let first = self.first_output();
-        // Behind a window, the row may see a block more.
+        // With a window, the row may see one more block.
         let is_last = first + 1 == self.tokens.len() && geometry.window.is_none();
         if is_last { first + 1 } else { first }
     }
 
-    /// The block that begins as block `index` does for longest.
+    /// The cached block that shares the longest prefix with block `index`.
     fn partial(
         &self,
         index: usize,
@@ -276,21 +276,21 @@ impl Sequence {
         Some(PartialMatch { block, shared })
     }
 
-    /// The name of the first block that a match leaves to be computed, if its tokens are known and
-    /// it could be found.
+    /// Index and name of the first block after a match, if its tokens are known and it could be
+    /// found once another sequence has computed it.
     pub fn missing(&self, found: &Match, geometry: &BlockGeometry) -> Option<(usize, Name)> {
         let index = found.table.len();
         let could = !self.cold && index * geometry.block < self.first_output();
         self.names.get(index).filter(|_| could).map(|&name| (index, name))
     }
 
-    /// Whether it is going to compute the block `name` at `index` of its chain.
+    /// Whether the sequence is going to compute and register the block `name` at `index`.
     pub fn will_compute(&self, index: usize, name: Name) -> bool {
         self.registrable && self.registered <= index && self.names.get(index) == Some(&name)
     }
 
-    /// Takes over what was found. The first row that is wanted is computed in any case. Gives what
-    /// is to be copied.
+    /// Takes the blocks of a match, up to the first row whose output is wanted. Returns the copy
+    /// that is to be made.
     pub fn attach_prefix(
         &mut self,
         found: Match,
@@ -315,15 +315,15 @@ impl Sequence {
         pool: &mut BlockPool,
     ) -> Option<BlockCopy> {
         pool.touch(block);
-        // It may be the very block, where the cache has no other to give.
+        // The pool returns the block itself if it has no other.
         let to = pool.take()?;
         self.table.push(to);
         self.computed += shared;
         (to != block).then_some(BlockCopy { from: block, to })
     }
 
-    /// Returns all blocks to the pool. Nothing of it is computed any more, but much may be found:
-    /// what the last block holds too.
+    /// Returns all blocks to the pool: the sequence has nothing computed any more, but may find its
+    /// blocks in the cache, the partial last one included.
     pub fn release_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
         let index = self.computed / geometry.block;
         let tail = self.computed % geometry.block;
@@ -336,7 +336,7 @@ impl Sequence {
         (self.first, self.registered, self.computed) = (0, 0, 0);
     }
 
-    /// Registers the blocks that have become full, and lets go of those behind the window.
+    /// Registers the blocks that have become full and releases those behind the window.
     pub fn register_full_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
         self.extend_names(geometry);
         while self.registrable && self.registered < self.computed / geometry.block {
@@ -349,7 +349,7 @@ impl Sequence {
         }
     }
 
-    /// A block of it, in which `tokens` are computed.
+    /// Describes block `index`, in which `tokens` are computed.
     fn filled<'a>(
         &self,
         index: usize,
@@ -359,7 +359,7 @@ impl Sequence {
         let before = index.checked_sub(1).map(|before| self.table[before]);
         FilledBlock {
             parent: self.parent(index, geometry),
-            // Where a window moves on, the end of a chain is of use without its root.
+            // With a window, the end of a chain is useful without its root.
             parent_block: before.filter(|_| geometry.window.is_none()),
             depth: index,
             tokens,
@@ -372,7 +372,7 @@ impl Sequence {
         match pool.register(self.table[index], self.names[index], full) {
             Registration::New => {}
             Registration::Already(block) => {
-                // The same bits twice: one of the two will do.
+                // Both hold the same bits: one is enough.
                 if block != self.table[index] {
                     pool.hold(block);
                     pool.release(std::mem::replace(&mut self.table[index], block));

@@ -5,7 +5,7 @@
 //! Serving Large Language Models", OSDI 2024), then by arrival. A sequence that was overtaken
 //! [`MAX_OVERTAKEN`] times precedes other new sequences, so that none starves.
 
-use crate::sequence::{Phase, Sequence};
+use crate::sequence::{Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
 use std::collections::HashMap;
 
@@ -112,7 +112,7 @@ impl Waiting {
     /// Removes a sequence that is admitted. A new one overtakes those that arrived before it.
     pub fn admit(&mut self, slot: Slot, sequences: &mut SlotTable<Sequence>) {
         let index = self.remove(slot, sequences);
-        if sequences[slot].phase == Phase::New {
+        if sequences[slot].phase == SequencePhase::New {
             self.new[..index].iter().for_each(|&earlier| sequences[earlier].overtaken += 1);
         }
     }
@@ -120,7 +120,7 @@ impl Waiting {
     /// Removes a sequence and returns the index it had in its list.
     pub fn remove(&mut self, slot: Slot, sequences: &SlotTable<Sequence>) -> usize {
         let list = match sequences[slot].phase {
-            Phase::New => &mut self.new,
+            SequencePhase::New => &mut self.new,
             _ => &mut self.preempted,
         };
         let index = position(list, slot, sequences);

@@ -1,7 +1,7 @@
-//! A histogram that one thread may add to while others read.
+//! A histogram that one thread adds to while others read.
 //!
-//! That of `prometheus-client` takes a lock and cannot be read back; this one is its buckets as
-//! atomic counts, registered in the same way.
+//! The histogram of `prometheus-client` takes a lock and cannot be read back. This one keeps its
+//! buckets as atomic counts and is registered in the same way.
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -9,12 +9,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Observations, counted by the first of the ascending bounds that is not below them. Clones
-/// share them.
+/// Observations, counted under the first of the ascending bounds that is not below them. Clones
+/// share the counts.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     bounds: &'static [f64],
-    /// One more than bounds: the last is for what exceeds them all.
+    /// One more than bounds: the last is for values above all bounds.
     counts: Arc<[AtomicU64]>,
     /// Bits of an f64.
     sum: Arc<AtomicU64>,
@@ -30,12 +30,12 @@ impl Histogram {
         self.add_times(value, 1);
     }
 
-    /// The same observation several times.
+    /// Adds the same observation several times.
     pub fn add_times(&self, value: f64, times: u64) {
         let bucket = self.bounds.partition_point(|&bound| bound < value);
         self.counts[bucket].fetch_add(times, Ordering::Relaxed);
         let more = value * times as f64;
-        // One that is no number would spoil the sum for ever.
+        // NaN or infinity would spoil the sum for good.
         let add = |sum| more.is_finite().then(|| (f64::from_bits(sum) + more).to_bits());
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
@@ -48,8 +48,8 @@ impl Histogram {
         self.sum() / self.count().max(1) as f64
     }
 
-    /// What about this share of the observations did not exceed: where it lies in its bucket is
-    /// guessed, and beyond the last bound it is that bound.
+    /// Value that about this share of the observations did not exceed: interpolated within its
+    /// bucket, and the last bound for values above it.
     pub fn quantile(&self, share: f64) -> f64 {
         let wanted = share * self.count() as f64;
         let mut before = 0.0;
@@ -75,7 +75,7 @@ impl EncodeMetric for Histogram {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
         let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
-        // Summed from the same reading: a count that its buckets contradict is refused by readers.
+        // Summed from the same reading, since scrapers reject a count that contradicts the buckets.
         let count = buckets.iter().map(|(_, count)| count).sum();
         encoder.encode_histogram::<NoLabelSet>(self.sum(), count, &buckets, None)
     }

@@ -1,16 +1,16 @@
-//! The counts as plain numbers.
+//! The metrics as plain numbers.
 
 use super::{Histogram, Inner};
 use crate::outcome::Outcome;
 
-/// What the engine has counted since it started, and how it stands now.
+/// Counts since the engine started, and its current state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Requests being computed.
     pub running: u64,
     /// Requests waiting to be computed.
     pub waiting: u64,
-    /// The KV cache.
+    /// Number of blocks of the KV cache by state.
     pub blocks: BlockStats,
     /// Prompt tokens computed or found in the cache.
     pub prompt_tokens: u64,
@@ -22,19 +22,19 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Requests that ended, in the order of [`Outcome::LABELS`].
     pub finished: [u64; Outcome::LABELS.len()],
-    /// Requests turned away because the queue was full.
+    /// Requests rejected because the queue was full.
     pub rejected: u64,
-    /// Sequences put back to wait for lack of blocks.
+    /// Sequences preempted for lack of blocks.
     pub preemptions: u64,
-    /// Cached blocks given up for others.
+    /// Cached blocks evicted.
     pub evictions: u64,
-    /// Tokens guessed by speculation.
+    /// Drafted tokens that were verified.
     pub drafted: u64,
-    /// Guessed tokens the model agreed with.
+    /// Drafted tokens that were accepted.
     pub accepted: u64,
     /// Steps computed.
     pub steps: u64,
-    /// Tokens that went through the model in a step, on average.
+    /// Mean number of rows of a step.
     pub rows_per_step: f64,
     /// From submission to the first token.
     pub first_token: Times,
@@ -49,24 +49,24 @@ pub struct Stats {
 /// Blocks of the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
-    /// Belong to sequences.
+    /// Held by sequences.
     pub used: u64,
-    /// Belong to none and may be found again.
+    /// Held by no sequence and kept as prefix cache.
     pub cached: u64,
-    /// Hold nothing.
+    /// Empty.
     pub free: u64,
 }
 
-/// What many times come to, in seconds.
+/// Summary of a histogram of times, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
-    /// How many there were.
+    /// Number of observations.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// About half were shorter.
+    /// Median, estimated from the buckets.
     pub p50: f64,
-    /// About 99 of 100 were shorter.
+    /// 99th percentile, estimated from the buckets.
     pub p99: f64,
 }
 

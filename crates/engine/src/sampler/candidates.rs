@@ -1,18 +1,18 @@
-//! Ids still in the running: a list, best first, or all that are not worse than a last one, of
-//! which nothing is collected or sorted.
+//! Candidate ids: either a list, best first, or all ids not worse than a last one, which are
+//! neither collected nor sorted.
 //!
-//! Top-k and typical sets are lists, a min-p set is not, a top-p set is one if it is small.
-//! Invariant: the logits alone decide the form, and the order in which weights are added.
+//! Top-k and typical sets are lists, a min-p set is not, and a top-p set is a list if it is small.
+//! Invariant: the logits alone decide the form and the order in which weights are added.
 
 use super::survey::{Candidate, Survey, better};
 use kernels::Isa;
 use kernels::sampling::{RUN, Weighing, mass, weights};
 
-/// Top-p sets of up to so many ids are listed.
+/// Maximum size of a top-p set that is listed.
 const MAX_LISTED: usize = 256;
-/// Larger ones are found by the masses of parts of the range of logits, so many to a unit.
+/// Parts per unit of logit, whose masses locate larger top-p sets.
 const PARTS_PER_UNIT: f32 = 64.0;
-/// Parts in all; what lies further below the best has no mass to speak of.
+/// Number of parts; logits further below the best have negligible mass.
 const MAX_PARTS: usize = 4096;
 
 /// Workspace for rows of one length.
@@ -37,7 +37,7 @@ impl CandidateScratch {
             isa,
             survey: Survey::new(isa, vocab_size),
             items: Vec::with_capacity(vocab_size),
-            // One more, because `last` may cut a run in two.
+            // One more, because `last` may split a run.
             sums: Vec::with_capacity(vocab_size.div_ceil(RUN) + 1),
             weights: vec![0.0; RUN],
             parts: vec![0.0; MAX_PARTS],
@@ -48,20 +48,20 @@ impl CandidateScratch {
 
 pub(super) struct Candidates<'a> {
     logits: &'a [f32],
-    /// The worst that a member can be, unless there is a list.
+    /// The worst possible member, unless there is a list.
     last: Candidate,
     listed: bool,
     workspace: &'a mut CandidateScratch,
 }
 
 impl<'a> Candidates<'a> {
-    /// All of the `logits` that `workspace` surveyed last, except those that are minus infinity. There
-    /// must be others.
+    /// All of the `logits` that `workspace` surveyed last, except minus infinity. At least one must
+    /// be finite.
     pub fn new(logits: &'a [f32], workspace: &'a mut CandidateScratch) -> Self {
         Self { logits, last: (f32::NEG_INFINITY, u32::MAX), listed: false, workspace }
     }
 
-    /// Keeps the `count` best, which it lists.
+    /// Lists the `count` best and keeps only those.
     pub fn list(&mut self, count: usize) -> &[Candidate] {
         let CandidateScratch { survey, items, .. } = &mut *self.workspace;
         if !self.listed {
@@ -103,7 +103,7 @@ impl<'a> Candidates<'a> {
         let least = self.best() + p.ln();
         if self.listed {
             let kept = self.workspace.items.partition_point(|item| item.0 >= least);
-            // The best one stays whatever rounding says.
+            // The best stays, whatever the rounding.
             self.workspace.items.truncate(kept.max(1));
         } else if least > self.last.0 {
             self.last = (least, u32::MAX);
@@ -129,7 +129,7 @@ impl<'a> Candidates<'a> {
         let probs = shifted.iter().map(|&(_, index)| log_prob(&items[index]).exp());
         let (last, _) = find(probs, reaching(f64::from(p)));
         shifted.truncate(last + 1);
-        // Kept ones move to the front in their order of likelihood.
+        // Kept candidates move to the front in order of likelihood.
         shifted.sort_unstable_by_key(|&(_, index)| index);
         for (to, &(_, from)) in shifted.iter().enumerate() {
             items[to] = items[from];
@@ -139,7 +139,7 @@ impl<'a> Candidates<'a> {
 
     /// Draws with probabilities at `temperature`; `uniform` in [0, 1) decides.
     pub fn draw(&mut self, temperature: f32, uniform: f64) -> u32 {
-        // Infinity would make the best one's weight NaN.
+        // Infinity would make the weight of the best NaN.
         let scale = (1.0 / temperature).min(f32::MAX);
         let target = self.mass(scale) * uniform;
         if self.listed {
@@ -179,11 +179,11 @@ impl<'a> Candidates<'a> {
         if self.listed { self.workspace.items[0].0 } else { self.workspace.survey.best() }
     }
 
-    /// The last of the smallest prefix of the unlisted set whose mass reaches `target`: only the
-    /// part of the range in which it lies needs to be sorted.
+    /// The last member of the smallest prefix of the unlisted set whose mass reaches `target`.
+    /// Sorts only the part of the range that contains it.
     fn last_within(&mut self, target: f64) -> Candidate {
         let best = self.best();
-        // The conversion saturates: whatever lies far below is in the last part.
+        // The conversion saturates: logits far below are in the last part.
         let part = |logit: f32| (((best - logit) * PARTS_PER_UNIT) as usize).min(MAX_PARTS - 1);
         self.workspace.parts.fill(0.0);
         for at in 0..self.runs() {
@@ -205,13 +205,14 @@ impl<'a> Candidates<'a> {
         items[last]
     }
 
-    /// Ids up to that of `last`, of which its equals are members, and the number of their runs.
+    /// Number of ids up to that of `last`, whose equals are members, and the number of their runs.
     fn split(&self) -> (usize, usize) {
         let split = (self.last.1 as usize).saturating_add(1).min(self.logits.len());
         (split, split.div_ceil(RUN))
     }
 
-    /// Runs of the unlisted set: up to the id of `last` and after it, so that a run has one limit.
+    /// Number of runs of the unlisted set, split after the id of `last` so that a run has one
+    /// limit.
     fn runs(&self) -> usize {
         let (split, runs) = self.split();
         runs + (self.logits.len() - split).div_ceil(RUN)
@@ -249,7 +250,7 @@ impl LogitRun<'_> {
         sum
     }
 
-    /// Its weights, which lie in `workspace`.
+    /// Computes its weights in `workspace`.
     fn weigh<'r>(&self, workspace: &'r mut [f32]) -> impl Iterator<Item = f64> + use<'r> {
         let workspace = &mut workspace[..self.logits.len()];
         weights(self.isa, self.logits, self.by, workspace);
@@ -257,8 +258,8 @@ impl LogitRun<'_> {
     }
 }
 
-/// With weights laid end to end, the index of the one that covers `target`, and the sum of those
-/// before it. Where rounding leaves `target` behind them all, the last one that is not 0.
+/// Index of the weight at which the running sum exceeds `target`, and the sum before it. If
+/// rounding leaves `target` beyond all, the last weight that is not 0.
 fn find(weights: impl Iterator<Item = f64>, target: f64) -> (usize, f64) {
     let (mut sum, mut found) = (0.0, (0, 0.0));
     for (index, weight) in weights.enumerate() {

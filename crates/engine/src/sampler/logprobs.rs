@@ -3,8 +3,11 @@
 use super::{Candidates, SamplerScratch};
 use crate::{Error, TokenLogprobs};
 
-/// Of the unchanged `logits`: log-softmax of `chosen` and the `top` most likely ids, or
-/// [`Error::NotFinite`].
+/// Log-softmax of unmodified logits `[vocab_size]` at `chosen` and at the `top` most likely ids.
+///
+/// # Errors
+///
+/// [`Error::NotFinite`] if a logit is NaN or infinite.
 pub(crate) fn logprobs(
     logits: &[f32],
     chosen: u32,
@@ -12,7 +15,7 @@ pub(crate) fn logprobs(
     scratch: &mut SamplerScratch,
 ) -> Result<TokenLogprobs, Error> {
     let survey = &mut scratch.workspace.survey;
-    // The sampler may have looked at changed ones.
+    // The sampler may have surveyed modified logits.
     if !survey.look(logits) {
         return Err(Error::NotFinite);
     }

@@ -1,4 +1,4 @@
-//! Constraints in the engine, with one that knows ids only.
+//! Constraints in the engine, by the example of a toy constraint over ids.
 
 use crate::checkpoints::{config, open, random, write};
 use engine::{
@@ -143,7 +143,7 @@ fn no_token_outside_the_mask_is_chosen_whatever_the_sampling() {
 }
 
 #[test]
-fn all_that_is_allowed_is_chosen_as_without_a_constraint() {
+fn a_constraint_that_allows_all_changes_nothing() {
     #[derive(Debug)]
     struct All;
     impl Grammar for All {
@@ -173,7 +173,7 @@ fn all_that_is_allowed_is_chosen_as_without_a_constraint() {
 }
 
 #[test]
-fn a_sequence_ends_where_nothing_may_follow() {
+fn a_sequence_ends_where_no_token_may_follow() {
     let engine = engine();
     let toy = Toy { length: 7, ..Toy::of(1) };
     // Stop ids are not needed for it, nor do those that are not due keep it.
@@ -213,7 +213,7 @@ fn where_only_the_end_is_left_it_wins_over_min_tokens() {
 }
 
 #[test]
-fn a_broken_constraint_ends_its_own_sequence_only() {
+fn a_failed_constraint_ends_its_own_sequence_only() {
     let engine = engine();
     let (want, _) = reason(&engine, request(Toy::of(1)));
     let broken = Toy { broken: Some(5), ..Toy::of(1) };

@@ -1,4 +1,4 @@
-//! One vector of a prompt: the states after the last norm, pooled.
+//! Embeddings: the hidden states after the last norm, pooled.
 
 use crate::checkpoints::{architectures, random};
 use engine::{
@@ -101,7 +101,7 @@ fn a_vector_is_the_mean_of_the_states_or_the_last() {
 }
 
 #[test]
-fn a_vector_keeps_its_bits_in_any_company() {
+fn a_vector_has_the_same_bits_in_any_batch() {
     for architecture in ["llama", "mistral", "deepseek_v3"] {
         let (checkpoint, _folder) = random(architecture);
         let requests: Vec<Request> = (0..12u32)

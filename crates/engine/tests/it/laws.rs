@@ -1,4 +1,4 @@
-//! Same request, same bits: whatever the threads, the chunks, the neighbours and the blocks.
+//! Same request, same bits: whatever the threads, the chunks, the other sequences and the blocks.
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use base::Rng;
@@ -237,7 +237,7 @@ fn exact_and_fast_agree_as_closely_as_bf16_allows() {
 }
 
 #[test]
-fn a_sliding_window_forgets_what_lies_behind_it() {
+fn a_sliding_window_ignores_positions_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config("mistral");
     (config.layers, config.windows) = (1, vec![Some(24)]);

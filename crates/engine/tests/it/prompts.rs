@@ -1,4 +1,4 @@
-//! What is asked about a prompt itself: log probabilities of its tokens.
+//! Log probabilities of the tokens of a prompt.
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use base::Rng;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const TOP: usize = 3;
 
-/// Ids of a prompt's tokens and what they are given.
+/// Ids of a prompt's tokens and their log probabilities.
 type Logprobs = Vec<(u32, TokenLogprobs)>;
 
 /// How a prompt is computed.
@@ -80,7 +80,7 @@ fn ask(engine: &EngineHandle, request: Request) -> (Logprobs, Vec<u32>, Finished
     collect(engine.submit(request).unwrap())
 }
 
-/// What logits say of the token that follows.
+/// Log probabilities that logits give the token that follows.
 fn log_probability(logits: &[f32], id: u32) -> f64 {
     let total: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
     f64::from(logits[id as usize]) - total.ln()
@@ -132,7 +132,7 @@ fn log_probabilities_of_a_prompt_keep_their_bits() {
             // No row of logits but that of each sequence.
             Way { logit_rows: 4, ..WAY },
             Way { chunk: 512, logit_rows: 300, ..WAY },
-            // Hardly room for two.
+            // Blocks for hardly two sequences.
             Way { blocks: 8, running: 8, ..WAY },
         ] {
             let engine = way.start(&checkpoint);
@@ -172,7 +172,7 @@ fn a_prompt_whose_logits_were_wanted_is_in_the_cache_once() {
 }
 
 #[test]
-fn a_prompt_of_which_nothing_but_itself_is_wanted_may_fill_the_context() {
+fn a_prompt_without_an_answer_may_fill_the_context() {
     let (checkpoint, _folder) = random("llama");
     let engine = Way { blocks: 8, ..WAY }.start(&checkpoint);
     assert_eq!(ask(&engine, request(prompt(256, 0), 0)).0.len(), 255);

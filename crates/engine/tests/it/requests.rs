@@ -64,7 +64,7 @@ fn same_seed_same_text_on_any_thread_count_and_chunk() {
 }
 
 #[test]
-fn neighbours_do_not_change_an_answer() {
+fn other_requests_do_not_change_an_answer() {
     let engine = engine(2, 16);
     let alone = answer(&engine, request(30, 20)).0;
     let submit = |prompt| engine.handle.submit(request(prompt, 20)).unwrap();
@@ -87,7 +87,7 @@ fn stop_ids_end_an_answer_unless_fewer_than_min_tokens() {
 }
 
 #[test]
-fn logprobs_come_with_every_token_when_asked_for() {
+fn logprobs_come_with_every_token_if_requested() {
     let engine = engine(1, 64);
     let request = Request { logprobs: Some(3), ..request(8, 5) };
     let mut generation = engine.handle.submit(request).unwrap();
@@ -101,7 +101,7 @@ fn logprobs_come_with_every_token_when_asked_for() {
 }
 
 #[test]
-fn a_dropped_generation_makes_room_for_the_next() {
+fn a_dropped_generation_frees_its_blocks() {
     let engine = engine(1, 64);
     for _ in 0..3 {
         // Each reserves the whole context; only one fits at a time.
@@ -114,7 +114,7 @@ fn a_dropped_generation_makes_room_for_the_next() {
 }
 
 #[test]
-fn bad_requests_are_refused_when_submitted() {
+fn bad_requests_are_rejected_when_submitted() {
     let engine = engine(1, 64);
     let refusal = |request| engine.handle.submit(request).unwrap_err();
     assert_eq!(
@@ -164,7 +164,7 @@ fn the_engine_ends_with_its_last_handle_and_a_failed_request_does_not_end_it() {
 }
 
 #[test]
-fn checking_ends_the_broken_sequence_and_not_its_neighbours() {
+fn checking_ends_the_failed_sequence_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &config("llama"), |name, values| {
         if name == "token_embd.weight" {
@@ -191,7 +191,7 @@ fn checking_ends_the_broken_sequence_and_not_its_neighbours() {
 }
 
 #[test]
-fn slips_in_the_options_are_errors_or_harmless() {
+fn wrong_options_are_errors_or_harmless() {
     let (checkpoint, _folder) = random("qwen3");
     let load = |options| Runner::load(&checkpoint, &options);
     let runner = load(LoadOptions { chunk: usize::MAX, ..LoadOptions::default() }).unwrap();

@@ -1,4 +1,4 @@
-//! What is kept, what is found, and what goes first.
+//! Registration, lookup and eviction of blocks.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn chain(pool: &mut BlockPool, seed: u32, len: usize) -> Vec<u32> {
     blocks
 }
 
-/// How much of a chain is still there.
+/// Number of blocks of a chain that are still cached.
 fn found(pool: &BlockPool, seed: u32, len: usize) -> usize {
     let mut parent = Name::root(b"test");
     (0..len as u32)
@@ -32,7 +32,7 @@ fn found(pool: &BlockPool, seed: u32, len: usize) -> usize {
 }
 
 #[test]
-fn what_is_let_go_is_cached_if_registered_and_free_if_not() {
+fn released_blocks_are_cached_if_registered_and_free_if_not() {
     let mut pool = BlockPool::new(4);
     let held = chain(&mut pool, 1, 2);
     let plain = pool.take().unwrap();
@@ -68,7 +68,7 @@ fn many_small_requests_leave_a_long_conversation_alone() {
         small.iter().for_each(|&block| pool.release(block));
     }
     assert_eq!(found(&pool, 0, 40), 40);
-    // It is not kept for ever either.
+    // It is evicted in the end.
     for seed in 1000..5000 {
         let small = chain(&mut pool, seed, 2);
         small.iter().for_each(|&block| pool.release(block));
@@ -105,7 +105,7 @@ fn a_block_is_found_by_its_tokens_and_its_parent_not_by_its_name_alone() {
 }
 
 #[test]
-fn a_tail_is_kept_found_by_its_beginning_and_evicted_before_what_it_follows() {
+fn a_tail_is_kept_found_by_its_prefix_and_evicted_before_its_parent() {
     let mut pool = BlockPool::new(3);
     let held = chain(&mut pool, 1, 1);
     let parent = Name::root(b"test").child(&[1, 0]);
@@ -123,7 +123,7 @@ fn a_tail_is_kept_found_by_its_beginning_and_evicted_before_what_it_follows() {
 }
 
 #[test]
-fn a_tail_that_was_of_use_outlives_one_that_was_not() {
+fn a_tail_that_was_used_outlives_one_that_was_not() {
     let mut pool = BlockPool::new(4);
     let root = Name::root(b"test");
     let tails = [5, 6].map(|token| {

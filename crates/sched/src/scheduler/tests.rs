@@ -1,5 +1,5 @@
-//! The scheduler against a machine that computes nothing but remembers everything: what each slot
-//! of each block holds is compared with what it should hold whenever somebody looks at it.
+//! Tests of the scheduler with a model of the KV cache: whenever a row reads a slot of a block, the
+//! content of the slot is compared with what it should hold.
 
 mod failures;
 mod order;
@@ -12,18 +12,18 @@ use std::collections::HashMap;
 pub const LIMITS: SchedulerLimits =
     SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, blocks: 100, window: None };
 
-/// A KV cache that holds, for each slot, all tokens up to and including its own, as a hash.
+/// A KV cache that holds, for each slot, a hash of all tokens up to and including its own.
 pub struct Machine {
     pub scheduler: Scheduler,
     slots: HashMap<(u32, usize), u64>,
     limits: SchedulerLimits,
-    /// Rows computed.
+    /// Number of rows computed.
     pub rows: usize,
-    /// Blocks copied.
+    /// Number of blocks copied.
     pub copied: usize,
-    /// Rows of prompts whose outputs were delivered, where all are wanted.
+    /// Number of rows of prompts whose outputs were delivered, where all are wanted.
     delivered: HashMap<u64, usize>,
-    /// Numbers of the sequences under their slots, and the slots of those that wait or run.
+    /// Numbers of sequences by slot, and slots of the sequences that wait or run.
     ids: HashMap<Slot, u64>,
     live: HashMap<u64, Slot>,
 }
@@ -95,7 +95,7 @@ impl Machine {
         if sequence.wants_logits() { planned.outputs } else { 0 }
     }
 
-    /// Every row that is wanted gives its output once, in order.
+    /// Checks that every row whose output is wanted gives it once, in order.
     fn take_outputs(&mut self, planned: &Planned) {
         let sequence = &self.scheduler.sequences[planned.slot];
         let end = planned.position + planned.tokens;
@@ -112,7 +112,7 @@ impl Machine {
 
     fn copy(&mut self) {
         for BlockCopy { from, to } in self.scheduler.copies() {
-            assert_ne!(from, to, "a copy of nothing");
+            assert_ne!(from, to, "a copy of a block to itself");
             self.copied += 1;
             for slot in 0..self.limits.block {
                 match self.slots.get(&(from, slot)).copied() {
@@ -123,8 +123,8 @@ impl Machine {
         }
     }
 
-    /// Computes what is planned: looks at all that the rows see, and writes their slots. Drafts
-    /// that are not `accepted` write what nobody shall see.
+    /// Computes what is planned: checks all slots that the rows see and writes their own. Drafts
+    /// that are not `accepted` write garbage.
     pub fn forward(&mut self, planned: &Planned, accepted: &[u32]) {
         self.take_outputs(planned);
         let View { tokens, table, .. } = self.scheduler.sequence(planned.slot);
@@ -151,8 +151,8 @@ impl Machine {
         }
     }
 
-    /// One whole step in which every sequence generates `token(id, length)`; those at their
-    /// capacity end. Gives the plan.
+    /// Runs one whole step in which every sequence generates `token(id, length)`; those at their
+    /// capacity end. Returns the plan.
     pub fn step(&mut self, token: impl Fn(u64, usize) -> u32) -> Vec<Planned> {
         let plan = self.plan();
         for planned in &plan {
@@ -164,7 +164,7 @@ impl Machine {
         plan
     }
 
-    /// Commits, and ends a sequence that is full.
+    /// Commits, and ends a sequence at its capacity.
     pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
         self.scheduler.commit(planned, sampled);
         let View { tokens, capacity, prompt, .. } = self.scheduler.sequence(planned.slot);
@@ -181,23 +181,23 @@ impl Machine {
     pub fn check(&self) {
         let Scheduler { pool, sequences, running, .. } = &self.scheduler;
         pool.check(running.iter().flat_map(|&slot| sequences[slot].held()));
-        let mut waiting = sequences.iter().filter(|(_, s)| s.phase != Phase::Running);
+        let mut waiting = sequences.iter().filter(|(_, s)| s.phase != SequencePhase::Running);
         assert!(waiting.all(|(_, s)| s.table.is_empty()));
     }
 
-    /// Steps until nothing is left, at most `most`.
-    pub fn finish(&mut self, most: usize) {
-        for _ in 0..most {
+    /// Steps until the scheduler is idle, at most `max` times.
+    pub fn finish(&mut self, max: usize) {
+        for _ in 0..max {
             if self.scheduler.is_idle() {
                 return;
             }
-            assert!(!self.step(|_, length| length as u32).is_empty(), "nothing moves");
+            assert!(!self.step(|_, length| length as u32).is_empty(), "no progress");
             self.check();
         }
         panic!("it does not end");
     }
 
-    /// Prompt tokens of `prompt` that a request finds in the cache when it comes now.
+    /// Number of tokens of `prompt` that a request finds in the cache now.
     pub fn cached(&mut self, id: u64, prompt: &[u32]) -> usize {
         self.add(id, prompt, prompt.len() + 2);
         self.step(|_, _| 0);

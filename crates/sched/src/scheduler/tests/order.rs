@@ -1,4 +1,4 @@
-//! Who goes before whom.
+//! Order of admission and rows.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn add(machine: &mut Machine, id: u64, priority: i32, tenant: u64) {
     machine.add_new(id, new);
 }
 
-/// The order in which sequences get their turn, one prompt a step.
+/// Order in which sequences are planned, one prompt per step.
 fn turns(machine: &mut Machine) -> Vec<u64> {
     let mut order = Vec::new();
     while !machine.scheduler.is_idle() {
@@ -65,7 +65,7 @@ fn lower_priority_numbers_go_first_and_equals_in_order_of_arrival() {
 }
 
 #[test]
-fn tenants_take_turns_whoever_asks_more_often() {
+fn tenants_alternate_however_many_requests_each_has() {
     let mut machine = one_at_a_time();
     for id in 1..=6 {
         add(&mut machine, id, 0, 1);
@@ -76,14 +76,14 @@ fn tenants_take_turns_whoever_asks_more_often() {
 }
 
 #[test]
-fn who_was_idle_has_no_credit() {
+fn an_idle_tenant_gets_no_credit() {
     let mut machine = one_at_a_time();
     for id in 1..=3 {
         add(&mut machine, id, 0, 1);
     }
     machine.step(|_, _| 0);
     machine.step(|_, _| 0);
-    // The other tenant comes late: it gets its turn next, and not two of them.
+    // The other tenant comes late: it is next, but not twice.
     for id in 4..=6 {
         add(&mut machine, id, 0, 2);
     }
@@ -91,7 +91,7 @@ fn who_was_idle_has_no_credit() {
 }
 
 #[test]
-fn nobody_is_overtaken_for_ever() {
+fn no_sequence_is_overtaken_forever() {
     let mut machine = one_at_a_time();
     add(&mut machine, 0, 9, 0);
     let mut waited = 0;
@@ -107,7 +107,7 @@ fn nobody_is_overtaken_for_ever() {
 }
 
 #[test]
-fn a_sequence_whose_reader_is_slow_waits_alone() {
+fn a_stalled_sequence_does_not_stall_others() {
     let mut machine = Machine::new(LIMITS);
     machine.add(1, &[1, 2], 10);
     machine.add(2, &[3, 4], 10);
@@ -117,7 +117,7 @@ fn a_sequence_whose_reader_is_slow_waits_alone() {
 }
 
 #[test]
-fn drafts_fill_what_rows_and_logits_are_left() {
+fn drafts_fill_the_remaining_rows_and_logits() {
     let mut machine = Machine::new(SchedulerLimits { logits: 6, ..LIMITS });
     machine.add(1, &[1, 2], 10);
     machine.add(2, &[3, 4], 5);

@@ -1,6 +1,6 @@
-//! Hundreds of thousands of steps from seeds.
+//! Simulation of hundreds of thousands of steps from seeds.
 //!
-//! `GANNET_SEED=n` replays one seed, `GANNET_SEEDS=n` runs as many.
+//! `GANNET_SEED=n` replays one seed, `GANNET_SEEDS=n` runs the first n seeds.
 
 use super::*;
 use base::Rng;
@@ -32,7 +32,7 @@ fn limits(rng: &mut Rng) -> SchedulerLimits {
 
 struct Client {
     id: u64,
-    /// Steps it has been without a row of its own while others had some.
+    /// Consecutive steps without a row of its own while others had some.
     waits: usize,
 }
 
@@ -45,7 +45,7 @@ struct Simulation {
     rejected: usize,
 }
 
-/// Most sequences that wait; the door's part in the engine.
+/// Maximum number of waiting sequences, which the queue bounds in the engine.
 const QUEUE: usize = 12;
 
 impl Simulation {
@@ -55,7 +55,7 @@ impl Simulation {
         Self { machine, rng, clients: Vec::new(), trace: Vec::new(), rejected: 0 }
     }
 
-    /// A prompt that is new, or begins like others.
+    /// A prompt that is new or shares a prefix with others.
     fn prompt(&mut self, len: usize) -> Vec<u32> {
         let family = self.rng.below(3) as u32;
         let own = self.rng.below(len as u64 + 1) as usize;
@@ -155,7 +155,7 @@ impl Simulation {
             let before = self.trace.len();
             self.step(false);
             idle = if self.trace.len() > before { 0 } else { idle + 1 };
-            assert!(idle < 2, "nothing moves");
+            assert!(idle < 2, "no progress");
         }
         assert_eq!(self.machine.scheduler.blocks().used, 0);
         let (preempted, evicted) = self.machine.scheduler.counters();
@@ -164,7 +164,7 @@ impl Simulation {
     }
 }
 
-/// What happened in a simulation.
+/// Counts of events in a simulation.
 #[derive(Debug, Default, PartialEq)]
 struct Count {
     preempted: u64,
@@ -173,7 +173,7 @@ struct Count {
     copied: usize,
 }
 
-/// Runs a seed; a failure says how to see it again.
+/// Runs a seed; a failure names the command that repeats it.
 fn simulate(seed: u64) -> (Vec<(u64, Planned)>, Count) {
     std::panic::catch_unwind(|| Simulation::new(seed).run()).unwrap_or_else(|_| {
         panic!("GANNET_SEED={seed} cargo test -p gannet-sched every_sequence -- --nocapture")
@@ -184,7 +184,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// What plans say, as numbers.
+/// The fields of plans as numbers.
 fn numbers(trace: &[(u64, Planned)]) -> Vec<u32> {
     let one = |(id, planned): &(u64, Planned)| {
         let Planned { position, tokens, drafts, outputs, samples, .. } = *planned;
@@ -215,7 +215,7 @@ fn every_sequence_finishes_blocks_are_conserved_and_slots_hold_what_they_should(
         sum.copied += count.copied;
         steps += trace.len();
     }
-    // A simulation in which nothing happens proves nothing.
+    // A simulation without such events proves nothing.
     let much = sum.preempted > 1000 && sum.evicted > 1000 && sum.copied > 1000;
     assert!(!all || (much && sum.rejected > 100 && steps > 100_000), "{sum:?}");
     let digests: Vec<String> = digests.iter().map(Name::to_string).collect();
