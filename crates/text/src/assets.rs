@@ -5,7 +5,7 @@ use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
 use crate::guard::{self, RenderedPrompt};
 use crate::template::{ChatTemplate, SpecialTokens};
-use crate::tokenizer::{EncodeOptions, Tokenizer, config_token};
+use crate::tokenizer::{Tokenizer, config_token};
 use chrono::NaiveDateTime;
 use formats::Checkpoint;
 use formats::gguf::{GgufFile, Metadata, Value as GgufValue};
@@ -115,12 +115,6 @@ impl TextAssets {
     /// Returns the ids of a rendered prompt. Templates write the begin-of-sequence token.
     pub fn encode(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
         self.tokenizer.encode_guarded(&prompt.text, &prompt.literals)
-    }
-
-    /// Returns the ids of a raw prompt: special tokens are parsed, and added if the vocabulary
-    /// says so.
-    pub fn encode_raw(&self, text: &str) -> Result<Vec<u32>> {
-        self.tokenizer.encode(text, EncodeOptions { add_special: true, parse_special: true })
     }
 }
 
