@@ -32,7 +32,7 @@ struct ErrorDetail {
 /// What a request may be refused with, as the document tells it.
 #[derive(Debug, IntoResponses)]
 #[allow(dead_code, reason = "describes what faults write")]
-pub(crate) enum Refusals {
+pub(crate) enum AnthropicRefusals {
     /// The request cannot be.
     #[response(status = 400)]
     Invalid(ErrorBody),

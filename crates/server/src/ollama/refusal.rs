@@ -14,7 +14,7 @@ pub(crate) struct Refusal {
 /// What a request may be refused with, as the document tells it.
 #[derive(Debug, IntoResponses)]
 #[allow(dead_code, reason = "describes what faults write")]
-pub(crate) enum Refusals {
+pub(crate) enum OllamaRefusals {
     /// The request cannot be.
     #[response(status = 400)]
     Invalid(Refusal),

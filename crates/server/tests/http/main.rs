@@ -18,11 +18,11 @@ mod lifecycle;
 mod limits;
 mod llama;
 mod models;
+mod observability;
 mod ollama;
 mod rendered;
 mod responses;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
 mod transport;
-mod watch;
 mod web;
