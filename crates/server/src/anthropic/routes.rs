@@ -2,7 +2,7 @@
 
 use crate::anthropic::answer::MessageAnswer;
 use crate::anthropic::chat;
-use crate::anthropic::errors::AnthropicRefusals;
+use crate::anthropic::errors::ErrorBody;
 use crate::anthropic::request::{Conversation, MessageRequest};
 use crate::anthropic::response::{MessageResponse, StreamEvent, TokenCount};
 use crate::app::App;
@@ -47,7 +47,13 @@ pub(crate) fn name(response: &mut Response, id: &RequestId) {
             (MessageResponse = "application/json"),
             (StreamEvent = "text/event-stream"),
         )),
-        AnthropicRefusals,
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
     ),
 )]
 async fn messages(
@@ -76,7 +82,16 @@ async fn messages(
 /// How many tokens a conversation has, also where the context does not hold them.
 #[utoipa::path(
     post, path = "/v1/messages/count_tokens", tag = "Anthropic", request_body = Conversation,
-    responses((status = 200, body = TokenCount), AnthropicRefusals),
+    responses(
+        (status = 200, body = TokenCount),
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
 )]
 async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, HttpError> {
     let input_tokens = prepare(&app, body, |service, body| {

@@ -12,7 +12,7 @@ use crate::ollama::embed::{self, EmbedBody, Embedded, Embedding, EmbeddingsBody}
 use crate::ollama::generate::{self, GenerateBody};
 use crate::ollama::line::{ChatLine, GenerateLine};
 use crate::ollama::models::{self, ModelTags, Running, Shown};
-use crate::ollama::refusal::OllamaRefusals;
+use crate::ollama::refusal::Refusal;
 use crate::random;
 use api::{Embed, Prepared, Prompt, RequestOptions, Service};
 use axum::Json;
@@ -74,7 +74,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses(
         (status = 200, content(
             (ChatLine = "application/json"), (ChatLine = "application/x-ndjson"))),
-        OllamaRefusals
+        Refusal
     )
 )]
 async fn chat(
@@ -92,7 +92,7 @@ async fn chat(
     responses(
         (status = 200, content(
             (GenerateLine = "application/json"), (GenerateLine = "application/x-ndjson"))),
-        OllamaRefusals
+        Refusal
     )
 )]
 async fn generate(
@@ -107,7 +107,7 @@ async fn generate(
 /// Vectors of texts.
 #[utoipa::path(
     post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
-    responses((status = 200, body = Embedded), OllamaRefusals)
+    responses((status = 200, body = Embedded), Refusal)
 )]
 async fn embed(
     State(app): State<App>,
@@ -123,7 +123,7 @@ async fn embed(
 /// The vector of a text.
 #[utoipa::path(
     post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
-    responses((status = 200, body = Embedding), OllamaRefusals)
+    responses((status = 200, body = Embedding), Refusal)
 )]
 async fn embeddings(
     State(app): State<App>,
@@ -170,7 +170,7 @@ async fn answer(
 
 /// The models there are.
 #[utoipa::path(
-    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), OllamaRefusals)
+    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusal)
 )]
 async fn tags(State(app): State<App>) -> Json<ModelTags> {
     Json(models::tags(&app))
@@ -178,7 +178,7 @@ async fn tags(State(app): State<App>) -> Json<ModelTags> {
 
 /// The models that are loaded.
 #[utoipa::path(
-    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), OllamaRefusals)
+    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusal)
 )]
 async fn ps(State(app): State<App>) -> Json<Running> {
     Json(models::running(&app.service))
@@ -201,7 +201,7 @@ struct ShowBody {
 /// What the model is.
 #[utoipa::path(
     post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
-    responses((status = 200, body = Shown), OllamaRefusals)
+    responses((status = 200, body = Shown), Refusal)
 )]
 async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
     let _: ShowBody = prepare(&app, body, |_, body| crate::wire::read(&body)).await?;
@@ -217,7 +217,7 @@ struct Version {
 /// The version of this program.
 #[utoipa::path(
     get, path = "/api/version", tag = "Ollama",
-    responses((status = 200, body = Version), OllamaRefusals)
+    responses((status = 200, body = Version), Refusal)
 )]
 async fn version() -> Json<Version> {
     Json(Version { version: env!("CARGO_PKG_VERSION") })

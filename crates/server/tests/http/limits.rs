@@ -198,6 +198,9 @@ async fn bodies_deeper_than_the_limit_are_told_the_limit() {
     };
     let refused = error(nested(5).await.unwrap(), 400).await;
     assert_eq!(refused["code"], "body_too_deep");
-    assert!(refused["message"].as_str().unwrap().contains("5 is allowed (json-depth)"), "{refused}");
+    assert!(
+        refused["message"].as_str().unwrap().contains("5 is allowed (json-depth)"),
+        "{refused}"
+    );
     assert_ne!(error(nested(4).await.unwrap(), 400).await["code"], "body_too_deep");
 }
