@@ -1,8 +1,8 @@
 //! The answer to one request, as events.
 
-use crate::assemble::{Assembler, Delta, Piece, TokenText};
+use crate::assemble::{Assembler, Delta, TextPiece, TokenText};
 use crate::error::ApiError;
-use crate::replay::{ReplayMemory, Turn, Weight};
+use crate::replay::{ReplayMemory, ReplayTurn, Weight};
 use crate::request::Origin;
 use crate::usage_counter::{Timings, Usage, UsageCounter};
 use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
@@ -243,18 +243,18 @@ impl TextStream {
         let (calls, content) = (calls.to_vec(), content.to_owned());
         let Origin { before, parent, .. } = origin;
         let weight = Weight::default();
-        memory.remember(Turn { calls, content, before, parent, prompt, sampled, weight });
+        memory.remember(ReplayTurn { calls, content, before, parent, prompt, sampled, weight });
     }
 
     fn fail(&mut self, error: ApiError) {
         self.end(TextEvent::Failed(error));
     }
 
-    fn emit(&mut self, pieces: Vec<Piece>) {
+    fn emit(&mut self, pieces: Vec<TextPiece>) {
         self.ready.extend(pieces.into_iter().map(|piece| match piece {
-            Piece::Reasoning(delta) => TextEvent::Reasoning(delta),
-            Piece::Content(delta) => TextEvent::Content(delta),
-            Piece::Call(event) => TextEvent::Call(event),
+            TextPiece::Reasoning(delta) => TextEvent::Reasoning(delta),
+            TextPiece::Content(delta) => TextEvent::Content(delta),
+            TextPiece::Call(event) => TextEvent::Call(event),
         }));
     }
 

@@ -199,9 +199,9 @@ async fn what_is_not_to_be_kept_is_not() {
     let response = ask(&server, json!({"store": false})).await;
     error(server.get(&format!("{PATH}/{}", id(&response))).await, 404).await;
     let next = body(json!({"previous_response_id": id(&response)}));
-    let fault = error(server.post(PATH, &next).await, 400).await;
+    let error = error(server.post(PATH, &next).await, 400).await;
     assert_eq!(
-        (&fault["code"], &fault["param"]),
+        (&error["code"], &error["param"]),
         (&json!("previous_response_not_found"), &json!("previous_response_id"))
     );
 }
@@ -221,8 +221,8 @@ async fn a_key_sees_only_what_it_asked() {
                                       {"role": "user", "content": "q"}]}));
     let post = || server.client.post(server.url(PATH)).json(&refer);
     ok(with_key(post(), "mine").await.unwrap()).await;
-    let fault = error(with_key(post(), "yours").await.unwrap(), 400).await;
-    assert_eq!(fault["param"], "input[0].id");
+    let error = error(with_key(post(), "yours").await.unwrap(), 400).await;
+    assert_eq!(error["param"], "input[0].id");
 }
 
 #[tokio::test]
@@ -336,12 +336,12 @@ async fn prompts_are_counted_without_an_answer() {
     let long = json!({"input": "x".repeat(CONTEXT)});
     let counted = ok(server.post(&path, &body(long.clone())).await).await;
     assert!(counted["input_tokens"].as_u64().unwrap() > CONTEXT as u64);
-    let fault = error(server.post(PATH, &body(long)).await, 400).await;
+    let error = error(server.post(PATH, &body(long)).await, 400).await;
     assert_eq!(
-        (&fault["code"], &fault["param"]),
+        (&error["code"], &error["param"]),
         (&json!("context_length_exceeded"), &json!("input"))
     );
-    assert_eq!(fault["n_prompt_tokens"], counted["input_tokens"]);
+    assert_eq!(error["n_prompt_tokens"], counted["input_tokens"]);
 }
 
 #[tokio::test]
@@ -376,8 +376,8 @@ async fn faults_name_their_field() {
         (json!({"background": true, "store": false}), "background"),
         (json!({"stream": "yes"}), "stream"),
     ] {
-        let fault = error(server.post(PATH, &body(extra.clone())).await, 400).await;
-        assert_eq!(fault["param"], param, "{extra}: {fault}");
+        let error = error(server.post(PATH, &body(extra.clone())).await, 400).await;
+        assert_eq!(error["param"], param, "{extra}: {error}");
     }
     assert!(server.no_report());
 }

@@ -50,7 +50,7 @@ const LLAMA: [&str; 8] = [
 
 /// A refused or failed request.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct HttpError {
     status: StatusCode,
     kind: &'static str,
     message: String,
@@ -62,7 +62,7 @@ pub(crate) struct Fault {
 /// Seconds after which a client refused for overload may try again.
 const RETRY_AFTER: &str = "1";
 
-impl Fault {
+impl HttpError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, kind, message, param: None, code: None, numbers: Vec::new() }
@@ -70,9 +70,9 @@ impl Fault {
 
     /// 400: `param` of the request cannot be.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
-        let mut fault = Self::request(StatusCode::BAD_REQUEST, message);
-        fault.param = Some(param.into()).filter(|param| !param.is_empty());
-        fault
+        let mut error = Self::request(StatusCode::BAD_REQUEST, message);
+        error.param = Some(param.into()).filter(|param| !param.is_empty());
+        error
     }
 
     /// The request is at fault in a way that no single field names.
@@ -95,7 +95,7 @@ impl Fault {
         Self::server(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
     }
 
-    /// The same fault with a machine-readable code.
+    /// The same error with a machine-readable code.
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
@@ -106,9 +106,9 @@ impl Fault {
         let message = error.to_string();
         match error {
             ApiError::ContextLength { prompt_tokens, context_length } => {
-                let mut fault = Self::invalid(prompt, message).with_code("context_length_exceeded");
-                fault.numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
-                fault
+                let mut error = Self::invalid(prompt, message).with_code("context_length_exceeded");
+                error.numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
+                error
             }
             ApiError::Invalid { param, .. } => Self::invalid(param, message),
             ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
@@ -175,7 +175,7 @@ impl Fault {
     }
 }
 
-impl IntoResponse for Fault {
+impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let mut response = (self.status, axum::Json(self.body())).into_response();
         if self.status == StatusCode::TOO_MANY_REQUESTS {
@@ -192,9 +192,9 @@ pub(crate) fn translate(mut response: Response, dialect: Dialect) -> Response {
     if dialect == Dialect::OpenAi {
         return response;
     }
-    let Some(fault) = response.extensions_mut().remove::<Fault>() else { return response };
+    let Some(error) = response.extensions_mut().remove::<HttpError>() else { return response };
     response.headers_mut().remove(header::CONTENT_LENGTH);
-    response.map(|_| Body::from(fault.told(dialect).to_string()))
+    response.map(|_| Body::from(error.told(dialect).to_string()))
 }
 
 #[cfg(test)]
@@ -202,9 +202,9 @@ mod tests {
     use super::*;
 
     fn check(error: ApiError, status: u16, expected: &Value) {
-        let fault = Fault::of(error, "messages");
-        assert_eq!(fault.status.as_u16(), status);
-        assert_eq!(fault.body(), *expected);
+        let error = HttpError::of(error, "messages");
+        assert_eq!(error.status.as_u16(), status);
+        assert_eq!(error.body(), *expected);
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn full_queue_is_a_rate_limit_with_a_time_to_wait() {
-        let response = Fault::of(ApiError::QueueFull(4), "prompt").into_response();
+        let response = HttpError::of(ApiError::QueueFull(4), "prompt").into_response();
         assert_eq!(response.status(), 429);
         assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER);
     }

@@ -1,9 +1,9 @@
 //! Limits of callers, as a request and its response go through them.
 
 use crate::caller::Identity;
-use crate::fault::Fault;
-use crate::guard::RequestId;
-use crate::limits::{Excess, Limits, Place, Quota, Standing};
+use crate::http_error::HttpError;
+use crate::limits::{Admission, Limits, Quota, QuotaStatus, RateLimited};
+use crate::middleware::RequestId;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -15,14 +15,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Names of the headers: the limit, what remains of it, and when all of it is there again.
-type Names = [HeaderName; 3];
+type HeaderNames = [HeaderName; 3];
 
-const REQUESTS: Names = [
+const REQUESTS: HeaderNames = [
     HeaderName::from_static("x-ratelimit-limit-requests"),
     HeaderName::from_static("x-ratelimit-remaining-requests"),
     HeaderName::from_static("x-ratelimit-reset-requests"),
 ];
-const TOKENS: Names = [
+const TOKENS: HeaderNames = [
     HeaderName::from_static("x-ratelimit-limit-tokens"),
     HeaderName::from_static("x-ratelimit-remaining-tokens"),
     HeaderName::from_static("x-ratelimit-reset-tokens"),
@@ -40,42 +40,42 @@ pub(crate) async fn answer(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let place = match limits.enter(caller) {
-        Ok(place) => place,
-        Err(excess) => return refusal(excess),
+    let admission = match limits.admit(caller) {
+        Ok(admission) => admission,
+        Err(rate_limited) => return refusal(rate_limited),
     };
     if let Some(id) = request.extensions_mut().get_mut::<RequestId>() {
-        id.charge(place.tab());
+        id.charge(admission.charge());
     }
     let mut response = next.run(request).await;
-    tell(response.headers_mut(), &place.standing);
-    response.map(|body| Body::new(Occupied { body, _place: place }))
+    insert_quotas(response.headers_mut(), &admission.quotas);
+    response.map(|body| Body::new(AdmittedBody { body, _admission: admission }))
 }
 
-fn refusal(excess: Excess) -> Response {
-    let fault = Fault::rate_limited(excess.message).with_code("rate_limit_exceeded");
-    let mut response = fault.into_response();
+fn refusal(rate_limited: RateLimited) -> Response {
+    let error = HttpError::rate_limited(rate_limited.message).with_code("rate_limit_exceeded");
+    let mut response = error.into_response();
     let headers = response.headers_mut();
-    tell(headers, &excess.standing);
-    headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(excess.wait).max(1)));
+    insert_quotas(headers, &rate_limited.quotas);
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(rate_limited.wait).max(1)));
     response
 }
 
-fn tell(headers: &mut HeaderMap, standing: &Standing) {
-    let quotas = [(REQUESTS, standing.requests), (TOKENS, standing.tokens)];
+fn insert_quotas(headers: &mut HeaderMap, quotas: &QuotaStatus) {
+    let quotas = [(REQUESTS, quotas.requests), (TOKENS, quotas.tokens)];
     for ([limit, remaining, reset], quota) in quotas {
         let Some(quota) = quota else { continue };
         let Quota { limit: most, remaining: left, reset: time } = quota;
         headers.insert(limit, HeaderValue::from(most));
         headers.insert(remaining, HeaderValue::from(left));
-        if let Ok(time) = HeaderValue::from_str(&spoken(time)) {
+        if let Ok(time) = HeaderValue::from_str(&duration_text(time)) {
             headers.insert(reset, time);
         }
     }
 }
 
 /// A time as OpenAI writes it: `250ms`, `12s`, `6m0s`.
-fn spoken(time: Duration) -> String {
+fn duration_text(time: Duration) -> String {
     let millis = time.as_micros().div_ceil(1000);
     match whole_seconds(time) {
         _ if millis < 1000 => format!("{millis}ms"),
@@ -89,13 +89,13 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// A response's body, which occupies its caller's place until it is sent or given up.
-struct Occupied {
+/// A response's body, which occupies its caller's admission until it is sent or given up.
+struct AdmittedBody {
     body: Body,
-    _place: Place,
+    _admission: Admission,
 }
 
-impl HttpBody for Occupied {
+impl HttpBody for AdmittedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -121,12 +121,12 @@ mod tests {
 
     #[test]
     fn times_are_rounded_up() {
-        let spoken = |millis| spoken(Duration::from_millis(millis));
-        assert_eq!(spoken(0), "0ms");
-        assert_eq!(spoken(250), "250ms");
-        assert_eq!(spoken(999), "999ms");
-        assert_eq!(spoken(1001), "2s");
-        assert_eq!(spoken(360_000), "6m0s");
-        assert_eq!(super::spoken(Duration::from_nanos(999_999_999)), "1s");
+        let duration_text = |millis| duration_text(Duration::from_millis(millis));
+        assert_eq!(duration_text(0), "0ms");
+        assert_eq!(duration_text(250), "250ms");
+        assert_eq!(duration_text(999), "999ms");
+        assert_eq!(duration_text(1001), "2s");
+        assert_eq!(duration_text(360_000), "6m0s");
+        assert_eq!(super::duration_text(Duration::from_nanos(999_999_999)), "1s");
     }
 }

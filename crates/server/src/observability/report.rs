@@ -1,7 +1,7 @@
 //! The counts as people read them: pretty JSON, or a table.
 
-use crate::watch::http::HttpCounts;
-use crate::watch::lately::Rates;
+use crate::observability::http::HttpCounts;
+use crate::observability::sliding_window::Rates;
 use api::metrics::{Stats, Times};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ const LABEL: usize = 15;
 
 /// Everything that is told.
 #[derive(Debug)]
-pub(crate) struct Report<'a> {
+pub(crate) struct StatsReport<'a> {
     pub model: &'a str,
     pub ready: bool,
     pub uptime: Duration,
@@ -21,7 +21,7 @@ pub(crate) struct Report<'a> {
     pub http: HttpCounts,
 }
 
-impl Report<'_> {
+impl StatsReport<'_> {
     /// For programs, and people with one.
     pub fn json(&self) -> Value {
         let stats = &self.stats;

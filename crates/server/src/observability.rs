@@ -2,11 +2,11 @@
 //! Prometheus, and the same for people.
 
 pub(crate) mod http;
-mod lately;
 mod report;
+mod sliding_window;
 
 use crate::app::App;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::options::ServerOptions;
 use crate::shutdown::Phase;
 use api::Service;
@@ -15,11 +15,11 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http::HttpMetrics;
-use lately::Lately;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use report::Report;
+use report::StatsReport;
 use serde_json::json;
+use sliding_window::SlidingWindow;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
@@ -28,14 +28,14 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Everything that is watched.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Observability {
     pub http: HttpMetrics,
     registry: Registry,
-    lately: Lately,
+    window: SlidingWindow,
     started: Instant,
 }
 
-impl Watch {
+impl Observability {
     /// Watches `service` from now on.
     pub fn new(service: &Service) -> Self {
         let model = service.info().name.clone();
@@ -46,19 +46,19 @@ impl Watch {
         Self {
             http,
             registry,
-            lately: Lately::new(&service.metrics().snapshot()),
+            window: SlidingWindow::new(&service.metrics().snapshot()),
             started: Instant::now(),
         }
     }
 
     /// Looks at the counts from time to time, so that there is a lately to speak of.
     pub async fn look(&self, service: &Service) -> Infallible {
-        self.lately.look(service.metrics()).await
+        self.window.look(service.metrics()).await
     }
 }
 
 /// `GET /health`: whether the engine lives.
-pub(crate) async fn health(State(app): State<App>) -> Result<Response, Fault> {
+pub(crate) async fn health(State(app): State<App>) -> Result<Response, HttpError> {
     if app.service.is_alive() {
         return Ok(Json(json!({ "status": "ok" })).into_response());
     }
@@ -66,17 +66,17 @@ pub(crate) async fn health(State(app): State<App>) -> Result<Response, Fault> {
 }
 
 /// `GET /ready`: whether a request sent now would be answered.
-pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Fault> {
+pub(crate) async fn ready(State(app): State<App>) -> Result<Response, HttpError> {
     readiness(&app)?;
     Ok(Json(json!({ "status": "ready" })).into_response())
 }
 
-fn readiness(app: &App) -> Result<(), Fault> {
+fn readiness(app: &App) -> Result<(), HttpError> {
     if !app.service.is_alive() {
         return Err(stopped());
     }
     if app.conditions.life.phase() > Phase::Serving {
-        return Err(Fault::shutting_down().with_code("shutting_down"));
+        return Err(HttpError::shutting_down().with_code("shutting_down"));
     }
     match stalled(&app.service, &app.options) {
         None => Ok(()),
@@ -91,19 +91,19 @@ fn stalled(service: &Service, options: &ServerOptions) -> Option<Duration> {
     service.metrics().stalled_for().filter(|&time| time >= options.progress_timeout)
 }
 
-fn stopped() -> Fault {
+fn stopped() -> HttpError {
     unavailable("the engine has stopped").with_code("engine_stopped")
 }
 
-fn unavailable(message: &str) -> Fault {
-    Fault::server(StatusCode::SERVICE_UNAVAILABLE, message)
+fn unavailable(message: &str) -> HttpError {
+    HttpError::server(StatusCode::SERVICE_UNAVAILABLE, message)
 }
 
 /// `GET /metrics`: the counts for Prometheus.
-pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Fault> {
+pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, HttpError> {
     let mut text = String::new();
-    encode(&mut text, &app.watch.registry)
-        .map_err(|_| Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error"))?;
+    encode(&mut text, &app.observability.registry)
+        .map_err(|_| HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error"))?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
@@ -112,14 +112,14 @@ pub(crate) async fn stats(
     State(app): State<App>,
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let stats = app.service.metrics().snapshot();
-    let report = Report {
+    let report = StatsReport {
         model: &app.service.info().name,
         ready: readiness(&app).is_ok(),
-        uptime: app.watch.started.elapsed(),
-        rates: app.watch.lately.rates(&stats),
-        http: app.watch.http.counts(),
+        uptime: app.observability.started.elapsed(),
+        rates: app.observability.window.rates(&stats),
+        http: app.observability.http.counts(),
         stats,
     };
     Ok(match as_table(&query, &headers)? {
@@ -132,13 +132,13 @@ pub(crate) async fn stats(
 }
 
 /// Whether the client wants a table: by `format`, else by what it accepts.
-fn as_table(query: &[(String, String)], headers: &HeaderMap) -> Result<bool, Fault> {
+fn as_table(query: &[(String, String)], headers: &HeaderMap) -> Result<bool, HttpError> {
     let format = query.iter().find(|(name, _)| name == "format").map(|(_, value)| value.as_str());
     match format {
         Some("text") => Ok(true),
         Some("json") => Ok(false),
         Some(other) => {
-            Err(Fault::invalid("format", format!("format must be json or text, not {other}")))
+            Err(HttpError::invalid("format", format!("format must be json or text, not {other}")))
         }
         None => {
             let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());

@@ -9,14 +9,14 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Fails when nothing could be written for a while.
 #[derive(Debug)]
-pub(super) struct Patience<S> {
+pub(super) struct WriteTimeout<S> {
     inner: S,
     limit: Duration,
     timer: Pin<Box<Sleep>>,
     waiting: bool,
 }
 
-impl<S> Patience<S> {
+impl<S> WriteTimeout<S> {
     /// Waits for at most `limit`.
     pub fn new(inner: S, limit: Duration) -> Self {
         Self { inner, limit, timer: Box::pin(sleep(limit)), waiting: false }
@@ -41,7 +41,7 @@ impl<S> Patience<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -51,7 +51,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -95,7 +95,7 @@ mod tests {
     #[tokio::test]
     async fn who_does_not_read_in_time_is_given_up() {
         let (near, _far) = duplex(4);
-        let mut near = Patience::new(near, LIMIT);
+        let mut near = WriteTimeout::new(near, LIMIT);
         let error = near.write_all(b"hello").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
@@ -103,7 +103,7 @@ mod tests {
     #[tokio::test]
     async fn who_reads_slowly_is_waited_for() {
         let (near, mut far) = duplex(4);
-        let mut near = Patience::new(near, LIMIT * 4);
+        let mut near = WriteTimeout::new(near, LIMIT * 4);
         let reading = tokio::spawn(async move {
             let mut read = [0; 2];
             for _ in 0..16 {

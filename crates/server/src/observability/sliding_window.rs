@@ -1,4 +1,4 @@
-//! How fast tokens came lately: the counts as they were now and then, back to a minute ago.
+//! How fast tokens came window: the counts as they were now and then, back to a minute ago.
 
 use api::metrics::{Metrics, Stats};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 
 /// The counts of the last minute, oldest first; never none.
 #[derive(Debug)]
-pub(crate) struct Lately(Mutex<VecDeque<Sample>>);
+pub(crate) struct SlidingWindow(Mutex<VecDeque<Sample>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
@@ -39,7 +39,7 @@ impl Sample {
     }
 }
 
-impl Lately {
+impl SlidingWindow {
     /// Beginning with `stats`.
     pub fn new(stats: &Stats) -> Self {
         Self(Mutex::new(VecDeque::from([Sample::of(stats, Instant::now())])))
@@ -90,18 +90,18 @@ mod tests {
 
     /// Ten tokens a second for so many seconds, then none.
     fn check(busy: u64, idle: u64, expected: f64, over: f64) {
-        let lately = Lately::new(&Stats::default());
-        let start = lately.samples()[0].at;
+        let window = SlidingWindow::new(&Stats::default());
+        let start = window.samples()[0].at;
         let at = |second: u64| {
             let generated = second.min(busy) * 10;
             Sample { at: start + Duration::from_secs(second), prompt: 0, generated }
         };
         (1..=busy + idle)
             .filter(|second| second % 5 == 0)
-            .for_each(|second| lately.note(at(second)));
-        let rates = lately.up_to(at(busy + idle));
+            .for_each(|second| window.note(at(second)));
+        let rates = window.up_to(at(busy + idle));
         assert_eq!(rates, Rates { prompt: 0.0, generated: expected, over });
-        assert!(lately.samples().len() <= 14);
+        assert!(window.samples().len() <= 14);
     }
 
     #[test]
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn a_moment_is_no_division_by_zero() {
-        let lately = Lately::new(&Stats::default());
-        let sample = lately.samples()[0];
-        assert_eq!(lately.up_to(sample), Rates::default());
+        let window = SlidingWindow::new(&Stats::default());
+        let sample = window.samples()[0];
+        assert_eq!(window.up_to(sample), Rates::default());
     }
 }

@@ -7,7 +7,8 @@ use crate::responses::events::Events;
 use crate::responses::freeform::Freeform;
 use crate::responses::input::sealed;
 use crate::responses::items::{
-    Assistant, CustomCall, FunctionCall, ItemStatus, Message, OutputItem, Part, Passage, Reasoning,
+    Assistant, CustomCall, FunctionCall, ItemStatus, MessageItem, MessagePart, OutputItem, Passage,
+    Reasoning,
 };
 use crate::responses::tools::Wire;
 use api::Delta;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 /// What the client wants to see.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct View {
+pub(crate) struct ItemView {
     /// Reasoning as a summary.
     pub summaries: bool,
     /// Reasoning in a form that only this server reads.
@@ -26,25 +27,25 @@ pub(crate) struct View {
 
 /// An item under way.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenItem {
     /// Its place among the items of the answer.
     place: usize,
     id: String,
-    body: Body,
+    body: ItemBody,
 }
 
 #[derive(Debug)]
-enum Body {
+enum ItemBody {
     Reasoning { text: String },
     Message { text: String, logprobs: Vec<Value> },
     Call { number: usize, call_id: String, wire: Wire, arguments: String },
     Custom { number: usize, call_id: String, wire: Wire, input: Freeform },
 }
 
-impl Opened {
+impl OpenItem {
     /// Begins to reason.
-    pub fn reasoning(place: usize, events: &Events, view: View) -> (Self, Vec<Frame>) {
-        let body = Body::Reasoning { text: String::new() };
+    pub fn reasoning(place: usize, events: &Events, view: ItemView) -> (Self, Vec<Frame>) {
+        let body = ItemBody::Reasoning { text: String::new() };
         let (opened, added) = Self::begin(place, "rs_", body, events, view);
         let part = if view.summaries {
             let part = json!({ "type": "summary_text", "text": "" });
@@ -57,10 +58,10 @@ impl Opened {
     }
 
     /// Begins a message.
-    pub fn message(place: usize, events: &Events, view: View) -> (Self, Vec<Frame>) {
-        let body = Body::Message { text: String::new(), logprobs: Vec::new() };
+    pub fn message(place: usize, events: &Events, view: ItemView) -> (Self, Vec<Frame>) {
+        let body = ItemBody::Message { text: String::new(), logprobs: Vec::new() };
         let (opened, added) = Self::begin(place, "msg_", body, events, view);
-        let part = json!(Part::text(String::new(), Vec::new()));
+        let part = json!(MessagePart::text(String::new(), Vec::new()));
         let part = opened.event(events, "response.content_part.added", "part", part, CONTENT);
         (opened, vec![added, part])
     }
@@ -74,14 +75,22 @@ impl Opened {
         wire: Wire,
     ) -> (Self, Vec<Frame>) {
         let (prefix, body) = match wire.custom {
-            true => ("ctc_", Body::Custom { number, call_id, wire, input: Freeform::default() }),
-            false => ("fc_", Body::Call { number, call_id, wire, arguments: String::new() }),
+            true => {
+                ("ctc_", ItemBody::Custom { number, call_id, wire, input: Freeform::default() })
+            }
+            false => ("fc_", ItemBody::Call { number, call_id, wire, arguments: String::new() }),
         };
-        let (opened, added) = Self::begin(place, prefix, body, events, View::default());
+        let (opened, added) = Self::begin(place, prefix, body, events, ItemView::default());
         (opened, vec![added])
     }
 
-    fn begin(place: usize, prefix: &str, body: Body, events: &Events, view: View) -> (Self, Frame) {
+    fn begin(
+        place: usize,
+        prefix: &str,
+        body: ItemBody,
+        events: &Events,
+        view: ItemView,
+    ) -> (Self, Frame) {
         let opened = Self { place, id: random::id(prefix), body };
         let item = opened.item(ItemStatus::InProgress, view);
         let added = json!({ "output_index": place, "item": item });
@@ -90,26 +99,26 @@ impl Opened {
 
     /// Whether it is reasoning.
     pub fn is_reasoning(&self) -> bool {
-        matches!(self.body, Body::Reasoning { .. })
+        matches!(self.body, ItemBody::Reasoning { .. })
     }
 
     /// Whether it is a message.
     pub fn is_message(&self) -> bool {
-        matches!(self.body, Body::Message { .. })
+        matches!(self.body, ItemBody::Message { .. })
     }
 
     /// Whether it is the call of this number.
     pub fn is_call(&self, wanted: usize) -> bool {
-        let (Body::Call { number, .. } | Body::Custom { number, .. }) = &self.body else {
+        let (ItemBody::Call { number, .. } | ItemBody::Custom { number, .. }) = &self.body else {
             return false;
         };
         *number == wanted
     }
 
     /// More text, of reasoning or of a message.
-    pub fn text(&mut self, delta: Delta, events: &Events, view: View) -> Option<Frame> {
+    pub fn text(&mut self, delta: Delta, events: &Events, view: ItemView) -> Option<Frame> {
         match &mut self.body {
-            Body::Reasoning { text } => {
+            ItemBody::Reasoning { text } => {
                 text.push_str(&delta.text);
                 let (kind, index) = match view.summaries {
                     true => ("response.reasoning_summary_text.delta", SUMMARY),
@@ -117,7 +126,7 @@ impl Opened {
                 };
                 Some(self.event(events, kind, "delta", delta.text.into(), index))
             }
-            Body::Message { text, logprobs } => {
+            ItemBody::Message { text, logprobs } => {
                 text.push_str(&delta.text);
                 let told = if view.logprobs { logprobs::chat(&delta.tokens) } else { Vec::new() };
                 let tokens: Vec<Value> = told.iter().map(|token| json!(token)).collect();
@@ -128,21 +137,21 @@ impl Opened {
                 });
                 Some(events.event("response.output_text.delta", members))
             }
-            Body::Call { .. } | Body::Custom { .. } => None,
+            ItemBody::Call { .. } | ItemBody::Custom { .. } => None,
         }
     }
 
     /// More of the arguments of a call.
     pub fn arguments(&mut self, delta: String, events: &Events) -> Option<Frame> {
         let (kind, delta) = match &mut self.body {
-            Body::Call { arguments, .. } => {
+            ItemBody::Call { arguments, .. } => {
                 arguments.push_str(&delta);
                 ("response.function_call_arguments.delta", delta)
             }
-            Body::Custom { input, .. } => {
+            ItemBody::Custom { input, .. } => {
                 ("response.custom_tool_call_input.delta", input.push(&delta))
             }
-            Body::Reasoning { .. } | Body::Message { .. } => return None,
+            ItemBody::Reasoning { .. } | ItemBody::Message { .. } => return None,
         };
         let said = !delta.is_empty();
         said.then(|| self.event(events, kind, "delta", delta.into(), NONE))
@@ -153,7 +162,7 @@ impl Opened {
         mut self,
         status: ItemStatus,
         events: &Events,
-        view: View,
+        view: ItemView,
     ) -> (OutputItem, Vec<Frame>) {
         let mut frames = self.rest(events);
         let item = self.item(status, view);
@@ -179,12 +188,12 @@ impl Opened {
 
     /// What a custom tool's text held back; from then on its arguments are its text.
     fn rest(&mut self, events: &Events) -> Vec<Frame> {
-        let Body::Custom { number, call_id, wire, input } = &mut self.body else {
+        let ItemBody::Custom { number, call_id, wire, input } = &mut self.body else {
             return Vec::new();
         };
         let (rest, arguments) = std::mem::take(input).finish();
         let (number, call_id, wire) = (*number, std::mem::take(call_id), wire.clone());
-        self.body = Body::Call { number, call_id, wire, arguments };
+        self.body = ItemBody::Call { number, call_id, wire, arguments };
         if rest.is_empty() {
             return Vec::new();
         }
@@ -204,9 +213,9 @@ impl Opened {
         reasoning.summary.iter().chain(&reasoning.content).flat_map(passage).collect()
     }
 
-    fn end_message(&self, message: &Message, events: &Events) -> Vec<Frame> {
-        let part = |part: &Part| {
-            let Part::OutputText { text, logprobs, .. } = part;
+    fn end_message(&self, message: &MessageItem, events: &Events) -> Vec<Frame> {
+        let part = |part: &MessagePart| {
+            let MessagePart::OutputText { text, logprobs, .. } = part;
             let members = json!({
                 "item_id": self.id, "output_index": self.place, "content_index": 0,
                 "text": text, "logprobs": logprobs,
@@ -236,21 +245,25 @@ impl Opened {
     }
 
     /// The item as it is now. A message has no part before its first one is announced.
-    fn item(&self, status: ItemStatus, view: View) -> OutputItem {
+    fn item(&self, status: ItemStatus, view: ItemView) -> OutputItem {
         let id = self.id.clone();
         let begun = status != ItemStatus::InProgress;
         match &self.body {
-            Body::Reasoning { text } => OutputItem::Reasoning(reasoning(id, text, status, view)),
-            Body::Message { text, logprobs } => {
-                let part = || Part::text(text.clone(), logprobs.clone());
+            ItemBody::Reasoning { text } => {
+                OutputItem::Reasoning(reasoning(id, text, status, view))
+            }
+            ItemBody::Message { text, logprobs } => {
+                let part = || MessagePart::text(text.clone(), logprobs.clone());
                 let content = begun.then(part).into_iter().collect();
                 let role = Assistant::Assistant;
-                OutputItem::Message(Message { id, status, role, content })
+                OutputItem::Message(MessageItem { id, status, role, content })
             }
-            Body::Call { call_id, wire, arguments, .. } => {
+            ItemBody::Call { call_id, wire, arguments, .. } => {
                 called(id, call_id, wire, arguments.clone(), status)
             }
-            Body::Custom { call_id, wire, .. } => called(id, call_id, wire, String::new(), status),
+            ItemBody::Custom { call_id, wire, .. } => {
+                called(id, call_id, wire, String::new(), status)
+            }
         }
     }
 }
@@ -264,7 +277,7 @@ const SUMMARY_ENDS: [&str; 2] =
     ["response.reasoning_summary_text.done", "response.reasoning_summary_part.done"];
 const CONTENT_ENDS: [&str; 2] = ["response.reasoning_text.done", "response.content_part.done"];
 
-fn reasoning(id: String, text: &str, status: ItemStatus, view: View) -> Reasoning {
+fn reasoning(id: String, text: &str, status: ItemStatus, view: ItemView) -> Reasoning {
     let text = || text.to_owned();
     let begun = status != ItemStatus::InProgress;
     let summary = begun && view.summaries;

@@ -1,7 +1,7 @@
 //! The members that say how an answer is given, which chat and text completions share: how many
 //! choices, as a stream or not, on whose behalf.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use api::RequestOptions;
 use serde::Deserialize;
@@ -13,7 +13,8 @@ pub(crate) const MAX_CHOICES: usize = 128;
 
 /// How the answer shall be given.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-pub(crate) struct TermsBody {
+#[schema(as = TermsBody)]
+pub(crate) struct OptionsBody {
     /// Any name: one model is served.
     #[allow(dead_code, reason = "only its type is checked")]
     model: Option<String>,
@@ -46,12 +47,12 @@ struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
-impl TermsBody {
+impl OptionsBody {
     /// How many answers each prompt gets.
-    pub fn choices(&self) -> Result<usize, Fault> {
+    pub fn choices(&self) -> Result<usize, HttpError> {
         match self.n.unwrap_or(1) {
             n @ 1..=MAX_CHOICES => Ok(n),
-            n => Err(Fault::invalid("n", format!("n must be 1 to {MAX_CHOICES}, not {n}"))),
+            n => Err(HttpError::invalid("n", format!("n must be 1 to {MAX_CHOICES}, not {n}"))),
         }
     }
 
@@ -62,13 +63,13 @@ impl TermsBody {
     }
 
     /// On what terms the request is computed.
-    pub fn terms(&self) -> Result<RequestOptions, Fault> {
+    pub fn options(&self) -> Result<RequestOptions, HttpError> {
         let wide = self.priority.unwrap_or(0);
         let priority = i32::try_from(wide).map_err(|_| {
             let message = format!("priority must be an integer of 32 bits, not {wide}");
-            Fault::invalid("priority", message)
+            HttpError::invalid("priority", message)
         })?;
-        let wrong = |error: String| Fault::invalid("speculate", format!("speculate: {error}"));
+        let wrong = |error: String| HttpError::invalid("speculate", format!("speculate: {error}"));
         let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
         let tenant = self.user.clone().or_else(|| self.safety_identifier.clone());
         Ok(RequestOptions { priority, tenant, speculate, ..RequestOptions::default() })
@@ -76,8 +77,8 @@ impl TermsBody {
 }
 
 /// On what terms the request of `body` is computed.
-pub(crate) fn read(body: &Value) -> Result<RequestOptions, Fault> {
-    wire::read::<TermsBody>(body)?.terms()
+pub(crate) fn read(body: &Value) -> Result<RequestOptions, HttpError> {
+    wire::read::<OptionsBody>(body)?.options()
 }
 
 #[cfg(test)]
@@ -85,23 +86,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check_fault(body: Value, param: &str) {
-        let read = wire::read::<TermsBody>(&body);
-        let fault = read.and_then(|terms| terms.choices().and(terms.terms()));
-        assert_eq!(fault.expect_err(&body.to_string()).body()["error"]["param"], param, "{body}");
+    fn check_error(body: Value, param: &str) {
+        let read = wire::read::<OptionsBody>(&body);
+        let error = read.and_then(|options| options.choices().and(options.options()));
+        assert_eq!(error.expect_err(&body.to_string()).body()["error"]["param"], param, "{body}");
     }
 
     #[test]
     fn impossible_terms_are_named() {
-        check_fault(json!({"n": 0}), "n");
-        check_fault(json!({"n": 129}), "n");
-        check_fault(json!({"priority": 1u64 << 40}), "priority");
-        check_fault(json!({"speculate": "ngram:0"}), "speculate");
-        check_fault(
+        check_error(json!({"n": 0}), "n");
+        check_error(json!({"n": 129}), "n");
+        check_error(json!({"priority": 1u64 << 40}), "priority");
+        check_error(json!({"speculate": "ngram:0"}), "speculate");
+        check_error(
             json!({"stream_options": {"include_usage": 1}}),
             "stream_options.include_usage",
         );
-        check_fault(json!({"user": 3}), "user");
+        check_error(json!({"user": 3}), "user");
     }
 
     #[test]

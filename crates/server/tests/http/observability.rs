@@ -3,7 +3,7 @@
 use crate::harness::{Server, chat_body, error, events, ok, until};
 use crate::support::Act;
 use serde_json::{Value, json};
-use server::{Keys, ServerOptions};
+use server::{ApiKeys, ServerOptions};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -122,8 +122,8 @@ async fn not_ready_while_work_gets_nowhere() {
     let server = Server::start_with(script, 4, options).await;
     let response = server.post(CHAT, &chat_body(json!({"stream": true}))).await;
     until("the engine stalls", async || server.get("/ready").await.status() == 503).await;
-    let fault = error(server.get("/ready").await, 503).await;
-    assert_eq!(fault["code"], "engine_stalled");
+    let refused = error(server.get("/ready").await, 503).await;
+    assert_eq!(refused["code"], "engine_stalled");
     assert_eq!(server.get("/health").await.status(), 200);
     let stats = ok(server.get("/v1/stats").await).await;
     assert_eq!(stats["ready"], false);
@@ -169,7 +169,7 @@ async fn metrics_may_be_read_to_the_end() {
 
 #[tokio::test]
 async fn a_key_guards_the_counts_but_not_readiness() {
-    let options = ServerOptions { keys: Keys::new(["secret"]).unwrap(), ..Default::default() };
+    let options = ServerOptions { keys: ApiKeys::new(["secret"]).unwrap(), ..Default::default() };
     let server = Server::start_with([], 4, options).await;
     assert_eq!(server.get("/ready").await.status(), 200);
     error(server.get("/metrics").await, 401).await;

@@ -3,10 +3,10 @@
 
 use crate::app::App;
 use crate::caller::{self, Caller, Peer};
-use crate::fault::Fault;
-use crate::limits::Tab;
+use crate::http_error::HttpError;
+use crate::limits::TokenCharge;
 use crate::shutdown::Phase;
-use crate::{metered, random};
+use crate::{random, rate_limit_headers};
 use api::RequestOptions;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -39,9 +39,9 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// Most characters of a name that a client gives its request.
 const MAX_ID_BYTES: usize = 64;
 
-/// The name of a request, in its log lines and its response, and the tab that its tokens go on.
+/// The name of a request, in its log lines and its response, and the charge that its tokens go on.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestId(pub Arc<str>, Tab);
+pub(crate) struct RequestId(pub Arc<str>, TokenCharge);
 
 impl RequestId {
     /// The client's own, if it may stand in a log line, else a new one.
@@ -51,12 +51,12 @@ impl RequestId {
             (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)
         };
         let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
-        Self(given.map_or_else(|| random::id("req_").into(), Arc::from), Tab::default())
+        Self(given.map_or_else(|| random::id("req_").into(), Arc::from), TokenCharge::default())
     }
 
-    /// From now on the request's tokens go on `tab`.
-    pub fn charge(&mut self, tab: Tab) {
-        self.1 = tab;
+    /// From now on the request's tokens go on `charge`.
+    pub fn charge(&mut self, charge: TokenCharge) {
+        self.1 = charge;
     }
 
     /// Writes tokens of the prompt or the answer down where its caller's are counted.
@@ -74,7 +74,7 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
     let peer = request.extensions().get::<Peer>().copied();
     request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
-    app.watch
+    app.observability
         .http
         .responded(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
     let caller = response.extensions_mut().remove().unwrap_or_else(|| Caller::at(peer));
@@ -95,12 +95,12 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
 
 /// The terms of a request on behalf of the key it came with, and of its `user` among those of
 /// that key: who has another key cannot pass for them.
-pub(crate) fn on_behalf(terms: RequestOptions, headers: &HeaderMap) -> RequestOptions {
-    let tenant = match (caller::tenant(headers), &terms.tenant) {
+pub(crate) fn on_behalf(options: RequestOptions, headers: &HeaderMap) -> RequestOptions {
+    let tenant = match (caller::tenant(headers), &options.tenant) {
         (Some(key), Some(user)) => Some(format!("{key} {user}")),
         (key, user) => user.clone().or(key),
     };
-    RequestOptions { tenant, ..terms }
+    RequestOptions { tenant, ..options }
 }
 
 /// Lets a request pass if it has a key, its caller has not had too much, and the server still
@@ -115,12 +115,12 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
         return stranger();
     };
     if late && app.conditions.life.phase() > Phase::Serving {
-        return Fault::shutting_down().into_response();
+        return HttpError::shutting_down().into_response();
     }
     // What asks the model for something is posted; all else is a look, or an end.
     let mut response = match method {
         Method::POST if !ends_work(request.uri().path()) => {
-            metered::answer(&app.limits, caller.identity, request, next).await
+            rate_limit_headers::answer(&app.limits, caller.identity, request, next).await
         }
         _ => next.run(request).await,
     };
@@ -135,8 +135,8 @@ fn ends_work(path: &str) -> bool {
 
 /// The answer to a request without a key, or with a wrong one.
 fn stranger() -> Response {
-    let fault = Fault::request(StatusCode::UNAUTHORIZED, "the API key is missing or wrong");
-    let mut response = fault.with_code("invalid_api_key").into_response();
+    let error = HttpError::request(StatusCode::UNAUTHORIZED, "the API key is missing or wrong");
+    let mut response = error.with_code("invalid_api_key").into_response();
     let scheme = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     response
@@ -144,26 +144,26 @@ fn stranger() -> Response {
 
 /// The answer in place of a handler that panicked.
 pub(crate) fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
-    Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
+    HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::Keys;
+    use crate::keys::ApiKeys;
 
     #[test]
     fn users_are_those_of_their_key() {
         let tenant = |headers: &[(&'static str, &str)], user: Option<&str>| {
-            let keys = Keys::default();
+            let keys = ApiKeys::default();
             let request = headers
                 .iter()
                 .fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
             let mut request = request.body(axum::body::Body::empty()).unwrap();
             Caller::admit(&mut request, &keys);
-            let terms =
+            let options =
                 RequestOptions { tenant: user.map(str::to_owned), ..RequestOptions::default() };
-            on_behalf(terms, request.headers()).tenant
+            on_behalf(options, request.headers()).tenant
         };
         let [one, two] = [[("x-api-key", "one")], [("x-api-key", "two")]];
         assert_ne!(tenant(&one, Some("u")), tenant(&two, Some("u")));
