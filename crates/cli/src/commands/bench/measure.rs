@@ -31,14 +31,14 @@ pub(super) struct Measurement {
     /// Bytes of weights and cache read, per token.
     pub bytes_per_token: f64,
     pub bandwidth_gbs: f64,
-    /// Of the machine's read bandwidth.
+    /// Share of the machine's read bandwidth.
     pub bandwidth_share: f64,
     pub gops: f64,
-    /// Of the machine's peak for this type of weights.
+    /// Share of the machine's arithmetic peak for this type of weights.
     pub peak_share: f64,
 }
 
-/// Bytes and operations of one measurement, and the tokens they are for.
+/// Bytes and operations of one measurement, and its tokens.
 struct Cost {
     tokens: u64,
     bytes: u64,
@@ -172,7 +172,7 @@ impl Measurement {
 /// Sequences of one length that advance together.
 struct Lanes {
     batch: Batch,
-    /// One block table each.
+    /// The block table of each sequence.
     tables: Vec<Vec<u32>>,
     tokens: Vec<u32>,
     len: usize,
@@ -183,7 +183,7 @@ impl Lanes {
         let blocks = capacity.div_ceil(runner.block()) as u32;
         let tables = (0..count as u32).map(|i| (i * blocks..(i + 1) * blocks).collect());
         let vocab = runner.info().vocab_size as u32;
-        // Any ids do; these differ so that embedding rows do.
+        // The ids differ, so that the embedding rows do.
         let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
         Self { batch: runner.batch(), tables: tables.collect(), tokens: tokens.collect(), len: 0 }
     }

@@ -1,27 +1,27 @@
-//! How much a step must move and multiply, counted from the tensors of the checkpoint.
+//! Bytes and operations of a step, counted from the tensors of the checkpoint.
 
 use engine::{BLOCK, KvType, Mode};
 use formats::{Checkpoint, ModelConfig, TensorView};
 use kernels::quant::{BF16, QuantType};
 
-/// The work of one model.
+/// The cost of the forward pass of one model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ForwardCost {
-    /// Bytes of the weights that a step of one token reads: of routed experts those chosen.
+    /// Bytes of the weights that a step of one token reads, of routed experts the chosen ones.
     pub weight_bytes: u64,
     /// Bytes of keys and values of one position.
     pub kv_bytes: u64,
     /// Weights that multiply every token.
     layer_weights: u64,
-    /// Weights of the output head, which multiply only tokens whose logits are wanted.
+    /// Weights of the output head, which multiply only the rows whose logits are outputs.
     head_weights: u64,
     /// Multiply-adds of attention for one token and one position it sees.
     attention: u64,
-    /// What most weights are multiplied as.
+    /// The arithmetic of most weights.
     pub arithmetic: Arithmetic,
 }
 
-/// The part of a tensor that one token passes through: of routed experts those chosen.
+/// The share of a tensor that one token uses: of routed experts the chosen ones.
 struct Share {
     chosen: usize,
     all: usize,
@@ -42,11 +42,11 @@ impl Share {
     }
 }
 
-/// What weights are multiplied as.
+/// The arithmetic that weights are multiplied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arithmetic {
     F32,
-    /// Where the CPU can.
+    /// Where the CPU has BF16 dot products.
     Bf16,
     Int8,
 }
@@ -99,7 +99,7 @@ impl ForwardCost {
         work
     }
 
-    /// Operations of `tokens` tokens that see `seen` positions in all and want `logits` logits.
+    /// Operations of `tokens` tokens that attend to `seen` positions in all, with `logits` rows of logits.
     pub fn operations(&self, tokens: u64, seen: u64, logits: u64) -> u64 {
         2 * (tokens * self.layer_weights + logits * self.head_weights + seen * self.attention)
     }
