@@ -1,9 +1,11 @@
-//! Load tests of servers with OpenAI's protocol: requests, and measures of their answers.
+//! Measures of speed: of a model on this machine ([`bench()`]), and of a server with OpenAI's protocol
+//! under load ([`LoadTest`]).
 //!
 //! Invariant: a load is bounded in requests, tokens and time, and stays on this machine unless another
 //! one is allowed.
 
 mod answer;
+mod bench;
 mod drive;
 mod endpoint;
 mod events;
@@ -14,6 +16,7 @@ mod report;
 mod target;
 mod workload;
 
+pub use bench::{BenchPlan, BenchReport, ConstraintRates, bench, bench_constrained};
 pub use drive::{Events, LoadRun, RunEnd};
 pub use endpoint::Endpoint;
 pub use lengths::Lengths;

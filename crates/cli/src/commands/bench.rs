@@ -1,24 +1,16 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
-mod constrained;
-mod machine;
-mod measure;
-mod report;
-mod spread;
-mod work;
-
 use crate::placement::PlacementArgs;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use anyhow::{Context, Result};
 use convert::synth::{self, SynthPlan};
 use convert::writable_type;
 use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;
-use machine::Probe;
+use loadtest::{BenchPlan, bench, bench_constrained};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use work::ForwardCost;
 
 /// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
 ///
@@ -83,12 +75,6 @@ pub(crate) struct Args {
     csv: bool,
 }
 
-impl Args {
-    fn kv_type(&self) -> KvType {
-        self.kv_type.unwrap_or(self.mode.default_kv_type())
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // The temporary folder lives until the end of the run.
     let (path, _scratch) = match &args.shape {
@@ -101,32 +87,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let checkpoint = open(&path, args)?;
     let mut runner = load(&checkpoint, args)?;
     if let Some(schema) = &args.schema {
-        let size = (args.generate as usize, args.runs as usize);
-        let rates = constrained::run(runner, &checkpoint, schema, size)?;
+        let (generate, runs) = (args.generate as usize, args.runs as usize);
+        let rates = bench_constrained(runner, &checkpoint, schema, generate, runs)?;
         crate::output::text(&if args.json { rates.to_json()? } else { rates.to_table() })?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut probe = Probe::new(runner.threads())?;
-    runner.pin_caller();
-    let work = ForwardCost::of(&checkpoint, args.mode, args.kv_type());
-    let plan = measure::BenchPlan {
+    let plan = BenchPlan {
         prompts: &args.prompt,
         depths: &args.depth,
         batches: &args.batch,
         generate: args.generate as usize,
         runs: args.runs as usize,
         chunk: args.chunk,
+        mode: args.mode,
+        kv_type: args.kv_type.unwrap_or(args.mode.default_kv_type()),
     };
-    let mut results = measure::run(&mut runner, &mut probe, &plan, &work)?;
-    let machine = probe.machine();
-    results.iter_mut().for_each(|result| result.compare(&machine, &work));
-    let report = report::BenchReport::new(
-        &runner,
-        (args.mode, args.kv_type()),
-        &checkpoint,
-        machine,
-        results,
-    );
+    let bar = progress::count(plan.measurements() as u64);
+    bar.set_message("measuring");
+    let report = bench(&mut runner, &checkpoint, &plan, || bar.inc(1))?;
+    bar.finish_and_clear();
     let text = match (args.json, args.csv) {
         (true, _) => report.to_json(),
         (_, true) => report.to_csv(),

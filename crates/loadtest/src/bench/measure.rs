@@ -4,19 +4,36 @@ use super::machine::{Machine, Probe};
 use super::spread::MedianRange;
 use super::work::{Arithmetic, ForwardCost};
 use anyhow::{Result, bail};
-use engine::{Batch, Runner};
+use engine::{Batch, KvType, Mode, Runner};
 use serde::Serialize;
 use std::time::Instant;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BenchPlan<'a> {
+pub struct BenchPlan<'a> {
+    /// Prompt lengths to prefill.
     pub prompts: &'a [usize],
+    /// Tokens in the cache before decode.
     pub depths: &'a [usize],
+    /// Numbers of sequences to decode together, at each depth.
     pub batches: &'a [usize],
+    /// Tokens to generate.
     pub generate: usize,
+    /// Repetitions of each measurement.
     pub runs: usize,
+    /// Prefill chunk size.
     pub chunk: usize,
+    /// Compute mode of the runner.
+    pub mode: Mode,
+    /// Type of its KV cache.
+    pub kv_type: KvType,
+}
+
+impl BenchPlan<'_> {
+    /// Number of measurements.
+    pub fn measurements(&self) -> usize {
+        self.prompts.len() + self.depths.len() * self.batches.len()
+    }
 }
 
 /// One measurement.
@@ -51,22 +68,19 @@ pub(super) fn run(
     probe: &mut Probe,
     plan: &BenchPlan<'_>,
     work: &ForwardCost,
+    mut measured: impl FnMut(),
 ) -> Result<Vec<Measurement>> {
-    let cases = plan.prompts.len() + plan.depths.len() * plan.batches.len();
-    let bar = crate::progress::count(cases as u64);
-    bar.set_message("measuring");
-    let mut results = Vec::with_capacity(cases);
+    let mut results = Vec::with_capacity(plan.measurements());
     for &prompt in plan.prompts {
         results.push(prefill(runner, probe, plan, prompt, work)?);
-        bar.inc(1);
+        measured();
     }
     for &depth in plan.depths {
         for &batch in plan.batches {
             results.push(decode(runner, probe, plan, (depth, batch), work)?);
-            bar.inc(1);
+            measured();
         }
     }
-    bar.finish_and_clear();
     Ok(results)
 }
 

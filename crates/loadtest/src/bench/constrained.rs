@@ -18,7 +18,7 @@ const PROMPT: u32 = 16;
 
 /// Tokens per second with and without a grammar.
 #[derive(Debug, Serialize)]
-pub(super) struct Rates {
+pub struct ConstraintRates {
     /// Tokens of the vocabulary.
     vocabulary: usize,
     /// Milliseconds to prepare the vocabulary, once, and to compile the schema, for each request.
@@ -33,12 +33,17 @@ pub(super) struct Rates {
 }
 
 /// Measures answers of `generate` tokens, `runs` of each kind by turns.
-pub(super) fn run(
+///
+/// # Errors
+///
+/// A schema that cannot be read or compiled, and errors of the engine.
+pub fn bench_constrained(
     runner: Runner,
     checkpoint: &Checkpoint,
     schema: &Path,
-    (generate, runs): (usize, usize),
-) -> Result<Rates> {
+    generate: usize,
+    runs: usize,
+) -> Result<ConstraintRates> {
     let schema = std::fs::read(schema).with_context(|| format!("{}", schema.display()))?;
     let schema = serde_json::from_slice(&schema).context("--schema: expected JSON")?;
     let grammar = GrammarSource::JsonSchema(schema);
@@ -60,7 +65,7 @@ pub(super) fn run(
     }
     let (plain, constrained) = (MedianRange::of(&plain), MedianRange::of(&constrained));
     let overhead = plain.median / constrained.median - 1.0;
-    Ok(Rates {
+    Ok(ConstraintRates {
         vocabulary,
         prepare_ms,
         compile_ms,
@@ -121,7 +126,8 @@ fn answer(service: &Service, request: &TextRequest) -> Result<(usize, f64)> {
     bail!("the engine stopped without an answer")
 }
 
-impl Rates {
+impl ConstraintRates {
+    /// The rates as a table.
     pub fn to_table(&self) -> String {
         let Self { vocabulary, prepare_ms, compile_ms, constrained_tokens, .. } = self;
         let line = |name: &str, rate: &MedianRange| {
@@ -141,6 +147,11 @@ impl Rates {
         )
     }
 
+    /// The rates as JSON.
+    ///
+    /// # Errors
+    ///
+    /// Rates that are not finite.
     pub fn to_json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
