@@ -1,4 +1,4 @@
-//! An answer as it streams in: shown, collected, counted.
+//! A streamed answer: shown, collected and counted.
 
 use crate::output;
 use anyhow::Result;
@@ -6,28 +6,28 @@ use api::{Done, TextEvent, TextStream};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A whole answer.
+/// An answer that has been received.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamedAnswer {
-    /// The text proper.
+    /// The text of the answer.
     pub text: String,
-    /// What the model thought to itself.
+    /// The reasoning before it.
     pub reasoning: String,
-    /// How it ended; `None` where it was cut off from outside.
+    /// Usage and finish reason; `None` for an answer that was stopped.
     pub done: Option<Done>,
 }
 
-/// Where the pieces of an answer go as they come.
+/// What is printed while an answer streams in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
-    /// The text to standard output, reasoning dimmed to a terminal's standard error.
+    /// Text on standard output, reasoning dimmed on standard error where it is a terminal.
     Pieces,
-    /// Nowhere.
+    /// Nothing.
     Nothing,
 }
 
 impl StreamedAnswer {
-    /// Follows `stream` to its end, or until `stop` completes.
+    /// Receives `stream` to its end, or until `stop` completes.
     pub async fn follow(
         mut stream: TextStream,
         show: Show,
@@ -53,7 +53,7 @@ impl StreamedAnswer {
 
     fn take(&mut self, event: TextEvent, show: Show) -> Result<()> {
         match event {
-            // No tools are offered from the command line, so that none is called.
+            // The command line offers no tools, so none is called.
             TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Call(_) => {}
             TextEvent::Reasoning(delta) => {
                 self.reasoning.push_str(&delta.text);
@@ -76,7 +76,7 @@ impl StreamedAnswer {
         Ok(())
     }
 
-    /// The answer for programs.
+    /// The answer as JSON.
     pub fn to_json(&self, model: &str) -> Value {
         let mut value = json!({"model": model, "text": self.text, "reasoning": self.reasoning});
         let Some(Done { finish, usage, timings }) = &self.done else { return value };
@@ -98,7 +98,7 @@ impl StreamedAnswer {
         value
     }
 
-    /// Counts and rates for people.
+    /// Token counts and rates as one line of text.
     pub fn stats(&self) -> String {
         let Some(Done { usage, timings, finish }) = &self.done else { return "stopped".into() };
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |r| format!(", {r:.1} tokens/s"));
@@ -113,11 +113,11 @@ impl StreamedAnswer {
             let _ = write!(line, " ({} reasoning)", usage.reasoning_tokens);
         }
         let _ = write!(line, " in {:.2} s{}", timings.decode_s, rate(decode));
-        line + "; ended by " + finish.reason()
+        line + "; finish reason: " + finish.reason()
     }
 }
 
-/// Tokens per second of prompt and answer, where there is something to divide.
+/// Prefill and decode rates in tokens per second; `None` where a phase took no time.
 fn rates(done: &Option<Done>) -> (Option<f64>, Option<f64>) {
     let Some(Done { usage, timings, .. }) = done else { return (None, None) };
     let rate = |tokens: usize, seconds: f64| {

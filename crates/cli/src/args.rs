@@ -9,80 +9,80 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use text::GgufOptions;
 
-/// Which model.
+/// The model argument.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Folder, .gguf file, or owner/name on the hub; left out: the built-in model
+    /// Folder, .gguf file, or owner/name on the hub [default: the built-in model]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     pub files: FileArgs,
 }
 
-/// How the files of a model are found and read.
+/// Arguments for finding and reading the files of a model.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FileArgs {
-    /// Address of the hub instead of HF_ENDPOINT
+    /// Address of the hub, instead of HF_ENDPOINT
     #[arg(long, value_name = "URL", help_heading = "Loading")]
     hub_endpoint: Option<String>,
-    /// Read GGUF vocabularies of unknown `pre` type as this one, such as default or llama-bpe
+    /// Pre-tokenizer for GGUF vocabularies with an unknown `pre` type, such as default or llama-bpe
     #[arg(long, value_name = "TYPE", help_heading = "Loading")]
     pre_fallback: Option<String>,
 }
 
-/// How a model is loaded.
+/// Arguments for loading a model.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Loading")]
 pub(crate) struct LoadArgs {
-    /// Threads that compute; 0 for all cores
+    /// Compute threads; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
     pin: bool,
-    /// Tokens of prompt and answer together; left out: the model's, as far as memory allows
+    /// Context length: tokens of prompt and answer together [default: the model's, as far as memory
+    /// allows]
     #[arg(long, value_name = "N")]
     ctx: Option<usize>,
-    /// Arithmetic: exact (f32) or fast (bf16 where weights and CPU have it)
+    /// Compute mode: exact (f32 activations) or fast (activations rounded to the layout's type)
     #[arg(long, value_name = "MODE", default_value = "fast")]
     mode: Mode,
-    /// Storage of the KV cache: f32, bf16, f16 or q8_0; left out: f32 in exact mode, bf16 in
-    /// fast mode
+    /// Type of the KV cache: f32, bf16, f16 or q8_0 [default: f32 in exact mode, bf16 in fast mode]
     #[arg(long, value_name = "TYPE")]
     kv_type: Option<KvType>,
-    /// Memory for the KV cache, such as 4GiB; left out: for one sequence, or half of what is free
-    /// where many are served
+    /// Memory of the KV cache, such as 4GiB [default: enough for one sequence, or half of the free
+    /// memory where many are served]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     kv_memory: Option<usize>,
-    /// Positions of a block of the KV cache: 16, 32, 64, 128, 256 or 512
+    /// Positions per KV block: 16, 32, 64, 128, 256 or 512
     #[arg(long, value_name = "N", default_value_t = engine::BLOCK)]
     kv_block: usize,
-    /// Most prompt tokens computed at once
+    /// Prefill chunk size: maximum prompt tokens per step
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: usize,
-    /// Look for NaN and infinite values after every stage, naming where they arise
+    /// Check for NaN and infinite values after every layer, and name where they arise
     #[arg(long)]
     check: bool,
 }
 
-/// How many requests are computed together.
+/// Arguments for computing many requests together.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Many at once")]
+#[command(next_help_heading = "Scheduling")]
 pub(crate) struct EngineArgs {
-    /// Requests computed at once
+    /// Maximum number of running requests
     #[arg(long, value_name = "N", default_value_t = EngineOptions::default().running)]
     parallel: usize,
-    /// Requests that may wait before more are refused
+    /// Maximum number of waiting requests; more are rejected
     #[arg(long, value_name = "N", default_value_t = EngineOptions::default().queue)]
     queue: usize,
-    /// Milliseconds between the tokens of an answer that the prompts of others shall not exceed
+    /// Target inter-token latency in milliseconds, which bounds the prefill of other requests per step
     #[arg(long, value_name = "MS", default_value_t = 100)]
     itl_target_ms: u64,
-    /// Guess the next tokens and verify them together: off, or ngram:N for up to N tokens that
-    /// followed the same words before
+    /// Speculative decoding: off, or ngram:N to draft up to N tokens that followed the same tokens
+    /// before
     #[arg(long, value_name = "HOW", default_value_t = Speculate::Off)]
     speculate: Speculate,
-    /// Seconds after which a request that is not finished is given up; left out: none
+    /// Seconds after which an unfinished request is aborted [default: none]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     request_timeout: Option<Duration>,
     /// Write a trace of each request into this folder, for `gannet replay`
@@ -91,7 +91,7 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
-    /// The writer of traces, where they are wanted.
+    /// The trace writer, if `--trace-dir` is given.
     pub fn traces(&self) -> Result<Option<TraceFiles>> {
         let create = |folder: &PathBuf| {
             let files = TraceFiles::create(folder);
@@ -100,7 +100,7 @@ impl EngineArgs {
         self.trace_dir.as_ref().map(create).transpose()
     }
 
-    /// The engine's form of them.
+    /// These arguments as options of the engine.
     pub fn options(&self, traces: Option<&TraceFiles>) -> EngineOptions {
         EngineOptions {
             queue: self.queue,
@@ -114,14 +114,14 @@ impl EngineArgs {
     }
 }
 
-/// A time such as 30 or 0.5.
+/// Parses seconds such as 30 or 0.5.
 pub(crate) fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse().context("expected a number of seconds")?;
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.context("expected more than 0 seconds")
 }
 
-/// A size such as 4GiB, 512M or 1000000.
+/// Parses a size such as 4GiB, 512M or 1000000.
 pub(crate) fn bytes(text: &str) -> Result<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
     let unit = text[digits.len()..].trim().to_ascii_lowercase();
@@ -141,63 +141,63 @@ pub(crate) fn bytes(text: &str) -> Result<usize> {
     Ok(size as usize)
 }
 
-/// How tokens are chosen. What is left out is as the model's makers want it.
+/// Sampling parameters; the model's own defaults apply where one is left out.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
-    /// Most tokens to generate
+    /// Maximum number of generated tokens
     #[arg(short = 'n', long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// Fewest tokens to generate
+    /// Minimum number of generated tokens
     #[arg(long, value_name = "N")]
     min_tokens: Option<usize>,
-    /// Temperature; 0 takes the most likely token
+    /// Temperature; 0 is greedy
     #[arg(long, value_name = "T")]
     temp: Option<f32>,
     /// Keep the K most likely tokens; 0 for all
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
-    /// Keep the most likely tokens of together at least this probability
+    /// Keep the most likely tokens whose probabilities add up to P
     #[arg(long, value_name = "P")]
     top_p: Option<f32>,
-    /// Drop tokens less likely than this share of the most likely one
+    /// Drop tokens less likely than P times the most likely one
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
-    /// Keep the locally typical tokens of together this probability
+    /// Keep the locally typical tokens whose probabilities add up to P
     #[arg(long, value_name = "P")]
     typical_p: Option<f32>,
-    /// Make tokens seen before less likely; 1 is off
+    /// Repetition penalty of tokens seen before; 1 is off
     #[arg(long, value_name = "R")]
     repeat_penalty: Option<f32>,
-    /// Subtract this once from the logits of tokens generated before
+    /// Subtract R once from the logits of generated tokens
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     presence_penalty: Option<f32>,
-    /// Subtract this from the logits of tokens for each time they were generated before
+    /// Subtract R from the logits of generated tokens for each time they occur
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
-    /// Last tokens the three penalties look at; left out: all
+    /// Tokens that the three penalties look back [default: all]
     #[arg(long, value_name = "N")]
     penalty_window: Option<usize>,
     /// Add BIAS to the logit of a token; may be repeated
     #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// Seed of the random numbers: the same seed gives the same text
+    /// Random seed: the same seed gives the same text
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// End the answer before this text; may be repeated
+    /// Stop before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// End the answer at this token; may be repeated
+    /// Stop at this token; may be repeated
     #[arg(long, value_name = "ID")]
     stop_id: Vec<u32>,
-    /// Do not end at the model's own end tokens
+    /// Do not stop at the model's own end tokens
     #[arg(long)]
     ignore_eos: bool,
 }
 
 impl ModelArgs {
-    /// The name for clients where the files' own would say nothing: the built-in model, and
-    /// what was fetched from a hub into a folder named after a commit.
+    /// The name that clients see where the folder's name means nothing: for the built-in model,
+    /// and for a download, whose folder is named after a commit.
     pub fn public_name(&self) -> Option<String> {
         match self.model.as_deref() {
             None | Some(crate::model::BUILTIN) => Some("gannet-tiny".to_owned()),
@@ -206,14 +206,14 @@ impl ModelArgs {
         }
     }
 
-    /// The folder or file.
+    /// Finds the folder or file of the model, downloading it first where needed.
     pub fn locate(&self) -> Result<PathBuf> {
         self.files.locate(self.model.as_deref().unwrap_or(crate::model::BUILTIN))
     }
 }
 
 impl FileArgs {
-    /// The folder or file of `model`.
+    /// Finds the folder or file of `model`, downloading it first where needed.
     pub fn locate(&self, model: &str) -> Result<PathBuf> {
         crate::model::locate_at(model, self.hub_endpoint.as_deref())
     }
@@ -231,7 +231,7 @@ impl LoadArgs {
         LoadOptions { kv_memory, ..self.options() }
     }
 
-    /// The engine's form of them.
+    /// These arguments as options of the engine.
     pub fn options(&self) -> LoadOptions {
         LoadOptions {
             threads: self.threads,
@@ -249,7 +249,7 @@ impl LoadArgs {
 }
 
 impl SamplingArgs {
-    /// The service's form of them.
+    /// These arguments as options of the service.
     pub fn options(&self) -> SamplingOptions {
         SamplingOptions {
             temperature: self.temp,

@@ -1,4 +1,4 @@
-//! The built-in model: part of the binary, unpacked once into the user's cache to be mapped.
+//! The built-in model, which is part of the binary and unpacked once into the user's cache.
 //!
 //! Invariant: a folder is used only if its files hold exactly what the binary holds.
 
@@ -21,7 +21,7 @@ static FILES: &[(&str, &[u8])] = files![
     "chat_template.jinja",
 ];
 
-/// The model's folder, made first where it is missing or broken.
+/// The folder of the model, unpacked first where it is missing or broken.
 pub(crate) fn folder() -> Result<PathBuf> {
     let name = format!("builtin-{:016x}", hash());
     let cached = crate::folders::cache().map(|cache| cache.join(&name));
@@ -36,7 +36,7 @@ pub(crate) fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Distinguishes the models of different versions.
+/// A hash that tells the models of different versions apart.
 fn hash() -> u64 {
     let mut hasher = DefaultHasher::new();
     FILES.iter().for_each(|(_, bytes)| hasher.write(bytes));
@@ -49,15 +49,16 @@ fn unpack(folder: &Path) -> Result<()> {
     FILES.iter().try_for_each(|(name, bytes)| unpack_file(&folder.join(name), bytes))
 }
 
-/// Written aside and renamed, so that other processes see the whole file or none.
+/// Writes a temporary file and renames it, so that other processes see the whole file or none.
 fn unpack_file(path: &Path, bytes: &[u8]) -> Result<()> {
     if std::fs::read(path).is_ok_and(|found| found == bytes) {
         return Ok(());
     }
-    let aside = path.with_added_extension(format!("{}.incomplete", std::process::id()));
-    let written = std::fs::write(&aside, bytes).and_then(|()| std::fs::rename(&aside, path));
+    let temporary = path.with_added_extension(format!("{}.incomplete", std::process::id()));
+    let written =
+        std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
     written
-        .inspect_err(|_| drop(std::fs::remove_file(&aside)))
+        .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
         .with_context(|| format!("cannot write {}", path.display()))
 }
 

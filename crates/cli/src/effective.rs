@@ -1,20 +1,19 @@
-//! The settings that a command runs with, as a `gannet.yaml` that gives the same again.
+//! The settings that a command runs with, as a `gannet.yaml` that gives the same settings.
 //!
-//! Invariant: no key for clients is part of it, only what keys are called in logs.
+//! Invariant: the file holds no API key, only the labels of keys in logs.
 
 use crate::settings::KEYS;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-/// The setting whose values are secret.
+/// The secret setting.
 const SECRET: &str = "api-key";
 
-/// Every setting of the command that has a value, by the order of [`KEYS`].
+/// The settings of a command that have a value, in the order of [`KEYS`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EffectiveSettings(Vec<(&'static str, Vec<String>)>);
 
 impl EffectiveSettings {
-    /// What flags, variables, the file and the defaults come to. `program` must have parsed
-    /// `matches`.
+    /// Merges flags, variables, the file and the defaults. `program` must have parsed `matches`.
     pub fn of(program: &Command, matches: &ArgMatches) -> Self {
         let Some((name, matches)) = matches.subcommand() else { return Self::default() };
         let Some(command) = program.find_subcommand(name) else { return Self::default() };
@@ -25,9 +24,8 @@ impl EffectiveSettings {
         Self(KEYS.iter().filter_map(setting).collect())
     }
 
-    /// The file. `chosen` are settings that have their values from elsewhere; keys of clients
-    /// The file. `chosen` are settings that have their values from elsewhere; keys of clients are
-    /// told by `labels`.
+    /// The text of the file. `chosen` are settings whose values come from elsewhere; API keys are
+    /// listed by their `labels`.
     pub fn yaml(&self, chosen: &[(&'static str, String)], labels: &[String]) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let mut text = format!("# The settings in effect, gannet {version}\n");
@@ -61,8 +59,7 @@ fn list(values: &[String]) -> String {
     }
 }
 
-/// `text` as it is where that reads back as a number or a switch of the same letters, else in
-/// quotes.
+/// `text` unquoted where it reads back as a number or a boolean of the same spelling, else quoted.
 fn scalar(text: &str) -> String {
     let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     let same = text.parse::<i64>().is_ok_and(|whole| whole.to_string() == text)

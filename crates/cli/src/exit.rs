@@ -1,4 +1,4 @@
-//! How the process ends: 0 done, 1 an operating error, 2 wrong usage (clap's own), 130 Ctrl-C.
+//! Exit codes: 0 success, 1 an operating error, 2 wrong usage (from clap), 130 Ctrl-C.
 
 use crate::output::note;
 use crate::terminal;
@@ -6,10 +6,10 @@ use convert::Interrupted;
 use std::io;
 use std::process::ExitCode;
 
-/// The exit code after Ctrl-C as shells count it: 128 and the number of SIGINT.
+/// The exit code after Ctrl-C: 128 plus the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The exit code of a command's result. Errors are printed: one `error:` line, then the causes.
+/// The exit code for the result of a command. Prints an error as one `error:` line and its causes.
 pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
@@ -24,8 +24,8 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// A fault of the program itself is reported as an operating error is. On the main thread it
-/// ends the process; elsewhere the thread ends, and whoever waits for it says what that means.
+/// Reports a panic like an operating error. On the main thread a panic ends the process; on another
+/// thread it ends the thread, and the code that joins the thread handles it.
 pub(crate) fn install_panic_hook() {
     let main = std::thread::current().id();
     std::panic::set_hook(Box::new(move |panic| {
@@ -44,7 +44,7 @@ pub(crate) fn report(error: &anyhow::Error) {
     let mut last = error.to_string();
     note(format_args!("error: {}", indented(&last)));
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        // Some errors quote their cause already.
+        // Some errors include their cause already.
         if !last.contains(&cause) {
             note(format_args!("  {}", indented(&cause)));
         }
@@ -52,13 +52,13 @@ pub(crate) fn report(error: &anyhow::Error) {
     }
 }
 
-/// Whoever read the output has seen enough.
+/// Whether the reader of the output has closed it.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Further lines of a message stay below its first.
+/// Indents all lines of a message but the first.
 fn indented(message: &str) -> String {
     message.trim_end().replace('\n', "\n  ")
 }

@@ -1,18 +1,18 @@
-//! Where this user's files are, by the XDG base directory specification.
+//! The user's folders, by the XDG base directory specification.
 
 use std::path::PathBuf;
 
-/// What can be made again.
+/// The folder of files that can be recreated.
 pub(crate) fn cache() -> Option<PathBuf> {
     folder("XDG_CACHE_HOME", ".cache")
 }
 
-/// What a person wrote to set things up.
+/// The folder of configuration.
 pub(crate) fn config() -> Option<PathBuf> {
     folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// What is kept from run to run.
+/// The folder of state that persists between runs.
 pub(crate) fn state() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
 }

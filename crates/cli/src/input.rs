@@ -4,20 +4,20 @@ use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 
-/// Where a text comes from: at most one of these is given.
+/// The source of a text: at most one of the fields is set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextSource<'a> {
     /// The text itself; `-` means standard input.
     pub argument: Option<&'a str>,
     /// A file with the text; `-` means standard input.
     pub file: Option<&'a PathBuf>,
-    /// Standard input is asked for.
+    /// Whether standard input is asked for.
     pub stdin: bool,
 }
 
 impl TextSource<'_> {
-    /// The text; what is piped in where nothing is given. `None` where a person would have to
-    /// type it.
+    /// Reads the text, from standard input where no source is set. `None` where standard input is
+    /// a terminal.
     pub fn read(&self) -> Result<Option<String>> {
         let dash = Path::new("-");
         match (self.argument, self.file) {
@@ -29,7 +29,7 @@ impl TextSource<'_> {
     }
 }
 
-/// The text of a file; `-` means standard input.
+/// Reads the text of a file; `-` means standard input.
 pub(crate) fn read_path(path: &Path) -> Result<String> {
     if path == Path::new("-") { read_stdin() } else { read_file(path) }
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C and the polite request to end: they end the process at once, unless a command watches
-//! for them to end its work in its own way first. A second one always ends the process.
+//! Ctrl-C and SIGTERM. A signal ends the process at once, unless a command watches for it to finish
+//! its work first. A second signal always ends the process.
 
 use crate::exit::INTERRUPTED;
 use crate::terminal;
@@ -13,10 +13,10 @@ const WATCHED: u8 = 1;
 const SIGNALLED: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNWATCHED);
-/// What the present watch was told.
+/// The signal that the current watch has received.
 static SIGNAL: LazyLock<watch::Sender<Option<Signal>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// What asked the process to end.
+/// A signal that asks the process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Ctrl-C.
@@ -26,7 +26,7 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// The exit code as shells count it: 128 and the number of the signal.
+    /// The exit code: 128 plus the number of the signal.
     pub fn code(self) -> u8 {
         match self {
             Self::Interrupt => INTERRUPTED,
@@ -35,21 +35,23 @@ impl Signal {
     }
 }
 
-/// As long as it lives, the first signal is reported here and ends nothing. One at a time.
+/// Receives the first signal, which then does not end the process. One watch exists at a time.
 #[derive(Debug)]
 pub(crate) struct Watch {
     signal: watch::Receiver<Option<Signal>>,
 }
 
 impl Watch {
-    /// Watches from now on.
+    /// Begins to watch.
     pub fn new() -> Self {
         SIGNAL.send_replace(None);
         STATE.store(WATCHED, Ordering::SeqCst);
         Self { signal: SIGNAL.subscribe() }
     }
 
-    /// An error after a signal.
+    /// # Errors
+    ///
+    /// [`Interrupted`] after a signal.
     pub fn check(&self) -> Result<(), Interrupted> {
         self.signal.borrow().map_or(Ok(()), |_| Err(Interrupted))
     }
@@ -70,8 +72,7 @@ impl Drop for Watch {
     }
 }
 
-/// Takes the signals over from the system. Where that cannot be done, they end the process as
-/// the system has it.
+/// Installs the signal handlers. Without them, signals end the process by the system's default.
 pub(crate) fn install() {
     let thread = std::thread::Builder::new().name("gannet-signals".into());
     let listening = thread.spawn(|| {

@@ -1,4 +1,4 @@
-//! From a model argument to a running service.
+//! Loads the model of a command as a running service.
 
 use crate::args::{FileArgs, LoadArgs, ModelArgs};
 use crate::placement::PlacementArgs;
@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use text::{TextAssets, ToolFormat};
 
-/// A model that answers.
+/// A loaded model with its service.
 #[derive(Debug)]
 pub(crate) struct LoadedModel {
-    /// Where to ask.
+    /// The service.
     pub service: Service,
-    /// Bytes held.
+    /// Memory of weights and cache.
     pub memory: Memory,
-    /// How long loading took.
+    /// Load time.
     pub time: Duration,
     /// Threads in use.
     pub threads: usize,
@@ -26,10 +26,10 @@ pub(crate) struct LoadedModel {
     pub isa: &'static str,
 }
 
-/// A chat template in place of the model's own.
+/// Overrides of the chat template.
 #[derive(Clone, Debug, clap::Args)]
 struct TemplateArgs {
-    /// Use this Jinja template instead of the model's own
+    /// Jinja template, instead of the model's own
     #[arg(long, value_name = "FILE", help_heading = "Loading")]
     chat_template: Option<PathBuf>,
     #[arg(
@@ -41,7 +41,7 @@ struct TemplateArgs {
     tool_format: Option<&'static ToolFormat>,
 }
 
-/// Which model answers, and how it is loaded.
+/// Arguments for the model and for loading it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SourceArgs {
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Loads the model for one conversation at a time, and starts its engine.
+    /// Loads the model for one sequence at a time, and starts its engine.
     pub fn load(&self, engine: EngineOptions) -> Result<LoadedModel> {
         self.load_with(self.load.options(), engine)
     }

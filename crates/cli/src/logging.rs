@@ -1,21 +1,21 @@
-//! What the rooms report as they work, on standard error.
+//! Logs on standard error.
 
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// Which reports are wanted, as `tracing-subscriber` writes it: `debug`, `gannet_server=info`.
+/// The log filter in the syntax of `tracing-subscriber`: `debug`, `server=info`.
 const VARIABLE: &str = "GANNET_LOG";
 
-/// How a report is written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line for people
+    /// Plain text
     Text,
-    /// A JSON object a line
+    /// One JSON object per line
     Json,
 }
 
-/// Reports warnings, and more for each `-v`, unless the variable says otherwise.
+/// Logs warnings, and more for each `-v`, unless the variable sets a filter.
 pub(crate) fn install(verbosity: u8, format: LogFormat) {
     let level = ["warn", "info", "debug", "trace"][usize::from(verbosity.min(3))];
     let filter = match std::env::var(VARIABLE) {

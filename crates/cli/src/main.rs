@@ -1,6 +1,6 @@
 //! The `gannet` binary: one file per command.
 //!
-//! Invariant: every way out is one of the exit codes of `exit`.
+//! Invariant: the process ends with one of the exit codes of `exit`.
 
 mod answer;
 mod args;
@@ -28,19 +28,19 @@ use settings::Settings;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Runs large language models on the machine in front of you
+/// Run large language models on this machine
 ///
-/// Without a model of yours, the built-in one answers: gannet run "What is the capital of France?"
+/// Without --model, the built-in model answers: gannet run "What is the capital of France?"
 #[derive(Debug, Parser)]
 #[command(name = "gannet", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
-    /// Settings instead of ./gannet.yaml or that in the user's configuration
+    /// Settings file, instead of ./gannet.yaml or the one in the user's configuration folder
     #[arg(long, value_name = "FILE", env = "GANNET_CONFIG", hide_env = true)]
     config: Option<PathBuf>,
-    /// Report more of what is done, on standard error; may be repeated
+    /// Log more on standard error; may be repeated
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// How reports are written
+    /// Log format
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     #[arg(env = "GANNET_LOG_FORMAT", hide_env = true)]
     log_format: LogFormat,
@@ -72,8 +72,8 @@ enum Command {
 
 const AFTER_HELP: &str = "\
 Settings: the long name of a flag of run, chat, serve, batch, perplexity or bench is a key of
-gannet.yaml (temp: 0.7) and, in capitals, a variable (GANNET_TEMP=0.7). Flags win over variables,
-variables over the file. GANNET_LOG chooses what is reported, GANNET_ISA the instruction set.";
+gannet.yaml (temp: 0.7) and, in capitals, a variable (GANNET_TEMP=0.7). Flags override variables,
+variables override the file. GANNET_LOG sets the log filter, GANNET_ISA the instruction set.";
 
 fn main() -> ExitCode {
     exit::install_panic_hook();
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     exit::code(parse().and_then(|(cli, effective)| run(cli, &effective)))
 }
 
-/// The arguments over the settings, and what both come to. Wrong usage ends the process here.
+/// Parses the arguments over the settings; gives both merged as well. Wrong usage ends the process.
 fn parse() -> Result<(Cli, EffectiveSettings)> {
     let settings = Settings::read(settings::file_asked_for(std::env::args_os()).as_deref())?;
     let mut program = settings.apply(Cli::command())?;

@@ -1,19 +1,19 @@
-//! What a model argument means: a folder, a file, `owner/name` on a hub, or the built-in model.
+//! Resolves a model argument: a folder, a file, `owner/name` on a hub, or the built-in model.
 
 use crate::{builtin, progress};
 use anyhow::{Context, Result, anyhow};
 use hub::{HubSettings, ModelRef, Progress};
 use std::path::{Path, PathBuf};
 
-/// The name of the built-in model where a model must be named.
+/// The name of the built-in model as an argument.
 pub(crate) const BUILTIN: &str = "builtin";
 
-/// The folder or file of a model, downloaded first where it is on a hub; none is the built-in.
+/// Finds the folder or file of a model, downloading it first from a hub; `None` is the built-in.
 pub(crate) fn locate(model: Option<&str>) -> Result<PathBuf> {
     locate_at(model.unwrap_or(BUILTIN), None)
 }
 
-/// As [`locate`], with a hub other than that of the environment.
+/// As [`locate`], with another hub than that of the environment.
 pub(crate) fn locate_at(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
     let path = Path::new(model);
     if path.exists() {
@@ -24,11 +24,12 @@ pub(crate) fn locate_at(model: &str, endpoint: Option<&str>) -> Result<PathBuf> 
     }
     let reference = on_hub(model)?;
     let fetched = fetch(&reference, endpoint);
-    fetched
-        .with_context(|| format!("{model} is no file or folder here, nor to be had from the hub"))
+    fetched.with_context(|| {
+        format!("{model}: no such file or folder, and the hub does not provide it")
+    })
 }
 
-/// The name on a hub that a text can only be.
+/// Parses `model` as a name on a hub; an error where it looks like a path.
 fn on_hub(model: &str) -> Result<ModelRef> {
     let missing = || anyhow!("{model}: no such file or folder");
     let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
@@ -62,7 +63,7 @@ fn fetch(model: &ModelRef, endpoint: Option<&str>) -> Result<PathBuf> {
     let fetched = hub::fetch(&settings, model, &mut report)?;
     bar.finish_and_clear();
     if fetched.from_cache {
-        tracing::info!(%model, "taken from the cache; the hub was not asked");
+        tracing::info!(%model, "using the cached download without asking the hub");
     }
     Ok(fetched.path)
 }

@@ -1,12 +1,12 @@
-//! What the commands print: answers to standard output, everything else to standard error.
+//! Output of the commands: results on standard output, everything else on standard error.
 //!
-//! Invariant: nothing is kept back, so that what was printed is seen however the process ends.
+//! Invariant: output is flushed at once, so that it is complete however the process ends.
 
 use anstyle::Style;
 use std::fmt::{Arguments, Display};
 use std::io::{self, IsTerminal, Write};
 
-/// For what is beside the point.
+/// Style of secondary text.
 const DIM: Style = Style::new().dimmed();
 
 /// Writes lines to standard output.
@@ -23,7 +23,7 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes text to standard output, and a line end where a person reads it and it has none.
+/// Writes text to standard output, with a final line end added on a terminal.
 pub(crate) fn exact(content: &str) -> io::Result<()> {
     text(content)?;
     if io::stdout().is_terminal() && !content.ends_with('\n') { text("\n") } else { Ok(()) }
@@ -34,12 +34,12 @@ pub(crate) fn json(value: &serde_json::Value) -> io::Result<()> {
     lines([format!("{value:#}")])
 }
 
-/// Writes a line for people to standard error. Nobody may be listening; that is no error.
+/// Writes a line to standard error. A failure to write is ignored.
 pub(crate) fn note(line: Arguments) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// Writes dimmed text to standard error, if a person reads there.
+/// Writes dimmed text to standard error, if it is a terminal.
 pub(crate) fn aside(text: &str) {
     let mut err = anstream::stderr();
     if io::stderr().is_terminal() {

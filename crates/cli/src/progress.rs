@@ -1,4 +1,4 @@
-//! Progress bars on standard error; none where it is not a terminal.
+//! Progress bars on standard error, where it is a terminal.
 
 use crate::interrupt::Watch;
 use crate::output;
@@ -14,24 +14,24 @@ pub(crate) fn bytes(total: u64) -> ProgressBar {
     bar(total, BYTES)
 }
 
-/// A bar over `total` things.
+/// A bar over `total` units.
 pub(crate) fn count(total: u64) -> ProgressBar {
     bar(total, COUNT)
 }
 
-/// A bar over `total` lines, whose message is how fast they are answered.
+/// A bar over `total` lines, whose message is the rate.
 pub(crate) fn lines(total: u64) -> ProgressBar {
     bar(total, LINES)
 }
 
 fn bar(total: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("a constant template");
-    // Ten times a second at most; indicatif itself draws nothing where there is no terminal.
+    // At most ten times per second; indicatif draws nothing where there is no terminal.
     let target = ProgressDrawTarget::stderr_with_hz(10);
     ProgressBar::with_draw_target(Some(total), target).with_style(style.progress_chars("=> "))
 }
 
-/// Shows long work as a bar, and ends it when Ctrl-C asks for that.
+/// Shows long work as a bar, and interrupts it after Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct Task {
     bar: ProgressBar,

@@ -1,8 +1,8 @@
-//! Settings from `gannet.yaml` and `GANNET_*` variables, which stand behind the flags.
+//! Settings from `gannet.yaml` and `GANNET_*` variables, which flags override.
 //!
 //! A key is the long name of a flag (`max-tokens: 200`), a variable the same in capitals
-//! (`GANNET_MAX_TOKENS`). Flags win over variables, variables over the file. They become clap's
-//! own defaults, so that help and errors treat them as such.
+//! (`GANNET_MAX_TOKENS`). Flags override variables, variables override the file. They become
+//! clap's own defaults, so that help and errors treat them as such.
 
 use crate::folders;
 use anyhow::{Context, Result, bail};
@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Name of the file, in the present folder or that of the user's configuration.
+/// Name of the file, in the current folder or in the user's configuration folder.
 const FILE: &str = "gannet.yaml";
-/// Most bytes of the file.
+/// Maximum size of the file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Commands that have settings; the others do what their arguments say and nothing else.
+/// Commands that read settings; the others take arguments only.
 const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "bench"];
 
-/// Every key, by subject.
+/// All keys, by subject.
 #[rustfmt::skip]
 pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format", "placement",
@@ -45,7 +45,7 @@ pub(crate) struct Settings {
     values: BTreeMap<String, YamlValues>,
 }
 
-/// One value, or several where a flag may be repeated.
+/// One value, or a list for a flag that may be repeated.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum YamlValues {
@@ -63,8 +63,8 @@ enum YamlScalar {
 }
 
 impl Settings {
-    /// Reads the file that was asked for, else the one in the present folder, else that of the
-    /// user; none is no error unless it was asked for.
+    /// Reads the file that was named, else the one in the current folder, else the user's. A
+    /// missing file is an error only where it was named.
     pub fn read(asked_for: Option<&Path>) -> Result<Self> {
         if let Some(path) = asked_for {
             return Self::read_file(path);
@@ -84,7 +84,7 @@ impl Settings {
         Self::parse(&text, path)
     }
 
-    /// The settings in `text`, which came from `path`.
+    /// Parses the settings in `text`, read from `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
         let values: BTreeMap<String, YamlValues> = match text.lines().all(blank) {
@@ -98,7 +98,7 @@ impl Settings {
         Ok(Self { path: path.to_owned(), values })
     }
 
-    /// The program with variables and settings as defaults of its flags.
+    /// Makes variables and settings the defaults of the flags of `program`.
     pub fn apply(&self, program: Command) -> Result<Command> {
         for command in program.get_subcommands().filter(|c| COMMANDS.contains(&c.get_name())) {
             command.get_arguments().try_for_each(|arg| self.check(arg))?;
@@ -123,7 +123,7 @@ impl Settings {
         }
     }
 
-    /// A value that the flag itself would refuse is an error of the file.
+    /// Checks a value as its flag does.
     fn check(&self, arg: &Arg) -> Result<()> {
         let Some(key) = key_of(arg) else { return Ok(()) };
         let Some(values) = self.values.get(&key) else { return Ok(()) };
@@ -164,7 +164,8 @@ impl YamlValues {
     }
 }
 
-/// `--config FILE` before the command, or `GANNET_CONFIG`: needed before clap can parse the rest.
+/// The file named by `--config` before the command or by `GANNET_CONFIG`, which is needed before
+/// clap can parse the rest.
 pub(crate) fn file_asked_for(args: impl IntoIterator<Item = OsString>) -> Option<PathBuf> {
     let mut args = args.into_iter().skip(1);
     while let Some(arg) = args.next() {

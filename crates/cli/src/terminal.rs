@@ -1,5 +1,5 @@
-//! The terminal's settings, put back on every way out: line editing changes them, and not every
-//! exit unwinds.
+//! The settings of the terminal, which line editing changes and which are restored at every exit,
+//! as not every exit unwinds.
 
 #[cfg(unix)]
 mod settings {
@@ -7,7 +7,7 @@ mod settings {
     use std::io::Write;
     use std::sync::OnceLock;
 
-    /// Line editing asks terminals to mark pasted text; this ends it.
+    /// Turns off bracketed paste, which line editing turns on.
     const END_MARKS: &[u8] = b"\x1b[?2004l";
 
     static BEFORE: OnceLock<Termios> = OnceLock::new();
@@ -19,7 +19,7 @@ mod settings {
         }
     }
 
-    /// Puts them back, if any were remembered.
+    /// Restores the settings, if any were remembered.
     pub(crate) fn restore() {
         if let Some(before) = BEFORE.get() {
             let _ = std::io::stdout().write_all(END_MARKS);
@@ -31,10 +31,10 @@ mod settings {
 
 #[cfg(not(unix))]
 mod settings {
-    /// The console keeps its own settings.
+    /// Does nothing: the console keeps its own settings.
     pub(crate) fn remember() {}
 
-    /// Nothing was remembered.
+    /// Does nothing.
     pub(crate) fn restore() {}
 }
 

@@ -35,6 +35,14 @@ pub enum Error {
         /// The error of the template.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A model cannot be quantised.
+    #[error("cannot quantise {}: {source}", path.display())]
+    Quantize {
+        /// The model.
+        path: PathBuf,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A request was rejected, or its answer broke off.
     #[error(transparent)]
     Request(#[from] ApiError),

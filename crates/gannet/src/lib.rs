@@ -89,6 +89,7 @@ mod batch;
 mod builder;
 mod engine;
 mod error;
+mod quantize;
 mod request;
 
 pub use crate::answer::{Answer, Delta, Stream, ToolCall};
@@ -96,6 +97,7 @@ pub use crate::batch::Batch;
 pub use crate::builder::Builder;
 pub use crate::engine::Engine;
 pub use crate::error::Error;
+pub use crate::quantize::quantize;
 pub use crate::request::{Message, Messages, Request};
 #[doc(inline)]
 pub use ::api::{

@@ -1,13 +1,13 @@
-//! One answer as it comes: the times of its events, and what the server counted.
+//! Receives one streamed answer: the times of its events, and the usage.
 
+use super::endpoint::Endpoint;
 use super::events::{Event, Parser};
-use super::target::Endpoint;
 use super::workload::LoadRequest;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// Most characters that are kept of what a server says of an error.
+/// Maximum number of characters of a server's error message.
 const MAX_CHARS: usize = 300;
 
 /// A completed request. Times are seconds since it was sent.
@@ -20,19 +20,19 @@ pub(super) struct MeasuredAnswer {
     /// Between neighbouring events with text.
     pub gaps: Vec<f32>,
     pub prompt_tokens: usize,
-    /// Prompt tokens that the server had computed before, if it says so.
+    /// Cached prompt tokens, if the server reports them.
     pub cached_tokens: Option<usize>,
     pub output_tokens: usize,
     /// Events with text.
     pub events: usize,
-    /// The counts are the server's own, not of words sent and events received.
+    /// Whether the counts are from the server; else from ids sent and events received.
     pub counted: bool,
-    /// The server ended before the length asked for.
+    /// Whether the answer ended before the requested length.
     pub short: bool,
 }
 
 impl MeasuredAnswer {
-    /// Seconds for each token after the first, if there were any.
+    /// Time per output token after the first in seconds, if there are any.
     pub fn per_token(&self) -> Option<f64> {
         let rest = self.output_tokens.checked_sub(1).filter(|&rest| rest > 0)?;
         Some((self.last - self.first) / rest as f64)
@@ -47,7 +47,7 @@ impl MeasuredAnswer {
 /// Why a request did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestFailure {
-    /// One of few: what failures are counted by.
+    /// The kind of failure, by which failures are counted.
     pub kind: String,
     pub message: String,
 }
@@ -120,7 +120,7 @@ impl Watcher {
         }
     }
 
-    /// Takes bytes of the answer that came at `now`.
+    /// Adds bytes of the answer, received at `now`.
     pub fn push(&mut self, bytes: &[u8], now: Instant) -> Result<(), RequestFailure> {
         let mut parser = std::mem::take(&mut self.parser);
         let mut result = Ok(());
@@ -165,7 +165,7 @@ impl Watcher {
         self.complete |= choice.finish_reason.is_some();
     }
 
-    /// The answer to `ask`, if it is all there.
+    /// The answer to `ask`, if it is complete.
     pub fn finish(self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
         let (true, Some(last)) = (self.complete, self.last) else {
             return Err(RequestFailure::new(
@@ -182,7 +182,7 @@ impl Watcher {
         });
         let since = |moment: Instant| (moment - self.sent).as_secs_f64();
         Ok(MeasuredAnswer {
-            // Tokens without any text are seen only by the end of the answer.
+            // An answer without any text has no event for its tokens.
             first: since(self.first.unwrap_or(last)),
             last: since(last),
             gaps: self.gaps,
@@ -197,8 +197,8 @@ impl Watcher {
 }
 
 impl ChunkChoice {
-    /// Whether the event tells of a token. Completions tell of those without text too; chats begin
-    /// with an event that only names the role.
+    /// Whether the event stands for a token. Completions have events for tokens without text too; chats
+    /// begin with an event that only names the role.
     fn has_token(&self, endpoint: Endpoint) -> bool {
         let delta = self.delta.iter().flat_map(|delta| [&delta.content, &delta.reasoning_content]);
         let mut texts = delta.flatten().chain(&self.text);
@@ -207,14 +207,14 @@ impl ChunkChoice {
     }
 }
 
-/// What the JSON of an error says, in any of the usual places.
+/// The message in the JSON of an error, in any of the usual places.
 pub(super) fn said(json: &Value) -> Option<String> {
     let error = json.get("error").unwrap_or(json);
     let text = error["message"].as_str().or(error.as_str()).or(json["detail"].as_str());
     text.map(shortened)
 }
 
-/// One line of a text that may be long.
+/// The first line of a text, cut to a maximum length.
 pub(super) fn shortened(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     line.chars().take(MAX_CHARS).collect()
@@ -279,7 +279,7 @@ mod tests {
         );
         let answer = answer.unwrap();
         assert!(close(answer.first, 0.02), "{answer:?}");
-        // Nobody counted: what was sent, and the events with text.
+        // Without usage: the ids sent, and the events with text.
         assert_eq!((answer.prompt_tokens, answer.output_tokens, answer.counted), (7, 2, false));
     }
 

@@ -1,4 +1,4 @@
-//! Sending the load: so many requests at once, or as they arrive by chance.
+//! Sends the load: a number of requests at once, or as they arrive.
 
 use super::answer::{MeasuredAnswer, RequestFailure};
 use super::target::Target;
@@ -13,21 +13,21 @@ use tokio::time::{Instant, sleep_until, timeout};
 #[derive(Clone, Debug)]
 pub(super) struct LoadPlan {
     pub requests: usize,
-    /// Most requests under way.
+    /// Maximum number of requests in flight.
     pub at_once: usize,
-    /// When requests arrive; without, each as soon as there is room.
+    /// Arrival times of the requests; `None` sends each as soon as `at_once` allows.
     pub arrivals: Option<Arrivals>,
     pub temperature: f64,
-    /// Longest time of one request.
+    /// Maximum time of one request.
     pub timeout: Duration,
     /// When everything ends.
     pub deadline: Instant,
 }
 
-/// What made a run end.
+/// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// All requests did.
+    /// All requests ended.
     Done,
     /// The time was up.
     Deadline,
@@ -35,21 +35,21 @@ pub enum RunEnd {
     Interrupted,
 }
 
-/// What a run listens to and tells while it lasts.
+/// The events between a run and its caller.
 #[derive(Debug)]
 pub struct Events<I, A> {
-    /// Completes when the run shall end.
+    /// Completes to interrupt the run.
     pub interrupted: I,
     /// Called after each request that ended.
     pub answered: A,
 }
 
-/// One request that ended by itself.
+/// The outcome of one request that was not aborted.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// Seconds from the beginning to when it was sent.
+    /// Seconds from the start of the run to when the request was sent.
     pub at: f64,
-    /// Seconds it was sent after its time.
+    /// Seconds that it was sent after its arrival.
     pub late: f64,
     pub result: Result<MeasuredAnswer, RequestFailure>,
 }
@@ -58,15 +58,15 @@ pub(super) struct Outcome {
 #[derive(Clone, Debug)]
 pub struct LoadRun {
     pub(super) outcomes: Vec<Outcome>,
-    /// Requests that were given up when the run ended.
+    /// Requests that were aborted when the run ended.
     pub(super) unfinished: usize,
     /// Seconds from the first request to the end.
     pub(super) seconds: f64,
-    /// What made it end.
+    /// Why it ended.
     pub ended: RunEnd,
 }
 
-/// Sends what `plan` says, until all is answered, time is up, or Ctrl-C comes.
+/// Sends the requests of `plan` until all are answered, the deadline, or an interruption.
 pub(super) async fn drive(
     plan: &LoadPlan,
     target: &Target,
@@ -103,7 +103,7 @@ pub(super) async fn drive(
             }
         }
     };
-    // What is still under way is given up with its tasks.
+    // Requests in flight are aborted with their tasks.
     LoadRun { outcomes, unfinished: tasks.len(), seconds: start.elapsed().as_secs_f64(), ended }
 }
 

@@ -1,28 +1,28 @@
-//! Server-sent events out of bytes as they come, as the HTML standard has them: lines end with LF,
-//! CR or CRLF, wherever the bytes are cut; comments and unknown fields are passed over.
+//! An incremental parser of server-sent events, following the HTML standard: lines end with LF, CR or
+//! CRLF, and comments and unknown fields are ignored.
 //!
-//! Invariant: holds no more than one event, and none beyond a bound.
+//! Invariant: the parser holds at most one event, of bounded size.
 
-/// Most bytes of one line or event.
+/// Maximum size of one line or event in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Empty for the ordinary kind.
+    /// Name of the event; empty if it has none.
     pub name: String,
     pub data: String,
 }
 
-/// An event or a line is longer than anything a server has to say.
+/// An event or a line exceeds the maximum size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Takes bytes, gives events.
+/// Parses bytes into events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parser {
     line: Vec<u8>,
-    /// The last byte was CR: an LF right behind it belongs to it.
+    /// Whether the last byte was CR, so that an LF next belongs to it.
     after_cr: bool,
     not_first: bool,
     event: Event,
@@ -30,7 +30,7 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// Calls `each` with every event that `bytes` complete.
+    /// Adds bytes and calls `each` with every complete event.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Event)) -> Result<(), TooLong> {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -51,7 +51,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The event that the line ends, if it is an empty one.
+    /// Ends a line. An empty line ends an event, which is returned.
     fn end_line(&mut self) -> Option<Event> {
         let bytes = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&bytes);
@@ -59,7 +59,7 @@ impl Parser {
         let line = if is_first { text.trim_start_matches('\u{feff}') } else { &text };
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
-            // An event without data is none.
+            // An event without data is ignored.
             return std::mem::take(&mut self.has_data).then_some(event);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
@@ -76,7 +76,7 @@ impl Parser {
                 self.event.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.event.name),
-            // Comments have an empty name; of ids and times to wait nothing follows here.
+            // Comments have an empty name; ids and retry times do not matter here.
             _ => {}
         }
     }

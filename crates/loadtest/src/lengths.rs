@@ -1,11 +1,11 @@
-//! How many tokens a prompt or an answer has: a number, or a distribution of numbers.
+//! Lengths of prompts and answers in tokens: a number or a distribution.
 
 use base::Rng;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most tokens of anything; no server takes more.
-const MOST: u32 = 1 << 20;
+/// Maximum length in tokens.
+const MAX_LENGTH: u32 = 1 << 20;
 
 /// A distribution of lengths from 1 to 2^20.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,17 +24,17 @@ pub enum Lengths {
 }
 
 impl Lengths {
-    /// A length by chance.
+    /// Draws a length.
     pub(super) fn sample(&self, rng: &mut Rng) -> usize {
         let length = match *self {
             Self::Fixed(length) => length,
             Self::Uniform(least, most) => least + rng.below(u64::from(most - least) + 1) as u32,
-            // Conversion saturates: the tails end at the bounds.
+            // The conversion saturates at the bounds.
             Self::Normal { mean, deviation } => {
                 (mean + deviation * f64::from(rng.normal())).round() as u32
             }
         };
-        length.clamp(1, MOST) as usize
+        length.clamp(1, MAX_LENGTH) as usize
     }
 }
 
@@ -42,7 +42,7 @@ impl FromStr for Lengths {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected a number, LEAST-MOST or normal:MEAN,DEVIATION";
+        let expected = "expected a number, LEAST-MAX_LENGTH or normal:MEAN,DEVIATION";
         if let Some(numbers) = text.strip_prefix("normal:") {
             let (mean, deviation) = numbers.split_once(',').ok_or(expected)?;
             return normal(mean, deviation).ok_or_else(|| expected.into());
@@ -50,8 +50,8 @@ impl FromStr for Lengths {
         let (least, most) = text.split_once('-').unwrap_or((text, text));
         let [least, most] = [least, most].map(|number| number.trim().parse::<u32>());
         let (least, most) = (least.map_err(|_| expected)?, most.map_err(|_| expected)?);
-        if least < 1 || most > MOST || least > most {
-            return Err(format!("expected lengths from 1 to {MOST}, the lesser first"));
+        if least < 1 || most > MAX_LENGTH || least > most {
+            return Err(format!("expected lengths from 1 to {MAX_LENGTH}, the lesser first"));
         }
         Ok(if least == most { Self::Fixed(least) } else { Self::Uniform(least, most) })
     }
@@ -59,7 +59,7 @@ impl FromStr for Lengths {
 
 fn normal(mean: &str, deviation: &str) -> Option<Lengths> {
     let (mean, deviation) = (mean.trim().parse().ok()?, deviation.trim().parse().ok()?);
-    let sound = (1.0..=f64::from(MOST)).contains(&mean) && (0.0..=mean).contains(&deviation);
+    let sound = (1.0..=f64::from(MAX_LENGTH)).contains(&mean) && (0.0..=mean).contains(&deviation);
     sound.then_some(Lengths::Normal { mean, deviation })
 }
 

@@ -1,9 +1,13 @@
-//! Load on a server that speaks OpenAI's protocol, and what it made of it.
+//! Measures of speed: of a model on this machine ([`bench()`]), and of a server with OpenAI's protocol
+//! under load ([`LoadTest`]).
 //!
-//! Invariant: bounded in requests, tokens and time, and nothing leaves this machine unless asked.
+//! Invariant: a load is bounded in requests, tokens and time, and stays on this machine unless another
+//! one is allowed.
 
 mod answer;
+mod bench;
 mod drive;
+mod endpoint;
 mod events;
 mod lengths;
 mod measures;
@@ -12,11 +16,13 @@ mod report;
 mod target;
 mod workload;
 
+pub use bench::{BenchPlan, BenchReport, ConstraintRates, bench, bench_constrained};
 pub use drive::{Events, LoadRun, RunEnd};
+pub use endpoint::Endpoint;
 pub use lengths::Lengths;
 pub use measures::{Errors, GoodputLimits, LoadSummary};
 pub use report::LoadReport;
-pub use target::{Endpoint, ServerOptions};
+pub use target::ServerOptions;
 
 use anyhow::Result;
 use drive::LoadPlan;
@@ -25,9 +31,9 @@ use target::Target;
 use tokio::time::Instant;
 use workload::{Arrivals, LoadPhase, Workload};
 
-/// Requests under way where neither a concurrency nor a rate is given.
+/// Requests in flight where neither a concurrency nor a rate is given.
 const CONCURRENCY: usize = 8;
-/// Most requests under way at once, whatever the rate.
+/// Maximum number of requests in flight, whatever the rate.
 pub const MAX_CONCURRENCY: usize = 4096;
 
 /// The load on a server.
@@ -35,15 +41,15 @@ pub const MAX_CONCURRENCY: usize = 4096;
 pub struct LoadSpec {
     /// Requests to measure.
     pub requests: usize,
-    /// Most requests under way at once; `None` for 8, or as many as arrive at a `rate`.
+    /// Maximum number of requests in flight; `None` for 8, or as many as arrive at a `rate`.
     pub concurrency: Option<usize>,
     /// Requests per second that arrive on average; `None` for a closed loop.
     pub rate: Option<f64>,
-    /// Longest time of everything.
+    /// Maximum time of the whole test.
     pub duration: Duration,
-    /// Longest time of one request.
+    /// Maximum time of one request.
     pub timeout: Duration,
-    /// Requests before those that are measured.
+    /// Requests before the measured ones.
     pub warmup: usize,
     /// Tokens of a prompt.
     pub prompt: Lengths,
@@ -82,7 +88,7 @@ impl LoadTest {
         Ok(Self { target, load, workload, deadline })
     }
 
-    /// Sends the requests before those that are measured, all as soon as they may be sent.
+    /// Sends the requests before the measured ones, in a closed loop.
     pub async fn warm_up(&self, events: Events<impl Future<Output = ()>, impl FnMut()>) -> RunEnd {
         let plan = LoadPlan { requests: self.load.warmup, arrivals: None, ..self.plan() };
         let phase = LoadPhase::WarmUp;
@@ -119,7 +125,7 @@ impl LoadTest {
 }
 
 impl LoadSpec {
-    /// Requests that may be under way at once.
+    /// Maximum number of requests in flight.
     fn at_once(&self) -> usize {
         let default = if self.rate.is_some() { MAX_CONCURRENCY } else { CONCURRENCY };
         self.concurrency.unwrap_or(default)

@@ -1,4 +1,4 @@
-//! What the outcomes of a run amount to: percentiles, rates, errors, goodput.
+//! Measures of a run: percentiles, rates, errors, goodput.
 
 use super::answer::MeasuredAnswer;
 use super::drive::LoadRun;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// Measures of one request that a limit may be set for.
+/// The measures of a request that limits apply to.
 const MEASURES: [&str; 4] = ["ttft", "tpot", "itl", "e2el"];
 
 /// Mean and percentiles, in milliseconds.
@@ -21,7 +21,7 @@ pub(super) struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of seconds; none of none.
+    /// Of values in seconds; `None` without values.
     pub fn of(seconds: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = seconds.into_iter().map(|seconds| 1e3 * seconds).collect();
         values.sort_by(f64::total_cmp);
@@ -39,19 +39,19 @@ impl Percentiles {
     }
 }
 
-/// The value below which a share of the sorted `values` lies, between neighbours in proportion.
+/// The percentile `share` of the sorted `values`, by linear interpolation.
 fn percentile(values: &[f64], share: f64) -> f64 {
     let place = share * (values.len() - 1) as f64;
     let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
     below + (above - below) * place.fract()
 }
 
-/// Three digits behind the point: more is noise.
+/// Rounds to three decimal places.
 pub(super) fn rounded(value: f64) -> f64 {
     (1e3 * value).round() / 1e3
 }
 
-/// Limits that a good request keeps, in milliseconds.
+/// Limits of a good request, in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoodputLimits(BTreeMap<&'static str, f64>);
 
@@ -101,12 +101,12 @@ pub struct LoadSummary {
     pub(super) failed: usize,
     /// Failures by kind.
     pub errors: BTreeMap<String, Errors>,
-    /// Answers that ended before the length asked for.
+    /// Answers that ended before the requested length.
     pub(super) short: usize,
     /// Answers whose tokens the server did not count.
     pub(super) uncounted: usize,
     pub(super) prompt_tokens: usize,
-    /// None if no server said so.
+    /// `None` if the server does not report them.
     pub(super) cached_tokens: Option<usize>,
     pub(super) output_tokens: usize,
     /// Events with text, each of one token or of several.
@@ -115,7 +115,7 @@ pub struct LoadSummary {
     pub(super) itl: Option<Percentiles>,
     pub(super) tpot: Option<Percentiles>,
     pub(super) e2el: Option<Percentiles>,
-    /// How long requests were held back after they arrived.
+    /// Delays between arrival and sending.
     pub(super) late: Option<Percentiles>,
     /// Requests within the limits.
     pub(super) good: Option<usize>,

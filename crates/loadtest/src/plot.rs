@@ -1,5 +1,5 @@
-//! A run as a picture: times to the first token over the run, and how the gaps between events are
-//! distributed. Plain SVG, drawn here: two panels need no library.
+//! A plot of a run as SVG: times to first token over the run, and the distribution of inter-token
+//! latencies.
 
 use super::drive::LoadRun;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ const LEFT: f64 = 62.0;
 const TOP: f64 = 62.0;
 /// From one panel to the next.
 const STRIDE: f64 = 510.0;
-/// Most points of a panel: more cannot be told apart.
+/// Maximum number of points of a panel; more are indistinguishable.
 const MAX_POINTS: usize = 4000;
 
 const STYLE: &str = "text{font:12px sans-serif;fill:#333}.title{font-size:14px}.end{text-anchor:end}\
@@ -33,7 +33,7 @@ pub(super) fn svg(run: &LoadRun, title: &str) -> String {
     text
 }
 
-/// Every request: when it was sent, and how long its first token took.
+/// The time to first token of each request over the time it was sent.
 fn first_tokens(text: &mut String, run: &LoadRun) {
     let sent = |at: &f64| *at;
     let points = || run.outcomes.iter().filter_map(|o| Some((o.at, o.result.as_ref().ok()?.first)));
@@ -42,7 +42,7 @@ fn first_tokens(text: &mut String, run: &LoadRun) {
     let slowest = points().map(|(_, first)| 1e3 * first).fold(0.0, f64::max);
     let panel = Panel {
         left: LEFT,
-        x: Axis::linear(last, "seconds from the first request to this one"),
+        x: Axis::linear(last, "time since the first request, s"),
         y: Axis::linear(slowest, ""),
     };
     panel.frame(text, "time to first token, ms");
@@ -60,7 +60,7 @@ fn first_tokens(text: &mut String, run: &LoadRun) {
     }
 }
 
-/// The share of gaps that are no longer than so many milliseconds.
+/// The cumulative distribution of inter-token latencies in milliseconds.
 fn gaps(text: &mut String, run: &LoadRun) {
     let answers = run.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok());
     let mut gaps: Vec<f64> =
@@ -72,10 +72,10 @@ fn gaps(text: &mut String, run: &LoadRun) {
     };
     let panel = Panel {
         left: LEFT + STRIDE,
-        x: Axis::logarithmic(least, most, "milliseconds from one event to the next"),
+        x: Axis::logarithmic(least, most, "inter-token latency, ms"),
         y: Axis::linear(100.0, ""),
     };
-    panel.frame(text, "share of gaps that are no longer, %");
+    panel.frame(text, "cumulative share of inter-token latencies, %");
     let all = gaps.len() as f64;
     let steps: Vec<(f64, f64)> =
         gaps.iter().enumerate().map(|(at, &gap)| (gap, 100.0 * (at + 1) as f64 / all)).collect();
@@ -89,7 +89,7 @@ fn gaps(text: &mut String, run: &LoadRun) {
     }
 }
 
-/// Every so many, at most [`MAX_POINTS`].
+/// Evenly spaced elements, at most [`MAX_POINTS`].
 fn thinned<T>(all: &[T]) -> impl Iterator<Item = &T> {
     all.iter().step_by(all.len().div_ceil(MAX_POINTS).max(1))
 }
@@ -115,7 +115,7 @@ impl Axis {
         Self { least: 0.0, most: count * step, logarithmic: false, ticks, label }
     }
 
-    /// Powers of ten around what there is.
+    /// Powers of ten around the values.
     fn logarithmic(least: f64, most: f64, label: &'static str) -> Self {
         // Events of one packet have no measurable gap.
         let least = least.max(0.01).log10().floor() as i32;
@@ -181,14 +181,14 @@ impl Panel {
         );
     }
 
-    /// A remark in the corner above.
+    /// A note in the upper corner.
     fn note(&self, text: &mut String, remark: &str, class: &str) {
         let (x, y) = (self.left + PANEL.0, TOP - 10.0);
         let _ = writeln!(text, "<text class=\"end {class}\" x=\"{x}\" y=\"{y}\">{remark}</text>");
     }
 }
 
-/// A tick's value without digits that say nothing.
+/// The value of a tick without superfluous digits.
 fn number(value: f64) -> String {
     let digits = if value == 0.0 { 0.0 } else { (1.0 - value.abs().log10().floor()).max(0.0) };
     let text = format!("{value:.*}", digits as usize);

@@ -1,4 +1,4 @@
-//! The numbers as a table for people and as JSON for programs.
+//! The measures of a run as a table and as JSON.
 
 use super::LoadSpec;
 use super::drive::{LoadRun, RunEnd};
@@ -28,7 +28,7 @@ impl LoadReport<'_> {
     fn title(&self) -> String {
         let load = self.load;
         let pace = match load.rate {
-            Some(rate) => format!("{rate} a second"),
+            Some(rate) => format!("{rate} per second"),
             None => format!("{} at once", load.at_once()),
         };
         let prefix = match load.shared_prefix {
@@ -114,7 +114,7 @@ impl LoadReport<'_> {
         }
         let why = match run.ended {
             RunEnd::Done => "",
-            RunEnd::Deadline => " (the time was up)",
+            RunEnd::Deadline => " (time limit)",
             RunEnd::Interrupted => " (interrupted)",
         };
         let _ = writeln!(text, " in {:.2} s{why}", run.seconds);
@@ -151,11 +151,11 @@ impl LoadReport<'_> {
         let _ = write!(text, "\n{:22}", "milliseconds");
         let _ = writeln!(text, "{}", names.map(|name| format!("{name:>10}")).concat());
         let rows = [
-            ("first token (TTFT)", summary.ttft),
-            ("next event (ITL)", summary.itl),
-            ("each token (TPOT)", summary.tpot),
-            ("whole answer (E2EL)", summary.e2el),
-            ("sent late", self.late()),
+            ("time to first token", summary.ttft),
+            ("inter-token latency", summary.itl),
+            ("time per output token", summary.tpot),
+            ("end-to-end latency", summary.e2el),
+            ("send delay", self.late()),
         ];
         for (name, spread) in rows {
             let Some(Percentiles { mean, p50, p90, p95, p99, max }) = spread else { continue };
@@ -164,20 +164,20 @@ impl LoadReport<'_> {
         }
     }
 
-    /// What makes the numbers mean something else than they seem to.
+    /// Notes that change the meaning of the numbers.
     fn remarks(&self, text: &mut String) {
         let summary = &self.summary;
         if summary.short > 0 {
-            let _ = writeln!(text, "\n{} answers ended before their length", summary.short);
+            let _ = writeln!(text, "\n{} answers ended before the requested length", summary.short);
         }
         if summary.uncounted > 0 {
-            let what = "answers without usage: words sent and events received are counted";
+            let what = "answers without usage: ids sent and events received are counted";
             let _ = writeln!(text, "\n{} {what}", summary.uncounted);
         }
     }
 
-    /// Requests that arrive by chance are sent late where --concurrency holds them back, or where
-    /// this program gets no time to run.
+    /// Send delays at a rate: requests are late where the concurrency limit holds them back, or where
+    /// this process gets no time to run.
     fn late(&self) -> Option<Percentiles> {
         self.load.rate.and(self.summary.late)
     }

@@ -1,8 +1,9 @@
-//! The server under load: where it is, what it serves, and how it is asked.
+//! The server under load: its address, its model, and requests to it.
 //!
-//! Invariant: only addresses of this machine are spoken to, unless other ones are allowed.
+//! Invariant: connections go to this machine only, unless other machines are allowed.
 
 use super::answer::{MeasuredAnswer, RequestFailure, Watcher};
+use super::endpoint::Endpoint;
 use super::workload::LoadRequest;
 use anyhow::{Context, Result, anyhow, bail};
 use reqwest::redirect::Policy;
@@ -12,41 +13,12 @@ use std::error::Error;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest wait for a connection.
+/// Timeout of a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Longest wait for the list of models.
+/// Timeout of the list of models.
 const LISTING: Duration = Duration::from_secs(30);
-/// Most bytes of an answer that is no stream.
+/// Maximum size of a response that is not a stream.
 const MAX_BYTES: usize = 1 << 20;
-
-/// The kind of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// Continuations of token ids.
-    Completions,
-    /// Answers to a message of words.
-    Chat,
-}
-
-impl Endpoint {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Completions, Self::Chat];
-
-    /// Its name in arguments and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Completions => "completions",
-            Self::Chat => "chat",
-        }
-    }
-
-    fn path(self) -> &'static str {
-        match self {
-            Self::Completions => "completions",
-            Self::Chat => "chat/completions",
-        }
-    }
-}
 
 /// Where the server is and which of its models answers.
 #[derive(Clone, Debug)]
@@ -68,10 +40,10 @@ pub struct ServerOptions {
 /// One server and one of its models.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// Address with `/v1` and without a slash behind it.
+    /// Address with `/v1` and without a final slash.
     pub base: String,
     pub model: String,
-    /// Tokens of the vocabulary. In a chat only the number of words that are told apart.
+    /// Vocabulary size. In a chat only the number of distinct words.
     pub vocabulary: usize,
     pub endpoint: Endpoint,
     key: Option<String>,
@@ -92,7 +64,7 @@ impl Target {
             key: options.api_key.clone(),
             client,
         };
-        // Asked even if nothing is missing: whether a server is there is known before the load.
+        // Asked even if nothing is missing, so that a missing server shows before the load.
         let listed = target.list().await?;
         target.complete(&listed)?;
         Ok(target)
@@ -102,10 +74,11 @@ impl Target {
         let request = self.with_key(self.client.get(format!("{}/models", self.base)));
         let response = request.timeout(LISTING).send().await;
         let response = response
-            .map_err(|error| anyhow!("no server answers at {}: {}", self.base, cause(&error)))?;
+            .map_err(|error| anyhow!("cannot connect to {}: {}", self.base, cause(&error)))?;
         let status = response.status();
-        let body =
-            read(response).await.with_context(|| format!("{}/models breaks off", self.base))?;
+        let body = read(response)
+            .await
+            .with_context(|| format!("{}/models: the response broke off", self.base))?;
         if !status.is_success() {
             bail!("{}/models: {status}: {}", self.base, message(&body));
         }
@@ -113,7 +86,7 @@ impl Target {
         listed.with_context(|| format!("{}/models is not JSON", self.base))
     }
 
-    /// Fills in what the arguments left out.
+    /// Fills in what the options left out.
     fn complete(&mut self, listed: &Value) -> Result<()> {
         let models = listed["data"].as_array().map_or(&[][..], Vec::as_slice);
         let named = models.iter().find(|model| model["id"] == self.model.as_str());
@@ -131,7 +104,7 @@ impl Target {
                 (Some(size), _) => size as usize,
                 (None, Endpoint::Chat) => 1 << 16,
                 (None, Endpoint::Completions) => bail!(
-                    "{}/models does not say how many tokens {} knows (meta.n_vocab); give --vocab",
+                    "{}/models does not report the vocabulary size of {} (meta.n_vocab); give --vocab",
                     self.base,
                     self.model
                 ),
@@ -188,7 +161,7 @@ impl Target {
     }
 }
 
-/// An address as people write it: `http://` may be left out.
+/// Parses an address; `http://` may be left out.
 fn parse(text: &str) -> Result<Url> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&whole).with_context(|| format!("{text}: not an address"))?;
@@ -201,23 +174,22 @@ fn parse(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// A client that speaks to the addresses which the host has now, and to no others: it follows no
-/// redirects and uses no proxy.
+/// A client that connects only to the current addresses of the host: it follows no redirects and uses
+/// no proxy.
 fn client(url: &Url, allow_remote: bool) -> Result<Client> {
     let host = url.host_str().unwrap_or_default();
     let addresses = url.socket_addrs(|| None).with_context(|| format!("cannot find {host}"))?;
     if !allow_remote && !addresses.iter().all(|address| address.ip().is_loopback()) {
-        bail!("{host} is not this machine: --allow-remote sends the load there");
+        bail!("{host} is not this machine; --allow-remote allows it");
     }
     let builder = Client::builder().no_proxy().redirect(Policy::none()).connect_timeout(CONNECT);
-    // A connection of its own for each request: servers may close one that waits to be used again
-    // just when it is.
+    // One connection per request: a server may close an idle connection just when it is reused.
     let builder = builder.pool_max_idle_per_host(0);
     let client = builder.resolve_to_addrs(host, &addresses).build();
     client.context("cannot make a client")
 }
 
-/// The whole body, within bounds.
+/// Reads a body of bounded size.
 async fn read(mut response: Response) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await? {
@@ -238,7 +210,7 @@ fn failure(error: &reqwest::Error) -> RequestFailure {
     RequestFailure::new(kind, cause(error))
 }
 
-/// The innermost cause, which is the system's.
+/// The innermost cause, usually an error of the system.
 fn cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(deeper) = cause.source() {
@@ -247,7 +219,7 @@ fn cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// What the body of an error says.
+/// The message in the body of an error.
 fn message(body: &[u8]) -> String {
     let said = serde_json::from_slice(body).ok().and_then(|json: Value| super::answer::said(&json));
     said.unwrap_or_else(|| super::answer::shortened(&String::from_utf8_lossy(body)))

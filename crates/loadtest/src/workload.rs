@@ -1,23 +1,23 @@
-//! What is asked and when: every request is a function of the seed and of its number, so that the
-//! load repeats in whatever order answers come.
+//! Requests and their arrival times: each is a function of the seed and of its number, so that the load
+//! is reproducible in whatever order answers arrive.
 
 use super::lengths::Lengths;
 use base::Rng;
 use std::time::Duration;
 
-/// Streams of random numbers beside those of the measured requests, which have their own numbers.
+/// Numbers of the random streams besides those of measured requests.
 const WARM_UP: u64 = 1 << 32;
 const PREFIX: u64 = 1 << 33;
 const ARRIVALS: u64 = 1 << 34;
 
-/// Words of chats, most of them one token in most vocabularies.
+/// Words of chats, most of which are one token in most vocabularies.
 const WORDS: &[&str] = &[
     "the", "time", "people", "way", "water", "day", "man", "place", "year", "work", "name", "line",
     "great", "small", "world", "house", "light", "hand", "school", "story", "river", "night",
     "letter", "paper", "music", "color", "animal", "point", "mother", "answer", "ground", "plant",
 ];
 
-/// Which requests: those that only warm the server up have prompts of their own.
+/// Whether a request warms up or is measured; warm-up requests have different prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadPhase {
     WarmUp,
@@ -28,7 +28,7 @@ pub(super) enum LoadPhase {
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
     pub seed: u64,
-    /// What all prompts begin with.
+    /// Prefix of all prompts.
     pub prefix: Vec<u32>,
     pub vocabulary: usize,
     pub prompt: Lengths,
@@ -40,12 +40,12 @@ pub(super) struct Workload {
 pub(super) struct LoadRequest {
     pub prompt: Vec<u32>,
     pub output: usize,
-    /// Of the server's sampling; servers differ in how large it may be, and all take 31 bits.
+    /// Sampling seed; all servers take 31 bits.
     pub seed: u32,
 }
 
 impl Workload {
-    /// The request of this number.
+    /// The request with this number.
     pub fn ask(&self, part: LoadPhase, number: usize) -> LoadRequest {
         let first = if part == LoadPhase::WarmUp { WARM_UP } else { 0 };
         let mut rng = stream(self.seed, first + number as u64);
@@ -58,14 +58,14 @@ impl Workload {
 }
 
 impl LoadRequest {
-    /// The prompt as a text of a word for each token.
+    /// The prompt as a text with one word per token.
     pub fn words(&self) -> String {
         let words = self.prompt.iter().map(|&id| WORDS[id as usize % WORDS.len()]);
         words.collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Random ids that prompts have in common.
+/// Random ids of the shared prefix.
 pub(super) fn prefix(seed: u64, length: usize, vocabulary: usize) -> Vec<u32> {
     ids(&mut stream(seed, PREFIX), length, vocabulary).collect()
 }
@@ -74,12 +74,12 @@ fn ids(rng: &mut Rng, length: usize, vocabulary: usize) -> impl Iterator<Item = 
     (0..length).map(move |_| rng.below(vocabulary as u64) as u32)
 }
 
-/// A generator of its own for each number of the same seed.
+/// An independent generator for each number of a seed.
 fn stream(seed: u64, number: u64) -> Rng {
     Rng::new(Rng::new(seed).next_u64() ^ Rng::new(number).next_u64())
 }
 
-/// The times at which requests arrive, as time since the first: a Poisson process.
+/// Arrival times since the first request, of a Poisson process.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
     rng: Rng,
@@ -88,12 +88,12 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// So many a second on average.
+    /// Arrivals at `rate` per second on average.
     pub fn new(seed: u64, rate: f64) -> Self {
         Self { rng: stream(seed, ARRIVALS), rate, at: 0.0 }
     }
 
-    /// When the next one arrives.
+    /// The next arrival time.
     pub fn next(&mut self) -> Duration {
         let at = Duration::from_secs_f64(self.at);
         self.at += -(1.0 - self.rng.uniform()).ln() / self.rate;

@@ -1,10 +1,10 @@
-//! `gannet batch`: a file of requests becomes a file of answers.
+//! `gannet batch`: answers a file of requests.
 //!
 //! The files have the form of OpenAI's batch interface. Bodies are read and answered by the
-//! server's own routes, called in this process, so that they mean what they mean over HTTP.
+//! server's own routes, called in this process, so that a body means the same as over HTTP.
 //!
 //! Invariant: whenever the process ends, the output holds whole lines and at most one that was
-//! cut; running again gives it exactly one line for each `custom_id`.
+//! cut off; running again gives it exactly one line for each `custom_id`.
 
 mod input;
 mod output;
@@ -28,39 +28,38 @@ use std::time::Duration;
 use tally::BatchTally;
 use work::{BatchRun, BatchServer};
 
-/// Most answers that the server gives to one request, each of which takes a place in the queue.
+/// Maximum number of choices of one request, each of which takes a queue slot.
 const MAX_CHOICES: usize = 128;
 
-/// Answer all requests of a file, as many at a time as suits the machine
+/// Answer all requests of a file, many at a time
 ///
 /// Lines are OpenAI's: {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body":
-/// {...}}, or /v1/completions. Each gives one line of the output as soon as it is answered, with
-/// its custom_id. A line that is no valid request gives one with an error, and the rest goes on.
+/// {...}}, or /v1/completions. Each request gives one line of the output as soon as it is answered,
+/// with its custom_id. An invalid request gives a line with an error; the others are not affected.
 ///
-/// Started again with the same output, it goes on where it ended, however that was: lines that
-/// have their answer are not computed again, nor those that were refused (status 4xx); errors of
-/// other kinds are tried again.
+/// Started again with the same output, the command resumes, however it ended: answered requests and
+/// refused ones (status 4xx) are not computed again, other errors are retried.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// File of requests; `-` for standard input, which must be the same again to go on
+    /// File of requests; `-` for standard input, which must be the same again to resume
     #[arg(value_name = "REQUESTS")]
     input: PathBuf,
-    /// File of answers. It is read again to go on, so that it cannot be standard output
+    /// File of answers, which is read to resume and cannot be standard output
     #[arg(short, long, value_name = "ANSWERS")]
     output: PathBuf,
-    /// Drop the answers that the output has, and start anew
+    /// Discard the answers in the output and start anew
     #[arg(long)]
     force: bool,
-    /// Print the counts of the end as JSON on standard output
+    /// Print the final counts as JSON on standard output
     #[arg(long)]
     json: bool,
-    /// Sequences computed at once
+    /// Maximum number of running requests
     #[arg(long, value_name = "N", default_value_t = 32)]
     parallel: usize,
-    /// Guess the next tokens and verify them together: off, or ngram:N
+    /// Speculative decoding: off, or ngram:N
     #[arg(long, value_name = "HOW", default_value_t = Speculate::Off)]
     speculate: Speculate,
-    /// Seconds that running requests get to finish when Ctrl-C asks for the end
+    /// Seconds that running requests get to finish after Ctrl-C
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     #[command(flatten)]
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 impl Args {
     fn check_files(&self) -> Result<()> {
         if self.output.as_os_str() == "-" {
-            bail!("-: expected a file for the answers: it is read again to go on");
+            bail!("-: expected a file for the answers, which is read to resume");
         }
         let same = self.input.canonicalize().ok().zip(self.output.canonicalize().ok());
         if same.is_some_and(|(input, output)| input == output) {
@@ -95,39 +94,39 @@ impl Args {
         Ok(())
     }
 
-    /// Twice as many as are computed, so that the engine never waits for a line to be read.
-    fn under_way(&self) -> usize {
+    /// Requests in flight: twice as many as run, so that the engine never waits for input.
+    fn in_flight(&self) -> usize {
         self.parallel.max(1).saturating_mul(2)
     }
 
-    /// Loads the model and puts the server's routes before it. Its queue holds all choices of all
-    /// requests that are under way, so that none is ever refused for want of room.
+    /// Loads the model behind the server's routes. Its queue holds all choices of all requests in
+    /// flight, so that none is ever rejected.
     fn server(&self) -> Result<BatchServer> {
-        let queue = self.under_way().saturating_mul(MAX_CHOICES).min(usize::MAX >> 8);
+        let queue = self.in_flight().saturating_mul(MAX_CHOICES).min(usize::MAX >> 8);
         let engine = EngineOptions {
             queue,
             running: self.parallel,
-            // Nobody watches the tokens come.
+            // No client watches the tokens: latency does not matter.
             itl_target: Duration::from_secs(3600),
             speculate: self.speculate,
             ..EngineOptions::default()
         };
         let loaded = self.source.load_for_many(engine)?;
         note(format_args!("{}", super::run::describe(&loaded)));
-        Ok(BatchServer::new(loaded.service, self.under_way()))
+        Ok(BatchServer::new(loaded.service, self.in_flight()))
     }
 
     fn compute(&self, mut work: BatchRun) -> Result<ExitCode> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build();
-        let runtime = runtime.context("cannot start the threads that wait for answers")?;
+        let runtime = runtime.context("cannot start the threads of the client side")?;
         let bar = progress::lines(work.tally().lines());
         bar.set_position(work.tally().done());
         bar.reset_eta();
         let watch = Watch::new();
         let ended = runtime.block_on(work.run(watch, Duration::from_secs(self.grace), &bar));
         bar.finish_and_clear();
-        // What still runs was given up.
+        // Requests that still run are abandoned.
         runtime.shutdown_background();
         let ended = ended?;
         let tally = work.finish()?;
@@ -146,7 +145,7 @@ impl Args {
         let (failed, lines) = (tally.not_answered(), tally.lines());
         if failed > 0 {
             bail!(
-                "{}: {failed} of {lines} lines have no answer but an error",
+                "{}: {failed} of {lines} lines have an error instead of an answer",
                 self.output.display()
             );
         }

@@ -1,36 +1,28 @@
-//! `gannet bench`: how fast prompts are read and tokens written, beside what this machine can do.
-
-mod constrained;
-mod machine;
-mod measure;
-mod report;
-mod spread;
-mod work;
+//! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
 use crate::placement::PlacementArgs;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use anyhow::{Context, Result};
 use convert::synth::{self, SynthPlan};
 use convert::writable_type;
 use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;
-use machine::Probe;
+use loadtest::{BenchPlan, bench, bench_constrained};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use work::ForwardCost;
 
 /// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
 ///
-/// Every rate is given with the share of what the same machine sustained in the same run: of its
-/// read bandwidth (decode moves every weight once per step) and of its arithmetic peak (prefill
+/// Every rate has its share of what the same machine sustained in the same run: of its read
+/// bandwidth (decode reads every weight once per step) and of its arithmetic peak (prefill
 /// multiplies). Rates are medians over --runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name [default: the built-in model]
     #[arg(conflicts_with = "shape")]
     path: Option<String>,
-    /// Folder, .gguf file or Hugging Face name, as the other commands take it
+    /// The same as PATH, as a flag of all commands
     #[arg(short, long, env = "GANNET_MODEL", conflicts_with_all = ["path", "shape"])]
     model: Option<String>,
     /// Random weights of this shape instead of a model, such as qwen3-0.6b
@@ -52,7 +44,7 @@ pub(crate) struct Args {
     /// Sequences decoded together
     #[arg(long, value_delimiter = ',', default_value = "1")]
     batch: Vec<usize>,
-    /// Threads that compute (0: all cores)
+    /// Compute threads; 0 for all cores
     #[arg(long, env = "GANNET_THREADS", default_value_t = 0)]
     threads: usize,
     /// Pin each thread to a CPU of its own (Linux)
@@ -61,16 +53,16 @@ pub(crate) struct Args {
     /// Repetitions of each measurement
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Compute mode: exact (f32) or fast
+    /// Compute mode: exact (f32 activations) or fast
     #[arg(long, env = "GANNET_MODE", default_value = "fast")]
     mode: Mode,
-    /// Storage of the KV cache, as `run` takes it [default: f32 in exact mode, bf16 in fast mode]
+    /// Type of the KV cache [default: f32 in exact mode, bf16 in fast mode]
     #[arg(long, env = "GANNET_KV_TYPE", value_name = "TYPE")]
     kv_type: Option<KvType>,
-    /// Most prompt tokens computed at once
+    /// Prefill chunk size: maximum prompt tokens per step
     #[arg(long, default_value_t = 512)]
     chunk: usize,
-    /// Measure only what it costs to hold answers to the JSON schema in this file
+    /// Measure only the cost of constraining answers to the JSON schema in this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "csv"])]
     schema: Option<PathBuf>,
     #[command(flatten)]
@@ -81,12 +73,6 @@ pub(crate) struct Args {
     /// Print comma-separated values
     #[arg(long)]
     csv: bool,
-}
-
-impl Args {
-    fn kv_type(&self) -> KvType {
-        self.kv_type.unwrap_or(self.mode.default_kv_type())
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -101,32 +87,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let checkpoint = open(&path, args)?;
     let mut runner = load(&checkpoint, args)?;
     if let Some(schema) = &args.schema {
-        let size = (args.generate as usize, args.runs as usize);
-        let rates = constrained::run(runner, &checkpoint, schema, size)?;
+        let (generate, runs) = (args.generate as usize, args.runs as usize);
+        let rates = bench_constrained(runner, &checkpoint, schema, generate, runs)?;
         crate::output::text(&if args.json { rates.to_json()? } else { rates.to_table() })?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut probe = Probe::new(runner.threads())?;
-    runner.pin_caller();
-    let work = ForwardCost::of(&checkpoint, args.mode, probe.isa, args.kv_type());
-    let plan = measure::BenchPlan {
+    let plan = BenchPlan {
         prompts: &args.prompt,
         depths: &args.depth,
         batches: &args.batch,
         generate: args.generate as usize,
         runs: args.runs as usize,
         chunk: args.chunk,
+        mode: args.mode,
+        kv_type: args.kv_type.unwrap_or(args.mode.default_kv_type()),
     };
-    let mut results = measure::run(&mut runner, &mut probe, &plan, &work)?;
-    let machine = probe.machine();
-    results.iter_mut().for_each(|result| result.compare(&machine, &work));
-    let report = report::BenchReport::new(
-        &runner,
-        (args.mode, args.kv_type()),
-        &checkpoint,
-        machine,
-        results,
-    );
+    let bar = progress::count(plan.measurements() as u64);
+    bar.set_message("measuring");
+    let report = bench(&mut runner, &checkpoint, &plan, || bar.inc(1))?;
+    bar.finish_and_clear();
     let text = match (args.json, args.csv) {
         (true, _) => report.to_json(),
         (_, true) => report.to_csv(),
@@ -136,7 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Random weights in a temporary folder, which goes with the value returned.
+/// Writes random weights into a temporary folder, which is deleted with the returned guard.
 fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile::TempDir)> {
     let config = synth::named_shape(shape)?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;

@@ -18,14 +18,14 @@ use std::time::Duration;
 /// Measure a server under load: latencies, rates and errors
 ///
 /// Sends streamed requests to any server with OpenAI's protocol. Without --rate the load is a
-/// closed loop: --concurrency requests are under way, and the next begins when one ends. With
-/// --rate it is open: requests arrive by chance, so many a second on average (Poisson), whatever
-/// the server manages. Prompts are random token ids of exact lengths; the same --seed gives the
-/// same load.
+/// closed loop: --concurrency requests are in flight, and the next starts when one ends. With --rate
+/// the load is open: requests arrive by a Poisson process, however fast the server is. Prompts are
+/// random token ids of exact lengths; the same --seed gives the same load.
 ///
-/// Percentiles are of all completed requests, between neighbours by linear interpolation; those of
-/// ITL are of the gaps between any two events with text of one request. Rates count completed
-/// requests over the time from the first request to the last answer.
+/// TTFT is the time to first token, ITL the inter-token latency (the gap between two events with
+/// text of one request), TPOT the time per output token, E2EL the end-to-end latency. Percentiles
+/// are of all completed requests, by linear interpolation. Rates count completed requests over the
+/// time from the first request to the last answer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address of the server, with or without /v1
@@ -42,19 +42,19 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Completions of token ids, or a chat with about a word for each token
+    /// Completions of token ids, or chats of about one word per token
     #[arg(long, value_parser = endpoint(), default_value = "completions")]
     endpoint: Endpoint,
-    /// Name of the model; left out: the first that the server lists
+    /// Name of the model [default: the first that the server lists]
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Tokens of the vocabulary, of which prompts are drawn; left out: what the server says
+    /// Vocabulary size, from which prompts are drawn [default: from the server]
     #[arg(long, value_name = "N", value_parser = between(1, 1 << 24))]
     vocab: Option<usize>,
-    /// Key to send as bearer token
+    /// API key, sent as bearer token
     #[arg(long, value_name = "KEY", env = "GANNET_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
-    /// Send the load to another machine than this one
+    /// Allow a server on another machine
     #[arg(long)]
     allow_remote: bool,
 }
@@ -62,43 +62,43 @@ struct ServerArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 struct LoadArgs {
-    /// Requests to measure
+    /// Number of measured requests
     #[arg(short = 'n', long, value_name = "N", default_value_t = 64,
           value_parser = between(1, 100_000))]
     requests: usize,
-    /// Most requests under way at once; left out: 8, or with --rate as many as arrive
+    /// Maximum number of requests in flight [default: 8, or with --rate as many as arrive]
     #[arg(short, long, value_name = "N", value_parser = between(1, MAX_CONCURRENCY as u64))]
     concurrency: Option<usize>,
-    /// Requests a second that arrive on average, by chance
+    /// Average requests per second of a Poisson process
     #[arg(long, value_name = "R", value_parser = rate)]
     rate: Option<f64>,
-    /// Most seconds in all; what is under way then is given up and counted as unfinished
+    /// Maximum seconds in all; requests in flight are then aborted and counted as unfinished
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     duration: u64,
-    /// Most seconds of one request
+    /// Maximum seconds of one request
     #[arg(long, value_name = "SECONDS", default_value_t = 300,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// Requests of the same kind before those that are measured
+    /// Number of requests before the measured ones
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = between(0, 10_000))]
     warmup: usize,
-    /// Tokens of a prompt: 512, 100-256 (uniform) or normal:512,128 (mean, standard deviation)
+    /// Prompt length in tokens: 512, 100-256 (uniform) or normal:512,128 (mean, standard deviation)
     #[arg(long, value_name = "LENGTHS", default_value = "512")]
     prompt: Lengths,
-    /// Tokens of an answer, as --prompt; the server is asked not to end sooner
+    /// Output length in tokens, in the form of --prompt; the server is asked not to stop sooner
     #[arg(long, value_name = "LENGTHS", default_value = "64")]
     output: Lengths,
-    /// Tokens that all prompts begin with, besides those of --prompt
+    /// Tokens of a prefix that all prompts share, in addition to --prompt
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = between(0, 1 << 20))]
     shared_prefix: usize,
-    /// Seed of lengths, prompts, arrivals, and of the server's sampling
+    /// Seed of lengths, prompts, arrivals and of the server's sampling
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Seed of the shared prefix, to have it again with other prompts; left out: --seed
+    /// Seed of the shared prefix, to reuse it with other prompts [default: --seed]
     #[arg(long, value_name = "S")]
     prefix_seed: Option<u64>,
-    /// Temperature; 0 takes the most likely token
+    /// Temperature; 0 is greedy
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
     temp: f64,
 }
@@ -106,14 +106,14 @@ struct LoadArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Report")]
 struct ReportArgs {
-    /// Count requests within these limits in ms, such as ttft:500,tpot:50: ttft, tpot, e2el, and
-    /// itl for the longest gap of a request
+    /// Count requests within these limits in ms, such as ttft:500,tpot:50; names are ttft, tpot,
+    /// e2el, and itl for the longest gap of a request
     #[arg(long, value_name = "LIMITS")]
     goodput: Option<GoodputLimits>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Plot times to first token and the distribution of gaps into this file
+    /// Write a plot of the times to first token and of the inter-token latencies (SVG)
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 async fn measure(args: &Args) -> Result<ExitCode> {
     let test = LoadTest::connect(&args.server(), args.load.spec()).await?;
     let mut watch = Watch::new();
-    // Made before the load is: whether the plot can be written is known at once.
+    // Created before the load starts, so that an error shows at once.
     let create = |path: &PathBuf| {
         File::create(path).with_context(|| format!("cannot write {}", path.display()))
     };
@@ -172,7 +172,7 @@ async fn measure(args: &Args) -> Result<ExitCode> {
         false => output::text(&report.to_table())?,
     }
     if let Some(mut file) = plot {
-        file.write_all(report.svg().as_bytes()).context("cannot plot")?;
+        file.write_all(report.svg().as_bytes()).context("cannot write the plot")?;
     }
     end(run.ended, &report.summary)
 }

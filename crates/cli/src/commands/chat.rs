@@ -20,13 +20,13 @@ use slash::SlashCommand;
 use std::process::ExitCode;
 use tokio::runtime::Runtime;
 
-/// Talk with a model
+/// Chat with a model
 ///
 /// /help lists the commands of a conversation. Ctrl-C stops an answer and keeps the conversation,
 /// Ctrl-D ends. Lines may also be piped in; each is a message.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Instructions that come before the conversation
+    /// System prompt
     #[arg(short, long, value_name = "TEXT")]
     system: Option<String>,
     /// Print token counts and rates after each answer
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut lines = ChatLines::open()?;
     if lines.is_interactive() {
         note(format_args!("{}", describe(&loaded)));
-        note(format_args!("/help lists the commands; Ctrl-D ends"));
+        note(format_args!("/help lists the commands; Ctrl-D ends the chat"));
     }
     let mut chat = Chat {
         loaded,
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     loop {
         match lines.next()? {
             ChatInput::Line(line) => chat.line(&line)?,
-            ChatInput::Cancelled => note(format_args!("Ctrl-D or /exit ends")),
+            ChatInput::Cancelled => note(format_args!("Ctrl-D or /exit ends the chat")),
             ChatInput::End => return Ok(ExitCode::SUCCESS),
         }
         if chat.conversation.is_over() {
@@ -80,8 +80,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Chat {
-    /// What goes wrong with one line is told and the conversation goes on, unless no other
-    /// could fare better.
+    /// Handles a line. Its error is printed and the conversation continues, unless every further
+    /// line would fail as well.
     fn line(&mut self, line: &str) -> Result<()> {
         let done = match SlashCommand::parse(line) {
             None if line.trim().is_empty() => Ok(()),
@@ -123,7 +123,7 @@ impl Chat {
         let mut watch = Watch::new();
         let stream = self.loaded.service.chat(&request).map_err(|error| match error {
             ApiError::ContextLength { .. } => anyhow::Error::from(error)
-                .context("the conversation is too long; /reset begins anew"),
+                .context("the conversation is too long; /reset starts a new one"),
             other => other.into(),
         })?;
         let stop = async {
@@ -163,14 +163,14 @@ impl Chat {
     }
 
     fn set_think(&mut self, choice: Option<bool>) {
-        // Without a word it turns over; templates that think by default have it on so far.
+        // Without an argument it toggles; templates think by default.
         let think = choice.unwrap_or(!self.think.unwrap_or(true));
         self.think = Some(think);
         note(format_args!("thinking is {}", if think { "on" } else { "off" }));
     }
 }
 
-/// Whether no later line could fare better.
+/// Whether every further line would fail as well.
 fn is_final(error: &anyhow::Error) -> bool {
     let stopped = error.downcast_ref::<ApiError>() == Some(&ApiError::Stopped);
     stopped || error.downcast_ref::<std::io::Error>().is_some()

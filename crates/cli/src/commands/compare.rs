@@ -1,4 +1,4 @@
-//! `gannet compare`: how far a model's predictions of a text are from another's.
+//! `gannet compare`: the divergence between the predictions of two models for a text.
 //!
 //! Both read the same tokens in the same windows as `perplexity`; at every scored position the
 //! two distributions over the next token are compared. The first model is the reference.
@@ -16,21 +16,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use text::EncodeOptions;
 
-/// Compare what two models predict for a text
+/// Compare the predictions of two models for a text
 ///
 /// Prints both perplexities, the mean Kullback-Leibler divergence of B from A per token (natural
-/// logarithm), and how often both find the same token most likely. Both must have one vocabulary,
-/// as a model and its quantised form do; the tokenizer is A's.
+/// logarithm), and how often both have the same most likely token. Both need the same vocabulary, as
+/// a model and its quantised form have; the tokenizer is A's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The reference: folder, .gguf file, owner/name on the hub, or `builtin`
     a: String,
-    /// The model that is compared with it
+    /// The model to compare with the reference
     b: String,
-    /// File with the text; `-` or left out: standard input
+    /// File with the text, `-` for standard input [default: standard input]
     #[arg(short, long, value_name = "FILE", alias = "file")]
     text: Option<PathBuf>,
-    /// Storage of B's KV cache; left out: as --kv-type says for both
+    /// Type of B's KV cache [default: --kv-type, as for A]
     #[arg(long, value_name = "TYPE")]
     b_kv_type: Option<KvType>,
     /// Print one JSON object
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let vocabularies = [&a, &b].map(|runner| runner.info().vocab_size);
     if vocabularies[0] != vocabularies[1] {
         let [a, b] = vocabularies;
-        bail!("expected models of one vocabulary, found {a} and {b} tokens");
+        bail!("expected models with the same vocabulary, found {a} and {b} tokens");
     }
     check_ids(vocabularies[0], &ids)?;
     let totals = compare(&mut a, &mut b, &ids, context)?;
@@ -169,7 +169,7 @@ fn print(as_json: bool, totals: &Totals, context: usize) -> Result<()> {
         format!("perplexity of A     {:.4}", perplexity[0]),
         format!("perplexity of B     {:.4}", perplexity[1]),
         format!("mean KL divergence  {divergence:.6} (at most {:.4})", totals.largest_divergence),
-        format!("same best token     {:.2} %", 100.0 * agreement),
+        format!("same top token      {:.2} %", 100.0 * agreement),
         format!("tokens              {} scored, windows of {context}", totals.tokens),
     ];
     Ok(output::lines(lines)?)

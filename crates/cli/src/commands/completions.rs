@@ -1,4 +1,4 @@
-//! `gannet completions`: scripts that complete this program's arguments in a shell.
+//! `gannet completions`: shell completion scripts.
 
 use crate::output;
 use anyhow::Result;
@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 /// Print a completion script for a shell
 ///
-/// For bash, for example: gannet completions bash > ~/.local/share/bash-completion/completions/gannet
+/// For bash, for example: gannet completions bash >
+/// ~/.local/share/bash-completion/completions/gannet
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell

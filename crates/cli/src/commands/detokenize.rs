@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Folder (a tokenizer.json is enough), .gguf file (a vocabulary is enough), owner/name on
     /// the hub, or `builtin`
     model: String,
-    /// Ids, with spaces or commas between them; `-` or none: standard input
+    /// Ids, separated by spaces or commas; `-` for standard input [default: standard input]
     ids: Vec<String>,
     /// Leave special tokens out
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `gannet imatrix`: which columns of a model's weights matter for a text.
+//! `gannet imatrix`: the importance of a model's weight columns for a text.
 
 use super::likelihood::check_ids;
 use crate::args::FileArgs;
@@ -14,31 +14,31 @@ use std::process::ExitCode;
 use std::time::Instant;
 use text::EncodeOptions;
 
-/// Collect which columns of a model's weights matter, for quantize --imatrix
+/// Collect the importance of weight columns, for quantize --imatrix
 ///
-/// Adds up the squares of what goes into the product with each weight matrix while the model
-/// reads a text of the kind it will be used for. Writes a GGUF file that llama.cpp reads too. The
-/// file is written now and then and when Ctrl-C ends the work; the same command goes on from it.
+/// Sums the squares of the inputs of each weight matrix while the model reads a text of the kind it
+/// will be used for. Writes a GGUF file that llama.cpp reads too. The file is written regularly and
+/// after Ctrl-C; the same command resumes from it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file, owner/name on the hub, or `builtin`
     model: String,
-    /// File with the text; `-` or left out: standard input
+    /// File with the text, `-` for standard input [default: standard input]
     #[arg(short, long, value_name = "FILE", alias = "file")]
     text: Option<PathBuf>,
-    /// File to write, or to go on from
+    /// File to write, or to resume from
     #[arg(short, long, value_name = "FILE", default_value = "imatrix.gguf")]
     output: PathBuf,
-    /// Tokens of a window; left out: 512, or the model's context if that is shorter
+    /// Tokens per window [default: 512, or the model's context if that is shorter]
     #[arg(long, value_name = "N", visible_alias = "chunk-size")]
     ctx: Option<usize>,
-    /// Most windows to compute; left out: all that the text fills
+    /// Maximum number of windows [default: all that the text fills]
     #[arg(long, value_name = "N", visible_alias = "chunks")]
     windows: Option<usize>,
-    /// Threads that compute; 0 for all cores
+    /// Compute threads; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Start anew in place of what is there
+    /// Discard an existing file and start anew
     #[arg(long)]
     force: bool,
     /// Print one JSON object
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name of the text as the file has it.
+/// The name of the text in the file.
 fn dataset(text: Option<&Path>) -> String {
     let name = text.filter(|path| *path != Path::new("-")).and_then(Path::file_name);
     name.map_or_else(|| "standard input".into(), |name| name.to_string_lossy().into_owned())

@@ -1,4 +1,4 @@
-//! `gannet inspect`: what a model's files hold and what running it needs.
+//! `gannet inspect`: the contents of a model's files and the memory that it needs.
 
 mod npy;
 mod placement;
@@ -14,7 +14,7 @@ use report::InspectReport;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show what a model's files hold: metadata, tensors, types, sizes, memory needed
+/// Show the contents of a model's files: metadata, tensors, types, sizes, memory needed
 ///
 /// Vocabularies without weights and models of unsupported types or architectures are shown too.
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Context to reckon the KV cache for; left out: the model's
+    /// Context length for the size of the KV cache [default: the model's]
     #[arg(long, value_name = "N")]
     ctx: Option<usize>,
     /// Write this tensor's values as float32 to --npy
@@ -33,8 +33,8 @@ pub(crate) struct Args {
     /// NumPy file to write
     #[arg(long, value_name = "FILE", requires = "tensor")]
     npy: Option<PathBuf>,
-    /// Show how weights would be held instead: by these rules, or without a file by the built-in
-    /// ones alone
+    /// Show the placement of weights instead, by the rules in this file or by the built-in rules
+    /// alone
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["ctx", "tensor"])]
     placement: Option<Option<PathBuf>>,
     /// Compute mode to place weights for
@@ -67,8 +67,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The configuration, or why there is none: files of architectures that are not supported, and
-/// weights alone, are worth a look too.
+/// The configuration, or why there is none: unsupported architectures and weights alone can be
+/// inspected too.
 fn config(files: &ModelFiles) -> Result<Result<ModelConfig, String>> {
     let read = match (files.gguf(), files.folder()) {
         (Some(gguf), _) => ModelConfig::from_gguf(gguf),
@@ -84,7 +84,7 @@ fn config(files: &ModelFiles) -> Result<Result<ModelConfig, String>> {
     match read {
         Ok(config) => Ok(Ok(config)),
         Err(error @ Error::Architecture { .. }) => Ok(Err(error.to_string())),
-        // A vocabulary may lack everything but itself.
+        // A vocabulary file may hold nothing else.
         Err(error) if files.gguf().is_some() && files.tensors().is_empty() => {
             Ok(Err(error.to_string()))
         }

@@ -1,9 +1,9 @@
-//! What the measures of a text share: windows over its tokens and probabilities from logits.
+//! Windows over the tokens of a text, and probabilities from logits.
 
 use anyhow::{Result, bail};
 use std::ops::Range;
 
-/// Context where none is asked for and the model's is longer.
+/// Default context, where the model's is not shorter.
 pub(super) const CONTEXT: usize = 2048;
 /// Positions whose logits are computed at once.
 pub(super) const ROWS: usize = 64;

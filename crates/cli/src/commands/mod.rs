@@ -24,13 +24,13 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-/// Where a command waits for events.
+/// The async runtime of a command.
 fn runtime() -> Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start waiting for events")
+    runtime.context("cannot start the async runtime")
 }
 
-/// Ends the process as wrong usage of `command` that clap cannot see.
+/// Ends the process with a usage error of `command` that clap cannot detect.
 fn usage(command: &str, problem: &str) -> ! {
     let mut cli = crate::Cli::command();
     cli.build();

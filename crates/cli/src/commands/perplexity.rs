@@ -2,7 +2,7 @@
 //!
 //! The text is cut into windows of the context; every token but the first of a window is scored
 //! given those before it in the window. With a stride, windows overlap and only the tokens that
-//! no earlier window has scored count, so that each has a longer past.
+//! no earlier window has scored count, so that each has a longer context.
 
 use super::likelihood::{CONTEXT, ROWS, check_ids, nll, windows};
 use crate::args::{LoadArgs, ModelArgs};
@@ -26,10 +26,10 @@ use text::EncodeOptions;
 /// the first token of a window is not scored.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// File with the text; `-` or left out: standard input
+    /// File with the text, `-` for standard input [default: standard input]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Tokens from the start of one window to the start of the next; left out: a whole window
+    /// Tokens from the start of one window to the start of the next [default: a whole window]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     stride: Option<u32>,
     /// Print one JSON object
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     load: LoadArgs,
 }
 
-/// What the scored tokens add up to.
+/// Sums over the scored tokens.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
     nll: f64,

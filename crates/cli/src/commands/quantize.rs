@@ -17,32 +17,32 @@ pub(crate) struct Args {
     /// Folder, .gguf or .safetensors file, owner/name on the hub, or `builtin`
     #[arg(value_name = "SRC")]
     source: String,
-    /// File to write, which ends in .gguf
+    /// File to write; its name ends in .gguf
     #[arg(value_name = "DST")]
     out: PathBuf,
     /// Mixture or type: q4_k_m, q8_0, bf16, ...
     #[arg(long = "type", value_name = "TYPE", value_parser = Mixture::named)]
     mixture: &'static Mixture,
-    /// Another type for the tensors with a name like PATTERN, a glob or regular expression; may
-    /// be repeated, the last that fits wins
+    /// Type of the tensors whose names match PATTERN, a glob or regular expression; may be
+    /// repeated, the last match wins
     #[arg(long, value_name = "PATTERN=TYPE", value_parser = Override::parse)]
     tensor_type: Vec<Override>,
-    /// Importance of the columns, as `gannet imatrix` or llama.cpp writes it (.gguf or .dat)
+    /// Importance of the columns, from `gannet imatrix` or llama.cpp (.gguf or .dat)
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
-    /// Write parts of at most this size, such as 2G or 500M
+    /// Maximum size of a part, such as 2G or 500M [default: one file]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     split_size: Option<usize>,
-    /// Quantise again what has less than eight bits already
+    /// Allow tensors of fewer than eight bits to be quantised again
     #[arg(long)]
     allow_requantize: bool,
-    /// Name of the pre-tokenizer, where that of tokenizer.json is not known
+    /// Name of the pre-tokenizer, where tokenizer.json has an unknown one
     #[arg(long, value_name = "NAME")]
     pre: Option<String>,
-    /// Threads that compute; 0 for all cores
+    /// Compute threads; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Replace what is there
+    /// Replace existing files
     #[arg(long)]
     force: bool,
     /// Print one JSON object instead of a table
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name for people where that of the folder would say nothing: models unpacked or fetched.
+/// The name of the model where the folder's name means nothing: unpacked and downloaded models.
 fn public_name(source: &str) -> Option<String> {
     match Path::new(source).exists() {
         true => None,
@@ -84,7 +84,7 @@ fn public_name(source: &str) -> Option<String> {
     }
 }
 
-/// A number of bytes, in units of 1000 as files are sold.
+/// Parses a number of bytes with units of 1000.
 fn size(text: &str) -> Result<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {

@@ -1,4 +1,4 @@
-//! `gannet replay`: requests of traces once more, each alone, compared to the bit.
+//! `gannet replay`: computes the requests of traces again, each alone, and compares the bits.
 
 use crate::args::FileArgs;
 use crate::interrupt::Watch;
@@ -13,35 +13,35 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Compute the requests of traces again, each alone, and compare to the bit
+/// Compute the requests of traces again, each alone, and compare the bits
 ///
-/// `gannet serve --trace-dir` writes the traces. What else was computed beside a request, how its
-/// prompt was cut, what the cache had and how often it was preempted must not have changed its
-/// answer: ids and all bits of all logits are compared. Ends with 1 if one differs.
+/// `gannet serve --trace-dir` writes the traces. Other requests, prefill chunks, cached blocks and
+/// preemptions must not have changed an answer: token ids and all bits of all logits are compared.
+/// Exits with 1 if a trace differs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Traces, or folders of them
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Folder, .gguf file, or owner/name on the hub; left out: the built-in model
+    /// Folder, .gguf file, or owner/name on the hub [default: the built-in model]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
     placement: PlacementArgs,
-    /// Threads that compute, which do not change the bits; 0 for all cores
+    /// Compute threads, which do not change the bits; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Most prompt tokens computed at once, which do not change the bits either
+    /// Prefill chunk size, which does not change the bits either
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: usize,
-    /// Print what was found as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// A trace and where it was read.
+/// A trace with its path.
 type TraceFile = (PathBuf, Trace);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         let differing = found.iter().filter_map(|(path, _, d)| Some(line(path, d.as_ref()?)));
         output::lines(differing)?;
-        output::lines([format!("{same} of {} traces came out the same to the bit", found.len())])?;
+        output::lines([format!("{same} of {} traces are bit-identical", found.len())])?;
     }
     Ok(if same == found.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -121,7 +121,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Loads the model as the traces say it was.
+    /// Loads the model with the settings of the traces.
     fn load(args: &Args, traces: &[TraceFile]) -> Result<Self> {
         let (first, then) = (&traces[0].0, &traces[0].1.settings);
         for (path, trace) in traces {
@@ -135,7 +135,7 @@ impl Replay {
         let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
         let wrong = |error: String| anyhow!("{}: {error}", first.display());
         let (sink, received) = sync_channel(1);
-        // Room for the longest, so that none ends for want of it.
+        // Enough for the longest trace.
         let longest = traces.iter().map(|(_, t)| t.request.prompt.len() + t.ids.len() + 2).max();
         let options = EngineOptions { running: 1, traces: Some(sink), ..EngineOptions::default() };
         let load = LoadOptions {
@@ -156,12 +156,12 @@ impl Replay {
         Ok(Self { engine: start(runner, options).0, traces: received })
     }
 
-    /// The trace of the same request, computed alone.
+    /// Computes the request of `trace` alone and returns the new trace.
     fn run(&self, trace: &Trace) -> Result<Trace> {
         let mut request = trace.request.request().map_err(|error| anyhow!(error))?;
         request.cold = true;
         if trace.finish != "stop" {
-            // It ended at a limit that may lie elsewhere here, or was broken off.
+            // It ended at a limit that may differ here, or was aborted.
             request.max_tokens = Some(trace.ids.len().max(1));
         }
         if request.max_tokens == Some(0) {

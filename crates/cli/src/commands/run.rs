@@ -14,16 +14,16 @@ use std::process::ExitCode;
 
 /// Answer one prompt
 ///
-/// Prints the answer, and nothing else, on standard output. What a model thinks before it answers
-/// is shown dimmed where standard error is a terminal.
+/// Prints the answer, and nothing else, on standard output. Reasoning is shown dimmed on standard
+/// error, where it is a terminal.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The prompt; `-` or left out: standard input
+    /// The prompt, `-` for standard input [default: standard input]
     prompt: Option<String>,
     /// Read the prompt from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     file: Option<PathBuf>,
-    /// Instructions that come before the prompt
+    /// System prompt
     #[arg(short, long, value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
     /// Continue the prompt as it is, without the chat template
@@ -43,25 +43,25 @@ pub(crate) struct Args {
     sampling: SamplingArgs,
 }
 
-/// Whether the model thinks before it answers.
+/// Whether the model reasons before it answers.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct ThinkArgs {
-    /// Have the model think before it answers, if its template lets it choose
+    /// Turn reasoning before the answer on, if the template has a choice
     #[arg(long, overrides_with = "no_think")]
     think: bool,
-    /// Have the model answer at once, if its template lets it choose
+    /// Turn reasoning before the answer off, if the template has a choice
     #[arg(long, overrides_with = "think")]
     no_think: bool,
 }
 
 impl ThinkArgs {
-    /// What was chosen; `None` leaves it to the template.
+    /// The choice; `None` leaves it to the template.
     pub fn choice(self) -> Option<bool> {
         (self.think || self.no_think).then_some(self.think)
     }
 }
 
-/// The variables that tell a template to think or not.
+/// The template variables for the choice.
 pub(crate) fn think_kwargs(think: Option<bool>) -> Map<String, Value> {
     think.map(|think| ("enable_thinking".to_owned(), json!(think))).into_iter().collect()
 }
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         output::note(format_args!("{}", describe(&loaded)));
         output::note(format_args!("{}", answer.stats()));
     }
-    // The process ends: the system takes its memory back sooner than all of it is freed.
+    // The process ends: the system reclaims the memory faster than it can be freed.
     std::mem::forget(loaded);
     Ok(ExitCode::SUCCESS)
 }
@@ -109,18 +109,18 @@ fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream
     };
     let stream = loaded.service.chat(&request);
     if let Err(ApiError::Template(_)) = &stream {
-        return stream.context("cannot make a prompt of this; --raw continues it as it is");
+        return stream.context("cannot render the prompt; --raw continues it without a template");
     }
     Ok(stream?)
 }
 
-/// What was loaded, for people.
+/// A line about the loaded model.
 pub(crate) fn describe(loaded: &LoadedModel) -> String {
     let info = loaded.service.info();
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     format!(
-        "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens, at most \
-         {} of one request; {} threads, {}",
+        "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens, at \
+         most {} per request; {} threads, {}",
         info.name,
         info.architecture,
         loaded.time.as_secs_f64(),

@@ -20,13 +20,12 @@ use std::time::Duration;
 
 /// Serve a model over HTTP, with the protocols of OpenAI, Anthropic, Ollama and llama-server
 ///
-/// Clients change their base URL and nothing else; in a browser there is a chat at / and every route
-/// is described at /docs. For those who watch over it: GET /health, /ready, /metrics and /v1/stats.
-/// Ctrl-C or SIGTERM lets running requests finish first; a second one ends at once. SIGHUP reads the
-/// files of keys and certificates again.
+/// Clients only change their base URL. A browser shows a chat at / and the routes at /docs. For
+/// operation there are GET /health, /ready, /metrics and /v1/stats. After Ctrl-C or SIGTERM, running
+/// requests finish first; a second signal exits at once. SIGHUP reloads keys and certificates.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print the settings in effect as a gannet.yaml, without the keys of clients, and end
+    /// Print the settings in effect as a gannet.yaml, without API keys, and exit
     #[arg(long)]
     print_config: bool,
     #[command(flatten)]
@@ -41,7 +40,7 @@ pub(crate) struct Args {
     source: SourceArgs,
 }
 
-/// Time for what is left to do when the server has ended.
+/// Time for remaining tasks after the server has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode> {
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
-    // Taken before the model is loaded, which may take its time: a taken port is known at once.
+    // Bound before the model is loaded, which may take long, so that an error shows at once.
     let listening = runtime.block_on(args.listen.listen(options.keys.is_open()))?;
     let Listening { listener, addresses, warnings } = listening;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -66,7 +65,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode
     note(format_args!("{}", describe(&loaded)));
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
     let ended = runtime.block_on(serve(listener, loaded.service, options));
-    // The engine ends with the last of the server's tasks, the writer with the engine.
+    // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(LAST_WORDS);
     if let Some(traces) = traces {
         traces.finish(LAST_WORDS);
@@ -84,8 +83,8 @@ async fn serve(
     let shutdown = async move {
         let signal = watch.wait().await;
         let _ = ASKED_BY.set(signal);
-        note(format_args!("ending; a second Ctrl-C ends at once"));
-        // The watch ends here: a second signal is for the process.
+        note(format_args!("shutting down; a second Ctrl-C exits at once"));
+        // The watch is dropped here: a second signal ends the process.
     };
     server::serve(listener, service, options, shutdown).await?;
     match ASKED_BY.get() {

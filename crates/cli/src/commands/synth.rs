@@ -16,10 +16,10 @@ pub(crate) struct Args {
     /// Named shape, such as qwen3-0.6b or llama-3.2-1b; `--list` shows all
     #[arg(value_name = "SHAPE", required_unless_present_any = ["config", "list"])]
     shape: Option<String>,
-    /// Take the shape from a config.json instead
+    /// config.json to take the shape from instead
     #[arg(long, value_name = "FILE", conflicts_with = "shape")]
     config: Option<PathBuf>,
-    /// Folder to write, or a file that ends in .gguf
+    /// Folder to write, or a file whose name ends in .gguf
     #[arg(short, long, value_name = "PATH", required_unless_present = "list")]
     out: Option<PathBuf>,
     /// Storage type of the matrices: bf16, f16 or f32; in GGUF files also q8_0, q4_0, q4_k, q6_k
@@ -28,16 +28,16 @@ pub(crate) struct Args {
     /// Seed of the weights
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Layers, instead of those of the shape
+    /// Number of layers [default: from the shape]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     layers: Option<u32>,
-    /// Rows of the vocabulary, instead of those of the shape
+    /// Vocabulary size [default: from the shape]
     #[arg(long, value_name = "N")]
     vocab: Option<usize>,
-    /// Replace what is there
+    /// Replace existing files
     #[arg(long)]
     force: bool,
-    /// Print the named shapes and end
+    /// List the named shapes and exit
     #[arg(long)]
     list: bool,
 }

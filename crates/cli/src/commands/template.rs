@@ -1,4 +1,4 @@
-//! `gannet template`: the prompt that a chat template makes of messages.
+//! `gannet template`: renders messages with a chat template.
 
 use super::tokenize::{folder, gguf};
 use crate::args::FileArgs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use text::{ChatTemplate, NaiveDateTime, SpecialTokens, TextAssets};
 
-/// Print what a chat template makes of messages
+/// Render messages with a chat template
 ///
 /// Nothing is added to the rendering, except a line end where standard output is a terminal.
 #[derive(Debug, clap::Args)]
@@ -17,10 +17,10 @@ pub(crate) struct Args {
     /// Folder, .gguf file, owner/name on the hub, or `builtin`
     #[arg(required_unless_present = "template")]
     model: Option<String>,
-    /// Use this Jinja file instead of a model's template
+    /// Jinja file, instead of a model's template
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "name"])]
     template: Option<PathBuf>,
-    /// JSON object with messages, tools, add_generation_prompt and any other variables; `-` for
+    /// JSON object with messages, tools, add_generation_prompt and other variables; `-` for
     /// standard input
     #[arg(short, long, value_name = "CASE.json")]
     input: PathBuf,
@@ -29,14 +29,14 @@ pub(crate) struct Args {
     name: Option<String>,
     #[command(flatten)]
     special: SpecialArgs,
-    /// The time that strftime_now sees, as in RFC 3339; left out: now
+    /// Time that strftime_now returns, in RFC 3339 [default: now]
     #[arg(long, value_name = "RFC3339", value_parser = text::parse_now)]
     now: Option<NaiveDateTime>,
     #[command(flatten)]
     files: FileArgs,
 }
 
-/// Texts of special tokens where they are not those of a model.
+/// Special tokens, instead of those of the model.
 #[derive(Debug, clap::Args)]
 struct SpecialArgs {
     /// Text of bos_token

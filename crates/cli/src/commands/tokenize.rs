@@ -12,14 +12,14 @@ use text::{EncodeOptions, Tokenizer};
 
 /// Print the token ids of a text
 ///
-/// The ids stand on one line with spaces between them. No special tokens are added, and their
-/// text is ordinary text, unless --special is given.
+/// The ids are printed on one line, separated by spaces. Special tokens are neither added nor
+/// parsed, unless --special is given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder (a tokenizer.json is enough), .gguf file (a vocabulary is enough), owner/name on
     /// the hub, or `builtin`
     model: String,
-    /// The text; left out: standard input
+    /// The text [default: standard input]
     #[arg(allow_hyphen_values = true)]
     text: Option<String>,
     /// Read the text from standard input
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Read the text from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
-    /// Add the special tokens that the vocabulary puts around a text, and parse those in it
+    /// Add the special tokens around a text, and parse the special tokens in it
     #[arg(long)]
     special: bool,
     /// Print one JSON object with the ids and the text of each token
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tokenizer of a folder or a `.gguf` file, without opening weights where it can.
+/// The tokenizer of a folder or a `.gguf` file, without opening weights where possible.
 pub(crate) fn tokenizer(path: &Path, files: &FileArgs) -> Result<Tokenizer> {
     let tokenizer = match gguf(path)? {
         Some(gguf) => Tokenizer::from_gguf(&gguf, &files.gguf_options()),
@@ -64,7 +64,7 @@ pub(crate) fn tokenizer(path: &Path, files: &FileArgs) -> Result<Tokenizer> {
     tokenizer.with_context(|| format!("cannot read the tokenizer of {}", path.display()))
 }
 
-/// The GGUF file that `path` is, or holds where it has no tokenizer.json.
+/// The GGUF file at `path`, or in the folder `path` where it has no tokenizer.json.
 pub(crate) fn gguf(path: &Path) -> Result<Option<GgufFile>> {
     let is_gguf = |path: &Path| path.extension().is_some_and(|extension| extension == "gguf");
     if is_gguf(path) {
@@ -80,7 +80,7 @@ pub(crate) fn gguf(path: &Path) -> Result<Option<GgufFile>> {
     Ok(files.first().map(|path| GgufFile::open(path)).transpose()?)
 }
 
-/// The folder of a model's text side: its own, or that around its weights.
+/// The folder with the tokenizer: the model's folder, or that of its weights.
 pub(crate) fn folder(path: &Path) -> PathBuf {
     match path.is_dir() {
         true => path.to_owned(),

@@ -1,4 +1,4 @@
-//! `gannet verify`: does this engine compute what the reference computed?
+//! `gannet verify`: compares a model with reference outputs.
 
 mod numbers;
 mod reference;
@@ -18,23 +18,23 @@ use std::process::ExitCode;
 ///
 /// Computes every prompt of the reference file and compares last-position logits, the five best
 /// tokens of every position, greedy continuations and mean NLL, and the tokenizer and chat cases
-/// where the file has them. Exits 0 only if all hold. `--make-script` prints a Python program
+/// where the file has them. Exits with 0 only if all checks pass. `--make-script` prints a Python program
 /// that writes such a file with transformers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name
     #[arg(required_unless_present = "make_script")]
     model: Option<String>,
-    /// Reference outputs, as --make-script writes them
+    /// Reference outputs, written by the program of --make-script
     #[arg(long, value_name = "FILE", required_unless_present = "make_script")]
     reference: Option<PathBuf>,
-    /// Compute mode: exact (f32) or fast
+    /// Compute mode: exact (f32 activations) or fast
     #[arg(long, default_value = "exact")]
     mode: Mode,
-    /// Threads that compute (0: all cores)
+    /// Compute threads; 0 for all cores
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Most prompt tokens computed at once
+    /// Prefill chunk size: maximum prompt tokens per step
     #[arg(long, default_value_t = 512)]
     chunk: usize,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Print the Python program that makes a reference file, and exit
+    /// Print the Python program that writes a reference file, and exit
     #[arg(long)]
     make_script: bool,
 }
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (Some(model), Some(reference)) = (&args.model, &args.reference) else {
-        bail!("a model and --reference are needed");
+        bail!("expected a model and --reference");
     };
     let reference = Reference::open(reference)?;
     let path = crate::model::locate(Some(model))?;

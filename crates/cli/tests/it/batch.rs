@@ -99,7 +99,7 @@ fn lines_that_are_no_requests_have_errors_and_the_others_their_answers() {
     let (input, output) = files("wrong", &lines);
     let ended = batch(&input, &output, &[]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains("line 2: no valid JSON"), "{}", ended.err);
+    assert!(ended.err.contains("line 2: invalid JSON"), "{}", ended.err);
     assert!(ended.err.contains("line 3: custom_id \"a\" is that of line 1"), "{}", ended.err);
     assert!(ended.err.contains("error: ") && ended.err.contains("6 of 7 lines"), "{}", ended.err);
 

@@ -84,7 +84,10 @@ pub fn path(name: &str) -> String {
 
 /// A file in the tests' folder.
 pub fn file(name: &str, content: impl AsRef<[u8]>) -> String {
-    std::fs::write(path(name), content).unwrap();
+    // Tests may write the same file at the same time, and read it meanwhile.
+    let temporary = path(&format!("{name}.{:?}", std::thread::current().id()));
+    std::fs::write(&temporary, content).unwrap();
+    std::fs::rename(temporary, path(name)).unwrap();
     path(name)
 }
 

@@ -88,7 +88,7 @@ fn ctrl_c_keeps_the_windows_there_are() {
     assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
-    assert!(rest.iter().any(|line| line.contains("the same command goes on")), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("the same command resumes")), "{rest:?}");
     let done = read(&out).chunks;
     assert!((2..1000).contains(&done), "{done}");
     let windows = (done + 1).to_string();

@@ -101,7 +101,7 @@ fn vocabularies_that_cannot_be_had_exactly_are_refused() {
     let source = models.join("mistral");
     let out = path("mistral.gguf");
     let ended = run(&["quantize", source.to_str().unwrap(), &out, "--type", "f16"]);
-    check_error(&ended, "make a token, but are no merge");
+    check_error(&ended, "make a token, but are not a merge");
     assert!(!Path::new(&out).exists());
 }
 

@@ -1,4 +1,4 @@
-//! Computing the windows, and keeping what they add up to.
+//! Computes the windows and adds up their sums.
 
 use super::{ROWS, Windows};
 use crate::{Interrupted, Progress};
@@ -8,7 +8,7 @@ use formats::imatrix::{Imatrix, ImatrixEntry};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long work is kept before it is written.
+/// Time between writes of the file.
 const KEPT: Duration = Duration::from_secs(15);
 
 impl Windows<'_> {
@@ -67,7 +67,7 @@ fn keep(
     if error.is::<Interrupted>() && sums.chunks > 0 {
         sums.write(path)?;
         let (path, windows) = (path.display(), sums.chunks);
-        progress.note(&format!("{path} has {windows} windows; the same command goes on"));
+        progress.note(&format!("{path} has {windows} windows; the same command resumes from them"));
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
     for InputSums { name, squares, rows: more } in window {
         let none = ImatrixEntry { sums: vec![0.0; squares.len()], counts: vec![0.0; more.len()] };
         let entry = sums.entries.entry(name.clone()).or_insert(none);
-        // Of a stack, each matrix has rows of its own.
+        // Each matrix of a stack has a row count of its own.
         let differs = match entry.counts[..] {
             [count] => count != rows || more.len() != 1,
             _ => entry.counts.len() != more.len(),
@@ -88,7 +88,7 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
             let (columns, found) = (squares.len(), entry.sums.len());
             let counts = &entry.counts;
             bail!(
-                "tensor {name}: expected {columns} sums of {rows} rows to go on from, found \
+                "tensor {name}: expected {columns} sums of {rows} rows to resume from, found \
                  {found} of {counts:?}"
             );
         }
@@ -97,12 +97,12 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
         }
         entry.counts.iter_mut().zip(more).for_each(|(count, more)| *count += more as f32);
         if !entry.sums.iter().all(|sum| sum.is_finite()) {
-            bail!("tensor {name}: what it is multiplied with is NaN, infinite or far too large");
+            bail!("tensor {name}: its inputs are NaN, infinite or far too large");
         }
     }
     if sums.entries.len() != matrices {
         let found = sums.entries.len();
-        bail!("expected sums of {matrices} matrices to go on from, found {found}");
+        bail!("expected sums of {matrices} matrices to resume from, found {found}");
     }
     sums.chunks += 1;
     Ok(())
@@ -151,6 +151,6 @@ mod tests {
         check(window("a", &[1.0]), "tensor a: expected 1 sums of 2 rows");
         check(window("b", &[1.0]), "tensor b");
         check(vec![], "expected sums of 0 matrices");
-        check(window("a", &[f64::NAN, 1.0]), "tensor a: what it is multiplied with");
+        check(window("a", &[f64::NAN, 1.0]), "tensor a: its inputs");
     }
 }

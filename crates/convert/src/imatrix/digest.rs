@@ -4,10 +4,10 @@ use super::TextIds;
 use formats::Checkpoint;
 use sha2::{Digest, Sha256};
 
-/// Bytes of a tensor's beginning, and of its end: enough to know a model that was trained on.
+/// Bytes of a tensor's beginning and of its end that are hashed.
 const SAMPLE: usize = 4096;
 
-/// Of the tokens of the whole text, so that more windows of it can be computed later.
+/// A digest of all tokens of the text, so that more windows can be computed later.
 pub(super) fn text(text: &TextIds<'_>) -> String {
     let mut hash = Sha256::new();
     hash.update((text.prefix.len() as u64).to_le_bytes());
@@ -17,7 +17,7 @@ pub(super) fn text(text: &TextIds<'_>) -> String {
     hex(hash)
 }
 
-/// Of names, types, shapes and samples of all weights; hashing all bytes would take too long.
+/// A digest of names, types, shapes and samples of all weights; all bytes would take too long.
 pub(super) fn model(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();
     for tensor in checkpoint.tensors() {

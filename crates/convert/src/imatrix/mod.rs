@@ -83,7 +83,7 @@ pub fn collect(
     let resumed_at = sums.chunks;
     if resumed_at > 0 {
         let (done, all) = (resumed_at.min(windows.count), windows.count);
-        progress.note(&format!("{}: {done} of {all} windows are there", out.display()));
+        progress.note(&format!("{}: resuming after {done} of {all} windows", out.display()));
     }
     if resumed_at < windows.count {
         let mut runner = load_runner(checkpoint, windows.context, options.threads)?;

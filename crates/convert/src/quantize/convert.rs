@@ -1,4 +1,4 @@
-//! Writing the planned tensors, some rows at a time.
+//! Writes the planned tensors, some rows at a time.
 //!
 //! Invariant: memory does not grow with the tensors, only with their rows.
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes written at once, unless a row has more.
 const PIECE: usize = 8 << 20;
-/// Values that a thread takes at once.
+/// Values that a thread converts at once.
 const SHARE: usize = 1 << 16;
 
 /// The file or files being written.
@@ -63,18 +63,18 @@ pub(super) fn write(
     output.finish()
 }
 
-/// The rows of one tensor on their way from one type to another.
+/// Converts the rows of one tensor from one type to another.
 struct RowConverter<'a> {
     target: &'a Target,
     importance: Option<&'a Importance>,
     count: usize,
     columns: usize,
-    /// Bytes of a row as it is and as it becomes.
+    /// Bytes of a row in the old and the new type.
     from: usize,
     to: usize,
     /// Rows of one matrix of a stack.
     matrix: usize,
-    /// Set by whoever meets a value that has no place in the new type.
+    /// Set when a value does not fit the new type.
     lost: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ impl<'a> RowConverter<'a> {
             importance: importance.filter(|_| target.weighed),
             count,
             columns,
-            // Readers and the plan made sure that rows are whole blocks.
+            // Readers and the plan have checked that rows are whole blocks.
             from: target.tensor.ty.bytes_for(columns).unwrap_or(0),
             to: target.ty.bytes_for(columns).unwrap_or(0),
             matrix: target.tensor.shape.iter().rev().nth(1).copied().unwrap_or(1).max(1),
@@ -94,7 +94,7 @@ impl<'a> RowConverter<'a> {
         }
     }
 
-    /// Hands over the new bytes in order, each time with the number of old ones they come from.
+    /// Calls `put` with the new bytes in order, each time with the number of old bytes.
     fn write(
         &self,
         pool: &ThreadPool,
@@ -121,7 +121,7 @@ impl<'a> RowConverter<'a> {
         Ok(())
     }
 
-    /// Makes row `row`, with `values` as room to compute in.
+    /// Converts row `row`; `values` is scratch space.
     fn convert(&self, row: usize, values: &mut [f32], out: &mut [u8]) {
         let tensor = &self.target.tensor;
         let source = tensor.heads.map_or(row, |heads| heads.source_row(row));
@@ -147,7 +147,7 @@ impl<'a> RowConverter<'a> {
 
     fn fits(&self, values: &[f32]) -> bool {
         let largest = if self.target.ty == &quant::F16 { 65_504.0 } else { f32::MAX };
-        // A NaN is not within any range.
+        // A NaN is in no range.
         let plain = self.target.ty == &quant::F32 || self.target.ty == &quant::BF16;
         plain || values.iter().all(|value| (-largest..=largest).contains(value))
     }
@@ -155,7 +155,7 @@ impl<'a> RowConverter<'a> {
     fn check(&self) -> Result<()> {
         if self.lost.load(Ordering::Relaxed) {
             let (name, ty) = (self.target.tensor.name.escape_debug(), self.target.ty);
-            bail!("tensor {name}: holds NaN, infinite or larger values than {ty} can have");
+            bail!("tensor {name}: holds NaN, infinite or larger values than {ty} can represent");
         }
         Ok(())
     }

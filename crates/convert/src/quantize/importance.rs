@@ -1,41 +1,41 @@
-//! How much each column of a matrix matters: the means of squares that a calibration summed up.
+//! The importance of the columns of a matrix: the mean squares of its inputs in a calibration.
 
 use anyhow::{Result, bail};
 use formats::imatrix::Imatrix;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// All that a file says.
+/// The contents of an importance file.
 #[derive(Debug)]
 pub(super) struct Importance {
     path: PathBuf,
     /// Names of the texts.
     pub datasets: Vec<String>,
-    /// Windows of text.
+    /// Number of windows.
     pub windows: usize,
     /// Means of the squared activations of each column, for each matrix of a tensor.
     means: HashMap<String, Vec<f32>>,
 }
 
 impl Importance {
-    /// Reads a file of either form.
+    /// Reads a file of either format.
     pub fn open(path: &Path) -> Result<Self> {
         let Imatrix { datasets, chunks: windows, entries, .. } = Imatrix::open(path)?;
         let means = entries.into_iter().map(|(name, entry)| (name, entry.means())).collect();
         Ok(Self { path: path.to_owned(), datasets, windows, means })
     }
 
-    /// The file's own name.
+    /// The name of the file without its folder.
     pub fn file_name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Tensors spoken of.
+    /// Number of tensors in the file.
     pub fn len(&self) -> usize {
         self.means.len()
     }
 
-    /// Whether the tensor is spoken of. An error where what is said does not fit its shape.
+    /// Whether the file has the tensor. An error where the values do not fit its shape.
     pub fn covers(&self, name: &str, shape: &[usize]) -> Result<bool> {
         let Some(means) = self.means.get(name) else { return Ok(false) };
         let columns = shape.last().copied().unwrap_or(0);
@@ -56,7 +56,7 @@ impl Importance {
         let means = self.means.get(name)?;
         let matrix = if means.len() == columns { 0 } else { matrix };
         let means = means.get(matrix * columns..)?.get(..columns)?;
-        // Where nothing came along, nothing is known.
+        // Without inputs, nothing is known.
         means.iter().any(|mean| *mean > 0.0).then_some(means)
     }
 }

@@ -1,8 +1,8 @@
-//! Which type each tensor of a named mixture gets.
+//! The storage types of the tensors of a named mixture.
 //!
 //! Follows the choices that llama.cpp publishes for dense models: the values, the ends of MLPs
 //! and the output decide most of a model's quality, so that they get more bits. The first rule
-//! of a mixture that holds for a tensor decides; none means the base type.
+//! of a mixture that applies to a tensor decides; without one, the base type does.
 
 use kernels::quant::{self, QuantType};
 
@@ -23,15 +23,15 @@ pub struct Mixture {
     rules: &'static [Rule],
 }
 
-/// Beginnings of a tensor's name, behind its layer if it has one, when the rule holds, and the type.
+/// Prefixes of tensor names (without the layer), when the rule applies, and the type.
 #[derive(Debug)]
 struct Rule(&'static [&'static str], When, &'static QuantType);
 
-/// In which layers, or for which models, a rule holds.
+/// The layers or models that a rule applies to.
 #[derive(Clone, Copy, Debug)]
 enum When {
     Always,
-    /// The first so many layers.
+    /// This many first layers.
     FirstLayers(usize),
     FirstEighth,
     FirstSixteenth,
@@ -51,14 +51,14 @@ enum When {
     Eighty,
 }
 
-/// What the rules look at besides names.
+/// The properties of a model that rules depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ModelTraits {
     pub layers: usize,
     /// Query heads per head of keys and values.
     pub group: usize,
     pub has_importance: bool,
-    /// Whether the embedding is the output too.
+    /// Whether the embedding is the output matrix too.
     pub tied: bool,
 }
 
@@ -231,7 +231,7 @@ impl Mixture {
         }
     }
 
-    /// Plain floats and eight bits are good enough for the output too.
+    /// The type of the output matrix: floats and eight bits suffice, other types become six bits.
     fn output(&self) -> &'static QuantType {
         match self.base.block_len == 1 || self.base == &quant::Q8_0 {
             true => self.base,

@@ -1,4 +1,4 @@
-//! Types that a person chose for single tensors.
+//! Types that the user chose for single tensors.
 
 use crate::types::writable_type;
 use anyhow::{Context, Result, bail};
@@ -27,8 +27,8 @@ impl Override {
         Ok(Self { pattern: pattern.to_owned(), ty })
     }
 
-    /// The indices of the names meant: by the pattern as a glob over whole names or, where it
-    /// is none or no name fits, as a regular expression that is found anywhere in a name.
+    /// The indices of the names that match: the pattern is a glob over whole names or, where no
+    /// name matches, a regular expression that is found anywhere in a name.
     pub(super) fn matching(&self, names: &[&str]) -> Result<Vec<usize>> {
         let found = self.glob().map_or_else(Vec::new, |glob| fitting(&glob, names));
         if !found.is_empty() {
@@ -38,7 +38,7 @@ impl Override {
             .with_context(|| format!("--tensor-type {}: not a pattern", self.pattern))?;
         let found = fitting(&expression, names);
         if found.is_empty() {
-            bail!("--tensor-type {}: no tensor to quantise has such a name", self.pattern);
+            bail!("--tensor-type {}: no quantised tensor has a matching name", self.pattern);
         }
         Ok(found)
     }

@@ -1,4 +1,4 @@
-//! Which type every tensor is written in, decided before a byte is written.
+//! Decides the type of every tensor, before a byte is written.
 
 use super::importance::Importance;
 use super::mixture::{Mixture, ModelTraits};
@@ -8,17 +8,17 @@ use crate::types::{whole_blocks, writable_names};
 use anyhow::{Result, bail};
 use kernels::quant::{self, QuantType};
 
-/// What is asked for.
+/// The choices of the user.
 #[derive(Debug)]
 pub(super) struct TypeRules<'a> {
     pub mixture: &'a Mixture,
     pub overrides: &'a [Override],
     pub importance: Option<&'a Importance>,
-    /// Whether what has less than eight bits may be quantised again.
+    /// Whether tensors of fewer than eight bits may be quantised again.
     pub requantize: bool,
 }
 
-/// A tensor and what becomes of it.
+/// A tensor and the type it is written in.
 #[derive(Debug)]
 pub struct Target {
     pub(super) tensor: Tensor,
@@ -43,7 +43,7 @@ impl Target {
     }
 }
 
-/// Decides for all tensors.
+/// Decides the types of all tensors.
 pub(super) fn decide(
     tensors: Vec<Tensor>,
     model: &ModelTraits,
@@ -57,7 +57,7 @@ pub(super) fn decide(
     tensors.into_iter().zip(wanted).map(decide).collect()
 }
 
-/// The type asked for each tensor; none for those that stay as exact as they are.
+/// The type asked for each tensor; `None` for tensors that are not quantised.
 fn wanted(
     tensors: &[Tensor],
     model: &ModelTraits,
@@ -100,8 +100,8 @@ fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> R
         let coarse = from.block_len > 1 && from.bits_per_value() < 8.0;
         if coarse && !rules.requantize {
             bail!(
-                "tensor {name} is {from} already: quantising it again loses more than it need; \
-                 --allow-requantize does it all the same"
+                "tensor {name} is {from} already: quantising it again loses quality; \
+                 --allow-requantize allows it"
             );
         }
         if !from.is_supported() {

@@ -1,12 +1,12 @@
-//! The names that GGUF files give to pre-tokenizers, found by what `tokenizer.json` holds.
+//! The names of pre-tokenizers in GGUF files, found by their expressions in `tokenizer.json`.
 //!
-//! Follows the expressions that the makers of the models publish; the names are llama.cpp's.
+//! Follows the published expressions of the models; the names are llama.cpp's.
 
 use serde_json::Value as Json;
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-/// What comes after the words in most expressions.
+/// The end of most expressions, after the words.
 macro_rules! tail {
     () => {
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -72,8 +72,8 @@ pub(super) fn name(pre_tokenizer: &Json, ignore_merges: bool) -> Option<&'static
     TABLE.iter().find(same).map(|(.., name)| *name)
 }
 
-/// The expression that a stage splits by: none in it where it does not split, none at all where
-/// it does something else.
+/// The expression that a stage splits by: `Some(None)` where it does not split, `None` where it does
+/// something else.
 fn expression(stage: &Json) -> Option<Option<&str>> {
     match stage["type"].as_str()? {
         "ByteLevel" if stage["add_prefix_space"] == true => None,

@@ -1,7 +1,7 @@
-//! Merges with byte fallback as a SentencePiece vocabulary: the score of a token is its place in
-//! the order of merges.
+//! Merges with byte fallback as a SentencePiece vocabulary: the score of a token is its rank in the
+//! order of merges.
 //!
-//! Invariant: scores alone say the same as the merges did, or the vocabulary is refused.
+//! Invariant: the scores are equivalent to the merges, or the vocabulary is refused.
 
 use super::tokenizer_json::{TokenizerJson, VocabularySource};
 use anyhow::{Result, bail};
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use text::{TokenKind, Tokenizer};
 
-/// Sets the keys that this kind of vocabulary has besides tokens and types.
+/// Sets the keys of this kind of vocabulary, except for tokens and types.
 pub(super) fn write(
     source: &VocabularySource,
     raw: &TokenizerJson,
@@ -44,7 +44,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Whether text gets a space before it; spaces become `▁` in any case.
+/// Whether a space is added before the text; spaces become `▁` in any case.
 fn space_prefix(normalizer: &Json) -> Result<bool> {
     let prepend = json!({"type": "Prepend", "prepend": "▁"});
     let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
@@ -67,9 +67,9 @@ fn check_bytes(tokenizer: &Tokenizer) -> Result<()> {
     }
 }
 
-/// The place of every token in the order of merges: those that make it must follow each other.
+/// The rank of every token in the order of merges. All merges of a token must be adjacent.
 fn ranks(merges: &[(&str, &str)]) -> Result<HashMap<String, usize>> {
-    // Scores are floats: more places than this they do not tell apart.
+    // Scores are f32, which distinguishes no more ranks.
     const MOST: usize = 1 << 24;
     let mut ranks = HashMap::new();
     let mut last = String::new();
@@ -80,14 +80,14 @@ fn ranks(merges: &[(&str, &str)]) -> Result<HashMap<String, usize>> {
         }
         let rank = ranks.len() + 1;
         if rank > MOST || ranks.insert(token.clone(), rank).is_some() {
-            bail!("model.merges: the merges for {token:?} do not follow each other");
+            bail!("model.merges: the merges for {token:?} are not adjacent");
         }
         last = token;
     }
     Ok(ranks)
 }
 
-/// Scores merge any two neighbours that make a token together: all those must be merges.
+/// Checks that every pair of tokens that makes a token is a merge, as scores merge every such pair.
 fn check_complete(tokenizer: &Tokenizer, merges: &[(&str, &str)]) -> Result<()> {
     let known: HashSet<(&str, &str)> = merges.iter().copied().collect();
     let normal = |id: u32| tokenizer.token_kind(id) == Some(TokenKind::Normal);
@@ -100,7 +100,7 @@ fn check_complete(tokenizer: &Tokenizer, merges: &[(&str, &str)]) -> Result<()> 
         for (at, _) in token.char_indices().skip(1) {
             let (left, right) = token.split_at(at);
             if part(left) && part(right) && !known.contains(&(left, right)) {
-                bail!("model.merges: {left:?} and {right:?} make a token, but are no merge");
+                bail!("model.merges: {left:?} and {right:?} make a token, but are not a merge");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What is quantised: the metadata and tensors of a GGUF file, or those that a checkpoint in
-//! Hugging Face's layout has as a GGUF file.
+//! The metadata and tensors to quantise: those of a GGUF file, or those of a checkpoint in Hugging
+//! Face's layout in the form of a GGUF file.
 
 use super::mixture::{ModelTraits, split_layer};
 use super::tokenizer_json::VocabularySource;
@@ -23,9 +23,9 @@ pub(super) struct QuantizeSource {
     /// Its metadata.
     pub header: GgufWriter,
     pub tensors: Vec<Tensor>,
-    /// What the rules of mixtures look at.
+    /// The properties that the rules of mixtures depend on.
     pub model: ModelTraits,
-    /// What is lost on the way.
+    /// What the conversion loses.
     pub note: Option<&'static str>,
 }
 
@@ -34,16 +34,16 @@ pub(super) struct QuantizeSource {
 pub(super) struct Tensor {
     pub name: String,
     pub shape: Vec<usize>,
-    /// How its values are stored now.
+    /// Its storage type in the source.
     pub ty: &'static QuantType,
     pub bytes: Storage,
-    /// For each column as stored the input it belongs to, if not the same.
+    /// For each stored column the input it belongs to, if they differ.
     pub order: Option<Arc<[u32]>>,
-    /// Heads whose rows change places.
+    /// Heads whose rows are reordered.
     pub heads: Option<Heads>,
 }
 
-/// Rows of a head in pairs `(i, i + dim/2)`, wanted as `(2i, 2i + 1)`.
+/// Reorders the rows of a head from pairs `(i, i + dim/2)` to pairs `(2i, 2i + 1)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
     /// Rows of a head.
@@ -53,7 +53,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// The row that comes to be row `row`.
+    /// The source of row `row`.
     pub fn source_row(self, row: usize) -> usize {
         let (start, within) = (row / self.head * self.head, row % self.head);
         match within < self.dim {
@@ -88,7 +88,7 @@ impl Tensor {
 }
 
 impl QuantizeSource {
-    /// Reads opened files. `pre` names the pre-tokenizer where the vocabulary does not tell.
+    /// Reads opened files. `pre` names an unknown pre-tokenizer.
     pub fn open(files: ModelFiles, options: &OpenOptions, pre: Option<&str>) -> Result<Self> {
         if let Some(gguf) = files.gguf() {
             if pre.is_some() {
@@ -131,7 +131,7 @@ impl QuantizeSource {
     }
 }
 
-/// Query heads per head of keys and values; 1 where the file does not say.
+/// Query heads per head of keys and values; 1 where the file has no such keys.
 fn group(file: &GgufFile) -> usize {
     let metadata = file.metadata();
     let architecture = metadata.opt_text("general.architecture").ok().flatten().unwrap_or("");
@@ -199,7 +199,7 @@ fn place(name: &str) -> (u8, usize) {
     }
 }
 
-/// A name without a translation would be lost on whoever reads the file.
+/// Refuses a tensor without a name in GGUF files.
 fn check_known(config: &ModelConfig, view: &TensorView) -> Result<()> {
     let names = name_table(&config.architecture);
     if names.is_some_and(|names| names.source(&view.name).is_some()) {
@@ -209,7 +209,7 @@ fn check_known(config: &ModelConfig, view: &TensorView) -> Result<()> {
     bail!("{path}: tensor {name}: no part of a {} model", config.architecture)
 }
 
-/// How the rows of queries and keys, and their biases, change places.
+/// The order of the rows of queries and keys, and of their biases.
 fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
     let count = match split_layer(&view.name).map(|(_, rest)| rest) {
         Some("attn_q.weight" | "attn_q.bias") => config.heads,

@@ -1,4 +1,4 @@
-//! What a quantisation wrote, for programs and for people.
+//! The result of a quantisation, as JSON and as a table.
 
 use super::plan::Target;
 use indexmap::IndexMap;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What all tensors of one new type take.
+/// Totals of the tensors of one new type.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     tensors: usize,
@@ -15,7 +15,7 @@ struct Total {
     after: usize,
 }
 
-/// What was written.
+/// The result of a quantisation.
 #[derive(Debug)]
 pub struct Quantized {
     /// The tensors in the order of the file.
@@ -78,7 +78,7 @@ impl Quantized {
             *pairs.entry((wanted, target.ty.name)).or_default() += 1;
         }
         for ((wanted, used), count) in pairs {
-            let why = "their rows are no whole blocks";
+            let why = "their rows are not whole blocks";
             let _ = writeln!(out, "{count} tensors are {used} instead of {wanted}: {why}");
         }
         out

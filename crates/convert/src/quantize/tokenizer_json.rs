@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 use text::TextAssets;
 
-/// What there is to write.
+/// The source of a vocabulary.
 #[derive(Debug)]
 pub(super) struct VocabularySource<'a> {
     pub assets: &'a TextAssets,
@@ -15,11 +15,11 @@ pub(super) struct VocabularySource<'a> {
     pub rows: usize,
     /// Tokens that end an answer.
     pub eos: &'a [u32],
-    /// The pre-tokenizer that a person named.
+    /// The pre-tokenizer that the user named.
     pub pre: Option<&'a str>,
 }
 
-/// The parts of a tokenizer.json that the assets do not give back.
+/// The parts of a tokenizer.json that [`TextAssets`] does not keep.
 #[derive(Debug, Deserialize)]
 pub(super) struct TokenizerJson {
     #[serde(default)]
@@ -49,7 +49,7 @@ pub(super) enum Merge {
 }
 
 impl Merge {
-    /// Both sides; the readers of the assets have refused merges without two.
+    /// Both sides of the merge. The reader of the assets has checked that there are two.
     pub fn sides(&self) -> (&str, &str) {
         match self {
             Self::Text(text) => text.split_once(' ').unwrap_or((text, "")),

@@ -1,8 +1,8 @@
 //! The vocabulary and chat templates of a checkpoint in Hugging Face's layout as metadata of a
 //! GGUF file.
 //!
-//! Invariant: what is written tokenizes as the source does, or is refused: a probe goes through
-//! both before any weight is written.
+//! Invariant: the written vocabulary tokenizes like the source, or is refused: a probe text goes
+//! through both before any weight is written.
 
 use super::tokenizer_json::{Merge, TokenizerJson, VocabularySource};
 use super::{pre, sentence_piece};
@@ -11,17 +11,17 @@ use formats::gguf::{Array, GgufFile, GgufWriter, Value};
 use serde_json::Value as Json;
 use text::{EncodeOptions, GgufOptions, TokenKind, Tokenizer};
 
-/// The largest tokenizers published take some tens of megabytes.
+/// Maximum size of a tokenizer.json in bytes; published ones take some tens of megabytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// Special tokens that take part in the probe.
+/// Maximum number of special tokens in the probe.
 const PROBED_TOKENS: usize = 64;
 const COMPOSES: &str = "the source composes characters (NFC), for which GGUF files have no rule: \
     text that is not composed tokenizes differently";
-/// Words, contractions, digits, white space, punctuation, scripts and code.
+/// Probe text: words, contractions, digits, white space, punctuation, scripts and code.
 const PROBE: &str = "Hello world! I'M sure they'll've 12345 3.14 x=1\n\n\tfn main() { }  \r\n \
     naïve Möwe Ελλάδα Привет 你好，世界 こんにちは 한국어 🐦👩‍👩‍👧 HelloWorld's don't -- ... $5 a/b\n  end  ";
 
-/// Sets the keys of the vocabulary and the templates. Gives what a person should know.
+/// Sets the keys of the vocabulary and the templates. Returns a note about what is lost.
 pub(super) fn write(
     source: &VocabularySource,
     header: &mut GgufWriter,
@@ -60,12 +60,13 @@ impl VocabularySource<'_> {
     fn byte_level(&self, raw: &TokenizerJson, header: &mut GgufWriter) -> Result<()> {
         check_normalizer(&raw.normalizer)?;
         let known = || pre::name(&raw.pre_tokenizer, raw.model.ignore_merges);
-        let pre = self.pre.or_else(known).context(
-            "pre_tokenizer: it has no name among those known; --pre NAME says which comes closest",
-        )?;
+        let pre = self
+            .pre
+            .or_else(known)
+            .context("pre_tokenizer: it is not a known one; --pre NAME names the closest")?;
         let merge = |merge: &Merge| match merge.sides() {
             (left, right) if left.contains(' ') || right.contains(' ') => {
-                bail!("model.merges: \"{left}\" and \"{right}\": spaces have no place in a merge")
+                bail!("model.merges: \"{left}\" and \"{right}\": a merge cannot hold spaces")
             }
             (left, right) => Ok(format!("{left} {right}")),
         };
@@ -104,7 +105,7 @@ impl VocabularySource<'_> {
         Ok(())
     }
 
-    /// Ids with a role. Of the ends, the tokenizer's own comes first.
+    /// Sets the ids with a role. Of the end tokens, the tokenizer's own comes first.
     fn special(&self, header: &mut GgufWriter) -> Result<()> {
         let ids = self.assets.tokenizer.special_ids();
         let mut ends: Vec<u32> = ids.eos.into_iter().collect();
@@ -142,8 +143,8 @@ impl VocabularySource<'_> {
         Ok(())
     }
 
-    /// Sends a text through the source and through what was made of it. Where a person chose
-    /// the pre-tokenizer, a difference is theirs to judge.
+    /// Tokenizes a text with the source and with the written vocabulary. A difference is an error,
+    /// or a warning where the user chose the pre-tokenizer.
     fn probe(&self, raw: &TokenizerJson) -> Result<()> {
         let mut vocabulary = GgufWriter::new();
         vocabulary.set("general.architecture", Value::String("llama".into()));
@@ -159,7 +160,7 @@ impl VocabularySource<'_> {
                 tracing::warn!("with --pre {pre} {problem}");
                 Ok(())
             }
-            (Some(problem), None) => bail!("the tokenizer cannot be had exactly: {problem}"),
+            (Some(problem), None) => bail!("the tokenizer cannot be converted exactly: {problem}"),
         }
     }
 
@@ -183,7 +184,7 @@ impl VocabularySource<'_> {
     }
 }
 
-/// Composed forms are what people type; GGUF files have no place for the rule.
+/// Checks that the normalizer is NFC, which GGUF files cannot express, or none.
 fn check_normalizer(normalizer: &Json) -> Result<()> {
     let kind = normalizer["type"].as_str().unwrap_or_default();
     let empty =

@@ -4,7 +4,7 @@ use formats::ModelConfig;
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 
-/// A name, and what makes the config.json of the shape.
+/// The name of a shape with its config.json.
 type Named = (&'static str, fn() -> Json);
 
 /// All shapes with routed experts.
@@ -26,7 +26,7 @@ pub(super) fn find(name: &str) -> Option<ModelConfig> {
     // Configurations are named after their folder.
     let path = Path::new(name).join("config.json");
     let config = ModelConfig::from_hf_json(&json().to_string(), &path);
-    Some(config.expect("the shapes of the table obey all laws"))
+    Some(config.expect("the shapes of the table are valid"))
 }
 
 struct MoeSize {
@@ -56,12 +56,12 @@ const TINY: MoeSize =
     MoeSize { vocab: 512, context: 2048, ..MoeSize::new(2, 256, [4, 2, 64], 512, 256) };
 const DEEPSEEK_SMALL: MoeSize = MoeSize::new(12, 1024, [16, 16, 192], 4096, 512);
 
-/// What the shapes of a family have in common.
+/// The common fields of the shapes of a family.
 struct MoeFamily {
     class: &'static str,
-    /// What config.json calls the number of experts.
+    /// Key of the number of experts in config.json.
     experts: &'static str,
-    /// What it calls their width.
+    /// Key of their width.
     width: &'static str,
     more: fn(size: &MoeSize) -> Json,
 }

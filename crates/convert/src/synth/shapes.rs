@@ -4,7 +4,7 @@ use super::mixtures::{self, MIXTURES};
 use formats::ModelConfig;
 use formats::config::{RopeConfig, RopeScaling};
 
-/// What makes the shape of a dense model.
+/// The shape of a dense model.
 struct DenseShape {
     name: &'static str,
     family: &'static str,

@@ -7,7 +7,7 @@ use formats::config::SpecialIds;
 use formats::gguf::{Array, GgufWriter, Value};
 use serde_json::{Map, Value as Json, json};
 
-/// Special tokens, behind the bytes.
+/// Special tokens, after the bytes.
 const SPECIAL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
 const BYTES: u32 = 256;
 const PAD: u32 = BYTES;
@@ -86,7 +86,7 @@ fn byte_char(byte: u8) -> char {
         return char::from(byte);
     }
     let others_before = (0..byte).filter(|b| !printable(*b)).count() as u32;
-    char::from_u32(0x100 + others_before).expect("the others are few")
+    char::from_u32(0x100 + others_before).expect("fewer than 256")
 }
 
 /// A pronounceable word for each number, with a space before it.

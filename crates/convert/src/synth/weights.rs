@@ -1,5 +1,5 @@
-//! Random weights at the speed of memory: normal values are drawn and stored once, then runs of
-//! them are copied in random order.
+//! Random weights at the speed of memory: normal values are drawn once, and runs of them are copied in
+//! random order.
 
 use base::Rng;
 use kernels::quant::QuantType;
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 /// Standard deviation of matrices and biases, as models are commonly initialised.
 const DEVIATION: f32 = 0.02;
-/// Most values that are drawn.
+/// Maximum number of drawn values.
 const DRAWN: usize = 1 << 20;
 /// Values in a run: whole blocks of every type.
 const RUN: usize = 256;
-/// Runs that one piece has at most: a piece never ends within a block.
+/// Maximum number of runs of a piece, which never ends within a block.
 const PIECE: usize = 1024;
 
 /// A stream of weights decided by its seed.
@@ -19,13 +19,13 @@ const PIECE: usize = 1024;
 pub(super) struct RandomWeights {
     rng: Rng,
     drawn: Vec<f32>,
-    /// The drawn values as each type stores them.
+    /// The drawn values in each storage type.
     stored: HashMap<&'static str, Vec<u8>>,
     piece: Vec<u8>,
 }
 
 impl RandomWeights {
-    /// For tensors of up to `elements` values.
+    /// Draws the values for tensors of up to `elements` values.
     pub fn new(seed: u64, elements: usize) -> Self {
         let mut rng = Rng::new(seed);
         let count = elements.clamp(2 * RUN, DRAWN).next_multiple_of(RUN);
@@ -46,7 +46,7 @@ impl RandomWeights {
         &self.piece
     }
 
-    /// Norms scale by one.
+    /// Fills a norm, which scales by one.
     fn fill_ones(&mut self, ty: &'static QuantType, wanted: usize) {
         let ones = store(ty, &[1.0; RUN]);
         while self.piece.len() < wanted {
@@ -69,7 +69,7 @@ fn run_bytes(ty: &QuantType) -> usize {
     RUN / ty.block_len * ty.block_bytes
 }
 
-/// `values` as `ty` stores them. Whoever chooses the type has checked that it can be written.
+/// `values` in the storage type `ty`, which the caller has checked can be written.
 fn store(ty: &'static QuantType, values: &[f32]) -> Vec<u8> {
     let quantize = ty.quantize.expect("a type that can be written");
     let mut bytes = vec![0; values.len() / ty.block_len * ty.block_bytes];

@@ -1,4 +1,4 @@
-//! Writing a planned checkpoint: its configuration, its vocabulary, then its weights as a stream.
+//! Writes a planned checkpoint: its configuration, its vocabulary, then its weights as a stream.
 //!
 //! Invariant: memory does not grow with the checkpoint.
 
@@ -20,7 +20,7 @@ const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// The router of a layer.
 const ROUTER: &str = "ffn_gate_inp.weight";
 
-/// A tensor to be filled.
+/// A tensor to write.
 struct Tensor {
     name: String,
     shape: Vec<usize>,
@@ -102,8 +102,8 @@ fn typed(
     tensors.into_iter().map(tensor).collect()
 }
 
-/// As converters do it: vectors, biases and routers are F32, and rows that are not whole blocks of
-/// what is closest to the type.
+/// The type of a tensor in a GGUF file, as converters choose it: vectors, biases and routers are F32,
+/// rows that are not whole blocks get the closest type.
 fn gguf_type(ty: &'static QuantType, name: &str, shape: &[usize]) -> &'static QuantType {
     match shape {
         _ if name.ends_with(".bias") || name.ends_with(ROUTER) => &quant::F32,
@@ -117,7 +117,7 @@ impl Tensor {
         self.shape.iter().product()
     }
 
-    /// The writers have refused sizes that overflow.
+    /// Bytes of the tensor. The writers have refused sizes that overflow.
     fn bytes(&self) -> usize {
         self.ty.bytes_for(self.elements()).unwrap_or(0)
     }
@@ -139,7 +139,7 @@ impl FileData<'_> {
         for tensor in self.tensors {
             let mut missing = tensor.bytes();
             while missing > 0 {
-                // An unfinished file is removed on the way out.
+                // An unfinished file is removed when the stream is dropped.
                 progress.check()?;
                 let piece = weights.piece(&tensor.name, tensor.ty, missing);
                 stream.write(piece)?;

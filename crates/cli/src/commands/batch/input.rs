@@ -1,4 +1,4 @@
-//! The file of requests: one JSON object a line, read again and again and never held as a whole.
+//! The file of requests: one JSON object per line, read several times and never held as a whole.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
-/// Longest line: the body in it may not be longer for the server either.
+/// Maximum length of a line, which is also the server's limit for a body.
 const MAX_BYTES: usize = 32 << 20;
-/// Longest `custom_id`: all of them are held.
+/// Maximum length of a `custom_id`; all ids are held in memory.
 const MAX_ID_BYTES: usize = 1024;
-/// What can be asked for.
+/// The supported routes.
 const URLS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
 
 /// An open file of requests.
@@ -21,7 +21,7 @@ pub(crate) struct RequestFile {
     name: String,
 }
 
-/// Its lines, from the first.
+/// Reads the lines of the file.
 #[derive(Debug)]
 pub(crate) struct RequestLines {
     reader: BufReader<File>,
@@ -29,24 +29,24 @@ pub(crate) struct RequestLines {
     number: u64,
 }
 
-/// A line's number from 1, and the line unless it is too long.
+/// The number of a line, from 1, and the line, or an error for one that is too long.
 pub(crate) type NumberedLine<'a> = (u64, Result<&'a [u8], LineProblem>);
 
-/// Why a line is no request.
+/// Why a line is not a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct LineProblem {
     pub code: &'static str,
     pub message: String,
 }
 
-/// One line that has an id, and what it asks for if that can be made out.
+/// A line with an id, and its call where the line is valid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RequestLine<'a> {
     pub id: String,
     pub call: Result<BatchCall<'a>, LineProblem>,
 }
 
-/// What a line asks for.
+/// The request of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchCall<'a> {
     pub url: &'static str,
@@ -54,7 +54,7 @@ pub(crate) struct BatchCall<'a> {
 }
 
 impl RequestFile {
-    /// Opens a file. What can be read only once, such as `-` and other pipes, is copied first.
+    /// Opens a file. A source that can be read only once, such as a pipe, is copied first.
     pub fn open(path: &Path) -> Result<Self> {
         let (name, file) = match path.as_os_str() == "-" {
             true => ("standard input".to_owned(), copy(io::stdin().lock())),
@@ -64,17 +64,17 @@ impl RequestFile {
         Ok(Self { file, name })
     }
 
-    /// What to call it.
+    /// The name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The beginning of a complaint of the system.
+    /// The context of an error of the system.
     pub fn cannot_read(&self) -> String {
         format!("cannot read {}", self.name)
     }
 
-    /// The lines, from the first. One reader at a time: they share their place in the file.
+    /// Reads from the first line. Readers share their position: only one may be used at a time.
     pub fn lines(&self) -> Result<RequestLines> {
         let rewound = self.file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
         let reader = BufReader::new(rewound.with_context(|| self.cannot_read())?);
@@ -87,7 +87,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { copy(file) }
 }
 
-/// A file without a name that goes with the process.
+/// Copies into an unnamed file that is deleted with the process.
 fn copy(mut from: impl Read) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     io::copy(&mut from, &mut file)?;
@@ -95,7 +95,7 @@ fn copy(mut from: impl Read) -> io::Result<File> {
 }
 
 impl RequestLines {
-    /// The next line that is not blank.
+    /// Reads the next line that is not blank.
     pub fn next(&mut self) -> io::Result<Option<NumberedLine<'_>>> {
         loop {
             self.line.clear();
@@ -130,7 +130,7 @@ impl LineProblem {
     }
 }
 
-/// The members of a line; others are nobody's business.
+/// The members of a line; others are ignored.
 #[derive(Deserialize)]
 struct Members<'a> {
     #[serde(borrow)]
@@ -144,7 +144,7 @@ struct Members<'a> {
 }
 
 impl<'a> RequestLine<'a> {
-    /// Reads a line; its body is left to the server.
+    /// Parses a line, except for its body, which the server parses.
     pub fn parse(line: &'a [u8]) -> Result<Self, LineProblem> {
         let members: Members = object(line)?;
         Ok(Self { id: members.id()?, call: members.call() })
@@ -182,7 +182,7 @@ fn text(field: &str, value: Option<&RawValue>) -> Result<String, LineProblem> {
     serde_json::from_str(value.get()).map_err(|_| LineProblem::invalid(field, "a string"))
 }
 
-/// Whether a body asks for a stream. All else about it is for the server to say.
+/// Whether a body asks for a stream. The server checks everything else.
 fn streams(body: &str) -> bool {
     #[derive(Deserialize)]
     struct StreamField {
@@ -191,15 +191,15 @@ fn streams(body: &str) -> bool {
     object::<StreamField>(body.as_bytes()).is_ok_and(|field| field.stream == Some(true))
 }
 
-/// Members of the JSON object that `bytes` are.
+/// Parses `bytes` as a JSON object with the members of `T`.
 pub(crate) fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, LineProblem> {
-    // An array would do for serde.
+    // serde would accept an array too.
     if !bytes.starts_with(b"{") {
         return Err(LineProblem::new("invalid_json", "expected a JSON object"));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let message = error.to_string().replace(" at line 1 column", " at byte");
-        LineProblem::new("invalid_json", format!("no valid JSON: {message}"))
+        LineProblem::new("invalid_json", format!("invalid JSON: {message}"))
     })
 }
 
@@ -229,7 +229,7 @@ mod tests {
     fn what_is_no_request_is_refused_by_field() {
         check_problem("x", "expected a JSON object");
         check_problem(r#"["a", "POST", "/v1/completions", {}]"#, "expected a JSON object");
-        check_problem(r#"{"custom_id": "a"#, "no valid JSON");
+        check_problem(r#"{"custom_id": "a"#, "invalid JSON");
         check_problem("{}", "custom_id is missing");
         check_problem(r#"{"custom_id": null}"#, "custom_id is missing");
         check_problem(r#"{"custom_id": 7}"#, "custom_id must be a string");

@@ -1,7 +1,7 @@
-//! The file of answers: what an earlier run left is read, cleaned and gone on with.
+//! The file of answers: the lines of an earlier run are read, cleaned up and added to.
 //!
 //! Invariant: a line is written by one call and the file has one writer, so that at most its last
-//! line can be cut. What is kept is copied aside and renamed, or not touched at all.
+//! line can be cut off. Kept lines are copied into a new file that is renamed, or stay untouched.
 
 use super::input::{LineProblem, object};
 use super::plan::BatchPlan;
@@ -15,19 +15,19 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Longest line that is read again: more than any answer has.
+/// Maximum length of a line that is read: more than any answer has.
 const MAX_BYTES: u64 = 1 << 30;
-/// What each line begins with.
+/// The beginning of each line.
 const BEGINNING: &str = r#"{"id":"batch_"#;
 
-/// The file of answers, open for more.
+/// The file of answers, open for appending.
 #[derive(Debug)]
 pub(crate) struct AnswerFile {
     file: File,
     path: PathBuf,
 }
 
-/// One line of it.
+/// One line of the file.
 #[derive(Debug, Serialize)]
 pub(crate) struct AnswerLine<'a> {
     id: String,
@@ -36,7 +36,7 @@ pub(crate) struct AnswerLine<'a> {
     error: Option<&'a LineProblem>,
 }
 
-/// What the server said.
+/// A response of the server.
 #[derive(Debug, Serialize)]
 pub(crate) struct Response {
     pub status_code: u16,
@@ -45,9 +45,9 @@ pub(crate) struct Response {
 }
 
 impl<'a> AnswerLine<'a> {
-    /// What came of the line with this id.
+    /// The line for `answer` to the request with this id.
     pub fn new(custom_id: Option<&'a str>, answer: &'a Result<Response, LineProblem>) -> Self {
-        // Each has keys of its own, seeded by the system.
+        // Each state has random keys from the system.
         let draw = || RandomState::new().hash_one(0);
         let id = format!("batch_req_{:016x}{:08x}", draw(), draw() as u32);
         Self { id, custom_id, response: answer.as_ref().ok(), error: answer.as_ref().err() }
@@ -61,30 +61,30 @@ impl Response {
 }
 
 impl AnswerFile {
-    /// Opens the file, which may be there already, and keeps others from writing to it.
+    /// Opens the file, which may exist, and locks it.
     pub fn open(path: &Path) -> Result<Self> {
         let context = || format!("cannot write {}", path.display());
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).with_context(context)?;
         if !file.metadata().with_context(context)?.is_file() {
-            bail!("{}: expected a file, which is read again to go on", path.display());
+            bail!("{}: expected a regular file, which is read to resume", path.display());
         }
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 bail!("{}: another process is writing it", path.display())
             }
-            // Some file systems know no locks.
+            // Some file systems do not support locks.
             Err(TryLockError::Error(_)) | Ok(()) => Ok(Self { file, path: path.to_owned() }),
         }
     }
 
-    /// Drops everything.
+    /// Empties the file.
     pub fn clear(&mut self) -> Result<()> {
         self.file.set_len(0).with_context(|| self.cannot_write())
     }
 
-    /// Keeps the lines that have a lasting answer, notes them in `plan`, and drops the others.
+    /// Keeps the lines with a final answer, marks them in `plan`, and drops the others.
     pub fn resume(&mut self, plan: &mut BatchPlan) -> Result<()> {
         let kept = self.kept(plan)?;
         let result = match kept.as_slice() {
@@ -103,7 +103,7 @@ impl AnswerFile {
         self.file.write_all(&bytes).with_context(|| self.cannot_write())
     }
 
-    /// Has the system write what it still holds.
+    /// Syncs the file to the disk.
     pub fn finish(self) -> Result<()> {
         self.file.sync_data().with_context(|| self.cannot_write())
     }
@@ -112,7 +112,7 @@ impl AnswerFile {
         format!("cannot write {}", self.path.display())
     }
 
-    /// Where the lines lie that are kept; neighbours are taken together.
+    /// The byte ranges of the lines to keep; adjacent lines are one range.
     fn kept(&self, plan: &mut BatchPlan) -> Result<Vec<Range<u64>>> {
         let mut reader = BufReader::new(&self.file);
         let (mut line, mut kept) = (Vec::new(), Vec::<Range<u64>>::new());
@@ -137,7 +137,7 @@ impl AnswerFile {
         }
     }
 
-    /// Whether a line has an answer that would not be another now, the first for its id.
+    /// Whether a line holds a final answer, the first one for its id.
     fn keeps(&self, number: u64, line: &[u8], plan: &mut BatchPlan) -> Result<bool> {
         #[derive(Deserialize)]
         struct Members<'a> {
@@ -159,7 +159,7 @@ impl AnswerFile {
         Ok(plan.done(&id, status != 200))
     }
 
-    /// The end of a file may be the beginning of a line of ours, and nothing else.
+    /// Checks that an incomplete last line is the beginning of an answer.
     fn check_cut(&self, number: u64, line: &[u8]) -> Result<()> {
         let compared = line.len().min(BEGINNING.len());
         if line[..compared] != BEGINNING.as_bytes()[..compared] || line.len() as u64 == MAX_BYTES {
@@ -168,7 +168,7 @@ impl AnswerFile {
         Ok(())
     }
 
-    /// Nothing is dropped that could be somebody's only copy.
+    /// Refuses a line of another program, so that it is not dropped.
     fn foreign(&self, number: u64) -> anyhow::Error {
         let path = self.path.display();
         anyhow::anyhow!(
@@ -176,12 +176,12 @@ impl AnswerFile {
         )
     }
 
-    /// Copies what is kept into a new file that takes the name of this one.
+    /// Copies the kept lines into a new file that replaces this one.
     fn rewrite(&mut self, kept: &[Range<u64>]) -> io::Result<()> {
         let aside = self.path.with_added_extension("incomplete");
         let mut file =
             File::options().read(true).write(true).create(true).truncate(true).open(&aside)?;
-        // Locked before it has the name; where there are no locks, there was none before.
+        // Locked before it has the name; without locks, the old file had none either.
         let _ = file.try_lock();
         let written = kept.iter().try_for_each(|range| {
             self.file.seek(SeekFrom::Start(range.start))?;
@@ -196,7 +196,7 @@ impl AnswerFile {
     }
 }
 
-/// Whether the server would say the same again: not so where it was at fault, or too busy.
+/// Whether the server would give the same response again: not after an error of its own or overload.
 fn lasts(status: u16) -> bool {
     status < 500 && status != 429
 }

@@ -1,16 +1,16 @@
-//! What is to be done with each line, known before the model is loaded.
+//! Decides what to do with each line, before the model is loaded.
 //!
-//! The requests are read twice: here, for their ids and for what is wrong with them, and again
-//! while they are computed. Ids are all that is held of them.
+//! The requests are read twice: here, for their ids and their problems, and again while they are
+//! computed. Only the ids are held in memory.
 
 use super::input::{BatchCall, LineProblem, RequestLine, RequestLines};
 use std::collections::HashMap;
 use std::io;
 
-/// Problems that are shown one by one.
+/// Maximum number of problems that are shown one by one.
 const SHOWN: usize = 10;
 
-/// The ids of a file of requests, and what is wrong with its lines.
+/// The ids of a file of requests, and the problems of its lines.
 #[derive(Debug, Default)]
 pub(crate) struct BatchPlan {
     ids: HashMap<String, LineEntry>,
@@ -28,28 +28,28 @@ struct LineEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineState {
-    /// No request.
+    /// The line is not a request.
     Wrong,
-    /// To be computed.
+    /// The answer is to be computed.
     Open,
-    /// Computed by an earlier run.
+    /// An earlier run computed the answer.
     Answered,
-    /// Refused in an earlier run, as it would be again.
+    /// The server refused the request in an earlier run.
     Refused,
 }
 
-/// What is to be done with a line.
+/// What to do with a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LineTask<'a> {
-    /// Nothing: an earlier run has.
+    /// Nothing: an earlier run did it.
     Nothing,
-    /// Say what is wrong with it. It has no id where that belongs to another line.
+    /// Write the problem. The id is `None` where it belongs to another line.
     Report(Option<String>, LineProblem),
     /// Compute its answer.
     Compute(String, BatchCall<'a>),
 }
 
-/// Lines by what is known of them.
+/// Numbers of lines by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub lines: u64,
@@ -77,16 +77,16 @@ impl BatchPlan {
         }
     }
 
-    /// What is wrong with the lines, for people.
+    /// The problems of the lines as text.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         let more = self.wrong - self.shown.len() as u64;
-        let more = (more > 0).then(|| format!("and {more} more lines that are no requests"));
+        let more = (more > 0).then(|| format!("and {more} more invalid lines"));
         self.shown.iter().cloned().chain(more)
     }
 
-    /// Notes that the line of `id` has an answer, or a refusal. False if it had one already.
+    /// Marks the line of `id` as answered or refused. Returns false if it was marked already.
     pub fn done(&mut self, id: &str, refused: bool) -> bool {
-        // The answer to another file's line does no harm.
+        // An answer to a request of another file is kept.
         let Some(entry) = self.ids.get_mut(id) else { return true };
         let open = matches!(entry.state, LineState::Wrong | LineState::Open);
         if open {
@@ -95,7 +95,7 @@ impl BatchPlan {
         open
     }
 
-    /// Whether there is anything to compute.
+    /// Whether any line is to be computed.
     pub fn has_open(&self) -> bool {
         self.ids.values().any(|entry| entry.state == LineState::Open)
     }
@@ -106,7 +106,7 @@ impl BatchPlan {
         Counts { lines: self.lines, answered, refused }
     }
 
-    /// What is to be done with the line `number`.
+    /// What to do with line `number`.
     pub fn task<'a>(&mut self, number: u64, line: Result<&'a [u8], LineProblem>) -> LineTask<'a> {
         let line = match line.and_then(RequestLine::parse) {
             Ok(line) => line,
@@ -128,7 +128,7 @@ impl BatchPlan {
     }
 }
 
-/// A problem with its place.
+/// A problem with its line number.
 pub(crate) fn in_line(number: u64, problem: &LineProblem) -> String {
     format!("line {number}: {}", problem.message)
 }

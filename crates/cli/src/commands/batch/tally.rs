@@ -1,4 +1,4 @@
-//! What a run did, counted for people and programs.
+//! Counts of a run, as text and as JSON.
 
 use super::plan::Counts;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Counts of one run.
 #[derive(Debug)]
 pub(crate) struct BatchTally {
-    /// What earlier runs did.
+    /// Counts of earlier runs.
     before: Counts,
     answered: u64,
     failed: u64,
@@ -24,40 +24,40 @@ pub(crate) struct BatchUsage {
 }
 
 impl BatchTally {
-    /// Counts from now on.
+    /// Starts the clock.
     pub fn new(before: Counts) -> Self {
         let (usage, started) = (BatchUsage::default(), Instant::now());
         Self { before, answered: 0, failed: 0, usage, started }
     }
 
-    /// An answer was written.
+    /// Counts an answer.
     pub fn answered(&mut self, usage: BatchUsage) {
         self.answered += 1;
         self.usage.prompt_tokens += usage.prompt_tokens;
         self.usage.completion_tokens += usage.completion_tokens;
     }
 
-    /// A refusal or an error was written.
+    /// Counts a refusal or an error.
     pub fn failed(&mut self) {
         self.failed += 1;
     }
 
-    /// Lines in all.
+    /// All lines.
     pub fn lines(&self) -> u64 {
         self.before.lines
     }
 
-    /// Lines with which nothing remains to be done.
+    /// Finished lines.
     pub fn done(&self) -> u64 {
         self.skipped() + self.answered + self.failed
     }
 
-    /// Lines that were refused or failed, in this run or before.
+    /// Refused and failed lines, of this run and of earlier ones.
     pub fn not_answered(&self) -> u64 {
         self.failed + self.before.refused
     }
 
-    /// Generated tokens a second so far.
+    /// Generated tokens per second so far.
     pub fn rate(&self) -> f64 {
         self.usage.completion_tokens as f64 / self.started.elapsed().as_secs_f64().max(1e-9)
     }
@@ -66,7 +66,7 @@ impl BatchTally {
         self.before.answered + self.before.refused
     }
 
-    /// For people.
+    /// The counts as one line of text.
     pub fn text(&self) -> String {
         let BatchUsage { prompt_tokens, completion_tokens } = self.usage;
         let mut counts = vec![format!("{} answered", self.answered)];
@@ -78,8 +78,8 @@ impl BatchTally {
         let more = more.iter().filter(|(count, _)| *count > 0);
         counts.extend(more.map(|(count, what)| format!("{count} {what}")));
         format!(
-            "{} lines: {}; {prompt_tokens} tokens read and {completion_tokens} written in {:.2} s, \
-             {:.1} tokens/s",
+            "{} lines: {}; {prompt_tokens} prompt tokens and {completion_tokens} generated tokens \
+             in {:.2} s, {:.1} tokens/s",
             self.lines(),
             counts.join(", "),
             self.started.elapsed().as_secs_f64(),
@@ -87,7 +87,7 @@ impl BatchTally {
         )
     }
 
-    /// For programs.
+    /// The counts as JSON.
     pub fn to_json(&self) -> Value {
         let seconds = self.started.elapsed().as_secs_f64();
         json!({

@@ -1,4 +1,4 @@
-//! The work itself: lines go to the server's routes, answers to the output, many at a time.
+//! Sends requests to the server's routes and writes the answers, many at a time.
 
 use super::input::{BatchCall, LineProblem, RequestLines};
 use super::output::{AnswerFile, AnswerLine, Response};
@@ -19,16 +19,16 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tower::ServiceExt;
 
-/// Where requests are answered.
+/// The server's routes with the service behind them.
 #[derive(Debug)]
 pub(crate) struct BatchServer {
     service: Service,
     router: Router,
-    /// Requests that may be under way.
-    most: usize,
+    /// Maximum number of requests in flight.
+    limit: usize,
 }
 
-/// The answer to the line with this id.
+/// The id of a line with its answer.
 type FinishedLine = (String, Result<Response, LineProblem>);
 
 /// A run from its first line to its last.
@@ -37,7 +37,7 @@ pub(crate) struct BatchRun {
     lines: RequestLines,
     plan: BatchPlan,
     output: AnswerFile,
-    /// None where no line is to be computed.
+    /// `None` where no line is to be computed.
     server: Option<BatchServer>,
     tally: BatchTally,
     running: JoinSet<FinishedLine>,
@@ -45,10 +45,10 @@ pub(crate) struct BatchRun {
 }
 
 impl BatchServer {
-    /// Takes up to `most` requests at a time.
-    pub fn new(service: Service, most: usize) -> Self {
+    /// Takes up to `limit` requests at a time.
+    pub fn new(service: Service, limit: usize) -> Self {
         let router = server::router(service.clone(), ServerOptions::default());
-        Self { service, router, most }
+        Self { service, router, limit }
     }
 }
 
@@ -67,17 +67,17 @@ impl BatchRun {
         &self.tally
     }
 
-    /// Works until all lines have their answer, or until the signal that is returned; then what
-    /// is under way may finish within `grace`.
+    /// Runs until all lines have an answer, or until the returned signal; after a signal, requests
+    /// in flight may finish within `grace`.
     pub async fn run(
         &mut self,
         mut watch: Watch,
         grace: Duration,
         bar: &ProgressBar,
     ) -> Result<Option<Signal>> {
-        let most = self.server.as_ref().map_or(1, |server| server.most);
+        let limit = self.server.as_ref().map_or(1, |server| server.limit);
         loop {
-            while !self.read_all && self.running.len() < most && watch.check().is_ok() {
+            while !self.read_all && self.running.len() < limit && watch.check().is_ok() {
                 self.read_one()?;
                 self.show(bar);
             }
@@ -94,13 +94,13 @@ impl BatchRun {
         }
     }
 
-    /// Everything is written; gives the counts.
+    /// Syncs the output and returns the counts.
     pub fn finish(self) -> Result<BatchTally> {
         self.output.finish()?;
         Ok(self.tally)
     }
 
-    /// Reads a line and does what is to be done with it, or begins to.
+    /// Reads a line and handles it, or starts to compute its answer.
     fn read_one(&mut self) -> Result<()> {
         let Some((number, line)) = self.lines.next().context("cannot read the requests")? else {
             self.read_all = true;
@@ -121,7 +121,7 @@ impl BatchRun {
 
     fn compute(&mut self, id: String, url: &str, body: Body) -> Result<()> {
         let Some(server) = &self.server else {
-            bail!("the file of requests has changed meanwhile")
+            bail!("the file of requests has changed since it was first read")
         };
         let request = Request::post(url).header(header::CONTENT_TYPE, "application/json");
         let answer = ask(server.router.clone(), request.body(body)?);
@@ -152,7 +152,7 @@ impl BatchRun {
     async fn drain(&mut self, grace: Duration, bar: &ProgressBar) -> Result<()> {
         let (running, seconds) = (self.running.len(), grace.as_secs());
         let message = format!(
-            "ending; {running} running lines get {seconds} s; a second Ctrl-C ends at once"
+            "shutting down: {running} running requests get {seconds} s; a second Ctrl-C exits at once"
         );
         bar.suspend(|| note(format_args!("{message}")));
         let rest = async {
@@ -161,7 +161,7 @@ impl BatchRun {
             }
             Ok(())
         };
-        // Those that take longer are given up, and computed by the next run.
+        // Requests that take longer are abandoned, and computed by the next run.
         tokio::time::timeout(grace, rest).await.unwrap_or(Ok(()))
     }
 
@@ -171,7 +171,7 @@ impl BatchRun {
     }
 }
 
-/// What the server's routes answer.
+/// The response of the server's routes.
 async fn ask(router: Router, request: Request<Body>) -> Result<Response, LineProblem> {
     let Ok(response) = router.oneshot(request).await;
     let (head, body) = response.into_parts();
@@ -191,7 +191,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.starts_with("application/json"))
 }
 
-/// The tokens that an answer says it took.
+/// The usage in an answer.
 fn usage(body: &RawValue) -> BatchUsage {
     #[derive(Default, Deserialize)]
     struct AnswerBody {

@@ -1,13 +1,13 @@
 //! The messages of a conversation, and their file.
 //!
-//! Invariant: after the optional system message, questions and answers take turns.
+//! Invariant: after the optional system message, user and assistant messages alternate.
 
 use crate::answer::StreamedAnswer;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Most bytes of a file that is loaded.
+/// Maximum size of a loaded file in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A conversation.
@@ -24,24 +24,24 @@ impl Conversation {
         Self { system, ..Self::default() }
     }
 
-    /// All messages, as templates read them.
+    /// All messages in the form that templates read.
     pub fn messages(&self) -> Vec<Value> {
         let system = self.system.iter().map(|text| json!({"role": "system", "content": text}));
         system.chain(self.turns.iter().cloned()).collect()
     }
 
-    /// Sets the instructions that come first, or drops them.
+    /// Sets or removes the system message.
     pub fn set_system(&mut self, text: Option<String>) {
         self.system = text;
     }
 
-    /// Adds a question.
+    /// Adds a user message.
     pub fn ask(&mut self, content: &str) {
         self.turns.push(json!({"role": "user", "content": content}));
     }
 
-    /// Adds the answer to the last question; one that was stopped before its first word takes
-    /// the question with it.
+    /// Adds the answer to the last user message. An answer that was stopped before its first word
+    /// removes that message instead.
     pub fn answer(&mut self, answer: &StreamedAnswer) {
         if answer.done.is_none() && answer.text.is_empty() {
             return self.take_back();
@@ -53,22 +53,22 @@ impl Conversation {
         self.turns.push(message);
     }
 
-    /// Drops the last question.
+    /// Removes the last user message.
     pub fn take_back(&mut self) {
         self.turns.pop();
     }
 
-    /// Forgets all but the system message.
+    /// Removes all messages but the system message.
     pub fn reset(&mut self) {
         self.turns.clear();
     }
 
-    /// Ends it.
+    /// Ends the conversation.
     pub fn end(&mut self) {
         self.over = true;
     }
 
-    /// Whether it was ended.
+    /// Whether the conversation has ended.
     pub fn is_over(&self) -> bool {
         self.over
     }
@@ -109,10 +109,10 @@ impl Conversation {
         let wrong =
             |(index, turn): &(usize, &Value)| turn["role"] != ["user", "assistant"][index % 2];
         if let Some((index, _)) = self.turns.iter().enumerate().find(wrong) {
-            bail!("turn {}: expected questions and answers to take turns", index + 1);
+            bail!("turn {}: expected user and assistant messages by turns", index + 1);
         }
         if self.turns.len() % 2 == 1 {
-            bail!("expected an answer to the last question, found none");
+            bail!("expected an answer to the last user message, found none");
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ mod tests {
         check_refused("[", "JSON");
         check_refused("{}", "array of messages");
         check_refused(r#"{"messages":[{"role":"user"}]}"#, "message 0");
-        check_refused(r#"{"messages":[{"role":"user","content":"a"}]}"#, "last question");
+        check_refused(r#"{"messages":[{"role":"user","content":"a"}]}"#, "last user message");
         check_refused(r#"{"messages":[{"role":"assistant","content":"a"}]}"#, "turn 1");
         check_refused(r#"{"messages":[{"role":"dog","content":"a"}]}"#, "role");
     }

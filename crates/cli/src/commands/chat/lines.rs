@@ -1,4 +1,4 @@
-//! Lines of a conversation: edited on a terminal, with a history that is kept, or piped in.
+//! Input lines of a conversation: edited on a terminal, with a saved history, or piped in.
 
 use crate::{folders, terminal};
 use anyhow::{Context, Result};
@@ -8,18 +8,18 @@ use rustyline::error::ReadlineError;
 use std::io::{BufRead, IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 
-/// Most lines the history keeps.
+/// Maximum number of lines in the history.
 const HISTORY: usize = 1000;
 
-/// Where lines come from.
+/// The source of lines.
 pub(super) enum ChatLines {
-    /// A person.
+    /// A terminal with line editing.
     Edited { editor: Box<DefaultEditor>, history: Option<PathBuf> },
     /// A pipe or a file.
     Piped,
 }
 
-/// What came.
+/// An input event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChatInput {
     Line(String),
@@ -29,7 +29,7 @@ pub(super) enum ChatInput {
 }
 
 impl ChatLines {
-    /// Edits lines if a person is there.
+    /// Edits lines if standard input and output are terminals.
     pub fn open() -> Result<Self> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
             return Ok(Self::Piped);
@@ -47,7 +47,7 @@ impl ChatLines {
         Ok(Self::Edited { editor: Box::new(editor), history })
     }
 
-    /// Whether a person is there.
+    /// Whether lines are edited on a terminal.
     pub fn is_interactive(&self) -> bool {
         matches!(self, Self::Edited { .. })
     }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 /// What `/help` prints.
 pub(super) const HELP: &str = "\
 /help            this list
-/system [TEXT]   set the instructions that come first; without TEXT drop them
-/reset           forget the conversation, but not the instructions
+/system [TEXT]   set the system prompt; without TEXT remove it
+/reset           start a new conversation with the same system prompt
 /save FILE       write the conversation to a file
-/load FILE       go on with a saved conversation
+/load FILE       continue a saved conversation
 /stats           token counts and rates of the last answer, memory in use
-/think [on|off]  have the model think before it answers, or not
+/think [on|off]  turn reasoning before the answer on or off
 /exit            end, as Ctrl-D does
 Ctrl-C stops an answer. A line that begins with // is a message that begins with /.";
 
@@ -29,7 +29,7 @@ pub(super) enum SlashCommand {
 }
 
 impl SlashCommand {
-    /// `None` for messages.
+    /// Parses a line; `None` for messages.
     pub fn parse(line: &str) -> Option<Result<Self>> {
         let line = line.trim();
         if !line.starts_with('/') || line.starts_with("//") {
@@ -67,7 +67,7 @@ fn switch(word: &str) -> Result<Option<bool>> {
     }
 }
 
-/// The message that a line is: a doubled slash at its start means one.
+/// The message in a line: a doubled slash at its start stands for one.
 pub(super) fn message(line: &str) -> &str {
     if line.starts_with("//") { &line[1..] } else { line }
 }

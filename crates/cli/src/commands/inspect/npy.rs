@@ -20,7 +20,8 @@ pub(super) fn write(files: &ModelFiles, name: &str, out: &Path) -> Result<()> {
 }
 
 fn write_values(tensor: &TensorView, out: &Path) -> Result<()> {
-    let unsupported = || format!("tensor {}: type {} has no values yet", tensor.name, tensor.ty);
+    let unsupported =
+        || format!("tensor {}: values of type {} cannot be read", tensor.name, tensor.ty);
     let dequantize = tensor.ty.dequantize.with_context(unsupported)?;
     let mut file = BufWriter::new(File::create(out)?);
     file.write_all(&header(&tensor.shape))?;
@@ -40,7 +41,7 @@ fn write_values(tensor: &TensorView, out: &Path) -> Result<()> {
 fn header(shape: &[usize]) -> Vec<u8> {
     const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
     const ALIGNMENT: usize = 64;
-    // As Python writes tuples.
+    // In the form of a Python tuple.
     let mut dims = shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if shape.len() == 1 {
         dims.push(',');

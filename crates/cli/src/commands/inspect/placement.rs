@@ -1,4 +1,4 @@
-//! `--placement`: what rules decide for a model, without loading it.
+//! `--placement`: the decisions of placement rules for a model that is not loaded.
 
 mod groups;
 mod table;
@@ -13,7 +13,7 @@ use models::placement::{Placed, Placement, TensorInfo};
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 
-/// Tensors of a model and what was decided for each.
+/// The tensors of a model with the placement of each.
 #[derive(Debug)]
 pub(super) struct PlacementPlan {
     mode: Mode,
@@ -22,13 +22,13 @@ pub(super) struct PlacementPlan {
     placed: Vec<Placed>,
 }
 
-/// What the rules in `file`, or the built-in ones alone, decide for the model at `path`.
+/// Applies the rules in `file`, or the built-in ones alone, to the model at `path`.
 pub(super) fn plan(path: &Path, file: Option<&Path>, mode: Mode) -> Result<PlacementPlan> {
     let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
     PlacementPlan::new(&rules, tensors(path)?, mode, placement::isa()?)
 }
 
-/// All tensors under canonical names. Those of GGUF files have them whatever the architecture.
+/// All tensors under canonical names, which GGUF files have for every architecture.
 fn tensors(path: &Path) -> Result<Vec<TensorInfo>> {
     match Checkpoint::open(path, &OpenOptions::default()) {
         Ok(checkpoint) => Ok(TensorInfo::all(&checkpoint)),
@@ -52,7 +52,7 @@ impl PlacementPlan {
         groups::groups(self.tensors.iter().zip(&self.placed))
     }
 
-    /// Bytes of memory by what `name` says of a tensor, in the order of first use.
+    /// Bytes of memory summed by `name`, in the order of first use.
     fn totals(&self, name: impl Fn(&Placed) -> &'static str) -> Vec<(&'static str, usize)> {
         let mut totals: Vec<(&'static str, usize)> = Vec::new();
         for placed in &self.placed {
@@ -64,7 +64,7 @@ impl PlacementPlan {
         totals
     }
 
-    /// For people.
+    /// The placement as a table.
     pub fn to_text(&self) -> String {
         let mut out = format!("mode {}, {}\n\n", self.mode.name(), self.isa.name());
         out += &table::table(&self.groups());
@@ -77,7 +77,7 @@ impl PlacementPlan {
         out
     }
 
-    /// For programs.
+    /// The placement as JSON.
     pub fn to_json(&self) -> Json {
         let totals = |totals: Vec<(&'static str, usize)>| {
             let entry = |(name, bytes): (&str, usize)| (name.to_owned(), json!(bytes));

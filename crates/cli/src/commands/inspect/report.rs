@@ -1,4 +1,4 @@
-//! What is told about a model, for programs and for people.
+//! The report about a model, as JSON and as text.
 
 use super::values::{float, metadata_json, short, shown};
 use engine::{BLOCK, KvType};
@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
 use std::fmt::Write;
 
-/// Everything told.
+/// The report about a model.
 #[derive(Debug)]
 pub(super) struct InspectReport<'a> {
     files: &'a ModelFiles,
@@ -16,7 +16,7 @@ pub(super) struct InspectReport<'a> {
     context: usize,
 }
 
-/// What all tensors of one type take.
+/// Totals of the tensors of one type.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     tensors: usize,
@@ -25,7 +25,7 @@ struct Total {
 }
 
 impl<'a> InspectReport<'a> {
-    /// About open files, with the memory needed for `context` tokens.
+    /// Reports on open files, with the memory needed for `context` tokens.
     pub fn new(
         files: &'a ModelFiles,
         config: Result<ModelConfig, String>,
@@ -35,7 +35,7 @@ impl<'a> InspectReport<'a> {
         Self { files, config, context: context.unwrap_or(trained) }
     }
 
-    /// For programs.
+    /// The report as JSON.
     pub fn to_json(&self) -> Json {
         let total = self.total();
         let types = self.types().into_iter().map(|(name, total)| {
@@ -56,7 +56,7 @@ impl<'a> InspectReport<'a> {
         })
     }
 
-    /// For people.
+    /// The report as text.
     pub fn to_text(&self) -> String {
         let mut out = format!("{}  ({})\n", self.files.path().display(), self.format());
         self.config_text(&mut out);
@@ -110,7 +110,7 @@ impl<'a> InspectReport<'a> {
     }
 
     fn totals_text(&self, out: &mut String) {
-        // Codes, scales and zero points that become weights together.
+        // Codes, scales and zero points together become weights.
         let native = self.config.is_ok() && self.files.gguf().is_none();
         let unsupported = |name: &str| {
             let known = kernels::quant::by_name(name).is_some_and(|ty| ty.is_supported());
@@ -170,10 +170,10 @@ impl<'a> InspectReport<'a> {
         memory
     }
 
-    /// Bytes of the KV cache for a token and for the context, which takes whole blocks.
+    /// Bytes of the KV cache for one token and for the context, in whole blocks.
     fn kv_bytes(&self, ty: KvType) -> Option<(usize, usize)> {
         let config = self.config.as_ref().ok()?;
-        // What no cache could have is not worth telling, and would overflow.
+        // Sizes that no cache can have are left out, as they would overflow.
         config.kv_heads.checked_mul(config.head_dim)?.checked_mul(16 * BLOCK)?;
         let layer = models::layer_cache(config);
         let block = layer.block_bytes(BLOCK, ty).checked_mul(config.layers)?;
@@ -259,7 +259,7 @@ fn tensor_json(tensor: &TensorView) -> Json {
     })
 }
 
-/// A number of bytes for people.
+/// A number of bytes with a unit.
 pub(super) fn size(bytes: usize) -> String {
     indicatif::BinaryBytes(bytes as u64).to_string()
 }

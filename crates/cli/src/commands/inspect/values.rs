@@ -1,18 +1,18 @@
-//! Metadata of GGUF files, for programs and for people.
+//! Metadata of GGUF files, as JSON and as text.
 
 use formats::gguf::{Array, GgufFile, Value};
 use serde_json::{Value as Json, json};
 
-/// Longest text shown to people, in characters.
+/// Maximum length of a shown text in characters.
 const LONGEST: usize = 100;
 
-/// All metadata for programs.
+/// All metadata as JSON.
 pub(super) fn metadata_json(gguf: &GgufFile) -> Json {
     let entry = |(key, value): (&str, &Value)| (key.to_owned(), value_json(value));
     Json::Object(gguf.metadata().iter().map(entry).collect())
 }
 
-/// Arrays are told by their length: a vocabulary has hundreds of thousands of entries.
+/// A value as JSON. Of arrays only the length: a vocabulary has hundreds of thousands of entries.
 fn value_json(value: &Value) -> Json {
     match value {
         Value::U8(v) => json!(v),
@@ -31,7 +31,7 @@ fn value_json(value: &Value) -> Json {
     }
 }
 
-/// With the digits that tell it from its neighbours, not those of its f64.
+/// An f32 with its shortest digits, not those of its f64.
 pub(super) fn float(value: f32) -> Json {
     value.to_string().parse::<f64>().map_or(Json::Null, |value| json!(value))
 }

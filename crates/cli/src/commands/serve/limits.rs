@@ -1,4 +1,4 @@
-//! What clients of `gannet serve` may do: keys, limits, and what is logged of them.
+//! Keys and limits of the clients of `gannet serve`, and logging of their texts.
 
 use crate::args::{bytes, seconds};
 use anyhow::Result;
@@ -7,71 +7,71 @@ use server::{ApiKeys, RateLimits, ServerOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who may come, and how much of it.
+/// Arguments for keys and limits.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Clients")]
 pub(super) struct ClientArgs {
-    /// Key that clients must send; may be repeated, or hold several between commas
+    /// API key that clients must send; may be repeated, or hold several separated by commas
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     #[arg(env = "GANNET_API_KEY", hide_env_values = true, hide_default_value = true)]
     api_key: Vec<String>,
-    /// File of such keys, one a line, as KEY or NAME:KEY
+    /// File of API keys, one per line, as KEY or NAME:KEY
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Origin that browsers may call from, or *
+    /// Allowed CORS origin, or *
     #[arg(long, value_name = "ORIGIN")]
     cors: Option<String>,
-    /// Requests per minute of each key, or of each address where there are no keys
+    /// Requests per minute per key, or per address without keys
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     rate_limit: Option<u32>,
-    /// Tokens of prompts and answers per minute, likewise
+    /// Prompt and generated tokens per minute per key or address
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     rate_limit_tokens: Option<u32>,
-    /// Requests answered at one time, likewise
+    /// Concurrent requests per key or address
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     max_concurrent: Option<u32>,
-    /// Report the texts of prompts and answers too (with -v)
+    /// Log the texts of prompts and answers too (with -v)
     #[arg(long)]
     log_prompts: bool,
 }
 
-/// Bounds of connections and requests.
+/// Arguments for the limits of connections and requests.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Limits of connections")]
 pub(super) struct ConnectionArgs {
-    /// Connections at one time
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value = "1024")]
     #[arg(value_parser = value_parser!(u32).range(1..))]
     connections: u32,
-    /// Largest head of a request, at least 8KiB
+    /// Maximum size of a request head, at least 8KiB
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = header_limit)]
     header_limit: usize,
-    /// Seconds that the head of a request may take, and that a connection may be idle
+    /// Timeout of a request head and of an idle connection, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     header_timeout: Duration,
-    /// Largest body of a request
+    /// Maximum size of a request body
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = bytes)]
     body_limit: usize,
-    /// Seconds that the body of a request may take
+    /// Timeout of a request body, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     body_timeout: Duration,
-    /// Deepest nesting of JSON in a body, at most 127
+    /// Maximum depth of JSON in a body, at most 127
     #[arg(long, value_name = "N", default_value = "127")]
     #[arg(value_parser = value_parser!(u16).range(1..=ServerOptions::MAX_JSON_DEPTH as i64))]
     json_depth: u16,
-    /// Seconds of silence after which a streamed answer gets a comment
+    /// Seconds between keep-alive comments of a silent stream
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     keep_alive: Duration,
-    /// Seconds after which a client that does not read its answer is given up
+    /// Seconds after which a client that does not read its answer is disconnected
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     stall_timeout: Duration,
-    /// Seconds without progress after which /ready says so
+    /// Seconds without progress after which /ready fails
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     progress_timeout: Duration,
-    /// Answers of the Responses API that are kept for the next turn; 0 for none
+    /// Stored answers of the Responses API; 0 for none
     #[arg(long, value_name = "N", default_value_t = 1000)]
     stored_responses: u32,
-    /// Seconds that running requests get to finish when the server is asked to end
+    /// Seconds that running requests get to finish at shutdown
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
 }
@@ -85,7 +85,7 @@ impl ClientArgs {
         })
     }
 
-    /// The server's form of them.
+    /// These arguments as options of the server.
     pub fn options(&self, connections: &ConnectionArgs) -> Result<ServerOptions> {
         Ok(ServerOptions {
             keys: self.keys()?,

@@ -1,4 +1,4 @@
-//! Where `gannet serve` listens.
+//! The addresses that `gannet serve` listens on.
 
 use anyhow::{Context, Result, bail};
 use server::{Listener, Tls, UnixSocket};
@@ -6,47 +6,46 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use tokio::net::TcpListener;
 
-/// The address, where none is given.
+/// The default address.
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The port, where none is given.
+/// The default port.
 const PORT: u16 = 8080;
 
-/// Where to listen, and how connections are secured.
+/// Arguments for addresses and TLS.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Listening")]
 pub(super) struct ListenArgs {
-    /// Address to listen on; left out: 127.0.0.1
+    /// Address to listen on [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<IpAddr>,
-    /// Port to listen on, 0 for any that is free; left out: 8080
+    /// Port to listen on, 0 for any free port [default: 8080]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Listen on a Unix socket at this path; in place of the port, unless --host or --port is
-    /// given
+    /// Unix socket to listen on, instead of the port unless --host or --port is given
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Permissions of the Unix socket, in octal digits
+    /// Permissions of the Unix socket, in octal
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
     unix_mode: u32,
-    /// Secure the port with this chain of certificates, in PEM form
+    /// TLS certificate chain of the port, in PEM format
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// The private key of the certificate, in PEM form
+    /// Private key of the certificate, in PEM format
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 }
 
-/// A listener, and what people are told of it.
+/// A listener with its messages.
 pub(super) struct Listening {
     pub listener: Listener,
-    /// Where clients find it.
+    /// The addresses for clients.
     pub addresses: Vec<String>,
-    /// What its owner may not have meant.
+    /// Warnings about risky settings.
     pub warnings: Vec<String>,
 }
 
 impl ListenArgs {
-    /// What is in effect though nobody said so.
+    /// Settings that are in effect without being given.
     pub fn chosen(&self) -> Vec<(&'static str, String)> {
         let mut chosen = Vec::new();
         if self.listens_on_tcp() {
@@ -60,7 +59,7 @@ impl ListenArgs {
         self.unix.is_none() || self.host.is_some() || self.port.is_some()
     }
 
-    /// Listens, for clients that need no key if it is `open`.
+    /// Binds the addresses. `open` says that clients need no key.
     pub async fn listen(&self, open: bool) -> Result<Listening> {
         let tls = self.tls()?;
         let (mut addresses, mut warnings) = (Vec::new(), Vec::new());
@@ -92,7 +91,7 @@ impl ListenArgs {
     fn tls(&self) -> Result<Option<Tls>> {
         match (&self.tls_cert, &self.tls_key) {
             (Some(_), Some(_)) if !self.listens_on_tcp() => {
-                bail!("tls-cert: expected a port to secure (--port), found a Unix socket alone")
+                bail!("tls-cert: expected a port (--port), found only a Unix socket")
             }
             (Some(cert), Some(key)) => Ok(Some(Tls::load(cert, key)?)),
             (None, None) => Ok(None),
@@ -104,25 +103,25 @@ impl ListenArgs {
     }
 }
 
-/// What others can do where `host` is not this machine alone.
+/// Warnings about a `host` that other machines can reach.
 fn exposed(host: IpAddr, open: bool, tls: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if !host.is_loopback() && open {
         warnings.push(format!(
-            "listening on {host} without API keys: whoever reaches it can use the model \
+            "listening on {host} without API keys: everyone who reaches it can use the model \
              (--api-key-file)"
         ));
     }
     if !host.is_loopback() && !tls {
         warnings.push(format!(
-            "listening on {host} without TLS: keys, prompts and answers can be read on their way \
+            "listening on {host} without TLS: keys, prompts and answers can be read in transit \
              (--tls-cert, --tls-key)"
         ));
     }
     warnings
 }
 
-/// Permissions such as 600 or 0660.
+/// Parses permissions such as 600 or 0660.
 fn mode(text: &str) -> Result<u32> {
     let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok();
     let mode = mode.filter(|&mode| mode <= 0o777);

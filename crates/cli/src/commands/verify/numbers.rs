@@ -5,11 +5,11 @@ use super::report::VerifyReport;
 use anyhow::Result;
 use engine::SingleSequence;
 
-/// What one pass over the prompt gives.
+/// Results of one pass over the prompt.
 struct PromptPass {
     last_logits: Vec<f32>,
     mean_nll: f64,
-    /// Positions whose five best differ from the reference although no two were close.
+    /// Positions whose five best tokens differ from the reference although no two are close.
     wrong_ranks: usize,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Logits of every position: ranks, likelihood of what follows, and the last ones whole.
+/// Computes the logits of every position: ranks, likelihood of the next token, and the last logits.
 fn every_position(
     session: &mut SingleSequence<'_>,
     prompt: &ReferencePrompt,
@@ -70,8 +70,8 @@ fn every_position(
     Ok(pass)
 }
 
-/// Continues greedily after feeding the prompt in chunks; counts the tokens that agree up to the
-/// first step that is not decided by `gap`, and how many there should be.
+/// Continues greedily after the prompt. Returns how many tokens agree up to the first step that is
+/// not decided by `gap`, and how many should.
 fn greedy(
     session: &mut SingleSequence<'_>,
     chunk: usize,
@@ -105,7 +105,7 @@ fn top(logits: &[f32], count: usize) -> Vec<u32> {
     ids
 }
 
-/// The same best ids, or two of one more than that many too close to be told apart.
+/// Whether the best ids are those of `want`, or two neighbours differ by less than `gap`.
 fn ranks_agree(logits: &[f32], want: &[u32], gap: f64) -> bool {
     let ids = top(logits, want.len() + 1);
     let close = |pair: &[u32]| {

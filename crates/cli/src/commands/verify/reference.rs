@@ -1,4 +1,4 @@
-//! The reference file: what another implementation computed, and how close is close enough.
+//! The reference file: outputs of another implementation, and the tolerances.
 
 use anyhow::{Context, Result, bail};
 use engine::Mode;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 
-/// A reference file, as `make_reference.py` writes it. Fields it does not know are ignored.
+/// A reference file, written by `make_reference.py`. Unknown fields are ignored.
 #[derive(Debug, Deserialize)]
 pub(super) struct Reference {
     #[serde(default)]
@@ -86,16 +86,16 @@ pub(super) struct TokenizerCase {
     pub decoded_skip_special: Option<String>,
 }
 
-/// How close results must be in a compute mode.
+/// The tolerances of a compute mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Largest difference of a last logit, where single values are compared.
+    /// Maximum difference of a last logit, where single values are compared.
     pub max_abs: Option<f64>,
-    /// Least cosine of the last logits.
+    /// Minimum cosine of the last logits.
     pub min_cosine: f64,
     /// Differences between candidates below which their order may differ.
     pub gap: f64,
-    /// Largest difference of mean NLL.
+    /// Maximum difference of the mean NLL.
     pub mean_nll: Option<f64>,
 }
 
@@ -111,7 +111,7 @@ impl Reference {
         Ok(reference)
     }
 
-    /// Whether text is to be checked, not only numbers.
+    /// Whether the file has tokenizer or chat cases.
     pub fn has_text_cases(&self) -> bool {
         !self.chat.is_empty()
             || !self.tokenizer_cases.is_empty()
@@ -159,7 +159,7 @@ impl ReferencePrompt {
         Ok(())
     }
 
-    /// Whether the reference's choice at a greedy step is safe against differences of `gap`.
+    /// Whether the reference's choice at a greedy step stays the same with differences of `gap`.
     pub fn is_decided(&self, step: usize, gap: f64) -> bool {
         match self.greedy_top5.get(step).map(|c| c.logits.as_slice()) {
             Some([best, second, ..]) => best - second >= gap,

@@ -1,4 +1,4 @@
-//! The list of checks and how they went.
+//! The checks and their results.
 
 use serde::Serialize;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 struct Check {
     check: String,
     value: f64,
-    /// What the value was compared with; `None` if it is only shown.
+    /// The bound of the value; `None` if it is only shown.
     bound: Option<String>,
     ok: bool,
 }
@@ -27,12 +27,12 @@ impl VerifyReport {
         self.push(check, value, Some(format!(">= {bound:.6}")), value >= bound);
     }
 
-    /// `right` of `wanted` cases.
+    /// Adds a check that `right` of `wanted` cases agree.
     pub fn equal(&mut self, check: String, right: usize, wanted: usize) {
         self.push(check, right as f64, Some(format!("= {wanted}")), right == wanted);
     }
 
-    /// Shown, not judged.
+    /// Adds a value without a bound.
     pub fn note(&mut self, check: String, value: f64) {
         self.push(check, value, None, true);
     }
@@ -41,7 +41,7 @@ impl VerifyReport {
         self.checks.push(Check { check, value, bound, ok });
     }
 
-    /// Whether every check holds.
+    /// Whether every check passes.
     pub fn holds(&self) -> bool {
         self.checks.iter().all(|c| c.ok)
     }
@@ -69,7 +69,7 @@ impl VerifyReport {
     }
 }
 
-/// Few digits for small values, whole numbers whole.
+/// A value with few digits.
 fn short(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e9 {
         format!("{value}")

@@ -1,19 +1,19 @@
-//! Tensors of one kind that are held alike.
+//! Groups of tensors with the same kind and placement.
 
 use indexmap::IndexMap;
 use kernels::quant::QuantType;
 use models::placement::{Placed, TensorInfo, TensorKind};
 use serde_json::{Value as Json, json};
 
-/// Tensors of one kind, stored alike and held alike.
+/// Tensors of one kind with the same storage type and placement.
 #[derive(Debug)]
 pub(super) struct PlacementGroup<'a> {
     pub kind: TensorKind,
     pub stored: &'static QuantType,
-    /// What was decided for the first, and but for name and bytes for all.
+    /// The placement of the first tensor, and except for name and bytes of all.
     pub placed: &'a Placed,
     pub tensors: usize,
-    /// In ascending order, each once; none outside layers.
+    /// Layers in ascending order; empty outside layers.
     layers: Vec<usize>,
     pub stored_bytes: usize,
     pub bytes: usize,
@@ -35,12 +35,12 @@ pub(super) fn groups<'a>(
         group.layers.sort_unstable();
         group.layers.dedup();
     }
-    // Of equals the order stays that of the file.
+    // The sort is stable: equals keep the order of the file.
     groups.sort_by_key(|group| (group.kind, group.layers.first().copied()));
     groups
 }
 
-/// What members of a group have in common.
+/// What the members of a group share.
 fn key(info: &TensorInfo, placed: &Placed) -> impl Eq + std::hash::Hash + use<> {
     let threads = (placed.prefill_threads, placed.decode_threads, placed.numa);
     let held = (placed.ty.name, placed.mode.name(), placed.memory, placed.device);
@@ -60,7 +60,7 @@ impl<'a> PlacementGroup<'a> {
         self.bytes = self.bytes.saturating_add(placed.bytes);
     }
 
-    /// Such as `0-3,7`.
+    /// The layers as ranges, such as `0-3,7`.
     pub fn layers(&self) -> String {
         let runs = self.layers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
             [only] => only.to_string(),

@@ -1,4 +1,4 @@
-//! Groups as lines for people.
+//! Groups as a table.
 
 use super::super::report::size;
 use super::groups::PlacementGroup;
@@ -9,10 +9,10 @@ const HEAD: [&str; 12] = [
     "rule", "bytes",
 ];
 
-/// Columns of numbers, which stand to the right.
+/// Right-aligned columns.
 const NUMBERS: [&str; 2] = ["tensors", "bytes"];
 
-/// A line for each group below a line of names.
+/// A header and one line per group.
 pub(super) fn table(groups: &[PlacementGroup<'_>]) -> String {
     let rows: Vec<_> =
         std::iter::once(HEAD.map(str::to_owned)).chain(groups.iter().map(row)).collect();
@@ -50,7 +50,7 @@ fn row(group: &PlacementGroup<'_>) -> [String; 12] {
     ]
 }
 
-/// Those of prefill and decode, once where they are the same.
+/// Threads of prefill and decode, as one number where they are equal.
 fn threads(placed: &Placed) -> String {
     let name = |threads: Option<usize>| threads.map_or("all".to_owned(), |most| most.to_string());
     let (prefill, decode) = (name(placed.prefill_threads), name(placed.decode_threads));

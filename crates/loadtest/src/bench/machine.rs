@@ -1,4 +1,4 @@
-//! What this machine sustains: reading memory, and arithmetic in registers.
+//! Probes of the machine: its read bandwidth and its arithmetic peak.
 
 use super::spread::MedianRange;
 use anyhow::{Context, Result};
@@ -8,12 +8,12 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Bytes read at once: well beyond any last-level cache.
+/// Bytes of the buffer: well beyond any last-level cache.
 const BUFFER: usize = 1 << 30;
 /// Bytes a thread claims at once.
 const PIECE: usize = 1 << 20;
 const PIECE_LEN: usize = PIECE / size_of::<f32>();
-/// Steps of an arithmetic probe, some milliseconds.
+/// Steps of an arithmetic probe, which take some milliseconds.
 const STEPS: u64 = 2_000_000;
 
 /// Sustained rates of all threads together: medians over the run.
@@ -21,11 +21,11 @@ const STEPS: u64 = 2_000_000;
 pub(super) struct Machine {
     pub threads: usize,
     pub isa: &'static str,
-    /// GB/s (1e9 bytes) of reading.
+    /// Read bandwidth in GB/s (1e9 bytes).
     pub read_bandwidth_gbs: f64,
     pub read_bandwidth_min_gbs: f64,
     pub read_bandwidth_max_gbs: f64,
-    /// 1e9 f32 operations a second, multiply and add counted as two.
+    /// 1e9 f32 operations per second; a multiply-add counts as two.
     pub f32_gops: f64,
     /// The same for BF16 dot products, where the CPU has them.
     pub bf16_gops: Option<f64>,
@@ -33,8 +33,8 @@ pub(super) struct Machine {
     pub int8_gops: f64,
 }
 
-/// Measures the machine again and again, between the runs of what is compared with it: other
-/// programs take their share of both alike.
+/// Samples the machine between the runs that are compared with it, so that the load of other
+/// programs affects both alike.
 pub(super) struct Probe {
     pool: ThreadPool,
     pub isa: Isa,
@@ -47,7 +47,7 @@ pub(super) struct Probe {
 
 impl Probe {
     pub fn new(threads: usize) -> Result<Self> {
-        let pool = ThreadPool::new(threads).context("cannot start the threads")?;
+        let pool = ThreadPool::new(threads).context("cannot start threads")?;
         let mut data = AlignedVec::try_zeroed(BUFFER / size_of::<f32>())
             .context("cannot measure the memory's bandwidth")?;
         // Written first: untouched pages would all be one page of zeros.
@@ -61,7 +61,7 @@ impl Probe {
         Ok(Self { pool, isa, data, bandwidth, f32_gops, bf16_gops, int8_gops })
     }
 
-    /// Measures once.
+    /// Takes one sample.
     pub fn sample(&mut self) {
         let seconds = self.read();
         self.bandwidth.push(BUFFER as f64 / seconds / 1e9);
@@ -78,7 +78,7 @@ impl Probe {
         }
     }
 
-    /// The medians of all samples, of which there must be one.
+    /// The medians of all samples, at least one.
     pub fn machine(&self) -> Machine {
         let bandwidth = MedianRange::of(&self.bandwidth);
         let bf16 = !self.bf16_gops.is_empty();

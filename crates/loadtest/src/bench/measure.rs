@@ -4,20 +4,37 @@ use super::machine::{Machine, Probe};
 use super::spread::MedianRange;
 use super::work::ForwardCost;
 use anyhow::{Result, bail};
-use engine::{Batch, Runner};
+use engine::{Batch, KvType, Mode, Runner};
 use kernels::layout::Activations;
 use serde::Serialize;
 use std::time::Instant;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BenchPlan<'a> {
+pub struct BenchPlan<'a> {
+    /// Prompt lengths to prefill.
     pub prompts: &'a [usize],
+    /// Tokens in the cache before decode.
     pub depths: &'a [usize],
+    /// Numbers of sequences to decode together, at each depth.
     pub batches: &'a [usize],
+    /// Tokens to generate.
     pub generate: usize,
+    /// Repetitions of each measurement.
     pub runs: usize,
+    /// Prefill chunk size.
     pub chunk: usize,
+    /// Compute mode of the runner.
+    pub mode: Mode,
+    /// Type of its KV cache.
+    pub kv_type: KvType,
+}
+
+impl BenchPlan<'_> {
+    /// Number of measurements.
+    pub fn measurements(&self) -> usize {
+        self.prompts.len() + self.depths.len() * self.batches.len()
+    }
 }
 
 /// One measurement.
@@ -32,14 +49,14 @@ pub(super) struct Measurement {
     /// Bytes of weights and cache read, per token.
     pub bytes_per_token: f64,
     pub bandwidth_gbs: f64,
-    /// Of the machine's read bandwidth.
+    /// Share of the machine's read bandwidth.
     pub bandwidth_share: f64,
     pub gops: f64,
-    /// Of the machine's peak for this type of weights.
+    /// Share of the machine's arithmetic peak for this type of weights.
     pub peak_share: f64,
 }
 
-/// Bytes and operations of one measurement, and the tokens they are for.
+/// Bytes and operations of one measurement, and its tokens.
 struct Cost {
     tokens: u64,
     bytes: u64,
@@ -52,22 +69,19 @@ pub(super) fn run(
     probe: &mut Probe,
     plan: &BenchPlan<'_>,
     work: &ForwardCost,
+    mut measured: impl FnMut(),
 ) -> Result<Vec<Measurement>> {
-    let cases = plan.prompts.len() + plan.depths.len() * plan.batches.len();
-    let bar = crate::progress::count(cases as u64);
-    bar.set_message("measuring");
-    let mut results = Vec::with_capacity(cases);
+    let mut results = Vec::with_capacity(plan.measurements());
     for &prompt in plan.prompts {
         results.push(prefill(runner, probe, plan, prompt, work)?);
-        bar.inc(1);
+        measured();
     }
     for &depth in plan.depths {
         for &batch in plan.batches {
             results.push(decode(runner, probe, plan, (depth, batch), work)?);
-            bar.inc(1);
+            measured();
         }
     }
-    bar.finish_and_clear();
     Ok(results)
 }
 
@@ -173,7 +187,7 @@ impl Measurement {
 /// Sequences of one length that advance together.
 struct Lanes {
     batch: Batch,
-    /// One block table each.
+    /// The block table of each sequence.
     tables: Vec<Vec<u32>>,
     tokens: Vec<u32>,
     len: usize,
@@ -184,7 +198,7 @@ impl Lanes {
         let blocks = capacity.div_ceil(runner.block()) as u32;
         let tables = (0..count as u32).map(|i| (i * blocks..(i + 1) * blocks).collect());
         let vocab = runner.info().vocab_size as u32;
-        // Any ids do; these differ so that embedding rows do.
+        // The ids differ, so that the embedding rows do.
         let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
         Self { batch: runner.batch(), tables: tables.collect(), tokens: tokens.collect(), len: 0 }
     }

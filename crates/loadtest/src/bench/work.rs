@@ -1,20 +1,20 @@
-//! How much a step must move and multiply, counted from the tensors of the checkpoint.
+//! Bytes and operations of a step, counted from the tensors of the checkpoint.
 
 use engine::{BLOCK, KvType, Mode};
 use formats::{Checkpoint, ModelConfig, TensorView};
 use kernels::Isa;
 use kernels::layout::{self, Activations};
 
-/// The work of one model.
+/// The cost of the forward pass of one model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ForwardCost {
-    /// Bytes of the weights that a step of one token reads: of routed experts those chosen.
+    /// Bytes of the weights that a step of one token reads, of routed experts the chosen ones.
     pub weight_bytes: u64,
     /// Bytes of keys and values of one position.
     pub kv_bytes: u64,
     /// Weights that multiply every token.
     layer_weights: u64,
-    /// Weights of the output head, which multiply only tokens whose logits are wanted.
+    /// Weights of the output head, which multiply only the rows whose logits are outputs.
     head_weights: u64,
     /// Multiply-adds of attention for one token and one position it sees.
     attention: u64,
@@ -22,7 +22,7 @@ pub(super) struct ForwardCost {
     pub arithmetic: Activations,
 }
 
-/// The part of a tensor that one token passes through: of routed experts those chosen.
+/// The share of a tensor that one token uses: of routed experts the chosen ones.
 struct Share {
     chosen: usize,
     all: usize,
@@ -89,7 +89,7 @@ impl ForwardCost {
         work
     }
 
-    /// Operations of `tokens` tokens that see `seen` positions in all and want `logits` logits.
+    /// Operations of `tokens` tokens that attend to `seen` positions in all, with `logits` rows of logits.
     pub fn operations(&self, tokens: u64, seen: u64, logits: u64) -> u64 {
         2 * (tokens * self.layer_weights + logits * self.head_weights + seen * self.attention)
     }

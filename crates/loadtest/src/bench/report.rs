@@ -1,14 +1,15 @@
 //! The results as a table, JSON or CSV.
 
 use super::machine::Machine;
-use super::measure::Measurement;
-use engine::{KvType, Mode, Runner};
+use super::measure::{BenchPlan, Measurement};
+use engine::Runner;
 use formats::Checkpoint;
 use serde::Serialize;
 use std::fmt::Write;
 
+/// The measurements with the machine and the model.
 #[derive(Debug, Serialize)]
-pub(super) struct BenchReport {
+pub struct BenchReport {
     model: String,
     architecture: String,
     mode: &'static str,
@@ -18,9 +19,9 @@ pub(super) struct BenchReport {
 }
 
 impl BenchReport {
-    pub fn new(
+    pub(super) fn new(
         runner: &Runner,
-        (mode, kv_type): (Mode, KvType),
+        plan: &BenchPlan<'_>,
         checkpoint: &Checkpoint,
         machine: Machine,
         results: Vec<Measurement>,
@@ -28,19 +29,21 @@ impl BenchReport {
         Self {
             model: runner.info().name.clone(),
             architecture: checkpoint.config().architecture.clone(),
-            mode: mode.name(),
-            kv_type: kv_type.name(),
+            mode: plan.mode.name(),
+            kv_type: plan.kv_type.name(),
             machine,
             results,
         }
     }
 
+    /// The report as JSON.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("numbers and strings only");
         text.push('\n');
         text
     }
 
+    /// The measurements as comma-separated values.
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
             "phase,tokens,batch,tokens_per_second,min,max,bytes_per_token,bandwidth_gbs,\
@@ -67,6 +70,7 @@ impl BenchReport {
         text
     }
 
+    /// The report as a table.
     pub fn to_table(&self) -> String {
         let Machine {
             threads,
