@@ -1,4 +1,4 @@
-//! Asks a checkpoint for weights by canonical name and hands them to a backend.
+//! Loads weights of a checkpoint by canonical name into a backend.
 
 use crate::layers::{Decoder, Linear, Norm};
 use crate::placement::Placed;
@@ -12,18 +12,21 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much workspace a model makes.
+/// Sizes of the workspace of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkspaceLimits {
-    /// Most rows in a batch.
+    /// Largest number of rows of a batch.
     pub rows: usize,
-    /// Most rows whose logits are wanted in one batch.
+    /// Largest number of rows of a batch with logits.
     pub logit_rows: usize,
 }
 
-/// Loads the model of `checkpoint` into `backend`, or the part of it that this one of the `ranks`
-/// holds, each tensor as `placed` says. Every tensor of the checkpoint must be used, or be part of
-/// other ranks' layers.
+/// Loads the model of `checkpoint`, or the part that this rank of `ranks` holds, into `backend`.
+/// Each tensor is held as `placed` says, and must be used by this rank or belong to another.
+///
+/// # Errors
+/// If a tensor is missing, left over, of another shape or of an unsupported type, or if the model
+/// cannot be divided among the ranks.
 pub fn load(
     checkpoint: &Checkpoint,
     backend: &mut dyn Backend,
@@ -43,17 +46,17 @@ pub fn load(
     Ok(Box::new(model))
 }
 
-/// What an architecture loads from and into.
+/// The context in which a model is loaded.
 pub(crate) struct Loader<'a> {
     pub checkpoint: &'a Checkpoint,
     pub backend: &'a mut dyn Backend,
     pub limits: WorkspaceLimits,
-    /// What was decided for each tensor, by canonical name.
+    /// The placement of each tensor, by canonical name.
     pub placed: HashMap<&'a str, &'a Placed>,
     pub ranks: &'a Ranks,
-    /// Which of the ranks that share the layers.
+    /// This rank among those that share the layers.
     pub stage: Shard,
-    /// Which of the ranks that share tensors.
+    /// This rank among those that share tensors.
     pub slice: Shard,
     /// The layers of this stage.
     pub layers: Range<usize>,
@@ -99,7 +102,7 @@ impl<'a> Loader<'a> {
         self.part_of(&view.name, view)
     }
 
-    /// A matrix that is held as `tensor` is to be, which it is a part of.
+    /// A matrix that is a part of `tensor`, held with the placement of `tensor`.
     pub fn part_of(&mut self, tensor: &str, view: &TensorView) -> Result<Matrix, Error> {
         self.take(tensor, spec(&self.converted(tensor, view)?), view)
     }
@@ -109,7 +112,7 @@ impl<'a> Loader<'a> {
         self.backend.matrix(spec).map_err(|source| tensor_error(of, source))
     }
 
-    /// A tensor, or a part of one, in the type that `tensor` is to be held in.
+    /// A tensor, or a part of one, in the storage type that the placement of `tensor` names.
     pub fn converted(&self, tensor: &str, view: &TensorView) -> Result<TensorView, Error> {
         match self.placed.get(tensor) {
             Some(placed) => Ok(view.converted(placed.ty)?),
@@ -117,19 +120,19 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Values between the places where columns of a tensor can be parted: quant blocks begin there
-    /// both as it is stored and as it is to be held. The longer of them are some of the shorter.
+    /// Smallest unit of columns that a tensor can be split at: a multiple of the quant blocks of
+    /// its stored and of its held type, of which one divides the other.
     pub fn block_len(&self, view: &TensorView) -> usize {
         let held = self.placed.get(view.name.as_str()).map_or(view.ty, |placed| placed.ty);
         view.ty.block_len.max(held.block_len)
     }
 
-    /// The arithmetic of products with `tensor`.
+    /// The mode of products with `tensor`.
     pub fn mode(&self, tensor: &str) -> Mode {
         self.placed.get(tensor).map_or(self.backend.mode(), |placed| placed.mode)
     }
 
-    /// `spec`, held and computed with as `tensor` is to be.
+    /// `spec` with the placement of `tensor`.
     fn held(&self, tensor: &str, spec: MatrixSpec) -> MatrixSpec {
         let Some(placed) = self.placed.get(tensor) else { return spec };
         let (memory, threads) = (placed.policy(), placed.threads());
@@ -156,8 +159,8 @@ impl<'a> Loader<'a> {
         self.backend.table(spec).map_err(|source| tensor_error(view, source))
     }
 
-    /// The part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, with that of
-    /// `name.bias` if there.
+    /// The part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, and of
+    /// `name.bias` if it exists.
     pub fn linear(
         &mut self,
         name: &str,
@@ -171,14 +174,13 @@ impl<'a> Loader<'a> {
             Slice::Whole | Slice::Inputs(_) => 0..outputs,
         };
         let bias = self.optional_part(&format!("{name}.bias"), &[outputs], values)?;
-        // Outputs that ranks have shares of get their bias once.
+        // Outputs that are summed over ranks get their bias once.
         let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || self.slice.rank() == 0);
         Ok(Linear::new(weight, bias, slice.split()))
     }
 
-    /// As [`linear`](Self::linear), computed in f32 whatever the mode, unless a rule says otherwise:
-    /// what decides discretely is not to be rounded. A single output may be stored as a row of its
-    /// own.
+    /// As [`linear`](Self::linear), but in `exact` mode unless a rule says otherwise, for outputs
+    /// that decide discretely. A single output may be stored as a vector.
     pub fn exact_linear(
         &mut self,
         name: &str,
@@ -197,12 +199,12 @@ impl<'a> Loader<'a> {
         Ok(Linear::new(weight, bias, Slice::Whole.split()))
     }
 
-    /// The values of the tensor `name`, if there.
+    /// The values of the tensor `name`, if it exists.
     pub fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vector>, Error> {
         self.optional_part(name, shape, 0..shape.iter().product())
     }
 
-    /// The values `part` of the tensor `name`, if there.
+    /// The values `part` of the tensor `name`, if it exists.
     pub fn optional_part(
         &mut self,
         name: &str,
@@ -240,8 +242,8 @@ impl<'a> Loader<'a> {
         Heads::of(self.slice, config.heads, kv_heads)
     }
 
-    /// Marks as known what belongs to layers of other ranks, or to the other end of the model;
-    /// they read it or find that it has no place.
+    /// Marks tensors of other stages as read: those of their layers, the embedding and the output
+    /// head.
     fn mark_parts_of_other_ranks(&self) {
         let (first, last) = (self.stage.rank() == 0, self.stage.rank() + 1 == self.stage.ranks());
         for view in self.checkpoint.tensors() {
@@ -263,7 +265,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// A tensor as backends take it.
+/// The specification of a tensor for a backend.
 fn spec(view: &TensorView) -> MatrixSpec {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let order = view.order.clone();

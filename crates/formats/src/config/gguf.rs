@@ -18,7 +18,7 @@ pub(crate) const FIRST_HEAD_NORM: &str = "blk.0.attn_q_norm.weight";
 /// Divisors of the rotary frequencies, one per pair.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Reads the configuration of an open file of this family. `name` is for people, where the file
+/// Reads the configuration of an open file of this family. `name` is the display name if the file
 /// has none.
 pub(crate) fn read(
     keys: &GgufKeys,
@@ -103,7 +103,7 @@ fn attention(file: &GgufFile, family: &Family, latent: Option<LatentConfig>) -> 
     Attention::Grouped { head_norms, sinks: family.sinks }
 }
 
-/// Layers that predict further tokens are counted too.
+/// Number of layers without those of multi-token prediction, which `block_count` includes.
 fn layers(keys: &GgufKeys) -> Result<usize> {
     const MORE: &str = "nextn_predict_layers";
     let all = keys.positive("block_count", MAX_LAYERS)?;
@@ -115,7 +115,7 @@ fn layers(keys: &GgufKeys) -> Result<usize> {
     Ok(all - more)
 }
 
-/// With latent attention the key counts cached rows.
+/// Number of KV heads. With latent attention the key counts cached rows instead.
 fn kv_heads(keys: &GgufKeys, latent: Option<LatentConfig>, heads: usize) -> Result<usize> {
     match latent {
         Some(_) => Ok(heads),
@@ -149,8 +149,8 @@ fn head_dim(
     }
 }
 
-/// A window of 0 means none. Of each `period` layers, as the family or the file has it, the last
-/// sees everything.
+/// Window of each layer; 0 means none. With a period, from the file or the family, the last layer
+/// of each period has no window.
 fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
     const PATTERN: &str = "attention.sliding_window_pattern";
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
@@ -176,7 +176,8 @@ fn eps(keys: &GgufKeys) -> Result<f32> {
     Ok(keys.above_zero(SUFFIX)?.expect("the key is there"))
 }
 
-/// The declared size; else the rows of the embedding; else the entries of the vocabulary.
+/// Rows of the embedding: the declared size, else the rows of the tensor, else the size of the
+/// vocabulary.
 fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
     if let Some(size) = keys.opt_positive("vocab_size", MAX_TOKENS)? {
         return Ok(size);
@@ -193,7 +194,7 @@ fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
     Ok(size)
 }
 
-/// A token without a row in the embedding could never be computed with.
+/// Checks that each token has a row in the embedding.
 fn check_tokens(metadata: &Metadata, rows: usize) -> Result<()> {
     const KEY: &str = "tokenizer.ggml.tokens";
     let found = metadata.opt_strings(KEY)?.map_or(0, Strings::len);
@@ -222,8 +223,8 @@ fn special(metadata: &Metadata) -> Result<SpecialIds> {
     })
 }
 
-/// Control tokens whose text says that they end a turn. Files of chat models often name one
-/// end only, and of the base model's at that.
+/// Control tokens known by their text to end a turn. Files of chat models often name only one, that
+/// of the base model.
 fn ends_by_text(metadata: &Metadata) -> Result<Vec<u32>> {
     const CONTROL: i32 = 3;
     const ENDS: [&str; 6] =

@@ -1,7 +1,7 @@
 //! `config.json` of Hugging Face checkpoints, in the published style (`rope_theta`,
 //! `rope_scaling`) and in that of transformers 5 (`rope_parameters`, `layer_types`).
 //!
-//! Absent fields mean what the configuration classes of transformers make of them.
+//! Absent fields have the defaults of the configuration classes of transformers.
 
 pub(crate) mod experts;
 mod rope;
@@ -15,7 +15,7 @@ use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
-/// What the reference library takes where config.json has no `sliding_window` at all.
+/// Default of `sliding_window` in the reference library.
 const DEFAULT_WINDOW: usize = 4096;
 
 const NAMES: FieldNames = FieldNames {
@@ -29,16 +29,16 @@ const NAMES: FieldNames = FieldNames {
     experts: ExpertFieldNames::HF,
 };
 
-/// What config.json says.
+/// A config.json that was read.
 pub(crate) struct HfConfig {
     pub model: ModelConfig,
     pub family: &'static Family,
-    /// Tensors that it declares for every layer, beside those the family always has.
+    /// Tensors that config.json declares for every layer, in addition to those the family requires.
     pub declared: Vec<&'static str>,
 }
 
-/// Reads a config.json of this family. `name` is for people; `has_output` tells whether the
-/// checkpoint has an output head of its own, for configurations that do not say.
+/// Reads a config.json of this family. `name` is the display name; `has_output`, whether the
+/// checkpoint has an output head, decides if `tie_word_embeddings` is absent.
 pub(crate) fn read(
     config: Object,
     family: &'static Family,

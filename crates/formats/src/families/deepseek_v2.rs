@@ -74,8 +74,8 @@ fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>
         shared_gate: false,
         layers: experts::after_dense(config, layers, 0)?,
         scores: RouterScores::Softmax,
-        // The first code of the model normalised where `norm_topk_prob` said so. The reference
-        // library never does, and no published checkpoint asks for it.
+        // The original code follows `norm_topk_prob`. The reference library does not, and no
+        // published checkpoint sets it.
         normalise: false,
         scale: experts::scale(config, 1.0)?,
         groups: groups_of_v2(config)?,

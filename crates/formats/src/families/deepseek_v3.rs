@@ -36,7 +36,7 @@ fn tiny(layers: usize) -> ModelConfig {
     config
 }
 
-/// Small experts of this family, and of those that took them over.
+/// Small experts of this kind.
 pub(super) fn tiny_experts(layers: usize) -> ExpertsConfig {
     ExpertsConfig {
         shared_width: 40,

@@ -1,4 +1,4 @@
-//! Llama 2 and 3, and the many models that are Llama in all but name.
+//! Llama 2 and 3, and models with the same architecture.
 
 use crate::config::family::{self, BASE, Family};
 use crate::config::{ModelConfig, RopeLayout, RopeScaling};

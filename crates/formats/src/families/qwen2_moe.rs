@@ -38,7 +38,7 @@ pub(super) static QWEN2_MOE: Family = Family {
     ..BASE
 };
 
-/// What the configuration classes take where config.json is silent.
+/// Defaults of the configuration classes.
 pub(super) struct Defaults {
     pub count: usize,
     pub chosen: usize,
@@ -93,7 +93,7 @@ fn expert_layers(config: Object, layers: usize) -> Result<Vec<bool>> {
             let problem = format!("expected numbers of layers, found {}", describe(layer));
             config.error(DENSE, problem)
         })?;
-        // The reference library never meets a layer that is not there.
+        // Numbers beyond the last layer are ignored, as in the reference library.
         if let Some(sparse) = usize::try_from(number).ok().and_then(|n| sparse.get_mut(n)) {
             *sparse = false;
         }

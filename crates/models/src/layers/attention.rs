@@ -36,7 +36,7 @@ impl AttentionBuffers {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attention {
-    /// Its number in the KV cache.
+    /// Index of the layer in this rank's KV cache.
     layer: usize,
     q: Linear,
     k: Linear,
@@ -51,8 +51,8 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with `head_norms` `attn_q_norm`
-    /// and `attn_k_norm`, with `sinks` `attn_sinks`: all of this rank's heads.
+    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with `head_norms`
+    /// `attn_q_norm` and `attn_k_norm`, with `sinks` `attn_sinks`: all of this rank's heads.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -105,7 +105,7 @@ impl Attention {
         })
     }
 
-    /// What each rank has of the outputs.
+    /// Which part of the outputs each rank has.
     pub fn split(&self) -> Split {
         self.out.split()
     }

@@ -1,4 +1,4 @@
-//! A projection: matrix, and bias where the checkpoint has one; all of it, or what this rank has.
+//! A projection: this rank's part of a matrix and of its optional bias.
 
 use super::ForwardPass;
 use backend::{Buffer, Matrix, Vector};
@@ -16,18 +16,18 @@ impl Linear {
         Self { weight, bias, split }
     }
 
-    /// How it is shared out over ranks, and thus what each has of the outputs.
+    /// How the projection is divided among ranks, and thus which part of the outputs this rank has.
     pub fn split(&self) -> Split {
         self.split
     }
 
-    /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, with the inputs and outputs that
-    /// this rank has.
+    /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, for this rank's inputs and
+    /// outputs.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, rows: usize) {
         Self::forward_each(pass, x, [(self, out)], rows);
     }
 
-    /// The same for several projections of one input.
+    /// [`forward`](Self::forward) for several projections of one input.
     pub fn forward_each<const N: usize>(
         pass: &mut ForwardPass<'_>,
         x: Buffer,

@@ -1,5 +1,5 @@
-//! Mixtures of experts: a router sends each row to a few of many MLPs, beside which one may be that
-//! every row passes through.
+//! Mixtures of experts: a router sends each row to a few of many MLPs; a shared expert, if there is
+//! one, computes every row.
 
 use super::{ForwardPass, GatedMlp, Linear};
 use crate::Error;
@@ -79,7 +79,7 @@ impl Moe {
         Ok(Self { router, logits, experts, shared })
     }
 
-    /// What each rank has of the outputs: a share, of the shared part too.
+    /// Each rank has a summand of the outputs.
     pub fn split(&self) -> Split {
         Split::Experts
     }
