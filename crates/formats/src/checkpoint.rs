@@ -14,17 +14,15 @@ use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
+use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
 use crate::names;
 use crate::pooling::{POOLING_FILE, Pooling};
 use crate::tensor::TensorView;
-use crate::{families, json, native};
+use crate::{families, native};
 
-pub(crate) const CONFIG_FILE: &str = "config.json";
 /// Prefix of the names of all tensors except the output head.
 const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
-/// Largest `config.json` in bytes: a tree of JSON values takes many times the memory of its text.
-pub const MAX_CONFIG_BYTES: u64 = 2 << 20;
 
 /// Options for opening a checkpoint.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,11 @@ use serde_json::{Map, Value};
 use crate::bytes::check_regular;
 use crate::error::{Error, Result, shown};
 
+/// The file of a checkpoint's configuration.
+pub(crate) const CONFIG_FILE: &str = "config.json";
+/// Largest `config.json` in bytes: a tree of JSON values takes many times the memory of its text.
+pub const MAX_CONFIG_BYTES: u64 = 2 << 20;
+
 /// Reads a text file of at most `max_bytes`. Only regular files are opened: a pipe could block, a
 /// device never end.
 ///

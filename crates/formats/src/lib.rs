@@ -28,12 +28,12 @@ mod stream;
 mod tensor;
 
 pub use bytes::MappedBytes;
-pub use checkpoint::{Checkpoint, MAX_CONFIG_BYTES, OpenOptions};
+pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use files::ModelFiles;
 pub use generation::GenerationDefaults;
-pub use json::read_text;
+pub use json::{MAX_CONFIG_BYTES, read_text};
 pub use pooling::Pooling;
 pub use stream::TensorStream;
 pub use tensor::{TensorView, in_order};

@@ -12,10 +12,34 @@ pub mod placement;
 mod ranks;
 
 pub use layers::{expanded_cache, layer_cache};
-pub use loader::{WorkspaceLimits, load};
+pub use loader::WorkspaceLimits;
 pub use ranks::Ranks;
 
 use backend::{Backend, Batch, Buffer, LayerCache};
+use formats::Checkpoint;
+use layers::Decoder;
+use loader::Loader;
+use placement::Placed;
+
+/// Loads the model of `checkpoint`, or the part that this rank of `ranks` holds, into `backend`.
+/// Each tensor is held as `placed` says, and must be used by this rank or belong to another.
+///
+/// # Errors
+/// If a tensor is missing, left over, of another shape or of an unsupported type, or if the model
+/// cannot be divided among the ranks.
+pub fn load(
+    checkpoint: &Checkpoint,
+    backend: &mut dyn Backend,
+    limits: WorkspaceLimits,
+    ranks: &Ranks,
+    placed: &[Placed],
+) -> Result<Box<dyn Model>, Error> {
+    let mut loader = Loader::new(checkpoint, backend, limits, ranks, placed)?;
+    let model = Decoder::load(&mut loader)?;
+    loader.mark_parts_of_other_ranks();
+    checkpoint.check_all_read()?;
+    Ok(Box::new(model))
+}
 
 /// Why a model could not be loaded or run.
 #[derive(Debug, thiserror::Error)]

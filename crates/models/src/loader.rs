@@ -1,9 +1,8 @@
 //! Loads weights of a checkpoint by canonical name into a backend.
 
-use crate::layers::{Decoder, Linear, Norm};
+use crate::Error;
 use crate::placement::Placed;
 use crate::ranks::{Heads, Ranks, Slice, part};
-use crate::{Error, Model};
 use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Table, Vector};
 use dist::Shard;
 use formats::{Checkpoint, TensorView};
@@ -19,31 +18,6 @@ pub struct WorkspaceLimits {
     pub rows: usize,
     /// Largest number of rows of a batch with logits.
     pub logit_rows: usize,
-}
-
-/// Loads the model of `checkpoint`, or the part that this rank of `ranks` holds, into `backend`.
-/// Each tensor is held as `placed` says, and must be used by this rank or belong to another.
-///
-/// # Errors
-/// If a tensor is missing, left over, of another shape or of an unsupported type, or if the model
-/// cannot be divided among the ranks.
-pub fn load(
-    checkpoint: &Checkpoint,
-    backend: &mut dyn Backend,
-    limits: WorkspaceLimits,
-    ranks: &Ranks,
-    placed: &[Placed],
-) -> Result<Box<dyn Model>, Error> {
-    let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
-    let (stage, slice) = (ranks.stage()?, ranks.slice()?);
-    let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
-    let shared = HashMap::new();
-    let mut loader =
-        Loader { checkpoint, backend, limits, placed, ranks, stage, slice, layers, shared };
-    let model = Decoder::load(&mut loader)?;
-    loader.mark_parts_of_other_ranks();
-    checkpoint.check_all_read()?;
-    Ok(Box::new(model))
 }
 
 /// The context in which a model is loaded.
@@ -74,6 +48,21 @@ pub(crate) struct ComputedMatrix {
 }
 
 impl<'a> Loader<'a> {
+    /// A loader for the part of the model that this rank of `ranks` holds.
+    pub fn new(
+        checkpoint: &'a Checkpoint,
+        backend: &'a mut dyn Backend,
+        limits: WorkspaceLimits,
+        ranks: &'a Ranks,
+        placed: &'a [Placed],
+    ) -> Result<Self, Error> {
+        let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
+        let (stage, slice) = (ranks.stage()?, ranks.slice()?);
+        let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
+        let shared = HashMap::new();
+        Ok(Self { checkpoint, backend, limits, placed, ranks, stage, slice, layers, shared })
+    }
+
     /// Workspace `[batch rows, width]`. Operations that ask for the same name and width share it:
     /// one layer is computed after another.
     pub fn shared(&mut self, name: &'static str, width: usize) -> Result<Buffer, Error> {
@@ -159,44 +148,16 @@ impl<'a> Loader<'a> {
         self.backend.table(spec).map_err(|source| tensor_error(view, source))
     }
 
-    /// The part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, and of
-    /// `name.bias` if it exists.
-    pub fn linear(
-        &mut self,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        slice: Slice,
-    ) -> Result<Linear, Error> {
-        let weight = self.matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
-        let values = match &slice {
-            Slice::Outputs(part) | Slice::Heads(part) => part.clone(),
-            Slice::Whole | Slice::Inputs(_) => 0..outputs,
+    /// The matrix `name` of shape `[rows, cols]` in `exact` mode, unless a rule says otherwise. A
+    /// single row may be stored as a vector.
+    pub fn exact_matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, Error> {
+        let flat = self.checkpoint.tensor(name).is_some_and(|view| view.shape.len() == 1);
+        let view = match flat && rows == 1 {
+            true => self.checkpoint.require(name, &[cols])?.as_matrix(),
+            false => self.checkpoint.require(name, &[rows, cols])?.clone(),
         };
-        let bias = self.optional_part(&format!("{name}.bias"), &[outputs], values)?;
-        // Outputs that are summed over ranks get their bias once.
-        let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || self.slice.rank() == 0);
-        Ok(Linear::new(weight, bias, slice.split()))
-    }
-
-    /// As [`linear`](Self::linear), but in `exact` mode unless a rule says otherwise, for outputs
-    /// that decide discretely. A single output may be stored as a vector.
-    pub fn exact_linear(
-        &mut self,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-    ) -> Result<Linear, Error> {
-        let weight = format!("{name}.weight");
-        let flat = self.checkpoint.tensor(&weight).is_some_and(|view| view.shape.len() == 1);
-        let view = match flat && outputs == 1 {
-            true => self.checkpoint.require(&weight, &[inputs])?.as_matrix(),
-            false => self.checkpoint.require(&weight, &[outputs, inputs])?.clone(),
-        };
-        let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(&weight, &view)?) };
-        let weight = self.take(&weight, spec, &view)?;
-        let bias = self.optional(&format!("{name}.bias"), &[outputs])?;
-        Ok(Linear::new(weight, bias, Slice::Whole.split()))
+        let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(name, &view)?) };
+        self.take(name, spec, &view)
     }
 
     /// The values of the tensor `name`, if it exists.
@@ -229,12 +190,6 @@ impl<'a> Loader<'a> {
         Ok(self.backend.vector(values))
     }
 
-    /// The RMSNorm `name.weight` of `width` values.
-    pub fn norm(&mut self, name: &str, width: usize, eps: f32) -> Result<Norm, Error> {
-        let values = self.checkpoint.require(&format!("{name}.weight"), &[width])?.to_f32()?;
-        Ok(Norm::new(self.backend.vector(values), eps))
-    }
-
     /// This rank's attention heads; latent attention has a KV head for each.
     pub fn heads(&self) -> Result<Heads, Error> {
         let config = self.checkpoint.config();
@@ -244,7 +199,7 @@ impl<'a> Loader<'a> {
 
     /// Marks tensors of other stages as read: those of their layers, the embedding and the output
     /// head.
-    fn mark_parts_of_other_ranks(&self) {
+    pub fn mark_parts_of_other_ranks(&self) {
         let (first, last) = (self.stage.rank() == 0, self.stage.rank() + 1 == self.stage.ranks());
         for view in self.checkpoint.tensors() {
             let layer = view.name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));

@@ -175,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shared_out_is_refused_with_numbers() {
+    fn what_cannot_be_divided_is_refused_with_numbers() {
         let refused = |ranks, heads, kv| {
             Heads::of(Shard::new(0, ranks).unwrap(), heads, kv).unwrap_err().to_string()
         };
         assert!(refused(3, 4, 2).contains("4 heads with 2 KV heads"), "{}", refused(3, 4, 2));
-        assert!(refused(8, 4, 2).contains("over 8 ranks"), "{}", refused(8, 4, 2));
+        assert!(refused(8, 4, 2).contains("among 8 ranks"), "{}", refused(8, 4, 2));
         let third = Shard::new(2, 3).unwrap();
         assert_eq!(part(third, (40, "columns"), &[32, 8]).unwrap(), 32..40);
         let message = part(third, (40, "columns"), &[32]).unwrap_err().to_string();

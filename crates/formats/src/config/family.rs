@@ -82,6 +82,25 @@ pub(crate) struct Family {
     pub tiny: fn(layers: usize) -> ModelConfig,
 }
 
+impl Family {
+    /// How layers attend. `declared` tells whether a file says that heads have norms.
+    pub fn attention(
+        &self,
+        latent: Option<LatentConfig>,
+        declared: impl FnOnce() -> Result<bool>,
+    ) -> Result<Attention> {
+        if let Some(sizes) = latent {
+            return Ok(Attention::Latent(sizes));
+        }
+        let head_norms = match self.head_norms {
+            HeadNorms::Never => false,
+            HeadNorms::Always => true,
+            HeadNorms::Declared => declared()?,
+        };
+        Ok(Attention::Grouped { head_norms, sinks: self.sinks })
+    }
+}
+
 /// Whether query and key heads have norms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadNorms {

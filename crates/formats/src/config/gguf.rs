@@ -4,9 +4,9 @@ mod experts;
 mod rope;
 
 use super::check::{self, ExpertFieldNames, FieldNames};
-use super::family::{Family, HeadNorms, Windows};
+use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
@@ -80,7 +80,7 @@ fn build(
         intermediate_size,
         activation: family.gguf_activation,
         experts: experts::read(keys, file, family, layers, intermediate_size)?,
-        attention: attention(file, family, latent),
+        attention: family.attention(latent, || Ok(find(file, FIRST_HEAD_NORM).is_some()))?,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
         rms_norm_eps: eps(keys)?,
@@ -89,18 +89,6 @@ fn build(
         tied_embeddings: find(file, OUTPUT).is_none(),
         special: special(keys.metadata)?,
     })
-}
-
-fn attention(file: &GgufFile, family: &Family, latent: Option<LatentConfig>) -> Attention {
-    if let Some(sizes) = latent {
-        return Attention::Latent(sizes);
-    }
-    let head_norms = match family.head_norms {
-        HeadNorms::Never => false,
-        HeadNorms::Always => true,
-        HeadNorms::Declared => find(file, FIRST_HEAD_NORM).is_some(),
-    };
-    Attention::Grouped { head_norms, sinks: family.sinks }
 }
 
 /// Number of layers without those of multi-token prediction, which `block_count` includes.

@@ -9,9 +9,9 @@ mod rope;
 use super::check::{self, ExpertFieldNames, FieldNames};
 use serde_json::Value as Json;
 
-use super::family::{Family, HeadNorms, Windows};
+use super::family::{Family, Windows};
 use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
@@ -77,7 +77,7 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         intermediate_size: config.positive("intermediate_size", MAX_WIDTH)?,
         activation: (family.activation)(config)?,
         experts: (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true)),
-        attention: attention(config, family, latent)?,
+        attention: family.attention(latent, || Ok(config.flag("use_qk_norm")? == Some(true)))?,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
         rms_norm_eps: eps(config)?,
@@ -86,18 +86,6 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         tied_embeddings: tied.unwrap_or(!has_output),
         special: special(config)?,
     })
-}
-
-fn attention(config: Object, family: &Family, latent: Option<LatentConfig>) -> Result<Attention> {
-    if let Some(sizes) = latent {
-        return Ok(Attention::Latent(sizes));
-    }
-    let head_norms = match family.head_norms {
-        HeadNorms::Never => false,
-        HeadNorms::Always => true,
-        HeadNorms::Declared => config.flag("use_qk_norm")? == Some(true),
-    };
-    Ok(Attention::Grouped { head_norms, sinks: family.sinks })
 }
 
 fn check_activation(config: Object) -> Result<()> {

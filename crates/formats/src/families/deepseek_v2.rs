@@ -1,17 +1,7 @@
 //! DeepSeek V2 and V3 (Kimi K2, Moonlight and others with it): latent attention, shared experts,
 //! and routed experts chosen from groups.
 
-use crate::config::check::ExpertFieldNames;
-use crate::config::family::{self, BASE, Family, GgufExperts};
-use crate::config::fields::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
-use crate::config::hf::experts;
-use crate::config::{
-    Attention, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, ModelConfig, RopeLayout,
-    RouterScores,
-};
-use crate::error::Result;
-use crate::json::Object;
-use crate::names::*;
+use super::prelude::*;
 
 /// GGUF files of both call themselves `deepseek2`; the scores of the router tell them apart.
 pub(super) static DEEPSEEK_V2: Family = Family {

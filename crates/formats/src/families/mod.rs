@@ -9,6 +9,7 @@ mod gpt_oss;
 mod llama;
 mod mistral;
 mod mixtral;
+mod prelude;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;

@@ -1,16 +1,7 @@
 //! Qwen2-MoE: Qwen2 with routed experts, and one shared expert behind a gate.
 
-use serde_json::{Value as Json, json};
-
+use super::prelude::*;
 use super::qwen2::{used_window, window_layers};
-use crate::config::check::ExpertFieldNames;
-use crate::config::family::{self, BASE, Family, GgufExperts, QKV_BIASES, Windows};
-use crate::config::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
-use crate::config::hf::{experts, windows_by_type};
-use crate::config::{ExpertsConfig, ModelConfig, RouterScores};
-use crate::error::Result;
-use crate::json::{Object, describe};
-use crate::names::*;
 
 pub(super) static QWEN2_MOE: Family = Family {
     name: "qwen2_moe",

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::{CONFIG_FILE, MAX_CONFIG_BYTES};
 use crate::error::{Error, Result, shown};
-use crate::json::{self, Object, describe};
+use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES, Object, describe};
 use crate::tensor::TensorView;
 
 /// Largest accepted size of a group or tile.

@@ -132,10 +132,10 @@ impl Decoder {
         };
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
-            let norm = loader.norm(&format!("blk.{layer}.attn_norm"), hidden, eps)?;
+            let norm = Norm::load(loader, &format!("blk.{layer}.attn_norm"), hidden, eps)?;
             let op = Op::attention(loader, layer, rope)?;
             let attention = Sublayer { before: Some(norm), op, after: None };
-            let norm = loader.norm(&format!("blk.{layer}.ffn_norm"), hidden, eps)?;
+            let norm = Norm::load(loader, &format!("blk.{layer}.ffn_norm"), hidden, eps)?;
             let op = Op::feed_forward(loader, layer)?;
             layers.push([attention, Sublayer { before: Some(norm), op, after: None }]);
         }

@@ -43,9 +43,9 @@ impl Head {
                 let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
                 Linear::new(weight, None, slice.split())
             }
-            false => loader.linear("output", vocab, hidden, slice)?,
+            false => Linear::load(loader, "output", vocab, hidden, slice)?,
         };
-        let norm = loader.norm("output_norm", hidden, config.rms_norm_eps)?;
+        let norm = Norm::load(loader, "output_norm", hidden, config.rms_norm_eps)?;
         let others = match loader.slice.ranks() {
             1 => None,
             ranks => Some(Others {

@@ -106,17 +106,17 @@ impl LatentAttention {
         let (q_a, q) = match q_rank {
             Some(rank) => {
                 let row = QueryRow {
-                    linear: loader.linear(&name("q_a"), rank, hidden_size, Slice::Whole)?,
-                    norm: loader.norm(&name("q_a_norm"), rank, EPS)?,
+                    linear: Linear::load(loader, &name("q_a"), rank, hidden_size, Slice::Whole)?,
+                    norm: Norm::load(loader, &name("q_a_norm"), rank, EPS)?,
                     row: loader.shared("q_row", rank)?,
                     normed: loader.shared("q_row_normed", rank)?,
                 };
                 let heads = Slice::Heads(values(each));
-                (Some(row), loader.linear(&name("q_b"), queries, rank, heads)?)
+                (Some(row), Linear::load(loader, &name("q_b"), queries, rank, heads)?)
             }
             None => {
                 let heads = Slice::Heads(values(each));
-                (None, loader.linear(&name("q"), queries, hidden_size, heads)?)
+                (None, Linear::load(loader, &name("q"), queries, hidden_size, heads)?)
             }
         };
         let [row, key] = Self::load_row(loader, &name("kv_a_mqa"), [kv_rank, rope_dim])?;
@@ -128,10 +128,10 @@ impl LatentAttention {
             q,
             row,
             key,
-            norm: loader.norm(&name("kv_a_norm"), kv_rank, EPS)?,
+            norm: Norm::load(loader, &name("kv_a_norm"), kv_rank, EPS)?,
             k_b,
             v_b,
-            out: loader.linear(&name("output"), hidden_size, heads * value_dim, inputs)?,
+            out: Linear::load(loader, &name("output"), hidden_size, heads * value_dim, inputs)?,
             rope,
             sizes,
             spec: AttentionSpec { heads: own.len(), scale: attention_scale, window, sinks: None },

@@ -41,9 +41,9 @@ impl GatedMlp {
         let inner = part(loader.slice, (width, &what), &units)?;
         let outputs = || Slice::Outputs(inner.clone());
         Ok(Self {
-            gate: loader.linear(&name("gate"), width, hidden, outputs())?,
-            up: loader.linear(&name("up"), width, hidden, outputs())?,
-            down: loader.linear(&name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
+            gate: Linear::load(loader, &name("gate"), width, hidden, outputs())?,
+            up: Linear::load(loader, &name("up"), width, hidden, outputs())?,
+            down: Linear::load(loader, &name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
             kind: gate_kind(loader.checkpoint.config().activation),
             work: [loader.shared("gate", inner.len())?, loader.shared("up", inner.len())?],
         })

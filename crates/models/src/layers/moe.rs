@@ -42,7 +42,7 @@ impl Moe {
     ) -> Result<Self, Error> {
         let hidden = loader.checkpoint.config().hidden_size;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}");
-        let router = loader.exact_linear(&name("gate_inp"), config.count, hidden)?;
+        let router = Linear::load_exact(loader, &name("gate_inp"), config.count, hidden)?;
         let own = part(loader.slice, (config.count, "experts"), &[1])?;
         let mut all = |part: &str, outputs: usize, inputs: usize| {
             matrices(loader, &name(part), &own, [config.count, outputs, inputs])
@@ -68,7 +68,7 @@ impl Moe {
                 out: loader.shared("shared_expert", hidden)?,
                 gate: match config.shared_gate {
                     true => Some((
-                        loader.exact_linear(&name("gate_inp_shexp"), 1, hidden)?,
+                        Linear::load_exact(loader, &name("gate_inp_shexp"), 1, hidden)?,
                         loader.shared("shared_gate", 1)?,
                     )),
                     false => None,

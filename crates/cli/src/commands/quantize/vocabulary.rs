@@ -197,7 +197,6 @@ impl Words<'_> {
     /// the pre-tokenizer, a difference is theirs to judge.
     fn probe(&self, raw: &Raw) -> Result<()> {
         let mut vocabulary = GgufWriter::new();
-        vocabulary.set("general.architecture", Value::String("llama".into()));
         self.fill(raw, &mut vocabulary)?;
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let path = folder.path().join("vocabulary.gguf");
