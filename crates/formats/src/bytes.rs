@@ -10,7 +10,8 @@ use base::{Bytes, Mmap};
 
 use crate::error::{Error, Result};
 
-/// Maps a regular file. Opening a pipe would wait for a writer for ever.
+/// Maps a regular file. Other kinds are an error: opening a pipe would block until a writer
+/// appears.
 pub(crate) fn map_file(path: &Path) -> Result<Arc<Mmap>> {
     check_regular(path)?;
     Mmap::open(path).map(Arc::new).map_err(|e| Error::read(path, e))
@@ -39,12 +40,12 @@ impl MappedBytes {
         inside.then_some(Self { map, range })
     }
 
-    /// The map the bytes lie in.
+    /// The map that contains the bytes.
     pub fn map(&self) -> &Arc<Mmap> {
         &self.map
     }
 
-    /// Where in the file the bytes lie.
+    /// Byte range within the file.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -54,7 +55,7 @@ impl MappedBytes {
         self.map.path()
     }
 
-    /// Where in the file a part of the bytes lies.
+    /// The range within the file of a part of the bytes.
     fn within(&self, part: Range<usize>) -> Range<usize> {
         let place = |at: usize| self.range.start.saturating_add(at).min(self.range.end);
         place(part.start)..place(part.end)
@@ -74,7 +75,7 @@ impl Bytes for MappedBytes {
         self.map.will_need(self.within(range));
     }
 
-    /// The pages may go.
+    /// Tells the system that it may drop the pages.
     fn not_needed(&self, range: Range<usize>) {
         self.map.not_needed(self.within(range));
     }

@@ -14,26 +14,24 @@ use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
+use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
 use crate::names;
 use crate::pooling::{POOLING_FILE, Pooling};
 use crate::tensor::TensorView;
-use crate::{families, json, native};
+use crate::{families, native};
 
-pub(crate) const CONFIG_FILE: &str = "config.json";
-/// What comes before the names of all tensors but the output head.
+/// Prefix of the names of all tensors except the output head.
 const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
-/// Most bytes of a `config.json`: a tree of JSON values takes many times the memory of its text.
-pub const MAX_CONFIG_BYTES: u64 = 2 << 20;
 
-/// Choices when opening a checkpoint.
+/// Options for opening a checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Name for people and clients instead of the checkpoint's own.
+    /// Display name that replaces the checkpoint's own.
     pub name: Option<String>,
 }
 
-/// An open checkpoint. Weights stay mapped as long as it, or a view taken from it, lives.
+/// An open checkpoint. Weights stay mapped while the checkpoint or a view of it exists.
 #[derive(Debug)]
 pub struct Checkpoint {
     files: ModelFiles,
@@ -51,11 +49,18 @@ struct Tracked {
 
 impl Checkpoint {
     /// Opens a folder, a `.gguf` file or a `.safetensors` file with its folder.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::open`] and [`from_files`](Self::from_files).
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         Self::from_files(ModelFiles::open(path)?, options)
     }
 
     /// Interprets files that are already open.
+    ///
+    /// # Errors
+    /// If the configuration is invalid or of an unknown family, or tensors are missing or
+    /// ambiguous.
     pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
         let name = name_of(files.path());
         let joined = native::join(&files)?;
@@ -75,7 +80,7 @@ impl Checkpoint {
         }
         config.name = options.name.clone().unwrap_or(config.name);
         let tensors = canonical_tensors(&files, joined, &config, family)?;
-        // Checkpoints may have norms of heads that their config.json does not declare.
+        // Checkpoints may have head norms that config.json does not declare.
         if let (HeadNorms::Declared, Attention::Grouped { head_norms, .. }) =
             (family.head_norms, &mut config.attention)
         {
@@ -86,12 +91,12 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// What was opened: the folder or file.
+    /// The folder or file that was opened.
     pub fn path(&self) -> &Path {
         self.files.path()
     }
 
-    /// The folder of a Hugging Face checkpoint, with tokenizer.json and its like.
+    /// The folder of a Hugging Face checkpoint, with tokenizer.json and other files.
     pub fn folder(&self) -> Option<&Path> {
         self.files.folder()
     }
@@ -111,7 +116,10 @@ impl Checkpoint {
         &self.generation
     }
 
-    /// How it wants one vector made of a text; `None` where it does not say.
+    /// How an embedding is pooled; `None` if the checkpoint does not say.
+    ///
+    /// # Errors
+    /// If the pooling configuration is unreadable or not supported.
     pub fn pooling(&self) -> Result<Option<Pooling>> {
         if let Some(gguf) = self.gguf() {
             return Pooling::from_gguf(gguf);
@@ -130,8 +138,10 @@ impl Checkpoint {
         Some(&tracked.view)
     }
 
-    /// The tensor with this canonical name, which must exist in this shape and in a type that
-    /// can be computed with.
+    /// The tensor with this canonical name and shape, in a supported type, marked as read.
+    ///
+    /// # Errors
+    /// If there is no such tensor, or its shape or type differs.
     pub fn require(&self, name: &str, shape: &[usize]) -> Result<&TensorView> {
         let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
         if view.shape != shape {
@@ -149,13 +159,16 @@ impl Checkpoint {
         self.tensors.values().map(|tracked| &tracked.view)
     }
 
-    /// Tensors that nobody asked for yet. After a model is loaded there must be none.
+    /// Tensors that were not read yet. After a model is loaded there must be none.
     pub fn unread(&self) -> impl Iterator<Item = &TensorView> {
         let unread = self.tensors.values().filter(|t| !t.read.load(Ordering::Relaxed));
         unread.map(|tracked| &tracked.view)
     }
 
-    /// An error that names the first tensor nobody asked for, if there is one.
+    /// An error that names the first unread tensor, if there is one.
+    ///
+    /// # Errors
+    /// If a tensor was not read.
     pub fn check_all_read(&self) -> Result<()> {
         let Some(first) = self.unread().next() else { return Ok(()) };
         let more = match self.unread().count() - 1 {
@@ -167,7 +180,7 @@ impl Checkpoint {
         Err(Error::tensor(first.path(), &first.source_name, problem))
     }
 
-    /// Biases are asked for where they are found; one that is declared must not go missing.
+    /// Checks that required and declared tensors exist: other code loads biases only if present.
     fn check_required(&self, declared: &[&str]) -> Result<()> {
         for layer in 0..self.config.layers {
             for part in (self.family.required)(&self.config, layer).iter().chain(declared) {
@@ -208,7 +221,7 @@ fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result
 
 fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
     let path = files.folder().map(|folder| folder.join(GENERATION_FILE));
-    // A link that leads nowhere or in a circle is there, if not well.
+    // A broken or circular link counts as existing, so that it is reported.
     match path.filter(|path| !matches!(path.try_exists(), Ok(false))) {
         Some(path) => {
             GenerationDefaults::from_json(&json::read_text(&path, MAX_CONFIG_BYTES)?, &path)
@@ -237,18 +250,18 @@ fn canonical_tensors(
     let by_turns = names.is_some() && family.experts_by_turns;
     let mut tensors = IndexMap::new();
     for view in (Experts { path: files.path(), names, config, by_turns }).join(named.collect())? {
-        // Tied checkpoints may carry a copy of the embedding; the configuration decides.
+        // Checkpoints with tied embeddings may have an output head, a copy of the embedding.
         if config.tied_embeddings && view.name == OUTPUT {
             continue;
         }
-        // The factors are part of the configuration by now.
+        // These factors are already part of the configuration.
         let read = AtomicBool::new(view.name == ROPE_FACTORS);
         insert(&mut tensors, Tracked { view, read })?;
     }
     Ok(tensors)
 }
 
-/// Whether the tensor belongs to the prediction of further tokens, beyond the last layer.
+/// Whether the tensor belongs to multi-token prediction, in layers after the last.
 fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
     const APART: &str = "mtp.";
     let layer = match names::split_canonical(source) {
@@ -261,7 +274,7 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
     source.starts_with(APART) || layer.is_some_and(|layer| layer >= layers)
 }
 
-/// The canonical name of a tensor of a GGUF file: its own, but for a few in each family.
+/// The canonical name of a tensor of a GGUF file: its own, except for the family's aliases.
 fn gguf_name(family: &Family, name: &str) -> String {
     let canonical = names::split_canonical(name).and_then(|(layer, rest)| {
         let (_, known) = family.gguf_aliases.iter().find(|(theirs, _)| *theirs == rest)?;
@@ -270,8 +283,8 @@ fn gguf_name(family: &Family, name: &str) -> String {
     canonical.unwrap_or_else(|| name.to_owned())
 }
 
-/// The canonical name of a source tensor, or its own. Checkpoints of the model without its
-/// head, as the reference library saves them, leave the prefix off.
+/// The canonical name of a source tensor, or its own. Checkpoints of a model without its head, as
+/// the reference library saves them, lack the prefix.
 fn canonical_name(family: &Family, source: &str) -> String {
     let with_prefix = || family.names.canonical(&format!("{BASE_PREFIX}{source}"));
     let canonical = family.names.canonical(source).or_else(with_prefix);

@@ -40,6 +40,9 @@ impl TensorView {
     /// The same tensor in another storage type, converted when it is read; itself where that is
     /// its type already. Values beyond the range of the new type become what its conversion makes
     /// of them.
+    ///
+    /// # Errors
+    /// If the types cannot be converted, or rows are not whole blocks of `ty`.
     pub fn converted(&self, ty: &'static QuantType) -> Result<Self> {
         let error = |problem: String| Error::tensor(self.path(), &self.source_name, problem);
         if ty == self.ty {

@@ -1,7 +1,7 @@
-//! Bytes of a matrix that are computed, row by row, from others when they are read.
+//! Matrix bytes that are computed row by row from other bytes when they are read.
 //!
-//! Invariant: values are only put in another order or layout, never rounded. Whatever can be wrong
-//! with the sources is found before anything is read.
+//! Invariant: values are only reordered, never rounded. Sources are checked before anything is
+//! read.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use base::{Bytes, Storage};
 pub(crate) trait RowSource: Send + Sync {
     /// Overwrites `out` with the bytes of `rows`.
     fn fill(&self, rows: Range<usize>, out: &mut [u8]);
-    /// What they are computed from, but for what is small.
+    /// The large sources that rows are computed from.
     fn sources(&self) -> Vec<Storage>;
 }
 
-/// Where the sources have what a row is made of.
+/// In which order the sources are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ReadOrder {
-    /// In the order of the rows, each as much.
+    /// Sequentially: each row needs an equal, consecutive share of each source.
     InOrder,
-    /// All over.
+    /// At random.
     Anywhere,
 }
 
@@ -32,17 +32,17 @@ pub(crate) struct Derived<R> {
     count: usize,
     row_bytes: usize,
     order: ReadOrder,
-    /// Rows that somebody has read and needs no more.
+    /// Number of rows that were read and are no longer needed.
     done: AtomicUsize,
 }
 
 impl<R: RowSource> Derived<R> {
-    /// Rows each of which is made of its share of the sources.
+    /// Rows that each need an equal, consecutive share of the sources.
     pub fn by_row(rows: R, count: usize, row_bytes: usize) -> Self {
         Self { rows, count, row_bytes, order: ReadOrder::InOrder, done: AtomicUsize::new(0) }
     }
 
-    /// Rows that are made of bytes from all over the sources.
+    /// Rows that need bytes from all parts of the sources.
     pub fn across(rows: R, count: usize, row_bytes: usize) -> Self {
         Self { order: ReadOrder::Anywhere, ..Self::by_row(rows, count, row_bytes) }
     }
@@ -154,14 +154,14 @@ impl RowSource for EverySecond {
     }
 }
 
-/// A matrix of plain values, rows for columns.
+/// The transpose of a matrix of single values.
 pub(crate) struct Transposed {
     /// `[cols, rows]` values of `size` bytes.
     pub of: Storage,
     pub size: usize,
-    /// Rows of the transposed matrix, columns of the other.
+    /// Rows of the transposed matrix.
     pub rows: usize,
-    /// Its columns, rows of the other.
+    /// Columns of the transposed matrix.
     pub cols: usize,
 }
 

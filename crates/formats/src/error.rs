@@ -1,7 +1,7 @@
-//! The one error type of this room.
+//! The error type of this crate.
 //!
-//! Invariant: every message names the file; problems of a field or a tensor name it too and
-//! say what was expected and what was found.
+//! Invariant: every message names the file, the field or tensor, what was expected and what was
+//! found.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 /// Why a checkpoint, or one of its files, could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// `read`, `write`, `list`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file as a whole is not what it should be.
+    /// The file as a whole is invalid.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file or folder.
@@ -47,19 +47,19 @@ pub enum Error {
         /// What was expected and found.
         problem: String,
     },
-    /// A model family that has no forward pass here.
+    /// A model family that is not supported.
     #[error("{}: architecture {found} is not supported (supported: {supported})", path.display())]
     Architecture {
         /// The file that names the architecture.
         path: PathBuf,
         /// The name found.
         found: String,
-        /// All names known, for the message.
+        /// All supported names.
         supported: String,
     },
 }
 
-/// Results of this room.
+/// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -84,7 +84,7 @@ impl Error {
     }
 }
 
-/// A name out of a file, made safe to print: control characters escaped, length bounded.
+/// A name from a file in printable form: control characters are escaped, the length is bounded.
 pub(crate) fn shown(name: &str) -> String {
     const LONGEST: usize = 200;
     let mut out: String = name.chars().take(LONGEST).flat_map(escaped).collect();

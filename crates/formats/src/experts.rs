@@ -1,8 +1,8 @@
-//! Routed experts, however files hold them, as stacks of one matrix per expert.
+//! Brings routed experts into one form: stacks of one matrix per expert.
 //!
-//! Files have a tensor for each expert, one of all experts, or gate and up of all in one.
-//! Afterwards a layer has `ffn_gate_exps.weight`, `ffn_up_exps.weight` and `ffn_down_exps.weight`,
-//! `[experts, outputs, inputs]` each, and maybe a `.bias` `[experts, outputs]` with each.
+//! Files have one tensor per expert, one for all experts, or one for gate and up of all experts.
+//! The result is `ffn_gate_exps.weight`, `ffn_up_exps.weight` and `ffn_down_exps.weight` of each
+//! layer, `[experts, outputs, inputs]`, with optional biases `[experts, outputs]`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ const KINDS: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
 const FUSED: &str = "ffn_gate_up_exps.";
 const DOWN: &str = "ffn_down_exps.weight";
 
-/// How a family's files hold gate and up of all experts in one tensor.
+/// Layout of a tensor that holds gate and up of all experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fused {
     /// The outputs of the gate, then those of up.
     Halves,
-    /// gpt-oss: outputs of gate and up by turns. Matrices of plain values, those of down too, are
-    /// `[inputs, outputs]`.
+    /// Outputs of gate and up alternate (gpt-oss). Matrices of single values, those of down too,
+    /// are `[inputs, outputs]`.
     ByTurns,
 }
 
-/// What is read: names for errors, and what the configuration says.
+/// The context in which experts are joined.
 pub(crate) struct Experts<'a> {
-    /// What was opened.
+    /// The path that was opened.
     pub path: &'a Path,
-    /// The file's own names, where it has others.
+    /// Table of the file's names, unless they are canonical.
     pub names: Option<&'a NameTable>,
     pub config: &'a ModelConfig,
-    /// Whether gate and up rows come by turns; GGUF files have the matrices apart.
+    /// Whether gate and up outputs alternate; GGUF files have separate matrices.
     pub by_turns: bool,
 }
 
@@ -59,7 +59,7 @@ impl Experts<'_> {
         Ok(joined)
     }
 
-    /// Tensors of single experts become stacks, each in the place of its first.
+    /// Joins tensors of single experts into stacks, each at the position of its first expert.
     fn stack(&self, tensors: Vec<TensorView>, count: usize) -> Result<Vec<TensorView>> {
         let mut stacks: IndexMap<String, Vec<(usize, TensorView)>> = IndexMap::new();
         for view in tensors {
@@ -71,7 +71,7 @@ impl Experts<'_> {
         }
         let mut views = Vec::new();
         for (name, mut parts) in stacks {
-            // Two of one name are left to whoever looks names up.
+            // Duplicate names are reported when tensors are indexed by name.
             match parts.iter().any(|(index, _)| *index == usize::MAX) {
                 true => views.extend(parts.into_iter().map(|(_, view)| view)),
                 false => {
@@ -85,7 +85,7 @@ impl Experts<'_> {
         Ok(views)
     }
 
-    /// Whether the parts of a stack, sorted, are those of all experts and alike.
+    /// Checks that the sorted parts of a stack are those of all experts, of one type and shape.
     fn check(&self, name: &str, parts: &[(usize, TensorView)], count: usize) -> Result<()> {
         let (_, first) = &parts[0];
         for (place, (index, part)) in parts.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Experts<'_> {
         Error::tensor(self.path, &source, problem)
     }
 
-    /// Gate and up of a tensor that holds both; its name goes on with `FUSED` at `at`.
+    /// Splits a tensor that holds gate and up; `FUSED` is at `at` in its name.
     fn split(&self, view: &TensorView, at: usize) -> Result<Vec<TensorView>> {
         let fused = self.fused();
         let view = if fused == Fused::ByTurns { transposed(view)? } else { view.clone() };
@@ -141,7 +141,7 @@ impl Experts<'_> {
         Ok(vec![half(0, KINDS[0]), half(1, KINDS[1])])
     }
 
-    /// Down projections are matrices like others but in gpt-oss.
+    /// Transposes down projections that are stored as `[inputs, outputs]`.
     fn down(&self, view: TensorView) -> Result<TensorView> {
         match self.fused() {
             Fused::ByTurns if view.name.ends_with(DOWN) => transposed(&view),
@@ -161,7 +161,7 @@ fn of_expert(name: &str) -> Option<(String, usize)> {
     let (kind, rest) = rest.split_once('.')?;
     let (index, what) = split_number(rest)?;
     let known = KINDS.contains(&kind) && ["weight", "bias"].contains(&what);
-    // A number that does not fit is that of no expert.
+    // A number that does not fit is beyond every expert.
     let index = index.parse().unwrap_or(usize::MAX - 1);
     known.then(|| (format!("blk.{layer}.{kind}_exps.{what}"), index))
 }
@@ -187,7 +187,7 @@ fn half_of(part: &TensorView, half: usize, fused: Fused) -> TensorView {
     view
 }
 
-/// A stack of matrices of plain values with rows for columns; anything else as it is.
+/// Transposes a stack of matrices of single values; other tensors are returned unchanged.
 fn transposed(view: &TensorView) -> Result<TensorView> {
     let [experts, cols, rows] = view.shape[..] else { return Ok(view.clone()) };
     if view.ty.block_len != 1 {
@@ -202,7 +202,7 @@ fn transposed(view: &TensorView) -> Result<TensorView> {
     Ok(TensorView::stack(view.name.clone(), (0..experts).map(part).collect()))
 }
 
-/// Whether a tensor of all experts has as many as the configuration says: at least one.
+/// Checks that a tensor of all experts has `count` of them, at least one.
 fn check_count(view: &TensorView, count: usize) -> Result<()> {
     match view.shape.first() {
         Some(&found) if found == count && count > 0 => Ok(()),

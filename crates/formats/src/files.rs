@@ -1,4 +1,4 @@
-//! Finding the files of a model and listing their tensors under the files' own names.
+//! Finds the files of a model and lists their tensors under the names in the files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use crate::tensor::TensorView;
 
 const SINGLE_FILE: &str = "model.safetensors";
 
-/// The weight files of a model, opened and checked but not interpreted: what any file of a
-/// known format gives, whether or not its architecture is supported.
+/// The weight files of a model, opened and checked but not interpreted; the architecture need not
+/// be supported.
 #[derive(Debug)]
 pub struct ModelFiles {
     path: PathBuf,
@@ -21,6 +21,9 @@ pub struct ModelFiles {
 
 impl ModelFiles {
     /// Opens a folder, a `.gguf` file (any part of a split one) or a `.safetensors` file.
+    ///
+    /// # Errors
+    /// If files are missing, unreadable or invalid, or if a folder has several models.
     pub fn open(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Self::open_folder(path);
@@ -36,7 +39,7 @@ impl ModelFiles {
         }
     }
 
-    /// What was opened.
+    /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -51,7 +54,7 @@ impl ModelFiles {
         self.gguf.as_ref()
     }
 
-    /// All tensors with the names of the files.
+    /// All tensors under their names in the files.
     pub fn tensors(&self) -> &[TensorView] {
         match &self.gguf {
             Some(gguf) => gguf.tensors(),

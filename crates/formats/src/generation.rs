@@ -1,4 +1,4 @@
-//! `generation_config.json`: how the makers of a checkpoint want it sampled.
+//! `generation_config.json`: the sampling defaults of a checkpoint.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::json::{self, Object};
 /// File name beside config.json.
 pub const GENERATION_FILE: &str = "generation_config.json";
 
-/// Sampling defaults of a checkpoint; `None` where it does not say.
+/// Sampling defaults of a checkpoint; `None` for absent fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationDefaults {
     /// Whether to sample; greedy otherwise.
@@ -37,6 +37,9 @@ pub struct GenerationDefaults {
 
 impl GenerationDefaults {
     /// Reads the text of a `generation_config.json`; `path` names it in errors.
+    ///
+    /// # Errors
+    /// If the text is not a JSON object or a field has the wrong type or range.
     pub fn from_json(text: &str, path: &Path) -> Result<Self> {
         let map = json::parse_object(text, path)?;
         let file = Object::new(path, &map);

@@ -1,4 +1,4 @@
-//! Typed access to JSON settings: every wrong field is named with what it held.
+//! Typed access to JSON objects; errors name the field and describe its value.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,8 +9,16 @@ use serde_json::{Map, Value};
 use crate::bytes::check_regular;
 use crate::error::{Error, Result, shown};
 
-/// Reads a text file of at most `max_bytes`. What is no regular file is refused unopened: a pipe
-/// would wait for ever, a device never end.
+/// The file of a checkpoint's configuration.
+pub(crate) const CONFIG_FILE: &str = "config.json";
+/// Largest `config.json` in bytes: a tree of JSON values takes many times the memory of its text.
+pub const MAX_CONFIG_BYTES: u64 = 2 << 20;
+
+/// Reads a text file of at most `max_bytes`. Only regular files are opened: a pipe could block, a
+/// device never end.
+///
+/// # Errors
+/// If the file is not regular, too large, unreadable or not UTF-8.
 pub fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     check_regular(path)?;
     let file = File::open(path).map_err(|e| Error::read(path, e))?;
@@ -56,7 +64,7 @@ impl<'a> Object<'a> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// Whether the key is there at all, `null` or not.
+    /// Whether the key exists, even with value `null`.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }
@@ -126,7 +134,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A value that must be there.
+    /// An error if `value` is absent.
     pub(crate) fn need<T>(&self, key: &str, expected: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.error(key, format!("expected {expected}, found no such field")))
     }

@@ -1,4 +1,4 @@
-//! Sizes and places of tensors, shared by the file formats.
+//! Sizes and byte ranges of tensors, for all file formats.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,7 +7,7 @@ use kernels::quant::QuantType;
 
 use crate::error::{Error, Result, shown};
 
-/// Bytes that a tensor takes, or what is wrong with its shape.
+/// Size of a tensor in bytes, or the problem with its shape.
 pub(crate) fn tensor_bytes(ty: &QuantType, shape: &[usize]) -> Result<usize, String> {
     let overflow = || format!("the product of the dimensions {shape:?} overflows");
     // A product of zero must not hide an overflow among the other dimensions.

@@ -1,9 +1,9 @@
 //! Checkpoints: GGUF and safetensors files become one [`Checkpoint`] with canonical tensor
 //! names and one normalised [`ModelConfig`].
 //!
-//! Invariant: nothing here computes with weights. Every file is hostile until parsed: lengths
-//! are checked before memory is taken, and every error names the file, the field or tensor,
-//! what was expected and what was found.
+//! Invariant: nothing here computes with weights. Files are untrusted: lengths are checked before
+//! memory is allocated, and every error names the file, the field or tensor, what was expected and
+//! what was found.
 
 mod bytes;
 mod checkpoint;
@@ -28,12 +28,12 @@ mod stream;
 mod tensor;
 
 pub use bytes::MappedBytes;
-pub use checkpoint::{Checkpoint, MAX_CONFIG_BYTES, OpenOptions};
+pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use files::ModelFiles;
 pub use generation::GenerationDefaults;
-pub use json::read_text;
+pub use json::{MAX_CONFIG_BYTES, read_text};
 pub use pooling::Pooling;
 pub use stream::TensorStream;
 pub use tensor::{TensorView, in_order};

@@ -1,5 +1,5 @@
-//! How a checkpoint that is made for embeddings wants one vector made of a text: the
-//! `1_Pooling/config.json` of sentence-transformers, or `<architecture>.pooling_type` of GGUF.
+//! Pooling of a checkpoint made for embeddings: `1_Pooling/config.json` of sentence-transformers,
+//! or `<architecture>.pooling_type` in GGUF metadata.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use crate::json::{self, Object};
 /// File name under a checkpoint's folder.
 pub(crate) const POOLING_FILE: &str = "1_Pooling/config.json";
 
-/// How the states of a text's tokens become one.
+/// How the hidden states of a text's tokens become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// Their mean.
     Mean,
-    /// That of the last token.
+    /// The hidden state of the last token.
     Last,
 }
 
 impl Pooling {
-    /// Reads the text of a [`POOLING_FILE`]; `path` names it in errors. `None` where it says nothing.
+    /// Reads the text of a [`POOLING_FILE`]; `path` names it in errors. `None` if it names no mode.
     pub(crate) fn from_json(text: &str, path: &Path) -> Result<Option<Self>> {
         let map = json::parse_object(text, path)?;
         let file = Object::new(path, &map);
@@ -47,7 +47,7 @@ impl Pooling {
         Ok(found)
     }
 
-    /// What the metadata of a GGUF file say.
+    /// Reads the metadata of a GGUF file.
     pub(crate) fn from_gguf(file: &GgufFile) -> Result<Option<Self>> {
         let metadata = file.metadata();
         let key = format!("{}.pooling_type", metadata.text("general.architecture")?);

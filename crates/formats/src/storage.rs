@@ -1,4 +1,4 @@
-//! Bytes made of other bytes without copying: a range of them, or several one after the other.
+//! Views of other bytes without copying: a range, or a concatenation.
 
 use std::borrow::Cow;
 use std::io;
@@ -50,7 +50,7 @@ impl Bytes for Slice {
     }
 }
 
-/// Parts of equal length, one after the other.
+/// Concatenation of parts of equal length.
 pub(crate) struct Stack {
     parts: Vec<Storage>,
     part: usize,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// An open output file whose header is written: takes the tensors' bytes in planned order.
+/// An output file whose header is written; takes the tensors' bytes in planned order.
 #[derive(Debug)]
 pub struct TensorStream {
     path: PathBuf,
@@ -47,14 +47,16 @@ impl TensorStream {
         Ok(stream)
     }
 
-    /// The tensor that the next byte belongs to and how many bytes it still lacks, or `None`
-    /// when all are written.
+    /// The tensor of the next byte and the number of bytes it lacks; `None` when all are written.
     pub fn next(&self) -> Option<(&str, usize)> {
         let (name, bytes) = self.plan.get(self.current)?;
         Some((name, bytes - self.written))
     }
 
     /// Appends bytes of the planned tensors, in pieces of any size.
+    ///
+    /// # Errors
+    /// If more bytes than planned are written, or the system reports an error.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let Some((_, missing)) = self.next() else {
@@ -78,6 +80,9 @@ impl TensorStream {
     }
 
     /// Gives the file its name; an error if a tensor lacks bytes.
+    ///
+    /// # Errors
+    /// If bytes are missing, or the system reports an error.
     pub fn finish(mut self) -> Result<()> {
         self.check_complete()?;
         self.file.flush().map_err(|e| Error::write(&self.unfinished, e))?;
@@ -105,7 +110,7 @@ impl TensorStream {
 
 impl Drop for TensorStream {
     fn drop(&mut self) {
-        // After `finish` there is nothing under this name; otherwise half a file is no use.
+        // Removes an incomplete file; after `finish` there is none under this name.
         let _ = std::fs::remove_file(&self.unfinished);
     }
 }

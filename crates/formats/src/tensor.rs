@@ -12,22 +12,23 @@ use crate::derived::{Columns, Derived};
 use crate::error::{Error, Result};
 use crate::storage::{Slice, Stack};
 
-/// A tensor as files hold it. Its bytes are exactly those its type and shape take.
+/// A tensor as files store it. The number of its bytes follows from its type and shape.
 ///
-/// Most tensors are a range of a mapped file, which need not be aligned to the type's size: cast
-/// with care. Others are stacks of such, or computed from them when they are read.
+/// Most tensors are a range of a mapped file, which may not be aligned to the type's size. Others
+/// are stacks of such ranges, or computed from them when they are read.
 #[derive(Clone, Debug)]
 pub struct TensorView {
     /// Canonical name (`blk.0.attn_q.weight`); the file's own name where no table maps it.
     pub name: String,
-    /// Name in the file (`model.layers.0.self_attn.q_proj.weight`); of several, that of the first.
+    /// Name in the file (`model.layers.0.self_attn.q_proj.weight`); for joined tensors that of the
+    /// first.
     pub source_name: String,
     /// How the values are stored.
     pub ty: &'static QuantType,
     /// Row-major, outermost first: a matrix is `[rows, columns]`, rows contiguous.
     pub shape: Vec<usize>,
-    /// For each column as stored the input it belongs to, where that is not the same number. The
-    /// parts of a stack have orders of their own, and the stack has none.
+    /// For each stored column the input it belongs to, where the order differs. Parts of a stack
+    /// have separate orders; the stack itself has none.
     pub order: Option<Arc<[u32]>>,
     file: Arc<Mmap>,
     contents: Contents,
@@ -41,7 +42,7 @@ enum Contents {
 }
 
 impl TensorView {
-    /// A tensor where it lies in its file.
+    /// A tensor that is a range of its file.
     pub(crate) fn new(
         source_name: String,
         ty: &'static QuantType,
@@ -58,7 +59,7 @@ impl TensorView {
         Self { name, ..self.clone() }
     }
 
-    /// Other bytes in the place of this tensor, whose names and file they keep.
+    /// The same tensor, by names and file, with other type, shape and bytes.
     pub(crate) fn with(&self, ty: &'static QuantType, shape: Vec<usize>, bytes: Storage) -> Self {
         debug_assert_eq!(ty.bytes_for(shape.iter().product()), Some(bytes.len()), "bytes");
         Self { ty, shape, order: None, contents: Contents::One(bytes), ..self.clone() }
@@ -72,7 +73,7 @@ impl TensorView {
         Self { name, shape, order: None, contents: Contents::Parts(parts.into()), ..first }
     }
 
-    /// The stored bytes: those in memory lent out, others computed when they are read.
+    /// The stored bytes: mapped ones are borrowed, others are computed when they are read.
     pub fn bytes(&self) -> Storage {
         match &self.contents {
             Contents::One(bytes) => bytes.clone(),
@@ -112,7 +113,10 @@ impl TensorView {
         self.slice(vec![rows.len(), cols], rows.start * len..rows.end * len)
     }
 
-    /// Columns of a matrix, which have to begin and end where quant blocks do.
+    /// Columns of a matrix; the range must begin and end at a boundary of quant blocks.
+    ///
+    /// # Errors
+    /// If the range does not begin and end at quant blocks.
     pub fn columns(&self, columns: Range<usize>) -> Result<Self> {
         let error = |problem: String| Error::tensor(self.path(), &self.source_name, problem);
         let [rows, cols] = self.shape[..] else {
@@ -136,7 +140,7 @@ impl TensorView {
         Ok(self.with(self.ty, vec![rows, columns.len()], Arc::new(bytes)))
     }
 
-    /// The file the tensor lies in; of several, the first.
+    /// The file of the tensor; for joined tensors that of the first.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -146,7 +150,10 @@ impl TensorView {
         self.shape.iter().product()
     }
 
-    /// All values as f32 in the order of the inputs, for the small tensors that are wanted so.
+    /// All values as f32 in the order of the inputs. Meant for small tensors.
+    ///
+    /// # Errors
+    /// If the type cannot be dequantised.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
         if let Contents::Parts(parts) = &self.contents {
             let values = parts.iter().map(Self::to_f32).collect::<Result<Vec<_>>>()?;
@@ -162,7 +169,7 @@ impl TensorView {
         Ok(values)
     }
 
-    /// Whether columns are stored in another order than the inputs, in any part.
+    /// Whether the columns of any part are stored in an order other than that of the inputs.
     pub(crate) fn is_out_of_order(&self) -> bool {
         let parts = match &self.contents {
             Contents::One(_) => &[][..],
@@ -183,7 +190,7 @@ impl TensorView {
     }
 }
 
-/// Puts the values of a row, stored in the order of `order`, in the order of the inputs.
+/// Reorders the values of a row from stored order `order` into the order of the inputs.
 pub fn in_order(row: &mut [f32], order: &[u32]) {
     let stored = row.to_vec();
     for (value, input) in stored.into_iter().zip(order) {

@@ -24,7 +24,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// The code of a file without comments and tests.
 fn production_code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let is_test_module = |at: &usize| text[*at..].lines().nth(1).is_some_and(|l| l.ends_with('{'));
+    let tests = text.match_indices("#[cfg(test)]\n").map(|(at, _)| at).find(is_test_module);
+    let code = &text[..tests.unwrap_or(text.len())];
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -1,7 +1,7 @@
 //! The cache on disk, laid out as `huggingface_hub` does it:
 //! `models--owner--name/{blobs/ETAG, refs/REVISION, snapshots/COMMIT/FILE -> blobs/ETAG}`.
 //!
-//! Invariant: a file has its place under `snapshots` only once it is whole.
+//! Invariant: a file appears under `snapshots` only when it is complete.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl RepoCache {
         Self { root: cache.join(&folder), locks: cache.join(".locks").join(folder) }
     }
 
-    /// The commit that `revision` meant when it was last asked for.
+    /// The commit of `revision` when it was last resolved.
     pub(crate) fn commit(&self, revision: &str) -> Option<String> {
         if self.snapshot(revision).is_dir() && is_component(revision) {
             return Some(revision.to_owned());
@@ -32,7 +32,7 @@ impl RepoCache {
         is_component(commit).then(|| commit.to_owned())
     }
 
-    /// Remembers which commit `revision` means.
+    /// Records the commit of `revision`.
     pub(crate) fn remember(&self, revision: &str, commit: &str) -> Result<(), Error> {
         if revision == commit {
             return Ok(());
@@ -47,7 +47,7 @@ impl RepoCache {
         self.root.join("snapshots").join(commit)
     }
 
-    /// All files of a commit that are here, relative to its folder.
+    /// All cached files of a commit, relative to its folder.
     pub(crate) fn list(&self, commit: &str) -> Vec<String> {
         let mut files = Vec::new();
         list_into(&self.snapshot(commit), "", 0, &mut files);
@@ -55,12 +55,12 @@ impl RepoCache {
         files
     }
 
-    /// Where the content with this etag is, or goes.
+    /// Path of the content with this etag.
     pub(crate) fn blob(&self, etag: &str) -> PathBuf {
         self.root.join("blobs").join(etag)
     }
 
-    /// Holds off other processes that download the same content.
+    /// Locks the content against other processes that download it.
     pub(crate) fn lock(&self, etag: &str) -> Result<File, Error> {
         let path = self.locks.join(format!("{etag}.lock"));
         create_parent(&path)?;
@@ -69,7 +69,7 @@ impl RepoCache {
         Ok(file)
     }
 
-    /// Gives a whole blob its place in the snapshot of `commit`.
+    /// Links a complete blob into the snapshot of `commit`.
     pub(crate) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<(), Error> {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;
@@ -87,7 +87,7 @@ fn link(_blob: &Path, relative: &Path, path: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink(relative, path)
 }
 
-/// Symbolic links need a privilege elsewhere.
+/// Other systems require a privilege for symbolic links.
 #[cfg(not(unix))]
 fn link(blob: &Path, _relative: &Path, path: &Path) -> std::io::Result<()> {
     fs::hard_link(blob, path).or_else(|_| fs::copy(blob, path).map(drop))
@@ -105,7 +105,7 @@ fn list_into(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<String>)
         let Some(name) = entry.file_name().to_str().map(|n| format!("{prefix}{n}")) else {
             continue;
         };
-        // A link to a blob that is gone is no file.
+        // A link to a missing blob is skipped.
         if path.is_file() {
             files.push(name);
         } else if path.is_dir() && depth < DEEPEST {

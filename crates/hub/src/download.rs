@@ -1,7 +1,7 @@
-//! One file from the hub into the cache: resumed where it stopped, checked, then linked.
+//! Downloads one file from the hub into the cache: resumes, checks, then links it.
 //!
-//! Invariant: a blob gets its name only when it has the length and, where the hub tells it,
-//! the SHA-256 that the hub announced.
+//! Invariant: a blob gets its name only when it has the length and, if known, the SHA-256 that the
+//! hub announced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -16,28 +16,28 @@ use crate::http::{Client, Method, encode};
 use crate::reference::{ModelRef, is_component};
 
 const PIECE: usize = 1 << 18;
-/// Attempts in a row that may end without `ENOUGH_PROGRESS`.
+/// Consecutive attempts that may end without `ENOUGH_PROGRESS`.
 const FRUITLESS_ATTEMPTS: u32 = 5;
 const ENOUGH_PROGRESS: u64 = 1 << 20;
-/// Longest file whose length the hub does not tell.
+/// Largest file, in bytes, whose length the hub does not announce.
 const MAX_UNTOLD_BYTES: u64 = 64 << 20;
 
-/// How far the download of one file is.
+/// Progress of the download of one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The file in its repository.
+    /// Path in the repository.
     pub file: &'a str,
-    /// Its place among the files of the model, from 1.
+    /// Number of the file among those of the model, from 1.
     pub index: usize,
     /// Files of the model.
     pub count: usize,
-    /// Bytes here, those of earlier attempts included.
+    /// Bytes present, including those of earlier attempts.
     pub done: u64,
-    /// Bytes in all, where the hub tells.
+    /// Total bytes, if the hub announces them.
     pub total: Option<u64>,
 }
 
-/// What the hub says of a file before sending it.
+/// What the hub announces about a file.
 struct Announced {
     etag: String,
     bytes: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Fetches the file unless it is here, calling `progress` with (bytes here, bytes in all).
+    /// Downloads the file unless it is cached; calls `progress` with bytes present and total bytes.
     pub(crate) fn run(&self, progress: &mut dyn FnMut(u64, Option<u64>)) -> Result<(), Error> {
         if self.cache.snapshot(self.commit).join(self.file).is_file() {
             return Ok(());
@@ -86,7 +86,7 @@ impl Download<'_> {
             let shown = etag.escape_debug().take(100).collect::<String>();
             return Err(Error::answer(&url, format!("expected a hash as ETag, found \"{shown}\"")));
         }
-        // The length of a redirect's own body says nothing.
+        // The length of a redirect's body is irrelevant.
         let own = Some(CONTENT_LENGTH.as_str()).filter(|_| response.status().is_success());
         let bytes = text("x-linked-size").or_else(|| own.and_then(text));
         let bytes = bytes.and_then(|text| text.parse().ok());
@@ -124,7 +124,7 @@ impl Download<'_> {
         partial.rename(&blob)
     }
 
-    /// One attempt: asks for the bytes not here yet and appends what comes.
+    /// One attempt: requests the missing bytes and appends what arrives.
     fn continue_at(
         &self,
         partial: &mut Partial,
@@ -161,7 +161,7 @@ impl Download<'_> {
     }
 }
 
-/// Appends what comes until it ends; more than was announced is an error.
+/// Appends the body; more bytes than announced are an error.
 fn receive(
     body: &mut impl Read,
     url: &str,
@@ -187,7 +187,7 @@ fn receive(
     }
 }
 
-/// Whether the answer begins at `from`; otherwise it is the whole file.
+/// Whether the response begins at `from`; otherwise it is the whole file.
 fn continues(headers: &HeaderMap, status: u16, from: u64) -> bool {
     let range = headers.get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
     status == 206 && range.is_some_and(|range| range.starts_with(&format!("bytes {from}-")))
@@ -197,7 +197,7 @@ fn network(url: &str, problem: String) -> Error {
     Error::Network { url: url.to_owned(), problem }
 }
 
-/// The part of a file that is here: `ETAG.incomplete` beside the blob.
+/// The downloaded part of a file: `ETAG.incomplete` in the folder of the blob.
 struct Partial {
     path: PathBuf,
     file: File,
@@ -226,8 +226,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Large files carry their SHA-256 as etag; small ones a hash of git's, which is not
-    /// checked.
+    /// Large files have their SHA-256 as etag; small ones have a git hash, which is not checked.
     fn check_hash(&self, etag: &str, url: &str) -> Result<(), Error> {
         let is_sha256 = etag.len() == 64 && etag.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_sha256 {

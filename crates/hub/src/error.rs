@@ -1,4 +1,4 @@
-//! The one error type of this room.
+//! The error type of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub enum Error {
     Reference {
         /// What was given.
         text: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A setting of the environment.
@@ -29,13 +29,13 @@ pub enum Error {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The hub could not be reached, or not long enough.
+    /// The hub could not be reached, or the connection failed.
     #[error("cannot reach {url}: {problem}")]
     Network {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// What went wrong.
         problem: String,
@@ -43,22 +43,22 @@ pub enum Error {
     /// The hub answered with an error.
     #[error("{url}: {problem}")]
     Refused {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// HTTP status.
         status: u16,
-        /// What it means.
+        /// Explanation of the status.
         problem: String,
     },
-    /// The hub answered with something that cannot be used.
+    /// The hub sent an unusable response.
     #[error("{url}: {problem}")]
     Answer {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// What was expected and found.
         problem: String,
     },
-    /// The repository does not hold what is wanted.
+    /// The repository lacks the requested files.
     #[error("{repository}: {problem}")]
     Contents {
         /// `owner/name`.
@@ -66,8 +66,8 @@ pub enum Error {
         /// What was expected and found.
         problem: String,
     },
-    /// Nothing may be downloaded, and the cache does not hold the model.
-    #[error("{model} is not whole in {}, and HF_HUB_OFFLINE forbids to download it", cache.display())]
+    /// Downloads are forbidden and the cache lacks the model.
+    #[error("{model} is incomplete in {}, and HF_HUB_OFFLINE forbids to download it", cache.display())]
     NotCached {
         /// The model asked for.
         model: String,
@@ -86,7 +86,7 @@ impl Error {
         Self::Answer { url: url.to_owned(), problem: problem.into() }
     }
 
-    /// Whether another attempt, or the cache, may help.
+    /// Whether another attempt, or the cache, may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Network { .. } => true,

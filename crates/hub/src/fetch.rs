@@ -1,4 +1,5 @@
-//! A whole model: which commit, which files, from the hub or else from the cache.
+//! Fetches a model: resolves the commit, selects the files, and uses the cache if the hub is
+//! unreachable.
 
 use std::path::PathBuf;
 
@@ -15,14 +16,14 @@ use crate::settings::HubSettings;
 const MAX_LISTING_BYTES: u64 = 64 << 20;
 const MAX_INDEX_BYTES: u64 = 256 << 20;
 
-/// A model on this machine.
+/// A local model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The folder of a checkpoint, or the (first) GGUF file.
     pub path: PathBuf,
     /// The commit that the revision means.
     pub commit: String,
-    /// The hub was not asked, or could not be reached: a newer commit may exist.
+    /// Whether the hub was not asked, so that a newer commit may exist.
     pub from_cache: bool,
 }
 
@@ -38,10 +39,13 @@ struct Sibling {
     rfilename: String,
 }
 
-/// Brings the files a model needs to this machine and says where they are.
+/// Downloads the files of a model and returns their location.
 ///
-/// Files already in the cache are not fetched again. If the hub cannot be reached, a model
-/// that is whole in the cache is used as it is.
+/// Cached files are not downloaded again. If the hub cannot be reached, a model that is complete in
+/// the cache is used.
+///
+/// # Errors
+/// If the hub refuses the model or sends invalid data, or neither hub nor cache has it.
 pub fn fetch(
     settings: &HubSettings,
     model: &ModelRef,
@@ -113,7 +117,7 @@ fn from_hub(
     Ok(fetched(cache, commit, &selection, false))
 }
 
-/// The model as the cache has it, if it is whole there.
+/// The cached model, if it is complete.
 fn from_cache(cache: &RepoCache, model: &ModelRef) -> Option<Fetched> {
     let commit = cache.commit(model.revision())?;
     let files = cache.list(&commit);

@@ -1,5 +1,5 @@
-//! Requests to a hub: redirects followed by hand, so that the token goes to the endpoint and
-//! nowhere else; passing failures tried again.
+//! Requests to a hub. Redirects are followed here, so that the token is sent to the endpoint only;
+//! temporary failures are retried.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl<'a> Client<'a> {
         Self { settings, agent }
     }
 
-    /// Runs `attempt` until it succeeds, fails for good, or has failed too often.
+    /// Runs `attempt` until it succeeds, fails permanently, or has failed too often.
     pub(crate) fn retry<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, Error>,
@@ -65,7 +65,7 @@ impl<'a> Client<'a> {
         String::from_utf8(bytes).map_err(|e| Error::answer(url, format!("not UTF-8: {e}")))
     }
 
-    /// The answer at the end of all redirects; `from` asks for the bytes from there on.
+    /// The response at the end of all redirects, with the bytes from `from` on.
     pub(crate) fn follow(
         &self,
         method: Method,
@@ -75,7 +75,7 @@ impl<'a> Client<'a> {
         self.follow_until(method, url, from, |_| false)
     }
 
-    /// The answer at the end of all redirects, or the first whose headers satisfy `enough`.
+    /// The response at the end of all redirects, or the first whose headers satisfy `enough`.
     pub(crate) fn follow_until(
         &self,
         method: Method,

@@ -1,9 +1,8 @@
-//! Models from a hub: `owner/name` becomes a folder or a GGUF file on this machine.
+//! Downloads models from a hub: `owner/name` becomes a local folder or GGUF file.
 //!
-//! Speaks the protocol of the Hugging Face hub and shares its cache with the tools that use
-//! `huggingface_hub`. Invariant: what a hub sends is hostile: names are checked before they
-//! become paths, lengths and hashes before content is used, and the token leaves for the
-//! endpoint alone.
+//! Implements the protocol of the Hugging Face hub and shares the cache of `huggingface_hub`.
+//! Invariant: responses are untrusted: names are checked before they become paths, lengths and
+//! hashes before content is used, and the token is sent to the endpoint only.
 
 mod cache;
 mod download;

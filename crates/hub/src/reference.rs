@@ -1,6 +1,6 @@
 //! Names of models on a hub: `owner/name`, `owner/name@revision`, `owner/name:FILE.gguf`.
 //!
-//! Invariant: no part of a parsed name can lead out of the folder it becomes part of.
+//! Invariant: no part of a parsed name can leave the folder it is joined to.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
-//! Which files of a repository a model needs.
+//! Selects the files of a repository that a model needs.
 
 use crate::error::Error;
 use crate::reference::{ModelRef, is_path};
 
-/// Beside the weights of a Hugging Face checkpoint, each where the repository has it.
+/// Files of a Hugging Face checkpoint other than weights, each optional.
 const SMALL_FILES: &[&str] = &[
     "config.json",
     "generation_config.json",
@@ -18,7 +18,7 @@ const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 const MAX_NAMED: usize = 8;
 
-/// What to fetch.
+/// The files to fetch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// A checkpoint: these files, and the shards of the index where `INDEX` is among them.
@@ -77,7 +77,7 @@ fn weights(files: &[String]) -> Option<String> {
     others.next().is_none().then(|| only.clone())
 }
 
-/// Models of a repository, each as all the parts it consists of.
+/// Models of a repository, each as the list of its parts.
 fn gguf_models(files: &[String]) -> Vec<Vec<String>> {
     let mut names: Vec<&String> = files.iter().filter(|f| f.ends_with(".gguf")).collect();
     names.sort();

@@ -1,4 +1,4 @@
-//! Where the hub and its cache are, from the variables that Hugging Face's own tools read.
+//! Settings of the hub and its cache, from the environment variables of Hugging Face's tools.
 
 use std::env;
 use std::path::PathBuf;
@@ -37,11 +37,17 @@ impl std::fmt::Debug for HubSettings {
 
 impl HubSettings {
     /// Reads the environment.
+    ///
+    /// # Errors
+    /// If a variable is invalid.
     pub fn from_env() -> Result<Self, Error> {
         Self::from_vars(|name| env::var(name).ok())
     }
 
     /// Reads variables from `var`. An empty value counts as absent.
+    ///
+    /// # Errors
+    /// If a variable is invalid.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let var = |name: &str| var(name).filter(|value| !value.trim().is_empty());
         let endpoint = var("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());

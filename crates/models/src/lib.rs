@@ -1,11 +1,10 @@
 //! Models: the weights of a checkpoint and one readable forward pass.
 //!
-//! One decoder, made of `layers`, computes every family; the configuration says which operations
-//! its layers have. What a model needs of memory and what its cache looks like is derived from
-//! what it loaded.
+//! One decoder, made of `layers`, computes every family; the configuration decides the operations
+//! of its layers. Workspace and KV cache follow from what was loaded.
 //!
-//! Invariant: nothing here knows text, HTTP or file formats' details; a layer owns the type of
-//! its weights and no other code asks for it.
+//! Invariant: nothing here depends on text, HTTP or details of file formats, and no operation
+//! depends on how its weights are stored.
 
 mod layers;
 mod loader;
@@ -13,10 +12,34 @@ pub mod placement;
 mod ranks;
 
 pub use layers::{expanded_cache, layer_cache};
-pub use loader::{WorkspaceLimits, load};
+pub use loader::WorkspaceLimits;
 pub use ranks::Ranks;
 
 use backend::{Backend, Batch, Buffer, LayerCache};
+use formats::Checkpoint;
+use layers::Decoder;
+use loader::Loader;
+use placement::Placed;
+
+/// Loads the model of `checkpoint`, or the part that this rank of `ranks` holds, into `backend`.
+/// Each tensor is held as `placed` says, and must be used by this rank or belong to another.
+///
+/// # Errors
+/// If a tensor is missing, left over, of another shape or of an unsupported type, or if the model
+/// cannot be divided among the ranks.
+pub fn load(
+    checkpoint: &Checkpoint,
+    backend: &mut dyn Backend,
+    limits: WorkspaceLimits,
+    ranks: &Ranks,
+    placed: &[Placed],
+) -> Result<Box<dyn Model>, Error> {
+    let mut loader = Loader::new(checkpoint, backend, limits, ranks, placed)?;
+    let model = Decoder::load(&mut loader)?;
+    loader.mark_parts_of_other_ranks();
+    checkpoint.check_all_read()?;
+    Ok(Box::new(model))
+}
 
 /// Why a model could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -27,36 +50,36 @@ pub enum Error {
     /// The backend cannot take a tensor.
     #[error("{file}: tensor {tensor}: {source}")]
     Tensor {
-        /// The file the tensor lies in.
+        /// The file of the tensor.
         file: String,
-        /// Its name there.
+        /// Name of the tensor in the file.
         tensor: String,
-        /// What the backend says.
+        /// The error of the backend.
         source: backend::Error,
     },
-    /// The backend refused something else.
+    /// The backend reported another error.
     #[error(transparent)]
     Backend(#[from] backend::Error),
-    /// Ranks that share the model do not come together.
+    /// Communication between ranks failed.
     #[error(transparent)]
     Ranks(#[from] dist::Error),
-    /// A value of the configuration that the code cannot follow.
+    /// A configuration that is not supported.
     #[error("{0}")]
     Config(String),
-    /// A file that is no list of rules of placement.
+    /// A file that is not a list of placement rules.
     #[error("{file}: {problem}")]
     PlacementFile {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A rule of placement that cannot be read, or not be followed for this model.
+    /// A placement rule that is invalid, or impossible for this model.
     #[error("{file}: {rule}: {problem}")]
     Placement {
-        /// The file it stands in.
+        /// The file of the rule.
         file: String,
-        /// Its number, line and what it matches.
+        /// Number, line and conditions of the rule.
         rule: String,
         /// The field, what was expected, what was found.
         problem: String,
@@ -64,26 +87,26 @@ pub enum Error {
     /// NaN or infinite values, found because checking is on.
     #[error("{stage} gave NaN or infinite values")]
     NotFinite {
-        /// First row of the batch that holds them.
+        /// First row of the batch that holds such values.
         row: usize,
-        /// Layer and operation where they first appeared.
+        /// Layer and operation where these values first appeared.
         stage: String,
     },
 }
 
-/// A loaded model. Its weights live in the backend it was loaded into.
+/// A loaded model. The backend holds its weights.
 pub trait Model: Send {
     /// What each layer that this rank holds keeps in the KV cache for a position.
     fn cache(&self) -> Vec<LayerCache>;
 
-    /// Where the states of the last batch lie after the last norm, one row for each of its
-    /// `state_rows()`, until the next batch.
+    /// The buffer of hidden states of the last batch, `[state rows, hidden]`, valid until the next
+    /// batch.
     fn states(&self) -> Buffer;
 
-    /// Computes the batch and stores its keys and values. Returns the buffer of logits, one row
-    /// for each of `batch.logit_rows()`. With `check`, values that are not finite are an error
-    /// that names where they arose. Where ranks share the model, each of them computes the batch,
-    /// and all get the same logits and states.
+    /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
+    /// rows, vocab]`. With `check`, values that are not finite are an error that names where they
+    /// arose. Ranks that share the model all compute the batch and get the same logits and hidden
+    /// states.
     fn forward(
         &self,
         backend: &mut dyn Backend,

@@ -1,9 +1,8 @@
-//! Asks a checkpoint for weights by canonical name and hands them to a backend.
+//! Loads weights of a checkpoint by canonical name into a backend.
 
-use crate::layers::{Decoder, Linear, Norm};
+use crate::Error;
 use crate::placement::Placed;
 use crate::ranks::{Heads, Ranks, Slice, part};
-use crate::{Error, Model};
 use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Table, Vector};
 use dist::Shard;
 use formats::{Checkpoint, TensorView};
@@ -12,48 +11,26 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much workspace a model makes.
+/// Sizes of the workspace of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkspaceLimits {
-    /// Most rows in a batch.
+    /// Largest number of rows of a batch.
     pub rows: usize,
-    /// Most rows whose logits are wanted in one batch.
+    /// Largest number of rows of a batch with logits.
     pub logit_rows: usize,
 }
 
-/// Loads the model of `checkpoint` into `backend`, or the part of it that this one of the `ranks`
-/// holds, each tensor as `placed` says. Every tensor of the checkpoint must be used, or be part of
-/// other ranks' layers.
-pub fn load(
-    checkpoint: &Checkpoint,
-    backend: &mut dyn Backend,
-    limits: WorkspaceLimits,
-    ranks: &Ranks,
-    placed: &[Placed],
-) -> Result<Box<dyn Model>, Error> {
-    let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
-    let (stage, slice) = (ranks.stage()?, ranks.slice()?);
-    let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
-    let shared = HashMap::new();
-    let mut loader =
-        Loader { checkpoint, backend, limits, placed, ranks, stage, slice, layers, shared };
-    let model = Decoder::load(&mut loader)?;
-    loader.mark_parts_of_other_ranks();
-    checkpoint.check_all_read()?;
-    Ok(Box::new(model))
-}
-
-/// What an architecture loads from and into.
+/// The context in which a model is loaded.
 pub(crate) struct Loader<'a> {
     pub checkpoint: &'a Checkpoint,
     pub backend: &'a mut dyn Backend,
     pub limits: WorkspaceLimits,
-    /// What was decided for each tensor, by canonical name.
+    /// The placement of each tensor, by canonical name.
     pub placed: HashMap<&'a str, &'a Placed>,
     pub ranks: &'a Ranks,
-    /// Which of the ranks that share the layers.
+    /// This rank among those that share the layers.
     pub stage: Shard,
-    /// Which of the ranks that share tensors.
+    /// This rank among those that share tensors.
     pub slice: Shard,
     /// The layers of this stage.
     pub layers: Range<usize>,
@@ -71,6 +48,21 @@ pub(crate) struct ComputedMatrix {
 }
 
 impl<'a> Loader<'a> {
+    /// A loader for the part of the model that this rank of `ranks` holds.
+    pub fn new(
+        checkpoint: &'a Checkpoint,
+        backend: &'a mut dyn Backend,
+        limits: WorkspaceLimits,
+        ranks: &'a Ranks,
+        placed: &'a [Placed],
+    ) -> Result<Self, Error> {
+        let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
+        let (stage, slice) = (ranks.stage()?, ranks.slice()?);
+        let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
+        let shared = HashMap::new();
+        Ok(Self { checkpoint, backend, limits, placed, ranks, stage, slice, layers, shared })
+    }
+
     /// Workspace `[batch rows, width]`. Operations that ask for the same name and width share it:
     /// one layer is computed after another.
     pub fn shared(&mut self, name: &'static str, width: usize) -> Result<Buffer, Error> {
@@ -99,7 +91,7 @@ impl<'a> Loader<'a> {
         self.part_of(&view.name, view)
     }
 
-    /// A matrix that is held as `tensor` is to be, which it is a part of.
+    /// A matrix that is a part of `tensor`, held with the placement of `tensor`.
     pub fn part_of(&mut self, tensor: &str, view: &TensorView) -> Result<Matrix, Error> {
         self.take(tensor, spec(&self.converted(tensor, view)?), view)
     }
@@ -109,7 +101,7 @@ impl<'a> Loader<'a> {
         self.backend.matrix(spec).map_err(|source| tensor_error(of, source))
     }
 
-    /// A tensor, or a part of one, in the type that `tensor` is to be held in.
+    /// A tensor, or a part of one, in the storage type that the placement of `tensor` names.
     pub fn converted(&self, tensor: &str, view: &TensorView) -> Result<TensorView, Error> {
         match self.placed.get(tensor) {
             Some(placed) => Ok(view.converted(placed.ty)?),
@@ -117,19 +109,19 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Values between the places where columns of a tensor can be parted: quant blocks begin there
-    /// both as it is stored and as it is to be held. The longer of them are some of the shorter.
+    /// Smallest unit of columns that a tensor can be split at: a multiple of the quant blocks of
+    /// its stored and of its held type, of which one divides the other.
     pub fn block_len(&self, view: &TensorView) -> usize {
         let held = self.placed.get(view.name.as_str()).map_or(view.ty, |placed| placed.ty);
         view.ty.block_len.max(held.block_len)
     }
 
-    /// The arithmetic of products with `tensor`.
+    /// The mode of products with `tensor`.
     pub fn mode(&self, tensor: &str) -> Mode {
         self.placed.get(tensor).map_or(self.backend.mode(), |placed| placed.mode)
     }
 
-    /// `spec`, held and computed with as `tensor` is to be.
+    /// `spec` with the placement of `tensor`.
     fn held(&self, tensor: &str, spec: MatrixSpec) -> MatrixSpec {
         let Some(placed) = self.placed.get(tensor) else { return spec };
         let (memory, threads) = (placed.policy(), placed.threads());
@@ -156,53 +148,24 @@ impl<'a> Loader<'a> {
         self.backend.table(spec).map_err(|source| tensor_error(view, source))
     }
 
-    /// The part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, with that of
-    /// `name.bias` if there.
-    pub fn linear(
-        &mut self,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        slice: Slice,
-    ) -> Result<Linear, Error> {
-        let weight = self.matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
-        let values = match &slice {
-            Slice::Outputs(part) | Slice::Heads(part) => part.clone(),
-            Slice::Whole | Slice::Inputs(_) => 0..outputs,
+    /// The matrix `name` of shape `[rows, cols]` in `exact` mode, unless a rule says otherwise. A
+    /// single row may be stored as a vector.
+    pub fn exact_matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, Error> {
+        let flat = self.checkpoint.tensor(name).is_some_and(|view| view.shape.len() == 1);
+        let view = match flat && rows == 1 {
+            true => self.checkpoint.require(name, &[cols])?.as_matrix(),
+            false => self.checkpoint.require(name, &[rows, cols])?.clone(),
         };
-        let bias = self.optional_part(&format!("{name}.bias"), &[outputs], values)?;
-        // Outputs that ranks have shares of get their bias once.
-        let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || self.slice.rank() == 0);
-        Ok(Linear::new(weight, bias, slice.split()))
+        let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(name, &view)?) };
+        self.take(name, spec, &view)
     }
 
-    /// As [`linear`](Self::linear), computed in f32 whatever the mode, unless a rule says otherwise:
-    /// what decides discretely is not to be rounded. A single output may be stored as a row of its
-    /// own.
-    pub fn exact_linear(
-        &mut self,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-    ) -> Result<Linear, Error> {
-        let weight = format!("{name}.weight");
-        let flat = self.checkpoint.tensor(&weight).is_some_and(|view| view.shape.len() == 1);
-        let view = match flat && outputs == 1 {
-            true => self.checkpoint.require(&weight, &[inputs])?.as_matrix(),
-            false => self.checkpoint.require(&weight, &[outputs, inputs])?.clone(),
-        };
-        let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(&weight, &view)?) };
-        let weight = self.take(&weight, spec, &view)?;
-        let bias = self.optional(&format!("{name}.bias"), &[outputs])?;
-        Ok(Linear::new(weight, bias, Slice::Whole.split()))
-    }
-
-    /// The values of the tensor `name`, if there.
+    /// The values of the tensor `name`, if it exists.
     pub fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vector>, Error> {
         self.optional_part(name, shape, 0..shape.iter().product())
     }
 
-    /// The values `part` of the tensor `name`, if there.
+    /// The values `part` of the tensor `name`, if it exists.
     pub fn optional_part(
         &mut self,
         name: &str,
@@ -227,12 +190,6 @@ impl<'a> Loader<'a> {
         Ok(self.backend.vector(values))
     }
 
-    /// The RMSNorm `name.weight` of `width` values.
-    pub fn norm(&mut self, name: &str, width: usize, eps: f32) -> Result<Norm, Error> {
-        let values = self.checkpoint.require(&format!("{name}.weight"), &[width])?.to_f32()?;
-        Ok(Norm::new(self.backend.vector(values), eps))
-    }
-
     /// This rank's attention heads; latent attention has a KV head for each.
     pub fn heads(&self) -> Result<Heads, Error> {
         let config = self.checkpoint.config();
@@ -240,9 +197,9 @@ impl<'a> Loader<'a> {
         Heads::of(self.slice, config.heads, kv_heads)
     }
 
-    /// Marks as known what belongs to layers of other ranks, or to the other end of the model;
-    /// they read it or find that it has no place.
-    fn mark_parts_of_other_ranks(&self) {
+    /// Marks tensors of other stages as read: those of their layers, the embedding and the output
+    /// head.
+    pub fn mark_parts_of_other_ranks(&self) {
         let (first, last) = (self.stage.rank() == 0, self.stage.rank() + 1 == self.stage.ranks());
         for view in self.checkpoint.tensors() {
             let layer = view.name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
@@ -263,7 +220,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// A tensor as backends take it.
+/// The specification of a tensor for a backend.
 fn spec(view: &TensorView) -> MatrixSpec {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let order = view.order.clone();

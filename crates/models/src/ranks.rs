@@ -1,7 +1,7 @@
-//! Ranks that hold a model together, and which part of what each of them holds.
+//! Ranks that share a model, and the part of each tensor that a rank holds.
 //!
-//! Invariant: all ranks go by the same rules from the same headers, so that their parts make up
-//! the whole without a word between them.
+//! Invariant: all ranks derive their parts from the same headers by the same rules, without
+//! communication, so that the parts make up the whole.
 
 use crate::Error;
 use dist::{Comm, Shard, Split};
@@ -9,20 +9,19 @@ use formats::TensorView;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// This rank's ends of the groups that share a model; by default it is alone.
+/// This rank's ends of the groups that share a model; by default the rank is alone.
 ///
-/// The layers are shared out over `stages`, what is in a layer over `slices`. With both, the ranks
-/// are a grid: a rank's `stages` are those with its place among the slices, its `slices` those
-/// with its place among the stages.
+/// Layers are divided among `stages`, tensors of a layer among `slices`. With both, the ranks form
+/// a grid: a column is a group of stages, a row a group of slices.
 ///
-/// All ranks compute the same batches in the same order. One that cannot go on has to drop its
-/// ends of the groups, with the model and the options that it was loaded with; the others are
-/// then told in their next call.
+/// All ranks compute the same batches in the same order. A rank that fails drops its ends of the
+/// groups, with the model and its load options; the next call of each other rank then returns an
+/// error.
 #[derive(Clone, Default)]
 pub struct Ranks {
-    /// Each holds some of the layers and hands the rows to the next.
+    /// Ranks that each hold some of the layers and send the residual stream to the next.
     pub stages: Option<Arc<dyn Comm>>,
-    /// Each holds a part of every tensor that is large.
+    /// Ranks that each hold a part of every large tensor.
     pub slices: Option<Arc<dyn Comm>>,
 }
 
@@ -38,18 +37,20 @@ impl std::fmt::Debug for Ranks {
 }
 
 impl Ranks {
-    /// Which of the stages this is.
+    /// This rank among the stages.
     pub(crate) fn stage(&self) -> Result<Shard, Error> {
         shard(self.stages.as_ref())
     }
 
-    /// Which of the slices this is.
+    /// This rank among the slices.
     pub(crate) fn slice(&self) -> Result<Shard, Error> {
         shard(self.slices.as_ref())
     }
 
-    /// The least of what all ranks bring, each a number of its own: how much of something there is
-    /// for all of them. Every rank must ask.
+    /// The minimum over all ranks of the number `own`. Every rank must call this.
+    ///
+    /// # Errors
+    /// If a rank is gone.
     pub fn least(&self, own: usize) -> Result<usize, Error> {
         let mut least = own as u64;
         // Over a column of the grid, then over a row of columns.
@@ -72,7 +73,7 @@ fn shard(comm: Option<&Arc<dyn Comm>>) -> Result<Shard, Error> {
     }
 }
 
-/// This rank's part of `count` things that are called `what`, in units of the first of `units`
+/// This rank's part of `count` items, named `what` in errors, in multiples of the first of `units`
 /// that gives every rank one.
 pub(crate) fn part(
     shard: Shard,
@@ -84,12 +85,13 @@ pub(crate) fn part(
     let least = units.last().copied().unwrap_or(1);
     let unit = unit.ok_or_else(|| {
         let of = if least > 1 { format!(" in units of {least}") } else { String::new() };
-        Error::Config(format!("{count} {what}{of} cannot be shared out over {ranks} ranks"))
+        Error::Config(format!("{count} {what}{of} cannot be divided among {ranks} ranks"))
     })?;
     Ok(shard.part(count, unit))
 }
 
-/// Which part of a matrix `[outputs, inputs]` a rank holds: all, or these outputs or inputs.
+/// The part of a matrix `[outputs, inputs]` that a rank holds: all, or a range of outputs or
+/// inputs.
 #[derive(Clone, Debug)]
 pub(crate) enum Slice {
     Whole,
@@ -99,7 +101,7 @@ pub(crate) enum Slice {
 }
 
 impl Slice {
-    /// How such matrices are shared out.
+    /// How the matrix is divided among ranks.
     pub fn split(&self) -> Split {
         match self {
             Self::Whole => Split::Whole,
@@ -109,7 +111,7 @@ impl Slice {
         }
     }
 
-    /// The part of a matrix; the matrix itself where the part is all of it.
+    /// This part of a matrix.
     pub fn of(&self, matrix: &TensorView) -> Result<TensorView, Error> {
         let [rows, cols] = matrix.shape[..] else { panic!("a matrix") };
         Ok(match self {
@@ -125,15 +127,16 @@ impl Slice {
 /// The attention heads of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Heads {
-    /// Heads of queries.
+    /// Query heads.
     pub queries: Range<usize>,
-    /// Heads of keys and values that these attend to.
+    /// KV heads of these query heads.
     pub kv: Range<usize>,
 }
 
 impl Heads {
-    /// This rank's of `heads` heads, as many of which share each of `kv_heads` KV heads. KV heads
-    /// stay whole; where there are more ranks than these, a KV head is held by several.
+    /// This rank's part of `heads` query heads, equally many of which share each of `kv_heads` KV
+    /// heads. KV heads are not divided; with more ranks than KV heads, several ranks hold the same
+    /// one.
     pub fn of(slice: Shard, heads: usize, kv_heads: usize) -> Result<Self, Error> {
         let (ranks, group) = (slice.ranks(), heads / kv_heads.max(1));
         if ranks <= kv_heads {
@@ -142,7 +145,7 @@ impl Heads {
         }
         if !ranks.is_multiple_of(kv_heads.max(1)) || ranks > heads {
             return Err(Error::Config(format!(
-                "{heads} heads with {kv_heads} KV heads cannot be shared out over {ranks} ranks: \
+                "{heads} heads with {kv_heads} KV heads cannot be divided among {ranks} ranks: \
                  expected at most {kv_heads} ranks, or a multiple of {kv_heads} up to {heads}"
             )));
         }
@@ -172,16 +175,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shared_out_is_refused_with_numbers() {
+    fn what_cannot_be_divided_is_refused_with_numbers() {
         let refused = |ranks, heads, kv| {
             Heads::of(Shard::new(0, ranks).unwrap(), heads, kv).unwrap_err().to_string()
         };
         assert!(refused(3, 4, 2).contains("4 heads with 2 KV heads"), "{}", refused(3, 4, 2));
-        assert!(refused(8, 4, 2).contains("over 8 ranks"), "{}", refused(8, 4, 2));
+        assert!(refused(8, 4, 2).contains("among 8 ranks"), "{}", refused(8, 4, 2));
         let third = Shard::new(2, 3).unwrap();
         assert_eq!(part(third, (40, "columns"), &[32, 8]).unwrap(), 32..40);
         let message = part(third, (40, "columns"), &[32]).unwrap_err().to_string();
-        assert_eq!(message, "40 columns in units of 32 cannot be shared out over 3 ranks");
+        assert_eq!(message, "40 columns in units of 32 cannot be divided among 3 ranks");
     }
 
     #[test]

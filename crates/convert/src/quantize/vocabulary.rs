@@ -147,7 +147,6 @@ impl VocabularySource<'_> {
     /// or a warning where the user chose the pre-tokenizer.
     fn probe(&self, raw: &TokenizerJson) -> Result<()> {
         let mut vocabulary = GgufWriter::new();
-        vocabulary.set("general.architecture", Value::String("llama".into()));
         self.fill(raw, &mut vocabulary)?;
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let path = folder.path().join("vocabulary.gguf");

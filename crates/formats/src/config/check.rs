@@ -1,10 +1,10 @@
-//! Laws between the numbers of a configuration, whichever file they came from.
+//! Consistency checks of a configuration, the same for both kinds of files.
 
 use super::fields::MAX_WIDTH;
 use super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling};
 use crate::json::Object;
 
-/// What a file calls the fields that the laws are about.
+/// Names of the checked fields in a kind of file.
 pub(super) struct FieldNames<'a> {
     pub heads: &'a str,
     pub kv_heads: &'a str,
@@ -16,7 +16,7 @@ pub(super) struct FieldNames<'a> {
     pub experts: ExpertFieldNames<'a>,
 }
 
-/// What a file calls the numbers of its experts.
+/// Names of the numbers of experts in a kind of file.
 #[derive(Clone, Copy)]
 pub(crate) struct ExpertFieldNames<'a> {
     pub count: &'a str,
@@ -33,7 +33,7 @@ impl ExpertFieldNames<'static> {
         chosen_groups: "topk_group",
     };
 
-    /// The names in `config`: that of the number of experts differs.
+    /// The names that `config` uses: the number of experts has several.
     pub fn of(config: Object) -> Self {
         let names = ["n_routed_experts", "num_local_experts"];
         let count = names.into_iter().find(|name| config.has(name)).unwrap_or(Self::HF.count);
@@ -41,7 +41,7 @@ impl ExpertFieldNames<'static> {
     }
 }
 
-/// The first law broken, as (field, problem).
+/// The first inconsistency, as (field, problem).
 pub(super) fn broken<'a>(
     config: &ModelConfig,
     names: &FieldNames<'a>,
@@ -116,7 +116,7 @@ fn broken_by_groups<'a>(
     (chosen > within).then(|| (names.chosen, problem()))
 }
 
-/// Values per head where the file does not say: the hidden size shared out evenly.
+/// Default number of values per head: the hidden size divided by the number of heads.
 pub(super) fn even_head_dim(
     hidden: usize,
     heads: usize,

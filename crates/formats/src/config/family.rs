@@ -15,7 +15,7 @@ use crate::names::{DENSE, NameTable};
 /// Positions that each layer sees.
 pub(crate) type Windows = Vec<Option<usize>>;
 
-/// One family of checkpoints. [`BASE`] says what is so unless a family says otherwise.
+/// One family of checkpoints. [`BASE`] has the defaults of all fields.
 #[derive(Debug)]
 pub(crate) struct Family {
     /// Canonical name.
@@ -31,29 +31,30 @@ pub(crate) struct Family {
     pub gguf_is: fn(keys: &GgufKeys) -> Result<bool>,
     /// Rotary layout of its GGUF files.
     pub gguf_rope: RopeLayout,
-    /// Tensors of a layer that GGUF files of the family call otherwise: (theirs, canonical).
+    /// Names of a layer's tensors in the family's GGUF files that differ: (theirs, canonical).
     pub gguf_aliases: &'static [(&'static str, &'static str)],
     /// Activation in GGUF files, which have no key for it.
     pub gguf_activation: Activation,
-    /// Of how many layers in GGUF files the last one has no window, if not all have the same.
+    /// Period of windows in GGUF files: the last layer of each period has none. `None`: all layers
+    /// have the same window.
     pub gguf_window_period: Option<usize>,
     /// Whether query and key heads are normalised.
     pub head_norms: HeadNorms,
     /// Whether query heads have sinks.
     pub sinks: bool,
-    /// Latent attention from config.json, in families that attend so.
+    /// Reads latent attention from config.json, in families that have it.
     pub latent: Option<fn(config: Object) -> Result<LatentConfig>>,
-    /// What GGUF files leave unsaid about its experts.
+    /// Properties of experts that GGUF files do not have.
     pub gguf_experts: GgufExperts,
-    /// `num_key_value_heads` where config.json has none, if not that of all heads.
+    /// Default of `num_key_value_heads`; `None`: the number of heads.
     pub kv_heads: Option<usize>,
-    /// `head_dim` where config.json has none, if not `hidden_size / heads`.
+    /// Default of `head_dim`; `None`: `hidden_size / heads`.
     pub head_dim: Option<usize>,
-    /// `rope_theta` where config.json has none.
+    /// Default of `rope_theta`.
     pub theta: f32,
-    /// Share of a head that is rotated where config.json does not say.
+    /// Default of `partial_rotary_factor`.
     pub rotary_share: f32,
-    /// Scaling of the rotary frequencies where config.json has no parameters of it.
+    /// Default scaling of the rotary frequencies.
     pub default_scaling: fn() -> RopeScaling,
     /// Biases that a layer must have, whatever the configuration says.
     pub required: fn(config: &ModelConfig, layer: usize) -> &'static [&'static str],
@@ -61,10 +62,10 @@ pub(crate) struct Family {
     pub declared: fn(config: Object) -> Result<Vec<&'static str>>,
     /// Names of its tensors in Hugging Face checkpoints.
     pub names: NameTable,
-    /// Whether Hugging Face checkpoints store gate and up rows of experts by turns in one tensor,
-    /// with biases, and matrices as `[inputs, outputs]`.
+    /// Whether Hugging Face checkpoints store gate and up of experts in one tensor with alternating
+    /// outputs, with biases, and matrices as `[inputs, outputs]`.
     pub experts_by_turns: bool,
-    /// Whether checkpoints carry layers for the prediction of further tokens after the last one.
+    /// Whether checkpoints may have layers of multi-token prediction after the last one.
     pub more_layers: bool,
     /// Attention windows of `layers` layers from config.json.
     pub windows: fn(config: Object, layers: usize) -> Result<Windows>,
@@ -72,13 +73,32 @@ pub(crate) struct Family {
     pub activation: fn(config: Object) -> Result<Activation>,
     /// Routed experts in `layers` layers from config.json.
     pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
-    /// What config.json says beyond the fields that all families have.
+    /// Fields that are written to config.json beyond the common ones.
     pub to_json: fn(config: &ModelConfig) -> Json,
     /// Biases in every layer of checkpoints written here, beside the required ones.
     pub written: &'static [&'static str],
-    /// A small configuration with so many layers, for tests; its points of variation are in use, and
-    /// sizes are no multiples of lanes or blocks where they need not be.
+    /// A small configuration with `layers` layers, for tests. It uses every option of the family,
+    /// and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
     pub tiny: fn(layers: usize) -> ModelConfig,
+}
+
+impl Family {
+    /// How layers attend. `declared` tells whether a file says that heads have norms.
+    pub fn attention(
+        &self,
+        latent: Option<LatentConfig>,
+        declared: impl FnOnce() -> Result<bool>,
+    ) -> Result<Attention> {
+        if let Some(sizes) = latent {
+            return Ok(Attention::Latent(sizes));
+        }
+        let head_norms = match self.head_norms {
+            HeadNorms::Never => false,
+            HeadNorms::Always => true,
+            HeadNorms::Declared => declared()?,
+        };
+        Ok(Attention::Grouped { head_norms, sinks: self.sinks })
+    }
 }
 
 /// Whether query and key heads have norms.
@@ -90,23 +110,23 @@ pub(crate) enum HeadNorms {
     Declared,
 }
 
-/// What GGUF files leave unsaid about the experts of a family, as llama.cpp knows it.
+/// Properties of a family's experts that GGUF files may not have, as in llama.cpp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GgufExperts {
     /// Scores of the router where there is no `expert_gating_func`.
     pub scores: RouterScores,
     /// Whether weights are normalised where there is no `expert_weights_norm`.
     pub normalise: bool,
-    /// Whether experts begin after `leading_dense_block_count` layers; else layers with a router
-    /// have them.
+    /// Whether experts begin after `leading_dense_block_count` layers; otherwise every layer with a
+    /// router has experts.
     pub leading_dense: bool,
-    /// Whether each layer has one shared expert, of the MLP's width where no key says otherwise.
+    /// Whether each layer has one shared expert behind a gate, by default of the MLP's width.
     pub shared: bool,
-    /// Width of an expert where no key says it, from the MLP's and the number of the chosen.
+    /// Default width of an expert, from the width of the MLP and the number of chosen experts.
     pub width: fn(mlp: usize, chosen: usize) -> usize,
 }
 
-/// A dense decoder in most ways like Llama.
+/// The defaults of a family: a dense decoder like Llama.
 pub(crate) const BASE: Family = Family {
     name: "",
     hf_class: "",
@@ -167,7 +187,7 @@ pub(crate) const ATTENTION_BIASES: [&str; 4] =
 /// Norms on the heads of queries and keys.
 pub(crate) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];
 
-/// The small configuration that those of the families are made from.
+/// The base of small configurations.
 pub(crate) fn tiny(layers: usize) -> ModelConfig {
     ModelConfig {
         architecture: String::new(),
@@ -201,13 +221,13 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
 /// Attention with norms on the heads of queries and keys.
 pub(crate) const NORMED_HEADS: Attention = Attention::Grouped { head_norms: true, sinks: false };
 
-/// YaRN over a context that tests go beyond.
+/// YaRN with a context that tests exceed.
 pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {
     let (beta_fast, beta_slow) = yarn::BETAS;
     RopeScaling::Yarn { factor: 4.0, original_context: 64, beta_fast, beta_slow, truncate }
 }
 
-/// The small mixture of experts that those of the families are made from.
+/// The base of small mixtures of experts.
 pub(crate) fn tiny_experts(layers: usize) -> ExpertsConfig {
     ExpertsConfig {
         count: 6,

@@ -82,7 +82,7 @@ impl GgufKeys<'_> {
         }
     }
 
-    /// A count whose absence and 0 mean the same.
+    /// A positive count; 0 means absent.
     pub fn opt_count(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
         match self.metadata.opt_count(&self.key(suffix))? {
             Some(0) => Ok(None),
@@ -101,7 +101,7 @@ impl GgufKeys<'_> {
         }
     }
 
-    /// A number whose absence and 0 mean the same.
+    /// A number above 0; 0 means absent.
     pub fn opt_above_zero(&self, suffix: &str) -> Result<Option<f32>> {
         match self.metadata.opt_float(&self.key(suffix))? {
             Some(0.0) => Ok(None),
@@ -117,12 +117,13 @@ impl GgufKeys<'_> {
         }
     }
 
-    /// Mixtures of experts share the name `llama` with dense models.
+    /// Whether the model has experts: tells Mixtral from Llama, whose files have the same name.
     pub fn has_experts(&self) -> Result<bool> {
         Ok(self.opt_count("expert_count", MAX_EXPERTS)?.is_some())
     }
 
-    /// DeepSeek V3 shares its name with V2, whose files may have no such key.
+    /// Whether the router's scores are sigmoids: tells DeepSeek V3 from V2, whose files have the
+    /// same name.
     pub fn has_sigmoid_router(&self) -> Result<bool> {
         Ok(self.metadata.opt_count(&self.key("expert_gating_func"))? == Some(SIGMOID))
     }

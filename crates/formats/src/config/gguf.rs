@@ -4,9 +4,9 @@ mod experts;
 mod rope;
 
 use super::check::{self, ExpertFieldNames, FieldNames};
-use super::family::{Family, HeadNorms, Windows};
+use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
@@ -18,7 +18,7 @@ pub(crate) const FIRST_HEAD_NORM: &str = "blk.0.attn_q_norm.weight";
 /// Divisors of the rotary frequencies, one per pair.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Reads the configuration of an open file of this family. `name` is for people, where the file
+/// Reads the configuration of an open file of this family. `name` is the display name if the file
 /// has none.
 pub(crate) fn read(
     keys: &GgufKeys,
@@ -80,7 +80,7 @@ fn build(
         intermediate_size,
         activation: family.gguf_activation,
         experts: experts::read(keys, file, family, layers, intermediate_size)?,
-        attention: attention(file, family, latent),
+        attention: family.attention(latent, || Ok(find(file, FIRST_HEAD_NORM).is_some()))?,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
         rms_norm_eps: eps(keys)?,
@@ -91,19 +91,7 @@ fn build(
     })
 }
 
-fn attention(file: &GgufFile, family: &Family, latent: Option<LatentConfig>) -> Attention {
-    if let Some(sizes) = latent {
-        return Attention::Latent(sizes);
-    }
-    let head_norms = match family.head_norms {
-        HeadNorms::Never => false,
-        HeadNorms::Always => true,
-        HeadNorms::Declared => find(file, FIRST_HEAD_NORM).is_some(),
-    };
-    Attention::Grouped { head_norms, sinks: family.sinks }
-}
-
-/// Layers that predict further tokens are counted too.
+/// Number of layers without those of multi-token prediction, which `block_count` includes.
 fn layers(keys: &GgufKeys) -> Result<usize> {
     const MORE: &str = "nextn_predict_layers";
     let all = keys.positive("block_count", MAX_LAYERS)?;
@@ -115,7 +103,7 @@ fn layers(keys: &GgufKeys) -> Result<usize> {
     Ok(all - more)
 }
 
-/// With latent attention the key counts cached rows.
+/// Number of KV heads. With latent attention the key counts cached rows instead.
 fn kv_heads(keys: &GgufKeys, latent: Option<LatentConfig>, heads: usize) -> Result<usize> {
     match latent {
         Some(_) => Ok(heads),
@@ -149,8 +137,8 @@ fn head_dim(
     }
 }
 
-/// A window of 0 means none. Of each `period` layers, as the family or the file has it, the last
-/// sees everything.
+/// Window of each layer; 0 means none. With a period, from the file or the family, the last layer
+/// of each period has no window.
 fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
     const PATTERN: &str = "attention.sliding_window_pattern";
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
@@ -176,7 +164,8 @@ fn eps(keys: &GgufKeys) -> Result<f32> {
     Ok(keys.above_zero(SUFFIX)?.expect("the key is there"))
 }
 
-/// The declared size; else the rows of the embedding; else the entries of the vocabulary.
+/// Rows of the embedding: the declared size, else the rows of the tensor, else the size of the
+/// vocabulary.
 fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
     if let Some(size) = keys.opt_positive("vocab_size", MAX_TOKENS)? {
         return Ok(size);
@@ -193,7 +182,7 @@ fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
     Ok(size)
 }
 
-/// A token without a row in the embedding could never be computed with.
+/// Checks that each token has a row in the embedding.
 fn check_tokens(metadata: &Metadata, rows: usize) -> Result<()> {
     const KEY: &str = "tokenizer.ggml.tokens";
     let found = metadata.opt_strings(KEY)?.map_or(0, Strings::len);
@@ -222,8 +211,8 @@ fn special(metadata: &Metadata) -> Result<SpecialIds> {
     })
 }
 
-/// Control tokens whose text says that they end a turn. Files of chat models often name one
-/// end only, and of the base model's at that.
+/// Control tokens known by their text to end a turn. Files of chat models often name only one, that
+/// of the base model.
 fn ends_by_text(metadata: &Metadata) -> Result<Vec<u32>> {
     const CONTROL: i32 = 3;
     const ENDS: [&str; 6] =

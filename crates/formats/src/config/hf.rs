@@ -1,7 +1,7 @@
 //! `config.json` of Hugging Face checkpoints, in the published style (`rope_theta`,
 //! `rope_scaling`) and in that of transformers 5 (`rope_parameters`, `layer_types`).
 //!
-//! Absent fields mean what the configuration classes of transformers make of them.
+//! Absent fields have the defaults of the configuration classes of transformers.
 
 pub(crate) mod experts;
 mod rope;
@@ -9,13 +9,13 @@ mod rope;
 use super::check::{self, ExpertFieldNames, FieldNames};
 use serde_json::Value as Json;
 
-use super::family::{Family, HeadNorms, Windows};
+use super::family::{Family, Windows};
 use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
-/// What the reference library takes where config.json has no `sliding_window` at all.
+/// Default of `sliding_window` in the reference library.
 const DEFAULT_WINDOW: usize = 4096;
 
 const NAMES: FieldNames = FieldNames {
@@ -29,16 +29,16 @@ const NAMES: FieldNames = FieldNames {
     experts: ExpertFieldNames::HF,
 };
 
-/// What config.json says.
+/// A config.json that was read.
 pub(crate) struct HfConfig {
     pub model: ModelConfig,
     pub family: &'static Family,
-    /// Tensors that it declares for every layer, beside those the family always has.
+    /// Tensors that config.json declares for every layer, in addition to those the family requires.
     pub declared: Vec<&'static str>,
 }
 
-/// Reads a config.json of this family. `name` is for people; `has_output` tells whether the
-/// checkpoint has an output head of its own, for configurations that do not say.
+/// Reads a config.json of this family. `name` is the display name; `has_output`, whether the
+/// checkpoint has an output head, decides if `tie_word_embeddings` is absent.
 pub(crate) fn read(
     config: Object,
     family: &'static Family,
@@ -77,7 +77,7 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         intermediate_size: config.positive("intermediate_size", MAX_WIDTH)?,
         activation: (family.activation)(config)?,
         experts: (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true)),
-        attention: attention(config, family, latent)?,
+        attention: family.attention(latent, || Ok(config.flag("use_qk_norm")? == Some(true)))?,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
         rms_norm_eps: eps(config)?,
@@ -86,18 +86,6 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         tied_embeddings: tied.unwrap_or(!has_output),
         special: special(config)?,
     })
-}
-
-fn attention(config: Object, family: &Family, latent: Option<LatentConfig>) -> Result<Attention> {
-    if let Some(sizes) = latent {
-        return Ok(Attention::Latent(sizes));
-    }
-    let head_norms = match family.head_norms {
-        HeadNorms::Never => false,
-        HeadNorms::Always => true,
-        HeadNorms::Declared => config.flag("use_qk_norm")? == Some(true),
-    };
-    Ok(Attention::Grouped { head_norms, sinks: family.sinks })
 }
 
 fn check_activation(config: Object) -> Result<()> {

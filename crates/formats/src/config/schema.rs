@@ -107,7 +107,7 @@ pub enum RopeScaling {
     Factors(Vec<f32>),
 }
 
-/// How the gate of an MLP is applied to what passes it.
+/// How the gate of an MLP is applied to its other half.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Activation {
     /// `silu(gate) * up`.
@@ -117,7 +117,7 @@ pub enum Activation {
     ClampedSwiglu {
         /// Slope of the sigmoid.
         alpha: f32,
-        /// Where values are cut off.
+        /// Bound on the values.
         limit: f32,
     },
 }
@@ -160,7 +160,7 @@ pub struct ExpertsConfig {
     pub chosen: usize,
     /// Width of a routed expert's MLP.
     pub width: usize,
-    /// Width of the MLP that every token passes through beside them; 0 for none.
+    /// Width of the shared expert, an MLP that every token passes through; 0 for none.
     pub shared_width: usize,
     /// Whether the output of that MLP is scaled by a learned gate.
     pub shared_gate: bool,
@@ -187,18 +187,18 @@ pub enum RouterScores {
     Sigmoid,
 }
 
-/// The first of two choices: groups of experts, then experts within them.
+/// Grouped choice of experts: first groups are chosen, then experts within them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertGroups {
     /// Groups of equal size, consecutive experts each; divides the number of experts.
     pub count: usize,
     /// Groups that experts are chosen from.
     pub chosen: usize,
-    /// What a group is worth.
+    /// The score of a group.
     pub rank: GroupRank,
 }
 
-/// What a group of experts is worth.
+/// The score of a group of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRank {
     /// Its best score (DeepSeek V2).
@@ -207,10 +207,10 @@ pub enum GroupRank {
     BestTwo,
 }
 
-/// Multi-head latent attention (DeepSeek V2): sizes per head, and of the rows they come from.
+/// Sizes of multi-head latent attention (DeepSeek V2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatentConfig {
-    /// Rank of the queries' projection; `None` where queries are projected at once.
+    /// Rank of the queries' projection; `None` where one matrix projects queries.
     pub q_rank: Option<usize>,
     /// Values of the row that keys and values are expanded from.
     pub kv_rank: usize,

@@ -1,5 +1,4 @@
-//! Configurations written back: config.json, GGUF metadata, and the tensors a model has. For
-//! writing checkpoints of a given shape.
+//! Writes configurations: config.json, GGUF metadata, and the list of a model's tensors.
 
 mod gguf;
 mod tensors;
@@ -13,8 +12,8 @@ use super::{LatentConfig, ModelConfig, RopeLayout, RopeScaling, yarn};
 use crate::error::{Error, Result};
 
 impl RopeScaling {
-    /// One divisor per pair of rotated values, as GGUF files store them: `None` where the
-    /// frequencies are not changed one by one.
+    /// One divisor per pair of rotated values, as GGUF files store them; `None` for scalings that
+    /// are not written so.
     pub fn factors(&self, theta: f32, dim: usize) -> Option<Vec<f32>> {
         match self {
             Self::None | Self::Linear { .. } | Self::Yarn { .. } => None,
@@ -25,7 +24,7 @@ impl RopeScaling {
                 let divisor = |pair: usize| {
                     let exponent = 2.0 * pair as f64 / dim as f64;
                     let wavelength = std::f64::consts::TAU * f64::from(theta).powf(exponent);
-                    // How far a wavelength lies between the long ones (0) and the short (1).
+                    // Position of a wavelength between the long ones (0) and the short ones (1).
                     let ramp = ((context / wavelength - low) / (high - low)).clamp(0.0, 1.0);
                     (1.0 / ((1.0 - ramp) / factor + ramp)) as f32
                 };
@@ -65,7 +64,7 @@ impl ModelConfig {
             fields.retain(|key, _| key != "head_dim" && key != "partial_rotary_factor");
             extend(&mut json, self.latent_json(latent));
         }
-        // Where a number is only where layers begin or end, not every choice of layers has one.
+        // A single number cannot describe every choice of layers with experts.
         if self.experts.is_some() && family.gguf_experts.leading_dense {
             self.leading_dense()?;
         }
@@ -83,7 +82,8 @@ impl ModelConfig {
         })
     }
 
-    /// Layers before the first with experts, if all after it have them.
+    /// Number of layers before the first with experts; an error unless all later layers have
+    /// experts.
     fn leading_dense(&self) -> Result<usize> {
         let layers = self.experts.as_ref().map_or(&[][..], |experts| &experts.layers);
         let dense = layers.iter().take_while(|sparse| !**sparse).count();
@@ -95,7 +95,7 @@ impl ModelConfig {
         }
     }
 
-    /// What `mscale_all_dim` is, if attention is sharpened.
+    /// `mscale_all_dim`, if YaRN scales the scores of latent attention.
     fn mscale_all_dim(&self) -> Option<f64> {
         let RopeScaling::Yarn { factor, .. } = self.rope.scaling else { return None };
         self.latent().and_then(|_| yarn::multiplier(self.head_dim, self.attention_scale, factor))
@@ -125,7 +125,7 @@ impl ModelConfig {
                     "beta_slow": beta_slow,
                     "truncate": truncate,
                 });
-                // Where both are alike, the cosines keep their size.
+                // Equal values leave cosines and sines unscaled.
                 match all {
                     Some(all) if self.rope.magnitude == 1.0 => {
                         extend(&mut json, json!({"mscale": all, "mscale_all_dim": all}));

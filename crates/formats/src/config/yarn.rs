@@ -1,12 +1,12 @@
 //! YaRN's factors of the cosines and of the attention scores, as transformers and llama.cpp
 //! compute them.
 
-/// Turns from which frequencies are kept, and up to which they are divided, where no file says.
+/// Defaults: turns from which frequencies are kept, and turns up to which they are divided.
 pub(super) const BETAS: (f32, f32) = (32.0, 1.0);
-/// What the logarithm of the factor is multiplied by where no file says.
+/// Default multiplier of the logarithm of the factor.
 pub(super) const LOG_MULTIPLIER: f32 = 0.1;
 
-/// How much longer contexts, `factor` times the original, sharpen attention.
+/// YaRN's factor of the attention scores for a context `factor` times as long as the original.
 pub(super) fn sharpening(factor: f32, log_multiplier: f32) -> f32 {
     match factor > 1.0 {
         true => (f64::from(log_multiplier) * f64::from(factor).ln() + 1.0) as f32,
@@ -14,14 +14,13 @@ pub(super) fn sharpening(factor: f32, log_multiplier: f32) -> f32 {
     }
 }
 
-/// Factor of the attention scores over heads of `head_dim` values, where latent attention is
-/// sharpened.
+/// Factor of the attention scores of latent attention, for heads of `head_dim` values.
 pub(super) fn attention_scale(head_dim: usize, sharpening: f32) -> f32 {
     sharpening * sharpening / (head_dim as f32).sqrt()
 }
 
-/// The multiplier that sharpens attention over such heads to `scale` (a tenth of it multiplies the
-/// logarithm): the shortest that does exactly, if there is one.
+/// Inverse of [`attention_scale`]: the `mscale_all_dim` that gives `scale`, with as few decimals as
+/// give it exactly.
 pub(super) fn multiplier(head_dim: usize, scale: f32, factor: f32) -> Option<f64> {
     if factor <= 1.0 || scale == attention_scale(head_dim, 1.0) {
         return None;
@@ -34,7 +33,7 @@ pub(super) fn multiplier(head_dim: usize, scale: f32, factor: f32) -> Option<f64
     rounded.into_iter().find(exact).or(Some(raw))
 }
 
-/// What the logarithm is multiplied by where config.json says `mscale`.
+/// The multiplier of the logarithm for a value of `mscale` in config.json.
 pub(super) fn tenth(mscale: f32) -> f32 {
     (0.1 * f64::from(mscale)) as f32
 }

@@ -1,17 +1,7 @@
 //! DeepSeek V2 and V3 (Kimi K2, Moonlight and others with it): latent attention, shared experts,
 //! and routed experts chosen from groups.
 
-use crate::config::check::ExpertFieldNames;
-use crate::config::family::{self, BASE, Family, GgufExperts};
-use crate::config::fields::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
-use crate::config::hf::experts;
-use crate::config::{
-    Attention, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, ModelConfig, RopeLayout,
-    RouterScores,
-};
-use crate::error::Result;
-use crate::json::Object;
-use crate::names::*;
+use super::prelude::*;
 
 /// GGUF files of both call themselves `deepseek2`; the scores of the router tell them apart.
 pub(super) static DEEPSEEK_V2: Family = Family {
@@ -74,8 +64,8 @@ fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>
         shared_gate: false,
         layers: experts::after_dense(config, layers, 0)?,
         scores: RouterScores::Softmax,
-        // The first code of the model normalised where `norm_topk_prob` said so. The reference
-        // library never does, and no published checkpoint asks for it.
+        // The original code follows `norm_topk_prob`. The reference library does not, and no
+        // published checkpoint sets it.
         normalise: false,
         scale: experts::scale(config, 1.0)?,
         groups: groups_of_v2(config)?,

@@ -1,9 +1,7 @@
 //! DeepSeek V3 and R1 (Kimi K2, Moonlight and others with it): V2 with other routers.
 
 use super::deepseek_v2::{self, DEEPSEEK_BASE};
-use crate::config::family::{self, Family};
-use crate::config::hf::experts::{self, SigmoidDefaults};
-use crate::config::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RouterScores};
+use super::prelude::*;
 
 pub(super) static DEEPSEEK_V3: Family = Family {
     name: "deepseek_v3",
@@ -36,7 +34,7 @@ fn tiny(layers: usize) -> ModelConfig {
     config
 }
 
-/// Small experts of this family, and of those that took them over.
+/// Small experts of this kind.
 pub(super) fn tiny_experts(layers: usize) -> ExpertsConfig {
     ExpertsConfig {
         shared_width: 40,

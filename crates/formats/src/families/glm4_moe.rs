@@ -1,14 +1,7 @@
 //! GLM-4.5 and its like: attention of Llama over half of each head, experts of DeepSeek V3.
 
-use serde_json::json;
-
 use super::deepseek_v3;
-use crate::config::family::{self, BASE, Family, GgufExperts, HEAD_NORMS, HeadNorms, QKV_BIASES};
-use crate::config::hf::experts::{self, SigmoidDefaults};
-use crate::config::{ModelConfig, RouterScores};
-use crate::error::Result;
-use crate::json::Object;
-use crate::names::*;
+use super::prelude::*;
 
 pub(super) static GLM4_MOE: Family = Family {
     name: "glm4_moe",

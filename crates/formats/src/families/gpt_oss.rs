@@ -1,16 +1,7 @@
 //! gpt-oss: windows on every second layer, sinks beside the attention scores, biases everywhere,
 //! a clamped activation.
 
-use serde_json::{Value as Json, json};
-
-use crate::config::check::ExpertFieldNames;
-use crate::config::family::{self, ATTENTION_BIASES, BASE, Family, GgufExperts, Windows};
-use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
-use crate::config::hf::{experts, windows_by_type};
-use crate::config::{Activation, Attention, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
-use crate::error::Result;
-use crate::json::Object;
-use crate::names::*;
+use super::prelude::*;
 
 /// Slope and limit of the activation where config.json does not say, and in GGUF files always.
 const ACTIVATION: Activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 };

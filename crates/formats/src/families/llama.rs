@@ -1,7 +1,6 @@
-//! Llama 2 and 3, and the many models that are Llama in all but name.
+//! Llama 2 and 3, and models with the same architecture.
 
-use crate::config::family::{self, BASE, Family};
-use crate::config::{ModelConfig, RopeLayout, RopeScaling};
+use super::prelude::*;
 
 /// The name of GGUF files of Llama, and of Mistral and Mixtral too.
 pub(super) const GGUF_NAME: &str = "llama";

@@ -1,11 +1,7 @@
 //! Mistral: Llama with a sliding window on all layers, or on none.
 
 use super::llama::GGUF_NAME;
-use crate::config::family::{self, BASE, Family, Windows};
-use crate::config::hf::{window, windows_by_type};
-use crate::config::{ModelConfig, RopeLayout};
-use crate::error::Result;
-use crate::json::Object;
+use super::prelude::*;
 
 pub(super) static MISTRAL: Family = Family {
     name: "mistral",

@@ -1,14 +1,7 @@
 //! Mixtral: Mistral with routed experts in every layer.
 
 use super::llama::GGUF_NAME;
-use crate::config::check::ExpertFieldNames;
-use crate::config::family::{self, BASE, Family, GgufExperts};
-use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
-use crate::config::hf::experts;
-use crate::config::{ExpertsConfig, ModelConfig, RopeLayout, RouterScores};
-use crate::error::Result;
-use crate::json::Object;
-use crate::names::*;
+use super::prelude::*;
 
 pub(super) static MIXTRAL: Family = Family {
     name: "mixtral",

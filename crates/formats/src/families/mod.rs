@@ -1,6 +1,6 @@
 //! The model families: one file each, and the table of them.
 //!
-//! Invariant: a family's canonical name is written in its file alone.
+//! Invariant: the canonical name of a family is a literal in its file only.
 
 mod deepseek_v2;
 mod deepseek_v3;
@@ -9,6 +9,7 @@ mod gpt_oss;
 mod llama;
 mod mistral;
 mod mixtral;
+mod prelude;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
@@ -30,7 +31,8 @@ use crate::gguf::{GgufFile, GgufWriter};
 use crate::json::{self, Object};
 use crate::names::{self, NameTable};
 
-/// The families. Of those with one name in GGUF files, the special ones come first.
+/// The families. Of families with one name in GGUF files, those with a narrower `gguf_is` come
+/// first.
 static FAMILIES: &[&Family] = &[
     &mixtral::MIXTRAL,
     &llama::LLAMA,
@@ -111,7 +113,7 @@ pub(crate) fn read_hf(text: &str, path: &Path, name: &str, has_output: bool) -> 
     hf::read(config, of_hf(config)?, name, has_output)
 }
 
-/// Reads the configuration of an open file. `name` is for people, where the file has none.
+/// Reads the configuration of an open file. `name` is the display name if the file has none.
 pub(crate) fn read_gguf(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static Family)> {
     let metadata = file.metadata();
     let keys = GgufKeys { metadata, prefix: metadata.text("general.architecture")? };
@@ -120,8 +122,11 @@ pub(crate) fn read_gguf(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'s
 }
 
 impl ModelConfig {
-    /// Reads the text of a Hugging Face `config.json`; `path` names it in errors. Without
-    /// weights to look at, embeddings are tied only if the text says so.
+    /// Reads the text of a Hugging Face `config.json`; `path` names it in errors. Embeddings are
+    /// tied only if the text says so.
+    ///
+    /// # Errors
+    /// If the family is unknown, or a field is missing, invalid or inconsistent.
     pub fn from_hf_json(text: &str, path: &Path) -> Result<Self> {
         let folder = path.parent().and_then(Path::file_name);
         let name = folder.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
@@ -129,27 +134,36 @@ impl ModelConfig {
     }
 
     /// Reads the metadata of an open GGUF file, a vocabulary without tensors included.
+    ///
+    /// # Errors
+    /// If the family is unknown, or a key is missing, invalid or inconsistent.
     pub fn from_gguf(file: &GgufFile) -> Result<Self> {
         let stem = file.path().file_stem();
         let name = stem.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         read_gguf(file, &name).map(|(config, _)| config)
     }
 
-    /// A small model of a family, for tests: sizes are no multiples of lanes or blocks where they
-    /// need not be, and the family's points of variation are in use.
+    /// A small model of a family with `layers` layers, for tests. It uses every option of the
+    /// family, and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
     pub fn tiny(architecture: &str, layers: usize) -> Option<Self> {
         let config = (by_name(architecture)?.tiny)(layers);
         let name = format!("tiny-{architecture}");
         Some(Self { architecture: architecture.to_owned(), name, ..config })
     }
 
-    /// The configuration as config.json in the published style. `Factors` have no place there.
+    /// The configuration as config.json in the published style, which cannot express `Factors`.
+    ///
+    /// # Errors
+    /// If the family is unknown, or config.json cannot express the configuration.
     pub fn to_hf_json(&self) -> Result<Json> {
         self.hf_json(self.family()?)
     }
 
     /// Sets the keys of GGUF metadata that describe the model. Divisors of the rotary
     /// frequencies, if there are any, go into the tensor `rope_freqs.weight`.
+    ///
+    /// # Errors
+    /// If the family is unknown, or GGUF metadata cannot express the configuration.
     pub fn to_gguf(&self, writer: &mut GgufWriter) -> Result<()> {
         self.gguf_keys(self.family()?, writer)
     }
@@ -175,12 +189,18 @@ impl ModelConfig {
         self.tensors_in(by_name(&self.architecture).unwrap_or(&llama::LLAMA), form)
     }
 
-    /// Which values of a head form a pair in GGUF files of this family, whatever they do here.
+    /// Which values of a head form a rotary pair in GGUF files of this family.
+    ///
+    /// # Errors
+    /// If the family is unknown.
     pub fn gguf_rope(&self) -> Result<RopeLayout> {
         self.family().map(|family| family.gguf_rope)
     }
 
-    /// What GGUF files of this family call the tensor with this canonical name.
+    /// The name in GGUF files of this family of the tensor with this canonical name.
+    ///
+    /// # Errors
+    /// If the family is unknown.
     pub fn gguf_tensor_name(&self, canonical: &str) -> Result<String> {
         let family = self.family()?;
         let known = names::split_canonical(canonical).and_then(|(layer, rest)| {

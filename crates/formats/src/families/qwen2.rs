@@ -1,10 +1,6 @@
 //! Qwen2: Llama with biases on queries, keys and values.
 
-use crate::config::family::{BASE, Family, QKV_BIASES, Windows};
-use crate::config::fields::MAX_LAYERS;
-use crate::config::hf::{window, windows_by_type};
-use crate::error::Result;
-use crate::json::Object;
+use super::prelude::*;
 
 /// First layer with a window where config.json does not say, as in the reference library.
 const DEFAULT_FIRST_WINDOW_LAYER: usize = 28;

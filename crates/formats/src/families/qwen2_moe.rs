@@ -1,16 +1,7 @@
 //! Qwen2-MoE: Qwen2 with routed experts, and one shared expert behind a gate.
 
-use serde_json::{Value as Json, json};
-
+use super::prelude::*;
 use super::qwen2::{used_window, window_layers};
-use crate::config::check::ExpertFieldNames;
-use crate::config::family::{self, BASE, Family, GgufExperts, QKV_BIASES, Windows};
-use crate::config::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
-use crate::config::hf::{experts, windows_by_type};
-use crate::config::{ExpertsConfig, ModelConfig, RouterScores};
-use crate::error::Result;
-use crate::json::{Object, describe};
-use crate::names::*;
 
 pub(super) static QWEN2_MOE: Family = Family {
     name: "qwen2_moe",
@@ -38,7 +29,7 @@ pub(super) static QWEN2_MOE: Family = Family {
     ..BASE
 };
 
-/// What the configuration classes take where config.json is silent.
+/// Defaults of the configuration classes.
 pub(super) struct Defaults {
     pub count: usize,
     pub chosen: usize,
@@ -93,7 +84,7 @@ fn expert_layers(config: Object, layers: usize) -> Result<Vec<bool>> {
             let problem = format!("expected numbers of layers, found {}", describe(layer));
             config.error(DENSE, problem)
         })?;
-        // The reference library never meets a layer that is not there.
+        // Numbers beyond the last layer are ignored, as in the reference library.
         if let Some(sparse) = usize::try_from(number).ok().and_then(|n| sparse.get_mut(n)) {
             *sparse = false;
         }

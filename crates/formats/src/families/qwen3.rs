@@ -1,8 +1,7 @@
 //! Qwen3: Qwen2 without biases, with norms on the heads of queries and keys.
 
+use super::prelude::*;
 use super::qwen2;
-use crate::config::ModelConfig;
-use crate::config::family::{self, BASE, Family, HeadNorms};
 
 pub(super) static QWEN3: Family = Family {
     name: "qwen3",

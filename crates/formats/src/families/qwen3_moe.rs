@@ -1,10 +1,8 @@
 //! Qwen3-MoE: Qwen3 with routed experts, and no shared one.
 
+use super::prelude::*;
 use super::qwen2::used_window;
 use super::qwen2_moe::{Defaults, read, to_json};
-use crate::config::ModelConfig;
-use crate::config::family::{self, BASE, Family, HeadNorms};
-use crate::names::*;
 
 pub(super) static QWEN3_MOE: Family = Family {
     name: "qwen3_moe",

@@ -37,6 +37,9 @@ pub struct GgufFile {
 
 impl GgufFile {
     /// Opens the file at `path`. Any part of a split model opens the whole model.
+    ///
+    /// # Errors
+    /// If a part is missing, unreadable or invalid.
     pub fn open(path: &Path) -> Result<Self> {
         let (map, header) = open_part(path)?;
         match split::place(path, &header)? {
@@ -87,7 +90,7 @@ impl GgufFile {
 fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
     let map = map_file(path)?;
     let header = parse(&map, path)?;
-    // All that stands before the tensors was copied.
+    // Everything before the tensors was copied.
     let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
     map.not_needed(0..first.unwrap_or(map.len()));
     Ok((map, header))

@@ -18,8 +18,8 @@ use crate::layout;
 
 /// Dimensions a tensor of a GGUF file may have.
 const MAX_DIMS: u32 = 4;
-/// More tensors and more metadata than any model has: what is kept of each takes several
-/// times its bytes in the file.
+/// Limit on the number of tensors and of metadata entries, above that of any model: a parsed entry
+/// takes several times its bytes in the file.
 const MAX_TENSORS: u64 = 1 << 20;
 const MAX_ENTRIES: u64 = 1 << 16;
 /// Smallest entry of the metadata: key length, type, one byte.
@@ -29,20 +29,20 @@ const MIN_TENSOR_BYTES: u64 = 24;
 /// Alignment of the tensor data where the file does not say.
 pub(super) const DEFAULT_ALIGNMENT: usize = 32;
 
-/// What one file says of itself.
+/// The parsed header of one file.
 #[derive(Debug)]
 pub struct Header {
     /// 2 or 3.
     pub version: u32,
     /// All metadata.
     pub metadata: Metadata,
-    /// Bytes between which tensors start.
+    /// Alignment of the tensors' data, in bytes.
     pub alignment: usize,
     /// Every tensor, in the order of the file.
     pub tensors: Vec<GgufTensorInfo>,
 }
 
-/// Where and what one tensor is.
+/// Name, shape, type and byte range of one tensor.
 #[derive(Debug)]
 pub struct GgufTensorInfo {
     /// Name in the file.
@@ -51,11 +51,11 @@ pub struct GgufTensorInfo {
     pub shape: Vec<usize>,
     /// How the values are stored.
     pub ty: &'static QuantType,
-    /// Where in the file the bytes lie.
+    /// Byte range within the file.
     pub range: Range<usize>,
 }
 
-/// A tensor as described, before its place is known.
+/// A tensor description whose byte range is not yet known.
 struct Described {
     name: String,
     shape: Vec<usize>,
@@ -64,6 +64,9 @@ struct Described {
 }
 
 /// Parses the bytes of one file; `path` names it in errors.
+///
+/// # Errors
+/// If the file does not follow the format or exceeds a limit.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Header> {
     if bytes.is_empty() {
         return Err(Error::file(path, "expected a GGUF file, found an empty file"));
@@ -77,7 +80,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Header> {
     let metadata = parse_metadata(&mut cursor, entry_count)?;
     let described = parse_tensors(&mut cursor, tensor_count)?;
     let alignment = parse_alignment(&metadata)?;
-    // The padded end of the list may lie past the end of a file without tensor data.
+    // In a file without tensor data, the padded end of the list may be past the end of the file.
     let data = cursor.position().next_multiple_of(alignment);
     let place = |tensor| place(tensor, path, data, alignment, bytes.len());
     let tensors = described.into_iter().map(place).collect::<Result<Vec<_>>>()?;

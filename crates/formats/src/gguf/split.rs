@@ -1,7 +1,7 @@
 //! Models split over files named `NAME-00001-of-00003.gguf`.
 //!
-//! Invariant: all parts are there, agree on their number, and hold as many tensors together
-//! as they say.
+//! Invariant: all parts exist, agree on their number, and together hold the declared number of
+//! tensors.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ pub(super) const COUNT: &str = "split.count";
 pub(super) const NUMBER: &str = "split.no";
 pub(super) const TENSORS: &str = "split.tensors.count";
 
-/// What the name of a part says.
+/// Prefix and number of parts, read from the name of one part.
 pub(super) struct SplitName {
     prefix: String,
     count: usize,
 }
 
-/// Which split model the file belongs to, or `None` for a whole model.
+/// The split model that the file belongs to, or `None` for a whole model.
 pub(super) fn place(path: &Path, header: &Header) -> Result<Option<SplitName>> {
     let declared = header.metadata.opt_count(COUNT)?.unwrap_or(0);
     match (from_name(path), declared) {
@@ -76,7 +76,7 @@ fn part_path(path: &Path, place: &SplitName, index: usize) -> PathBuf {
     path.with_file_name(part_name(&place.prefix, index, place.count))
 }
 
-/// What the file with part `index` of `count` is called.
+/// Path of part `index` of `count`.
 pub(super) fn part_name(prefix: &str, index: usize, count: usize) -> String {
     format!("{prefix}-{:05}-of-{count:05}.gguf", index + 1)
 }

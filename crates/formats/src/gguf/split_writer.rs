@@ -23,8 +23,11 @@ pub struct SplitStream {
 }
 
 impl GgufWriter {
-    /// The files that [`create_split`](Self::create_split) writes: `NAME-00001-of-00003.gguf`
-    /// beside each other for a `path` of `NAME.gguf`.
+    /// Paths of the files that [`create_split`](Self::create_split) writes:
+    /// `NAME-00001-of-00003.gguf` and so on in one folder, for a `path` of `NAME.gguf`.
+    ///
+    /// # Errors
+    /// If the file name is not UTF-8.
     pub fn part_paths(&self, path: &Path, max_bytes: usize) -> Result<Vec<PathBuf>> {
         let prefix = path.file_stem().and_then(|stem| stem.to_str());
         let bad = || Error::file(path, "expected a file name that is UTF-8");
@@ -38,8 +41,11 @@ impl GgufWriter {
         Ok((0..count).map(path_of).collect())
     }
 
-    /// Writes the headers of as many parts as it takes for none to hold more than `max_bytes` of
-    /// tensors, but for single tensors that are larger. The first part has all metadata.
+    /// Writes the headers of the parts. Each part holds at most `max_bytes` of tensors, or one
+    /// larger tensor; the first part has all metadata.
+    ///
+    /// # Errors
+    /// If there are too many parts, or a file cannot be written.
     pub fn create_split(self, path: &Path, max_bytes: usize) -> Result<SplitStream> {
         let paths = self.part_paths(path, max_bytes)?;
         let writers = self.into_parts(max_bytes);
@@ -91,11 +97,14 @@ impl SplitStream {
     }
 
     /// Appends bytes of the planned tensors, in pieces of any size.
+    ///
+    /// # Errors
+    /// If more bytes than planned are written, or the system reports an error.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             self.skip_complete();
             let part = &mut self.parts[self.current];
-            // The last part refuses what is too many for the planned tensors.
+            // The last part reports bytes beyond the planned tensors as an error.
             let missing = part.next().map_or(bytes.len(), |(_, missing)| missing);
             let (now, later) = bytes.split_at(missing.min(bytes.len()));
             part.write(now)?;
@@ -105,6 +114,9 @@ impl SplitStream {
     }
 
     /// Gives the files their names; an error if a tensor lacks bytes.
+    ///
+    /// # Errors
+    /// If bytes are missing, or the system reports an error.
     pub fn finish(self) -> Result<()> {
         self.parts.iter().try_for_each(TensorStream::check_complete)?;
         self.parts.into_iter().try_for_each(TensorStream::finish)

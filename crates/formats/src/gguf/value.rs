@@ -145,7 +145,7 @@ impl Value {
         }
     }
 
-    /// What the value is, for error messages.
+    /// Describes the value for error messages.
     pub fn kind(&self) -> &'static str {
         const KINDS: [&str; 13] = [
             "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "a string", "an array", "u64",
@@ -197,7 +197,7 @@ impl Array {
         self.len() == 0
     }
 
-    /// Element `index` as a value of its own.
+    /// Element `index` as a single value.
     pub fn get(&self, index: usize) -> Option<Value> {
         Some(match self {
             Self::U8(v) => Value::U8(*v.get(index)?),

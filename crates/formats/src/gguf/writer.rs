@@ -37,6 +37,9 @@ impl GgufWriter {
     }
 
     /// Plans the next tensor. `shape` is row-major, outermost first.
+    ///
+    /// # Errors
+    /// If rows are not whole blocks of the type, or the size overflows.
     pub fn plan(&mut self, name: &str, ty: &'static QuantType, shape: &[usize]) -> Result<()> {
         let error = |problem: String| Error::tensor(Path::new("GGUF output"), name, problem);
         if quant::by_gguf_id(ty.gguf_id).is_none() {
@@ -51,6 +54,9 @@ impl GgufWriter {
     }
 
     /// Writes the header to `path`; the tensors' bytes follow through the stream.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
     pub fn create(self, path: &Path) -> Result<TensorStream> {
         let header = self.header();
         let plan = self.tensors.into_iter().map(|(name, t)| (name, t.bytes)).collect();

@@ -1,5 +1,5 @@
-//! The GGUF form: `NAME.in_sum2` has the sums of a tensor, `NAME.counts` how many rows they are
-//! of. Keys and names are those of llama.cpp; `gannet.` keys are ours.
+//! The GGUF form: `NAME.in_sum2` has the sums of a tensor, `NAME.counts` the numbers of rows. Keys
+//! and names are those of llama.cpp, except for `gannet.` keys.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) fn open(path: &Path) -> Result<Imatrix> {
         let Some(name) = sums.name.strip_suffix(SUMS) else { continue };
         let counts = format!("{name}{COUNTS}");
         let missing = || {
-            let problem = format!("expected beside {SUMS}, found no such tensor");
+            let problem = format!("expected with {SUMS}, found no such tensor");
             Error::tensor(path, &counts, problem)
         };
         let counts = by_name.get(counts.as_str()).ok_or_else(missing)?;
@@ -166,7 +166,7 @@ mod tests {
         assert!(refused("model", &[]).contains("general.type: expected imatrix, found model"));
         assert!(refused("imatrix", &[("a", &F32)]).contains("*.in_sum2, found none"));
         let alone = refused("imatrix", &[("a.in_sum2", &F32)]);
-        assert!(alone.contains("tensor a.counts: expected beside .in_sum2"), "{alone}");
+        assert!(alone.contains("tensor a.counts: expected with .in_sum2"), "{alone}");
         let other = [("a.in_sum2", &kernels::quant::BF16), ("a.counts", &F32)];
         assert!(refused("imatrix", &other).contains("a.in_sum2: expected type f32, found bf16"));
     }

@@ -1,7 +1,7 @@
-//! The older form: a count of entries, each with its name, how many windows it is of, and its
-//! values; then, where the writer was not the oldest, the number of windows and the text's name.
-//! All numbers are little-endian 32-bit integers or floats. What a writer stored is the mean of
-//! the squares times the windows, so windows take the place of rows.
+//! The older form: a count of entries, each with its name, its number of windows and its values;
+//! from newer writers also the number of windows and the name of the text. All numbers are
+//! little-endian 32-bit integers or floats. Stored values are means of squares times windows, so
+//! that windows take the place of rows.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{Imatrix, ImatrixEntry};
 use crate::error::{Error, Result, shown};
 use crate::gguf::Cursor;
 
-/// More entries than any model has.
+/// Largest number of entries, above that of any model.
 const MAX_ENTRIES: u64 = 1 << 20;
 /// Smallest entry: two counts and the length of the name, a byte of name, one value.
 const MIN_ENTRY_BYTES: u64 = 17;

@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 use crate::bytes::map_file;
 use crate::error::{Error, Result};
 
-/// All that a file says.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imatrix {
     /// Names of the texts that were computed.
@@ -25,15 +25,15 @@ pub struct Imatrix {
     pub chunks: usize,
     /// Tokens of a window; `None` in the older form.
     pub chunk_size: Option<usize>,
-    /// What text was computed, so that work on it can go on; files of others have none.
+    /// Digest of the text, so that computing can be resumed; only in files that Gannet wrote.
     pub text_digest: Option<String>,
-    /// With what model.
+    /// Digest of the model.
     pub model_digest: Option<String>,
     /// By name of the weight matrix.
     pub entries: IndexMap<String, ImatrixEntry>,
 }
 
-/// What went into the products with one tensor, which may be a stack of matrices.
+/// Statistics of the inputs of one tensor, which may be a stack of matrices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImatrixEntry {
     /// Sums of the squares of each column, one matrix after the other.
@@ -44,6 +44,9 @@ pub struct ImatrixEntry {
 
 impl Imatrix {
     /// Reads a file of either form.
+    ///
+    /// # Errors
+    /// If the file is unreadable or invalid.
     pub fn open(path: &Path) -> Result<Self> {
         let map = map_file(path)?;
         match map.starts_with(b"GGUF") {
@@ -53,11 +56,17 @@ impl Imatrix {
     }
 
     /// Parses the bytes of a file of the older form; `path` names it in errors.
+    ///
+    /// # Errors
+    /// If the bytes do not follow the form.
     pub fn parse_legacy(bytes: &[u8], path: &Path) -> Result<Self> {
         legacy::parse(bytes, path)
     }
 
-    /// Writes a GGUF file in place of what is there, once it is whole.
+    /// Writes a GGUF file, which replaces an existing one once it is complete.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         gguf::write(self, path)
     }

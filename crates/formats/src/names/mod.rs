@@ -1,6 +1,6 @@
 //! Canonical tensor names: those of GGUF files (`blk.0.attn_q.weight`).
 //!
-//! Invariant: a table maps two different source names never to one canonical name.
+//! Invariant: a table never maps two source names to one canonical name.
 
 mod parts;
 
@@ -9,22 +9,21 @@ pub(crate) use parts::*;
 /// Pairs of (source, canonical). A `{}` in both stands for the number of an expert.
 pub type NamePairs = &'static [(&'static str, &'static str)];
 
-/// How the tensors of Hugging Face checkpoints of some families are called, one table per
-/// group of families that agree.
+/// Names of the tensors in a family's Hugging Face checkpoints.
 #[derive(Debug)]
 pub struct NameTable {
     /// Tensors outside the layers.
     pub globals: NamePairs,
-    /// What comes before the layer number in a source name.
+    /// Prefix of the layer number in a source name.
     pub layer_prefix: &'static str,
     /// Tensors of a layer, after the number and a dot.
     pub layer: &'static [NamePairs],
-    /// Buffers that older checkpoints carry and nobody reads: ends of source names.
+    /// Suffixes of source names that are ignored: buffers in older checkpoints.
     pub ignored: &'static [&'static str],
 }
 
-/// What a matrix is called after its stem, and the parts that quantised checkpoints store in its
-/// place or beside it: they are named as it is.
+/// The suffix of a matrix, and those of its parts in quantised checkpoints, which have the same
+/// stem.
 const WEIGHT: &str = "weight";
 const COMPANIONS: &[&str] = &[
     "weight_scale_inv",
@@ -65,7 +64,7 @@ impl NameTable {
         })
     }
 
-    /// Whether the source tensor is a buffer that nobody reads.
+    /// Whether the source tensor is an ignored buffer.
     pub fn is_ignored(&self, source: &str) -> bool {
         self.ignored.iter().any(|end| source.ends_with(end))
     }
@@ -89,7 +88,7 @@ pub fn split_canonical(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("blk.").and_then(split_number)
 }
 
-/// Translates a name, or that of the matrix it is a part of.
+/// Translates a name, or the name of the matrix that it belongs to.
 fn through_matrix(name: &str, translate: impl Fn(&str) -> Option<String>) -> Option<String> {
     if let Some(known) = translate(name) {
         return Some(known);

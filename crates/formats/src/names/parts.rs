@@ -1,10 +1,10 @@
-//! Names of the parts of layers that families share: one tensor per expert, as published, or one for
-//! all experts of a layer, as transformers 5 and gpt-oss store them.
+//! Names of parts of layers that several families share. Experts have one tensor each, as
+//! published, or one for all experts of a layer, as transformers 5 and gpt-oss store them.
 
 use super::{NamePairs, NameTable};
 
-/// The names of Hugging Face's Llama, which the other dense families took over; each family
-/// has its own choice of biases and head norms among them.
+/// The names of Hugging Face's Llama, which other dense families share. Biases and head norms exist
+/// in some families only.
 pub(crate) const DENSE: NameTable = NameTable {
     globals: GLOBALS,
     layer_prefix: LAYER_PREFIX,

@@ -1,11 +1,12 @@
 //! Integers of compressed-tensors: `X.weight_packed` in words along inputs (`pack-quantized`) or
 //! `X.weight` in signed bytes (`int-quantized`), with `X.weight_scale`.
 //!
-//! Scales are `[outputs, groups]`, or one for all. Packed codes and zero points are stored half their
-//! range too large. Zero points are `[outputs * bits / 32, groups]`, packed along outputs, or signed
-//! bytes `[outputs, groups]`. `X.weight_shape` is `[outputs, inputs]`; `X.weight_g_idx` is the group of
-//! each input, if they are not in order. Scales of activations are not used: in `exact` mode
-//! activations stay as they are, in `fast` mode they are rounded under finer scales of their own.
+//! Scales are `[outputs, groups]`, or one for all. Packed codes and zero points are stored half
+//! their range too large. Zero points are `[outputs * bits / 32, groups]`, packed along outputs, or
+//! signed bytes `[outputs, groups]`. `X.weight_shape` is `[outputs, inputs]`; `X.weight_g_idx` is
+//! the group of each input, if they are not in order. Scales of activations are not used: in
+//! `exact` mode activations stay as they are, in `fast` mode they are rounded under finer scales of
+//! their own.
 
 use super::grouped::{Codes, Grouped, Strides, Zeros, words};
 use super::order::InputGroups;

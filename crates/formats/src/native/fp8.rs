@@ -20,7 +20,7 @@ use crate::tensor::TensorView;
 const METHODS: &[&str] = &["fp8", "fbgemm_fp8", "compressed-tensors"];
 const TYPES: &[&str] = &["f32", "bf16", "f16", "f8_e8m0"];
 
-/// `view` with the scales it cannot be without.
+/// Joins `view` with its scales, which must exist.
 pub(super) fn join<'a>(parts: &mut Parts<'a>, view: &'a TensorView) -> Result<TensorView> {
     let name = view.source_name.as_str();
     let stem = name.strip_suffix(".weight").unwrap_or(name);

@@ -13,7 +13,7 @@ use super::words::{Along, Words};
 use crate::derived::{Derived, RowSource};
 use crate::tensor::TensorView;
 
-/// Where the codes are.
+/// The codes of a quantised matrix.
 pub(super) enum Codes {
     /// Unsigned, `[inputs, outputs]`.
     ByInput(Words),
@@ -23,19 +23,20 @@ pub(super) enum Codes {
     Bytes(Storage),
 }
 
-/// Where the codes that stand for zero are.
+/// The zero points of a quantised matrix.
 pub(super) enum Zeros {
-    /// One for all.
+    /// One zero point for all groups.
     Fixed(i16),
-    /// Unsigned, `[groups, outputs]`, this much too small.
+    /// Unsigned, `[groups, outputs]`, with a number to add.
     ByGroup(Words, i16),
     /// Unsigned, `[outputs, groups]`.
     ByOutput(Words),
-    /// Signed bytes `[outputs, groups]`, this much too small.
+    /// Signed bytes `[outputs, groups]`, with a number to add.
     Bytes(Storage, i16),
 }
 
-/// Which scale is that of a group and an output: their numbers times these, added.
+/// Strides of the scales: the index of a scale is `group * strides.group + output *
+/// strides.output`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strides {
     pub group: usize,
@@ -78,7 +79,7 @@ impl Grouped {
         }
     }
 
-    /// What is taken from codes and zero points to make them signed bytes.
+    /// Subtracted from codes and zero points to make them signed bytes.
     fn offset(&self) -> i16 {
         match &self.codes {
             Codes::ByInput(words) | Codes::ByOutput(words) if words.bits == 8 => 128,
@@ -89,7 +90,7 @@ impl Grouped {
     fn zero(&self, group: usize, output: usize) -> i16 {
         let zero = match &self.zeros {
             Zeros::Fixed(zero) => *zero,
-            // What is above the largest code begins anew at zero.
+            // Values above the largest code wrap around to zero.
             Zeros::ByGroup(words, more) => {
                 (i16::from(words.at(group, output)) + more) & ((1 << words.bits) - 1)
             }
@@ -102,7 +103,7 @@ impl Grouped {
         zero - self.offset()
     }
 
-    /// The codes of a block of `outputs`: all of the first input, then the next.
+    /// The codes of a block, as `[inputs, outputs]`.
     fn gather(&self, inputs: &[usize; BLOCK], outputs: Range<usize>, out: &mut [u8]) {
         match &self.codes {
             Codes::ByInput(words) => words.by_input(inputs, outputs, out),

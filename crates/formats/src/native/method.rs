@@ -2,17 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::{CONFIG_FILE, MAX_CONFIG_BYTES};
 use crate::error::{Error, Result, shown};
-use crate::json::{self, Object, describe};
+use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES, Object, describe};
 use crate::tensor::TensorView;
 
-/// Largest group or tile that is taken for one.
+/// Largest accepted size of a group or tile.
 const MAX_SIZE: usize = 1 << 24;
-/// Rows and columns of a tile of FP8 weights under one scale, where nothing says so.
+/// Default rows and columns of a tile of FP8 weights, which share a scale.
 const TILE: usize = 128;
 
-/// What the configuration says, as far as tensors do not say it themselves.
+/// Settings of `quantization_config` that do not follow from the tensors.
 #[derive(Debug, Default)]
 pub(super) struct Method {
     path: PathBuf,
@@ -24,14 +23,14 @@ pub(super) struct Method {
     pub format: Option<String>,
     /// Bits of a code, where they are the same for all tensors.
     pub bits: Option<usize>,
-    /// Inputs of a group; more than there are where one group has them all.
+    /// Inputs per group; `usize::MAX` for one group of all inputs.
     pub group: Option<usize>,
     /// Rows and columns of a tile.
     pub tile: Option<[usize; 2]>,
 }
 
 impl Method {
-    /// That of the checkpoint in `folder`; one that says nothing where there is no config.json.
+    /// Reads config.json in `folder`; empty if there is none.
     pub fn of(folder: Option<&Path>) -> Result<Self> {
         let Some(path) = folder.map(|folder| folder.join(CONFIG_FILE)) else {
             return Ok(Self::default());
@@ -71,7 +70,7 @@ impl Method {
         })
     }
 
-    /// Whether the configuration says anything of quantisation.
+    /// Whether the configuration has a `quantization_config`.
     pub fn is_given(&self) -> bool {
         self.given
     }
@@ -86,7 +85,7 @@ impl Method {
         self.tile.unwrap_or([TILE, TILE])
     }
 
-    /// The error of a tensor that this method is not known to have.
+    /// The error for a tensor that does not belong to this method.
     pub fn unknown(&self, view: &TensorView) -> Error {
         let method = shown(self.name().unwrap_or("none"));
         let config = self.path.display();

@@ -1,13 +1,13 @@
-//! Native checkpoints: weights that safetensors files store as codes in one tensor and scales in
-//! others become one tensor each, of a row-blocked type, computed when it is read
+//! Quantised safetensors checkpoints: codes and scales in separate tensors become one tensor of a
+//! row-blocked type, computed when it is read
 //! (docs/decisions/0009-native-checkpoints-as-row-blocks.md).
 //!
-//! What a tensor is follows from its name, its type and its companions, one tensor at a time, so
-//! that checkpoints may keep some weights as they are. Where the same tensors mean different things,
-//! `quantization_config` in config.json decides.
+//! The method of each tensor follows from its name, its type and its companions, so that a
+//! checkpoint may leave some weights unquantised. Where this is ambiguous, `quantization_config` in
+//! config.json decides.
 //!
-//! Invariant: every value read is that of the published definition, and whatever of shapes, scales
-//! or groups does not fit is an error here, before any value is.
+//! Invariant: every value is that of the published definition; shapes, scales and groups are
+//! checked before any value is read.
 
 mod compressed;
 mod fp8;
@@ -26,7 +26,7 @@ use crate::files::ModelFiles;
 use crate::tensor::TensorView;
 use method::Method;
 
-/// Ends of the names of tensors that mean nothing without another, which has no such end.
+/// Suffixes of companion tensors, which belong to a tensor without such a suffix.
 const COMPANIONS: &[&str] = &[
     ".qzeros",
     ".scales",
@@ -37,13 +37,12 @@ const COMPANIONS: &[&str] = &[
     ".weight_shape",
     ".weight_g_idx",
 ];
-/// Ends of names of what weights do not need: scales for activations or cached keys and values
-/// fixed beforehand. Here activations are rounded under scales of their own, for each 32 of them.
+/// Suffixes of ignored tensors: static scales of activations or of cached keys and values. Here
+/// each 32 activations have a scale computed from them.
 const UNUSED: &[&str] =
     &[".input_scale", ".input_zero_point", ".output_scale", ".k_scale", ".v_scale"];
 
-/// All tensors of the files under their source names, those joined that belong together. Files
-/// that have none such give what they hold.
+/// All tensors of the files under their source names, with companions joined.
 pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
     if files.gguf().is_some() {
         return Ok(files.tensors().to_vec());
@@ -66,7 +65,7 @@ pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
     Ok(tensors)
 }
 
-/// The tensors of the files, and what was made of them.
+/// The tensors of the files, and which of them are used.
 struct Parts<'a> {
     method: Method,
     by_name: HashMap<&'a str, &'a TensorView>,
@@ -74,7 +73,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// What `view` and its companions are together, if it has any.
+    /// The tensor that `view` and its companions form, if it has any.
     fn join(&mut self, view: &'a TensorView) -> Result<Option<TensorView>> {
         let name = view.source_name.as_str();
         let weight = name.strip_suffix(".weight");
@@ -99,7 +98,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Whether a tensor that nothing was made of belongs to another, or is not needed.
+    /// Whether an unused tensor is a companion, or is not needed.
     fn is_spent(&self, view: &TensorView) -> Result<bool> {
         let name = view.source_name.as_str();
         if self.used.contains(name) {
@@ -120,14 +119,14 @@ impl<'a> Parts<'a> {
         self.by_name.contains_key(format!("{stem}{end}").as_str())
     }
 
-    /// A companion, if it is there; it is no tensor of its own any more.
+    /// Takes a companion, if it exists.
     fn take(&mut self, stem: &str, end: &str) -> Option<&'a TensorView> {
         let (name, view) = self.by_name.get_key_value(format!("{stem}{end}").as_str())?;
         self.used.insert(name);
         Some(view)
     }
 
-    /// A companion that `view` cannot be without.
+    /// Takes a companion of `view` that must exist.
     fn need(&mut self, view: &TensorView, stem: &str, end: &str) -> Result<&'a TensorView> {
         let missing = || error(view, format!("expected a tensor {stem}{end}, found none"));
         self.take(stem, end).ok_or_else(missing)

@@ -1,4 +1,4 @@
-//! Which group each input belongs to, and the order in which inputs of a group lie together.
+//! The group of each input, and the order that makes the inputs of a group contiguous.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use super::{check_shape, check_type, error};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
-/// Inputs that have their scale and zero point together.
+/// Inputs per quant block, which share a scale and a zero point.
 pub(super) const BLOCK: usize = 32;
 
-/// The inputs of a matrix as blocks of one group each.
+/// The inputs of a matrix, as blocks of one group each.
 pub(super) struct InputGroups {
-    /// Inputs of a group, where all groups have as many and none is in another order.
+    /// Inputs per group, where all groups have equally many consecutive inputs.
     every: usize,
-    /// Otherwise: the inputs by group, those of one group as they were.
+    /// Otherwise the inputs sorted by group.
     listed: Option<Listed>,
 }
 
-/// Inputs in another order.
+/// Inputs sorted by group.
 struct Listed {
     order: Arc<[u32]>,
     /// The group of each block.
@@ -25,8 +25,8 @@ struct Listed {
 }
 
 impl InputGroups {
-    /// `cols` inputs of `groups` groups, in the order of `index` (the group of each input) if there
-    /// is one. `configured` is what the configuration says of a group's size.
+    /// `cols` inputs in `groups` groups, where `index` has the group of each input if they are not
+    /// in order. `configured` is the group size in the configuration.
     pub fn new(
         view: &TensorView,
         (cols, groups): (usize, usize),
@@ -55,7 +55,7 @@ impl InputGroups {
         Ok(Self { every, listed: None })
     }
 
-    /// For each column as stored the input it belongs to, if not the same.
+    /// For each stored column its input, where the order differs.
     pub fn order(&self) -> Option<Arc<[u32]>> {
         self.listed.as_ref().map(|listed| listed.order.clone())
     }
@@ -73,7 +73,7 @@ impl InputGroups {
 }
 
 impl Listed {
-    /// The inputs by group, unless they are so already.
+    /// The inputs sorted by group; `None` if they already are.
     fn new(
         view: &TensorView,
         (cols, groups): (usize, usize),
@@ -84,7 +84,7 @@ impl Listed {
         let bytes = view.bytes();
         let bytes = bytes.read(0..bytes.len());
         let index: Vec<i32> = bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
-        // compressed-tensors writes this where inputs are in order.
+        // compressed-tensors writes -1 where inputs are in order.
         if index.iter().all(|group| *group == -1) {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! `X.qweight`, `X.qzeros` and `X.scales`: GPTQ, AWQ, and words without AWQ's interleave.
 //!
-//! All have scales `[groups, outputs]` and zero points `[groups, outputs * bits / 32]`, packed along
-//! outputs.
+//! All have scales `[groups, outputs]` and zero points `[groups, outputs * bits / 32]`, packed
+//! along outputs.
 //!
 //! - `quant_method: gptq`: codes `[inputs * bits / 32, outputs]`, packed along inputs, lowest bits
 //!   first. Zero points are stored less one, unless `checkpoint_format` is `gptq_v2`. `X.g_idx` is
@@ -24,11 +24,11 @@ use crate::tensor::TensorView;
 struct QweightLayout {
     codes: Along,
     zeros: Along,
-    /// What is missing to zero points.
+    /// Added to stored zero points.
     more: i16,
 }
 
-/// The weights that `view` has the codes of.
+/// The weights whose codes are in `view`.
 pub(super) fn join<'a>(
     parts: &mut Parts<'a>,
     view: &'a TensorView,

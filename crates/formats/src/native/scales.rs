@@ -1,4 +1,4 @@
-//! The scales of quantised weights, in whatever type a file has them.
+//! The scales of quantised weights, of any type.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// Those of `view`, all of which have to be finite numbers of one of `types`.
+    /// The scales in `view`, which must be finite numbers of one of `types`.
     pub fn new(view: &TensorView, types: &[&str]) -> Result<Self> {
         check_type(view, types)?;
         let scales = Self { bytes: view.bytes(), ty: view.ty };

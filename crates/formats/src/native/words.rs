@@ -6,7 +6,7 @@ use base::Storage;
 
 use super::order::BLOCK;
 
-/// Which dimension of a matrix shares words, and in which order.
+/// How the integers of a matrix are packed into words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Along {
     /// Consecutive rows.
@@ -17,7 +17,7 @@ pub(super) enum Along {
     Interleaved,
 }
 
-/// Place of each of eight columns in a word of AutoAWQ.
+/// Position of each of eight columns in a word of AutoAWQ.
 const PLACES: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// A matrix of integers of `bits` bits.
@@ -37,14 +37,14 @@ impl Words {
         (word_at(&bytes, 0) >> shift) as u8 & self.mask()
     }
 
-    /// Of a matrix `[inputs, outputs]` the integers of `inputs` for each of `outputs`: all of the
-    /// first input, then the next.
+    /// The integers of a matrix `[inputs, outputs]` at `inputs` and `outputs`, as `[inputs,
+    /// outputs]`.
     pub fn by_input(&self, inputs: &[usize; BLOCK], outputs: Range<usize>, out: &mut [u8]) {
         let mask = self.mask();
         for (input, out) in inputs.iter().zip(out.chunks_exact_mut(outputs.len())) {
             match self.along {
                 Along::Rows => {
-                    // One shift for all, and words one after the other.
+                    // All integers have the same shift, in consecutive words.
                     let (first, shift) = self.place(*input, outputs.start);
                     let bytes = self.bytes.read(4 * first..4 * (first + outputs.len()));
                     for (out, word) in out.iter_mut().zip(bytes.as_chunks().0) {
@@ -63,7 +63,8 @@ impl Words {
         }
     }
 
-    /// The same of a matrix `[outputs, inputs]`.
+    /// The integers of a matrix `[outputs, inputs]` at `inputs` and `outputs`, as `[inputs,
+    /// outputs]`.
     pub fn by_output(&self, inputs: &[usize; BLOCK], outputs: Range<usize>, out: &mut [u8]) {
         let (count, mask) = (outputs.len(), self.mask());
         let bytes = self.bytes.read(4 * outputs.start * self.stride..4 * outputs.end * self.stride);
@@ -75,7 +76,7 @@ impl Words {
         }
     }
 
-    /// The word that has an integer, and where in the word it is.
+    /// The word of an integer, and its shift in the word.
     fn place(&self, row: usize, col: usize) -> (usize, usize) {
         let per = 32 / self.bits;
         match self.along {

@@ -1,7 +1,7 @@
 //! The types of safetensors files.
 //!
-//! Types that GGUF knows too are the same descriptors; the rest can be listed, and have
-//! numbers of their own outside GGUF's range.
+//! Types that GGUF has too share its descriptors; the others have numbers outside GGUF's range and
+//! can only be listed.
 
 use kernels::quant::{self, QuantType};
 
@@ -46,7 +46,7 @@ pub(super) fn by_dtype(dtype: &str) -> Option<&'static QuantType> {
     ONLY_SAFETENSORS.iter().find(|(name, _)| *name == dtype).map(|(_, ty)| ty)
 }
 
-/// What a safetensors header calls `ty`, if it has a name there.
+/// The name of `ty` in safetensors headers, if there is one.
 pub(super) fn dtype_of(ty: &QuantType) -> Option<&'static str> {
     let only = ONLY_SAFETENSORS.iter().find(|(_, known)| known == ty).map(|(name, _)| *name);
     only.or_else(|| SHARED.iter().copied().find(|name| name.eq_ignore_ascii_case(ty.name)))

@@ -15,13 +15,13 @@ use super::dtype;
 use crate::error::{Error, Result, shown};
 use crate::layout;
 
-/// Longest header that is read; the format's own limit.
+/// Largest header in bytes; the limit of the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// More dimensions than any weight has.
+/// Largest number of dimensions, above that of any weight.
 const MAX_DIMS: usize = 16;
 const METADATA: &str = "__metadata__";
 
-/// Where and what one tensor is.
+/// Name, shape, type and byte range of one tensor.
 #[derive(Debug)]
 pub struct SafetensorsTensorInfo {
     /// Name in the file.
@@ -30,11 +30,14 @@ pub struct SafetensorsTensorInfo {
     pub shape: Vec<usize>,
     /// How the values are stored.
     pub ty: &'static QuantType,
-    /// Where in the file the bytes lie.
+    /// Byte range within the file.
     pub range: Range<usize>,
 }
 
 /// Parses the bytes of one file; `path` names it in errors.
+///
+/// # Errors
+/// If the file does not follow the format or exceeds a limit.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<SafetensorsTensorInfo>> {
     let (header, data) = split_header(bytes, path)?;
     let text = std::str::from_utf8(header)
@@ -78,7 +81,7 @@ fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], Range<usi
     Ok((&bytes[8..end], end..bytes.len()))
 }
 
-/// One tensor as the header has it.
+/// A tensor's entry in the header, unchecked.
 struct Raw {
     dtype: String,
     shape: Vec<usize>,

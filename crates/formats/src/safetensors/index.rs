@@ -1,7 +1,7 @@
 //! Checkpoints in shards, tied together by `model.safetensors.index.json`.
 //!
-//! Invariant: only files beside the index are opened, every tensor lies in the shard the
-//! index names, and no tensor lies in two.
+//! Invariant: only files in the index's folder are opened, every tensor is in the shard that the
+//! index names, and in no other.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result, shown};
 use crate::json;
 use crate::tensor::TensorView;
 
-/// Name of the index beside the shards.
+/// File name of the index.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 const MAX_INDEX_BYTES: u64 = 256 << 20;
 const MAX_SHARDS: usize = 100_000;
@@ -23,6 +23,9 @@ struct Index {
 }
 
 /// Opens every shard that the index in `folder` names.
+///
+/// # Errors
+/// If the index or a shard is unreadable or invalid, or they disagree.
 pub fn open_sharded(folder: &Path) -> Result<Vec<TensorView>> {
     let path = folder.join(INDEX_FILE);
     let text = json::read_text(&path, MAX_INDEX_BYTES)?;
@@ -48,7 +51,7 @@ fn check_names(path: &Path, shards: &IndexSet<&str>) -> Result<()> {
         None => Ok(()),
         Some(name) => {
             let problem = format!(
-                "expected the name of a .safetensors file beside the index, found {}",
+                "expected the name of a .safetensors file in the folder of the index, found {}",
                 shown(name)
             );
             Err(Error::field(path, "weight_map", problem))

@@ -19,6 +19,9 @@ pub use index::{INDEX_FILE, open_sharded};
 pub use writer::SafetensorsWriter;
 
 /// Opens one file and lists its tensors in the order of its header.
+///
+/// # Errors
+/// If the file is unreadable or invalid.
 pub fn open(path: &Path) -> Result<Vec<TensorView>> {
     let map = map_file(path)?;
     let infos = parse(&map, path)?;

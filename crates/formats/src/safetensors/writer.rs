@@ -23,7 +23,7 @@ pub struct SafetensorsWriter {
 }
 
 impl SafetensorsWriter {
-    /// A file without tensors, marked as PyTorch's layout for the libraries that ask.
+    /// A file without tensors, whose metadata name PyTorch's layout, which some libraries require.
     pub fn new() -> Self {
         let mut writer = Self::default();
         writer.header.insert("__metadata__".into(), json!({"format": "pt"}));
@@ -31,6 +31,9 @@ impl SafetensorsWriter {
     }
 
     /// Plans the next tensor. `shape` is row-major, outermost first.
+    ///
+    /// # Errors
+    /// If the type has no name in safetensors files, or the size overflows.
     pub fn plan(&mut self, name: &str, ty: &'static QuantType, shape: &[usize]) -> Result<()> {
         let error = |problem: String| Error::tensor(Path::new("safetensors output"), name, problem);
         let dtype = dtype::dtype_of(ty)
@@ -48,6 +51,9 @@ impl SafetensorsWriter {
     }
 
     /// Writes the header to `path`; the tensors' bytes follow through the stream.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
     pub fn create(self, path: &Path) -> Result<TensorStream> {
         let mut json = serde_json::Value::Object(self.header).to_string().into_bytes();
         json.resize((8 + json.len()).next_multiple_of(DATA_ALIGNMENT) - 8, b' ');

@@ -36,7 +36,7 @@ impl AttentionBuffers {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attention {
-    /// Its number in the KV cache.
+    /// Index of the layer in this rank's KV cache.
     layer: usize,
     q: Linear,
     k: Linear,
@@ -51,8 +51,8 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with `head_norms` `attn_q_norm`
-    /// and `attn_k_norm`, with `sinks` `attn_sinks`: all of this rank's heads.
+    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with `head_norms`
+    /// `attn_q_norm` and `attn_k_norm`, with `sinks` `attn_sinks`: all of this rank's heads.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -75,7 +75,7 @@ impl Attention {
         };
         let mut norm = |part: &str, buffer: &'static str, heads: &Range<usize>| {
             let norm =
-                loader.norm(&format!("{prefix}.attn_{part}_norm"), head_dim, rms_norm_eps)?;
+                Norm::load(loader, &format!("{prefix}.attn_{part}_norm"), head_dim, rms_norm_eps)?;
             Ok::<_, Error>((norm, loader.shared(buffer, heads.len() * head_dim)?))
         };
         let norms = match head_norms {
@@ -86,7 +86,7 @@ impl Attention {
         let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
         let mut inner = |part: &str, heads: usize, own: &Range<usize>| {
             let name = format!("{prefix}.attn_{part}");
-            loader.linear(&name, heads * head_dim, hidden_size, Slice::Heads(values(own)))
+            Linear::load(loader, &name, heads * head_dim, hidden_size, Slice::Heads(values(own)))
         };
         let q = inner("q", heads, &own.queries)?;
         let (k, v) = (inner("k", kv_heads, &own.kv)?, inner("v", kv_heads, &own.kv)?);
@@ -96,7 +96,7 @@ impl Attention {
             q,
             k,
             v,
-            out: loader.linear(&out, hidden_size, heads * head_dim, inputs)?,
+            out: Linear::load(loader, &out, hidden_size, heads * head_dim, inputs)?,
             norms,
             rope,
             head_dim,
@@ -105,7 +105,7 @@ impl Attention {
         })
     }
 
-    /// What each rank has of the outputs.
+    /// Which part of the outputs each rank has.
     pub fn split(&self) -> Split {
         self.out.split()
     }

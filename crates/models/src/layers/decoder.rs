@@ -45,7 +45,7 @@ impl Op {
         }
     }
 
-    /// The experts of a layer that has any by the configuration, else its MLP.
+    /// The experts of a layer, or its MLP if the configuration has no experts there.
     fn feed_forward(loader: &mut Loader<'_>, layer: usize) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         match config.experts_of(layer) {
@@ -62,7 +62,7 @@ impl Op {
         }
     }
 
-    /// What each rank has of the outputs.
+    /// Which part of the outputs each rank has.
     fn split(&self) -> Split {
         match self {
             Self::Attention(attention) => attention.split(),
@@ -97,13 +97,13 @@ pub(crate) struct Decoder {
     ranks: Ranks,
 }
 
-/// Workspace: `[rows, hidden]` where not said otherwise.
+/// Workspace, `[rows, hidden]` unless stated.
 #[derive(Clone, Copy)]
 struct Workspace {
     /// The residual stream.
     x: Buffer,
     normed: Buffer,
-    /// What an operation adds to the stream.
+    /// What an operation adds to the stream; after the last layer the hidden states.
     delta: Buffer,
     /// `[logit rows, hidden]`.
     last: Buffer,
@@ -112,7 +112,7 @@ struct Workspace {
 }
 
 impl Decoder {
-    /// Loads a decoder with the layers that the configuration says.
+    /// Loads a decoder with the layers that the configuration describes.
     pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
@@ -132,10 +132,10 @@ impl Decoder {
         };
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
-            let norm = loader.norm(&format!("blk.{layer}.attn_norm"), hidden, eps)?;
+            let norm = Norm::load(loader, &format!("blk.{layer}.attn_norm"), hidden, eps)?;
             let op = Op::attention(loader, layer, rope)?;
             let attention = Sublayer { before: Some(norm), op, after: None };
-            let norm = loader.norm(&format!("blk.{layer}.ffn_norm"), hidden, eps)?;
+            let norm = Norm::load(loader, &format!("blk.{layer}.ffn_norm"), hidden, eps)?;
             let op = Op::feed_forward(loader, layer)?;
             layers.push([attention, Sublayer { before: Some(norm), op, after: None }]);
         }
@@ -149,7 +149,7 @@ impl Decoder {
         Ok(Self { embed, layers, first, head, rope, cache, work, ranks })
     }
 
-    /// Fills the residual stream: with embeddings, or with what the stage before has made.
+    /// Fills the residual stream with embeddings, or receives it from the previous stage.
     fn begin(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let (x, rows) = (self.work.x, pass.rows());
         match (&self.embed, &self.ranks.stages) {
@@ -162,7 +162,8 @@ impl Decoder {
         pass.check(x, || "token embedding".into())
     }
 
-    /// Hands the residual stream on, or makes states and logits of it; gives all stages these.
+    /// Sends the residual stream to the next stage; the last stage computes hidden states and
+    /// logits and broadcasts them.
     fn end(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let Workspace { x, logits, delta, .. } = self.work;
         let wanted = [(delta, pass.batch.state_rows()), (logits, pass.batch.logit_rows())];
@@ -181,7 +182,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Makes states and logits of the residual stream, where they are wanted.
+    /// Computes hidden states and logits of the rows that the batch names.
     fn finish(&self, pass: &mut ForwardPass<'_>, head: &Head) -> Result<(), Error> {
         let Workspace { x, last, logits, normed, delta, .. } = self.work;
         let (states, wanted) = (pass.batch.state_rows(), pass.batch.logit_rows());
@@ -219,7 +220,7 @@ impl Model for Decoder {
     }
 
     fn states(&self) -> Buffer {
-        // What operations add to the stream is added by then.
+        // After the last layer the buffer is free.
         self.work.delta
     }
 

@@ -1,4 +1,4 @@
-//! The output head: a norm and a projection to the vocabulary, of which each rank may have a part.
+//! The output head: a norm and a projection to the vocabulary, which ranks may share.
 
 use super::{ForwardPass, Linear, Norm};
 use crate::Error;
@@ -9,7 +9,7 @@ use dist::Shard;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Rows of the projection that stay together, where there are enough for all ranks.
+/// Preferred unit in which rows of the projection are divided among ranks.
 const UNIT: usize = 16;
 
 pub(crate) struct Head {
@@ -19,14 +19,14 @@ pub(crate) struct Head {
     others: Option<Others>,
 }
 
-/// What is needed where other ranks have parts too.
+/// State of a head that ranks share.
 struct Others {
     /// Each rank's columns of the logits.
     parts: Vec<Range<usize>>,
     /// `[logit rows, own columns]`.
     own: Buffer,
-    /// The parts of all ranks, one after the other: `[logit rows, vocab]` values. Kept, so that
-    /// the next step allocates nothing.
+    /// The parts of all ranks in sequence: `[logit rows, vocab]` values. Kept, so that a step
+    /// allocates nothing.
     all: Mutex<Vec<f32>>,
 }
 
@@ -43,9 +43,9 @@ impl Head {
                 let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
                 Linear::new(weight, None, slice.split())
             }
-            false => loader.linear("output", vocab, hidden, slice)?,
+            false => Linear::load(loader, "output", vocab, hidden, slice)?,
         };
-        let norm = loader.norm("output_norm", hidden, config.rms_norm_eps)?;
+        let norm = Norm::load(loader, "output_norm", hidden, config.rms_norm_eps)?;
         let others = match loader.slice.ranks() {
             1 => None,
             ranks => Some(Others {
@@ -71,7 +71,7 @@ impl Head {
         self.norm.forward(pass, x, normed, rows);
     }
 
-    /// `[rows, hidden]` to `[rows, vocab]`; `normed` is room for as many rows as `x` has.
+    /// `[rows, hidden]` to `[rows, vocab]`; `normed` is workspace of the shape of `x`.
     pub fn forward(
         &self,
         pass: &mut ForwardPass<'_>,
@@ -97,7 +97,7 @@ impl Head {
 }
 
 impl Others {
-    /// Puts the parts of all ranks, `[rows, columns]` each, into rows of `vocab` columns.
+    /// Copies the parts of all ranks, `[rows, columns]` each, into `[rows, vocab]`.
     fn put(&self, mut all: &[f32], logits: &mut [f32], vocab: usize) {
         for columns in &self.parts {
             for row in logits.chunks_exact_mut(vocab) {

@@ -1,10 +1,10 @@
 //! Multi-head latent attention (DeepSeek V2, 2024): keys and values of all heads are expanded from
-//! one row of `kv_rank` values per position, beside which lies one rotated key that heads share.
+//! one row of `kv_rank` values per position; heads share one rotated key.
 //!
-//! The cache holds these rows alone. Heads attend to them as they lie: a query is projected into
-//! the latent space (`k_b`), what it saw is expanded to the head's values once (`v_b`). Both forms
-//! give the same numbers but for rounding, so the form must not depend on how many rows are
-//! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
+//! The cache holds these rows only, and heads attend to them directly: `k_b` projects a query into
+//! the latent space, `v_b` expands its output to the head's values. Expanding keys and values
+//! instead gives the same numbers but for rounding, so the form must not depend on how many rows
+//! are computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
 use super::{ForwardPass, Linear, Norm};
 use crate::Error;
@@ -17,7 +17,7 @@ use formats::{ModelConfig, TensorView};
 use kernels::quant::{BF16, F32};
 use std::ops::Range;
 
-/// Epsilon of the norms within attention, which the reference does not take from the configuration.
+/// Epsilon of the norms within attention: a constant of the reference, not of the configuration.
 const EPS: f32 = 1e-6;
 
 /// Workspace shared by all layers, as wide as this rank's heads.
@@ -65,7 +65,7 @@ struct QueryRow {
 
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
-    /// Its number in the KV cache.
+    /// Index of the layer in this rank's KV cache.
     layer: usize,
     /// From the input to the queries' row.
     q_a: Option<QueryRow>,
@@ -106,17 +106,17 @@ impl LatentAttention {
         let (q_a, q) = match q_rank {
             Some(rank) => {
                 let row = QueryRow {
-                    linear: loader.linear(&name("q_a"), rank, hidden_size, Slice::Whole)?,
-                    norm: loader.norm(&name("q_a_norm"), rank, EPS)?,
+                    linear: Linear::load(loader, &name("q_a"), rank, hidden_size, Slice::Whole)?,
+                    norm: Norm::load(loader, &name("q_a_norm"), rank, EPS)?,
                     row: loader.shared("q_row", rank)?,
                     normed: loader.shared("q_row_normed", rank)?,
                 };
                 let heads = Slice::Heads(values(each));
-                (Some(row), loader.linear(&name("q_b"), queries, rank, heads)?)
+                (Some(row), Linear::load(loader, &name("q_b"), queries, rank, heads)?)
             }
             None => {
                 let heads = Slice::Heads(values(each));
-                (None, loader.linear(&name("q"), queries, hidden_size, heads)?)
+                (None, Linear::load(loader, &name("q"), queries, hidden_size, heads)?)
             }
         };
         let [row, key] = Self::load_row(loader, &name("kv_a_mqa"), [kv_rank, rope_dim])?;
@@ -128,10 +128,10 @@ impl LatentAttention {
             q,
             row,
             key,
-            norm: loader.norm(&name("kv_a_norm"), kv_rank, EPS)?,
+            norm: Norm::load(loader, &name("kv_a_norm"), kv_rank, EPS)?,
             k_b,
             v_b,
-            out: loader.linear(&name("output"), hidden_size, heads * value_dim, inputs)?,
+            out: Linear::load(loader, &name("output"), hidden_size, heads * value_dim, inputs)?,
             rope,
             sizes,
             spec: AttentionSpec { heads: own.len(), scale: attention_scale, window, sinks: None },
@@ -139,7 +139,7 @@ impl LatentAttention {
         })
     }
 
-    /// The two parts of the projection to the latent row and the key.
+    /// Loads the projections to the latent row and to the key, stored as one matrix.
     fn load_row(
         loader: &mut Loader<'_>,
         name: &str,
@@ -153,7 +153,7 @@ impl LatentAttention {
         };
         let mut part = |rows: std::ops::Range<usize>| -> Result<Linear, Error> {
             let bias = bias.get(rows.clone()).map(|bias| loader.backend.vector(bias.to_vec()));
-            // Both have the same inputs, which count once.
+            // Inputs of both are counted once, under the name of the first.
             let name = if rows.start == 0 { view.name.clone() } else { String::new() };
             let weight = loader.part_of(&view.name, &view.rows(rows).named(name))?;
             Ok(Linear::new(weight, bias, Split::Whole))
@@ -161,8 +161,8 @@ impl LatentAttention {
         Ok([part(0..first)?, part(first..all)?])
     }
 
-    /// The matrices that expand the latent row: for each head one for keys, turned round, and one
-    /// for values, of this rank's `own` of all `heads`.
+    /// The matrices that expand the latent row, for each head of this rank: one for keys,
+    /// transposed, and one for values.
     fn load_expansion(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -195,7 +195,7 @@ impl LatentAttention {
         Ok((keys, values))
     }
 
-    /// What each rank has of the outputs.
+    /// Which part of the outputs each rank has.
     pub fn split(&self) -> Split {
         self.out.split()
     }
@@ -235,8 +235,8 @@ impl LatentAttention {
     }
 }
 
-/// A matrix with rows and columns exchanged: single values as they are stored, others as the values
-/// they stand for, in BF16 where they will be rounded anyway.
+/// The transpose of a matrix. Single values keep their type; quantised ones become f32 in `exact`
+/// mode and BF16 in `fast` mode, which rounds them anyway.
 fn turned(view: &TensorView, mode: Mode) -> Result<ComputedMatrix, Error> {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let (ty, bytes) = match view.ty.block_len {

@@ -1,6 +1,9 @@
-//! A projection: matrix, and bias where the checkpoint has one; all of it, or what this rank has.
+//! A projection: this rank's part of a matrix and of its optional bias.
 
 use super::ForwardPass;
+use crate::Error;
+use crate::loader::Loader;
+use crate::ranks::Slice;
 use backend::{Buffer, Matrix, Vector};
 use dist::Split;
 
@@ -16,18 +19,51 @@ impl Linear {
         Self { weight, bias, split }
     }
 
-    /// How it is shared out over ranks, and thus what each has of the outputs.
+    /// Loads the part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, and of
+    /// `name.bias` if it exists.
+    pub fn load(
+        loader: &mut Loader<'_>,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        slice: Slice,
+    ) -> Result<Self, Error> {
+        let weight = loader.matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
+        let values = match &slice {
+            Slice::Outputs(part) | Slice::Heads(part) => part.clone(),
+            Slice::Whole | Slice::Inputs(_) => 0..outputs,
+        };
+        let bias = loader.optional_part(&format!("{name}.bias"), &[outputs], values)?;
+        // Outputs that are summed over ranks get their bias once.
+        let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || loader.slice.rank() == 0);
+        Ok(Self::new(weight, bias, slice.split()))
+    }
+
+    /// As [`load`](Self::load), but whole and in `exact` mode unless a rule says otherwise, for
+    /// outputs that decide discretely. A single output may be stored as a vector.
+    pub fn load_exact(
+        loader: &mut Loader<'_>,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+    ) -> Result<Self, Error> {
+        let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs)?;
+        let bias = loader.optional(&format!("{name}.bias"), &[outputs])?;
+        Ok(Self::new(weight, bias, Slice::Whole.split()))
+    }
+
+    /// How the projection is divided among ranks, and thus which part of the outputs this rank has.
     pub fn split(&self) -> Split {
         self.split
     }
 
-    /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, with the inputs and outputs that
-    /// this rank has.
+    /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, for this rank's inputs and
+    /// outputs.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, rows: usize) {
         Self::forward_each(pass, x, [(self, out)], rows);
     }
 
-    /// The same for several projections of one input.
+    /// [`forward`](Self::forward) for several projections of one input.
     pub fn forward_each<const N: usize>(
         pass: &mut ForwardPass<'_>,
         x: Buffer,

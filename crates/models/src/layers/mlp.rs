@@ -8,7 +8,7 @@ use backend::{Buffer, Gate};
 use dist::Split;
 use formats::config::Activation;
 
-/// Inner values that stay together where there are enough for all ranks: what kernels multiply.
+/// Preferred unit in which inner values are divided among ranks: a block of the kernels.
 const UNIT: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct GatedMlp {
 }
 
 impl GatedMlp {
-    /// Loads `ffn_gate`, `ffn_up` and `ffn_down` of a layer, with `suffix` behind each: of the inner
-    /// values, of which there are `width`, those of this rank.
+    /// Loads `ffn_gate`, `ffn_up` and `ffn_down` of a layer, with `suffix` after each name: this
+    /// rank's part of the `width` inner values.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -32,7 +32,7 @@ impl GatedMlp {
     ) -> Result<Self, Error> {
         let hidden = loader.checkpoint.config().hidden_size;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}{suffix}");
-        // Columns can be parted between quant blocks only.
+        // Columns can be divided between quant blocks only.
         let down =
             loader.checkpoint.require(&format!("{}.weight", name("down")), &[hidden, width])?;
         let block = loader.block_len(down);
@@ -41,15 +41,15 @@ impl GatedMlp {
         let inner = part(loader.slice, (width, &what), &units)?;
         let outputs = || Slice::Outputs(inner.clone());
         Ok(Self {
-            gate: loader.linear(&name("gate"), width, hidden, outputs())?,
-            up: loader.linear(&name("up"), width, hidden, outputs())?,
-            down: loader.linear(&name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
+            gate: Linear::load(loader, &name("gate"), width, hidden, outputs())?,
+            up: Linear::load(loader, &name("up"), width, hidden, outputs())?,
+            down: Linear::load(loader, &name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
             kind: gate_kind(loader.checkpoint.config().activation),
             work: [loader.shared("gate", inner.len())?, loader.shared("up", inner.len())?],
         })
     }
 
-    /// What each rank has of the outputs.
+    /// Which part of the outputs each rank has.
     pub fn split(&self) -> Split {
         self.down.split()
     }
@@ -63,7 +63,7 @@ impl GatedMlp {
     }
 }
 
-/// How a configuration wants gates applied.
+/// The gate of the backend for an activation.
 pub(super) fn gate_kind(activation: Activation) -> Gate {
     match activation {
         Activation::Silu => Gate::Silu,

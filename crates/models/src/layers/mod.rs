@@ -1,4 +1,4 @@
-//! Blocks that architectures are made of. Variation points are data, not types.
+//! The decoder and its operations. Variants of an operation are data, not types.
 
 mod attention;
 mod decoder;
@@ -25,7 +25,7 @@ use backend::{Backend, Batch, Buffer, LayerCache};
 use dist::{Comm, Split};
 use formats::ModelConfig;
 
-/// What each layer of such a model keeps in the KV cache for a position.
+/// What a layer keeps in the KV cache for each position.
 pub fn layer_cache(config: &ModelConfig) -> LayerCache {
     match config.latent() {
         None => LayerCache { heads: config.kv_heads, dim: config.head_dim, latent: None },
@@ -36,14 +36,14 @@ pub fn layer_cache(config: &ModelConfig) -> LayerCache {
     }
 }
 
-/// What it would keep if keys and values were expanded for each head before they are stored, as
-/// numbers of values per position; `None` where they are.
+/// Values per position that a layer with latent attention would cache if keys and values were
+/// expanded first; `None` for grouped attention.
 pub fn expanded_cache(config: &ModelConfig) -> Option<usize> {
     let sizes = config.latent()?;
     Some(config.heads * (sizes.nope_dim + sizes.rope_dim + sizes.value_dim))
 }
 
-/// One forward pass on its way through the layers.
+/// The state of one forward pass.
 pub(crate) struct ForwardPass<'a> {
     pub backend: &'a mut dyn Backend,
     pub batch: &'a Batch,
@@ -59,8 +59,7 @@ impl ForwardPass<'_> {
         self.batch.rows()
     }
 
-    /// Adds up what all ranks have of `x`, a row for each of the batch, if the `split` of what made
-    /// it leaves each with a share.
+    /// Sums `x`, `[rows, hidden]`, over all ranks, if `split` says that each rank has a summand.
     pub fn sum_over_ranks(&mut self, x: Buffer, split: Split) -> Result<(), Error> {
         if let (Some(comm), Split::Inputs | Split::Experts) = (self.slices, split) {
             comm.all_reduce_sum(self.backend.values_mut(x, self.batch.rows()))?;
@@ -68,8 +67,8 @@ impl ForwardPass<'_> {
         Ok(())
     }
 
-    /// With checking on: an error naming `stage` if a row of `x` holds NaN or infinities; `x`
-    /// has a row for each of the batch.
+    /// With checking on, an error that names `stage` if a row of `x`, `[rows, ..]`, holds NaN or
+    /// infinities.
     pub fn check(&self, x: Buffer, stage: impl FnOnce() -> String) -> Result<(), Error> {
         match self.first_not_finite(x, self.rows()) {
             Some(row) => Err(Error::NotFinite { row, stage: stage() }),
@@ -77,8 +76,7 @@ impl ForwardPass<'_> {
         }
     }
 
-    /// With checking on: an error if `logits`, a row for each of the batch's logit rows, hold
-    /// NaN or infinities.
+    /// With checking on, an error if `logits`, `[logit rows, vocab]`, hold NaN or infinities.
     pub fn check_logits(&self, logits: Buffer) -> Result<(), Error> {
         let rows = self.batch.logit_rows();
         match self.first_not_finite(logits, rows.len()) {

@@ -1,5 +1,5 @@
-//! Mixtures of experts: a router sends each row to a few of many MLPs, beside which one may be that
-//! every row passes through.
+//! Mixtures of experts: a router sends each row to a few of many MLPs; a shared expert, if there is
+//! one, computes every row.
 
 use super::{ForwardPass, GatedMlp, Linear};
 use crate::Error;
@@ -42,7 +42,7 @@ impl Moe {
     ) -> Result<Self, Error> {
         let hidden = loader.checkpoint.config().hidden_size;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}");
-        let router = loader.exact_linear(&name("gate_inp"), config.count, hidden)?;
+        let router = Linear::load_exact(loader, &name("gate_inp"), config.count, hidden)?;
         let own = part(loader.slice, (config.count, "experts"), &[1])?;
         let mut all = |part: &str, outputs: usize, inputs: usize| {
             matrices(loader, &name(part), &own, [config.count, outputs, inputs])
@@ -68,7 +68,7 @@ impl Moe {
                 out: loader.shared("shared_expert", hidden)?,
                 gate: match config.shared_gate {
                     true => Some((
-                        loader.exact_linear(&name("gate_inp_shexp"), 1, hidden)?,
+                        Linear::load_exact(loader, &name("gate_inp_shexp"), 1, hidden)?,
                         loader.shared("shared_gate", 1)?,
                     )),
                     false => None,
@@ -79,7 +79,7 @@ impl Moe {
         Ok(Self { router, logits, experts, shared })
     }
 
-    /// What each rank has of the outputs: a share, of the shared part too.
+    /// Each rank has a summand of the outputs.
     pub fn split(&self) -> Split {
         Split::Experts
     }

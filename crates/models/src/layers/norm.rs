@@ -1,6 +1,8 @@
 //! RMSNorm over whole rows, or over each head of a row.
 
 use super::ForwardPass;
+use crate::Error;
+use crate::loader::Loader;
 use backend::{Buffer, Vector};
 
 #[derive(Clone, Copy, Debug)]
@@ -10,8 +12,15 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    pub fn new(weight: Vector, eps: f32) -> Self {
-        Self { weight, eps }
+    /// Loads the RMSNorm `name.weight` of `width` values.
+    pub fn load(
+        loader: &mut Loader<'_>,
+        name: &str,
+        width: usize,
+        eps: f32,
+    ) -> Result<Self, Error> {
+        let weight = loader.vector(&format!("{name}.weight"), &[width], 0..width)?;
+        Ok(Self { weight, eps })
     }
 
     /// Normalises each run of the weight's width in the rows of `x`; returns `out`, of `x`'s shape.

@@ -19,7 +19,8 @@ pub(crate) fn frequencies(rope: &RopeConfig) -> Vec<f32> {
     }
 }
 
-/// YaRN: frequencies of many turns over the original context are kept, those of few divided.
+/// YaRN: frequencies that make many turns over the original context are kept, those that make few
+/// are divided.
 fn yarn(rope: &RopeConfig) -> Vec<f32> {
     let RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } =
         rope.scaling

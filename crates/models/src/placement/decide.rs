@@ -1,15 +1,15 @@
-//! What becomes of one tensor under what a rule says of it.
+//! The placement of one tensor under a rule.
 
 use super::{Placed, RulePlace, TensorInfo, TensorKind, TensorMemory, Type};
 use backend::Mode;
 use kernels::Isa;
 use kernels::quant::{self, QuantType};
 
-/// Kinds of which a step reads few bytes, so that they may stay on disk.
+/// Kinds of which a step reads few bytes: they may stay on disk.
 const SPARSE: [TensorKind; 2] = [TensorKind::RoutedExpert, TensorKind::Embed];
 
 impl RulePlace {
-    /// What the built-in rules say where this rule says nothing.
+    /// This rule, completed by `default`.
     pub fn or(self, default: Self) -> Self {
         Self {
             mode: self.mode.or(default.mode),
@@ -23,7 +23,7 @@ impl RulePlace {
         }
     }
 
-    /// The decision for a tensor in a compute mode, or why it cannot be.
+    /// The placement of a tensor, or why this rule is impossible for it.
     pub fn decide(&self, tensor: &TensorInfo, mode: Mode, isa: Isa) -> Result<Placed, String> {
         self.check_numa(base::numa::nodes()).map_err(|why| format!("{}: {why}", tensor.name))?;
         let (mode, ty, memory) = match tensor.is_vector() {
@@ -48,14 +48,14 @@ impl RulePlace {
         })
     }
 
-    /// Whether it says something that norms and biases, held as f32 values, cannot follow.
+    /// Whether the rule sets something that only matrices can follow.
     pub fn wants_a_matrix(&self) -> bool {
         let other = |ty| ty != Type::Keep && ty != Type::As(&quant::F32);
         self.mode == Some(Mode::Fast) || self.ty.is_some_and(other) || self.memory.is_some()
     }
 
-    /// Threads and memory are not yet bound to nodes, so that only the one node that there is can
-    /// be asked for.
+    /// Threads and memory are not bound to nodes yet, so that only node 0 of a machine with one
+    /// node is accepted.
     fn check_numa(&self, nodes: usize) -> Result<(), String> {
         match self.numa {
             None => Ok(()),

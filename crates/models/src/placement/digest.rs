@@ -1,12 +1,13 @@
-//! What of a placement decides bits.
+//! The part of a placement that decides bits.
 
 use super::{Placed, TensorMemory};
 use sha2::{Digest, Sha256};
 
-/// A digest of what decides bits in a placement: arithmetic and type of each tensor, and whether it
-/// is packed. Empty where that is as without rules, which `default` says for the same tensors.
+/// A digest of what decides bits in a placement: mode and storage type of each tensor, and whether
+/// it is packed. Empty where this equals `default`, the placement of the same tensors without
+/// rules.
 ///
-/// Threads do not matter, nor where bytes lie that are used as they are stored.
+/// Threads do not affect bits, nor does the memory of tensors that are used as stored.
 pub fn digest(placed: &[Placed], default: &[Placed]) -> String {
     let bits = |placed: &Placed| (placed.mode, placed.ty, placed.memory == TensorMemory::Packed);
     if placed.iter().map(bits).eq(default.iter().map(bits)) {

@@ -1,11 +1,11 @@
-//! Fields of a mapping, with messages that say which field, what was expected, what was found.
+//! Fields of a YAML mapping; errors name the field, what was expected and what was found.
 
 use serde_json::{Map, Value};
 
 /// Longest value shown, in characters.
 const LONGEST: usize = 60;
 
-/// A mapping all of whose fields are known and that has at least one.
+/// A mapping with at least one field, all of them known.
 pub(super) struct RuleFields<'a> {
     path: String,
     map: &'a Map<String, Value>,
@@ -59,7 +59,7 @@ impl<'a> RuleFields<'a> {
     }
 }
 
-/// The one of `all` whose name is `value`.
+/// The item of `all` with the name `value`.
 pub(super) fn one_of<T: Copy>(
     value: &Value,
     all: &[T],
@@ -74,12 +74,12 @@ pub(super) fn one_of<T: Copy>(
     })
 }
 
-/// A number of things.
+/// A count.
 pub(super) fn whole(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|number| usize::try_from(number).ok())
 }
 
-/// A value on one line, not too long.
+/// A value on one line, of bounded length.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => short(text),
@@ -103,7 +103,7 @@ fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Letters to insert, leave out or replace to make one word of the other.
+/// Edit distance: characters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

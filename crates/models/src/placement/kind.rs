@@ -1,6 +1,6 @@
-//! What a tensor is for, from its canonical name.
+//! The kind of a tensor, from its canonical name.
 
-/// What a tensor is for.
+/// The purpose of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TensorKind {
     /// The embedding table.
@@ -9,17 +9,17 @@ pub enum TensorKind {
     Attention,
     /// The MLP of a layer without experts.
     Dense,
-    /// Chooses experts: its matrix, and what is added to its scores.
+    /// The router's matrix and biases.
     Router,
     /// Experts that every token passes through, and their gate.
     SharedExpert,
     /// Experts that the router chooses.
     RoutedExpert,
-    /// Norms of any place.
+    /// Norms.
     Norm,
     /// The output head.
     Head,
-    /// What has none of the names above.
+    /// Tensors with other names.
     Other,
 }
 
@@ -52,7 +52,7 @@ impl TensorKind {
         }
     }
 
-    /// The kind and layer of the tensor with this canonical name. What is in no layer has none.
+    /// The kind of the tensor with this canonical name, and its layer if it is in one.
     pub fn of(canonical: &str) -> (Self, Option<usize>) {
         let parts = canonical.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
         match parts.and_then(|(layer, rest)| Some((layer.parse().ok()?, rest))) {
@@ -84,7 +84,7 @@ impl TensorKind {
     }
 }
 
-/// `ffn_gate.7.weight`, as older files name each expert's matrix.
+/// Whether this is the matrix of one expert, `ffn_gate.7.weight`, as older files have it.
 fn is_of_one_expert(name: &str) -> bool {
     let expert = name.split('.').nth(1).unwrap_or_default();
     !expert.is_empty() && expert.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,12 +1,12 @@
-//! Rules that say how the weights of a model are held and computed with.
+//! Rules for how the weights of a model are held and computed with.
 //!
-//! An ordered list of rules matches tensors by canonical name, layer and [`TensorKind`]; the first that
-//! matches decides. What it does not say, built-in rules and the compute mode decide.
-//! [`Placement::resolve`] makes a decision for every tensor from what the headers of the files
-//! tell; [`load`](crate::load) follows them.
+//! An ordered list of rules matches tensors by canonical name, layer and [`TensorKind`]; the first
+//! that matches decides. Built-in rules and the compute mode decide what that rule leaves open.
+//! [`Placement::resolve`] decides for every tensor from the headers of the files;
+//! [`load`](crate::load) follows its decisions.
 //!
-//! Invariant: the same rules, tensors, mode and instruction set give the same placement, and
-//! nothing that prefill and decode may differ in changes bits.
+//! Invariant: the same rules, tensors, mode and instruction set give the same placement, and no
+//! setting in which prefill and decode may differ changes bits.
 
 mod decide;
 mod digest;
@@ -27,18 +27,18 @@ use kernels::quant::QuantType;
 use regex::Regex;
 use std::ops::RangeInclusive;
 
-/// Most bytes of a file of rules.
+/// Largest file of rules, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
 
 /// Rules in the order in which they are tried. The default is none.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// Where they stand, for messages.
+    /// The file, for messages.
     file: String,
     rules: Vec<Rule>,
 }
 
-/// One rule as it was read.
+/// One parsed rule.
 #[derive(Clone, Debug)]
 struct Rule {
     /// Its number, line and what it matches, for messages.
@@ -55,7 +55,7 @@ struct Match {
     kinds: Option<Vec<TensorKind>>,
 }
 
-/// What a rule says, where it says something.
+/// The settings of a rule; `None` where it has none.
 #[derive(Clone, Copy, Debug, Default)]
 struct RulePlace {
     mode: Option<Mode>,
@@ -68,32 +68,32 @@ struct RulePlace {
     device: Option<Device>,
 }
 
-/// The storage type that weights are held in.
+/// The storage type of held weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
-    /// That of the file.
+    /// The type in the file.
     Keep,
-    /// Another, which they are converted to at load.
+    /// Another type, converted at load.
     As(&'static QuantType),
 }
 
 /// Where the bytes of a tensor are while the model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TensorMemory {
-    /// A copy in a layout of the kernels' own.
+    /// A copy in a packed layout.
     Packed,
-    /// In the mapped file, as they are; the system decides which pages are in memory.
+    /// In the mapped file, as stored; the system decides which pages are in memory.
     Mapped,
-    /// As `Mapped`, and kept in memory.
+    /// As `Mapped`, locked in memory.
     Locked,
-    /// On disk; read when they are needed.
+    /// On disk; read when needed.
     Disk,
-    /// A copy that is not packed: norms and biases as f32, and what was converted to a type
-    /// without a packed layout. No rule asks for it.
+    /// A copy that is not packed: norms and biases as f32, and weights converted to a type without
+    /// a packed layout. Rules cannot ask for it.
     Copied,
 }
 
-/// What computes.
+/// The device that computes with a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
     /// The CPU.
@@ -101,38 +101,38 @@ pub enum Device {
     Cpu,
 }
 
-/// What was decided for one tensor.
+/// The placement of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// Canonical name.
     pub name: String,
-    /// Number of the user's rule that decided, from 1; none where the built-in ones did.
+    /// Number of the user's rule that decided, from 1; `None` if a built-in rule did.
     pub rule: Option<usize>,
-    /// Arithmetic of its products.
+    /// Mode of its products.
     pub mode: Mode,
-    /// Storage type that it is held in.
+    /// Storage type of the held weights.
     pub ty: &'static QuantType,
-    /// Where its bytes are.
+    /// Memory of its bytes.
     pub memory: TensorMemory,
-    /// What computes with it.
+    /// Device that computes with it.
     pub device: Device,
-    /// Most threads that compute with it in prefill; none for all.
+    /// Largest number of threads in prefill; `None` for all.
     pub prefill_threads: Option<usize>,
-    /// Most threads that compute with it in decode; none for all.
+    /// Largest number of threads in decode; `None` for all.
     pub decode_threads: Option<usize>,
-    /// NUMA node that it shall lie on.
+    /// NUMA node of its memory.
     pub numa: Option<usize>,
-    /// Bytes of memory that it takes, those of mapped files included.
+    /// Memory in bytes, including that of mapped files.
     pub bytes: usize,
 }
 
 impl Placed {
-    /// As backends take it.
+    /// The setting for a backend.
     pub(crate) fn threads(&self) -> ThreadLimits {
         ThreadLimits { prefill: self.prefill_threads, decode: self.decode_threads }
     }
 
-    /// As backends take it.
+    /// The setting for a backend.
     pub(crate) fn policy(&self) -> MemoryPolicy {
         match self.memory {
             TensorMemory::Packed | TensorMemory::Copied => MemoryPolicy::Auto,
@@ -144,7 +144,7 @@ impl Placed {
 }
 
 impl TensorMemory {
-    /// Those that rules may ask for.
+    /// Values that rules may name.
     pub const ALL: [Self; 4] = [Self::Packed, Self::Mapped, Self::Locked, Self::Disk];
 
     /// The name in rules and tables.
@@ -160,7 +160,7 @@ impl TensorMemory {
 }
 
 impl Device {
-    /// All that there is.
+    /// All devices.
     pub const ALL: [Self; 1] = [Self::Cpu];
 
     /// The name in rules and tables.

@@ -1,4 +1,4 @@
-//! Rules from their text, which is YAML.
+//! Parses rules from YAML.
 
 use super::fields::{self, RuleFields, one_of, whole};
 use super::{Device, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorKind, TensorMemory, Type};
@@ -15,16 +15,22 @@ const RULE: &[&str] = &["match", "place"];
 const MATCH: &[&str] = &["name", "layers", "kind"];
 const PLACE: &[&str] =
     &["mode", "type", "memory", "threads", "numa", "device", "prefill", "decode"];
-/// What prefill and decode may differ in.
+/// Fields in which prefill and decode may differ.
 const PHASE: &[&str] = &["threads"];
 
 impl Placement {
     /// Reads the rules in a file.
+    ///
+    /// # Errors
+    /// If the file is unreadable or not a list of valid rules.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::parse(&formats::read_text(path, MAX_BYTES)?, path)
     }
 
     /// Reads rules from the text of a file; `path` is for messages.
+    ///
+    /// # Errors
+    /// If the text is not a list of valid rules.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
         let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
@@ -137,7 +143,7 @@ fn read_type(value: &Value) -> Result<Type, String> {
     one_of(value, &made, |ty| ty.name).map(Type::As).map_err(|problem| format!("keep or {problem}"))
 }
 
-/// The fields of `prefill` or `decode`, of which a few would be fields elsewhere.
+/// The fields of `prefill` or `decode`; fields that are valid elsewhere only get a specific error.
 fn read_phase<'a>(path: &str, value: &'a Value) -> Result<RuleFields<'a>, String> {
     let has = |key| value.get(key).is_some();
     if has("mode") {

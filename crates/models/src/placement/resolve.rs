@@ -1,4 +1,4 @@
-//! Which rule decides for which tensor.
+//! Applies rules to tensors.
 
 use super::{Placed, Placement, Rule, RulePlace, TensorInfo, TensorKind, TensorMemory};
 use crate::Error;
@@ -7,9 +7,8 @@ use kernels::Isa;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// What holds where users say nothing. A router's scores decide which experts are computed at
-/// all, and its matrix is small; so is that which says how much shared experts count. Norms and
-/// biases are f32 values in any case.
+/// Rules that apply after the user's. Routers choose experts and gates scale shared ones; their
+/// matrices are small, so they are computed exactly. Norms and biases are always f32 values.
 const DEFAULTS: &str = "
 - match: {kind: router}
   place: {mode: exact}
@@ -17,12 +16,12 @@ const DEFAULTS: &str = "
   place: {mode: exact}
 ";
 
-/// The built-in rules, for all families alike so far.
+/// The built-in rules, the same for all families.
 static BUILT_IN: LazyLock<Placement> = LazyLock::new(|| {
     Placement::parse(DEFAULTS, Path::new("built-in placement")).expect("a test reads them")
 });
 
-/// What one rule did.
+/// Counts of what one rule matched and decided.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     matched: usize,
@@ -31,10 +30,14 @@ struct Use {
 }
 
 impl Placement {
-    /// Decides for every tensor of a model that is computed in `mode` on `isa`, in their order.
+    /// Decides the placement of every tensor, in order, of a model that is computed in `mode` on
+    /// `isa`.
     ///
-    /// A rule that matches nothing, that decides nothing because earlier ones do, or that asks
-    /// for what cannot be, is an error that names it.
+    /// A rule that matches nothing, that decides nothing because earlier rules do, or that is
+    /// impossible, is an error that names the rule.
+    ///
+    /// # Errors
+    /// If a rule is impossible for these tensors or has no effect.
     pub fn resolve(
         &self,
         tensors: &[TensorInfo],
@@ -81,7 +84,7 @@ impl Use {
             return Err("expected to match a tensor of the model, found none");
         }
         if self.decided == 0 {
-            return Err("decides nothing: earlier rules match all that it matches");
+            return Err("decides nothing: earlier rules match all of its tensors");
         }
         if self.matrices == 0 && rule.place.wants_a_matrix() {
             return Err("expected to decide for a matrix, found only norms, biases and the like, \
@@ -91,7 +94,8 @@ impl Use {
     }
 }
 
-/// A head that shares the embedding's bytes takes them where the embedding does not.
+/// Counts the bytes of a head that shares the embedding's weights, if the embedding is held in
+/// another form.
 fn count_shared(tensors: &[TensorInfo], placed: &mut [Placed]) {
     let as_stored =
         |placed: &Placed| matches!(placed.memory, TensorMemory::Mapped | TensorMemory::Locked);

@@ -11,7 +11,7 @@ use super::super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RouterS
 use crate::error::Result;
 use crate::gguf::GgufFile;
 
-/// Suffixes of the keys that laws are about.
+/// Suffixes of the keys whose values are checked against each other.
 pub(super) const NAMES: ExpertFieldNames = ExpertFieldNames {
     count: "expert_count",
     chosen: "expert_used_count",
@@ -21,7 +21,7 @@ pub(super) const NAMES: ExpertFieldNames = ExpertFieldNames {
 /// The router of a layer, which only layers with experts have.
 const ROUTER: &str = "ffn_gate_inp.weight";
 
-/// Routed experts, if any of the layers has them. `mlp` is the width of the others' MLP.
+/// Routed experts, if any layer has them. `mlp` is the MLP width of the other layers.
 pub(super) fn read(
     keys: &GgufKeys,
     file: &GgufFile,
@@ -58,7 +58,7 @@ pub(super) fn read(
 fn scores(keys: &GgufKeys, default: RouterScores) -> Result<RouterScores> {
     let key = keys.key("expert_gating_func");
     match keys.metadata.opt_count(&key)? {
-        // 0 stands for no choice.
+        // 0 means unspecified.
         None | Some(0) => Ok(default),
         Some(SOFTMAX) => Ok(RouterScores::Softmax),
         Some(SIGMOID) => Ok(RouterScores::Sigmoid),
@@ -93,7 +93,8 @@ fn after_dense(keys: &GgufKeys, layers: usize) -> Result<Vec<bool>> {
     Ok((0..layers).map(|layer| layer >= dense).collect())
 }
 
-/// No key says which layers have experts. Without tensors to look at, all have.
+/// Layers that have a router, as no key lists the layers with experts. In a file without tensors
+/// all layers have experts.
 fn with_router(file: &GgufFile, layers: usize) -> Vec<bool> {
     let layer_of = |name: &str| {
         let (layer, rest) = crate::names::split_canonical(name)?;
@@ -104,8 +105,8 @@ fn with_router(file: &GgufFile, layers: usize) -> Vec<bool> {
     (0..layers).map(|layer| routers.is_empty() || routers.contains(&layer)).collect()
 }
 
-/// Latent attention. Older files give the length of keys and values as they are computed with;
-/// newer ones that of the cached rows, and the others under names of their own.
+/// Latent attention. In older files `key_length` and `value_length` are the sizes of computed
+/// heads; in newer files they are those of the cached rows, and `*_mla` keys have the former.
 pub(super) fn latent(keys: &GgufKeys, family: &Family) -> Result<Option<LatentConfig>> {
     const KEY: &str = "attention.key_length";
     if family.latent.is_none() {

@@ -1,4 +1,4 @@
-//! Rotary position embedding in the metadata of GGUF files.
+//! Reads rotary position embedding from the metadata of GGUF files.
 
 use kernels::quant::QuantType;
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::tensor::TensorView;
 
-/// What a file says of rotation, and how much it sharpens latent attention.
+/// Rotary parameters, and YaRN's factor of the scores of latent attention.
 pub(super) struct GgufRope {
     pub config: RopeConfig,
     pub sharpening: f32,
@@ -44,9 +44,9 @@ pub(super) fn read(
     Ok(GgufRope { config, sharpening })
 }
 
-/// The converter writes transformers' `attention_factor` as `yarn_attn_factor`. Where attention is
-/// sharpened by a multiplier of its own, `mscale` is taken to be `mscale_all_dim`, as llama.cpp
-/// takes it: then the cosines keep their size.
+/// Factor of the cosines and sines. The converter writes transformers' `attention_factor` as
+/// `yarn_attn_factor`. With `yarn_log_multiplier`, `mscale` equals `mscale_all_dim` as in
+/// llama.cpp, and the factor is 1.
 fn magnitude(keys: &GgufKeys, factor: f32, log_multiplier: Option<f32>) -> Result<f32> {
     let more = keys.opt_above_zero("rope.scaling.attn_factor")?.unwrap_or(1.0);
     let default = match log_multiplier {
@@ -67,7 +67,7 @@ fn yarn(keys: &GgufKeys, family: &Family) -> Result<RopeScaling> {
         },
         beta_fast: keys.opt_above_zero("rope.scaling.yarn_beta_fast")?.unwrap_or(fast),
         beta_slow: keys.opt_above_zero("rope.scaling.yarn_beta_slow")?.unwrap_or(slow),
-        // No key says so: a family that was trained otherwise is known for it.
+        // No key has this flag: it is a property of the family.
         truncate: match (family.default_scaling)() {
             RopeScaling::Yarn { truncate, .. } => truncate,
             _ => true,

@@ -1,4 +1,4 @@
-//! Routed experts in config.json: what the families have in common.
+//! Routed experts in config.json: readers and writers that several families use.
 
 use serde_json::{Value as Json, json};
 
@@ -8,7 +8,7 @@ use super::super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RouterSc
 use crate::error::{Result, shown};
 use crate::json::Object;
 
-/// What the class takes where config.json says nothing about experts of DeepSeek V3's kind.
+/// Defaults of a configuration class with DeepSeek V3's kind of experts.
 pub(crate) struct SigmoidDefaults {
     pub count: usize,
     pub chosen: usize,
@@ -19,7 +19,7 @@ pub(crate) struct SigmoidDefaults {
     pub chosen_groups: usize,
 }
 
-/// DeepSeek V3's experts, and those of families that took them over.
+/// Reads DeepSeek V3's kind of experts.
 pub(crate) fn sigmoid(
     config: Object,
     layers: usize,
@@ -44,7 +44,7 @@ pub(crate) fn sigmoid(
     }))
 }
 
-/// What config.json says of experts of DeepSeek's kind.
+/// Fields of config.json for DeepSeek's kind of experts.
 pub(crate) fn grouped_json(config: &ModelConfig) -> Json {
     let Some(experts) = &config.experts else { return json!({"n_routed_experts": null}) };
     let (groups, chosen) = experts.groups.map_or((1, 1), |groups| (groups.count, groups.chosen));
@@ -69,7 +69,7 @@ pub(crate) fn grouped_json(config: &ModelConfig) -> Json {
     })
 }
 
-/// What config.json says of experts as wide as the MLP.
+/// Fields of config.json for experts whose width is `intermediate_size`.
 pub(crate) fn local_json(config: &ModelConfig) -> Json {
     match &config.experts {
         Some(experts) => json!({
@@ -81,7 +81,7 @@ pub(crate) fn local_json(config: &ModelConfig) -> Json {
     }
 }
 
-/// How many experts there are, under any of their names; `None` where config.json says none.
+/// Number of experts, under any of its names; `None` for 0 or null.
 pub(crate) fn count(config: Object, default: usize) -> Result<Option<usize>> {
     let key = ExpertFieldNames::of(config).count;
     match config.has(key) {
@@ -95,7 +95,7 @@ pub(crate) fn width(config: Object, default: usize) -> Result<usize> {
     config.setting("moe_intermediate_size", MAX_WIDTH, default)
 }
 
-/// How many experts every token passes through, side by side; `null` means none.
+/// Number of shared experts; `null` means none.
 pub(crate) fn shared(config: Object, default: usize) -> Result<usize> {
     const KEY: &str = "n_shared_experts";
     let default = if config.has(KEY) { 0 } else { default };
@@ -107,15 +107,16 @@ pub(crate) fn scale(config: Object, default: f32) -> Result<f32> {
     Ok(config.above_zero("routed_scaling_factor")?.unwrap_or(default))
 }
 
-/// Which layers have experts: all from `first_k_dense_replace` on. The reference library knows
-/// no `moe_layer_freq`; the first code of the models took every such layer.
+/// Whether each layer has experts: from `first_k_dense_replace` on, every `moe_layer_freq`-th. The
+/// reference library ignores the latter; the models' original code follows it.
 pub(crate) fn after_dense(config: Object, layers: usize, default: usize) -> Result<Vec<bool>> {
     let dense = config.count("first_k_dense_replace", MAX_LAYERS)?.unwrap_or(default);
     let step = config.setting("moe_layer_freq", MAX_LAYERS, 1)?;
     Ok((0..layers).map(|layer| layer >= dense && layer.is_multiple_of(step)).collect())
 }
 
-/// Groups of experts, if there is more than one; `default` is their number and that of the chosen.
+/// Groups of experts, if there is more than one; `default` has the numbers of groups and of chosen
+/// groups.
 pub(crate) fn groups(
     config: Object,
     rank: GroupRank,
@@ -133,7 +134,7 @@ pub(crate) fn groups(
     Ok(Some(ExpertGroups { count, chosen, rank }))
 }
 
-/// Refuses what the reference library does not know.
+/// An error if `key` has a value other than `known`.
 pub(crate) fn expect(config: Object, key: &str, known: &[&str]) -> Result<()> {
     match config.text(key)? {
         Some(found) if !known.contains(&found) => {

@@ -7,7 +7,7 @@ use super::NAMES;
 use crate::error::{Result, shown};
 use crate::json::Object;
 
-/// What config.json says of rotation, and how much it sharpens latent attention.
+/// Rotary parameters, and YaRN's factor of the scores of latent attention.
 pub(super) struct HfRope {
     pub config: RopeConfig,
     pub sharpening: f32,
@@ -57,8 +57,8 @@ pub(super) fn read(
     Ok(HfRope { config, sharpening })
 }
 
-/// The object of rotary parameters under its old name or its new one. Where both say
-/// something the reference library takes the old.
+/// The object of rotary parameters, under its old or its new name. The old one has precedence, as
+/// in the reference library.
 fn parameters(config: Object) -> Result<Option<Object>> {
     let (old, new) = (config.object("rope_scaling")?, config.object("rope_parameters")?);
     let chosen = old.filter(|old| !old.is_empty()).or(new);
@@ -66,7 +66,7 @@ fn parameters(config: Object) -> Result<Option<Object>> {
     match nested {
         None => Ok(chosen),
         Some((object, key)) => {
-            let problem = "expected parameters for all layers alike, found some for layers apart";
+            let problem = "expected the same parameters for all layers, found some per layer type";
             Err(object.error(key, problem))
         }
     }
@@ -77,7 +77,7 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
         Some(kind) => Some(kind),
         None => rope.text("type")?,
     };
-    // Without a type and without a factor there is nothing to scale.
+    // Without a type and a factor there is no scaling.
     let kind = kind.or(if rope.has("factor") { None } else { Some("default") });
     match rope.need("rope_type", "a string", kind)? {
         "default" => Ok(RopeScaling::None.into()),
@@ -117,7 +117,7 @@ fn read_yarn(config: Object, rope: Object) -> Result<Scaling> {
         None => rope.opt_positive(ORIGINAL, MAX_TOKENS)?.unwrap_or(context),
     };
     let factor = rope.above_zero("factor")?.unwrap_or(context as f32 / original as f32);
-    // The reference library takes zero for absent in all of these.
+    // The reference library treats 0 as absent in all of these.
     let number = |key: &str| match rope.number(key)? {
         Some(0.0) => Ok(None),
         _ => rope.above_zero(key),

@@ -57,7 +57,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// One window for all layers, or all in the pattern of the family, or flags that say which.
+    /// Window keys: one window for all layers, or a window and one flag per layer.
     fn window_keys(&self, keys: &mut GgufKeyWriter, family: &Family) -> Result<()> {
         const FIELD: &str = "sliding_window";
         let Some(window) = self.windows.iter().flatten().next().copied() else { return Ok(()) };
@@ -140,7 +140,7 @@ impl ModelConfig {
     }
 }
 
-/// The cache holds one row for all heads: llama.cpp counts it as a head of its own size.
+/// Keys of latent attention. llama.cpp counts the cached row of all heads as one KV head.
 fn latent_keys(keys: &mut GgufKeyWriter, latent: LatentConfig) {
     keys.count("attention.head_count_kv", 1);
     keys.count("attention.key_length", latent.kv_rank + latent.rope_dim);

@@ -1,19 +1,20 @@
-//! The tensors of a model of a configuration: canonical names and shapes, as GGUF files hold
-//! them and as Hugging Face checkpoints do.
+//! The tensors of a model: canonical names and shapes, in GGUF files and in Hugging Face
+//! checkpoints.
 
 use super::super::family::{Family, HEAD_NORMS};
 use super::super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, RouterScores};
 
 pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
-/// Where tensors differ.
+/// The form in which experts and latent attention are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TensorForm {
     /// All experts of a layer in one tensor, keys and values of latent attention in two.
     Gguf,
-    /// Each expert's matrices apart, or gates and ups in one; keys and values in one tensor.
+    /// One tensor per expert and matrix, or gate and up in one; keys and values of latent attention
+    /// in one tensor.
     Hf,
-    /// The same with all experts of a layer in one tensor, as an open checkpoint has them.
+    /// As an open checkpoint has them: `Hf` with all experts of a layer in one tensor.
     Read,
 }
 
@@ -118,7 +119,7 @@ impl ModelConfig {
         tensors
     }
 
-    /// Vectors of a layer that only some families have; those of experts are with their matrices.
+    /// Biases, head norms and sinks of a layer, except those of experts.
     fn vectors(&self, family: &Family, layer: usize) -> Vec<&'static str> {
         let mut names = family.written.to_vec();
         if let Attention::Grouped { head_norms, sinks } = self.attention {
@@ -171,7 +172,7 @@ fn stacked(count: usize, hidden: usize, width: usize, biased: bool) -> Tensors {
     tensors
 }
 
-/// Gates and ups of all experts in one tensor, as gpt-oss stores them: inputs first.
+/// Gate and up of all experts in one tensor, as gpt-oss stores them: `[experts, inputs, outputs]`.
 fn fused(count: usize, hidden: usize, width: usize) -> Tensors {
     vec![
         named("ffn_gate_up_exps.weight", &[count, hidden, 2 * width]),

@@ -1,0 +1,14 @@
+//! What a family is described with.
+
+pub(super) use crate::config::check::ExpertFieldNames;
+pub(super) use crate::config::family::{
+    self, ATTENTION_BIASES, BASE, Family, GgufExperts, HEAD_NORMS, HeadNorms, QKV_BIASES, Windows,
+};
+pub(super) use crate::config::fields::{MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
+pub(super) use crate::config::hf::experts::{self, SigmoidDefaults};
+pub(super) use crate::config::hf::{window, windows_by_type};
+pub(super) use crate::config::*;
+pub(super) use crate::error::Result;
+pub(super) use crate::json::{Object, describe};
+pub(super) use crate::names::*;
+pub(super) use serde_json::{Value as Json, json};
