@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const SEEDS: u64 = 4;
 
-/// Whether the arguments are those that the schemas of the scripts allow.
+/// Whether the schemas of the scripts allow the arguments.
 fn fits(name: &str, arguments: &str) -> bool {
     let members = match serde_json::from_str(arguments) {
         Ok(Value::Object(members)) => members,

@@ -5,9 +5,9 @@ use api::ChatRequest;
 use serde_json::{Value, json};
 use text::ToolFormat;
 
-/// Arguments of `f` in a text that nobody would write again.
+/// Arguments of `f` in an unusual spelling, which no rendering repeats.
 pub const ODD: &str = "{\"s\" :\"x\\u00e9 \\\"y\\\"\\n\",  \"n\": 3 ,\"o\":{ \"k\":[1,  2.50]}}";
-/// The same of `g`, shorter.
+/// Shorter arguments of `g`.
 pub const SHORT: &str = "{ }";
 
 /// `f` with a schema, and `g`.

@@ -1,4 +1,4 @@
-//! What the server tells those who watch over it.
+//! Metrics, readiness and statistics of the server.
 
 use crate::harness::{Server, chat_body, error, events, ok, until};
 use crate::support::Act;
