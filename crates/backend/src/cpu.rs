@@ -55,7 +55,7 @@ pub struct Cpu {
     expert_scratch: ExpertScratch,
     /// Activations of the current products, rounded.
     rounded: Rounded,
-    /// Rows of each head among those that are gathered; kept for the next call.
+    /// Rows of each head among the gathered rows; kept for the next call.
     cuts: Vec<Range<usize>>,
     /// Sums over the inputs of each matrix, where they are collected.
     inputs: Option<Vec<InputSums>>,

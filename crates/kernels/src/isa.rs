@@ -60,13 +60,14 @@ macro_rules! call_compiled {
 }
 
 /// The features with whether this CPU has each.
-#[cfg(test)]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 macro_rules! listed {
     ([$($feature:tt)*]) => { vec![$(($feature, detected!([$feature]))),*] };
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use detected;
-#[cfg(test)]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 use listed;
 pub(crate) use {call_compiled, compiled, features};
 
@@ -251,6 +252,11 @@ mod tests {
     }
 
     type Features = Vec<(&'static str, bool)>;
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn sets() -> Vec<(IsaKind, Features, Vec<Features>)> {
+        Vec::new()
+    }
 
     /// Each instruction set with the features that it is detected by, and those of the functions
     /// that its kernels enter.

@@ -77,7 +77,7 @@ impl Cpu {
     }
 
     /// Computes all products, whose tiles the threads share. Where `gathered`, the inputs in f32
-    /// are those that were gathered, else `x`; rounded they are already.
+    /// are the gathered ones, else `x`; other inputs are rounded before.
     fn spread(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize, gathered: bool) {
         let mut data: [AlignedVec<f32>; MAX_MATRICES] = Default::default();
         for (data, (_, out)) in data.iter_mut().zip(outputs) {

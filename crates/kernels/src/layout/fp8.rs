@@ -11,6 +11,7 @@
 //! scale, is added to one f32 sum in ascending order, the addition fused.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
 use super::bf16::{panel_rows, words};
 use super::{Activations, GROUP, Inputs, Layout, Weights};
 use crate::Isa;

@@ -55,7 +55,7 @@ impl<const P: usize, const L: usize> Leveled<'_, P, L> {
         (numbers, total)
     }
 
-    /// The number of the entry that loses least under `scale`, and what it loses.
+    /// The number of the entry that loses least under `scale`, and its loss.
     #[inline(always)]
     fn nearest(self, values: &[f32; P], weights: &[f32; P], scale: f32) -> (u16, f32) {
         let mut costs = [[0.0; P]; L];

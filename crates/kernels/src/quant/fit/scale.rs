@@ -46,7 +46,7 @@ fn fit_scale<const N: usize>(
     best
 }
 
-/// The best scale for the levels nearest to `values * inverse`, and what it gains.
+/// The best scale for the levels nearest to `values * inverse`, and its gain.
 #[inline(always)]
 fn least_squares<const N: usize>(
     group: WeightedGroup<'_, N>,

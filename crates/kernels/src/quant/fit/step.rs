@@ -91,7 +91,7 @@ fn fit_scale<const N: usize>(
     best
 }
 
-/// The best scale for the levels of a group, and what it gains.
+/// The best scale for the levels of a group, and its gain.
 #[inline(always)]
 fn least_squares<const N: usize>(group: WeightedGroup<'_, N>, levels: &[f32; N]) -> (f32, f32) {
     let (values, weights) = (group.values, group.weights);
