@@ -99,7 +99,8 @@ impl ForwardCost {
         work
     }
 
-    /// Operations of `tokens` tokens that attend to `seen` positions in all, with `logits` rows of logits.
+    /// Operations of `tokens` tokens that attend to `seen` positions in all, with `logits` rows of
+    /// logits.
     pub fn operations(&self, tokens: u64, seen: u64, logits: u64) -> u64 {
         2 * (tokens * self.layer_weights + logits * self.head_weights + seen * self.attention)
     }
