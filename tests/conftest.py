@@ -1,1 +1,1 @@
-"""Here so that every test finds `serving`."""
+"""Puts this folder on the path, so that every test finds `serving`."""

@@ -1,7 +1,7 @@
-"""A running `gannet serve`, spoken to with nothing between: the standard library and sockets.
+"""A running `gannet serve` and requests to it through the standard library and sockets alone.
 
-GANNET_BIN names the binary; GANNET_MODEL, if set, the model. Else it is the built-in one, and tests
-of agents rest on what that can do: think, call tools, and answer at once.
+GANNET_BIN names the binary; GANNET_MODEL, if set, the model. The default is the built-in model, and
+the tests of agents depend on its abilities: think, call tools, and answer quickly.
 """
 
 import http.client
@@ -21,8 +21,8 @@ TINY = Path(__file__).parents[1] / "models" / "tiny"
 
 
 def wide_model(folder, context=16384):
-    """The built-in model with more context than it was trained for: agents' prompts are long.
-    Scaled angles keep it sane there."""
+    """The built-in model with a longer context than in training, because agents' prompts are long.
+    YaRN scaling keeps its answers usable there."""
     shutil.copytree(TINY, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.gguf"))
     path = Path(folder) / "config.json"
     config = json.loads(path.read_text())
@@ -56,7 +56,7 @@ class Stream:
         self.status = response.status
 
     def __iter__(self):
-        """Pairs of the event's name, if it has one, and its data: JSON, or the text that is none."""
+        """Pairs of the event's name, if it has one, and its data: JSON, or else text."""
         name = None
         for line in self.response:
             line = line.decode().rstrip("\r\n")
@@ -69,7 +69,7 @@ class Stream:
                 yield None, parsed(line)
 
     def leave(self):
-        """As a client that is killed: the connection is reset."""
+        """Resets the connection, as when a client is killed."""
         self.connection.sock and abort(self.connection.sock)
         self.response.close()
         self.connection.close()
@@ -89,7 +89,7 @@ def abort(sock):
 
 
 class Server:
-    """A `gannet serve` on a port of its own choice."""
+    """A `gannet serve` on a free port."""
 
     def __init__(self, *options, model=None, **environment):
         command = [os.environ["GANNET_BIN"], "serve", "--port", "0", *options]
@@ -153,11 +153,11 @@ class Server:
         return self.stats()["requests"]
 
     def has(self, path):
-        """Whether this build serves the route at all."""
+        """Whether this build serves the route."""
         return self.post(path, {}).status not in (404, 405)
 
     def wait(self, condition, seconds=30, what=""):
-        """Looks at the counts of requests until `condition` holds, and tells after how long."""
+        """Polls the counts of requests until `condition` holds; returns the seconds this took."""
         started = time.monotonic()
         while time.monotonic() - started < seconds:
             counts = self.requests()

@@ -2,10 +2,11 @@
 
     python compare.py --gannet PATH --models FILE...
     python compare.py --gannet PATH --synth DIR --json
+    python compare.py --gannet PATH --synth DIR --dry-run
 
-Every measurement is a process of its own that ends before the next begins, so that nobody waits beside a spinning
-thread; the sides take turns, each round in another order. Figures are medians over the rounds, ratios medians of the
-ratios within the rounds: what slows the machine for a while slows both sides of a ratio.
+Every measurement runs in its own process, which ends before the next begins, so that no measurement shares the machine
+with another's spinning threads; the sides take turns, each round in another order. Figures are medians over the rounds,
+ratios medians of the ratios within the rounds: what slows the machine for a while slows both sides of a ratio.
 """
 
 import argparse
@@ -29,7 +30,9 @@ MODULES = {"llama.cpp": "llama_cpp", "mistral.rs": "mistralrs"}
 LOAD_PROMPT = "1 2 3 4 "
 """Eight tokens where a vocabulary has no merges, as those of `gannet synth`."""
 HOPELESS = 0.8
-"""A variant of a peer whose best run of two reaches less than this share of the peer's best takes no further part."""
+"""A variant of a peer whose best run of two reaches less than this share of the peer's best is measured no further."""
+DRY_RUN = {"shapes": "tiny-qwen3", "types": "q8_0", "prompt": [16, 32], "depth": [0, 32], "gen": 4, "runs": 1}
+"""What `--dry-run` measures: enough to run every part of the script but the peers."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Side:
-    """Gannet, or a peer in one of its variants."""
+    """One side of the comparison: Gannet, or a peer in one of its variants."""
 
     name: str
     variant: str = ""
@@ -68,7 +71,7 @@ class Side:
         return command + ["--prompt", "1", "--gen", str(args.gen)]
 
     def measure(self, args, model, case):
-        """One run: its value, the most memory it had resident in bytes, and what the side says of itself."""
+        """One run: its value, its peak resident memory in bytes, and the version that the side reports."""
         environment = {**os.environ, "GANNET_THREADS": str(args.threads), "RAYON_NUM_THREADS": str(args.threads)}
         started = time.perf_counter()
         output, peak = run(self.command(args, model, case), environment)
@@ -84,7 +87,7 @@ class Side:
 
 
 def run(command, environment):
-    """Standard output of a command, and the most memory it had resident in bytes."""
+    """Standard output of a command, and its peak resident memory in bytes."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
         output = process.stdout.read()
@@ -107,6 +110,8 @@ def compare(args, model, case, sides):
                 value, peak, notes[side] = side.measure(args, model, case)
             except RuntimeError as problem:
                 print(f"{model}: {case}: {side.name} {side.variant}: {problem}", file=sys.stderr)
+                if args.dry_run:
+                    sys.exit(1)
                 sides.remove(side)
                 values.pop(side, None)
                 continue
@@ -121,7 +126,7 @@ def compare(args, model, case, sides):
 
 
 def hopeless(case, side, values):
-    """Whether a variant is far behind another of the same side. The best runs count: what disturbs only slows."""
+    """Whether a variant is far behind another of the same side. The best runs count: a disturbance only slows a run."""
     fastest = {other: max(speed(case, value) for value in found) for other, found in values.items()}
     return fastest[side] < HOPELESS * max(rate for other, rate in fastest.items() if other.name == side.name)
 
@@ -162,7 +167,7 @@ def row(model, case, results, peers):
 def print_head(facts, peers, runs):
     for key, value in facts.items():
         print(f"{key + ':':14}{value}")
-    print(f"\ntokens a second, for the first token seconds: medians of {runs} rounds; ratio: Gannet's speed over the peer's")
+    print(f"\ntokens per second, time to first token in seconds: medians of {runs} rounds; ratio: Gannet's speed over the peer's")
     titles = "".join(f"{name:>12}{'ratio':>8}  {'variant':14}" for name in peers)
     print(f"{'model':22}{'case':16}{'gannet':>10}{titles}", flush=True)
 
@@ -181,11 +186,11 @@ def print_row(line, peers):
     print(text.rstrip(), flush=True)
     if line["phase"] == "load":
         peaks = (f"{name} {line[name]['peak_bytes'] / 1e6:.0f}" for name in names)
-        print(f"{line['model']:22}most memory resident, MB: {', '.join(peaks)}", flush=True)
+        print(f"{line['model']:22}peak resident memory, MB: {', '.join(peaks)}", flush=True)
 
 
 def synthesise(args):
-    """Makes the files of random weights that are not there yet; gives all their paths."""
+    """Makes the missing files of random weights and returns the paths of all."""
     folder = Path(args.synth)
     folder.mkdir(parents=True, exist_ok=True)
     made = []
@@ -206,7 +211,7 @@ def synthesise(args):
 
 
 def machine(args):
-    """What a figure must not be quoted without."""
+    """The facts that belong beside every quoted figure."""
     cpu = platform.processor()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -219,7 +224,15 @@ def machine(args):
         "system": platform.platform(),
         "load_average": os.getloadavg()[0],
         "gannet": version.stdout.strip(),
+        "commit": commit(),
     }
+
+
+def commit():
+    """The commit of the repository that holds this script, with `-dirty` where files differ from it."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*"]
+    found = subprocess.run(command, capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"
 
 
 def numbers(text):
@@ -230,12 +243,12 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gannet", required=True, help="the program to measure")
     parser.add_argument("--models", nargs="+", default=[], help="GGUF files")
-    parser.add_argument("--synth", metavar="DIR", help="make files of random weights here, and measure those")
+    parser.add_argument("--synth", metavar="DIR", help="measure files of random weights, made in this folder")
     parser.add_argument("--shapes", default=SHAPES, help="shapes of those files, as `gannet synth --list` has them")
     parser.add_argument("--types", default=",".join(TYPES), help="storage types of those files beside bf16")
     parser.add_argument("--peers", default=",".join(MODULES), help="peers, where installed")
-    parser.add_argument("--variants", help="only these variants of peers, between blanks, such as 'flash plain'")
-    parser.add_argument("--no-load", action="store_true", help="leave the first token out")
+    parser.add_argument("--variants", help="only these variants of peers, separated by spaces, such as 'flash plain'")
+    parser.add_argument("--no-load", action="store_true", help="do not measure the time to first token")
     parser.add_argument("--prompt", type=numbers, default=[512, 2048], help="prompt lengths")
     parser.add_argument("--depth", type=numbers, default=[0, 4096], help="tokens in the cache before decoding")
     parser.add_argument("--gen", type=int, default=32, help="steps of decoding")
@@ -243,19 +256,23 @@ def arguments():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5, help="rounds")
     parser.add_argument("--json", action="store_true", help="print one JSON object behind the table")
-    return parser.parse_args()
+    parser.add_argument("--dry-run", action="store_true", help="try the script: a tiny file of --synth, Gannet alone")
+    args = parser.parse_args()
+    if args.dry_run:
+        vars(args).update(DRY_RUN, peers="")
+    return args
 
 
 def main():
     args = arguments()
     models = args.models + (synthesise(args) if args.synth and not args.models else [])
-    peers = [name for name in args.peers.split(",") if find_spec(MODULES[name])]
-    wanted = args.variants.split(" ") if args.variants else None
+    peers = [name for name in args.peers.split(",") if name and find_spec(MODULES[name])]
+    chosen = args.variants.split(" ") if args.variants else None
     sides = [Side("gannet")] + [
         Side(name, variant)
         for name in peers
         for variant in SIDES[name].VARIANTS
-        if wanted is None or variant in wanted
+        if chosen is None or variant in chosen
     ]
     cases = [Case("prefill", length) for length in args.prompt]
     cases += [Case("decode", depth, batch) for depth in args.depth for batch in args.sequences]

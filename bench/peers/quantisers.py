@@ -2,9 +2,10 @@
 
     python quantisers.py --gannet PATH --source model-bf16.gguf --work DIR [--types q4_k_m,q6_k] [--importance]
 
-For every mixture both write a file. Of every tensor the types are compared and, where both chose the same one, the
-errors: the root of the mean squared difference from the source's weights, weighted by the importance of the columns
-where there is one. A ratio below 1 means that Gannet's file is closer to the source.
+For every mixture both write a file. For every tensor the script compares the types and, where both files have the same
+one, the errors: the root mean square difference from the source's weights, weighted by the importance of the columns
+where there is one. A ratio below 1 means that Gannet's file is closer to the source. `--dry-run` needs no llama.cpp: both
+files are Gannet's, and every ratio must be 1.
 """
 
 import argparse
@@ -16,7 +17,6 @@ from collections import Counter
 from pathlib import Path
 
 import gguf
-import llama_cpp
 import numpy as np
 
 MIXTURES = {
@@ -25,13 +25,13 @@ MIXTURES = {
     "iq3_s": 26, "iq3_xs": 22, "iq3_xxs": 23, "iq2_m": 29, "iq2_s": 28, "iq2_xs": 20, "iq2_xxs": 19, "iq1_m": 31,
     "iq1_s": 24, "tq2_0": 37, "tq1_0": 36, "mxfp4_moe": 38, "f16": 1, "bf16": 32,
 }  # fmt: skip
-"""Names and `general.file_type`."""
+"""`general.file_type` by the name of the mixture."""
 TOLERANCE = 1.0005
-"""Ratios up to this count as equal: sums are rounded."""
+"""Ratios up to this count as equal, because sums are rounded."""
 
 
 class Weights:
-    """The tensors of a GGUF file, of which `rows` of each at equal distances are read."""
+    """The tensors of a GGUF file; of each, `rows` rows at equal distances are read."""
 
     def __init__(self, path, rows):
         self.tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
@@ -48,7 +48,7 @@ class Weights:
 
 
 def importance(source, seed=0):
-    """Made-up means of squared activations, per matrix: some columns matter much more than others."""
+    """Invented means of squared activations by matrix: some columns matter much more than others."""
     random = np.random.default_rng(seed)
     matrices = [t for t in source.tensors.values() if t.name.startswith("blk.") and len(t.shape) == 2]
     return {t.name: random.lognormal(0, 1.5, int(t.shape[0])).astype(np.float32) for t in matrices}
@@ -73,6 +73,11 @@ def by_gannet(args, mixture, target, importance_file):
 
 
 def by_llama_cpp(args, mixture, target, means):
+    import llama_cpp
+
+    # Kept, or the callback would be collected while llama.cpp holds it.
+    silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(silent, None)
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = MIXTURES[mixture]
     params.nthread = args.threads
@@ -89,7 +94,7 @@ def by_llama_cpp(args, mixture, target, means):
 
 
 def compare(source, ours, theirs, means):
-    """Differing types, and for each type the ratios of errors by tensor."""
+    """The tensors whose types differ, and for each type the ratios of errors by tensor."""
     differ, ratios = [], {}
     for name in source.tensors:
         types = ours.type(name), theirs.type(name)
@@ -106,7 +111,7 @@ def compare(source, ours, theirs, means):
 
 
 def summary(mixture, differ, ratios):
-    """A line for the mixture, and one for each pair of types that differ."""
+    """One line for the mixture, and one for each pair of types that differ."""
     parts = []
     for kind, found in sorted(ratios.items()):
         values = list(found.values())
@@ -125,12 +130,13 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gannet", required=True)
     parser.add_argument("--source", required=True, help="GGUF file of F32, F16 or BF16 weights")
-    parser.add_argument("--work", required=True, help="folder for the files, which are removed again")
+    parser.add_argument("--work", required=True, help="folder for the files, which are removed afterwards")
     parser.add_argument("--types", default=",".join(MIXTURES))
-    parser.add_argument("--importance", action="store_true", help="with a made-up importance of columns")
-    parser.add_argument("--rows", type=int, default=1024, help="rows looked at of each tensor")
+    parser.add_argument("--importance", action="store_true", help="with an invented importance of columns")
+    parser.add_argument("--rows", type=int, default=1024, help="rows read of each tensor")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print one JSON object behind the table")
+    parser.add_argument("--dry-run", action="store_true", help="try the script without llama.cpp")
     return parser.parse_args()
 
 
@@ -138,8 +144,6 @@ def main():
     args = arguments()
     work = Path(args.work)
     work.mkdir(parents=True, exist_ok=True)
-    silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
-    llama_cpp.llama_log_set(silent, None)
     source = Weights(args.source, args.rows)
     means = importance(source) if args.importance else {}
     importance_file = work / "importance.gguf" if means else None
@@ -150,9 +154,14 @@ def main():
     for mixture in args.types.split(","):
         paths = [work / f"gannet-{mixture}.gguf", work / f"llama-cpp-{mixture}.gguf"]
         by_gannet(args, mixture, paths[0], importance_file)
-        by_llama_cpp(args, mixture, paths[1], means)
+        if args.dry_run:
+            by_gannet(args, mixture, paths[1], importance_file)
+        else:
+            by_llama_cpp(args, mixture, paths[1], means)
         differ, ratios = compare(source, *(Weights(path, args.rows) for path in paths), means)
         print(summary(mixture, differ, ratios), flush=True)
+        if args.dry_run and (differ or any(ratio != 1 for found in ratios.values() for ratio in found.values())):
+            sys.exit(f"{mixture}: the same file differs from itself: {differ} {ratios}")
         results[mixture] = {"differ": differ, "ratios": ratios}
         for path in paths:
             path.unlink()

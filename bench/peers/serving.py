@@ -2,10 +2,11 @@
 
     python serving.py --gannet PATH --llama-server PATH --models FILE...
     python serving.py --gannet PATH --models FILE... --scenarios nano --json
+    python serving.py --gannet PATH --models FILE... --dry-run
 
-Every measurement has a server of its own, which ends before the next begins: nobody waits beside a spinning thread, and
-no cache is left from before. The load comes from `gannet bench-serve` for all sides. The sides take turns, each round in
-another order. Figures are medians over the rounds, ratios medians of the ratios within the rounds.
+Every measurement starts its own server, which ends before the next begins, so that no measurement shares the machine with
+another's spinning threads or finds a warm cache. The load comes from `gannet bench-serve` for all sides. The sides take
+turns, each round in another order. Figures are medians over the rounds, ratios medians of the ratios within the rounds.
 """
 
 import argparse
@@ -26,16 +27,16 @@ from pathlib import Path
 from compare import machine
 
 READY = 300
-"""Most seconds until a server answers: it reads the model first."""
+"""Longest wait in seconds until a server answers; it loads the model first."""
 HOPELESS = 0.8
-"""A variant of a peer that reaches less than this share of the peer's best after two rounds takes no further part."""
+"""A variant of a peer that reaches less than this share of the peer's best after two rounds is measured no further."""
 CHUNK = 256
 """llama.cpp rounds the context of a sequence up to a multiple of this."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Gannet, or llama.cpp's server in one of its variants."""
+    """One side of the comparison: Gannet, or llama.cpp's server in one of its variants."""
 
     name: str
     variant: str = ""
@@ -49,9 +50,9 @@ class Side:
         common += ["--parallel", str(scenario.sequences)]
         if self.name == "gannet":
             return [args.gannet, "serve", *common, "--ctx", str(context), *args.gannet_args.split()]
-        # llama-server's context is that of all sequences together.
-        room = ["--ctx-size", str(scenario.sequences * context)]
-        command = [args.llama_server, *common, "--threads-batch", str(args.threads), *room]
+        # llama-server's context is shared by all sequences.
+        total = ["--ctx-size", str(scenario.sequences * context)]
+        command = [args.llama_server, *common, "--threads-batch", str(args.threads), *total]
         return command + (["--no-repack"] if self.variant == "plain" else []) + args.llama_args.split()
 
 
@@ -91,7 +92,7 @@ class Server:
         return (self.log.read().strip().splitlines() or ["no message"])[-1]
 
     def end(self):
-        """Asks it to end, makes it end, and learns the most memory it had resident."""
+        """Stops the server, by force after 20 s, and records its peak resident memory."""
         if self.process.returncode is None:
             self.process.terminate()
             limit = time.monotonic() + 20
@@ -121,7 +122,7 @@ def free_port():
 
 
 class Load:
-    """A load on a server: started at once, its report read later."""
+    """A load on a server: starts when constructed, its report is read later."""
 
     def __init__(self, args, server, *options, **numbers):
         options = [*options, *(part for name, value in numbers.items() for part in (flag(name), str(value)))]
@@ -143,7 +144,7 @@ def flag(name):
 
 
 def streams(args, server):
-    """Eight streams at once, prompts that have nothing in common."""
+    """Eight concurrent streams whose prompts share nothing."""
     count, prompt, output = args.scaled(8), args.scaled(512), args.scaled(64)
     load = Load(args, server, requests=count, concurrency=count, prompt=prompt, output=output, seed=1)
     report = load.report()
@@ -155,7 +156,7 @@ def streams(args, server):
 
 
 def prefix(args, server):
-    """Prompts with a common beginning, on a server that has not seen it and on one that has."""
+    """Prompts with a shared prefix, on a server without it in its cache and on one with it."""
     shape = {"requests": args.scaled(16), "concurrency": args.scaled(8), "output": 8, "prompt": 64}
     shape |= {"shared_prefix": args.scaled(1024), "prefix_seed": 1}
     cold = Load(args, server, **shape, seed=1).report()
@@ -173,7 +174,7 @@ def cached(report):
 
 
 def nano(args, server):
-    """Many short requests at once, and some of them one after another."""
+    """Many short concurrent requests, then some of them one after another."""
     count, few = args.scaled(64), args.scaled(8)
     most = args.scaled(256)
     shape = {"prompt": f"{most * 100 // 256}-{most}", "output": f"{most * 100 // 256}-{most}"}
@@ -184,8 +185,10 @@ def nano(args, server):
 
 
 def stall(args, server):
-    """A stream that runs while a long prompt arrives."""
-    stream = Load(args, server, requests=1, concurrency=1, prompt=32, output=args.scaled(256), seed=1)
+    """A stream that is decoding while a long prompt arrives."""
+    # A tiny model in a dry run would end a short stream before the long prompt is sent.
+    output = 4000 if args.dry_run else args.scaled(256)
+    stream = Load(args, server, requests=1, concurrency=1, prompt=32, output=output, seed=1)
     time.sleep(max(0.2, args.scale))
     if stream.process.poll() is not None:
         raise RuntimeError("the stream ended before the long prompt came")
@@ -201,14 +204,14 @@ def stall(args, server):
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done to a server, and how much room it needs. The first measure decides between variants."""
+    """A load on a server and the context it needs. The first measure decides between variants."""
 
     run: callable
     sequences: int
     positions: int
-    """Of one sequence."""
+    """Context of one sequence, in tokens."""
     measures: dict
-    """1 where more is better, -1 where less is, 0 where neither."""
+    """For each measure 1 where more is better, -1 where less is, 0 where neither."""
 
 
 SCENARIOS = {
@@ -227,9 +230,9 @@ SCENARIOS = {
 
 
 def measure(args, side, model, scenario):
-    """One round of one side: its measures, and the most memory of its server."""
+    """One round of one side: its measures, and the peak memory of its server."""
     with Server(side.command(args, model, scenario, free_port())) as server:
-        # Once through everything: memory is touched, threads are awake.
+        # Warm up: touch memory and wake threads.
         Load(args, server, requests=2, concurrency=1, prompt=64, output=8, seed=99).report()
         values = scenario.run(args, server)
     return {**values, "peak, MB": server.peak_bytes / 1e6}
@@ -245,6 +248,8 @@ def compare(args, model, scenario, sides):
                 rounds.setdefault(side, []).append(measure(args, side, model, scenario))
             except RuntimeError as problem:
                 print(f"{model}: {side}: {problem}", file=sys.stderr)
+                if args.dry_run:
+                    sys.exit(1)
                 sides.remove(side)
                 rounds.pop(side, None)
         if turn > 0:
@@ -253,7 +258,7 @@ def compare(args, model, scenario, sides):
 
 
 def hopeless(scenario, side, rounds):
-    """Whether a variant is far behind another of the same side. The best rounds count: what disturbs only slows."""
+    """Whether a variant is far behind another of the same side. The best rounds count: a disturbance only slows a round."""
     own = {other: best_round(scenario, found) for other, found in rounds.items() if other.name == side.name}
     return own[side] < HOPELESS * max(own.values())
 
@@ -316,8 +321,8 @@ def print_line(line):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--gannet", required=True, help="the program to measure, which also makes the load")
-    parser.add_argument("--llama-server", help="llama.cpp's server; left out: Gannet alone")
+    parser.add_argument("--gannet", required=True, help="the program to measure, which also generates the load")
+    parser.add_argument("--llama-server", help="llama.cpp's server; without it, Gannet alone is measured")
     parser.add_argument("--models", nargs="+", required=True, help="GGUF files")
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help=", ".join(SCENARIOS))
     parser.add_argument("--threads", type=int, default=2)
@@ -326,7 +331,10 @@ def arguments():
     parser.add_argument("--gannet-args", default="", help="further arguments of gannet serve, in one word")
     parser.add_argument("--llama-args", default="", help="further arguments of llama-server, in one word")
     parser.add_argument("--json", action="store_true", help="print one JSON object behind the table")
+    parser.add_argument("--dry-run", action="store_true", help="try the script: a tenth of the load, one round, no peer")
     args = parser.parse_args()
+    if args.dry_run:
+        args.scale, args.runs, args.llama_server = 0.1, 1, None
     unknown = set(args.scenarios.split(",")) - set(SCENARIOS)
     if unknown:
         parser.error(f"no such scenario: {', '.join(unknown)}")

@@ -1,12 +1,13 @@
-"""One measurement of a peer, in a process of its own: `compare.py` starts it and reads its one line of JSON.
+"""One measurement of a peer in its own process: `compare.py` starts it and reads its single line of JSON.
 
     python sides.py llama.cpp MODEL --phase decode --tokens 4096 --batch 1 --variant flash,repack
     python sides.py mistral.rs MODEL --phase prefill --tokens 512
     python sides.py llama.cpp MODEL --phase load
 
-`prefill` gives tokens a second of a prompt of `--tokens`; `decode` tokens a second of all sequences together, `--tokens`
-already in the cache of each; `load` the seconds from opening the file to the first token after a prompt of `--tokens`. What is timed was done once before, untimed, in the
-first two. Nothing of Python but a loop over steps is inside the time.
+`prefill` gives the tokens per second of a prompt of `--tokens`; `decode` the tokens per second of all sequences together
+with `--tokens` in the cache of each; `load` the seconds from opening the file to the first token after a prompt of
+`--tokens`. The first two run once untimed before the timed run. The only Python code inside the measured time is a loop
+over steps.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 
 PIECE = 2048
-"""Prompt tokens given to llama.cpp at once, its default; it cuts them into pieces of 512 itself."""
+"""Prompt tokens in one call of llama.cpp, its default; llama.cpp splits them into chunks of 512."""
 
 
 class LlamaCpp:
@@ -53,7 +54,7 @@ class LlamaCpp:
         self.sequences = range(args.batch)
 
     def forget(self, position):
-        """Drops what the caches hold from `position` on."""
+        """Drops the cached tokens from `position` on."""
         memory = self.lib.llama_get_memory(self.context)
         for sequence in self.sequences:
             self.lib.llama_memory_seq_rm(memory, sequence, position, -1)
@@ -62,22 +63,22 @@ class LlamaCpp:
         """Computes the first `count` tokens of each sequence, with logits for the last of them."""
         for sequence in self.sequences:
             for start in range(0, count, PIECE):
-                places = [(sequence, at, at + 1 == count) for at in range(start, min(start + PIECE, count))]
-                self.compute(places)
+                positions = [(sequence, at, at + 1 == count) for at in range(start, min(start + PIECE, count))]
+                self.compute(positions)
 
     def step(self, position):
         """Computes the token at `position` of all sequences together, with logits."""
         self.compute([(sequence, position, True) for sequence in self.sequences])
 
-    def compute(self, places):
+    def compute(self, positions):
         batch = self.batch
-        for at, (sequence, position, wanted) in enumerate(places):
+        for at, (sequence, position, output) in enumerate(positions):
             batch.token[at] = self.tokens[position]
             batch.pos[at] = position
             batch.n_seq_id[at] = 1
             batch.seq_id[at][0] = sequence
-            batch.logits[at] = wanted
-        batch.n_tokens = len(places)
+            batch.logits[at] = output
+        batch.n_tokens = len(positions)
         if self.lib.llama_decode(self.context, batch) != 0:
             sys.exit("llama.cpp: llama_decode fails")
         self.lib.llama_synchronize(self.context)
@@ -109,8 +110,8 @@ class LlamaCpp:
 
 
 class MistralRs:
-    """A model in mistral.rs, through its Python package. It takes text only: random letters, each of which is a token
-    in the vocabularies of `gannet synth`; others have words for some, and their prompts are so much shorter."""
+    """A model in mistral.rs, through its Python package. The package takes text only: prompts are random letters, each of
+    which is one token in the vocabularies of `gannet synth`; in others some merge, which makes prompts shorter."""
 
     VARIANTS = ["default"]
 
@@ -124,7 +125,7 @@ class MistralRs:
         self.runner = mistralrs.Runner(which, max_seqs=args.batch, prefix_cache_n=0, token_source="none")
 
     def ask(self, tokens, generate):
-        """What the engine says of the time it took for a prompt of `tokens` and `generate` tokens of answer."""
+        """The usage, with times, that the engine reports for a prompt of `tokens` and an answer of `generate` tokens."""
         prompt = "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=tokens))
         request = self.lib.CompletionRequest(
             prompt=prompt, model="default", max_tokens=generate, temperature=0.0, ignore_eos=True
@@ -174,8 +175,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--variant", default="")
     args = parser.parse_args()
-    room = args.tokens + (args.gen if args.phase == "decode" else 0)
-    side = SIDES[args.side](args, (room + 1 + 255) // 256 * 256)
+    context = args.tokens + (args.gen if args.phase == "decode" else 0)
+    side = SIDES[args.side](args, (context + 1 + 255) // 256 * 256)
     value = getattr(side, args.phase)(args)
     if not value > 0:
         sys.exit(f"{args.side}: {args.phase} {args.tokens} is too short to be timed")

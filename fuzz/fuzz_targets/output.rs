@@ -22,7 +22,7 @@ fn form(choice: usize) -> OutputForm {
     let tool = |name: &str| ToolSignature { name: name.into(), parameters: schema.clone() };
     OutputForm {
         reasoning: reasoning[choice / formats.len() % reasoning.len()],
-        format: Some(formats[choice % formats.len()]),
+        format: formats.iter().rev().nth(choice % formats.len()).copied(),
         tools: [tool("f"), tool("get_weather"), tool("now")].into(),
         parallel: choice < 128,
     }

@@ -1,9 +1,9 @@
-"""One plain request in the words of every protocol, and what its answer says in common terms."""
+"""One plain request in every protocol, and its answer in common terms."""
 
 from dataclasses import dataclass
 from typing import Callable
 
-# No model ends such an array of its own accord.
+# No model ends such an array by itself.
 ENDLESS = {
     "type": "object",
     "properties": {"a": {"type": "array", "items": {"enum": ["x"]}, "minItems": 4000}},
@@ -14,7 +14,7 @@ ENDLESS = {
 
 @dataclass
 class Told:
-    """What an answer says, whole or streamed."""
+    """The contents of an answer, whole or streamed."""
 
     text: str
     reasoning: str
@@ -26,15 +26,15 @@ class Told:
 
 @dataclass
 class Protocol:
-    """How one API asks for text, and how it answers."""
+    """The requests and answers of one API."""
 
     name: str
     path: str
-    # Of a text, the most tokens, whether to stream, and whether the answer may end by itself.
+    # Arguments: text, maximum tokens, whether to stream, whether the answer may end by itself.
     body: Callable
     whole: Callable  # of the JSON of a whole answer: Told
     streamed: Callable  # of the events of a stream: Told
-    # Whether the last events are those that end a stream, well or not.
+    # Whether the last events end a stream, after success or an error.
     ended: Callable
     error: Callable  # of the JSON of an error: its message
     chat: bool = True

@@ -1,7 +1,7 @@
-"""Agents as they speak each protocol: what they send, and what they make of the answer.
+"""Agents in each protocol: their requests, and what they take from the answers.
 
-An agent keeps a conversation and sends all of it each time. How it sends back what it was given
-differs between agents and even between turns; `Habits` are the ways that were seen.
+An agent stores a conversation and sends all of it each time. Agents differ in how they send earlier
+answers back, even between turns; `Habits` are the observed variants.
 """
 
 import copy
@@ -45,7 +45,7 @@ LIMIT = 160
 
 @dataclass
 class Habits:
-    """How a turn is sent back."""
+    """The form in which a turn is sent back."""
 
     reasoning: bool = True  # or dropped
     content: str = "as it came"  # beside calls also: null, empty, absent
@@ -65,12 +65,12 @@ class Turn:
 
 
 def again(arguments):
-    """The same JSON in other bytes."""
+    """The same JSON value as other text."""
     return json.dumps(dict(reversed(arguments.items())), indent=1)
 
 
 class Agent:
-    """A conversation over one protocol. Subclasses know its words."""
+    """A conversation over one protocol, which a subclass implements."""
 
     path = None
     tools = True
@@ -88,7 +88,7 @@ class Agent:
         raise NotImplementedError
 
     def ask(self, force=False):
-        """The next answer; `force` that it calls a tool."""
+        """The next answer; `force` makes it call a tool."""
         return self.send(self.body(force))
 
     def send(self, body):
@@ -98,7 +98,7 @@ class Agent:
         return self.read(reply.json)
 
     def branch(self, length):
-        """The agent as it was when its history had so many entries."""
+        """The agent with its history cut to this number of entries."""
         other = type(self)(self.server)
         other.history = copy.deepcopy(self.history[:length])
         other.sent = self.sent
@@ -180,7 +180,7 @@ class Aider(OpenCode):
 
 
 class ClaudeCode(Agent):
-    """Anthropic's messages, with a billing header that differs each time and marks that move."""
+    """Anthropic's messages, with a billing header that changes and cache marks that move."""
 
     path = "/v1/messages"
 
@@ -247,7 +247,7 @@ class ClaudeCode(Agent):
 
 
 class Codex(Agent):
-    """Responses that are not stored: items come back, reasoning sealed."""
+    """Responses that are not stored: items are sent back, reasoning encrypted."""
 
     path = "/v1/responses"
 
@@ -301,7 +301,7 @@ class Codex(Agent):
             if item["type"] == "reasoning":
                 if not habits.reasoning:
                     continue
-                # Codex sends what it was shown and what was sealed, never the plain text.
+                # Codex sends the summary and the encrypted text, never the plain text.
                 item.pop("content", None)
             if item["type"] == "message" and turn.calls and habits.content != "as it came":
                 continue
@@ -316,7 +316,7 @@ class Codex(Agent):
 
 
 class OllamaChat(Agent):
-    """Ollama's chat, which does not tell what was cached: the server's own counts do."""
+    """Ollama's chat, which does not report cached tokens; the server's counts do."""
 
     path = "/api/chat"
     tools = False

@@ -1,16 +1,15 @@
-"""A client that leaves stops its own request, at once and wherever that stands, and no other."""
+"""A client that disconnects stops its own request, at once and in any state, and no other."""
 
 import http.client
 import itertools
 import json
 import threading
-import time
 
 import pytest
 from protocols import PROTOCOLS
 from serving import Server, abort, wide_model
 
-# Far less than any of the requests here would take, far more than a step.
+# Much shorter than any of the requests here, much longer than a step.
 SOON = 5
 NEIGHBOUR = {
     "messages": [{"role": "user", "content": "Tell me a story."}],
@@ -35,14 +34,14 @@ def wide(model):
 
 @pytest.fixture(scope="module")
 def narrow(model):
-    """One at a time: the second waits."""
+    """A server with one running request; a second one waits."""
     server = Server("--parallel", "1", model=model)
     yield server
     server.stop()
 
 
 class Neighbour:
-    """A request that runs meanwhile, and must come to its own end."""
+    """A request that runs meanwhile, and must complete."""
 
     def __init__(self, server):
         self.server = server
@@ -69,7 +68,7 @@ class Neighbour:
 
 
 def begin(server, protocol, text, stream):
-    """A request on its way."""
+    """A request that has been sent."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     body = json.dumps(protocol.body(text, 5000, stream, True))
     connection.request("POST", protocol.path, body, {"content-type": "application/json"})
@@ -80,11 +79,12 @@ def check_left(server, protocol, stream, text, there, way):
     before = server.requests()
     connection = begin(server, protocol, text, stream)
     server.wait(there, what="not there")
-    time.sleep(0.2)
-    # It has not come to its end meanwhile: that would prove nothing.
+    steps = server.stats()["steps"]["count"]
+    server.wait(lambda _: server.stats()["steps"]["count"] > steps + 20, what="no steps")
+    # A request that had ended by itself would prove nothing.
     assert there(server.requests())
     way(connection)
-    # The counts are not of one moment: each is told when it has changed.
+    # The counts are not a snapshot: each changes on its own.
     gone = lambda counts: (
         counts["finished"]["cancelled"] == before["finished"]["cancelled"] + 1
         and counts["running"] == 1
@@ -125,7 +125,7 @@ def test_leaving_while_a_prompt_is_computed_stops_that_request_alone(wide, proto
     served(wide, protocol)
     with Neighbour(wide):
         for stream, way in WAYS[:2]:
-            # Another beginning each time, or the cache would have it.
+            # A distinct beginning each time, which is not in the cache.
             text = f"{next(unique)} " + "one two three four five " * 1800
             there = lambda counts: counts["running"] == 2
             check_left(wide, protocol, stream, text, there, way)

@@ -1,5 +1,5 @@
-"""Whatever a client sends, the answer is its own fault or an answer, never the server's failure;
-and the server goes on serving others."""
+"""Any input of a client gets an answer or a client error, never a server error, and the server
+keeps serving others."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "enum": ["x"]}}}
 FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA, "strict": False}
 
-# What clients were seen to send, at its fullest; each answer is short.
+# The fullest recorded requests of clients; each answer is short.
 RECORDED = {
     "/v1/chat/completions": {
         "model": "m",
@@ -252,7 +252,7 @@ def mutated(body, path, value):
 
 
 DROPPED = object()
-# Said of what this model cannot do, whatever the request.
+# Messages about abilities that this model lacks, for any request.
 UNABLE = 501
 
 
@@ -261,7 +261,7 @@ def test_recorded_requests_are_answered(server, path):
     if not server.has(path):
         pytest.skip(f"this build does not serve {path}")
     reply = server.post(path, RECORDED[path])
-    # What the built-in model cannot do is said so.
+    # The answer names an ability that the built-in model lacks.
     assert reply.status == (UNABLE if path == "/infill" else 200), reply
 
 
@@ -345,7 +345,7 @@ def test_roles_blocks_and_items_that_nobody_knows_are_no_failure(server):
 
 
 def raw(server, data, timeout=20):
-    """Everything the server says to these bytes."""
+    """The server's whole response to these bytes."""
     received = bytearray()
     with server.socket(timeout) as sock:
         try:

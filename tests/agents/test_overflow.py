@@ -1,5 +1,5 @@
-"""Nothing is ever cut off a prompt: what does not fit is refused before anything is computed, in
-the protocol's own words and with both sizes. A prompt that leaves no room for a token is one."""
+"""Prompts are never truncated: a prompt that does not fit, or that leaves no token for the answer, is
+refused before anything is computed, in the protocol's error format and with both sizes."""
 
 import re
 import time
@@ -30,7 +30,7 @@ def served(server, protocol):
 
 
 def settled(server):
-    """What was computed, once the last step is counted: an answer may be told before."""
+    """Computed steps and prompt tokens once the counts are final: an answer may arrive earlier."""
     server.idle()
     now, before = computed(server), None
     while now != before:
@@ -40,13 +40,13 @@ def settled(server):
 
 
 def tokens(server, protocol, text):
-    """Tokens of the prompt, by an answer that is one token long."""
+    """The number of prompt tokens, from an answer of one token."""
     reply = server.post(protocol.path, protocol.body(text, 1, False, False))
     return protocol.whole(reply.json).prompt if reply.status == 200 else None
 
 
 def exactly(server, protocol, size):
-    """A text whose prompt has so many tokens: words that are one token each."""
+    """A text whose prompt has this number of tokens, made of words of one token each."""
     word = " the"
     few, many = tokens(server, protocol, word * 10), tokens(server, protocol, word * 20)
     assert many - few == 10, "the word is not one token"
@@ -97,12 +97,12 @@ def test_anthropic_clients_know_the_error_by_its_words(server):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=repr)
 def test_what_an_answer_may_not_exceed_is_the_room_that_is_left(server, protocol):
-    """An answer that would not fit ends in its protocol's word for too long, not in an error."""
+    """An answer that does not fit ends with the finish reason for length, not with an error."""
     served(server, protocol)
     text = exactly(server, protocol, CONTEXT - 4)
     reply = server.post(protocol.path, protocol.body(text, 100, False, False))
     if reply.status == 400:
-        # OpenAI's way: the sum is refused, both numbers told.
+        # In OpenAI's API the sum is refused, with both numbers.
         assert str(CONTEXT) in protocol.error(reply.json), reply
         return
     told = protocol.whole(reply.json)

@@ -1,7 +1,7 @@
-"""From the second turn on, the prompt of the turn before is found in the cache, however an agent
-sends back what it was given; and so it is when it goes back or aside.
+"""From the second turn on, the prompt of the previous turn is found in the cache, in whatever form
+an agent sends back earlier answers, and also after it rewinds or branches.
 
-Run as tests/openai is. 99 % is what is promised; what a conversation loses is told by the failure.
+Run like tests/openai. The goal is 99 %; a failure reports what a conversation loses.
 """
 
 import copy
@@ -38,7 +38,7 @@ class Talk:
         self.bodies, self.turns, self.lengths = [], [], []
         agent.user(QUESTIONS[0])
         for number in range(TURNS):
-            # Three calls, then what the model itself decides.
+            # Three forced calls, then the model's own choice.
             force = agent.tools and number % 4 < 3
             body = agent.body(force)
             turn = agent.send(body)
@@ -100,7 +100,7 @@ def test_a_branch_is_found_up_to_where_it_leaves(talk):
         else:
             agent.user("Go on.")
         check_hit(agent.ask(), first, f"second turn of the branch at turn {at + 1}")
-        # The other branch lost nothing by it.
+        # The other branch is still cached.
         resent = talk.agent.send(talk.bodies[-1])
         assert resent.cached >= resent.prompt - 1
 

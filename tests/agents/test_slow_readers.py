@@ -1,4 +1,4 @@
-"""A client that does not read holds up nobody, and is given up when its time is over."""
+"""A client that does not read delays no other, and is disconnected after the stall timeout."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ def server(tmp_path_factory):
 
 
 def unread(server, protocol):
-    """A stream that nobody reads, whose sockets hold little."""
+    """A stream without a reader, over sockets with small buffers."""
     import socket
 
     sock = socket.socket()
@@ -28,7 +28,7 @@ def unread(server, protocol):
     sock.connect(("127.0.0.1", server.port))
     body = protocol.body("Tell me a story.", 60_000, True, True)
     if protocol.name == "chat":
-        # Many bytes for each token, so that what lies between fills up.
+        # Many bytes per token, so that the buffers between fill up.
         body |= {"logprobs": True, "top_logprobs": 20}
     body = json.dumps(body).encode()
     head = f"POST {protocol.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
@@ -37,7 +37,7 @@ def unread(server, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS[:1], ids=repr)
-def test_a_reader_that_sleeps_holds_up_nobody_and_is_given_up(server, protocol):
+def test_a_reader_that_sleeps_delays_no_other_and_is_disconnected(server, protocol):
     server.idle()
     alone = [ask(server) for _ in range(3)]
     before = server.requests()
@@ -45,7 +45,7 @@ def test_a_reader_that_sleeps_holds_up_nobody_and_is_given_up(server, protocol):
     server.wait(lambda counts: counts["running"] == 3, what="not begun")
     beside = [ask(server) for _ in range(3)]
     assert {text for text, _ in alone} == {text for text, _ in beside}
-    # They share the machine while they run; a reader that blocks would cost the whole timeout.
+    # The streams share the machine; a reader that blocks others would cost the whole timeout.
     assert min(seconds for _, seconds in beside) < min(s for _, s in alone) * 8 + 0.5
     dropped = lambda counts: counts["running"] == 0
     server.wait(dropped, STALL * 4 + 30, "sleepers are still there")
@@ -70,7 +70,7 @@ def ask(server):
 
 
 def test_a_reader_that_takes_its_time_gets_everything(server):
-    """Slower than the model, but never silent for as long as the timeout."""
+    """A reader that is slower than the model, but never silent for as long as the timeout."""
     server.idle()
     body = {
         "messages": [{"role": "user", "content": "Tell me a story."}],
@@ -96,7 +96,7 @@ def test_a_reader_that_takes_its_time_gets_everything(server):
     assert b'"finish_reason":"length"' in received
 
 
-def test_many_sleepers_leave_room_for_a_reader(server):
+def test_many_sleepers_leave_capacity_for_a_reader(server):
     server.idle()
     [chat] = PROTOCOLS[:1]
     sleepers = [unread(server, chat) for _ in range(8)]

@@ -15,10 +15,10 @@ def server():
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
-    """Every answer that takes longer than a second breaks off."""
+    """A server that ends every answer after one second."""
     model = wide_model(tmp_path_factory.mktemp("wide"))
     server = Server("--request-timeout", "1", model=model)
-    # Each kind of grammar is made ready when it is first asked for, which may take a second.
+    # The first request for each kind of grammar compiles it, which may take a second.
     for protocol in PROTOCOLS:
         for _ in range(5):
             server.post(protocol.path, protocol.body("Hello!", 1, False, True))

@@ -1,4 +1,4 @@
-"""Numbers of use are right in every protocol's own fields, and the same streamed and whole."""
+"""Usage is correct in every protocol's fields, and the same for streamed and whole answers."""
 
 import pytest
 from protocols import PROTOCOLS, user

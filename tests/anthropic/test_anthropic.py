@@ -1,12 +1,12 @@
 """The official Anthropic client against a running `gannet serve`.
 
-GANNET_BIN names the binary; GANNET_MODEL, if set, the model (else the built-in one). Run with
+GANNET_BIN names the binary; GANNET_MODEL, if set, the model (the built-in one by default). Run with
 
     python -m venv .venv && .venv/bin/pip install -r tests/anthropic/requirements.txt
     GANNET_BIN=target/release/gannet .venv/bin/python -m pytest tests/anthropic
 
-The tests ask for the shapes and laws of the protocol, not for what a model says, so that they
-hold for any model.
+The tests check the shapes and laws of the protocol rather than the words of an answer, so that
+they hold for any model.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ def client(server):
 
 
 def request(messages=QUESTION, temperature=0, **settings):
-    """The members of a request; the client no longer names the temperature."""
+    """The members of a request; the client no longer has a parameter for the temperature."""
     settings = {"max_tokens": 24, "thinking": {"type": "disabled"}, **settings}
     body = {"temperature": temperature, **settings.pop("extra_body", {})}
     return {"model": "any", "messages": messages, "extra_body": body, **settings}
@@ -74,7 +74,7 @@ def prompt_tokens(usage):
 
 
 def stable(message):
-    """What two answers to one request share."""
+    """The parts that two answers to one request have in common."""
     message = message.to_dict(exclude_none=True)
     usage = message.pop("usage")
     message.pop("id")
@@ -128,7 +128,7 @@ def test_events_come_in_order(client):
 
 
 def test_first_bytes_come_before_the_answer(server):
-    """The stream opens with the message and a ping, as they stand on the wire."""
+    """The stream begins with the message and a ping, checked on the wire."""
     client = server.client()
     with client.messages.with_streaming_response.create(**request(), stream=True) as response:
         lines = response.iter_lines()
@@ -177,7 +177,7 @@ def test_thinking_is_a_block_with_a_signature_and_comes_back(client):
     if kinds[0] == "thinking":
         assert answer.content[0].thinking and answer.content[0].signature
         assert answer.usage.output_tokens_details.thinking_tokens > 0
-    # What the client sends back is what it was given.
+    # The client sends back the unchanged answer.
     history = [*QUESTION, answer.to_param(), {"role": "user", "content": "And of Italy?"}]
     assert ask(client, history, thinking=thinking).type == "message"
 

@@ -1,4 +1,4 @@
-"""Answers in the protocol's form that the built-in model would not give."""
+"""Prepared answers in the protocol's format that the built-in model would not give."""
 
 import json
 
@@ -17,14 +17,14 @@ def usage(prompt, cached, completion):
 
 
 def stream(*deltas, finish="stop"):
-    """A whole answer of these pieces."""
+    """A complete answer that consists of these pieces."""
     counts = usage(10, 4, len(deltas))
     parts = [event(delta) for delta in deltas] + [event(finish=finish), event(usage=counts)]
     return "".join(parts) + "data: [DONE]\n\n"
 
 
 def text(content, size=40):
-    """An answer that comes in pieces of `size`."""
+    """An answer that arrives in pieces of `size`."""
     return stream(*({"content": content[at : at + size]} for at in range(0, len(content), size)))
 
 
@@ -37,7 +37,7 @@ def call(index, arguments, id=None, name=None):
 
 
 def answer_with(tab, *bodies):
-    """Answers requests with these in turn; returns the list of the requests' bodies."""
+    """Answers requests with these, one after another; returns the list of request bodies."""
     asked = []
 
     def handle(route):
@@ -54,7 +54,7 @@ def answer_with(tab, *bodies):
 
 
 def endless(tab):
-    """Lets the model go on to the end of its context."""
+    """Makes the model generate to the end of its context."""
 
     def handle(route):
         body = {**route.request.post_data_json, "ignore_eos": True}
@@ -64,7 +64,7 @@ def endless(tab):
 
 
 class Feed:
-    """An answer whose pieces come when the test says so."""
+    """An answer whose pieces arrive when the test adds them."""
 
     def __init__(self, tab):
         self.page = tab.page

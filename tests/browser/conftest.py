@@ -1,6 +1,6 @@
 """The real binary and a real browser.
 
-GANNET_BIN names the binary, CHROMIUM the browser (else `chromium` is looked for).
+GANNET_BIN names the binary, CHROMIUM the browser (`chromium` by default).
 """
 
 import os
@@ -18,7 +18,7 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="session")
 def serve():
-    """Starts servers that end with the tests."""
+    """Starts servers that stop after the tests."""
     started = []
 
     def start(*options, **environment):
@@ -37,7 +37,7 @@ def server(serve):
 
 @pytest.fixture(scope="session")
 def slow_server(serve):
-    """One that takes a while for its answers."""
+    """A server with slow answers."""
     return serve("--mode", "exact", "--threads", "1", GANNET_ISA="scalar")
 
 
@@ -45,7 +45,7 @@ def slow_server(serve):
 def browser():
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     assert path, "no chromium: install it, or name it in CHROMIUM"
-    # Without a sandbox, so that it runs in containers; it only ever sees our own page.
+    # No sandbox, so that the browser runs in containers; it only loads the tested page.
     args = ["--no-sandbox", "--headless=new", "--disable-dev-shm-usage"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=args)
@@ -54,7 +54,7 @@ def browser():
 
 
 class Tab:
-    """A page of a fresh profile, and everything that it asked for or complained about."""
+    """A page in a fresh profile, with its recorded requests and errors."""
 
     def __init__(self, browser, server, **settings):
         self.server = server
@@ -81,13 +81,13 @@ class Tab:
         return self.page.locator("article.answer")
 
     def wait_for_words(self):
-        """Waits until an answer has some words, and looks often: it may be over soon."""
+        """Waits until an answer has some words; polls often, because it may end soon."""
         words = self.page.locator("article.answer[aria-busy=true] .md")
         words.filter(has_text=re.compile(r"\S+\s+\S+\s+\S")).wait_for()
         return words.inner_text()
 
     def wait(self):
-        """Waits until no answer is on its way."""
+        """Waits until no answer is running."""
         self.page.locator("body:not(.running)").wait_for()
         self.page.locator("article.answer[aria-busy=false]").last.wait_for()
 

@@ -1,4 +1,4 @@
-"""How answers are shown: Markdown, thinking, tool calls, faults. Text stays text."""
+"""Rendering of answers: Markdown, thinking, tool calls, errors. Text never becomes markup."""
 
 import json
 import time
@@ -89,7 +89,7 @@ def test_pieces_of_any_size_give_the_same_page(tab):
 
 
 def test_a_growing_text_gives_the_page_of_the_whole(tab):
-    """The same without a network that joins pieces: every prefix is drawn."""
+    """The same without a network that joins pieces: every prefix is rendered."""
     script = """async (text) => {
         const { Live } = await import(new URL("ui/live.js", location.href));
         const draw = (step) => {
@@ -155,7 +155,7 @@ def test_no_string_can_become_elements(browser, server):
     tab = Tab(browser, server)
     with pytest.raises(Error, match="TrustedHTML"):
         tab.page.evaluate(f"document.body.innerHTML = {json.dumps(ATTACK)}")
-    # What the browser runs for a test is exempt; what that puts into the page is not.
+    # Scripts that the test runs are exempt; elements that they insert are not.
     script = "document.body.append(Object.assign(document.createElement('script'), {text: 'hit = 1'}))"
     with pytest.raises(Error, match="TrustedScript"):
         tab.page.evaluate(script)

@@ -1,4 +1,4 @@
-"""Light, dark and small. SCREENSHOTS, if set, is a folder for the pictures."""
+"""Light and dark colours, and small windows. SCREENSHOTS, if set, is a folder for pictures."""
 
 import os
 import pathlib
@@ -143,7 +143,7 @@ def numbers(colour):
 
 
 def contrast(tab, selector):
-    """As WCAG reckons it, over the nearest background that is not transparent."""
+    """The contrast by WCAG's definition, over the nearest background that is not transparent."""
     front, back = tab.page.locator(selector).first.evaluate(
         """(element) => {
             const front = getComputedStyle(element).color;

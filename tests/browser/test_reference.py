@@ -1,4 +1,4 @@
-"""The description of the API at /docs."""
+"""The API reference at /docs."""
 
 import json
 import urllib.request

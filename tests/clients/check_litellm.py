@@ -1,9 +1,10 @@
-"""LiteLLM against `gannet serve`, by three of its providers.
+"""LiteLLM against `gannet serve`, through three of its providers.
 
-Not part of .ci/run, because it brings a hundred packages. Run with
+    python -m venv target/venv-clients
+    target/venv-clients/bin/pip install -r tests/clients/requirements.txt
+    GANNET_BIN=target/release/gannet target/venv-clients/bin/python tests/clients/check_litellm.py
 
-    python -m venv .venv && .venv/bin/pip install litellm==1.104.5
-    GANNET_BIN=target/release/gannet .venv/bin/python tests/clients/check_litellm.py
+`.ci/run` runs it in an environment of its own, because LiteLLM brings a hundred packages.
 """
 
 import json
@@ -35,7 +36,7 @@ TOOL = {
 
 
 def providers(address):
-    """The name of a model in each provider's words, and where it is."""
+    """For each provider a model name and the base address."""
     yield "openai/any", f"{address}/v1"
     yield "anthropic/any", address
     yield "ollama_chat/any", address
@@ -93,7 +94,7 @@ def check_overflow(model, base):
         assert "2048" in str(error) or "2047" in str(error), error
         return isinstance(error, litellm.ContextWindowExceededError)
     except litellm.APIConnectionError as error:
-        # What its provider for Ollama makes of every error.
+        # The provider for Ollama turns every error into this one.
         assert "2048" in str(error), error
         return None
     raise AssertionError("nothing was refused")

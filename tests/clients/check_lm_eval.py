@@ -1,13 +1,12 @@
-"""lm-evaluation-harness against `gannet serve`: its log likelihoods are the server's own.
+"""lm-evaluation-harness against `gannet serve`: its log likelihoods equal the server's.
 
-Not part of .ci/run, because the harness is large. Run with
+    python -m venv target/venv-clients
+    target/venv-clients/bin/pip install -r tests/clients/requirements.txt
+    GANNET_BIN=target/release/gannet target/venv-clients/bin/python tests/clients/check_lm_eval.py
 
-    python -m venv .venv && .venv/bin/pip install "lm-eval[api]==0.4.13" transformers
-    GANNET_BIN=target/release/gannet .venv/bin/python tests/clients/check_lm_eval.py
-
-The harness asks for whole texts back with log probabilities (`echo`, one request a choice). The
-same numbers come a token at a time, from answers of one token each to prompts that grow, which
-go another way through the engine.
+The harness requests whole texts with log probabilities (`echo`, one request per choice). The script computes the
+same numbers one token at a time, from answers of one token to prompts that grow, which take another path through
+the engine. `.ci/run` runs it.
 """
 
 import json
@@ -26,7 +25,7 @@ CLOSE = 2e-3
 
 
 def harness(server, folder):
-    """What the harness finds: its score, and every choice's log likelihood."""
+    """The score of the harness, and its samples with the log likelihood of each choice."""
     tasks = Path(folder) / "tasks"
     tasks.mkdir()
     data = HERE / "lm_eval_tasks"
@@ -57,7 +56,7 @@ def tokens(server, text):
 
 
 def stepwise(server, context, continuation):
-    """Log probabilities of the continuation's tokens, None where one is not among the best."""
+    """Log probabilities of the continuation's tokens; None for a token that is not among the best."""
     ids, start = tokens(server, context + continuation), len(tokens(server, context))
     found = []
     for at in range(start, len(ids)):
@@ -69,7 +68,7 @@ def stepwise(server, context, continuation):
 
 
 def echoed(server, context, continuation):
-    """The same of one request, as the harness makes it."""
+    """The same log probabilities from one request, as the harness makes it."""
     ids, start = tokens(server, context + continuation), len(tokens(server, context))
     body = {"prompt": ids, "max_tokens": 1, "logprobs": 1, "echo": True, "temperature": 0}
     [choice] = server.post("/v1/completions", body).json["choices"]
@@ -79,13 +78,13 @@ def echoed(server, context, continuation):
 
 
 def check_sample(server, sample):
-    """Compares each choice; gives how many tokens could be compared both ways."""
+    """Compares each choice; returns the number of tokens compared both ways."""
     compared = 0
     context = f"The capital of {sample['doc']['country']} is"
     for choice, response in zip(sample["doc"]["choices"], sample["filtered_resps"]):
-        told = float(response[0])
+        harness = float(response[0])
         own = echoed(server, context, " " + choice)
-        assert abs(told - sum(own)) < CLOSE, (context, choice, told, own)
+        assert abs(harness - sum(own)) < CLOSE, (context, choice, harness, own)
         for once, step in zip(own, stepwise(server, context, " " + choice)):
             assert step is None or abs(once - step) < CLOSE, (context, choice, once, step)
             compared += step is not None

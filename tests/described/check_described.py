@@ -1,12 +1,12 @@
-"""The server against its own description: requests made from /openapi.json by Schemathesis, those
-it allows and those it forbids. No answer is a failure of the server, none has a status, a type or
-a shape that is not described, and nothing is accepted that the description forbids.
+"""The server against its own description: Schemathesis makes valid and invalid requests from
+/openapi.json. No answer is a server error, none has a status, a type or a shape that is not
+described, and the server accepts no request that the description forbids.
 
     python -m venv .venv && .venv/bin/pip install -r tests/described/requirements.txt
     GANNET_BIN=target/release/gannet .venv/bin/python tests/described/check_described.py
 
-That what it allows may be refused all the same is no failure: a schema cannot say that messages
-must fit a template, or that one field needs another.
+The server may refuse a valid request: a schema cannot express that messages must fit a template, or
+that one field needs another.
 """
 
 import subprocess

@@ -1,6 +1,7 @@
-"""Every `gannet` command line in the documents is one that the real binary takes.
+"""The real binary accepts every `gannet` command line in the documents.
 
-GANNET_BIN names the binary. A command line is checked against the help of its command, not run.
+GANNET_BIN names the binary. A command line is compared with the help of its command, not run. The
+chart of speeds is compared with the recorded figures.
 """
 
 import functools
@@ -9,6 +10,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -26,7 +28,7 @@ def command_lines():
             if line.startswith("```"):
                 fenced = not fenced
             elif fenced:
-                # What a pipe leads into counts too.
+                # Commands behind a pipe count too.
                 for part in line.split(" | "):
                     prefix = next((p for p in PREFIXES if part.startswith(p)), None)
                     if prefix:
@@ -64,3 +66,10 @@ def test_every_command_is_in_the_readme():
     readme = (ROOT / "README.md").read_text()
     missing = [c for c in commands if c != "help" and f"gannet {c}" not in readme]
     assert len(commands) > 5 and not missing
+
+
+def test_the_chart_shows_the_recorded_figures():
+    peers = ROOT / "bench/peers"
+    command = [sys.executable, peers / "chart.py", peers / "recorded/qwen3-0.6b-q4_k_m.json"]
+    drawn = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert drawn == (ROOT / "docs/images/speed.svg").read_text()

@@ -63,7 +63,7 @@ test("the stream helper gathers thinking, text and calls", async () => {
   assert.equal(signatures[0], final.content[0].signature);
   assert.deepEqual(JSON.parse(heard.json), { city: "Paris" });
   assert.deepEqual(final.content[1].input, { city: "Paris" });
-  // The turn goes on from what was given.
+  // The turn continues from the given text.
   const result = { type: "tool_result", tool_use_id: final.content[1].id, content: "sunny" };
   const messages = [
     { role: "user", content: WEATHER },

@@ -1,5 +1,5 @@
-// A `gannet serve` on a port of its own choice. GANNET_BIN names the binary; GANNET_MODEL, if set,
-// the model (else the built-in one).
+// A `gannet serve` on a free port. GANNET_BIN names the binary; GANNET_MODEL, if set,
+// the model (the built-in one by default).
 //
 //     cd tests/js && npm ci
 //     GANNET_BIN=../../target/release/gannet npm test
@@ -26,7 +26,7 @@ export class Server {
     return (await response.json()).requests;
   }
 
-  // Looks at the counts of requests until `condition` holds.
+  // Polls the counts of requests until `condition` holds.
   async until(condition, ms = 20_000) {
     const end = Date.now() + ms;
     for (;;) {

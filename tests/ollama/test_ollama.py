@@ -1,12 +1,12 @@
 """The official Ollama client against a running `gannet serve`.
 
-GANNET_BIN names the binary; GANNET_MODEL, if set, the model (else the built-in one). Run with
+GANNET_BIN names the binary; GANNET_MODEL, if set, the model (the built-in one by default). Run with
 
     python -m venv .venv && .venv/bin/pip install -r tests/ollama/requirements.txt
     GANNET_BIN=target/release/gannet .venv/bin/python -m pytest tests/ollama
 
-The tests ask for the shapes and laws of the protocol, not for what a model says, so that they
-hold for any model.
+The tests check the shapes and laws of the protocol rather than the words of an answer, so that
+they hold for any model.
 """
 
 import datetime

@@ -1,12 +1,12 @@
 """The official OpenAI client against a running `gannet serve`.
 
-GANNET_BIN names the binary; GANNET_MODEL, if set, the model (else the built-in one). Run with
+GANNET_BIN names the binary; GANNET_MODEL, if set, the model (the built-in one by default). Run with
 
     python -m venv .venv && .venv/bin/pip install -r tests/openai/requirements.txt
     GANNET_BIN=target/release/gannet .venv/bin/python -m pytest tests/openai
 
-The tests ask for the shapes and laws of the protocol, not for what a model says, so that they
-hold for any model.
+The tests check the shapes and laws of the protocol rather than the words of an answer, so that
+they hold for any model.
 """
 
 import json
@@ -20,7 +20,7 @@ import serving
 
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
-# A model that is sure of its answer gives the same one for every seed.
+# A model with a confident answer gives the same one for every seed.
 OPEN_QUESTION = [{"role": "user", "content": "Tell me a story."}]
 
 
@@ -100,7 +100,7 @@ def test_stream_says_what_the_whole_answer_says(client, model):
 
 
 def test_logprobs_tell_every_token(client, model):
-    # Log probabilities are the model's own, so that a penalty may choose another than the best.
+    # Log probabilities ignore penalties, so that the chosen token may not be the best.
     unpenalised = {**NO_THINKING, "repetition_penalty": 1.0}
     answer = ask(
         client, model, max_tokens=6, logprobs=True, top_logprobs=3, extra_body=unpenalised
@@ -303,7 +303,7 @@ def test_embeddings_are_unit_vectors_of_their_texts(client, model):
         assert sum(value * value for value in vector) == pytest.approx(1, abs=1e-3)
     assert vectors[0] == vectors[2] != vectors[1]
     assert found.usage.prompt_tokens == found.usage.total_tokens > 0
-    # The client asks for base64 unless it is told otherwise.
+    # The client requests base64 by default.
     plain = client.embeddings.create(model=model.id, input=texts[0], dimensions=len(vectors[0]))
     assert plain.data[0].embedding == pytest.approx(vectors[0], abs=1e-6)
     with pytest.raises(openai.BadRequestError) as caught:

@@ -1,12 +1,12 @@
-"""A long load of good and bad clients on a `gannet serve`, and whether it is as it was afterwards.
+"""Loads a `gannet serve` with good and bad clients, and checks that it returns to its initial state.
 
     python3 tests/soak/soak.py --gannet target/release/gannet --minutes 10
 
-Starts a server on loopback, with the built-in model unless `--model` names another, and lets clients do what clients do:
-ask and wait, leave at every moment, read slowly, send nonsense and too much. Samples the server's memory from /proc. At
-the end everything must be back: no request counted as running or waiting, no block in use, no file descriptor left, memory
-flat; no answer may have failed on the server's side, and none may have been stuck. Needs Linux, Python's standard library
-and the server's /metrics. Ends with 1 if something is not as it should be, and says what.
+The script starts a server on loopback, with the built-in model unless `--model` names another, and runs clients that ask and
+wait, disconnect at any moment, read slowly, send nonsense and too much. It samples the server's memory from /proc. At the end
+no request may count as running or waiting, no block may be in use, no file descriptor left open, and memory must be flat; no
+answer may have failed on the server's side or been stuck. Needs Linux, Python's standard library and the server's /metrics.
+Exits with 1 after any violation, and prints it. `.ci/run` runs a minute of it.
 """
 
 import argparse
@@ -26,24 +26,24 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 START = 300
-"""Most seconds until the server listens."""
+"""Longest wait in seconds until the server listens."""
 QUIET = 60
-"""Most seconds from the last client to a server without work."""
+"""Longest time in seconds from the last client to an idle server."""
 GROWTH, SLACK = 1.05, 8e6
-"""The last third of the memory's samples may be larger than the first by this factor and so many bytes."""
+"""The last third of the memory samples may exceed the first by this factor and this number of bytes."""
 WARM_UP, SHORTEST = 0.2, 60
-"""Share of the time whose samples do not count, and the fewest seconds that it must be: until every part of the cache and
-of the heap was in use once, memory grows in any case."""
+"""Initial share of the time whose samples are ignored, and its minimum in seconds: memory grows in any case until every part
+of the cache and of the heap has been used once."""
 AT_REST = ["kv_blocks_used", "num_requests_running", "num_requests_waiting"]
-"""Gauges that are 0 when nobody asks for anything."""
+"""Gauges that are 0 on an idle server."""
 
 
 class Violation(Exception):
-    """The server did what it must not do."""
+    """The server broke a rule."""
 
 
 class Server:
-    """The server under load, as a process and as an address."""
+    """The server under load: its process and its address."""
 
     def __init__(self, args):
         self.log = tempfile.TemporaryFile("w+", errors="replace")
@@ -73,7 +73,7 @@ class Server:
             return answer.read().decode()
 
     def metrics(self):
-        """The sum of each metric over its labels, without the prefix."""
+        """The sum of each metric over its labels, by name without the prefix."""
         sums = defaultdict(float)
         for name, value in re.findall(r"^gannet:(\w+)(?:\{.*\})? (\S+)", self.get("/metrics"), re.MULTILINE):
             sums[name] += float(value)
@@ -86,7 +86,7 @@ class Server:
         return sum(1 for _ in (self.proc / "fd").iterdir())
 
     def end(self):
-        """Its exit code after a request to end."""
+        """The exit code after SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(60)
@@ -96,7 +96,7 @@ class Server:
 
 
 class Connection:
-    """One request on a connection of its own."""
+    """One request on its own connection."""
 
     def __init__(self, server, buffer=None):
         self.server, self.buffer = server, buffer
@@ -112,7 +112,7 @@ class Connection:
         return self
 
     async def __aexit__(self, *_):
-        # What is in flight is dropped, as by a client that dies.
+        # Data in flight is dropped, as by a client that crashes.
         self.writer.transport.abort()
 
     async def send(self, path, body, method="POST", share=1.0):
@@ -124,13 +124,13 @@ class Connection:
         await self.writer.drain()
 
     async def read(self, most=1 << 16):
-        """More of the answer; nothing at its end."""
+        """The next part of the answer; empty at its end."""
         piece = await self.reader.read(most)
         self.raw += piece
         return piece
 
     async def rest(self):
-        """The status, when all of the answer is there."""
+        """The status, after the whole answer has been read."""
         while await self.read():
             pass
         return self.status()
@@ -145,7 +145,7 @@ class Connection:
         return self.raw.count(b"data:")
 
     def check_complete(self):
-        """An answer that began with 200 must come to its end."""
+        """Checks that an answer with status 200 is complete."""
         streamed = b"text/event-stream" in self.raw
         if b"event: error" in self.raw:
             raise Violation(f"an error in the stream: {self.raw[-300:]!r}")
@@ -154,13 +154,13 @@ class Connection:
 
 
 class Clients:
-    """What clients do. Each method is a kind, and gives a word for how it went."""
+    """The kinds of clients. Each public method is one kind, and returns a word for its outcome."""
 
     WEIGHTS = {
         "asks": 6, "streams": 6, "chats": 4, "reads_slowly": 2, "leaves_at_once": 3, "leaves_in_the_body": 2,
         "leaves_in_the_prefill": 4, "leaves_in_the_stream": 6, "asks_too_much": 2, "sends_bad_json": 3,
-        "sends_wrong_fields": 2, "sends_no_http": 1, "sends_a_huge_body": 0.2, "goes_astray": 1, "stops_reading": 0.5,
-        "comes_in_a_crowd": 1,
+        "sends_wrong_fields": 2, "sends_no_http": 1, "sends_a_huge_body": 0.2, "requests_unknown_routes": 1,
+        "stops_reading": 0.5, "comes_in_a_crowd": 1,
     }  # fmt: skip
 
     def __init__(self, server, seed):
@@ -176,7 +176,7 @@ class Clients:
         return {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "seed": self.random.randrange(99), **more}
 
     async def answered(self, path, body, **options):
-        """A request of a good client: answered, or refused because there are too many."""
+        """A request of a good client: answered, or refused because the queue is full."""
         async with Connection(self.server, **options) as connection:
             await connection.send(path, body)
             status = await connection.rest()
@@ -187,7 +187,7 @@ class Clients:
             return str(status)
 
     async def refused(self, expected, path, body, **options):
-        """A request that must be refused in one of these ways."""
+        """A request that must be refused with one of these statuses."""
         async with Connection(self.server) as connection:
             await connection.send(path, body, **options)
             status = await connection.rest()
@@ -213,7 +213,7 @@ class Clients:
             until = time.monotonic() + self.random.uniform(2, 15)
             while time.monotonic() < until and await connection.read(512):
                 await asyncio.sleep(0.1)
-            # The rest at once: a window this small would take minutes.
+            # Read the rest with a large window: a small one would take minutes.
             connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             status = await connection.rest()
             if status == 200:
@@ -225,7 +225,7 @@ class Clients:
             body = self.completion(tokens=min(1000, self.server.context // 2), stream=True, n=2, logprobs=5)
             await connection.send("/v1/completions", body)
             await connection.read(100)
-            # The server gives up clients that take nothing for half a minute.
+            # The server disconnects clients that read nothing for half a minute.
             await asyncio.sleep(self.random.uniform(1, 45))
             return "left"
 
@@ -283,19 +283,19 @@ class Clients:
     async def sends_a_huge_body(self):
         return await self.refused([413], "/v1/completions", b" " * (33 << 20))
 
-    async def goes_astray(self):
-        path, method = self.random.choice([("/v1/nothing", "POST"), ("/v1/completions", "DELETE"), ("/", "GET")])
+    async def requests_unknown_routes(self):
+        path, method = self.random.choice([("/v1/nothing", "POST"), ("/v1/completions", "DELETE"), ("/nothing", "GET")])
         return await self.refused([404, 405], path, b"", method=method)
 
     async def comes_in_a_crowd(self):
-        """More at once than may wait: some are refused, and all are told so."""
+        """More concurrent requests than may wait: some are refused, and each gets a response."""
         crowd = [self.answered("/v1/completions", self.completion(tokens=2)) for _ in range(self.random.randint(20, 300))]
         found = Counter(await asyncio.gather(*crowd))
         return " and ".join(sorted(found))
 
 
 class Soak:
-    """The whole run and what it found."""
+    """The whole run and its results."""
 
     def __init__(self, args, server):
         self.args, self.server = args, server
@@ -333,14 +333,14 @@ class Soak:
         except Violation as problem:
             self.violation(f"{kind}: {problem}")
         except OSError as problem:
-            # Who leaves may be told so; everybody else is to be answered.
+            # Clients that leave may see an error; all others must get an answer.
             if kind.startswith("leaves"):
                 return "left"
             self.violation(f"{kind}: {problem!r}")
         return "violation"
 
     async def watch(self):
-        """Samples the server while there are clients."""
+        """Samples the server while clients run."""
         while not self.over():
             await asyncio.sleep(1)
             if self.server.process.poll() is not None:
@@ -356,14 +356,14 @@ class Soak:
                 self.most[name] = max(self.most[name], metrics[name])
 
     def after(self):
-        """What must be true when all clients are gone."""
+        """Checks the server after all clients have ended."""
         if self.server.process.poll() is not None:
             return
         self.check_rest()
         self.check_memory()
         for name in ["kv_blocks_total", "kv_blocks_used", "num_requests_running"]:
             if not self.most[name]:
-                self.violation(f"{name} was never more than 0: what is not counted cannot be checked")
+                self.violation(f"{name} was always 0, so that it cannot be checked")
         code = self.server.end()
         if code != 0:
             self.violation(f"exit code after SIGTERM: {code}")
@@ -375,17 +375,17 @@ class Soak:
         while True:
             metrics, descriptors = self.server.metrics(), self.server.descriptors()
             left = [f"{name} = {metrics[name]:.0f}" for name in AT_REST if metrics[name]]
-            # One more may be the connection that just asked.
+            # One more descriptor may be the connection of this request.
             if descriptors > self.descriptors + 1:
                 left.append(f"{descriptors} file descriptors, {self.descriptors} at the beginning")
             if not left:
                 return
             if time.monotonic() > limit:
-                return self.violation(f"left {QUIET} s after the last client: {', '.join(left)}")
+                return self.violation(f"remaining {QUIET} s after the last client: {', '.join(left)}")
             time.sleep(0.5)
 
     def thirds(self):
-        """Medians of the first and the last third of the memory's samples, if there are enough to tell."""
+        """Medians of the first and the last third of the memory samples, or None if there are too few."""
         counted = [bytes for at, bytes in self.memory if at > WARM_UP * self.seconds]
         third = len(counted) // 3
         if third == 0 or WARM_UP * self.seconds < SHORTEST:
@@ -405,22 +405,22 @@ class Soak:
             print(f"{kind:24}{found.total():8}{self.slowest[kind]:12.2f}  {words}")
         sizes = [bytes / 1e6 for _, bytes in self.memory] or [0]
         thirds = " and ".join(f"{bytes / 1e6:.1f}" for bytes in self.thirds() or [])
-        thirds = f"medians of first and last third {thirds}" if thirds else "too short a run to tell whether it grows"
+        thirds = f"medians of first and last third {thirds}" if thirds else "the run is too short to tell whether it grows"
         print(f"\nmemory, MB: {sizes[0]:.1f} at first, {max(sizes):.1f} at most; {thirds}")
         print("most at once: " + ", ".join(f"{name} {self.most[name]:.0f}" for name in AT_REST))
         for violation in self.violations[:20]:
             print(f"VIOLATION {violation}")
-        print(f"{len(self.violations)} violations" if self.violations else "all is as it should be")
+        print(f"{len(self.violations)} violations" if self.violations else "no violations")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gannet", required=True, help="the program to test")
-    parser.add_argument("--model", help="instead of the built-in one")
+    parser.add_argument("--model", help="the model; the built-in one if left out")
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--clients", type=int, default=16, help="clients at once, crowds apart")
-    parser.add_argument("--limit", type=float, default=120, help="most seconds that anything may take")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of what the clients do")
+    parser.add_argument("--clients", type=int, default=16, help="concurrent clients, not counting crowds")
+    parser.add_argument("--limit", type=float, default=120, help="longest time in seconds for one client")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="seed of the clients' behaviour")
     parser.add_argument("--serve-args", default="", help="further arguments of gannet serve, in one word")
     return parser.parse_args()
 

@@ -1,5 +1,5 @@
 //! Checks of the project's own rules (`cargo xtask tidy`, and the same as a plain test) and counts
-//! of its lines (`cargo xtask lines`).
+//! of its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`).
 //!
 //! Invariant: depends on nothing but the standard library, so that it builds in a second.
 
@@ -8,6 +8,7 @@ mod lines;
 mod markdown;
 mod rules;
 mod rust;
+mod skipped;
 mod tidy;
 mod tree;
 
@@ -20,13 +21,14 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {
         [task] if task == "tidy" => tidy(),
+        [task] if task == "skipped" => skipped(),
         [task, rest @ ..] if task == "lines" => lines(rest),
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
-    say("usage: cargo xtask tidy | lines [--json] [FOLDER]");
+    say("usage: cargo xtask tidy | skipped | lines [--json] [FOLDER]");
     ExitCode::from(2)
 }
 
@@ -59,6 +61,21 @@ fn tidy() -> ExitCode {
         Ok(found) => {
             found.problems.iter().for_each(|problem| say(problem));
             ExitCode::FAILURE
+        }
+        Err(error) => {
+            say(&format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn skipped() -> ExitCode {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    match skipped::take(&target.unwrap_or_else(|| root().join("target")).join("skipped")) {
+        Ok(tests) => {
+            tests.iter().for_each(|test| say(test));
+            say(&format!("{} tests skipped", tests.len()));
+            ExitCode::SUCCESS
         }
         Err(error) => {
             say(&format!("error: {error}"));

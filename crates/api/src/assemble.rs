@@ -53,7 +53,7 @@ pub struct TopToken {
 
 /// Text that is ready to be shown.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Piece {
+pub(crate) enum TextPiece {
     Reasoning(Delta),
     Content(Delta),
     Call(CallEvent),
@@ -62,7 +62,7 @@ pub(crate) enum Piece {
 /// What one token, or the end, brought.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TextPiece>,
     /// The stop string that came up.
     pub stop: Option<String>,
     /// The answer is complete, though the model would go on.
@@ -179,7 +179,7 @@ impl Assembler {
                 OutputEvent::Reasoning(text) => {
                     self.reasoning_tokens += count;
                     let tokens = std::mem::take(&mut self.undecided);
-                    step.pieces.push(Piece::Reasoning(Delta { text, tokens }));
+                    step.pieces.push(TextPiece::Reasoning(Delta { text, tokens }));
                 }
                 call => self.call(call, &mut step),
             }
@@ -213,7 +213,7 @@ impl Assembler {
                 CallEvent::End { index }
             }
         };
-        step.pieces.push(Piece::Call(event));
+        step.pieces.push(TextPiece::Call(event));
     }
 
     fn start_call(&mut self, name: String) -> CallEvent {
@@ -251,7 +251,7 @@ impl Assembler {
         let tokens: Vec<TokenText> = self.held.drain(..begun).map(|(_, token)| token).collect();
         self.content.push_str(&text);
         if !text.is_empty() || !tokens.is_empty() {
-            step.pieces.push(Piece::Content(Delta { text, tokens }));
+            step.pieces.push(TextPiece::Content(Delta { text, tokens }));
         }
     }
 

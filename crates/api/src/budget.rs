@@ -40,7 +40,7 @@ impl Grammar for Budget {
     fn start(&self) -> Box<dyn Constraint> {
         let phase = if self.opened { Phase::Reasoning } else { Phase::Start };
         let phase = if self.opened && self.tokens == 0 { Phase::Closing(0) } else { phase };
-        Box::new(State {
+        Box::new(BudgetState {
             assets: Arc::clone(&self.assets),
             closing: Arc::clone(&self.closing),
             inner: self.inner.as_ref().map(GrammarRef::start),
@@ -73,7 +73,7 @@ struct Moment {
 }
 
 #[derive(Debug)]
-struct State {
+struct BudgetState {
     assets: Arc<TextAssets>,
     closing: Arc<[u32]>,
     inner: Option<Box<dyn Constraint>>,
@@ -84,7 +84,7 @@ struct State {
     after: usize,
 }
 
-impl State {
+impl BudgetState {
     fn step(&mut self, id: u32) {
         let Moment { phase, left, text } = &mut self.now;
         text.extend_from_slice(self.assets.tokenizer.token_bytes(id));
@@ -132,7 +132,7 @@ fn out_of_budget(text: &[u8], late: usize) -> Phase {
     if whole || late >= MAX_CHARACTER_TOKENS { Phase::Closing(0) } else { Phase::Late(late) }
 }
 
-impl Constraint for State {
+impl Constraint for BudgetState {
     fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
         if let Phase::Closing(at) = self.now.phase {
             allowed.insert(self.closing[at]);

@@ -9,7 +9,7 @@ struct Compiled(CompiledGrammar);
 
 /// The state of one sequence.
 #[derive(Debug)]
-struct State(Matcher);
+struct MatcherState(Matcher);
 
 /// Has the engine follow `grammar`.
 pub(crate) fn constraint(grammar: CompiledGrammar) -> GrammarRef {
@@ -18,11 +18,11 @@ pub(crate) fn constraint(grammar: CompiledGrammar) -> GrammarRef {
 
 impl Grammar for Compiled {
     fn start(&self) -> Box<dyn Constraint> {
-        Box::new(State(self.0.start()))
+        Box::new(MatcherState(self.0.start()))
     }
 }
 
-impl Constraint for State {
+impl Constraint for MatcherState {
     fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
         self.0.mask(|words| allowed.insert_words(words)).map_err(|error| error.to_string())
     }

@@ -21,7 +21,7 @@ const MAX_CALL_TOOLS: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConstraintBuilder<'a> {
     pub compiler: &'a GrammarCompiler,
-    pub format: Option<ToolFormat>,
+    pub format: Option<&'static ToolFormat>,
     pub thinking: Thinking,
     /// Reasoning is looked for in the answer, whether or not it may come before a grammar.
     pub may_reason: bool,
@@ -164,7 +164,7 @@ mod tests {
             ..ChatRequest::default()
         };
         let tools = crate::conversation::signatures(&request);
-        let format = Some(ToolFormat::Hermes);
+        let format = Some(&text::tool_formats::hermes::HERMES);
         let (thinking, may_reason) = (Thinking::None, false);
         let restraint = ConstraintBuilder { compiler: &compiler, format, thinking, may_reason };
         let start = Instant::now();

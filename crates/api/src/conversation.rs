@@ -6,8 +6,10 @@ use crate::ids::nine_characters;
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
 use serde_json::{Map, Value, json};
+use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
 use text::{
-    ChatTemplate, Prompt, Reasoning, TextAssets, TextError, Thinking, ToolFormat, ToolSignature,
+    ChatTemplate, Reasoning, RenderedPrompt, TextAssets, TextError, Thinking, ToolFormat,
+    ToolSignature,
 };
 
 /// The tags around reasoning.
@@ -21,7 +23,7 @@ pub(crate) const CLOSING: &str = "\n</think>\n\n";
 pub(crate) struct Renderer<'a> {
     pub assets: &'a TextAssets,
     pub template: &'a ChatTemplate,
-    pub format: Option<ToolFormat>,
+    pub format: Option<&'static ToolFormat>,
     pub memory: &'a ReplayMemory,
     /// Ids that can end a turn.
     pub ends: &'a [u32],
@@ -68,7 +70,7 @@ impl Renderer<'_> {
     }
 
     /// The end of the prompt from the end of the turn before the message `at`.
-    fn behind(&self, input: &Value, at: usize) -> Result<Option<Prompt>, ApiError> {
+    fn behind(&self, input: &Value, at: usize) -> Result<Option<RenderedPrompt>, ApiError> {
         let tokenizer = &self.assets.tokenizer;
         let ends: Vec<&str> =
             self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect();
@@ -80,7 +82,7 @@ impl Renderer<'_> {
     fn input(&self, request: &ChatRequest) -> Value {
         let mut messages = json!(request.messages);
         messages.as_array_mut().into_iter().flatten().for_each(|it| fit_turn(it, self.format));
-        if self.format == Some(ToolFormat::Mistral) {
+        if self.format == Some(&MISTRAL) {
             shorten_ids(&mut messages);
         }
         let mut input = request.template_kwargs.clone();
@@ -95,7 +97,7 @@ impl Renderer<'_> {
 
 /// The prompt with the content that the answer begins with, if that is given. Reasoning that the
 /// template has opened ends before it, and no text of it is a control token.
-fn begun(mut prompt: Prompt, words: Option<&str>) -> Prompt {
+fn begun(mut prompt: RenderedPrompt, words: Option<&str>) -> RenderedPrompt {
     let Some(words) = words else { return prompt };
     if opens_reasoning(&prompt.text) {
         prompt.text.push_str(CLOSING);
@@ -141,9 +143,9 @@ impl Beginning {
     }
 
     /// Whether it comes before what a grammar is about.
-    pub fn thinking(&self, format: Option<ToolFormat>) -> Thinking {
+    pub fn thinking(&self, format: Option<&'static ToolFormat>) -> Thinking {
         match self.may_reason {
-            _ if format == Some(ToolFormat::Harmony) => Thinking::Channels,
+            _ if format == Some(&HARMONY) => Thinking::Channels,
             true if self.opened => Thinking::Open,
             true if !self.closed => Thinking::Possible,
             _ => Thinking::None,
@@ -184,15 +186,15 @@ fn setting(input: &Value) -> Value {
 
 /// A turn of calls as templates of `format` can read it. Clients leave its text out or empty, some
 /// templates fail at the one, and others write a turn of its own for the other.
-fn fit_turn(message: &mut Value, format: Option<ToolFormat>) {
+fn fit_turn(message: &mut Value, format: Option<&'static ToolFormat>) {
     let is_call = message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
     let Some(members) = message.as_object_mut().filter(|_| is_call) else { return };
-    if format == Some(ToolFormat::Harmony) {
+    if format == Some(&HARMONY) {
         join_thoughts(members);
     }
     let content = members.entry("content").or_insert(Value::Null);
     if content.is_null() || content == "" {
-        let none = format == Some(ToolFormat::DeepSeekV3);
+        let none = format == Some(&DEEPSEEK_V3);
         *content = if none { Value::Null } else { "".into() };
     }
 }

@@ -33,9 +33,10 @@ impl Service {
             match generation.next().await {
                 Some(Event::Admitted { cached_tokens, .. }) => usage.cached_tokens = cached_tokens,
                 Some(Event::Embedding(found)) => vector = Some(found),
-                Some(Event::TimedOut(limit)) => return Err(ApiError::TimedOut(limit)),
-                Some(Event::Failed(message)) => return Err(ApiError::Engine(message)),
-                Some(Event::Finished(_)) => break,
+                Some(Event::Finished(finished)) => match ApiError::of(&finished.outcome) {
+                    Some(error) => return Err(error),
+                    None => break,
+                },
                 Some(_) => {}
                 None => return Err(ApiError::Stopped),
             }

@@ -1,6 +1,6 @@
 //! Why a request was refused or broke.
 
-use engine::SubmitError;
+use engine::{Outcome, SubmitError};
 
 /// What can go wrong between a request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +49,16 @@ impl ApiError {
     /// The field `param` of a request cannot be.
     pub fn invalid(param: &str, message: impl Into<String>) -> Self {
         Self::Invalid { param: param.to_owned(), message: message.into() }
+    }
+
+    /// The error of a request that ended without an answer; `None` for one that has an answer.
+    pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::StopId(_) | Outcome::Length | Outcome::Complete => None,
+            Outcome::Failed(message) => Some(Self::Engine(message.clone())),
+            Outcome::TimedOut(limit) => Some(Self::TimedOut(*limit)),
+            Outcome::Cancelled => Some(Self::Stopped),
+        }
     }
 }
 

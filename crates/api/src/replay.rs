@@ -29,7 +29,7 @@ pub(crate) type Digested = [u8; 32];
 
 /// An answer that called tools.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct ReplayTurn {
     /// Ids of its calls, in order, with what they call.
     pub calls: Vec<ToolCall>,
     /// The visible text beside them.
@@ -37,7 +37,7 @@ pub(crate) struct Turn {
     /// The conversation that it answered.
     pub before: Digested,
     /// The turn whose tokens its prompt begins with.
-    pub parent: Option<Arc<Turn>>,
+    pub parent: Option<Arc<ReplayTurn>>,
     /// The rest of its prompt.
     pub prompt: Vec<u32>,
     /// What was sampled, the stop id not among it.
@@ -75,10 +75,10 @@ pub(crate) struct ToolCall {
     pub arguments: Value,
 }
 
-impl Turn {
+impl ReplayTurn {
     /// All tokens up to its end.
     pub fn tokens(&self) -> Vec<u32> {
-        let chain: Vec<&Turn> =
+        let chain: Vec<&ReplayTurn> =
             std::iter::successors(Some(self), |turn| turn.parent.as_deref()).collect();
         let parts = chain.iter().rev().flat_map(|turn| [&turn.prompt[..], &turn.sampled]);
         parts.flatten().copied().collect()
@@ -99,7 +99,7 @@ impl Turn {
 }
 
 /// A long conversation is a long chain, which must not be let go of recursively.
-impl Drop for Turn {
+impl Drop for ReplayTurn {
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(mut turn) = parent.and_then(Arc::into_inner) {
@@ -110,13 +110,13 @@ impl Drop for Turn {
 
 /// The turns of all conversations.
 #[derive(Debug, Default)]
-pub(crate) struct ReplayMemory(Mutex<Memory>);
+pub(crate) struct ReplayMemory(Mutex<ReplayState>);
 
 #[derive(Debug, Default)]
-struct Memory {
+struct ReplayState {
     /// Every id leads to its turn, under the number of its last use.
     ids: HashMap<String, u64>,
-    turns: BTreeMap<u64, Arc<Turn>>,
+    turns: BTreeMap<u64, Arc<ReplayTurn>>,
     /// Bytes of all turns that somebody holds.
     bytes: Arc<AtomicUsize>,
     uses: u64,
@@ -124,7 +124,7 @@ struct Memory {
 
 impl ReplayMemory {
     /// Remembers a turn.
-    pub fn remember(&self, turn: Turn) {
+    pub fn remember(&self, turn: ReplayTurn) {
         self.lock().insert(turn);
     }
 
@@ -134,7 +134,7 @@ impl ReplayMemory {
         &self,
         messages: &[Value],
         before: impl Fn(usize) -> Digested,
-    ) -> Option<(usize, Arc<Turn>)> {
+    ) -> Option<(usize, Arc<ReplayTurn>)> {
         let mut memory = self.lock();
         messages.iter().enumerate().rev().find_map(|(at, message)| {
             let turn = memory.turn(message)?;
@@ -142,14 +142,14 @@ impl ReplayMemory {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ReplayState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Memory {
+impl ReplayState {
     /// The turn that `message` is, used now.
-    fn turn(&mut self, message: &Value) -> Option<Arc<Turn>> {
+    fn turn(&mut self, message: &Value) -> Option<Arc<ReplayTurn>> {
         let id = message["tool_calls"].get(0)?["id"].as_str()?;
         let used = *self.ids.get(id)?;
         if !self.turns.get(&used)?.is(message) {
@@ -160,7 +160,7 @@ impl Memory {
         Some(turn)
     }
 
-    fn place(&mut self, turn: Arc<Turn>) {
+    fn place(&mut self, turn: Arc<ReplayTurn>) {
         self.uses += 1;
         for call in &turn.calls {
             self.ids.insert(call.id.clone(), self.uses);
@@ -168,7 +168,7 @@ impl Memory {
         self.turns.insert(self.uses, turn);
     }
 
-    fn insert(&mut self, mut turn: Turn) {
+    fn insert(&mut self, mut turn: ReplayTurn) {
         turn.weight = Weight::new(turn.bytes(), &self.bytes);
         self.place(Arc::new(turn));
         // What others go on from is let go with the last of them.
@@ -281,11 +281,11 @@ mod tests {
             {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}]})
     }
 
-    fn turn(id: &str, parent: Option<Arc<Turn>>) -> Turn {
+    fn turn(id: &str, parent: Option<Arc<ReplayTurn>>) -> ReplayTurn {
         let calls = calls(&message(id, json!({"a": 1, "b": 2})));
         let (prompt, sampled) = (vec![1, 2], vec![3]);
         let weight = Weight::default();
-        Turn { calls, content: "so".into(), before: [7; 32], parent, prompt, sampled, weight }
+        ReplayTurn { calls, content: "so".into(), before: [7; 32], parent, prompt, sampled, weight }
     }
 
     fn check(sent: Value, before: Digested, found: bool) {

@@ -1,7 +1,7 @@
 //! What callers ask for, and the form it has once rendered, tokenized and checked.
 
 use crate::options::SamplingOptions;
-use crate::replay::{Digested, Turn};
+use crate::replay::{Digested, ReplayTurn};
 use engine::{Request, Speculate};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl OutputSpec {
 pub(crate) struct Origin {
     pub before: Digested,
     /// The turn whose tokens the prompt begins with.
-    pub parent: Option<Arc<Turn>>,
+    pub parent: Option<Arc<ReplayTurn>>,
     /// How many tokens those are.
     pub shared: usize,
 }

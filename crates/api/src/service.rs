@@ -35,7 +35,7 @@ pub struct ServiceParts {
     /// Ids that end an answer besides those of `defaults` and the tokenizer's own.
     pub stop_ids: Vec<u32>,
     /// How the model writes tool calls; `None` for what its template tells.
-    pub tool_format: Option<ToolFormat>,
+    pub tool_format: Option<&'static ToolFormat>,
     /// What its checkpoint says of itself.
     pub card: ModelCard,
     /// Most answers that are computed at a time.
@@ -52,7 +52,7 @@ pub struct Service {
     defaults: Arc<SamplingOptions>,
     /// The model marks its reasoning.
     thinks: bool,
-    tool_format: Option<ToolFormat>,
+    tool_format: Option<&'static ToolFormat>,
     memory: Arc<ReplayMemory>,
     card: Arc<ModelCard>,
     parallel: usize,

@@ -1,11 +1,11 @@
 //! The answer to one request, as events.
 
-use crate::assemble::{Assembler, Delta, Piece, TokenText};
+use crate::assemble::{Assembler, Delta, TextPiece, TokenText};
 use crate::error::ApiError;
-use crate::replay::{ReplayMemory, Turn, Weight};
+use crate::replay::{ReplayMemory, ReplayTurn, Weight};
 use crate::request::Origin;
 use crate::usage_counter::{Timings, Usage, UsageCounter};
-use engine::{Event, FinishReason, Finished, Generation, TokenLogprobs};
+use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -179,8 +179,6 @@ impl TextStream {
             Some(Event::Embedding(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
-            Some(Event::TimedOut(limit)) => self.fail(ApiError::TimedOut(limit)),
-            Some(Event::Failed(message)) => self.fail(ApiError::Engine(message)),
             None => self.fail(ApiError::Stopped),
         }
     }
@@ -209,15 +207,18 @@ impl TextStream {
     }
 
     fn finished(&mut self, finished: Finished) {
-        let last = self.assembler.finish(finished.reason == FinishReason::Length);
+        if let Some(error) = ApiError::of(&finished.outcome) {
+            return self.fail(error);
+        }
+        let last = self.assembler.finish(finished.outcome == Outcome::Length);
         self.emit(last.pieces);
         self.meter.reasoning(self.assembler.reasoning_tokens());
         let (usage, timings) = self.meter.finished(&finished);
-        let finish = match (last.stop, finished.reason) {
+        let finish = match (last.stop, finished.outcome) {
             (Some(stop), _) => Finish::StopString(stop),
-            (None, FinishReason::Stop(id)) => self.called().unwrap_or(Finish::StopId(id)),
-            (None, FinishReason::Length) => Finish::Length,
-            (None, FinishReason::Complete) => self.called().unwrap_or(Finish::Complete),
+            (None, Outcome::StopId(id)) => self.called().unwrap_or(Finish::StopId(id)),
+            (None, Outcome::Length) => Finish::Length,
+            (None, _) => self.called().unwrap_or(Finish::Complete),
         };
         self.done(Done { finish, usage, timings });
     }
@@ -242,18 +243,18 @@ impl TextStream {
         let (calls, content) = (calls.to_vec(), content.to_owned());
         let Origin { before, parent, .. } = origin;
         let weight = Weight::default();
-        memory.remember(Turn { calls, content, before, parent, prompt, sampled, weight });
+        memory.remember(ReplayTurn { calls, content, before, parent, prompt, sampled, weight });
     }
 
     fn fail(&mut self, error: ApiError) {
         self.end(TextEvent::Failed(error));
     }
 
-    fn emit(&mut self, pieces: Vec<Piece>) {
+    fn emit(&mut self, pieces: Vec<TextPiece>) {
         self.ready.extend(pieces.into_iter().map(|piece| match piece {
-            Piece::Reasoning(delta) => TextEvent::Reasoning(delta),
-            Piece::Content(delta) => TextEvent::Content(delta),
-            Piece::Call(event) => TextEvent::Call(event),
+            TextPiece::Reasoning(delta) => TextEvent::Reasoning(delta),
+            TextPiece::Content(delta) => TextEvent::Content(delta),
+            TextPiece::Call(event) => TextEvent::Call(event),
         }));
     }
 

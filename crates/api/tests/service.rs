@@ -7,7 +7,7 @@ use api::{
     TextEvent, TextRequest,
 };
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
 
 fn chat(content: &str) -> ChatRequest {
@@ -380,7 +380,9 @@ fn a_dead_engine_fails_streams_and_refuses_requests() {
     let mut stream = scripted.service.chat(&chat("x")).unwrap();
     let events: Vec<TextEvent> = std::iter::from_fn(|| stream.next_blocking()).collect();
     assert_eq!(events.last(), Some(&TextEvent::Failed(ApiError::Stopped)));
+    let deadline = Instant::now() + Duration::from_secs(10);
     while scripted.service.is_alive() {
+        assert!(Instant::now() < deadline, "the engine's end goes unnoticed");
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(scripted.service.chat(&chat("x")).unwrap_err(), ApiError::Stopped);

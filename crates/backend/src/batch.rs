@@ -9,7 +9,7 @@ pub struct SequenceRows {
     pub rows: Range<usize>,
     /// Position of the first row.
     pub position: usize,
-    /// Where the sequence's block table lies among the batch's block numbers.
+    /// Range of the sequence's block table among the batch's block numbers.
     pub blocks: Range<usize>,
 }
 
@@ -26,7 +26,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// An empty batch with room for `rows` rows, as many sequences, and `blocks` block numbers.
+    /// An empty batch with capacity for `rows` rows, as many sequences, and `blocks` block numbers.
     pub fn with_capacity(rows: usize, blocks: usize) -> Self {
         Self {
             tokens: Vec::with_capacity(rows),
@@ -39,7 +39,7 @@ impl Batch {
         }
     }
 
-    /// Forgets all rows, keeping the room.
+    /// Removes all rows and keeps the capacity.
     pub fn clear(&mut self) {
         self.tokens.clear();
         self.positions.clear();
@@ -50,19 +50,18 @@ impl Batch {
         self.copies.clear();
     }
 
-    /// Has the block `to` hold what `from` does before anything is computed, but not before what
-    /// was copied earlier.
+    /// Copies block `from` to block `to` before the forward pass, after the copies added earlier.
     pub fn copy(&mut self, from: u32, to: u32) {
         self.copies.push((from, to));
     }
 
-    /// Blocks to be copied, in this order: from, to.
+    /// Blocks to be copied in this order: from, to.
     pub fn copies(&self) -> &[(u32, u32)] {
         &self.copies
     }
 
     /// Adds `tokens` of one sequence at positions from `position` on; `blocks` is its block
-    /// table up to its last position here. Logits are wanted for its last `logits` rows.
+    /// table up to its last position here. The last `logits` rows output logits.
     pub fn push(&mut self, tokens: &[u32], position: usize, blocks: &[u32], logits: usize) {
         self.push_parts([tokens, &[]], position, blocks, logits);
     }
@@ -87,15 +86,14 @@ impl Batch {
         self.sequences.push(SequenceRows { rows, position, blocks });
     }
 
-    /// Has the states of the last `rows` rows of the sequence that was added last given out: what the
-    /// model makes of each after its last norm.
+    /// Outputs the hidden states of the last `rows` rows of the sequence that was added last.
     pub fn want_states(&mut self, rows: usize) {
         let last = self.sequences.last().map_or(0..0, |sequence| sequence.rows.clone());
         assert!(rows <= last.len(), "states of rows that are there");
         self.state_rows.extend((last.end - rows..last.end).map(|row| row as u32));
     }
 
-    /// Rows in all.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.tokens.len()
     }
@@ -120,12 +118,12 @@ impl Batch {
         &self.blocks[sequence.blocks.clone()]
     }
 
-    /// Rows whose states are wanted, ascending.
+    /// Rows that output hidden states, ascending.
     pub fn state_rows(&self) -> &[u32] {
         &self.state_rows
     }
 
-    /// Rows whose logits are wanted, ascending.
+    /// Rows that output logits, ascending.
     pub fn logit_rows(&self) -> &[u32] {
         &self.logit_rows
     }

@@ -52,12 +52,12 @@ pub struct Cpu {
     ropes: Vec<RopeTable>,
     kv: KvCache,
     experts: Vec<ExpertGroup>,
-    mix: ExpertScratch,
+    expert_scratch: ExpertScratch,
     /// Activations of the current products, rounded.
     rounded: Rounded,
     /// Rows of each head among those that are gathered; kept for the next call.
     cuts: Vec<Range<usize>>,
-    /// Sums over the inputs of each matrix, where somebody asked for them.
+    /// Sums over the inputs of each matrix, where they are collected.
     inputs: Option<Vec<InputSums>>,
 }
 
@@ -68,13 +68,20 @@ impl std::fmt::Debug for Cpu {
 }
 
 impl Cpu {
-    /// A CPU with `threads` threads on the best instruction set, or the one the environment
-    /// forces.
+    /// A CPU with `threads` threads on the best instruction set, or the one that the environment
+    /// names.
+    ///
+    /// # Errors
+    /// If the environment names an instruction set that this CPU lacks, or the system does not
+    /// start the threads.
     pub fn new(threads: usize, mode: Mode) -> Result<Self, Error> {
         Self::with_isa(threads, mode, Isa::detect().map_err(Error::Isa)?)
     }
 
     /// A CPU that uses `isa`.
+    ///
+    /// # Errors
+    /// If the system does not start the threads.
     pub fn with_isa(threads: usize, mode: Mode, isa: Isa) -> Result<Self, Error> {
         let pool = ThreadPool::new(threads).map_err(|source| Error::Threads { threads, source })?;
         Ok(Self {
@@ -88,7 +95,7 @@ impl Cpu {
             ropes: Vec::new(),
             kv: KvCache::default(),
             experts: Vec::new(),
-            mix: ExpertScratch::default(),
+            expert_scratch: ExpertScratch::default(),
             rounded: Rounded::default(),
             cuts: Vec::new(),
             inputs: None,
@@ -106,21 +113,24 @@ impl Cpu {
     }
 
     /// Pins every thread but the caller's to a CPU of its own.
+    ///
+    /// # Errors
+    /// If the system cannot pin threads.
     pub fn pin_threads(&self) -> Result<(), Error> {
         self.pool.pin().map_err(Error::Pin)
     }
 
-    /// Pins the calling thread, which shall only compute from now on, if the others are pinned.
+    /// Pins the calling thread, which only computes from now on, if the others are pinned.
     pub fn pin_caller(&self) {
         self.pool.pin_caller();
     }
 
-    /// Has the system give the memory of `blocks` of the KV cache before they are written.
+    /// Makes the system provide the memory of `blocks` of the KV cache before they are written.
     pub fn touch_cache(&mut self, blocks: Range<usize>) {
         self.kv.touch(&self.pool, blocks);
     }
 
-    /// Has as many threads compute the next products of `rows` rows as each of the matrices allows.
+    /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
     fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
         let limits = matrices.into_iter();
         self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
@@ -202,8 +212,8 @@ impl Backend for Cpu {
     }
 
     fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error> {
-        let bank = self.bank(spec)?;
-        self.experts.push(bank);
+        let group = self.expert_group(spec)?;
+        self.experts.push(group);
         Ok(Experts(self.experts.len() - 1))
     }
 
@@ -272,29 +282,17 @@ impl Backend for Cpu {
         self.pool.limit(None);
     }
 
-    fn linear_heads(
-        &mut self,
-        x: (Buffer, HeadColumns),
-        weights: &[Matrix],
-        out: (Buffer, HeadColumns),
-        rows: usize,
-    ) {
+    fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
         self.matrices.pack(self.isa, &self.pool);
         self.limit(weights.iter().copied(), rows);
         self.head_products(x, weights, out, rows);
         self.pool.limit(None);
     }
 
-    fn copy_heads(
-        &mut self,
-        (x, from): (Buffer, HeadColumns),
-        width: usize,
-        (out, to): (Buffer, HeadColumns),
-        rows: usize,
-    ) {
-        self.each_row(out, rows, |this, row, out| {
+    fn copy_heads(&mut self, x: HeadColumns, width: usize, to: HeadColumns, rows: usize) {
+        self.each_row(to.buffer, rows, |this, row, out| {
             let heads = out[to.first..].chunks_mut(to.stride);
-            for (out, x) in heads.zip(this.row(x, row)[from.first..].chunks(from.stride)) {
+            for (out, x) in heads.zip(this.row(x.buffer, row)[x.first..].chunks(x.stride)) {
                 out[..width].copy_from_slice(&x[..width]);
             }
         });
@@ -315,12 +313,12 @@ impl Backend for Cpu {
         }
     }
 
-    fn rotate(&mut self, x: Buffer, rope: Rope, heads: HeadColumns, rows: usize) {
-        self.each_row(x, rows, |this, row, values| {
+    fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
+        self.each_row(x.buffer, rows, |this, row, values| {
             let RopeTable { frequencies, pairs, cos, sin, .. } = &this.ropes[rope.0];
             let n = frequencies.len();
             let (cos, sin) = (&cos[row * n..][..n], &sin[row * n..][..n]);
-            rope::rotate(this.isa, &mut values[heads.first..], heads.stride, *pairs, cos, sin);
+            rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, sin);
         });
     }
 
@@ -342,8 +340,8 @@ impl Backend for Cpu {
         let q = &self.buffers[q.0].data;
         let narrow = self.mode == Mode::Fast;
         let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
-        let how = AttentionContext { isa: self.isa, pool: &self.pool, narrow, sinks };
-        self.kv.attend(how, layer, (q, &mut data), spec, batch);
+        let context = AttentionContext { isa: self.isa, pool: &self.pool, narrow, sinks };
+        self.kv.attend(context, layer, (q, &mut data), spec, batch);
         self.put(out, data);
     }
 
@@ -396,7 +394,7 @@ impl Backend for Cpu {
     }
 
     fn memory(&self) -> Memory {
-        // A table that products use too counts once.
+        // A table that products use as well counts once.
         let held = |table: &&MatrixSpec| {
             table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
         };
@@ -408,7 +406,7 @@ impl Backend for Cpu {
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()
-                + self.mix.bytes()
+                + self.expert_scratch.bytes()
                 + self.kv.workspace(),
             cache: self.kv.bytes(),
         }

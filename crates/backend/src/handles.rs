@@ -36,9 +36,9 @@ pub struct Rope(pub(crate) usize);
 /// A weight matrix as a checkpoint stores it.
 #[derive(Clone)]
 pub struct MatrixSpec {
-    /// What it is called, for those who ask about it; empty where nobody shall.
+    /// Name of the tensor, for the sums over its inputs; empty for none.
     pub name: String,
-    /// AttentionContext values are stored.
+    /// How values are stored.
     pub ty: &'static QuantType,
     /// Outputs.
     pub rows: usize,
@@ -46,20 +46,19 @@ pub struct MatrixSpec {
     pub cols: usize,
     /// `ty.bytes_for(rows * cols)` bytes, row-major.
     pub bytes: Storage,
-    /// For each column as stored the input it belongs to, where that is not the same number: a
-    /// permutation of the inputs.
+    /// The input of each stored column, where they are in another order: a permutation of the
+    /// inputs.
     pub order: Option<Arc<[u32]>>,
-    /// AttentionContext it is multiplied, where not as the backend multiplies everything.
+    /// Mode of its products; that of the backend if `None`.
     pub mode: Option<Mode>,
     /// Where its bytes are held.
     pub memory: MemoryPolicy,
-    /// AttentionContext many threads compute with it.
+    /// Limits of the threads that compute its products.
     pub threads: ThreadLimits,
 }
 
 impl MatrixSpec {
-    /// A matrix of shape `[rows, cols]`, its columns in the order of the inputs, held and multiplied
-    /// as the backend does with all.
+    /// A matrix `[rows, cols]` with columns in the order of the inputs and the backend's defaults.
     pub fn new(
         name: String,
         ty: &'static QuantType,
@@ -74,18 +73,18 @@ impl MatrixSpec {
 /// Where the bytes of a matrix are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryPolicy {
-    /// As it suits the mode: packed where there is a layout for it, else as they are.
+    /// As the mode requires: packed where there is a layout, else as stored.
     #[default]
     Auto,
-    /// As they are, in the mapped file; never packed.
+    /// As stored, in the mapped file; never packed.
     Mapped,
-    /// As `Mapped`, and kept in memory.
+    /// As `Mapped`, and locked in memory.
     Locked,
-    /// As `Mapped`, and read when they are needed, not before.
+    /// As `Mapped`, and read only when needed.
     Disk,
 }
 
-/// Most threads that compute products with a matrix; none for all. They never change bits.
+/// Most threads that compute products with a matrix, `None` for all. They never change bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadLimits {
     /// In products of many rows.
@@ -98,19 +97,19 @@ impl ThreadLimits {
     /// Most rows of a product that counts as decode.
     pub const DECODE_ROWS: usize = 16;
 
-    /// The limit of a product of so many rows.
+    /// The limit of a product of `rows` rows.
     pub fn of(self, rows: usize) -> Option<usize> {
         if rows <= Self::DECODE_ROWS { self.decode } else { self.prefill }
     }
 }
 
-/// The routed experts of a layer that are held here, consecutive ones: MLPs
+/// The consecutive routed experts of a layer that this backend holds: MLPs
 /// `down(gate(x) applied to up(x))`, all of one shape.
 #[derive(Clone, Debug)]
 pub struct ExpertsSpec {
-    /// Number of the first that is held here.
+    /// Number of the first expert held here.
     pub first: usize,
-    /// Experts that the router chooses among, wherever they are held.
+    /// Number of experts that the router chooses among, wherever they are held.
     pub count: usize,
     /// `[width, hidden]` of each expert.
     pub gate: Vec<Matrix>,
@@ -120,33 +119,34 @@ pub struct ExpertsSpec {
     pub down: Vec<Matrix>,
     /// Biases of gate, up and down: `[experts held, outputs]` each.
     pub biases: Option<[Vector; 3]>,
-    /// AttentionContext gates are applied.
+    /// How gates are applied.
     pub kind: Gate,
-    /// AttentionContext experts are chosen.
+    /// How experts are chosen.
     pub routing: Routing,
-    /// Added to the router's scores for the choice, a value for each of `count` experts.
+    /// Added to the router's scores for the choice only, `[count]`.
     pub correction: Option<Vector>,
     /// Most rows at once.
     pub rows: usize,
 }
 
-/// Where the columns of a row lie that belong to heads: those of head `h` begin at
-/// `first + h * stride`.
+/// The columns of a buffer that belong to heads: those of head `h` begin at `first + h * stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadColumns {
-    /// Where those of the first head begin.
+    /// The buffer, `[rows, width]`.
+    pub buffer: Buffer,
+    /// First column of the first head.
     pub first: usize,
-    /// Columns from head to head.
+    /// Columns from one head to the next.
     pub stride: usize,
 }
 
-/// AttentionContext activations are held when they are multiplied with weights.
+/// How activations are held when they are multiplied with weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// f32: the mode in which results are compared with a reference.
     Exact,
-    /// Bytes, with a scale for each 32, where the weights are quantised; BF16 where the weights
-    /// are BF16 and the CPU multiplies them so; f32 elsewhere.
+    /// What the layout of the weights takes: bytes with a scale for each 32 where the weights are
+    /// quantised, BF16 where the weights are and the CPU has BF16 products, f32 elsewhere.
     #[default]
     Fast,
 }
@@ -160,7 +160,7 @@ impl Mode {
         }
     }
 
-    /// The storage type of the KV cache where the user names none.
+    /// The default storage type of the KV cache.
     pub fn default_kv_type(self) -> KvType {
         match self {
             Self::Exact => KvType::F32,
@@ -181,15 +181,15 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// What one layer stores in the KV cache for each position: a key and a value per KV head.
+/// Contents of the KV cache of one layer at each position: a key and a value per KV head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerCache {
     /// KV heads.
     pub heads: usize,
     /// Values of a key.
     pub dim: usize,
-    /// With latent attention the values are the first so many of the key, and only keys are
-    /// stored; `None` where values are as many again.
+    /// Size of a value that is the start of its key, as in latent attention, where only keys are
+    /// stored; `None` where values are stored and as long as keys.
     pub latent: Option<usize>,
 }
 
@@ -204,7 +204,7 @@ impl LayerCache {
     }
 }
 
-/// AttentionContext one layer attends.
+/// Attention of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// Query heads.
@@ -213,6 +213,6 @@ pub struct AttentionSpec {
     pub scale: f32,
     /// Positions a query sees, itself included, or `None` for all before it.
     pub window: Option<usize>,
-    /// A score for each head of a place without a value (attention sinks).
+    /// Scores of attention sinks, one for each head: positions without a value.
     pub sinks: Option<Vector>,
 }

@@ -1,12 +1,12 @@
-//! The device seam: where weights, workspace and KV cache live, and the coarse operations a
-//! model calls on them.
+//! The device seam: where weights, workspace and KV cache are held, and the coarse operations that
+//! a model calls on them.
 //!
 //! A model holds small handles ([`Matrix`], [`Vector`], [`Buffer`], [`Rope`]); a [`Backend`] owns
-//! what they name. Operations take the number of rows in use, so that a workspace made once
+//! what they refer to. Operations take the number of rows in use, so that a workspace made once
 //! serves every batch without allocation.
 //!
-//! Invariant: nothing here knows architectures, files or text. `cpu` is the only implementation
-//! so far; it has no `unsafe`.
+//! Invariant: no module knows architectures, files or text. `cpu` is the only implementation and
+//! has no `unsafe`.
 
 mod batch;
 mod cpu;
@@ -20,10 +20,10 @@ pub use handles::{
     Storage, Table, ThreadLimits, Vector,
 };
 
-/// What a backend cannot do.
+/// Why a backend refuses weights, memory or settings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Weights of a type without kernels.
+    /// Weights of a storage type without kernels.
     #[error("weights of type {0} cannot be computed with yet")]
     UnsupportedType(String),
     /// A row of weights that is not whole quant blocks.
@@ -36,69 +36,85 @@ pub enum Error {
         /// Values in a quant block.
         block: usize,
     },
-    /// Columns in another order than the inputs.
+    /// A table with columns in another order than the inputs.
     #[error("weights with columns in another order than the inputs cannot be computed with yet")]
     Order,
-    /// Weights that are to be held as the file has them, and are not there as they are used.
-    #[error("expected weights as a file holds them, to be {0}, found some computed from others")]
+    /// Weights that shall stay in their file, but are computed from others.
+    #[error("expected weights of a file, to be {0}, found weights computed from others")]
     Computed(&'static str),
-    /// The system does not keep weights in memory.
+    /// The system refuses to lock weights in memory.
     #[error(
         "cannot lock {bytes} bytes in memory beside {before} that are locked: {source} \
-         (`ulimit -l` in KiB, or LimitMEMLOCK= of a service, says how many may be)"
+         (the limit is `ulimit -l` in KiB, or LimitMEMLOCK= of a service)"
     )]
     Lock {
         /// Bytes of these weights.
         bytes: usize,
-        /// Bytes of others before.
+        /// Bytes of other weights that are locked.
         before: usize,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// Experts that do not fit each other, or their router.
+    /// Experts that differ in shape or type, or do not fit their router.
     #[error("{0}")]
     Experts(String),
     /// A head size outside what the attention kernel takes.
-    #[error("heads of {0} values are not supported (at most {max})", max = kernels::kv::MAX_HEAD_DIM)]
+    #[error("expected heads of at most {max} values, found {0}", max = kernels::kv::MAX_HEAD_DIM)]
     HeadSize(usize),
     /// The KV cache does not fit into memory.
     #[error("a KV cache of {0} bytes does not fit into memory")]
     CacheTooLarge(u128),
-    /// The environment asks for an instruction set this CPU lacks.
+    /// The environment names an instruction set that this CPU lacks.
     #[error("{0}")]
     Isa(String),
-    /// No room for workspace or cache.
+    /// Not enough memory for workspace or cache.
     #[error(transparent)]
     Memory(#[from] base::OutOfMemory),
-    /// The system does not start the threads.
+    /// The system refuses to start threads.
     #[error("cannot start {threads} threads: {source}")]
     Threads {
         /// Threads asked for.
         threads: usize,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The system does not pin the threads.
+    /// The system refuses to pin threads.
     #[error("cannot pin threads to CPUs: {0}")]
     Pin(std::io::Error),
 }
 
-/// Operations on one device. Row counts are at most what the buffers were made for.
+/// Operations on one device. Buffers are `[rows, width]` in f32; `rows` is the number of rows in
+/// use, at most that of the buffers.
 pub trait Backend: Send {
-    /// AttentionContext activations are held, where a matrix does not say.
+    /// The mode of products with matrices that name none.
     fn mode(&self) -> Mode;
-    /// A workspace of `rows` rows of `width` f32 values, zeroed.
+    /// Allocates a workspace `[rows, width]` of zeros.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error>;
-    /// Takes an embedding table.
+    /// Takes an embedding table `[tokens, width]`.
+    ///
+    /// # Errors
+    /// If its type is not supported or it cannot be held as its memory policy says.
     fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error>;
-    /// Takes a weight matrix for products.
+    /// Takes a weight matrix `[rows, cols]` for products.
+    ///
+    /// # Errors
+    /// As [`Backend::table`], or if there is not enough memory.
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error>;
-    /// Takes a weight vector, such as a norm or a bias.
+    /// Takes a weight vector `[values]`, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;
-    /// Takes the experts of a layer, whose matrices it holds already.
+    /// Takes the experts of a layer, made of matrices that the backend holds already.
+    ///
+    /// # Errors
+    /// If the experts differ in shape or type, or do not fit their router.
     fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error>;
-    /// Takes the frequencies of a rotary embedding, one per pair of values, and the factor of its
-    /// cosines and sines, and makes room for the angles of `rows` rows.
+    /// Takes the `frequencies` `[pairs]` of a rotary embedding and the factor `magnitude` of its
+    /// cosines and sines, and allocates the angles `[rows, pairs]`.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
     fn rope(
         &mut self,
         frequencies: Vec<f32>,
@@ -106,7 +122,10 @@ pub trait Backend: Send {
         pairs: Pairs,
         rows: usize,
     ) -> Result<Rope, Error>;
-    /// Makes the KV cache: `blocks` blocks of `block` positions for each layer, zeroed.
+    /// Allocates the KV cache: `blocks` zeroed blocks of `block` positions for each layer.
+    ///
+    /// # Errors
+    /// If a head is too large or there is not enough memory.
     fn cache(
         &mut self,
         layers: &[LayerCache],
@@ -114,42 +133,34 @@ pub trait Backend: Send {
         blocks: usize,
         ty: KvType,
     ) -> Result<(), Error>;
-    /// Copies KV blocks, of all layers and one after the other: from, to.
+    /// Copies KV blocks in all layers, one pair (from, to) after the other.
     fn copy_blocks(&mut self, blocks: &[(u32, u32)]);
 
-    /// `out[i] = table[tokens[i]]`.
+    /// `out[i] = table[tokens[i]]`; `out` is `[tokens, width]`.
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer);
-    /// RMSNorm of each unit of `weight.len()` values in each row.
+    /// `out = rms_norm(x) * weight` for each unit of `weight.len()` values; `x` and `out` are
+    /// `[rows, units * weight.len()]`.
     fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize);
-    /// `out = x * weight^T`, `[rows, matrix rows]`, for each weight and output: what they have
-    /// in common is done once.
+    /// `out = x * weight^T` for each weight `[outputs, inputs]` and `out` `[rows, outputs]`; `x` is
+    /// `[rows, inputs]` and is rounded once for all.
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
-    /// A product for each head: `out[h] = x[h] * weights[h]^T`, of the columns of the heads.
-    fn linear_heads(
-        &mut self,
-        x: (Buffer, HeadColumns),
-        weights: &[Matrix],
-        out: (Buffer, HeadColumns),
-        rows: usize,
-    );
-    /// Copies `width` columns of each head.
-    fn copy_heads(
-        &mut self,
-        x: (Buffer, HeadColumns),
-        width: usize,
-        out: (Buffer, HeadColumns),
-        rows: usize,
-    );
-    /// Adds `bias` to each row.
+    /// `out[h] = x[h] * weights[h]^T` for the columns of each head `h`: `x[h]` is `[rows, inputs]`,
+    /// `weights[h]` `[outputs, inputs]`, `out[h]` `[rows, outputs]`.
+    fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize);
+    /// Copies the first `width` columns of each head of `x` to those of `out`, `[rows, width]`
+    /// each.
+    fn copy_heads(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
+    /// `x += bias` for each row of `x` `[rows, bias.len()]`.
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize);
-    /// Computes the angles of `positions`, one row each.
+    /// Computes the angles of `positions`, one row each, `[positions, pairs]`.
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]);
-    /// Turns every head of each row by the row's angles: as many columns of it as there are.
-    fn rotate(&mut self, x: Buffer, rope: Rope, heads: HeadColumns, rows: usize);
-    /// Stores the batch's key and value rows in `layer`'s cache; keys alone where the values are
-    /// part of them.
+    /// Rotates the first `2 * pairs` columns of each head in each row by the angles of the row.
+    fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize);
+    /// Stores the batch's `keys` and `values`, `[rows, KV heads * head]` each, in the cache of
+    /// `layer`; only keys where values are part of them.
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch);
-    /// Attention of the batch's query rows over each row's own sequence.
+    /// Attention of the batch's queries `q` `[rows, heads * key]` over the positions of each row's
+    /// own sequence; `out` is `[rows, heads * value]`.
     fn attention(
         &mut self,
         layer: usize,
@@ -158,13 +169,13 @@ pub trait Backend: Send {
         spec: &AttentionSpec,
         batch: &Batch,
     );
-    /// `gate = f(gate, up)`.
+    /// `gate = f(gate, up)`, elementwise, both `[rows, width]`.
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize);
-    /// `x[i] = x[i] * sigmoid(gate[i])`; `gate` is one value wide.
+    /// `x[i] = x[i] * sigmoid(gate[i])`; `x` is `[rows, width]`, `gate` `[rows, 1]`.
     fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize);
-    /// Sends each row of `x` to the experts that its router's `logits` choose, and adds up what
-    /// they give, times their weights, in the order of their numbers. Chosen experts that are held
-    /// elsewhere give nothing here.
+    /// `out[i] = 0 + w1 * e1(x[i]) + w2 * e2(x[i]) ...` for the experts that the router's `logits`
+    /// `[rows, experts]` choose, in ascending order of their numbers; `x` and `out` are
+    /// `[rows, hidden]`. Chosen experts that are held elsewhere contribute nothing here.
     fn mix_experts(
         &mut self,
         x: Buffer,
@@ -173,13 +184,13 @@ pub trait Backend: Send {
         out: Buffer,
         rows: usize,
     );
-    /// `x += y`.
+    /// `x += y`, both `[rows, width]`.
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize);
-    /// `out[i] = x[rows[i]]`.
+    /// `out[i] = x[rows[i]]`; `out` is `[rows.len(), width]`.
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer);
-    /// The first `rows` rows of a buffer, as f32.
+    /// The first rows of a buffer, `[rows, width]`.
     fn read(&self, x: Buffer, rows: usize) -> &[f32];
-    /// The same to be changed, as by what other ranks have of them.
+    /// The first rows of a buffer, `[rows, width]`, to be changed, as by sums over ranks.
     fn values_mut(&mut self, x: Buffer, rows: usize) -> &mut [f32];
     /// The first of the first `rows` rows that holds NaN or infinities.
     fn first_not_finite(&self, x: Buffer, rows: usize) -> Option<usize> {
@@ -194,7 +205,7 @@ pub trait Backend: Send {
 /// Bytes a backend holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Weights, wherever they lie (mapped files included, but for what is left on disk).
+    /// Weights, mapped files included, except those left on disk.
     pub weights: usize,
     /// Workspace.
     pub workspace: usize,

@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 /// Bytes that are read in pieces. They are the same every time.
 ///
-/// Bytes that lie in memory are lent out. Others are computed piece by piece, so that they need
+/// Bytes in memory are lent. Others are computed piece by piece, so that they need
 /// not be in memory as a whole: cheapest in pieces of whole rows of the tensor they belong to.
 pub trait Bytes: Send + Sync {
-    /// How many there are.
+    /// Number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes of `range`: borrowed if they lie in memory in one piece, and then always at the
-    /// same place.
+    /// The bytes of `range`: borrowed if they are in memory in one piece, and then always at the
+    /// same address.
     ///
     /// # Panics
     /// If the range ends past the last byte.
@@ -29,17 +29,19 @@ pub trait Bytes: Send + Sync {
     /// The bytes of `range` will be read soon. A hint only.
     fn will_need(&self, _range: Range<usize>) {}
 
-    /// Whoever read the bytes of `range` has a copy of its own: they will hardly be read again.
-    /// A hint only.
+    /// The bytes of `range` were copied and will hardly be read again. A hint only.
     fn not_needed(&self, _range: Range<usize>) {}
 
-    /// The bytes of `range` will be read here and there, so that reading ahead is in vain. A hint
-    /// only.
+    /// The bytes of `range` will be read in random order, so that reading ahead does not help. A
+    /// hint only.
     fn random_access(&self, _range: Range<usize>) {}
 
-    /// Keeps the bytes of `range` in memory, as long as they lie in a mapped file.
+    /// Locks the bytes of `range`, which are part of a mapped file, in memory.
+    ///
+    /// # Errors
+    /// If the bytes are no part of a file, or the system refuses.
     fn lock(&self, _range: Range<usize>) -> io::Result<()> {
-        let problem = "they are computed when they are read, and lie in no file as they are";
+        let problem = "expected bytes of a mapped file, found bytes that are computed when read";
         Err(io::Error::new(io::ErrorKind::Unsupported, problem))
     }
 }

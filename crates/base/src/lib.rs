@@ -1,4 +1,4 @@
-//! What every other room stands on: aligned buffers, read-only memory maps, bytes of weights, the
+//! Foundation of the other crates: aligned buffers, read-only memory maps, bytes of weights, the
 //! thread pool of the forward pass, and a seeded random number generator.
 //!
 //! Invariant: nothing here knows of models, file formats or tokens. `unsafe`

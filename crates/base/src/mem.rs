@@ -15,7 +15,7 @@ const PAGE: usize = 2 << 20;
 /// them with such. Of smaller ones, workspaces most of them, often only the first rows are used.
 const HUGE: usize = 8 * PAGE;
 
-/// Memory that the system does not give.
+/// The system refuses an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot get {bytes} bytes of memory")]
 pub struct OutOfMemory {
@@ -27,7 +27,7 @@ pub struct OutOfMemory {
 pub struct AlignedVec<T: Pod> {
     ptr: NonNull<T>,
     len: usize,
-    /// The allocation that `ptr` lies in.
+    /// Layout of the allocation of `ptr`.
     raw: NonNull<u8>,
 }
 

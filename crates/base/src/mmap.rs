@@ -18,7 +18,7 @@ pub struct Mmap {
 }
 
 impl Mmap {
-    /// Maps the file at `path`. An empty file gives an empty map.
+    /// Maps the file at `path`; an empty file becomes an empty map.
     ///
     /// The file must not be truncated by another process while it is mapped; this
     /// is the caveat every engine that maps weights shares.
@@ -65,8 +65,8 @@ impl Mmap {
     pub fn lock(&self, range: Range<usize>) -> io::Result<()> {
         let Some(map) = &self.map else { return Ok(()) };
         let range = self.pages_of(range);
-        // SAFETY: the range lies inside the mapping; that its pages stay in memory changes nothing
-        // that anybody reads.
+        // SAFETY: the range lies inside the mapping; that its pages stay in memory changes no
+        // byte of it.
         match unsafe { libc::mlock(map.as_ptr().add(range.start).cast(), range.len()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -133,7 +133,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let map = Mmap::open(&path).unwrap();
         map.random_access(5000..30_000);
-        // A system that lets nobody lock memory says so.
+        // A system that does not let this process lock memory returns an error.
         let _ = map.lock(4097..4099);
         assert_eq!(map.pages_of(1..1), 0..1);
         assert_eq!(map.pages_of(29_999..usize::MAX).end, 30_000);

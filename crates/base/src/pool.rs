@@ -1,24 +1,23 @@
 //! The thread pool of the forward pass: persistent workers, a hand-off that spins briefly and
 //! then parks, and work claimed in fixed pieces of the output.
 //!
-//! Nobody waits for a worker that has not begun: shared work is done when its pieces are, and a
-//! worker that comes after that finds the gate closed. One that loses its core in the middle of
-//! a piece does keep the others waiting, and one that has a core together with another thread of
-//! the pool only takes turns with it: such workers sit out for a while, the former if more time is
-//! lost to them than they save.
+//! No thread waits for a worker that has not begun: shared work is done when its pieces are, and a
+//! worker that arrives later finds the gate closed. A worker that loses its core in the middle of a
+//! piece keeps the others waiting, and one that shares a core with another thread of the pool only
+//! takes turns with it: such workers are suspended for a while, the former if more time is lost to
+//! them than they save.
 //!
 //! Invariant: which thread computes a piece never matters, because a piece is a set of output
-//! elements and every output element is computed whole by whoever claims it.
+//! elements and every output element is computed whole by the thread that claims it.
 #![allow(unsafe_code)]
 
 mod gate;
 mod pin;
-mod rests;
+mod suspension;
 #[cfg(test)]
 mod tests;
 
 use gate::{Gate, MAX_WORKERS, View};
-use rests::Rests;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -27,22 +26,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
+use suspension::Suspensions;
 
 /// Polls of the gate before a thread gives its core back (some tens of microseconds).
 const SPINS: usize = 5_000;
 /// The caller waits this long for the last worker, and twice as long as it worked itself, before
-/// it takes it that the worker has lost its core.
+/// it concludes that the worker has lost its core.
 const PATIENCE: Duration = Duration::from_micros(300);
 
 type Job = *const (dyn Fn(usize) + Sync);
 
-/// What the caller and the workers share.
+/// State that the caller and the workers share.
 struct Shared {
     gate: Gate,
     stop: AtomicBool,
-    /// Written by the caller while the gate is closed and nobody inside, read by workers inside.
+    /// Written by the caller while the gate is closed with no worker inside, read by workers
+    /// inside.
     job: JobCell,
-    seats: Vec<Seat>,
+    states: Vec<WorkerState>,
     /// The CPU that each thread was on when it last looked, the caller's first.
     cpus: Vec<AtomicUsize>,
     /// The caller, and whether it is parked.
@@ -51,18 +52,18 @@ struct Shared {
     panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
 }
 
-/// What one worker shows, and is told, apart from all others.
+/// State of one worker, on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Seat {
+struct WorkerState {
     /// About to park, or parked.
     parked: AtomicBool,
     /// Inside the gate.
     inside: AtomicBool,
-    /// Kept the others waiting in the job that ends.
+    /// Keeps the others waiting at the end of the current job.
     late: AtomicBool,
-    /// Stays away from jobs that do not call everybody, until the caller wants it back.
-    rests: AtomicBool,
+    /// Skips jobs that do not call every worker, until the caller resumes it.
+    suspended: AtomicBool,
 }
 
 struct JobCell(std::cell::UnsafeCell<Option<Job>>);
@@ -78,7 +79,7 @@ pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<(Thread, Option<JoinHandle<()>>)>,
     /// One job at a time: taken for the length of it.
-    busy: Mutex<Rests>,
+    busy: Mutex<Suspensions>,
     /// Most threads that share pieces of work.
     most: AtomicUsize,
     /// The CPU of the calling thread, where threads are pinned.
@@ -92,8 +93,11 @@ impl std::fmt::Debug for ThreadPool {
 }
 
 impl ThreadPool {
-    /// A pool of `threads` threads in all, the caller's among them (so `threads - 1` are
-    /// started; 0 counts as 1). An error if the system does not start one.
+    /// A pool of `threads` threads in all, the caller's included (`threads - 1` are started; 0
+    /// counts as 1).
+    ///
+    /// # Errors
+    /// If the system does not start a thread, or there are more than the pool supports.
     pub fn new(threads: usize) -> io::Result<Self> {
         let helpers = threads.max(1) - 1;
         if helpers > MAX_WORKERS {
@@ -104,14 +108,14 @@ impl ThreadPool {
             gate: Gate::new(),
             stop: AtomicBool::new(false),
             job: JobCell(std::cell::UnsafeCell::new(None)),
-            seats: (0..helpers).map(|_| Seat::default()).collect(),
+            states: (0..helpers).map(|_| WorkerState::default()).collect(),
             cpus: (0..=helpers).map(|_| AtomicUsize::new(pin::NOWHERE)).collect(),
             // Likely the caller, and asking makes the handle that waiting needs.
             waiter: Mutex::new(Some(thread::current())),
             waits: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
-        let busy = Mutex::new(Rests::new(helpers));
+        let busy = Mutex::new(Suspensions::new(helpers));
         let (most, caller_cpu) = (AtomicUsize::new(usize::MAX), OnceLock::new());
         let mut pool = Self { shared, workers: Vec::new(), busy, most, caller_cpu };
         for index in 0..helpers {
@@ -121,7 +125,7 @@ impl ThreadPool {
                 .spawn(move || work(&shared, index))?;
             pool.workers.push((handle.thread().clone(), Some(handle)));
         }
-        // Nobody waits for a worker later; here all come to be.
+        // No job waits for a worker to start; this one does.
         pool.run(&|_| ());
         Ok(pool)
     }
@@ -131,14 +135,17 @@ impl ThreadPool {
         self.workers.len() + 1
     }
 
-    /// From now on at most so many threads share pieces of work, the caller's included; `None` for
-    /// all. The pieces stay what they are.
+    /// Limits the threads that share the following work, the caller's included; `None` for all. The
+    /// pieces are the same.
     pub fn limit(&self, threads: Option<usize>) {
         self.most.store(threads.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// Pins every worker to a CPU of its own, as far as there are as many, of those that this
-    /// process may use. An error where the system cannot.
+    /// Pins every worker to a CPU of its own, as far as there are enough of those that this process
+    /// may use.
+    ///
+    /// # Errors
+    /// If the system cannot pin threads.
     pub fn pin(&self) -> io::Result<()> {
         let cpus = pin::cpus()?;
         let pinned = Mutex::new(Ok(()));
@@ -167,15 +174,15 @@ impl ThreadPool {
         self.work_on(job, true);
     }
 
-    /// Runs `job(worker)` on the caller, and once on every worker that comes before the caller
-    /// has finished; or on `everybody`.
+    /// Runs `job(worker)` on the caller, and once on every worker that arrives before the caller
+    /// has finished; on all workers if `everybody`.
     fn work_on(&self, job: &(dyn Fn(usize) + Sync), everybody: bool) {
         if self.workers.is_empty() {
             return job(0);
         }
-        let mut rests = lock(&self.busy);
+        let mut suspensions = lock(&self.busy);
         let begun = Instant::now();
-        self.hand_out(job, everybody, &mut rests);
+        self.hand_out(job, everybody, &mut suspensions);
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
         let worked = begun.elapsed();
         if everybody {
@@ -185,7 +192,7 @@ impl ThreadPool {
         self.shared.gate.close();
         let patience = PATIENCE + 2 * worked;
         if !self.wait(patience, |gate| gate.inside() == 0) {
-            self.wait_for_late(patience, &mut rests);
+            self.wait_for_late(patience, &mut suspensions);
         }
         let theirs = lock(&self.shared.panic).take();
         if let Err(payload) = own {
@@ -196,35 +203,40 @@ impl ThreadPool {
         }
     }
 
-    fn hand_out(&self, job: &(dyn Fn(usize) + Sync), everybody: bool, rests: &mut Rests) {
-        if rests.any() {
-            for worker in rests.end(Instant::now()) {
-                self.shared.seats[worker].rests.store(false, Ordering::Relaxed);
+    fn hand_out(
+        &self,
+        job: &(dyn Fn(usize) + Sync),
+        everybody: bool,
+        suspensions: &mut Suspensions,
+    ) {
+        if suspensions.any() {
+            for worker in suspensions.resume_due(Instant::now()) {
+                self.shared.states[worker].suspended.store(false, Ordering::Relaxed);
             }
         }
         // SAFETY: only the lifetime changes. `work_on` returns (or unwinds) with the gate closed
-        // and nobody inside, when no worker can touch the job any more, so the pointer is never
+        // and no worker inside, when none can touch the job any more, so the pointer is never
         // used after the reference has ended.
         let job: Job = unsafe { std::mem::transmute(job) };
-        // SAFETY: the gate is closed and nobody inside, so no worker reads the cell.
+        // SAFETY: the gate is closed with no worker inside, so none reads the cell.
         unsafe { *self.shared.job.0.get() = Some(job) };
         self.shared.note_cpu(0, pin::current());
         self.shared.gate.open(everybody);
-        for (index, seat) in self.shared.seats.iter().enumerate() {
-            if !seat.parked.load(Ordering::SeqCst) {
+        for (index, state) in self.shared.states.iter().enumerate() {
+            if !state.parked.load(Ordering::SeqCst) {
                 continue;
             }
-            let resting = seat.rests.load(Ordering::Relaxed);
-            if resting {
-                rests.begin(index, Instant::now());
+            let suspended = state.suspended.load(Ordering::Relaxed);
+            if suspended {
+                suspensions.suspend(index, Instant::now());
             }
-            if everybody || !resting {
+            if everybody || !suspended {
                 self.workers[index].0.unpark();
             }
         }
     }
 
-    /// Waits until the gate is as `done` wants it; false where it is not within `patience`.
+    /// Waits until `done` accepts the gate; false if it does not within `patience`.
     fn wait(&self, patience: Duration, done: impl Fn(View) -> bool) -> bool {
         let Shared { gate, waiter, waits, .. } = &*self.shared;
         for _ in 0..SPINS {
@@ -233,7 +245,7 @@ impl ThreadPool {
             }
             std::hint::spin_loop();
         }
-        // A core that nobody uses may be given to the worker that is waited for.
+        // Sleeping frees a core for the worker that is waited for.
         let begun = Instant::now();
         *lock(waiter) = Some(thread::current());
         waits.store(true, Ordering::SeqCst);
@@ -249,18 +261,18 @@ impl ThreadPool {
         is_done
     }
 
-    /// Waits on for workers that have lost their cores, it seems, and sends those to rest that
-    /// do so too often.
-    fn wait_for_late(&self, patience: Duration, rests: &mut Rests) {
+    /// Waits on for workers that seem to have lost their cores, and suspends those that do so too
+    /// often.
+    fn wait_for_late(&self, patience: Duration, suspensions: &mut Suspensions) {
         let begun = Instant::now();
-        for seat in &self.shared.seats {
-            seat.late.store(seat.inside.load(Ordering::Relaxed), Ordering::Relaxed);
+        for state in &self.shared.states {
+            state.late.store(state.inside.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.wait(Duration::MAX, |gate| gate.inside() == 0);
         let (now, waited) = (Instant::now(), patience + begun.elapsed());
-        for (index, seat) in self.shared.seats.iter().enumerate() {
-            if seat.late.load(Ordering::Relaxed) && rests.held_up(index, waited, now) {
-                seat.rests.store(true, Ordering::Relaxed);
+        for (index, state) in self.shared.states.iter().enumerate() {
+            if state.late.load(Ordering::Relaxed) && suspensions.waited_for(index, waited, now) {
+                state.suspended.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -308,8 +320,7 @@ impl ThreadPool {
     }
 
     /// Cuts several matrices (data, width, and columns of a tile) into tiles of all rows and calls
-    /// `f` with the index of a matrix and a tile of it, on any thread: one piece of work for what
-    /// would be several.
+    /// `f` with the index of a matrix and a tile of it, on any thread, as one shared job.
     pub fn for_each_tile_of<T: Send>(
         &self,
         matrices: &mut [(&mut [T], usize, usize)],
@@ -374,7 +385,7 @@ impl ThreadPool {
     }
 }
 
-/// Most matrices that are cut into tiles at once.
+/// Most matrices of one [`ThreadPool::for_each_tile_of`].
 pub const MAX_MATRICES: usize = 4;
 
 /// A matrix that is handed out in tiles.
@@ -417,18 +428,18 @@ impl Drop for ThreadPool {
 }
 
 fn work(shared: &Shared, index: usize) {
-    let seat = &shared.seats[index];
+    let state = &shared.states[index];
     let mut seen = 0;
     while let Some(gate) = shared.await_job(index, seen) {
         seen = gate.job();
-        seat.inside.store(true, Ordering::Relaxed);
+        state.inside.store(true, Ordering::Relaxed);
         // SAFETY: this worker is inside, so the caller wrote the cell before it opened the gate
         // and will not write it again until this worker has left; the job is alive until then.
         let job = unsafe { &*(*shared.job.0.get()).expect("a job was handed out") };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(index + 1))) {
             *lock(&shared.panic) = Some(payload);
         }
-        seat.inside.store(false, Ordering::Relaxed);
+        state.inside.store(false, Ordering::Relaxed);
         let last = shared.gate.leave().inside() == 0;
         if last && shared.waits.load(Ordering::SeqCst) {
             lock(&shared.waiter).iter().for_each(Thread::unpark);
@@ -439,35 +450,35 @@ fn work(shared: &Shared, index: usize) {
 impl Shared {
     /// Waits for a job after `seen` and enters it; `None` when the pool ends.
     fn await_job(&self, index: usize, seen: u64) -> Option<View> {
-        let seat = &self.seats[index];
+        let state = &self.states[index];
         loop {
             if self.is_in_the_way(index + 1) && !self.goes_elsewhere(index + 1) {
-                seat.rests.store(true, Ordering::Relaxed);
+                state.suspended.store(true, Ordering::Relaxed);
             }
             for _ in 0..SPINS {
-                if let Some(gate) = self.enter(seat, seen) {
+                if let Some(gate) = self.enter(state, seen) {
                     return Some(gate);
                 }
-                if seat.rests.load(Ordering::Relaxed) {
+                if state.suspended.load(Ordering::Relaxed) {
                     break;
                 }
                 std::hint::spin_loop();
             }
             self.note_cpu(index + 1, pin::NOWHERE);
-            seat.parked.store(true, Ordering::SeqCst);
+            state.parked.store(true, Ordering::SeqCst);
             let last = self.gate.view(Ordering::SeqCst).job();
             let entered = loop {
                 if self.stop.load(Ordering::SeqCst) {
                     return None;
                 }
-                let entered = self.enter(seat, seen);
-                // A job that it comes too late for is a sign that more will follow.
+                let entered = self.enter(state, seen);
+                // A job that was missed is a sign that more will follow.
                 if entered.is_some() || self.gate.view(Ordering::SeqCst).job() != last {
                     break entered;
                 }
                 thread::park();
             };
-            seat.parked.store(false, Ordering::SeqCst);
+            state.parked.store(false, Ordering::SeqCst);
             if entered.is_some() {
                 return entered;
             }
@@ -482,7 +493,7 @@ impl Shared {
         here != pin::NOWHERE && others.any(|cpu| cpu == here)
     }
 
-    /// Goes to a CPU that no thread of the pool is on, if there is one. The system would do this
+    /// Moves to a CPU that no thread of the pool is on, if there is one. The system would do this
     /// too, but not soon for a thread that sleeps most of the time.
     fn goes_elsewhere(&self, thread: usize) -> bool {
         let gone = pin::leave(self.cpus.iter().map(|cpu| cpu.load(Ordering::Relaxed)));
@@ -490,7 +501,7 @@ impl Shared {
         gone
     }
 
-    /// Writes only what is new: others read this often.
+    /// Records the CPU of a thread. Writes only changes, as others read this often.
     fn note_cpu(&self, thread: usize, cpu: usize) {
         if self.cpus[thread].load(Ordering::Relaxed) != cpu {
             self.cpus[thread].store(cpu, Ordering::Relaxed);
@@ -498,9 +509,9 @@ impl Shared {
     }
 
     /// Enters, if the gate is open to this worker.
-    fn enter(&self, seat: &Seat, seen: u64) -> Option<View> {
+    fn enter(&self, state: &WorkerState, seen: u64) -> Option<View> {
         let gate = self.gate.view(Ordering::Acquire);
-        let comes = || gate.calls_everybody() || !seat.rests.load(Ordering::Relaxed);
+        let comes = || gate.calls_everybody() || !state.suspended.load(Ordering::Relaxed);
         if gate.admits(seen) && comes() { self.gate.enter(seen) } else { None }
     }
 }
@@ -542,7 +553,7 @@ impl<'a, T> Tile<'a, T> {
         Self { base, width, rows, cols: cols.start - col..cols.end - col, _borrow }
     }
 
-    /// The same tile as part of a wider matrix, in which its columns come `col` later.
+    /// The same tile as part of a wider matrix, its columns shifted by `col`.
     pub fn behind(self, col: usize) -> Self {
         let Self { base, width, rows, cols, _borrow } = self;
         let base = base.wrapping_sub(col);

@@ -7,7 +7,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator whose whole sequence is decided by `seed`.
+    /// A generator whose sequence depends on `seed` alone.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         let state = std::array::from_fn(|_| {

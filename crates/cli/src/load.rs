@@ -32,10 +32,13 @@ struct TemplateArgs {
     /// Jinja template, instead of the model's own
     #[arg(long, value_name = "FILE", help_heading = "Loading")]
     chat_template: Option<PathBuf>,
-    /// Tool-call format, where the template does not show it: hermes, qwen-coder, llama, mistral,
-    /// deepseek-v3, deepseek-v3.1, dsml or harmony
-    #[arg(long, value_name = "FORMAT", help_heading = "Loading")]
-    tool_format: Option<ToolFormat>,
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        help_heading = "Loading",
+        help = format!("Tool-call format, if the chat template shows none: {}", ToolFormat::names())
+    )]
+    tool_format: Option<&'static ToolFormat>,
 }
 
 /// Arguments for the model and for loading it.

@@ -2,7 +2,7 @@
 
 use crate::{builtin, progress};
 use anyhow::{Context, Result, anyhow};
-use hub::{ModelRef, Progress, Settings};
+use hub::{HubSettings, ModelRef, Progress};
 use std::path::{Path, PathBuf};
 
 /// The name of the built-in model as an argument.
@@ -45,7 +45,7 @@ fn is_weights(extension: &std::ffi::OsStr) -> bool {
 }
 
 fn fetch(model: &ModelRef, endpoint: Option<&str>) -> Result<PathBuf> {
-    let settings = Settings::from_vars(|name| match (name, endpoint) {
+    let settings = HubSettings::from_vars(|name| match (name, endpoint) {
         ("HF_ENDPOINT", Some(endpoint)) => Some(endpoint.to_owned()),
         _ => std::env::var(name).ok(),
     })?;

@@ -1,28 +1,31 @@
-//! What goes wrong between ranks.
+//! Errors of communication between ranks.
 
-/// Why a call did not come to its end.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A rank left the group while others needed it.
-    #[error("rank {rank} {} while rank {waiting} waited for it", if *.panicked { "panicked" } else { "left the group" })]
+    #[error(
+        "rank {rank} {} while rank {waiting} waited for it",
+        if *.panicked { "panicked" } else { "left the group" }
+    )]
     Gone {
-        /// The rank that is no more.
+        /// The rank that left.
         rank: usize,
         /// The rank that needed it.
         waiting: usize,
-        /// Whether it ended by a panic.
+        /// Whether a panic ended it.
         panicked: bool,
     },
     /// Ranks made different calls, or the same with different lengths.
     #[error("rank {rank} called {found} where rank {own} called {expected}")]
     Mismatch {
-        /// The first rank that did something else.
+        /// The first rank that made another call.
         rank: usize,
-        /// The rank that tells it.
+        /// The rank that reports it.
         own: usize,
-        /// What that one called.
+        /// The call of the reporting rank.
         expected: String,
-        /// What the other called.
+        /// The call of the other rank.
         found: String,
     },
     /// A slice of the wrong length.
@@ -30,26 +33,26 @@ pub enum Error {
     Length {
         /// The call.
         call: &'static str,
-        /// Who made it.
+        /// The rank that made it.
         rank: usize,
-        /// Values that it was called with room for.
+        /// Values of the slice.
         expected: usize,
-        /// Values that there are.
+        /// Values of the result.
         found: usize,
     },
-    /// A rank that the group does not have, or the caller itself where another is meant.
+    /// A rank outside the group, or the caller itself where another rank is required.
     #[error("{call} on rank {rank}: expected another rank of {ranks}, found {found}")]
     NoSuchRank {
         /// The call.
         call: &'static str,
-        /// Who made it.
+        /// The rank that made it.
         rank: usize,
         /// Ranks of the group.
         ranks: usize,
-        /// What was asked for.
+        /// The rank that was given.
         found: usize,
     },
-    /// A shard of a group that cannot be.
+    /// A shard with a rank outside its group.
     #[error("expected a rank below the number of ranks, found rank {rank} of {ranks}")]
     Shard {
         /// The rank.

@@ -1,8 +1,8 @@
-//! The name that every chain of KV blocks begins with: a digest of all that decides the bits of a
-//! block besides its tokens.
+//! The root of all chains of KV blocks: a digest of everything but tokens that decides the bits of
+//! a block.
 //!
-//! Invariant: the digest is of values under written labels, never of the names that types, fields or
-//! variants have in the source, so that renaming one changes no block's name.
+//! Invariant: the digest covers values under written labels, never the names that types, fields or
+//! variants have in the source, so that renaming them changes no block name.
 
 use crate::Settings;
 use sched::Name;
@@ -24,7 +24,7 @@ pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
     Name::root(&bytes)
 }
 
-/// Appends a label and a value, each behind its length in bytes as 64 bits, little-endian.
+/// Appends a label and a value, each preceded by its length in bytes (64 bits, little-endian).
 fn write_field(bytes: &mut Vec<u8>, label: &str, value: &str) {
     for text in [label, value] {
         bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());

@@ -1,39 +1,42 @@
-//! What restricts the next token of a sequence, in ids: where it comes from is a matter of others.
+//! Constraints on the next token of a sequence, in token ids.
 //!
-//! A [`Grammar`] is shared by requests, a [`Constraint`] is the state of one sequence. Stop ids are
-//! the engine's: they may be chosen exactly where the constraint may end.
+//! A [`Grammar`] is shared by requests; a [`Constraint`] is the state of one sequence. The engine
+//! handles stop ids: they may be chosen exactly where the constraint may end.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Gives each sequence its own state.
+/// Creates the state of each sequence.
 pub trait Grammar: Debug + Send + Sync {
     /// The state before the first token.
     fn start(&self) -> Box<dyn Constraint>;
 }
 
-/// The state of one sequence: after some tokens, which may come next.
+/// State of one sequence: the tokens that may come next.
 ///
-/// Masks are computed on a thread of their own while the model computes; the state alone decides
-/// them. An error ends the sequence, and nothing is asked of the state again.
+/// Masks are computed on a separate thread during the forward pass and depend on the state alone.
+///
+/// # Errors
+///
+/// An error of any method ends the sequence; no method is called afterwards.
 pub trait Constraint: Debug + Send {
-    /// Adds to the empty `allowed` all ids that may come next, and says whether the sequence may
+    /// Adds all ids that may come next to the empty set `allowed`. Returns whether the sequence may
     /// end here.
     fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String>;
-    /// Takes note of the next token, which the last mask allowed.
+    /// Records the next token, which the last mask allowed.
     fn accept(&mut self, id: u32) -> Result<(), String>;
-    /// Forgets the last `tokens` that were accepted.
+    /// Undoes the last `tokens` accepted tokens.
     fn rollback(&mut self, tokens: usize) -> Result<(), String>;
-    /// Whether nothing may follow, so that the sequence ends here as if by a stop id.
+    /// Whether no token may follow, so that the sequence ends here as if by a stop id.
     fn is_complete(&self) -> bool;
 }
 
-/// A grammar in a request; clones share it, and are equal to it alone.
+/// A shared grammar in a request. Two are equal if they share the same grammar.
 #[derive(Clone, Debug)]
 pub struct GrammarRef(Arc<dyn Grammar>);
 
 impl GrammarRef {
-    /// A handle of `grammar`.
+    /// Wraps `grammar`.
     pub fn new(grammar: impl Grammar + 'static) -> Self {
         Self(Arc::new(grammar))
     }
@@ -57,7 +60,7 @@ pub struct TokenSet {
     size: usize,
 }
 
-/// Ids of a word.
+/// Ids per word.
 const BITS: usize = u32::BITS as usize;
 
 impl TokenSet {
@@ -66,43 +69,43 @@ impl TokenSet {
         Self { words: vec![0; size.div_ceil(BITS)], size }
     }
 
-    /// Ids that it could hold.
+    /// Number of ids that the set can hold.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether it holds none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Whether it holds `id`.
+    /// Whether the set holds `id`.
     pub fn contains(&self, id: u32) -> bool {
         let word = self.words.get(id as usize / BITS).copied().unwrap_or(0);
         word >> (id as usize % BITS) & 1 == 1
     }
 
-    /// Adds `id`, if it is below the size.
+    /// Adds `id` if it is below the size.
     pub fn insert(&mut self, id: u32) {
         if (id as usize) < self.size {
             self.words[id as usize / BITS] |= 1 << (id as usize % BITS);
         }
     }
 
-    /// Takes `id` out.
+    /// Removes `id`.
     pub fn remove(&mut self, id: u32) {
         if let Some(word) = self.words.get_mut(id as usize / BITS) {
             *word &= !(1 << (id as usize % BITS));
         }
     }
 
-    /// Takes all out.
+    /// Removes all ids.
     pub fn clear(&mut self) {
         self.words.fill(0);
     }
 
-    /// Adds ids by words of 32 of them, the lowest bit first; what lies beyond the size counts for
-    /// nothing.
+    /// Adds ids from a bit mask of 32 ids per word, lowest bit first. Bits beyond the size are
+    /// ignored.
     pub fn insert_words(&mut self, words: &[u32]) {
         for (to, from) in self.words.iter_mut().zip(words) {
             *to |= from;
@@ -113,7 +116,7 @@ impl TokenSet {
         }
     }
 
-    /// Makes the logits of all other ids minus infinity.
+    /// Sets the logits `[vocab_size]` of all other ids to minus infinity.
     pub(crate) fn apply(&self, logits: &mut [f32]) {
         for (logits, &word) in logits.chunks_mut(BITS).zip(&self.words) {
             if word == 0 {

@@ -1,37 +1,37 @@
-//! Speculation: guesses at the next tokens, which one forward pass verifies together.
+//! Speculation: drafts of the next tokens, which one forward pass verifies together.
 //!
-//! A guess costs a row of the batch, and nothing else depends on it: tokens are sampled from the
-//! model's own logits, one after the other, and a row counts only if all tokens before it came out
-//! as guessed. So the text is that of the model alone, greedy or sampled.
+//! A drafted token costs a row of the batch and changes nothing else: tokens are sampled from the
+//! model's own logits, one after the other, and a row counts only if sampling chose all drafted
+//! tokens before it. So the text is that of the model alone, greedy or sampled.
 //!
-//! The seam is [`Drafter`]: all sequences that decode at once, so that a draft model can batch
-//! them, by id, so that it can keep a cache of its own.
+//! The seam is [`Drafter`]. It gets all sequences that decode at once, so that a draft model can
+//! batch them, with their slots, so that it can keep a cache for each.
 
-use sched::SequenceId;
+use sched::{Planned, Slot};
 use std::str::FromStr;
 
-/// Most tokens guessed at once.
+/// Maximum number of drafted tokens per sequence and step.
 pub const MAX_DRAFTED: usize = 16;
-/// Longest and shortest run of tokens that is looked up.
-const LONGEST: usize = 4;
-const SHORTEST: usize = 2;
+/// Lengths of the runs of tokens that are looked up.
+const MAX_RUN: usize = 4;
+const MIN_RUN: usize = 2;
 
-/// How the next tokens of a request are guessed.
+/// How the next tokens of a request are drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Speculate {
     /// Not at all.
     Off,
-    /// As what followed the last tokens where they stood before, so many of them (prompt lookup:
-    /// Saxena, 2023).
+    /// Up to this many tokens that followed the last tokens at their previous occurrence (prompt
+    /// lookup: Saxena, 2023).
     Ngram(usize),
 }
 
 impl Speculate {
-    /// Most tokens guessed at once.
-    pub fn most(self) -> usize {
+    /// Maximum number of drafted tokens per step.
+    pub fn max(self) -> usize {
         match self {
             Self::Off => 0,
-            Self::Ngram(most) => most,
+            Self::Ngram(max) => max,
         }
     }
 }
@@ -44,9 +44,9 @@ impl FromStr for Speculate {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let most = text.strip_prefix("ngram:").and_then(|most| most.parse().ok());
-        match most.ok_or_else(wrong)? {
-            most @ 1..=MAX_DRAFTED => Ok(Self::Ngram(most)),
+        let max = text.strip_prefix("ngram:").and_then(|max| max.parse().ok());
+        match max.ok_or_else(wrong)? {
+            max @ 1..=MAX_DRAFTED => Ok(Self::Ngram(max)),
             _ => Err(wrong()),
         }
     }
@@ -56,55 +56,88 @@ impl std::fmt::Display for Speculate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
-            Self::Ngram(most) => write!(f, "ngram:{most}"),
+            Self::Ngram(max) => write!(f, "ngram:{max}"),
         }
     }
 }
 
-/// A sequence that wants guesses.
+/// The drafts of one request.
+#[derive(Debug)]
+pub(crate) struct RequestDraft {
+    /// Maximum number of tokens per step.
+    pub max: usize,
+    /// Tokens drafted for the next step.
+    pub tokens: Vec<u32>,
+    /// Tokens verified so far.
+    pub drafted: usize,
+    /// Tokens accepted so far.
+    pub accepted: usize,
+    /// Tokens accepted in the last step.
+    pub accepted_now: usize,
+}
+
+impl RequestDraft {
+    pub fn new(max: usize) -> Self {
+        Self { max, tokens: Vec::with_capacity(max), drafted: 0, accepted: 0, accepted_now: 0 }
+    }
+
+    /// The tokens that `planned` verifies.
+    pub fn planned(&self, planned: &Planned) -> &[u32] {
+        &self.tokens[..planned.drafts]
+    }
+
+    /// Counts the tokens verified in a step, and those of them accepted.
+    pub fn count(&mut self, drafted: usize, accepted: usize) {
+        self.drafted += drafted;
+        self.accepted += accepted;
+        self.accepted_now = accepted;
+    }
+}
+
+/// A sequence whose next tokens are to be drafted.
 #[derive(Debug)]
 pub struct DraftRequest<'a> {
-    /// Names it from step to step.
-    pub id: SequenceId,
+    /// The sequence, until it is forgotten.
+    pub slot: Slot,
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
-    /// Most guesses.
-    pub most: usize,
-    /// Where they go; empty before.
-    pub draft: &'a mut Vec<u32>,
+    /// Maximum number of drafted tokens.
+    pub max: usize,
+    /// The drafted tokens; empty before.
+    pub draft: Vec<u32>,
 }
 
-/// Guesses what comes next.
+/// Drafts the next tokens of sequences.
 pub trait Drafter: Send {
     /// Fills the drafts of sequences that are about to decode.
-    fn draft(&mut self, wishes: &mut [DraftRequest<'_>]);
-    /// A sequence has ended.
-    fn forget(&mut self, id: SequenceId);
+    fn draft(&mut self, requests: &mut [DraftRequest<'_>]);
+    /// Drops what is kept for a sequence that has ended.
+    fn forget(&mut self, slot: Slot);
 }
 
-/// Looks the last tokens up among those before them. Keeps nothing.
+/// Looks up the last tokens among those before them. Keeps no state.
 #[derive(Debug, Default)]
 pub struct PromptLookup;
 
 impl Drafter for PromptLookup {
-    fn draft(&mut self, wishes: &mut [DraftRequest<'_>]) {
-        for DraftRequest { tokens, most, draft, .. } in wishes {
-            draft.extend_from_slice(continuation(tokens, *most));
+    fn draft(&mut self, requests: &mut [DraftRequest<'_>]) {
+        for DraftRequest { tokens, max, draft, .. } in requests {
+            draft.extend_from_slice(continuation(tokens, *max));
         }
     }
 
-    fn forget(&mut self, _: SequenceId) {}
+    fn forget(&mut self, _: Slot) {}
 }
 
-/// Up to `most` tokens that followed the latest earlier occurrence of the longest run at the end.
-fn continuation(tokens: &[u32], most: usize) -> &[u32] {
-    for len in (SHORTEST..=LONGEST).rev() {
+/// Up to `max` tokens that followed the latest earlier occurrence of the longest run at the end.
+fn continuation(tokens: &[u32], max: usize) -> &[u32] {
+    for len in (MIN_RUN..=MAX_RUN).rev() {
         let Some(start) = tokens.len().checked_sub(len) else { continue };
         let run = &tokens[start..];
         let before = &tokens[..tokens.len() - 1];
         if let Some(at) = before.windows(len).rposition(|window| window == run) {
             let next = at + len;
-            return &tokens[next..tokens.len().min(next + most)];
+            return &tokens[next..tokens.len().min(next + max)];
         }
     }
     &[]
@@ -114,12 +147,12 @@ fn continuation(tokens: &[u32], most: usize) -> &[u32] {
 mod tests {
     use super::*;
 
-    fn check(tokens: &[u32], most: usize, expected: &[u32]) {
-        assert_eq!(continuation(tokens, most), expected, "{tokens:?}");
+    fn check(tokens: &[u32], max: usize, expected: &[u32]) {
+        assert_eq!(continuation(tokens, max), expected, "{tokens:?}");
     }
 
     #[test]
-    fn what_followed_last_time_is_the_guess() {
+    fn what_followed_last_time_is_drafted() {
         check(&[1, 2, 3, 4, 9, 1, 2], 3, &[3, 4, 9]);
         check(&[1, 2, 3, 4, 9, 1, 2], 1, &[3]);
         check(&[1, 2, 5, 1, 2, 6, 1, 2], 2, &[6, 1]);
@@ -130,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_repetition_there_is_no_guess() {
+    fn without_a_repetition_nothing_is_drafted() {
         check(&[], 4, &[]);
         check(&[1], 4, &[]);
         check(&[1, 2, 3], 4, &[]);

@@ -1,21 +1,21 @@
-//! One vector of a prompt: the states of its tokens, pooled.
+//! Embeddings: the hidden states of a prompt, pooled into one vector.
 //!
-//! Invariant: states are added in ascending order of positions, in f64, so that chunks and
-//! neighbours change no bit.
+//! Invariant: states are added in ascending order of positions, in f64, so that chunks and other
+//! sequences change no bit.
 
 use crate::Error;
 use formats::Pooling;
 
-/// How one vector is made of a prompt.
+/// How the embedding of a prompt is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Embed {
-    /// How states become one; `None` for what the checkpoint says, else that of the last token.
+    /// Pooling of the states; `None` for the checkpoint's own, or else the last token.
     pub pooling: Option<Pooling>,
     /// Whether the vector is divided by its Euclidean length.
     pub normalize: bool,
 }
 
-/// States on their way to a vector.
+/// Accumulates hidden states.
 #[derive(Debug)]
 pub(crate) struct EmbeddingPooler {
     embed: Embed,
@@ -25,18 +25,18 @@ pub(crate) struct EmbeddingPooler {
 }
 
 impl EmbeddingPooler {
-    /// Where the request does not say, `pooling` does.
+    /// Uses `pooling` unless the request names one.
     pub fn new(embed: Embed, pooling: Option<Pooling>) -> Self {
         let pooling = embed.pooling.or(pooling).unwrap_or(Pooling::Last);
         Self { embed, pooling, sum: Vec::new(), rows: 0 }
     }
 
-    /// Whether the states of all tokens are wanted, not that of the last alone.
+    /// Whether the states of all tokens are needed, not only the last one.
     pub fn wants_all(&self) -> bool {
         self.pooling == Pooling::Mean
     }
 
-    /// Adds the states of the next tokens.
+    /// Adds the states of the next tokens, each `[hidden_size]`.
     pub fn add<'a>(&mut self, states: impl Iterator<Item = &'a [f32]>) {
         for state in states {
             self.sum.resize(state.len(), 0.0);
@@ -45,7 +45,11 @@ impl EmbeddingPooler {
         }
     }
 
-    /// The vector, once all states are there, or [`Error::StateNotFinite`].
+    /// Returns the vector `[hidden_size]` of all states.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StateNotFinite`] if a value is NaN or infinite.
     pub fn finish(&mut self) -> Result<Vec<f32>, Error> {
         let length = match self.embed.normalize {
             // The mean has the direction of the sum.

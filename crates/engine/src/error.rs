@@ -1,34 +1,34 @@
-//! What can go wrong while loading or running a model.
+//! Errors of loading and running a model.
 
-/// An operating error of the engine.
+/// An error of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The model cannot be loaded or run.
     #[error(transparent)]
     Model(#[from] models::Error),
-    /// The backend cannot do what is asked.
+    /// The backend failed.
     #[error(transparent)]
     Backend(#[from] backend::Error),
-    /// The context asked for does not fit.
+    /// The requested context does not fit.
     #[error("{0}")]
     Context(String),
-    /// A size of KV blocks that the kernels do not take.
+    /// The kernels do not support KV blocks of this size.
     #[error("a KV block must have 16, 32, 64, 128, 256 or 512 positions, not {0}")]
     Block(usize),
-    /// More threads than a machine has use for.
+    /// More threads than any machine can use.
     #[error("{threads} threads are too many: at most {most}")]
     Threads {
-        /// Threads asked for.
+        /// Requested threads.
         threads: usize,
-        /// What is allowed.
+        /// Maximum number of threads.
         most: usize,
     },
-    /// Logits that no token can be chosen from.
+    /// The logits are not finite, so no token can be chosen.
     #[error(
         "the model's logits hold NaN or infinite values; run with --check to see where they arise"
     )]
     NotFinite,
-    /// States that no vector can be made of.
+    /// The hidden states are not finite, so there is no embedding.
     #[error(
         "the model's states hold NaN or infinite values; run with --check to see where they arise"
     )]

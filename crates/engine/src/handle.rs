@@ -1,5 +1,5 @@
-//! The receiver of the engine: a cloneable handle that submits requests over a bounded channel,
-//! and the stream of events each request gives. The engine thread holds the other end.
+//! Submission of requests: a cloneable handle that sends them over a bounded channel to the engine
+//! thread, and the stream of events that each request gets.
 
 use crate::Metrics;
 use crate::draft::{MAX_DRAFTED, Speculate};
@@ -8,26 +8,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
-/// Events the engine may be ahead of a reader before it lets that sequence wait. The events of any
-/// one step fit.
+/// Events that the engine may be ahead of a reader before the sequence has to wait. Holds more than
+/// the events of one step.
 const EVENT_CAPACITY: usize = 64;
 
-/// What the engine says about the model it runs.
+/// The model that an engine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelInfo {
-    /// Name for people and for API clients.
+    /// Name shown to people and API clients.
     pub name: String,
     /// Family of the model, such as `qwen3`.
     pub architecture: String,
-    /// Most tokens of prompt and answer together.
+    /// Maximum number of tokens of prompt and answer together.
     pub context_length: usize,
     /// Number of logits.
     pub vocab_size: usize,
-    /// Tokens that the KV cache holds, of all sequences together.
+    /// Number of tokens that the KV cache holds for all sequences together.
     pub cache_tokens: usize,
 }
 
-/// Why a request was refused at the receiver.
+/// Why a request was rejected when it was submitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The prompt leaves no room for an answer.
@@ -41,10 +41,10 @@ pub enum SubmitError {
         /// Tokens the context holds, answer included.
         context_length: usize,
     },
-    /// A field of the request cannot be.
+    /// A field of the request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Too many requests wait already.
+    /// This many requests, the maximum, are waiting.
     #[error("too many requests are waiting ({0})")]
     QueueFull(usize),
     /// The engine thread has ended.
@@ -55,24 +55,24 @@ pub enum SubmitError {
 /// A request on its way to the engine thread.
 #[derive(Debug)]
 pub struct Submission {
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// Where events go. Closed when the caller lost interest.
+    /// Channel for its events; closed when the caller dropped the generation.
     pub events: mpsc::Sender<Event>,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: std::time::Instant,
-    /// Its place among those that wait; given up when its computation begins.
-    pub place: Option<QueueSlot>,
+    /// Its slot in the queue, released when it is admitted.
+    pub queue_slot: Option<QueueSlot>,
 }
 
-/// A place in the queue, counted for as long as it lives.
+/// A slot in the queue, counted until it is dropped.
 #[derive(Debug)]
 pub struct QueueSlot(Arc<AtomicUsize>);
 
 impl QueueSlot {
-    /// A place among at most `most`.
-    fn take(waiting: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let one_more = |now: usize| (now < most).then_some(now + 1);
+    /// Takes one of `max` slots.
+    fn take(waiting: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let one_more = |now: usize| (now < max).then_some(now + 1);
         waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         Some(Self(Arc::clone(waiting)))
     }
@@ -84,23 +84,23 @@ impl Drop for QueueSlot {
     }
 }
 
-/// Submits requests. Clones share one engine; the engine ends when the last is dropped.
+/// Submits requests to an engine. Clones share the engine, which ends when the last is dropped.
 #[derive(Clone, Debug)]
 pub struct EngineHandle {
     info: Arc<ModelInfo>,
     submissions: mpsc::Sender<Submission>,
     alive: Arc<AtomicBool>,
     metrics: Metrics,
-    /// Requests that wait, in the channel or in the engine.
+    /// Number of requests that wait, in the channel or in the engine.
     waiting: Arc<AtomicUsize>,
 }
 
-/// The engine's end of the receiver.
+/// The engine's end of the channel.
 #[derive(Debug)]
 pub struct RequestReceiver {
-    /// Requests in the order they came.
+    /// Requests in order of submission.
     pub submissions: mpsc::Receiver<Submission>,
-    /// What the engine reports of its work.
+    /// Metrics to which the engine reports.
     pub metrics: Metrics,
     alive: Arc<AtomicBool>,
 }
@@ -111,13 +111,13 @@ impl Drop for RequestReceiver {
     }
 }
 
-/// The events of one request. Dropping it cancels the request, and only that.
+/// The events of one request. Dropping it cancels that request.
 #[derive(Debug)]
 pub struct Generation {
     events: mpsc::Receiver<Event>,
 }
 
-/// A handle and the engine's end, with room for `queue` waiting requests.
+/// Creates a handle and the engine's end for at most `queue` waiting requests.
 pub fn request_channel(info: ModelInfo, queue: usize) -> (EngineHandle, RequestReceiver) {
     let (sender, receiver) = mpsc::channel(queue.max(1));
     let alive = Arc::new(AtomicBool::new(true));
@@ -143,12 +143,12 @@ impl EngineHandle {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Requests that may wait.
+    /// Maximum number of waiting requests.
     pub fn queue(&self) -> usize {
         self.submissions.max_capacity()
     }
 
-    /// What the engine has counted.
+    /// The metrics of the engine.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -159,17 +159,21 @@ impl EngineHandle {
     }
 
     /// Checks `request` against the model's limits and queues it.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); [`SubmitError::QueueFull`] and [`SubmitError::Stopped`].
     pub fn submit(&self, request: Request) -> Result<Generation, SubmitError> {
         self.check(&request)?;
-        let most = self.queue();
+        let max = self.queue();
         let full = || {
             self.metrics.rejected();
-            SubmitError::QueueFull(most)
+            SubmitError::QueueFull(max)
         };
-        let place = Some(QueueSlot::take(&self.waiting, most).ok_or_else(full)?);
+        let queue_slot = Some(QueueSlot::take(&self.waiting, max).ok_or_else(full)?);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let submitted = std::time::Instant::now();
-        match self.submissions.try_send(Submission { request, events, submitted, place }) {
+        match self.submissions.try_send(Submission { request, events, submitted, queue_slot }) {
             Ok(()) => Ok(Generation { events: receiver }),
             Err(mpsc::error::TrySendError::Full(_)) => Err(full()),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SubmitError::Stopped),
@@ -177,6 +181,11 @@ impl EngineHandle {
     }
 
     /// Checks `request` without queueing it.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError::ContextLength`] for a prompt that is too long, [`SubmitError::Invalid`] for a
+    /// field out of range.
     pub fn check(&self, request: &Request) -> Result<(), SubmitError> {
         let context_length = self.info.context_length;
         let prompt_tokens = request.prompt.len();
@@ -188,7 +197,7 @@ impl EngineHandle {
             return Err(SubmitError::ContextLength { prompt_tokens, context_length });
         }
         if request.embed.is_some() && request.prompt_logprobs.is_some() {
-            let message = "a vector and log probabilities of one prompt take two requests";
+            let message = "an embedding and prompt log probabilities cannot be requested together";
             return Err(SubmitError::Invalid(message.into()));
         }
         let vocab = self.info.vocab_size;
@@ -197,26 +206,28 @@ impl EngineHandle {
                 "prompt holds token id {id}, but the model has {vocab} tokens"
             )));
         }
-        let most = request.speculate.map_or(0, Speculate::most);
-        if most > MAX_DRAFTED {
+        let max = request.speculate.map_or(0, Speculate::max);
+        if max > MAX_DRAFTED {
             return Err(SubmitError::Invalid(format!(
-                "speculate must guess at most {MAX_DRAFTED} tokens, not {most}"
+                "speculate must draft at most {MAX_DRAFTED} tokens, not {max}"
             )));
         }
         if request.embed.is_some() && request.constraint.is_some() {
-            return Err(SubmitError::Invalid("a vector cannot be held to a grammar".into()));
+            return Err(SubmitError::Invalid(
+                "an embedding cannot be constrained by a grammar".into(),
+            ));
         }
         request.sampling.check(vocab).map_err(SubmitError::Invalid)
     }
 }
 
 impl Generation {
-    /// The next event, or `None` after the last one, or if the engine ended without it.
+    /// Receives the next event; `None` after the last one or if the engine has ended.
     pub async fn next(&mut self) -> Option<Event> {
         self.events.recv().await
     }
 
-    /// As `next`, blocking the thread. Not to be called from async code.
+    /// Like `next`, but blocks the thread. Must not be called from async code.
     pub fn next_blocking(&mut self) -> Option<Event> {
         self.events.blocking_recv()
     }

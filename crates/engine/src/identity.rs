@@ -1,4 +1,4 @@
-//! What a checkpoint is, so that numbers computed with another are not taken for its own.
+//! Identity of a checkpoint, so that cached numbers of another are not mistaken for its own.
 
 use formats::Checkpoint;
 use sha2::{Digest, Sha256};
@@ -6,12 +6,11 @@ use sha2::{Digest, Sha256};
 /// Bytes read of each tensor.
 const SAMPLE: usize = 64;
 
-/// A digest of everything about a checkpoint that decides its logits: configuration, names, types
-/// and shapes of its tensors, and bytes from the beginning, the middle and the end of each. Files
-/// may be moved or renamed.
+/// Digest of what decides the logits of a checkpoint: configuration, names, types and shapes of its
+/// tensors, and bytes from the beginning, the middle and the end of each. Paths do not matter.
 ///
-/// It tells apart what people confuse, such as a model and its next version; it is no proof
-/// against somebody who alters single weights to deceive.
+/// It distinguishes checkpoints that are confused by accident, such as a model and its next
+/// version; it does not detect single weights that were altered on purpose.
 pub(crate) fn identity(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();
     let mut config = checkpoint.config().clone();

@@ -13,6 +13,7 @@ mod handle;
 mod identity;
 mod masks;
 pub mod metrics;
+mod outcome;
 mod prefill_budget;
 mod request;
 mod run;
@@ -36,11 +37,10 @@ pub use handle::{
 pub use metrics::Metrics;
 pub use models::Ranks;
 pub use models::placement::Placement;
-pub use request::{
-    Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
-};
+pub use outcome::Outcome;
+pub use request::{Event, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage};
 pub use run::{EngineOptions, start};
 pub use runner::{BLOCK, LoadOptions, Runner, Settings};
-pub use sched::SequenceId;
+pub use sched::Slot;
 pub use single_sequence::SingleSequence;
 pub use trace::Trace;

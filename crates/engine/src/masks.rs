@@ -1,10 +1,10 @@
-//! Masks of constrained sequences, computed on a thread of their own while the model computes.
+//! Masks of constrained sequences, computed on a separate thread during the forward pass.
 //!
-//! A state goes there before the forward pass and comes back with its masks when they are wanted:
-//! one for the row of the last known token, one more for each guess that is allowed behind it.
-//! States come back in the order they went, and what they hold depends on nothing else, so that
-//! threads decide no bits. Nobody waits but for a message. A state whose last masks took less time
-//! than waking a thread stays where it is.
+//! A constraint's state moves to the mask thread before the forward pass and returns with its masks
+//! afterwards: one for the row of the last known token, and one for each drafted token that the
+//! constraint allows. States return in the order they were sent and hold nothing that depends on
+//! timing, so threads decide no bits. A state whose last masks took less time than waking a thread
+//! stays on the engine's thread.
 
 use crate::Request;
 use crate::constraint::{Constraint, GrammarRef, TokenSet};
@@ -13,44 +13,52 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// About what it takes to hand a state over and back.
+/// Approximate time to hand a state over and back.
 const QUICK: Duration = Duration::from_micros(20);
 
-/// The constraint of one sequence, and what it allows in the rows of one step.
+/// State of the constraint of one sequence, and its masks for one step.
 #[derive(Debug)]
 pub(crate) struct ConstraintState {
     grammar: GrammarRef,
-    /// Made where masks are, since that may take a while.
+    /// Created with the first masks, since that may take a while.
     state: Option<Box<dyn Constraint>>,
-    /// The guesses of the step.
+    /// The draft of the step.
     draft: Vec<u32>,
-    /// Guesses that the state has accepted.
+    /// Drafted tokens that the state has accepted.
     accepted: usize,
-    /// What may come at the place of each guess, and behind the last of them.
-    rows: Vec<Allowed>,
-    /// Rows of this step.
+    /// Masks of the row of the last known token and of each accepted draft.
+    rows: Vec<TokenMask>,
+    /// Number of masks of this step.
     filled: usize,
-    /// Its masks took no longer than [`QUICK`] when they were last computed.
+    /// Whether the last masks took at most [`QUICK`].
     quick: bool,
     vocab_size: usize,
 }
 
-/// What may come in one place.
+/// The ids allowed in one row.
 #[derive(Debug)]
-pub(crate) struct Allowed {
-    /// Ids that may be chosen; what is said of stop ids counts for nothing.
+pub(crate) struct TokenMask {
+    /// Ids that may be chosen; [`admit_stop_ids`](Self::admit_stop_ids) decides about stop ids.
     pub ids: TokenSet,
     /// Whether the sequence may end here.
     pub may_end: bool,
-    /// Why nothing is known.
+    /// Why there is no mask.
     error: Option<String>,
 }
 
-impl ConstraintState {
-    /// That of `request`, before its first token.
-    pub fn of(request: &Request, vocab_size: usize) -> Option<Box<Self>> {
-        let grammar = request.constraint.clone()?;
-        Some(Box::new(Self {
+/// The constraint of a request, if it has one. During a step, the mask thread may have it.
+#[derive(Debug)]
+pub(crate) enum SequenceConstraint {
+    None,
+    Here(Box<ConstraintState>),
+    Lent,
+}
+
+impl SequenceConstraint {
+    /// The constraint of `request`, before its first token.
+    pub fn of(request: &Request, vocab_size: usize) -> Self {
+        let Some(grammar) = request.constraint.clone() else { return Self::None };
+        Self::Here(Box::new(ConstraintState {
             grammar,
             state: None,
             draft: Vec::new(),
@@ -62,27 +70,54 @@ impl ConstraintState {
         }))
     }
 
-    /// Takes the guesses of a step.
-    pub fn guess(&mut self, draft: &[u32]) {
-        self.draft.clear();
-        self.draft.extend_from_slice(draft);
+    /// Sets the draft of a step and computes its masks, if that is quick. Otherwise returns the
+    /// state for the mask thread.
+    pub fn lend(&mut self, draft: &[u32]) -> Option<Box<ConstraintState>> {
+        let state = self.state()?;
+        state.draft.clear();
+        state.draft.extend_from_slice(draft);
+        if state.quick {
+            state.compute();
+            return None;
+        }
+        match std::mem::replace(self, Self::Lent) {
+            Self::Here(state) => Some(state),
+            Self::None | Self::Lent => None,
+        }
     }
 
-    /// What may come in row `at` of the step; rows behind a guess that is not allowed have nothing.
-    pub fn allowed(&mut self, at: usize) -> Result<&mut Allowed, String> {
+    /// Takes the state back if it is lent. States come back in the order they went.
+    pub fn take_back(&mut self, masks: &Masks) {
+        if matches!(self, Self::Lent) {
+            *self = Self::Here(masks.next());
+        }
+    }
+
+    /// The state, unless it is lent.
+    pub fn state(&mut self) -> Option<&mut ConstraintState> {
+        match self {
+            Self::Here(state) => Some(state),
+            Self::None | Self::Lent => None,
+        }
+    }
+}
+
+impl ConstraintState {
+    /// The mask of row `at` of the step. Rows after a draft that is not allowed have none.
+    pub fn allowed(&mut self, at: usize) -> Result<&mut TokenMask, String> {
         match self.rows[..self.filled].get_mut(at) {
-            Some(Allowed { error: Some(error), .. }) => Err(std::mem::take(error)),
+            Some(TokenMask { error: Some(error), .. }) => Err(std::mem::take(error)),
             Some(allowed) => Ok(allowed),
             None => Err("the constraint refuses a token that it allowed".into()),
         }
     }
 
-    /// Takes note of the `ids` that were chosen in this step, and says whether nothing may follow.
+    /// Records the `ids` chosen in this step. Returns whether no token may follow.
     pub fn accept(&mut self, ids: &[u32]) -> Result<bool, String> {
         let accepted = std::mem::take(&mut self.accepted);
         let Some(state) = &mut self.state else { return Ok(false) };
-        let guesses = ids.iter().zip(&self.draft[..accepted]);
-        let known = guesses.take_while(|(id, guess)| id == guess).count();
+        let drafted = ids.iter().zip(&self.draft[..accepted]);
+        let known = drafted.take_while(|(id, draft)| id == draft).count();
         guarded(|| {
             if accepted > known {
                 state.rollback(accepted - known)?;
@@ -92,26 +127,21 @@ impl ConstraintState {
         })
     }
 
-    /// Whether its masks are likely to be computed sooner here than elsewhere.
-    pub fn is_quick(&self) -> bool {
-        self.quick
-    }
-
     /// Computes the masks of the step.
-    pub fn compute(&mut self) {
+    fn compute(&mut self) {
         let start = Instant::now();
         self.fill();
         self.quick = start.elapsed() <= QUICK;
     }
 
-    /// Fills the rows, as far as guesses are allowed.
+    /// Computes the masks, as far as drafted tokens are allowed.
     fn fill(&mut self) {
         let Self { grammar, state, draft, accepted, rows, filled, vocab_size, .. } = self;
         let mut started = guarded(|| Ok(state.get_or_insert_with(|| grammar.start())));
         *filled = 0;
         for at in 0..=draft.len() {
             if at == rows.len() {
-                rows.push(Allowed::new(*vocab_size));
+                rows.push(TokenMask::new(*vocab_size));
             }
             *filled += 1;
             let row = &mut rows[at];
@@ -121,7 +151,7 @@ impl ConstraintState {
             }
             let next = draft.get(at).filter(|id| row.error.is_none() && row.ids.contains(**id));
             let (Some(&next), Ok(state)) = (next, &mut started) else { break };
-            // A state that refuses what it allowed says so when the token is chosen.
+            // A state that refuses a token it allowed reports that when the token is chosen.
             if guarded(|| state.accept(next)).is_err() {
                 break;
             }
@@ -130,7 +160,7 @@ impl ConstraintState {
     }
 }
 
-impl Allowed {
+impl TokenMask {
     fn new(vocab_size: usize) -> Self {
         Self { ids: TokenSet::new(vocab_size), may_end: false, error: None }
     }
@@ -145,9 +175,9 @@ impl Allowed {
         }
     }
 
-    /// Has stop ids stand for the end: they may be chosen where it may come. Where there is another
-    /// choice, `early` says that it must not come yet. Whether anything may be chosen.
-    pub fn settle(&mut self, stop_ids: &[u32], early: bool) -> bool {
+    /// Allows stop ids where the sequence may end, unless it is too `early` and there is another
+    /// choice. Returns whether any other id may be chosen.
+    pub fn admit_stop_ids(&mut self, stop_ids: &[u32], early: bool) -> bool {
         for &id in stop_ids {
             self.ids.remove(id);
         }
@@ -159,13 +189,13 @@ impl Allowed {
     }
 }
 
-/// A constraint that panics ends its own sequence only.
+/// Turns a panic of a constraint into an error, which ends only its own sequence.
 fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let broken = |_| Err("the constraint broke".to_owned());
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(broken)
 }
 
-/// The thread that computes masks. It ends with this.
+/// The thread that computes masks. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Masks {
     wanted: Option<Sender<Box<ConstraintState>>>,
@@ -178,27 +208,27 @@ impl Masks {
         let (wanted, jobs) = channel::<Box<ConstraintState>>();
         let (done, ready) = channel();
         let work = move || {
-            for mut restraint in jobs {
-                restraint.compute();
-                if done.send(restraint).is_err() {
+            for mut constraint in jobs {
+                constraint.compute();
+                if done.send(constraint).is_err() {
                     break;
                 }
             }
         };
         let thread = std::thread::Builder::new().name("gannet-masks".into());
-        let thread = thread.spawn(work).expect("cannot start the thread of masks");
+        let thread = thread.spawn(work).expect("cannot start the mask thread");
         Self { wanted: Some(wanted), ready, thread: Some(thread) }
     }
 
-    /// Has the masks of the next step computed.
-    pub fn want(&self, restraint: Box<ConstraintState>) {
-        let wanted = self.wanted.as_ref().expect("it is taken by the end alone");
-        wanted.send(restraint).expect("the thread of masks lives as long as this");
+    /// Sends a state to have the masks of the next step computed.
+    pub fn request(&self, constraint: Box<ConstraintState>) {
+        let wanted = self.wanted.as_ref().expect("taken on drop only");
+        wanted.send(constraint).expect("the mask thread lives as long as this");
     }
 
-    /// The first of those that went and did not come back, with its masks.
-    pub fn next(&self) -> Box<ConstraintState> {
-        self.ready.recv().expect("the thread of masks lives as long as this")
+    /// Receives the oldest state that was sent, with its masks.
+    fn next(&self) -> Box<ConstraintState> {
+        self.ready.recv().expect("the mask thread lives as long as this")
     }
 }
 

@@ -1,62 +1,32 @@
-//! What the engine counts as it works, for whoever watches it.
+//! Metrics of the engine.
 //!
 //! The engine's thread reports; any thread reads. A report is a few atomic additions: it neither
-//! allocates nor waits, so that it may be made for every token. Names and buckets follow vLLM's
-//! (`vllm/v1/metrics/loggers.py`), with the prefix `gannet:` and more buckets where a CPU is slower.
+//! allocates nor waits, so it may be made for every token. Names and buckets follow vLLM's
+//! (`vllm/v1/metrics/loggers.py`), with the prefix `gannet:` and more buckets where a CPU is
+//! slower.
 
+mod histogram;
 mod names;
-mod spread;
 mod stats;
 
+use crate::outcome::Outcome;
+use histogram::Histogram;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use spread::Spread;
-pub use stats::{Blocks, Stats, Times};
+pub use stats::{BlockStats, Stats, Times};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The counts of one engine. Clones share them.
+/// The metrics of one engine. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(Arc<Inner>);
 
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// At a stop id. Stop strings are unknown here: what they end is cancelled.
-    Stop,
-    /// At its limit of tokens.
-    Length,
-    /// Nobody wanted the rest.
-    Cancelled,
-    /// It broke.
-    Failed,
-    /// It took longer than it was given.
-    TimedOut,
-}
-
-impl Outcome {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 5] =
-        [Self::Stop, Self::Length, Self::Cancelled, Self::Failed, Self::TimedOut];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
-            Self::TimedOut => "timeout",
-        }
-    }
-}
-
-/// What a request came to.
+/// Totals of a request that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct RequestTotals {
     /// Tokens of its prompt.
     pub prompt_tokens: usize,
     /// Tokens it generated.
@@ -67,12 +37,12 @@ pub struct Ended {
     pub decode: Duration,
 }
 
-/// What one step computed.
+/// Size and time of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Rows of the batch: tokens that went through the model.
+    /// Rows of the batch.
     pub rows: usize,
-    /// Sequences they belonged to.
+    /// Sequences of the batch.
     pub sequences: usize,
     /// From plan to commit.
     pub took: Duration,
@@ -87,8 +57,8 @@ struct Inner {
     cache_queries: Counter,
     cache_hits: Counter,
     finishes: Finishes,
-    /// The members of `finishes`, by outcome: found without hashing.
-    finished: [Counter; Outcome::ALL.len()],
+    /// The members of `finishes` by outcome, found without hashing.
+    finished: [Counter; Outcome::LABELS.len()],
     rejected: Counter,
     preemptions: Counter,
     evictions: Counter,
@@ -104,28 +74,28 @@ struct Inner {
     total: Gauge,
     usage: Gauge<f64, AtomicU64>,
 
-    first_token: Spread,
-    gap: Spread,
-    queued: Spread,
-    prefill: Spread,
-    decode: Spread,
-    end_to_end: Spread,
-    prefill_rate: Spread,
-    decode_rate: Spread,
-    rows: Spread,
-    sequences: Spread,
-    step: Spread,
-    prompt_length: Spread,
-    generated_length: Spread,
+    first_token: Histogram,
+    gap: Histogram,
+    queued: Histogram,
+    prefill: Histogram,
+    decode: Histogram,
+    end_to_end: Histogram,
+    prefill_rate: Histogram,
+    decode_rate: Histogram,
+    rows: Histogram,
+    sequences: Histogram,
+    step: Histogram,
+    prompt_length: Histogram,
+    generated_length: Histogram,
 
-    progress: Progress,
+    progress: ProgressClock,
 }
 
 impl Default for Inner {
     fn default() -> Self {
         let finishes = Finishes::default();
-        let finished = Outcome::ALL
-            .map(|outcome| finishes.get_or_create_owned(&[("finished_reason", outcome.name())]));
+        let finished = Outcome::LABELS
+            .map(|label| finishes.get_or_create_owned(&[("finished_reason", label)]));
         Self {
             prompt_tokens: Counter::default(),
             generation_tokens: Counter::default(),
@@ -146,47 +116,47 @@ impl Default for Inner {
             free: Gauge::default(),
             total: Gauge::default(),
             usage: Gauge::default(),
-            first_token: Spread::new(names::SECONDS_TO_FIRST_TOKEN),
-            gap: Spread::new(names::SECONDS_BETWEEN_TOKENS),
-            queued: Spread::new(names::SECONDS_OF_A_REQUEST),
-            prefill: Spread::new(names::SECONDS_OF_A_REQUEST),
-            decode: Spread::new(names::SECONDS_OF_A_REQUEST),
-            end_to_end: Spread::new(names::SECONDS_OF_A_REQUEST),
-            prefill_rate: Spread::new(names::TOKENS_PER_SECOND),
-            decode_rate: Spread::new(names::TOKENS_PER_SECOND),
-            rows: Spread::new(names::TOKENS_OF_A_STEP),
-            sequences: Spread::new(names::TOKENS_OF_A_STEP),
-            step: Spread::new(names::SECONDS_BETWEEN_TOKENS),
-            prompt_length: Spread::new(names::TOKENS_OF_A_REQUEST),
-            generated_length: Spread::new(names::TOKENS_OF_A_REQUEST),
-            progress: Progress::default(),
+            first_token: Histogram::new(names::SECONDS_TO_FIRST_TOKEN),
+            gap: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
+            queued: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            prefill: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            decode: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            end_to_end: Histogram::new(names::SECONDS_OF_A_REQUEST),
+            prefill_rate: Histogram::new(names::TOKENS_PER_SECOND),
+            decode_rate: Histogram::new(names::TOKENS_PER_SECOND),
+            rows: Histogram::new(names::TOKENS_OF_A_STEP),
+            sequences: Histogram::new(names::TOKENS_OF_A_STEP),
+            step: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
+            prompt_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
+            generated_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
+            progress: ProgressClock::default(),
         }
     }
 }
 
-/// When something last went on, in milliseconds since a time of its own.
+/// Time of the last progress, in milliseconds since `zero`.
 #[derive(Debug)]
-struct Progress {
+struct ProgressClock {
     zero: Instant,
     busy: AtomicBool,
     last: AtomicU64,
 }
 
-impl Default for Progress {
+impl Default for ProgressClock {
     fn default() -> Self {
         Self { zero: Instant::now(), busy: AtomicBool::new(false), last: AtomicU64::new(0) }
     }
 }
 
-/// Reports. All are made by the engine's thread, but for `rejected`.
+/// Reports. The engine's thread makes all of them but `rejected`.
 impl Metrics {
-    /// The queue was full: a request was refused when it was submitted.
+    /// Counts a request that was rejected because the queue was full.
     pub fn rejected(&self) {
         self.0.rejected.inc();
     }
 
-    /// A request got its place after `queued`. Of its prompt, `queried` tokens were looked up in
-    /// the cache, and `cached` of them found. Not to be called again after a preemption.
+    /// Counts a request admitted after `queued`. Of its prompt, `queried` tokens were looked up in
+    /// the cache and `cached` of them found. Must not be called again after a preemption.
     pub fn admitted(&self, queued: Duration, queried: usize, cached: usize) {
         self.0.queued.add(queued.as_secs_f64());
         self.0.cache_queries.inc_by(queried as u64);
@@ -194,7 +164,7 @@ impl Metrics {
         self.0.prompt_tokens.inc_by(cached as u64);
     }
 
-    /// A step was computed, which is progress too.
+    /// Counts a step, which is also progress.
     pub fn step(&self, step: Step) {
         self.0.steps.inc();
         self.0.rows.add(step.rows as f64);
@@ -203,8 +173,8 @@ impl Metrics {
         self.progressed();
     }
 
-    /// A request has its first token `since_submitted` and `prefill` after it was admitted, for
-    /// which `computed` tokens of its prompt went through the model.
+    /// Counts the first token of a request: its time to first token, the time since admission, and
+    /// the prompt tokens that were computed for it.
     pub fn first_token(&self, since_submitted: Duration, prefill: Duration, computed: usize) {
         self.0.generation_tokens.inc();
         self.0.prompt_tokens.inc_by(computed as u64);
@@ -213,16 +183,16 @@ impl Metrics {
         add_rate(&self.0.prefill_rate, computed, prefill);
     }
 
-    /// A request has `tokens` more, `gap` after the one before. Several at once, as speculation
-    /// gives them, share the gap.
+    /// Counts `tokens` further tokens of a request, `gap` after the one before. Several of one
+    /// step, as speculation gives them, share the gap.
     pub fn tokens(&self, tokens: usize, gap: Duration) {
         self.0.generation_tokens.inc_by(tokens as u64);
         self.0.gap.add_times(gap.as_secs_f64() / tokens.max(1) as f64, tokens as u64);
     }
 
-    /// A request that was submitted has ended, whether it was admitted or not.
-    pub fn finished(&self, outcome: Outcome, ended: Ended) {
-        self.0.finished[outcome as usize].inc();
+    /// Counts the end of a submitted request, whether it was admitted or not.
+    pub fn finished(&self, outcome: &Outcome, ended: RequestTotals) {
+        self.0.finished[outcome.index()].inc();
         self.0.end_to_end.add(ended.total.as_secs_f64());
         self.0.prompt_length.add(ended.prompt_tokens as f64);
         self.0.generated_length.add(ended.generated as f64);
@@ -232,29 +202,29 @@ impl Metrics {
         }
     }
 
-    /// So many sequences were put back to wait because blocks ran out.
+    /// Counts preempted sequences.
     pub fn preempted(&self, sequences: usize) {
         self.0.preemptions.inc_by(sequences as u64);
     }
 
-    /// So many cached blocks were given up for others.
+    /// Counts evicted blocks.
     pub fn evicted(&self, blocks: usize) {
         self.0.evictions.inc_by(blocks as u64);
     }
 
-    /// Of `drafted` guessed tokens, the model agreed with `accepted`.
+    /// Counts drafted tokens that were verified, and those of them that were accepted.
     pub fn drafted(&self, drafted: usize, accepted: usize) {
         self.0.drafted.inc_by(drafted as u64);
         self.0.accepted.inc_by(accepted as u64);
     }
 
-    /// So many requests are computed now, and so many wait to be.
+    /// Sets the number of requests that run and wait.
     pub fn load(&self, running: usize, waiting: usize) {
         self.0.running.set(running as i64);
         self.0.waiting.set(waiting as i64);
     }
 
-    /// So many blocks belong to sequences now, hold what may be found again, or hold nothing.
+    /// Sets the number of blocks that are held, cached and free.
     pub fn blocks(&self, used: usize, cached: usize, free: usize) {
         let total = used + cached + free;
         self.0.used.set(used as i64);
@@ -264,8 +234,7 @@ impl Metrics {
         self.0.usage.set(used as f64 / total.max(1) as f64);
     }
 
-    /// From now on there is work that the engine could do, or none. Work that only its readers
-    /// hold up is none.
+    /// Sets whether the engine has work. Sequences that wait for their readers are no work.
     pub fn working(&self, busy: bool) {
         let progress = &self.0.progress;
         if busy && !progress.busy.load(Ordering::Relaxed) {
@@ -274,7 +243,7 @@ impl Metrics {
         progress.busy.store(busy, Ordering::Release);
     }
 
-    /// Something went on. Every step says so by itself.
+    /// Records progress. Every step does so itself.
     pub fn progressed(&self) {
         let progress = &self.0.progress;
         let now = progress.zero.elapsed().as_millis() as u64;
@@ -282,15 +251,15 @@ impl Metrics {
     }
 }
 
-fn add_rate(rates: &Spread, tokens: usize, time: Duration) {
+fn add_rate(rates: &Histogram, tokens: usize, time: Duration) {
     if tokens > 0 && !time.is_zero() {
         rates.add(tokens as f64 / time.as_secs_f64());
     }
 }
 
-/// Readings, for any thread.
+/// Readings, on any thread.
 impl Metrics {
-    /// How long there was work and nothing went on; `None` while there is no work.
+    /// Time without progress while there is work; `None` while there is no work.
     pub fn stalled_for(&self) -> Option<Duration> {
         let progress = &self.0.progress;
         if !progress.busy.load(Ordering::Acquire) {
@@ -300,12 +269,12 @@ impl Metrics {
         Some(progress.zero.elapsed().saturating_sub(last))
     }
 
-    /// Puts them under their names.
+    /// Registers the metrics under their names.
     pub fn register(&self, registry: &mut Registry) {
         names::register(&self.0, registry);
     }
 
-    /// The numbers as they are now.
+    /// The current values.
     pub fn snapshot(&self) -> Stats {
         stats::of(&self.0)
     }

@@ -1,31 +1,31 @@
-//! How many prompt tokens go into a step beside the sequences that decode.
+//! Number of prompt tokens in a step with sequences that decode.
 //!
-//! Everything in a step waits for all of it, so prompt tokens lengthen the time between tokens of
-//! those who decode. The time of a step is taken as a line over its rows, whoever they belong to,
-//! fitted to the steps as they go by, the latest counting most.
+//! All rows of a step finish together, so prompt tokens lengthen the inter-token latency of
+//! decoding sequences. The time of a step is modelled as a linear function of its rows, fitted to
+//! the steps so far, the latest with the highest weight.
 
 use std::time::Duration;
 
-/// Weight that a step keeps with each that follows.
+/// Factor on the weight of a step with each step that follows.
 const KEEP: f64 = 0.93;
-/// Share of the target that is aimed at, so that what was not foreseen still fits.
+/// Share of the target that is aimed at, as a reserve.
 const AIM: f64 = 0.8;
-/// Prompt tokens of a step before anything was measured.
-const FIRST: usize = 64;
-/// Least prompt tokens of a step: fewer make the weights' way through memory too dear.
-const LEAST: usize = 16;
+/// Prompt tokens of a step before any measurement.
+const FIRST_PROMPT: usize = 64;
+/// Minimum of prompt tokens in a step: fewer do not pay for reading the weights from memory.
+const MIN_PROMPT: usize = 16;
 
-/// The pace of prompts, from the steps so far.
+/// Chooses the prompt tokens of each step from the times of the steps so far.
 #[derive(Clone, Debug)]
 pub(crate) struct PrefillBudget {
     target: f64,
-    most: usize,
-    steps: Steps,
+    max: usize,
+    fit: StepFit,
 }
 
 /// Steps so far as weighted sums.
 #[derive(Clone, Debug, Default)]
-struct Steps {
+struct StepFit {
     weight: f64,
     rows: f64,
     seconds: f64,
@@ -34,31 +34,31 @@ struct Steps {
 }
 
 impl PrefillBudget {
-    /// For steps of at most `most` prompt tokens, and of at most `target` where others wait.
-    pub fn new(target: Duration, most: usize) -> Self {
-        Self { target: target.as_secs_f64(), most, steps: Steps::default() }
+    /// A budget of at most `max` prompt tokens, for steps of at most `target` while sequences
+    /// decode.
+    pub fn new(target: Duration, max: usize) -> Self {
+        Self { target: target.as_secs_f64(), max, fit: StepFit::default() }
     }
 
-    /// Prompt tokens for the next step, in which `decoding` sequences wait for their next token.
+    /// Prompt tokens for the next step, in which `decoding` sequences decode.
     pub fn prompt(&self, decoding: usize) -> usize {
         if decoding == 0 {
-            return self.most;
+            return self.max;
         }
-        let Some((base, row)) = self.steps.line() else { return self.most.min(FIRST) };
+        let Some((base, row)) = self.fit.line() else { return self.max.min(FIRST_PROMPT) };
         let decode = base + row * decoding as f64;
-        // Where decoding alone takes all the time there is, prompts get as much again: else they
-        // would never come to their end.
+        // If decoding alone takes all the time, prompts get as much again, so that they advance.
         let room = (AIM * self.target - decode).max(decode);
-        ((room / row) as usize).max(LEAST).min(self.most)
+        ((room / row) as usize).max(MIN_PROMPT).min(self.max)
     }
 
-    /// Takes note of a step of so many rows.
+    /// Records the time of a step of `rows` rows.
     pub fn observe(&mut self, rows: usize, took: Duration) {
-        self.steps.add(rows as f64, took.as_secs_f64());
+        self.fit.add(rows as f64, took.as_secs_f64());
     }
 }
 
-impl Steps {
+impl StepFit {
     fn add(&mut self, rows: f64, seconds: f64) {
         let new = [1.0, rows, seconds, rows * rows, rows * seconds];
         let Self { weight, rows, seconds, rows_squared, rows_seconds } = self;
@@ -67,8 +67,8 @@ impl Steps {
         }
     }
 
-    /// Seconds of a step without rows, and of each row. Neither is negative, and rows take at least
-    /// a quarter of the time, whatever chance has put together.
+    /// Seconds of a step without rows, and per row. Neither is negative, and rows take at least a
+    /// quarter of the time.
     fn line(&self) -> Option<(f64, f64)> {
         if self.rows == 0.0 {
             return None;
@@ -77,7 +77,7 @@ impl Steps {
         let even = (seconds / rows).max(1e-9);
         let variance = self.rows_squared / self.weight - rows * rows;
         let slope = (self.rows_seconds / self.weight - rows * seconds) / variance;
-        // Steps of nearly one size do not tell.
+        // Steps of nearly equal size do not determine a slope.
         let told = variance > (0.02 * rows).powi(2);
         let row = if told { slope.clamp(0.25 * even, even) } else { even };
         Some(((seconds - row * rows).max(0.0), row))
@@ -89,12 +89,12 @@ mod tests {
     use super::*;
 
     /// Seconds of steps of a machine that decodes in `base` and takes `token` for a prompt token.
-    fn settle(target_ms: u64, base: f64, token: f64) -> (usize, f64) {
-        let mut pace = PrefillBudget::new(Duration::from_millis(target_ms), 512);
+    fn steady_state(target_ms: u64, base: f64, token: f64) -> (usize, f64) {
+        let mut budget = PrefillBudget::new(Duration::from_millis(target_ms), 512);
         let (mut prompt, mut took) = (0, base);
         for _ in 0..50 {
-            pace.observe(4 + prompt, Duration::from_secs_f64(took));
-            prompt = pace.prompt(4);
+            budget.observe(4 + prompt, Duration::from_secs_f64(took));
+            prompt = budget.prompt(4);
             took = base + token * prompt as f64;
         }
         (prompt, took)
@@ -103,24 +103,24 @@ mod tests {
     #[test]
     fn steps_stay_below_the_target_and_use_most_of_it() {
         for (base, token) in [(0.02, 0.001), (0.05, 0.0002), (0.04, 0.004)] {
-            let (prompt, took) = settle(200, base, token);
+            let (prompt, took) = steady_state(200, base, token);
             assert!((0.12..0.2).contains(&took) || prompt == 512, "{base} {token}: {took}");
         }
     }
 
     #[test]
     fn a_machine_too_slow_for_the_target_still_computes_prompts() {
-        let (prompt, took) = settle(100, 0.4, 0.01);
+        let (prompt, took) = steady_state(100, 0.4, 0.01);
         assert!((36..=44).contains(&prompt) && took < 0.85, "{prompt} {took}");
-        assert_eq!(settle(100, 0.001, 1.0).0, LEAST);
+        assert_eq!(steady_state(100, 0.001, 1.0).0, MIN_PROMPT);
     }
 
     #[test]
-    fn nobody_waits_so_prompts_go_whole() {
-        let mut pace = PrefillBudget::new(Duration::from_millis(1), 512);
-        assert_eq!((pace.prompt(0), pace.prompt(1)), (512, FIRST));
-        pace.observe(512, Duration::from_secs(1));
-        assert_eq!((pace.prompt(0), pace.prompt(1)), (512, LEAST));
+    fn prompts_go_whole_while_no_sequence_decodes() {
+        let mut budget = PrefillBudget::new(Duration::from_millis(1), 512);
+        assert_eq!((budget.prompt(0), budget.prompt(1)), (512, FIRST_PROMPT));
+        budget.observe(512, Duration::from_secs(1));
+        assert_eq!((budget.prompt(0), budget.prompt(1)), (512, MIN_PROMPT));
         assert_eq!(PrefillBudget::new(Duration::ZERO, 4).prompt(1), 4);
     }
 }

@@ -1,53 +1,61 @@
-//! What a caller asks of the engine and what it hears back. Token ids only: text, stop
-//! strings and chat messages are matters of `api`.
+//! Requests to the engine and their events. Token ids only: `api` handles text, stop strings and
+//! chat messages.
 
 use crate::constraint::GrammarRef;
 use crate::draft::Speculate;
 use crate::embedding_pooler::Embed;
+use crate::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// One sequence to generate.
+/// A request for one sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
-    /// Prompt ids; must not be empty.
+    /// Token ids of the prompt; must not be empty.
     pub prompt: Vec<u32>,
     /// How tokens are chosen.
     pub sampling: SamplingParams,
-    /// Most tokens to generate; `None` for all that the context has room for.
+    /// Maximum number of tokens to generate; `None` for as many as the context holds.
     pub max_tokens: Option<usize>,
-    /// Stop ids are not chosen before this many tokens were generated.
+    /// Number of tokens before which no stop id is chosen.
     pub min_tokens: usize,
-    /// Ids that end the generation when chosen. Their token is not reported.
+    /// Ids that end the generation when chosen. They are not reported as tokens.
     pub stop_ids: Vec<u32>,
-    /// Report the log probability of every generated token and of this many best
-    /// alternatives (0 for the chosen token only).
+    /// Number of best alternatives whose log probabilities are reported with that of every
+    /// generated token (0 for the chosen token only); `None` for no log probabilities.
     pub logprobs: Option<usize>,
-    /// Report the log probability of every token of the prompt but the first, and of this many best
-    /// alternatives. `max_tokens` may be 0 then. Such a prompt is computed whole.
+    /// The same for every token of the prompt but the first. `max_tokens` may be 0 then. Such a
+    /// prompt is computed whole.
     pub prompt_logprobs: Option<usize>,
-    /// Make one vector of the prompt instead of an answer.
+    /// Computes an embedding of the prompt instead of an answer.
     pub embed: Option<Embed>,
-    /// Lower goes first; 0 is ordinary.
+    /// Priority: lower numbers go first; 0 is the default.
     pub priority: i32,
-    /// On whose behalf: tenants share the machine evenly. 0 is nobody in particular.
+    /// On whose behalf the request is computed; tenants share the machine evenly. 0 for no
+    /// particular tenant.
     pub tenant: u64,
-    /// How the next tokens are guessed; `None` for the engine's own way.
+    /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,
-    /// Longest time from submission to the end; `None` for the engine's own limit.
+    /// Maximum time from submission to the end; `None` for the engine's default.
     pub timeout: Option<Duration>,
-    /// Compute all of it, whatever the cache has.
+    /// Whether the whole prompt is computed, without the prefix cache.
     pub cold: bool,
-    /// What it is called in traces.
+    /// Name in traces.
     pub name: Option<String>,
-    /// Restricts the tokens; stop ids may be chosen exactly where it may end.
+    /// Constrains the tokens; stop ids may be chosen exactly where the constraint may end.
     pub constraint: Option<GrammarRef>,
 }
 
 impl Request {
-    /// Whether something is wanted of the prompt itself, even if nothing is generated.
+    /// Whether outputs of the prompt itself are wanted, even if nothing is generated.
     pub(crate) fn wants_prompt(&self) -> bool {
         self.prompt_logprobs.is_some() || self.embed.is_some()
+    }
+
+    /// Tokens to generate where the context has room for `room`.
+    pub(crate) fn budget(&self, room: usize) -> usize {
+        let max_tokens = if self.embed.is_some() { Some(0) } else { self.max_tokens };
+        max_tokens.unwrap_or(room).min(room)
     }
 
     /// Whether nothing is generated.
@@ -56,32 +64,32 @@ impl Request {
     }
 }
 
-/// Choice of the next token. The samplers run in the order of the fields; a field at its
-/// default does nothing.
+/// Parameters of sampling. The samplers run in the order of the fields; a field at its default does
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingParams {
-    /// Added to the logits of these ids.
+    /// Biases added to the logits of these ids.
     #[serde(with = "biases")]
     pub logit_bias: Vec<(u32, f32)>,
-    /// Logits of ids seen in the window are divided (if positive) or multiplied by this. 1 is off.
+    /// Divisor (of positive) or factor (of negative logits) of ids seen in the window. 1 is off.
     pub repeat_penalty: f32,
     /// Subtracted once from ids generated in the window. 0 is off.
     pub presence_penalty: f32,
     /// Subtracted per occurrence from ids generated in the window. 0 is off.
     pub frequency_penalty: f32,
-    /// How many of the last tokens the three penalties look at; `None` for all.
+    /// Number of last tokens that the three penalties consider; `None` for all.
     pub penalty_window: Option<usize>,
-    /// Keep the k most likely. 0 is off.
+    /// Keeps the k most likely tokens. 0 is off.
     pub top_k: usize,
-    /// Keep the locally typical set of this mass. 1 is off.
+    /// Keeps the locally typical set of this mass. 1 is off.
     pub typical_p: f32,
-    /// Keep the smallest set of most likely tokens of at least this mass. 1 is off.
+    /// Keeps the smallest set of most likely tokens of at least this mass. 1 is off.
     pub top_p: f32,
-    /// Drop tokens less likely than this share of the most likely one. 0 is off.
+    /// Drops tokens less likely than this share of the most likely one. 0 is off.
     pub min_p: f32,
     /// Divides the logits; 0 takes the most likely token (ties: the lowest id).
     pub temperature: f32,
-    /// Seed of this request's random numbers; `None` for one from the system.
+    /// Seed of the random numbers; `None` for one from the system.
     pub seed: Option<u64>,
 }
 
@@ -103,15 +111,15 @@ impl Default for SamplingParams {
     }
 }
 
-/// What happened to a request, in order: `Admitted`, any number of `PromptLogprobs` and `Prefill`,
-/// then `Token`s or one `Embedding`, then exactly one of `Finished`, `TimedOut` and `Failed`, which may also come alone.
+/// An event of a request. In order: `Admitted`, any number of `PromptLogprobs` and `Prefill`, then
+/// `Token`s or one `Embedding`, then exactly one `Finished`, which may also come alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// Its computation begins.
+    /// The request was admitted.
     Admitted {
-        /// Prompt tokens found in the cache instead of computed.
+        /// Prompt tokens found in the cache.
         cached_tokens: usize,
-        /// Seconds it waited.
+        /// Seconds in the queue.
         queued_s: f64,
     },
     /// `done` of `total` prompt tokens are computed.
@@ -121,51 +129,36 @@ pub enum Event {
         /// Prompt tokens in all.
         total: usize,
     },
-    /// Log probabilities of tokens of the prompt, as the request asked for.
+    /// Log probabilities of prompt tokens, as requested.
     PromptLogprobs {
-        /// Which of the prompt's tokens is the first of these; 1 at the beginning, as nothing comes
-        /// before the first.
+        /// Index of the first of these tokens in the prompt; at least 1, as nothing precedes token
+        /// 0.
         first: usize,
-        /// Consecutive tokens: the id of each, and what it is given after those before it.
+        /// Ids and log probabilities of consecutive tokens.
         tokens: Vec<(u32, TokenLogprobs)>,
     },
-    /// The vector that was made of the prompt.
+    /// The embedding of the prompt.
     Embedding(Vec<f32>),
     /// A generated token.
     Token {
         /// Its id.
         id: u32,
-        /// Present if the request asked for log probabilities.
+        /// Present if requested.
         logprobs: Option<TokenLogprobs>,
     },
-    /// The generation ended.
+    /// The request ended.
     Finished(Finished),
-    /// It took longer than this.
-    TimedOut(Duration),
-    /// The generation broke; the text says why.
-    Failed(String),
 }
 
-/// How a generation ended.
+/// The end of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// Why.
-    pub reason: FinishReason,
-    /// Tokens computed.
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Token counts.
     pub usage: Usage,
-    /// Time taken.
+    /// Times.
     pub timings: Timings,
-}
-
-/// Why a generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// This stop id was chosen.
-    Stop(u32),
-    /// `max_tokens` were generated, or the context is full.
-    Length,
-    /// The constraint allows nothing more.
-    Complete,
 }
 
 /// Token counts of one request.
@@ -173,20 +166,20 @@ pub enum FinishReason {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Generated tokens, the stop id not counted.
+    /// Generated tokens, without a stop id.
     pub completion_tokens: usize,
-    /// Prompt tokens found in the cache instead of computed.
+    /// Prompt tokens found in the cache.
     pub cached_tokens: usize,
-    /// Tokens guessed by speculation.
+    /// Drafted tokens that were verified.
     pub drafted_tokens: usize,
-    /// Of these, the ones that the model agreed with.
+    /// Drafted tokens that were accepted.
     pub accepted_tokens: usize,
 }
 
 /// Wall-clock times of one request, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timings {
-    /// Waiting to be admitted.
+    /// From submission to admission.
     pub queued_s: f64,
     /// From admission to the first token's logits.
     pub prefill_s: f64,
@@ -194,16 +187,16 @@ pub struct Timings {
     pub decode_s: f64,
 }
 
-/// Natural log probabilities, from the unchanged logits of the model.
+/// Natural log probabilities, from the model's unmodified logits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
-    /// Of the token itself.
+    /// Log probability of the token itself.
     pub logprob: f32,
-    /// The most likely ids, best first.
+    /// The most likely ids and their log probabilities, best first.
     pub top: Vec<(u32, f32)>,
 }
 
-/// Biases as text, since JSON has no infinity.
+/// Serialises biases as text, since JSON has no infinity.
 mod biases {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -226,7 +219,11 @@ mod biases {
 const MAX_BIAS: f32 = 1e6;
 
 impl SamplingParams {
-    /// Says which field is out of its range, for a model of `vocab_size` tokens.
+    /// Checks the fields for a model of `vocab_size` tokens.
+    ///
+    /// # Errors
+    ///
+    /// The field that is out of range, as a message.
     pub fn check(&self, vocab_size: usize) -> Result<(), String> {
         let ranges = [
             ("temperature", self.temperature, 0.0, 100.0),
@@ -246,7 +243,7 @@ impl SamplingParams {
             if id as usize >= vocab_size {
                 return Err(format!("logit_bias names token id {id} of {vocab_size}"));
             }
-            // Minus infinity bans an id; numbers near the other one would leave no probabilities.
+            // Minus infinity bans an id; values near plus infinity would leave no probabilities.
             if !(bias.abs() <= MAX_BIAS || bias == f32::NEG_INFINITY) {
                 return Err(format!(
                     "logit_bias of token id {id} must be between -{MAX_BIAS} and {MAX_BIAS} or \

@@ -5,38 +5,41 @@
 
 use crate::block_root::block_root;
 use crate::draft::{DraftRequest, Drafter, MAX_DRAFTED, PromptLookup, Speculate};
+use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
-use crate::masks::{ConstraintState, Masks};
+use crate::masks::{Masks, SequenceConstraint};
 use crate::metrics::Step;
+use crate::outcome::Outcome;
 use crate::prefill_budget::PrefillBudget;
-use crate::running_request::{self, End, RunningRequest};
-use crate::sampler::Scratch;
+use crate::request::Request;
+use crate::running_request::{RequestSetup, RunningRequest};
+use crate::sampler::SamplerScratch;
 use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::Batch;
 use base::Rng;
-use sched::{BlockCopy, NewSequence, Planned, PromptOutput, Scheduler, SequenceId};
-use std::collections::BTreeMap;
+use sched::{BlockCopy, NewSequence, Planned, Scheduler, Slot, SlotTable};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How an engine takes requests.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Requests that may wait before more are refused.
+    /// Requests that may wait before more are rejected.
     pub queue: usize,
     /// Sequences that run at once.
     pub running: usize,
-    /// Time between tokens that prompts of others shall not exceed.
+    /// Time between tokens that the prompts of other requests shall not exceed.
     pub itl_target: Duration,
-    /// How the next tokens are guessed, unless a request says otherwise.
+    /// How tokens are drafted, unless a request says otherwise.
     pub speculate: Speculate,
-    /// Longest time of a request, from submission to its end.
+    /// Maximum time of a request, from submission to its end.
     pub timeout: Option<Duration>,
     /// Where traces of requests go.
     pub traces: Option<TraceSink>,
-    /// Bytes of the KV cache beyond those in use that are made ready at the start, and while there
-    /// is nothing to do. Systems give memory when it is first written, which takes a prompt up to a third more time.
+    /// Bytes of the KV cache beyond those in use that are touched at the start and while the engine
+    /// is idle. Systems provide memory when it is first written, which slows a prompt by up to a
+    /// third.
     pub cache_ahead: usize,
 }
 
@@ -55,19 +58,18 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Rows whose logits the engine may want of one step: one of each sequence, and guesses of
-    /// some.
+    /// Maximum rows of a step that have logits: one for each sequence, and drafts of some.
     pub fn logit_rows(&self) -> usize {
         self.running.max(1) + 4 * MAX_DRAFTED
     }
 }
 
-/// Bytes of the KV cache made ready between two looks for requests.
-const READY_AT_ONCE: usize = 16 << 20;
-/// Pause when all sequences wait for their readers.
-const STALLED: Duration = Duration::from_millis(2);
+/// Bytes of the KV cache touched between two checks for requests.
+const MAX_TOUCHED: usize = 16 << 20;
+/// Pause while all sequences wait for their readers.
+const READER_POLL: Duration = Duration::from_millis(2);
 
-/// Starts the engine thread. It ends when the last handle and generation are gone.
+/// Starts the engine thread. It ends when the last handle and generation are dropped.
 pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandle<()>) {
     let (handle, receiver) = request_channel(runner.info().clone(), options.queue);
     // Started here, so that it is not pinned to the engine's CPU.
@@ -87,16 +89,18 @@ struct Engine {
     receiver: RequestReceiver,
     options: EngineOptions,
     scheduler: Scheduler,
-    requests: BTreeMap<SequenceId, RunningRequest>,
+    /// Under the slots of the scheduler.
+    requests: SlotTable<RunningRequest>,
     drafter: Box<dyn Drafter>,
     masks: Masks,
     prefill_budget: PrefillBudget,
-    next_id: u64,
+    /// Requests accepted so far.
+    accepted: u64,
     plan: Vec<Planned>,
     batch: Batch,
-    scratch: Scratch,
-    /// Blocks from the first on whose memory is there.
-    ready: usize,
+    scratch: SamplerScratch,
+    /// Blocks touched so far, counted from the first.
+    touched: usize,
     /// Preemptions and evictions that were reported.
     reported: (u64, u64),
 }
@@ -121,14 +125,14 @@ impl Engine {
         Self {
             scheduler: Scheduler::new(limits, block_root(runner.settings(), runner.block())),
             batch: runner.batch(),
-            scratch: Scratch::new(runner.info().vocab_size),
-            requests: BTreeMap::new(),
+            scratch: SamplerScratch::new(runner.info().vocab_size),
+            requests: SlotTable::default(),
             drafter: Box::new(PromptLookup),
             masks,
             prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk()),
-            next_id: 0,
+            accepted: 0,
             plan: Vec::with_capacity(running),
-            ready: 0,
+            touched: 0,
             reported: (0, 0),
             options,
             receiver,
@@ -137,7 +141,7 @@ impl Engine {
     }
 
     fn run(mut self) {
-        self.make_ready(|_| true);
+        self.touch_cache_ahead(|_| true);
         while self.drain() {
             let start = Instant::now();
             self.plan();
@@ -158,13 +162,13 @@ impl Engine {
         }
     }
 
-    /// Takes new requests, and forgets those that are cut off. Waits if there is nothing else to
-    /// do; false at the end.
+    /// Accepts new requests and removes aborted ones. Waits while there is nothing else to do;
+    /// returns false at the end.
     fn drain(&mut self) -> bool {
-        if self.requests.is_empty() {
+        if self.scheduler.is_idle() {
             self.report();
             self.receiver.metrics.working(false);
-            self.make_ready(|engine| engine.receiver.submissions.is_empty());
+            self.touch_cache_ahead(|engine| engine.receiver.submissions.is_empty());
             match self.receiver.submissions.blocking_recv() {
                 Some(submission) => self.accept(submission),
                 None => return false,
@@ -173,114 +177,115 @@ impl Engine {
         while let Ok(submission) = self.receiver.submissions.try_recv() {
             self.accept(submission);
         }
-        self.cut();
+        self.remove_aborted();
         true
     }
 
-    /// Has memory for the blocks that will be taken next, as long as `may_go_on`.
-    fn make_ready(&mut self, may_go_on: impl Fn(&Self) -> bool) {
+    /// Touches the memory of the blocks that are taken next, while `may_go_on`.
+    fn touch_cache_ahead(&mut self, may_go_on: impl Fn(&Self) -> bool) {
         let block = (self.runner.memory().cache / self.runner.blocks()).max(1);
-        let sched::Blocks { used, cached, .. } = self.scheduler.blocks();
+        let sched::BlockCounts { used, cached, .. } = self.scheduler.blocks();
         let goal = (used + cached + self.options.cache_ahead / block).min(self.runner.blocks());
-        while self.ready < goal && may_go_on(self) {
-            let end = (self.ready + READY_AT_ONCE.div_ceil(block)).min(goal);
-            self.runner.touch_cache(self.ready..end);
-            self.ready = end;
+        while self.touched < goal && may_go_on(self) {
+            let end = (self.touched + MAX_TOUCHED.div_ceil(block)).min(goal);
+            self.runner.touch_cache(self.touched..end);
+            self.touched = end;
         }
     }
 
     fn accept(&mut self, mut submission: Submission) {
-        let (number, info) = (self.next_id, self.runner.info());
-        self.next_id += 1;
-        let request = &mut submission.request;
+        let Self { runner, options, .. } = self;
+        let (number, info, request) = (self.accepted, runner.info(), &mut submission.request);
+        self.accepted += 1;
         request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
-        let room = info.context_length - request.prompt.len();
-        let wished = if request.embed.is_some() { Some(0) } else { request.max_tokens };
-        let budget = wished.unwrap_or(room).min(room);
-        let drafts = request.speculate.unwrap_or(self.options.speculate).most().min(MAX_DRAFTED);
-        let timeout = request.timeout.or(self.options.timeout);
-        let traced = self.options.traces.is_some();
-        let recorder = traced.then(|| Recorder::new(&self.runner, request, number));
-        let constraint = ConstraintState::of(request, info.vocab_size);
+        let drafts = request.speculate.unwrap_or(options.speculate);
+        let traced = options.traces.is_some();
+        let setup = RequestSetup {
+            max_drafted: drafts.max().min(MAX_DRAFTED),
+            timeout: request.timeout.or(options.timeout),
+            constraint: SequenceConstraint::of(request, info.vocab_size),
+            pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, runner.pooling())),
+            recorder: traced.then(|| Recorder::new(runner, request, number)),
+        };
         let prompt = std::mem::take(&mut request.prompt);
-        let new = NewSequence {
-            id: SequenceId(number),
+        let budget = request.budget(info.context_length - prompt.len());
+        let is_empty = budget == 0 && !request.wants_prompt();
+        let Request { priority, tenant, cold, .. } = *request;
+        let running = RunningRequest::new(submission, setup);
+        let slot = self.scheduler.add(NewSequence {
             capacity: prompt.len() + budget,
             prompt,
-            priority: request.priority,
-            tenant: request.tenant,
-            cold: request.cold,
-            output: PromptOutput::LastLogits,
-        };
-        let limits = running_request::Limits { prompt: new.prompt.len(), budget, drafts, timeout };
-        let is_empty = budget == 0 && !request.wants_prompt();
-        let running = RunningRequest::new(submission, limits, constraint, recorder);
-        let running = running.pooled(self.runner.pooling());
-        let new = NewSequence { output: running.prompt_output(), ..new };
+            priority,
+            tenant,
+            cold,
+            output: running.prompt_output(),
+        });
+        self.requests.insert(slot, running);
         if is_empty {
-            let length = End::Finished(crate::FinishReason::Length);
-            return running.finish(Some(length), &self.receiver.metrics, None);
-        }
-        self.requests.insert(new.id, running);
-        self.scheduler.add(new);
-    }
-
-    /// Forgets requests whose caller lost interest or whose time is up.
-    fn cut(&mut self) {
-        let cut =
-            |(id, running): (&SequenceId, &RunningRequest)| Some((*id, running.abort_reason()?));
-        while let Some((id, end)) = self.requests.iter().find_map(cut) {
-            self.remove(id, Some(end));
+            self.remove(slot, Some(Outcome::Length));
         }
     }
 
-    /// Takes a sequence out, with the last word to its reader.
-    fn remove(&mut self, id: SequenceId, end: Option<End>) {
-        self.scheduler.finish(id);
-        self.drafter.forget(id);
-        if let Some(running) = self.requests.remove(&id) {
-            running.finish(end, &self.receiver.metrics, self.options.traces.as_ref());
+    /// Removes requests whose caller is gone or whose time is up.
+    fn remove_aborted(&mut self) {
+        for slot in self.requests.slots() {
+            let running = self.requests.get(slot);
+            if let Some(outcome) = running.and_then(RunningRequest::abort_reason) {
+                self.remove(slot, Some(outcome));
+            }
         }
+    }
+
+    /// Removes a request, unless it is gone already, and reports its end.
+    fn remove(&mut self, slot: Slot, abort: Option<Outcome>) {
+        let Some(running) = self.requests.remove(slot) else { return };
+        let sequence = self.scheduler.sequence(slot);
+        running.finish(abort, sequence, &self.receiver.metrics, self.options.traces.as_ref());
+        self.scheduler.finish(slot);
+        self.drafter.forget(slot);
     }
 
     fn plan(&mut self) {
+        // Readers go on reading: each is ready for the whole plan, or not at all.
+        for (slot, running) in self.requests.iter() {
+            self.scheduler.set_ready(slot, running.is_ready());
+        }
         self.offer_drafts();
-        let Self { scheduler, requests, prefill_budget, plan, .. } = self;
-        // Readers go on reading: whoever has room does so for the whole plan, or not at all.
-        requests.values_mut().for_each(RunningRequest::look_for_room);
-        let ready = |id| requests.get(&id).is_some_and(RunningRequest::has_room);
-        let drafts = |id| requests.get(&id).map_or(0, |running| running.draft.len());
-        let decoding = scheduler.decoding().filter(|&id| ready(id)).count();
-        scheduler.plan(prefill_budget.prompt(decoding), ready, drafts, plan);
+        let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count());
+        self.scheduler.plan(prompt, &mut self.plan);
     }
 
-    /// Has the drafter guess for those that decode and wish it.
+    /// Has tokens drafted for the sequences that decode and speculate.
     fn offer_drafts(&mut self) {
         let Self { scheduler, requests, drafter, .. } = self;
-        let mut drafts_wanted: Vec<DraftRequest<'_>> = Vec::new();
-        for (id, running) in requests.iter_mut().filter(|(_, running)| running.most_drafted() > 0) {
-            running.draft.clear();
-            if scheduler.decoding().any(|decoding| decoding == *id) {
-                let (tokens, most) = (scheduler.tokens(*id), running.most_drafted());
-                drafts_wanted.push(DraftRequest {
-                    id: *id,
-                    tokens,
-                    most,
-                    draft: &mut running.draft,
-                });
+        let mut wanted: Vec<DraftRequest<'_>> = Vec::new();
+        for slot in scheduler.decoding() {
+            let draft = &mut requests[slot].draft;
+            if draft.max > 0 {
+                let (tokens, max) = (scheduler.sequence(slot).tokens, draft.max);
+                draft.tokens.clear();
+                let draft = std::mem::take(&mut draft.tokens);
+                wanted.push(DraftRequest { slot, tokens, max, draft });
             }
         }
-        if !drafts_wanted.is_empty() {
-            drafter.draft(&mut drafts_wanted);
+        if wanted.is_empty() {
+            return;
+        }
+        drafter.draft(&mut wanted);
+        for DraftRequest { slot, draft, .. } in wanted {
+            requests[slot].draft.tokens = draft;
+        }
+        for (slot, running) in requests.iter() {
+            scheduler.offer_drafts(slot, running.draft.tokens.len());
         }
     }
 
-    /// All sequences wait for their readers, or for those who do.
+    /// Pauses while all sequences wait for their readers.
     fn wait_for_readers(&mut self) {
         self.report();
         self.receiver.metrics.working(false);
-        if !self.requests.is_empty() {
-            std::thread::sleep(STALLED);
+        if !self.scheduler.is_idle() {
+            std::thread::sleep(READER_POLL);
         }
     }
 
@@ -289,21 +294,21 @@ impl Engine {
         self.scheduler.copies().for_each(|BlockCopy { from, to }| self.batch.copy(from, to));
         let rows = self.plan.iter().map(|planned| planned.tokens + planned.drafts).sum();
         for planned in &self.plan {
-            let running = self.requests.get_mut(&planned.id).expect("planned");
-            let cached = self.scheduler.cached(planned.id).unwrap_or(0);
-            running.admit(cached, &self.receiver.metrics);
-            if let Some(recorder) = running.recorder() {
+            let running = &mut self.requests[planned.slot];
+            let sequence = self.scheduler.sequence(planned.slot);
+            running.admit(sequence, &self.receiver.metrics);
+            if let Some(recorder) = &mut running.recorder {
                 let Planned { position, tokens, drafts, .. } = *planned;
                 let sequences = self.plan.len();
                 recorder.step(TraceStep { position, tokens, drafts, rows, sequences });
             }
             let end = planned.position + planned.tokens;
-            let tokens = &self.scheduler.tokens(planned.id)[planned.position..end];
-            let drafts = &running.draft[..planned.drafts];
+            let tokens = &sequence.tokens[planned.position..end];
             let blocks = (end + planned.drafts).div_ceil(self.runner.block());
-            let table = &self.scheduler.table(planned.id)[..blocks];
             let states = running.wants_states();
             let logits = if states { 0 } else { planned.outputs + planned.drafts };
+            let drafts = running.draft.planned(planned);
+            let table = &sequence.table[..blocks];
             self.batch.push_parts([tokens, drafts], planned.position, table, logits);
             self.batch.want_states(if states { planned.outputs } else { 0 });
         }
@@ -311,31 +316,17 @@ impl Engine {
 
     fn forward(&mut self) -> Result<(), Error> {
         self.receiver.metrics.working(true);
-        self.want_masks();
+        self.request_masks();
         self.runner.forward(&self.batch).map(drop)
     }
 
-    /// Has masks computed for the sequences that will be sampled.
-    fn want_masks(&mut self) {
+    /// Starts the masks of the sequences that will be sampled.
+    fn request_masks(&mut self) {
         for planned in self.plan.iter().filter(|planned| planned.samples) {
-            let running = self.requests.get_mut(&planned.id).expect("planned");
-            if let Some(constraint) = running.lend(planned) {
-                self.masks.want(constraint);
+            if let Some(constraint) = self.requests[planned.slot].lend_constraint(planned) {
+                self.masks.request(constraint);
             }
         }
-    }
-
-    /// Takes constraints back from a step that broke. Some of them may break over it.
-    fn drop_masks(&mut self) -> Vec<(SequenceId, End)> {
-        let mut broken = Vec::new();
-        for planned in self.plan.iter().filter(|planned| planned.samples) {
-            let running = self.requests.get_mut(&planned.id).expect("planned");
-            if running.is_lent() {
-                running.take_back(self.masks.next());
-            }
-            broken.extend(running.forget_guesses().map(|end| (planned.id, end)));
-        }
-        broken
     }
 
     fn sample(&mut self) {
@@ -343,30 +334,24 @@ impl Engine {
         let (vocab, size) = (runner.info().vocab_size, runner.state_size());
         let (mut logits, mut states) = (runner.logits(), runner.states());
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
-            let running = requests.get_mut(&planned.id).expect("planned");
+            let running = &mut requests[planned.slot];
             if running.wants_states() {
                 let (rows, rest) = states.split_at(planned.outputs * size);
                 states = rest;
-                running.take_states(planned, rows.chunks_exact(size));
+                running.add_states(planned, rows.chunks_exact(size));
                 continue;
             }
-            if running.is_lent() {
-                running.take_back(masks.next());
-            }
+            running.constraint.take_back(masks);
             let (rows, rest) = logits.split_at((planned.outputs + planned.drafts) * vocab);
             logits = rest;
-            running.process_logits(
-                scheduler.tokens(planned.id),
-                planned,
-                rows.chunks_exact(vocab),
-                scratch,
-            );
+            let sequence = scheduler.sequence(planned.slot);
+            running.process_logits(sequence, planned, rows.chunks_exact(vocab), scratch);
         }
     }
 
     fn commit(&mut self) {
         for planned in &self.plan {
-            let running = self.requests.get(&planned.id).expect("planned");
+            let running = &self.requests[planned.slot];
             let sampled = if planned.samples { running.sampled() } else { &[] };
             self.scheduler.commit(planned, sampled);
         }
@@ -375,9 +360,10 @@ impl Engine {
     fn emit(&mut self) {
         for at in 0..self.plan.len() {
             let planned = self.plan[at];
-            let running = self.requests.get_mut(&planned.id).expect("planned");
-            if running.emit_step(&planned, &self.receiver.metrics) {
-                self.remove(planned.id, None);
+            let sequence = self.scheduler.sequence(planned.slot);
+            let running = &mut self.requests[planned.slot];
+            if running.emit_step(sequence, &planned, &self.receiver.metrics) {
+                self.remove(planned.slot, None);
             }
         }
     }
@@ -385,23 +371,36 @@ impl Engine {
     /// Ends the sequences that `error` is about: the one whose row it names, or all of the step.
     /// Nothing was committed, so the others are planned again and lose nothing.
     fn fail(&mut self, error: &Error) {
-        for (id, end) in self.drop_masks() {
-            self.remove(id, Some(end));
-        }
+        self.recall_constraints();
         let row = match error {
             Error::Model(models::Error::NotFinite { row, .. }) => Some(*row),
             _ => None,
         };
-        let hit = |rows: &backend::SequenceRows| row.is_none_or(|row| rows.rows.contains(&row));
-        let planned = self.plan.iter().zip(self.batch.sequences());
-        let broken: Vec<_> =
-            planned.filter(|(_, rows)| hit(rows)).map(|(planned, _)| planned.id).collect();
-        for id in broken {
-            self.remove(id, Some(End::Failed(error.to_string())));
+        for at in 0..self.plan.len() {
+            let rows = &self.batch.sequences()[at].rows;
+            if row.is_none_or(|row| rows.contains(&row)) {
+                self.remove(self.plan[at].slot, Some(Outcome::Failed(error.to_string())));
+            }
         }
     }
 
-    /// Takes note of a step for the prefill_budget of the next and for those who watch.
+    /// Takes constraints back from a step that failed, and ends the sequences whose constraint
+    /// fails over it.
+    fn recall_constraints(&mut self) {
+        for at in 0..self.plan.len() {
+            let Planned { slot, samples, .. } = self.plan[at];
+            if !samples {
+                continue;
+            }
+            let running = &mut self.requests[slot];
+            running.constraint.take_back(&self.masks);
+            if let Some(outcome) = running.discard_draft() {
+                self.remove(slot, Some(outcome));
+            }
+        }
+    }
+
+    /// Reports a step to the prefill budget and the metrics.
     fn record_step(&mut self, took: Duration) {
         let (rows, sequences) = (self.batch.rows(), self.plan.len());
         self.prefill_budget.observe(rows, took);
@@ -412,7 +411,7 @@ impl Engine {
     fn report(&mut self) {
         let metrics = &self.receiver.metrics;
         metrics.load(self.scheduler.running(), self.scheduler.waiting());
-        let sched::Blocks { used, cached, free } = self.scheduler.blocks();
+        let sched::BlockCounts { used, cached, free } = self.scheduler.blocks();
         metrics.blocks(used, cached, free);
         let (preempted, evicted) = self.scheduler.counters();
         metrics.preempted((preempted - self.reported.0) as usize);

@@ -1,6 +1,6 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use crate::cache_size::{KvMemory, Room, Size, Wanted, available_memory};
+use crate::cache_size::{CacheRequest, CacheSize, FreeMemory, KvMemory, available_memory};
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
@@ -12,29 +12,30 @@ use std::sync::Arc;
 /// How a model is loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Threads that compute; 0 for all cores.
+    /// Number of compute threads; 0 for all cores.
     pub threads: usize,
-    /// Whether each thread is pinned to a CPU of its own.
+    /// Whether each thread is pinned to its own CPU.
     pub pin: bool,
     /// Compute mode.
     pub mode: Mode,
     /// Storage type of the KV cache; `None` for the mode's default.
     pub kv_type: Option<KvType>,
-    /// Most tokens of a sequence; `None` for the model's context, as far as memory allows.
+    /// Maximum number of tokens of a sequence; `None` for the model's context, as far as memory
+    /// allows.
     pub context: Option<usize>,
     /// Memory for the KV cache.
     pub kv_memory: KvMemory,
     /// Positions of a KV block: a multiple of 16 that divides 512.
     pub block: usize,
-    /// Most prompt tokens computed at once.
+    /// Prefill chunk size: maximum number of prompt tokens of a step.
     pub chunk: usize,
-    /// Most rows whose logits can be had from one batch.
+    /// Maximum number of rows of a batch that have logits.
     pub logit_rows: usize,
-    /// Whether every stage is checked for NaN and infinities.
+    /// Whether the output of every stage is checked for NaN and infinities.
     pub check: bool,
-    /// Rules that say how weights are held and computed with; `None` for the built-in ones alone.
+    /// Placement rules of weights; `None` for the built-in rules alone.
     pub placement: Option<Arc<Placement>>,
-    /// Ranks that share the model, each of which loads it and computes the same batches.
+    /// Ranks that share the model. Each loads its part and computes the same batches.
     pub ranks: Ranks,
 }
 
@@ -57,14 +58,14 @@ impl Default for LoadOptions {
     }
 }
 
-/// Positions of a KV block, where nobody says otherwise.
+/// Default number of positions of a KV block.
 pub const BLOCK: usize = 32;
-/// Positions that attention adds up at once; blocks divide it.
+/// Positions that attention sums at once; a multiple of the block size.
 const SPAN: usize = 512;
-/// More threads than this are taken for a slip.
+/// Maximum number of threads.
 const MAX_THREADS: usize = 1024;
 
-/// A model ready to run.
+/// A loaded model.
 pub struct Runner {
     backend: Cpu,
     model: Box<dyn Model>,
@@ -75,16 +76,16 @@ pub struct Runner {
     window: Option<usize>,
     limits: WorkspaceLimits,
     check: bool,
-    /// Where the logits of the last batch lie, and how many rows.
+    /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
-    /// Rows of its states.
+    /// Number of hidden states of the last batch.
     states: usize,
-    /// Values of a state.
+    /// Values of a hidden state.
     state_size: usize,
     pooling: Option<Pooling>,
 }
 
-/// What decides the bits of an answer besides the request: equal settings, equal bits.
+/// Everything but the request that decides the bits of an answer: equal settings, equal bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Digest of the checkpoint.
@@ -95,9 +96,9 @@ pub struct Settings {
     pub kv_type: KvType,
     /// Name of the instruction set.
     pub isa: &'static str,
-    /// Digest of what rules of placement change; empty where that is nothing.
+    /// Digest of what placement rules change; empty if they change nothing.
     pub placement: String,
-    /// Ranks that each have a share of what is summed up.
+    /// Number of ranks that hold a slice of each layer.
     pub slices: usize,
 }
 
@@ -108,7 +109,11 @@ impl std::fmt::Debug for Runner {
 }
 
 impl Runner {
-    /// Loads the model of `checkpoint`. Weights are used where the mapped files hold them.
+    /// Loads the model of `checkpoint`. Weights stay in the mapped files where their layout allows.
+    ///
+    /// # Errors
+    ///
+    /// If options are out of range, the model is not supported, or the memory does not suffice.
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
         let threads = match options.threads {
@@ -126,11 +131,11 @@ impl Runner {
         {
             return Err(Error::Block(options.block));
         }
-        // No prompt is longer than the context.
+        // No prompt exceeds the context.
         let most = options.context.unwrap_or(config.context_length).max(1);
         let chunk = options.chunk.clamp(1, most);
         let logit_rows = options.logit_rows.max(1);
-        // A whole chunk beside all that decode.
+        // A whole chunk and all sequences that decode.
         let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &backend, options.placement.as_deref())?;
@@ -153,7 +158,7 @@ impl Runner {
             vocab_size: config.vocab_size,
             cache_tokens: size.blocks * options.block,
         };
-        // One layer that sees everything keeps everything.
+        // A single layer without a window keeps all positions.
         let widest = |widest: usize, window: &Option<usize>| Some(widest.max((*window)?));
         let window = config.windows.iter().try_fold(1, widest);
         let (blocks, check) = (size.blocks, options.check);
@@ -174,17 +179,17 @@ impl Runner {
         })
     }
 
-    /// What is loaded.
+    /// The loaded model.
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    /// What decides the bits of an answer besides the request.
+    /// Everything but the request that decides the bits of an answer.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Blocks of the KV cache.
+    /// Number of blocks of the KV cache.
     pub fn blocks(&self) -> usize {
         self.blocks
     }
@@ -194,22 +199,22 @@ impl Runner {
         self.info.cache_tokens / self.blocks
     }
 
-    /// Positions that a row sees at most, if no layer sees more.
+    /// Maximum number of positions that a row sees, if every layer has such a limit.
     pub fn window(&self) -> Option<usize> {
         self.window
     }
 
-    /// Most prompt tokens of a batch.
+    /// Maximum number of prompt tokens of a batch.
     pub fn chunk(&self) -> usize {
         self.chunk
     }
 
-    /// Most rows of a batch, and most of them with logits.
+    /// Maximum number of rows of a batch, and of rows with logits.
     pub fn limits(&self) -> WorkspaceLimits {
         self.limits
     }
 
-    /// Threads in use.
+    /// Number of compute threads.
     pub fn threads(&self) -> usize {
         self.backend.threads()
     }
@@ -224,37 +229,44 @@ impl Runner {
         self.backend.memory()
     }
 
-    /// Pins the calling thread too, where threads are pinned: it shall only compute from now on.
+    /// Pins the calling thread too, if threads are pinned. It should only compute from now on.
     pub fn pin_caller(&self) {
         self.backend.pin_caller();
     }
 
-    /// From now on sums up what goes into the product with every matrix.
+    /// Starts summing the inputs of the product with every matrix.
     pub fn collect_inputs(&mut self) {
         self.backend.collect_inputs();
     }
 
-    /// The sums since they were last taken, under the canonical names of the matrices.
+    /// Takes the sums since the last call, under the canonical names of the matrices.
     pub fn take_input_sums(&mut self) -> Vec<InputSums> {
         self.backend.take_input_sums()
     }
 
-    /// Has the system give the memory of `blocks` of the KV cache before they are written.
+    /// Touches the memory of `blocks` of the KV cache, so that the system provides it.
     pub fn touch_cache(&mut self, blocks: std::ops::Range<usize>) {
         self.backend.touch_cache(blocks);
     }
 
-    /// An empty batch that any step of this model fits into.
+    /// Creates an empty batch with the capacity for any step of this model.
     pub fn batch(&self) -> Batch {
         Batch::with_capacity(self.limits.rows, self.limits.rows + self.blocks)
     }
 
-    /// Copies the blocks that `batch` wants copied, computes it and stores its keys and values; gives one row of `vocab_size` logits
-    /// for each of its logit rows. Ranks that share a model all get them; after an error on one of
-    /// them all have to be dropped.
+    /// Copies the blocks that `batch` names, computes the batch and stores its keys and values.
+    /// Returns the logits `[logit rows, vocab_size]`, on all ranks that share the model.
+    ///
+    /// # Errors
+    ///
+    /// If a checked value is not finite or the backend or another rank fails. After an error of a
+    /// rank, all ranks have to be dropped.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
-        assert!(batch.logit_rows().len() <= self.limits.logit_rows, "more logits than asked for");
+        assert!(
+            batch.logit_rows().len() <= self.limits.logit_rows,
+            "more logits than the workspace holds"
+        );
         (self.logits, self.states) = (None, 0);
         self.backend.copy_blocks(batch.copies());
         let logits = self.model.forward(&mut self.backend, batch, self.check)?;
@@ -263,29 +275,28 @@ impl Runner {
         Ok(self.logits())
     }
 
-    /// The states of the last batch that was computed, after the last norm: one row of
-    /// [`state_size`](Self::state_size) values for each of its state rows.
+    /// The hidden states `[state rows, state_size]` of the last batch, after the last norm.
     pub fn states(&self) -> &[f32] {
         self.backend.read(self.model.states(), self.states)
     }
 
-    /// Values of a state.
+    /// Number of values of a hidden state.
     pub fn state_size(&self) -> usize {
         self.state_size
     }
 
-    /// How the checkpoint wants states pooled; `None` where it does not say.
+    /// Pooling of hidden states, if the checkpoint names one.
     pub fn pooling(&self) -> Option<Pooling> {
         self.pooling
     }
 
-    /// The logits of the last batch that was computed.
+    /// The logits `[logit rows, vocab_size]` of the last batch.
     pub fn logits(&self) -> &[f32] {
         self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
     }
 }
 
-/// What is decided for each tensor, and a digest of what rules change in it.
+/// Returns the placement of each tensor, and a digest of what `rules` change in it.
 fn place(
     checkpoint: &Checkpoint,
     backend: &Cpu,
@@ -299,22 +310,22 @@ fn place(
     Ok((placed, digest))
 }
 
-/// Makes the KV cache as `options` want it.
+/// Creates the KV cache that `options` request.
 fn make_cache(
     backend: &mut Cpu,
     layers: &[LayerCache],
     kv_type: KvType,
     trained: usize,
     options: &LoadOptions,
-) -> Result<Size, Error> {
+) -> Result<CacheSize, Error> {
     let LoadOptions { block, context, kv_memory: memory, .. } = *options;
     let block_bytes = layers.iter().map(|layer| layer.block_bytes(block, kv_type)).sum();
-    let wanted = Wanted { memory, context, trained, block, block_bytes };
+    let request = CacheRequest { memory, context, trained, block, block_bytes };
     let Memory { weights, workspace, .. } = backend.memory();
-    let room = available_memory()
-        .map(|bytes| Room { bytes, spare: bytes.saturating_sub(weights + workspace) });
-    let mut size = wanted.size(room)?;
-    // A system may have less to give than it says; a default has to make do with that.
+    let free = available_memory()
+        .map(|bytes| FreeMemory { bytes, spare: bytes.saturating_sub(weights + workspace) });
+    let mut size = request.size(free)?;
+    // A system may have less memory than it reports; a default size shrinks to it.
     while let Err(error) = backend.cache(layers, block, size.blocks, kv_type) {
         let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
         match error {
@@ -323,7 +334,7 @@ fn make_cache(
         }
         size.context = size.context.min(size.blocks * block);
     }
-    // What ranks have room for may differ, what they do with it must not.
+    // All ranks use the size of the smallest.
     let ranks = &options.ranks;
-    Ok(Size { blocks: ranks.least(size.blocks)?, context: ranks.least(size.context)? })
+    Ok(CacheSize { blocks: ranks.least(size.blocks)?, context: ranks.least(size.context)? })
 }

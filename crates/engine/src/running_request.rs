@@ -1,457 +1,334 @@
-//! One request on its way: its sampler, its reader, its times.
+//! A request that waits or runs: everything but the state of its sequence, which the scheduler
+//! holds under the same slot.
 
+mod clock;
+mod output;
+mod reader;
+
+use crate::TokenSet;
+use crate::draft::RequestDraft;
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::Submission;
-use crate::masks::ConstraintState;
-use crate::metrics::{Ended, Metrics, Outcome};
-use crate::request::{Event, FinishReason, Finished, Request, Timings, TokenLogprobs, Usage};
-use crate::sampler::{History, Sampler, Scratch, logprobs};
+use crate::masks::{ConstraintState, SequenceConstraint};
+use crate::metrics::Metrics;
+use crate::outcome::Outcome;
+use crate::request::{Event, Finished, Request, Usage};
+use crate::sampler::{History, Sampler, SamplerScratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
-use crate::{Error, TokenSet};
-use formats::Pooling;
-use sched::{Planned, PromptOutput};
+use clock::RequestClock;
+use output::StepOutput;
+use reader::ReaderChannel;
+use sched::{Planned, PromptOutput, View};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::error::TrySendError;
 
-/// How a request ends.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum End {
-    Finished(FinishReason),
-    Failed(String),
-    TimedOut(Duration),
-    /// Its caller lost interest.
-    Cancelled,
-}
-
-/// How far a request goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Tokens of its prompt.
-    pub prompt: usize,
-    /// Most tokens to generate.
-    pub budget: usize,
-    /// Most tokens guessed at once.
-    pub drafts: usize,
-    /// Longest time from submission to the end.
+/// What the engine adds to a submitted request.
+#[derive(Debug)]
+pub(crate) struct RequestSetup {
+    /// Maximum number of drafts per step.
+    pub max_drafted: usize,
+    /// Maximum time from submission to the end.
     pub timeout: Option<Duration>,
+    pub constraint: SequenceConstraint,
+    /// Present if the request is for one vector.
+    pub pooler: Option<EmbeddingPooler>,
+    /// Present if traces are written.
+    pub recorder: Option<Recorder>,
 }
 
-/// A request that waits or runs. The scheduler has its tokens, the prompt among them.
+/// A submitted request: its parameters, its sampling state and its reader.
 #[derive(Debug)]
 pub(crate) struct RunningRequest {
-    submission: Submission,
-    limits: Limits,
+    request: Request,
     sampler: Sampler,
-    /// Its constraint, unless that is where masks are computed.
-    constraint: Option<Box<ConstraintState>>,
-    has_room: bool,
-    /// Guesses for the next step.
-    pub draft: Vec<u32>,
-    /// Ids sampled in this step.
-    ids: Vec<u32>,
-    /// Their log probabilities, where asked for.
-    logprobs: Vec<Option<TokenLogprobs>>,
-    /// What becomes of the prompt's states, where they are wanted.
-    pool: Option<EmbeddingPooler>,
-    /// Log probabilities of the prompt's tokens from the first one on that this step brought.
-    prompt: (usize, Vec<(u32, TokenLogprobs)>),
-    end: Option<End>,
-    generated: usize,
-    cached: usize,
-    /// Guesses of this step that were right, and of all.
-    right: usize,
-    drafted: usize,
-    accepted: usize,
-    admitted: Option<Instant>,
-    first_token: Option<Instant>,
-    last_token: Option<Instant>,
-    recorder: Option<Box<Recorder>>,
+    pub constraint: SequenceConstraint,
+    output: StepOutput,
+    clock: RequestClock,
+    reader: ReaderChannel,
+    pub draft: RequestDraft,
+    pub recorder: Option<Box<Recorder>>,
 }
 
 impl RunningRequest {
-    /// Tells all to `recorder`.
-    pub fn new(
-        submission: Submission,
-        limits: Limits,
-        constraint: Option<Box<ConstraintState>>,
-        recorder: Option<Recorder>,
-    ) -> Self {
+    /// A request that waits. The prompt of `submission` is not used.
+    pub fn new(submission: Submission, setup: RequestSetup) -> Self {
+        let Submission { request, events, submitted, queue_slot } = submission;
+        let RequestSetup { max_drafted, timeout, constraint, pooler, recorder } = setup;
         Self {
+            draft: RequestDraft::new(max_drafted),
+            sampler: Sampler::new(request.sampling.clone()),
             constraint,
-            sampler: Sampler::new(submission.request.sampling.clone()),
-            submission,
-            limits,
-            has_room: true,
-            draft: Vec::with_capacity(limits.drafts),
-            ids: Vec::with_capacity(limits.drafts + 1),
-            logprobs: Vec::with_capacity(limits.drafts + 1),
-            pool: None,
-            prompt: (0, Vec::new()),
-            end: None,
-            generated: 0,
-            cached: 0,
-            right: 0,
-            drafted: 0,
-            accepted: 0,
-            admitted: None,
-            first_token: None,
-            last_token: None,
+            output: StepOutput::new(max_drafted, pooler),
+            clock: RequestClock::new(submitted, timeout),
+            reader: ReaderChannel::new(events, queue_slot),
             recorder: recorder.map(Box::new),
+            request,
         }
     }
 
-    /// The same for a request that wants one vector: `pooling` is the checkpoint's own.
-    pub fn pooled(self, pooling: Option<Pooling>) -> Self {
-        let pool = self.submission.request.embed.map(|embed| EmbeddingPooler::new(embed, pooling));
-        Self { pool, ..self }
-    }
-
-    /// The rows of the prompt whose results are wanted.
+    /// The rows of the prompt whose outputs are wanted.
     pub fn prompt_output(&self) -> PromptOutput {
-        match &self.pool {
-            Some(pool) if pool.wants_all() => PromptOutput::HiddenStates,
-            None if self.submission.request.prompt_logprobs.is_some() => PromptOutput::AllLogits,
+        match &self.output.pooler {
+            Some(pooler) if pooler.wants_all() => PromptOutput::HiddenStates,
+            None if self.request.prompt_logprobs.is_some() => PromptOutput::AllLogits,
             _ => PromptOutput::LastLogits,
         }
     }
 
-    /// Whether its results are states, not logits.
+    /// Whether its outputs are hidden states, not logits.
     pub fn wants_states(&self) -> bool {
-        self.pool.is_some()
+        self.output.pooler.is_some()
     }
 
-    /// Takes the states that a step gives it.
-    pub fn take_states<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
-        let Some(pool) = &mut self.pool else { return };
-        self.ids.clear();
-        pool.add(states);
-        if planned.samples {
-            self.end.get_or_insert(End::Finished(FinishReason::Length));
-        }
+    /// Whether its reader has room for the events of a step.
+    pub fn is_ready(&self) -> bool {
+        self.reader.has_room(self.draft.max)
     }
 
-    /// Most tokens guessed at once.
-    pub fn most_drafted(&self) -> usize {
-        self.limits.drafts
+    /// Why the request ends from outside, if it does.
+    pub fn abort_reason(&self) -> Option<Outcome> {
+        self.reader.gone().or_else(|| self.clock.expired())
     }
 
-    /// Looks whether the events of one step have room, however many tokens it brings.
-    pub fn look_for_room(&mut self) {
-        // Besides the tokens: the admission, the prompt's, and the end.
-        self.has_room = self.submission.events.capacity() >= self.limits.drafts + 4;
-    }
-
-    /// Whether there was room.
-    pub fn has_room(&self) -> bool {
-        self.has_room
-    }
-
-    /// What ends it from outside.
-    pub fn abort_reason(&self) -> Option<End> {
-        if self.submission.events.is_closed() {
-            return Some(End::Cancelled);
-        }
-        let timeout = self.limits.timeout?;
-        (self.submission.submitted.elapsed() >= timeout).then_some(End::TimedOut(timeout))
-    }
-
-    /// Its computation begins, unless it has begun before.
-    pub fn admit(&mut self, cached: usize, metrics: &Metrics) {
-        if self.admitted.is_some() {
-            return;
-        }
-        self.submission.place = None;
-        (self.admitted, self.cached) = (Some(Instant::now()), cached);
-        let queued = self.submission.submitted.elapsed();
-        metrics.admitted(queued, self.limits.prompt, cached);
+    /// Reports the admission of its sequence, the first time.
+    pub fn admit(&mut self, sequence: View<'_>, metrics: &Metrics) {
+        let Some(queued) = self.clock.admit() else { return };
+        let cached_tokens = sequence.cached.unwrap_or(0);
+        self.reader.leave_queue();
+        metrics.admitted(queued, sequence.prompt, cached_tokens);
         if let Some(recorder) = &mut self.recorder {
-            recorder.cached(cached);
+            recorder.cached(cached_tokens);
         }
-        self.emit(Event::Admitted { cached_tokens: cached, queued_s: queued.as_secs_f64() });
+        self.reader.send(Event::Admitted { cached_tokens, queued_s: queued.as_secs_f64() });
     }
 
-    pub fn recorder(&mut self) -> Option<&mut Recorder> {
-        self.recorder.as_deref_mut()
+    /// Starts the masks of a step. Returns the constraint if the mask thread is to compute them.
+    pub fn lend_constraint(&mut self, planned: &Planned) -> Option<Box<ConstraintState>> {
+        self.constraint.lend(self.draft.planned(planned))
     }
 
-    /// Whether its constraint is where masks are computed.
-    pub fn is_lent(&self) -> bool {
-        self.submission.request.constraint.is_some() && self.constraint.is_none()
+    /// Has the constraint forget the drafts of a step that failed and is repeated. Returns the
+    /// outcome if that fails too.
+    pub fn discard_draft(&mut self) -> Option<Outcome> {
+        self.constraint.state()?.accept(&[]).err().map(Outcome::Failed)
     }
 
-    /// Its constraint, on the way to where masks are computed, unless that is here.
-    pub fn lend(&mut self, planned: &Planned) -> Option<Box<ConstraintState>> {
-        let constraint = self.constraint.as_mut()?;
-        constraint.guess(&self.draft[..planned.drafts]);
-        if constraint.is_quick() {
-            constraint.compute();
-            return None;
+    /// Adds the hidden states of a step.
+    pub fn add_states<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
+        let Some(pooler) = &mut self.output.pooler else { return };
+        pooler.add(states);
+        self.output.clear();
+        if planned.samples {
+            self.output.end(Outcome::Length);
         }
-        self.constraint.take()
     }
 
-    /// Its constraint is back.
-    pub fn take_back(&mut self, constraint: Box<ConstraintState>) {
-        self.constraint = Some(constraint);
-    }
-
-    /// The step broke and will be repeated: its constraint forgets the guesses, or ends it.
-    pub fn forget_guesses(&mut self) -> Option<End> {
-        self.constraint.as_mut()?.accept(&[]).err().map(End::Failed)
-    }
-
-    /// Takes the logits that a step gives it: of tokens of its prompt, where they are wanted, and of
-    /// the last known token and of guesses. `tokens` are those before this step.
+    /// Processes the logits of a step: of prompt tokens, where requested, then of the last known
+    /// token and of drafts. `sequence` is its state before the step.
     pub fn process_logits<'a>(
         &mut self,
-        tokens: &[u32],
+        sequence: View<'_>,
         planned: &Planned,
         mut logits: impl Iterator<Item = &'a [f32]>,
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) {
-        self.ids.clear();
-        self.logprobs.clear();
-        let row = planned.position + planned.tokens - planned.outputs;
-        let count = planned.outputs - usize::from(planned.samples);
-        self.read(tokens, (row, count), &mut logits, scratch);
-        if planned.samples && self.limits.budget == 0 {
-            self.end.get_or_insert(End::Finished(FinishReason::Length));
+        self.output.clear();
+        self.output.first_prompt = planned.position + planned.tokens - planned.outputs + 1;
+        let prompt_rows = planned.outputs - usize::from(planned.samples);
+        self.read_prompt(sequence.tokens, logits.by_ref().take(prompt_rows), scratch);
+        if planned.samples && sequence.capacity == sequence.prompt {
+            self.output.end(Outcome::Length);
         }
-        if planned.samples && self.end.is_none() {
-            self.sample(tokens, planned, logits, scratch);
+        if planned.samples && self.output.outcome.is_none() {
+            self.sample(sequence, planned, logits, scratch);
         }
     }
 
-    /// The log probabilities of the tokens behind `count` rows of the prompt from `row` on.
-    fn read<'a>(
+    /// Computes the log probabilities of prompt tokens from `first_prompt` on.
+    fn read_prompt<'a>(
         &mut self,
         tokens: &[u32],
-        (row, count): (usize, usize),
-        logits: &mut impl Iterator<Item = &'a [f32]>,
-        scratch: &mut Scratch,
+        logits: impl Iterator<Item = &'a [f32]>,
+        scratch: &mut SamplerScratch,
     ) {
-        let top = self.submission.request.prompt_logprobs.unwrap_or(0);
-        self.prompt.0 = row + 1;
-        for (token, logits) in tokens[row + 1..].iter().zip(logits.take(count)) {
+        let top = self.request.prompt_logprobs.unwrap_or(0);
+        for (logits, token) in logits.zip(&tokens[self.output.first_prompt..]) {
             match logprobs(logits, *token, top, scratch) {
-                Ok(logprobs) => self.prompt.1.push((*token, logprobs)),
-                Err(error) => return self.fail(&error),
+                Ok(logprobs) => self.output.prompt.push((*token, logprobs)),
+                Err(error) => return self.output.end(Outcome::Failed(error.to_string())),
             }
         }
     }
 
-    /// Chooses a token from the logits of its last known one, and as many more as its guesses turn
-    /// out right.
+    /// Chooses a token from the logits of the last known one, and one more for each draft that
+    /// proves right.
     fn sample<'a>(
         &mut self,
-        tokens: &[u32],
+        sequence: View<'_>,
         planned: &Planned,
         mut logits: impl Iterator<Item = &'a [f32]>,
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) {
-        let mut right = 0;
-        while let Some(id) = logits.next().and_then(|row| self.choose(tokens, row, scratch)) {
-            if right == planned.drafts || self.draft[right] != id || self.end.is_some() {
+        let mut accepted = 0;
+        while let Some(id) = logits.next().and_then(|row| self.choose(sequence, row, scratch)) {
+            let is_right = self.draft.planned(planned).get(accepted) == Some(&id);
+            if !is_right || self.output.outcome.is_some() {
                 break;
             }
-            right += 1;
+            accepted += 1;
         }
-        self.right = right;
-        self.drafted += planned.drafts;
-        self.accepted += right;
-        self.note_constraint();
+        self.draft.count(planned.drafts, accepted);
+        self.advance_constraint();
     }
 
-    /// Has the constraint take note of the step, unless the sequence ended on its own.
-    fn note_constraint(&mut self) {
-        let Some(constraint) = &mut self.constraint else { return };
-        if !matches!(self.end, None | Some(End::Finished(FinishReason::Length))) {
+    /// Tells the constraint the ids of the step, unless the sequence ended on its own.
+    fn advance_constraint(&mut self) {
+        let StepOutput { ids, outcome, .. } = &mut self.output;
+        let Some(constraint) = self.constraint.state() else { return };
+        if !matches!(outcome, None | Some(Outcome::Length)) {
             return;
         }
-        match constraint.accept(&self.ids) {
-            Ok(true) => self.end = Some(End::Finished(FinishReason::Complete)),
+        match constraint.accept(ids) {
+            Ok(true) => *outcome = Some(Outcome::Complete),
             Ok(false) => {}
-            Err(error) => self.end = Some(End::Failed(error)),
+            Err(error) => *outcome = Some(Outcome::Failed(error)),
         }
     }
 
-    /// One token, unless a stop id or an error ends the sequence.
-    fn choose(&mut self, tokens: &[u32], logits: &[f32], scratch: &mut Scratch) -> Option<u32> {
-        let id = match self.next_id(tokens, logits, scratch) {
+    /// Chooses one token, unless a stop id or an error ends the sequence.
+    fn choose(
+        &mut self,
+        sequence: View<'_>,
+        logits: &[f32],
+        scratch: &mut SamplerScratch,
+    ) -> Option<u32> {
+        let chosen = self.next_id(sequence, logits, scratch).and_then(|id| {
+            let stops = self.request.stop_ids.contains(&id);
+            if stops { Err(Outcome::StopId(id)) } else { Ok(id) }
+        });
+        let id = match chosen {
             Ok(id) => id,
-            Err(end) => {
-                self.end = Some(end);
+            Err(outcome) => {
+                self.output.end(outcome);
                 return None;
             }
         };
-        let request = &self.submission.request;
-        if request.stop_ids.contains(&id) {
-            self.end = Some(End::Finished(FinishReason::Stop(id)));
-            return None;
-        }
-        // They are finite: something was sampled from them.
-        let logprobs = request.logprobs.and_then(|top| logprobs(logits, id, top, scratch).ok());
-        self.ids.push(id);
-        self.logprobs.push(logprobs);
-        if self.generated + self.ids.len() == self.limits.budget {
-            self.end = Some(End::Finished(FinishReason::Length));
+        // The logits are finite: something was sampled from them.
+        let top = self.request.logprobs;
+        let logprobs = top.and_then(|top| logprobs(logits, id, top, scratch).ok());
+        self.output.ids.push(id);
+        self.output.logprobs.push(logprobs);
+        if sequence.tokens.len() + self.output.ids.len() == sequence.capacity {
+            self.output.end(Outcome::Length);
         }
         Some(id)
     }
 
-    fn fail(&mut self, error: &Error) {
-        self.end = Some(End::Failed(error.to_string()));
-    }
-
-    /// The sampler's choice among what is allowed, or how the sequence ends without one.
+    /// The sampler's choice among the allowed ids, or how the sequence ends without one.
     fn next_id(
         &mut self,
-        tokens: &[u32],
+        sequence: View<'_>,
         logits: &[f32],
-        scratch: &mut Scratch,
-    ) -> Result<u32, End> {
-        let request = &self.submission.request;
-        let early = self.generated + self.ids.len() < request.min_tokens;
-        let banned = if early { &request.stop_ids[..] } else { &[] };
-        let allowed = match &mut self.constraint {
-            Some(constraint) => Some(allowed(constraint, self.ids.len(), request, early)?),
+        scratch: &mut SamplerScratch,
+    ) -> Result<u32, Outcome> {
+        let View { tokens, prompt, .. } = sequence;
+        let fresh = &self.output.ids[..];
+        let early = tokens.len() - prompt + fresh.len() < self.request.min_tokens;
+        let stop_ids = &self.request.stop_ids[..];
+        let banned = if early { stop_ids } else { &[] };
+        let allowed = match self.constraint.state() {
+            Some(constraint) => Some(allowed(constraint, fresh.len(), stop_ids, early)?),
             None => None,
         };
         if let Some(recorder) = &mut self.recorder {
             recorder.choose(logits);
         }
-        let (fresh, prompt) = (&self.ids[..], self.limits.prompt);
         let history = History { tokens, fresh, prompt, banned, allowed };
         let chosen = self.sampler.sample(logits, history, scratch);
-        chosen.map_err(|error| End::Failed(error.to_string()))
+        chosen.map_err(|error| Outcome::Failed(error.to_string()))
     }
 
     /// Ids sampled in this step.
     pub fn sampled(&self) -> &[u32] {
-        &self.ids
+        &self.output.ids
     }
 
-    /// Tells the reader what this step brought. True if the request has ended.
-    pub fn emit_step(&mut self, planned: &Planned, metrics: &Metrics) -> bool {
-        let (first, tokens) = (self.prompt.0, std::mem::take(&mut self.prompt.1));
+    /// Sends the events of this step to the reader. Returns whether the request has ended.
+    pub fn emit_step(&mut self, sequence: View<'_>, planned: &Planned, metrics: &Metrics) -> bool {
+        let Self { output, reader, .. } = self;
+        let (first, tokens) = (output.first_prompt, std::mem::take(&mut output.prompt));
         if !tokens.is_empty() {
-            self.emit(Event::PromptLogprobs { first, tokens });
+            reader.send(Event::PromptLogprobs { first, tokens });
         }
         if !planned.samples {
-            let (done, total) = (planned.position + planned.tokens, self.limits.prompt);
+            let (done, total) = (planned.position + planned.tokens, sequence.prompt);
             if done < total {
-                self.emit(Event::Prefill { done, total });
+                reader.send(Event::Prefill { done, total });
             }
-            return self.end.is_some();
+            return output.outcome.is_some();
         }
-        match self.pool.as_mut().map(EmbeddingPooler::finish) {
-            Some(Ok(vector)) => self.emit(Event::Embedding(vector)),
-            Some(Err(error)) => self.fail(&error),
+        match output.pooler.as_mut().map(EmbeddingPooler::finish) {
+            Some(Ok(vector)) => reader.send(Event::Embedding(vector)),
+            Some(Err(error)) => output.outcome = Some(Outcome::Failed(error.to_string())),
             None => {}
         }
-        self.measure(planned, metrics);
-        for at in 0..self.ids.len() {
-            let (id, logprobs) = (self.ids[at], self.logprobs[at].take());
+        if planned.drafts > 0 {
+            metrics.drafted(planned.drafts, self.draft.accepted_now);
+        }
+        let computed = sequence.prompt - sequence.cached.unwrap_or(0);
+        self.clock.record_tokens(output.ids.len(), computed, metrics);
+        for (&id, logprobs) in output.ids.iter().zip(&mut output.logprobs) {
             if let Some(recorder) = &mut self.recorder {
                 recorder.token(id);
             }
-            self.emit(Event::Token { id, logprobs });
+            reader.send(Event::Token { id, logprobs: logprobs.take() });
         }
-        self.end.is_some()
+        output.outcome.is_some()
     }
 
-    fn measure(&mut self, planned: &Planned, metrics: &Metrics) {
+    /// Reports the end of the request, by itself or for the reason `abort`, to its reader, the
+    /// metrics and its trace.
+    pub fn finish(
+        mut self,
+        abort: Option<Outcome>,
+        sequence: View<'_>,
+        metrics: &Metrics,
+        traces: Option<&TraceSink>,
+    ) {
+        let Some(outcome) = abort.or(self.output.outcome.take()) else { return };
         let now = Instant::now();
-        if planned.drafts > 0 {
-            metrics.drafted(planned.drafts, self.right);
+        let generated = sequence.tokens.len() - sequence.prompt;
+        metrics.finished(&outcome, self.clock.totals(now, sequence.prompt, generated));
+        if let (Some(recorder), Some(sink)) = (self.recorder.take(), traces) {
+            recorder.finish(outcome.label(), sink);
         }
-        self.generated += self.ids.len();
-        if self.ids.is_empty() {
+        if outcome == Outcome::Cancelled {
             return;
         }
-        match self.last_token.replace(now) {
-            Some(last) => metrics.tokens(self.ids.len(), now - last),
-            None => {
-                self.first_token = Some(now);
-                let admitted = self.admitted.unwrap_or(now);
-                let computed = self.limits.prompt - self.cached;
-                let since_submitted = self.submission.submitted.elapsed();
-                metrics.first_token(since_submitted, now - admitted, computed);
-                metrics.tokens(self.ids.len() - 1, Duration::ZERO);
-            }
-        }
-    }
-
-    /// The last word to the reader: how it ended, by itself or by `cut` from outside.
-    pub fn finish(mut self, cut: Option<End>, metrics: &Metrics, traces: Option<&TraceSink>) {
-        let Some(end) = cut.or(self.end.take()) else { return };
-        let now = Instant::now();
-        let since = |from: Option<Instant>| from.map_or(Duration::ZERO, |from| now - from);
-        let outcome = match &end {
-            End::Finished(FinishReason::Stop(_) | FinishReason::Complete) => Outcome::Stop,
-            End::Finished(FinishReason::Length) => Outcome::Length,
-            End::Failed(_) => Outcome::Failed,
-            End::TimedOut(_) => Outcome::TimedOut,
-            End::Cancelled => Outcome::Cancelled,
+        let usage = Usage {
+            prompt_tokens: sequence.prompt,
+            completion_tokens: generated,
+            cached_tokens: sequence.cached.unwrap_or(0),
+            drafted_tokens: self.draft.drafted,
+            accepted_tokens: self.draft.accepted,
         };
-        let ended = Ended {
-            prompt_tokens: self.limits.prompt,
-            generated: self.generated,
-            total: now - self.submission.submitted,
-            decode: since(self.first_token),
-        };
-        metrics.finished(outcome, ended);
-        if let (Some(recorder), Some(sink)) = (self.recorder.take(), traces) {
-            recorder.finish(outcome.name(), sink);
-        }
-        match end {
-            End::Finished(reason) => self.emit(Event::Finished(self.finished(reason, now))),
-            End::Failed(error) => self.emit(Event::Failed(error)),
-            End::TimedOut(limit) => self.emit(Event::TimedOut(limit)),
-            End::Cancelled => {}
-        }
-    }
-
-    fn finished(&self, reason: FinishReason, now: Instant) -> Finished {
-        let admitted = self.admitted.unwrap_or(now);
-        let first = self.first_token.unwrap_or(now);
-        Finished {
-            reason,
-            usage: Usage {
-                prompt_tokens: self.limits.prompt,
-                completion_tokens: self.generated,
-                cached_tokens: self.cached,
-                drafted_tokens: self.drafted,
-                accepted_tokens: self.accepted,
-            },
-            timings: Timings {
-                queued_s: (admitted - self.submission.submitted).as_secs_f64(),
-                prefill_s: (first - admitted).as_secs_f64(),
-                decode_s: (now - first).as_secs_f64(),
-            },
-        }
-    }
-
-    /// Sends an event. Sequences whose channel is full are not planned, so there is room; who is
-    /// cut off without having read hears nothing more.
-    fn emit(&self, event: Event) {
-        if let Err(TrySendError::Full(event)) = self.submission.events.try_send(event) {
-            tracing::debug!("a reader too slow for {event:?}");
-        }
+        let timings = self.clock.timings(now);
+        self.reader.send(Event::Finished(Finished { outcome, usage, timings }));
     }
 }
 
-/// What may be chosen in row `at` of this step, or how the sequence ends instead.
+/// The ids allowed in row `at` of this step, or how the sequence ends instead.
 fn allowed<'a>(
     constraint: &'a mut ConstraintState,
     at: usize,
-    request: &Request,
+    stop_ids: &[u32],
     early: bool,
-) -> Result<&'a TokenSet, End> {
-    let row = constraint.allowed(at).map_err(End::Failed)?;
-    match (row.settle(&request.stop_ids, early), row.may_end) {
+) -> Result<&'a TokenSet, Outcome> {
+    let row = constraint.allowed(at).map_err(Outcome::Failed)?;
+    match (row.admit_stop_ids(stop_ids, early), row.may_end) {
         (true, _) => Ok(&row.ids),
-        (false, true) => Err(End::Finished(FinishReason::Complete)),
-        (false, false) => Err(End::Failed("the constraint allows no token of this model".into())),
+        (false, true) => Err(Outcome::Complete),
+        (false, false) => {
+            Err(Outcome::Failed("the constraint allows no token of this model".into()))
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! One sequence computed by hand: what `verify`, `perplexity` and `bench` stand on.
+//! One sequence computed without the engine thread, for `verify`, `perplexity` and `bench`.
 
 use crate::{Error, Runner};
 use backend::Batch;
 
-/// A single timeline over a runner's whole KV cache.
+/// A single sequence over the whole KV cache of a runner.
 #[derive(Debug)]
 pub struct SingleSequence<'a> {
     runner: &'a mut Runner,
@@ -13,29 +13,33 @@ pub struct SingleSequence<'a> {
 }
 
 impl<'a> SingleSequence<'a> {
-    /// An empty timeline. Where threads are pinned, the calling one is too.
+    /// An empty sequence. Pins the calling thread if threads are pinned.
     pub fn new(runner: &'a mut Runner) -> Self {
         runner.pin_caller();
         let (batch, table) = (runner.batch(), (0..runner.blocks() as u32).collect());
         Self { runner, batch, table, len: 0 }
     }
 
-    /// Tokens computed so far.
+    /// Number of tokens computed so far.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is computed yet.
+    /// Whether no token is computed yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Forgets everything behind the first `len` tokens.
+    /// Drops all but the first `len` tokens.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Computes `tokens` in chunks of `chunk`, giving the last token's logits.
+    /// Computes `tokens` in chunks of `chunk`. Returns the logits `[vocab_size]` of the last token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Context`] if the tokens exceed the context, and as [`Runner::forward`].
     pub fn feed(&mut self, tokens: &[u32], chunk: usize) -> Result<&[f32], Error> {
         let chunk = chunk.clamp(1, self.runner.limits().rows);
         let mut rest = tokens;
@@ -47,7 +51,11 @@ impl<'a> SingleSequence<'a> {
         self.step(rest, 1)
     }
 
-    /// Computes `tokens`, calling `each(index, logits)` with the logits of every one.
+    /// Computes `tokens` and calls `each(index, logits)` with the logits `[vocab_size]` of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`feed`](Self::feed), and the errors of `each`.
     pub fn feed_all(
         &mut self,
         tokens: &[u32],
@@ -64,7 +72,7 @@ impl<'a> SingleSequence<'a> {
         Ok(())
     }
 
-    /// Computes `tokens` at once, giving the logits of the last `logits` of them.
+    /// Computes `tokens` in one step. Returns the logits of the last `logits` of them.
     fn step(&mut self, tokens: &[u32], logits: usize) -> Result<&[f32], Error> {
         let end = self.len + tokens.len();
         let context = self.runner.info().context_length;

@@ -1,9 +1,8 @@
-//! What happened to a request, to be repeated and compared to the bit.
+//! Traces of requests, to be replayed and compared to the bit.
 //!
-//! A [`Trace`] holds the request as the engine understood it, what decides its bits besides, the
-//! steps it went through, the ids that came out, and for each of them a hash of all logits so far.
-//! Steps and neighbours change nothing; they are there to find out what happened when something
-//! does.
+//! A [`Trace`] holds the request, the settings that decide its bits, the steps it took part in, the
+//! generated ids, and for each id a hash of all logits so far. Steps do not change bits; they help
+//! to find the cause when bits differ.
 
 use crate::request::{Request, SamplingParams};
 use crate::runner::Settings;
@@ -14,39 +13,39 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Form of the files.
+/// Version of the format.
 const VERSION: u32 = 1;
-/// Traces on their way to files before further ones are dropped.
+/// Traces that may wait to be written before further ones are dropped.
 const PENDING: usize = 1024;
 
-/// Everything about one request.
+/// The record of one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Form of this record.
+    /// Version of the format.
     pub version: u32,
-    /// What the request was called.
+    /// Name of the request.
     pub name: String,
     /// Name of the model.
     pub model: String,
-    /// What decides its bits besides the request.
+    /// Settings that decide its bits.
     pub settings: TraceSettings,
     /// The request.
     pub request: TraceRequest,
     /// Prompt tokens that were found in the cache.
     pub cached_tokens: usize,
-    /// Times it was put back to wait.
+    /// Number of preemptions.
     pub preemptions: u32,
-    /// Its part in each step.
+    /// Its rows in each step.
     pub steps: Vec<TraceStep>,
     /// Generated ids, without a stop id at the end.
     pub ids: Vec<u32>,
-    /// Hash of all logits that ids were chosen from so far, after each choice; a stop id's too.
+    /// Hash of all logits so far, after each choice, that of a stop id included.
     pub logits: Vec<String>,
-    /// How it ended: `stop`, `length`, or what broke it off.
+    /// Label of its outcome.
     pub finish: String,
 }
 
-/// [`Settings`] by name.
+/// [`Settings`] as text, and sizes that do not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceSettings {
     /// Digest of the checkpoint.
@@ -57,18 +56,18 @@ pub struct TraceSettings {
     pub kv_type: String,
     /// Name of the instruction set.
     pub isa: String,
-    /// Digest of what rules of placement change; empty where that is nothing.
+    /// Digest of what placement rules change; empty if they change nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub placement: String,
     /// Threads, which do not matter.
     pub threads: usize,
     /// Positions of a KV block, which do not matter.
     pub block: usize,
-    /// Most prompt tokens of a step, which do not matter.
+    /// Maximum number of prompt tokens of a step, which does not matter.
     pub chunk: usize,
 }
 
-/// A [`Request`] with nothing left to chance.
+/// The fields of a [`Request`] that decide its answer, with its seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // As in `Request` and `SamplingParams`.
 pub struct TraceRequest {
@@ -79,19 +78,19 @@ pub struct TraceRequest {
     #[serde(flatten)]
     pub sampling: SamplingParams,
     pub speculate: Option<String>,
-    /// A constraint restricted it, which is no part of a trace.
+    /// Whether it had a constraint, which a trace does not hold.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub constrained: bool,
 }
 
-/// One step as a sequence saw it.
+/// The rows of a sequence in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceStep {
     /// Position of its first row.
     pub position: usize,
     /// Rows of known tokens.
     pub tokens: usize,
-    /// Rows of guesses.
+    /// Rows of drafted tokens.
     pub drafts: usize,
     /// Rows of the whole step.
     pub rows: usize,
@@ -112,7 +111,11 @@ impl TraceRequest {
         }
     }
 
-    /// The request again, or which field cannot be read.
+    /// Rebuilds the request.
+    ///
+    /// # Errors
+    ///
+    /// The field that cannot be read, as a message.
     pub fn request(&self) -> Result<Request, String> {
         if self.constrained {
             return Err("constrained: a trace does not hold the constraint of its request".into());
@@ -131,7 +134,7 @@ impl TraceRequest {
 }
 
 impl TraceSettings {
-    /// Those of a runner.
+    /// The settings of a runner.
     pub fn of(runner: &Runner) -> Self {
         let Settings { checkpoint, mode, kv_type, isa, placement, .. } = runner.settings();
         Self {
@@ -146,7 +149,7 @@ impl TraceSettings {
         }
     }
 
-    /// The first of the settings that decide bits in which the two differ: its name, and both.
+    /// The first setting that decides bits and differs: its name and both values.
     pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
         let pairs = [
             ("checkpoint", &self.checkpoint, &other.checkpoint),
@@ -162,18 +165,18 @@ impl TraceSettings {
     }
 }
 
-/// Where two traces of one request part.
+/// The first difference of two traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// Generated tokens before it.
+    /// Number of generated tokens before it.
     pub at: usize,
-    /// What the first trace has there, and the second.
+    /// Description of both traces at that point.
     pub found: (String, String),
 }
 
 impl Trace {
-    /// Where the answers of two traces part, to the bit; `None` where they do not. One that was
-    /// broken off from outside agrees with any that goes on as it did.
+    /// The first bitwise difference of two answers. A trace that was aborted agrees with any that
+    /// continues it.
     pub fn divergence(&self, other: &Self) -> Option<Divergence> {
         let logits = self.logits.iter().zip(&other.logits).position(|(a, b)| a != b);
         let ids = self.ids.iter().zip(&other.ids).position(|(a, b)| a != b);
@@ -195,7 +198,11 @@ impl Trace {
         None
     }
 
-    /// Reads a file, with what is wrong with it.
+    /// Reads a trace from a file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is no trace, or has another version.
     pub fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
         let bytes = std::fs::read(path).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -208,10 +215,10 @@ impl Trace {
     }
 }
 
-/// Takes the traces of an engine.
+/// Receives the traces of an engine.
 pub type TraceSink = SyncSender<Trace>;
 
-/// Writes each trace as a file of its own into a folder, on a thread of its own.
+/// Writes each trace to a separate file of a folder, on a separate thread.
 #[derive(Debug)]
 pub struct TraceFiles {
     sink: TraceSink,
@@ -219,7 +226,11 @@ pub struct TraceFiles {
 }
 
 impl TraceFiles {
-    /// Makes the folder where it is missing.
+    /// Creates the folder if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If the folder or the thread cannot be created.
     pub fn create(folder: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let (sink, traces) = sync_channel(PENDING);
@@ -229,12 +240,12 @@ impl TraceFiles {
         Ok(Self { sink, writer })
     }
 
-    /// Where traces go.
+    /// The sink of the traces.
     pub fn sink(&self) -> TraceSink {
         self.sink.clone()
     }
 
-    /// Waits, for at most so long, until the last sink is gone and all traces are written.
+    /// Waits until the last sink is dropped and all traces are written, at most for `patience`.
     pub fn finish(self, patience: Duration) {
         drop(self.sink);
         let end = Instant::now() + patience;
@@ -253,21 +264,21 @@ fn write_files(folder: &Path, traces: &Receiver<Trace>) {
     }
 }
 
-/// Names come from clients.
+/// File name of a trace. Names come from clients, so all but safe characters are replaced.
 fn file_name(name: &str) -> PathBuf {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
     let name: String = name.chars().take(128).map(safe).collect();
     PathBuf::from(name + ".json")
 }
 
-/// Written aside and renamed, so that readers see the whole file or none.
+/// Writes a file beside `path` and renames it, so that readers see the whole file or none.
 fn write(path: &Path, trace: &Trace) -> std::io::Result<()> {
     let aside = path.with_extension("incomplete");
     std::fs::write(&aside, serde_json::to_vec(trace)?)?;
     std::fs::rename(&aside, path)
 }
 
-/// Takes down what happens to one request.
+/// Records the trace of one request.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     trace: Trace,
@@ -293,7 +304,7 @@ impl Recorder {
         Self { trace, hash: 0 }
     }
 
-    /// It takes part in a step. One that begins anew was preempted.
+    /// Records a step. A step at an earlier position follows a preemption.
     pub fn step(&mut self, step: TraceStep) {
         let end = self.trace.steps.last().map_or(0, |last| last.position + last.tokens);
         self.trace.preemptions += u32::from(step.position < end);
@@ -304,7 +315,7 @@ impl Recorder {
         self.trace.cached_tokens = tokens;
     }
 
-    /// A token is chosen from these logits.
+    /// Records the logits of a choice.
     pub fn choose(&mut self, logits: &[f32]) {
         self.hash = roll(self.hash, logits);
         self.trace.logits.push(format!("{:016x}", self.hash));
@@ -317,13 +328,12 @@ impl Recorder {
     pub fn finish(mut self, how: &str, sink: &TraceSink) {
         how.clone_into(&mut self.trace.finish);
         if sink.try_send(self.trace).is_err() {
-            tracing::warn!("a trace is lost: traces are not written fast enough");
+            tracing::warn!("a trace was dropped: traces are not written fast enough");
         }
     }
 }
 
-/// A hash of `before` and the bits of `logits`, in eight lanes so that it takes no time worth
-/// mentioning.
+/// Hash of `before` and the bits of `logits`, in eight lanes for speed.
 fn roll(before: u64, logits: &[f32]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut lanes: [u64; 8] = std::array::from_fn(|lane| before ^ lane as u64);

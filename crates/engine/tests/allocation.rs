@@ -1,16 +1,18 @@
-//! Decoding allocates nothing. A test program of its own, because it counts the allocations of
-//! every thread.
+//! Decoding allocates nothing. A separate test program, because it counts the allocations of all
+//! threads.
 #![allow(unsafe_code)]
 
 #[path = "it/checkpoints.rs"]
 mod checkpoints;
 
 use engine::{
-    BLOCK, EngineOptions, Event, LoadOptions, Request, Runner, SamplingParams, SingleSequence,
-    start,
+    BLOCK, EngineOptions, Event, Generation, KvMemory, LoadOptions, Request, Runner,
+    SamplingParams, SingleSequence, start,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
@@ -42,11 +44,17 @@ fn allocations(run: impl FnOnce()) -> usize {
 /// Tokens decoded while counting.
 const TOKENS: usize = 128;
 
-/// One test, because two would count each other.
+/// Held by a test while it runs, because two at once would count each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn decoding_allocates_nothing() {
+    let _alone = alone();
     assert!(allocations(|| drop(std::hint::black_box(vec![1u8; 100]))) > 0, "the counter counts");
-    for architecture in checkpoints::ARCHITECTURES {
+    for architecture in checkpoints::architectures() {
         let (checkpoint, _folder) = checkpoints::random(architecture);
         let options = LoadOptions { threads: 2, ..LoadOptions::default() };
         let mut runner = Runner::load(&checkpoint, &options).unwrap();
@@ -99,4 +107,56 @@ fn engine_steps(runner: Runner) -> usize {
     drop((generation, handle));
     thread.join().unwrap();
     count
+}
+
+/// Sequences that decode together.
+const SEQUENCES: usize = 256;
+/// Tokens per sequence that wait for a reader at most: its channel holds 64 events, 3 of which stay
+/// free for the end.
+const AHEAD: usize = 61;
+
+#[test]
+fn a_step_of_256_sequences_allocates_nothing() {
+    let _alone = alone();
+    let (checkpoint, _folder) = checkpoints::random("llama");
+    let options = EngineOptions { running: SEQUENCES, queue: SEQUENCES, ..Default::default() };
+    let load = LoadOptions {
+        threads: 2,
+        // No block becomes full, since the cache keeps a note of each that does.
+        block: 256,
+        kv_memory: KvMemory::Bytes(128 << 20),
+        logit_rows: options.logit_rows(),
+        ..LoadOptions::default()
+    };
+    let (handle, thread) = start(Runner::load(&checkpoint, &load).unwrap(), options);
+    let mut generations: Vec<Generation> = (0..SEQUENCES as u32)
+        .map(|id| {
+            let (prompt, max_tokens) = (vec![id % 131], Some(254));
+            handle.submit(Request { prompt, max_tokens, ..Request::default() }).unwrap()
+        })
+        .collect();
+    let mut read = |events: usize| {
+        for _ in 0..events {
+            for generation in &mut generations {
+                let event = generation.next_blocking();
+                assert!(matches!(event, Some(Event::Admitted { .. } | Event::Token { .. })));
+            }
+        }
+    };
+    // The channels allocate when a reader lags behind as never before: so they lag first.
+    read(10);
+    let lagging = (SEQUENCES * (9 + AHEAD)) as u64;
+    while handle.metrics().snapshot().generation_tokens < lagging {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    read(AHEAD + 10);
+    let before = handle.metrics().snapshot();
+    let count = allocations(|| read(80));
+    let after = handle.metrics().snapshot();
+    assert_eq!(count, 0);
+    let tokens = after.generation_tokens - before.generation_tokens;
+    let steps = after.steps - before.steps;
+    assert!(tokens > steps * SEQUENCES as u64 / 2, "{tokens} tokens in {steps} steps");
+    drop((generations, handle));
+    thread.join().unwrap();
 }

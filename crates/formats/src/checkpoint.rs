@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 
-use crate::config::gguf::ROPE_FACTORS;
+use crate::config::family::{Family, HeadNorms};
+use crate::config::gguf::{FIRST_HEAD_NORM, ROPE_FACTORS};
 use crate::config::hf::HfConfig;
-use crate::config::{self, Family, ModelConfig};
+use crate::config::{Attention, ModelConfig};
 use crate::error::{Error, Result};
 use crate::experts::Experts;
 use crate::files::ModelFiles;
@@ -16,7 +17,7 @@ use crate::gguf::GgufFile;
 use crate::names;
 use crate::pooling::{POOLING_FILE, Pooling};
 use crate::tensor::TensorView;
-use crate::{json, native};
+use crate::{families, json, native};
 
 pub(crate) const CONFIG_FILE: &str = "config.json";
 /// What comes before the names of all tensors but the output head.
@@ -60,7 +61,7 @@ impl Checkpoint {
         let joined = native::join(&files)?;
         let HfConfig { model: mut config, family, declared } = match files.gguf() {
             Some(gguf) => {
-                let (model, family) = config::gguf::read(gguf, &name)?;
+                let (model, family) = families::read_gguf(gguf, &name)?;
                 HfConfig { model, family, declared: Vec::new() }
             }
             None => read_config(&files, &joined, &name)?,
@@ -74,8 +75,14 @@ impl Checkpoint {
         }
         config.name = options.name.clone().unwrap_or(config.name);
         let tensors = canonical_tensors(&files, joined, &config, family)?;
+        // Checkpoints may have norms of heads that their config.json does not declare.
+        if let (HeadNorms::Declared, Attention::Grouped { head_norms, .. }) =
+            (family.head_norms, &mut config.attention)
+        {
+            *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
+        }
         let checkpoint = Self { files, config, generation, family, tensors };
-        checkpoint.check_declared(declared.iter().chain(family.biases))?;
+        checkpoint.check_required(&declared)?;
         Ok(checkpoint)
     }
 
@@ -126,8 +133,7 @@ impl Checkpoint {
     /// The tensor with this canonical name, which must exist in this shape and in a type that
     /// can be computed with.
     pub fn require(&self, name: &str, shape: &[usize]) -> Result<&TensorView> {
-        let view =
-            self.tensor(name).ok_or_else(|| self.missing(name, &format!("shape {shape:?}")))?;
+        let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
         if view.shape != shape {
             let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
             return Err(Error::tensor(view.path(), &view.source_name, problem));
@@ -162,26 +168,29 @@ impl Checkpoint {
     }
 
     /// Biases are asked for where they are found; one that is declared must not go missing.
-    fn check_declared<'a>(&self, names: impl Iterator<Item = &'a &'a str> + Clone) -> Result<()> {
+    fn check_required(&self, declared: &[&str]) -> Result<()> {
         for layer in 0..self.config.layers {
-            for name in names.clone() {
-                let expected = if name.ends_with(".bias") { "a bias" } else { "a norm" };
-                let name = format!("blk.{layer}.{name}");
+            for part in (self.family.required)(&self.config, layer).iter().chain(declared) {
+                let name = format!("blk.{layer}.{part}");
                 if !self.tensors.contains_key(&name) {
-                    return Err(self.missing(&name, expected));
+                    return Err(self.missing(&name, &self.config.shape_of(part)));
                 }
             }
         }
         Ok(())
     }
 
-    fn missing(&self, name: &str, expected: &str) -> Error {
+    fn missing(&self, name: &str, shape: &[usize]) -> Error {
         let source = match self.files.gguf() {
             Some(_) => None,
             None => self.family.names.source(name),
         };
         let source = source.as_deref().unwrap_or(name);
-        Error::tensor(self.path(), source, format!("expected {expected}, found no such tensor"))
+        Error::tensor(
+            self.path(),
+            source,
+            format!("expected shape {shape:?}, found no such tensor"),
+        )
     }
 }
 
@@ -194,7 +203,7 @@ fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
     let has_output = tensors.iter().any(|t| t.source_name == "lm_head.weight");
-    config::hf::read(&text, &path, name, has_output)
+    families::read_hf(&text, &path, name, has_output)
 }
 
 fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
@@ -214,7 +223,7 @@ fn canonical_tensors(
     config: &ModelConfig,
     family: &Family,
 ) -> Result<IndexMap<String, Tracked>> {
-    let names = files.gguf().is_none().then_some(family.names);
+    let names = files.gguf().is_none().then_some(&family.names);
     let named = tensors.into_iter().filter_map(|view| {
         let source = &view.source_name;
         let unread = names.is_some_and(|names| names.is_ignored(source))
@@ -225,8 +234,9 @@ fn canonical_tensors(
         };
         (!unread).then(|| view.named(name))
     });
+    let by_turns = names.is_some() && family.experts_by_turns;
     let mut tensors = IndexMap::new();
-    for view in (Experts { path: files.path(), names, config }).join(named.collect())? {
+    for view in (Experts { path: files.path(), names, config, by_turns }).join(named.collect())? {
         // Tied checkpoints may carry a copy of the embedding; the configuration decides.
         if config.tied_embeddings && view.name == OUTPUT {
             continue;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a row comes out as `gannet quantize` would write it without an importance matrix.
 
-use crate::derived::{Derived, Rows};
+use crate::derived::{Derived, RowSource};
 use crate::error::Result;
 use crate::{Error, TensorView};
 use base::Storage;
@@ -19,7 +19,7 @@ struct Converted {
     write: Quantize,
 }
 
-impl Rows for Converted {
+impl RowSource for Converted {
     fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
         let count = rows.len();
         let all = self.of.read(rows.start * self.from..rows.end * self.from);

@@ -1,6 +1,6 @@
 //! Bytes of a matrix that are computed, row by row, from others when they are read.
 //!
-//! Invariant: values are only put in another place or layout, never rounded. Whatever can be wrong
+//! Invariant: values are only put in another order or layout, never rounded. Whatever can be wrong
 //! with the sources is found before anything is read.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base::{Bytes, Storage};
 
 /// How rows are computed.
-pub(crate) trait Rows: Send + Sync {
+pub(crate) trait RowSource: Send + Sync {
     /// Overwrites `out` with the bytes of `rows`.
     fn fill(&self, rows: Range<usize>, out: &mut [u8]);
     /// What they are computed from, but for what is small.
@@ -19,7 +19,7 @@ pub(crate) trait Rows: Send + Sync {
 
 /// Where the sources have what a row is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+enum ReadOrder {
     /// In the order of the rows, each as much.
     InOrder,
     /// All over.
@@ -31,20 +31,20 @@ pub(crate) struct Derived<R> {
     rows: R,
     count: usize,
     row_bytes: usize,
-    place: Place,
+    order: ReadOrder,
     /// Rows that somebody has read and needs no more.
     done: AtomicUsize,
 }
 
-impl<R: Rows> Derived<R> {
+impl<R: RowSource> Derived<R> {
     /// Rows each of which is made of its share of the sources.
     pub fn by_row(rows: R, count: usize, row_bytes: usize) -> Self {
-        Self { rows, count, row_bytes, place: Place::InOrder, done: AtomicUsize::new(0) }
+        Self { rows, count, row_bytes, order: ReadOrder::InOrder, done: AtomicUsize::new(0) }
     }
 
     /// Rows that are made of bytes from all over the sources.
     pub fn across(rows: R, count: usize, row_bytes: usize) -> Self {
-        Self { place: Place::Anywhere, ..Self::by_row(rows, count, row_bytes) }
+        Self { order: ReadOrder::Anywhere, ..Self::by_row(rows, count, row_bytes) }
     }
 
     /// The rows that `range` touches.
@@ -62,7 +62,7 @@ impl<R: Rows> Derived<R> {
     }
 }
 
-impl<R: Rows> Bytes for Derived<R> {
+impl<R: RowSource> Bytes for Derived<R> {
     fn len(&self) -> usize {
         self.count * self.row_bytes
     }
@@ -82,20 +82,20 @@ impl<R: Rows> Bytes for Derived<R> {
     }
 
     fn will_need(&self, range: Range<usize>) {
-        match self.place {
-            Place::InOrder => self.hint(self.touched(&range), |of, part| of.will_need(part)),
-            Place::Anywhere if range.start == 0 => {
+        match self.order {
+            ReadOrder::InOrder => self.hint(self.touched(&range), |of, part| of.will_need(part)),
+            ReadOrder::Anywhere if range.start == 0 => {
                 self.hint(0..self.count, |of, part| of.will_need(part));
             }
-            Place::Anywhere => {}
+            ReadOrder::Anywhere => {}
         }
     }
 
     fn not_needed(&self, range: Range<usize>) {
         let rows = self.touched(&range);
-        match self.place {
-            Place::InOrder => self.hint(rows, |of, part| of.not_needed(part)),
-            Place::Anywhere => {
+        match self.order {
+            ReadOrder::InOrder => self.hint(rows, |of, part| of.not_needed(part)),
+            ReadOrder::Anywhere => {
                 let done = self.done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
                 if done >= self.count {
                     self.hint(0..self.count, |of, part| of.not_needed(part));
@@ -114,7 +114,7 @@ pub(crate) struct Columns {
     pub range: Range<usize>,
 }
 
-impl Rows for Columns {
+impl RowSource for Columns {
     fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
         if self.range.is_empty() {
             return;
@@ -140,7 +140,7 @@ pub(crate) struct EverySecond {
     pub first: usize,
 }
 
-impl Rows for EverySecond {
+impl RowSource for EverySecond {
     fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
         let all = self.of.read(2 * rows.start * self.row_bytes..2 * rows.end * self.row_bytes);
         let taken = all.chunks_exact(self.row_bytes).skip(self.first).step_by(2);
@@ -165,7 +165,7 @@ pub(crate) struct Transposed {
     pub cols: usize,
 }
 
-impl Rows for Transposed {
+impl RowSource for Transposed {
     fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
         for col in 0..self.cols {
             let first = col * self.rows;
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn check<R: Rows>(rows: R, count: usize, row_bytes: usize, expected: &[u8]) {
+    fn check<R: RowSource>(rows: R, count: usize, row_bytes: usize, expected: &[u8]) {
         let derived = Derived::across(rows, count, row_bytes);
         assert_eq!(derived.len(), expected.len());
         for start in 0..=expected.len() {

@@ -37,6 +37,8 @@ pub(crate) struct Experts<'a> {
     /// The file's own names, where it has others.
     pub names: Option<&'a NameTable>,
     pub config: &'a ModelConfig,
+    /// Whether gate and up rows come by turns; GGUF files have the matrices apart.
+    pub by_turns: bool,
 }
 
 impl Experts<'_> {
@@ -147,12 +149,8 @@ impl Experts<'_> {
         }
     }
 
-    /// GGUF files have the three apart, in one way for all.
     fn fused(&self) -> Fused {
-        match self.config.architecture.as_str() {
-            "gpt_oss" if self.names.is_some() => Fused::ByTurns,
-            _ => Fused::Halves,
-        }
+        if self.by_turns { Fused::ByTurns } else { Fused::Halves }
     }
 }
 

@@ -12,6 +12,7 @@ mod converted;
 mod derived;
 mod error;
 mod experts;
+pub mod families;
 mod files;
 mod generation;
 pub mod gguf;

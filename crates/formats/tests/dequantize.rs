@@ -1,8 +1,5 @@
 //! Every type that can be computed with agrees with the reference dequantisation of its fixture.
 
-mod common;
-
-use common::shared;
 use formats::gguf::GgufFile;
 use std::path::Path;
 
@@ -35,7 +32,7 @@ fn ulps(a: f32, b: f32) -> u64 {
 
 #[test]
 fn values_are_within_one_ulp_of_the_reference() {
-    let Some(folder) = shared("gguf/tensors") else { return };
+    let Some(folder) = fixtures::find("gguf/tensors") else { return };
     let mut compared = Vec::new();
     for ty in TYPES {
         let file = GgufFile::open(&folder.join(format!("{ty}.gguf"))).unwrap();

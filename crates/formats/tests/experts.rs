@@ -1,11 +1,8 @@
 //! Fixtures with routed experts and latent attention: their configuration, the names of their
 //! tensors, and their GGUF twins.
 
-mod common;
-
 use std::path::Path;
 
-use common::shared;
 use formats::config::{ExpertGroups, GroupRank, RopeLayout, RopeScaling, RouterScores};
 use formats::{Checkpoint, ModelConfig, OpenOptions};
 
@@ -15,7 +12,7 @@ fn open(path: &Path) -> Checkpoint {
 
 /// Opens a fixture and checks that every tensor got a canonical name.
 fn model(name: &str) -> Option<Checkpoint> {
-    let checkpoint = open(&shared("models")?.join(name));
+    let checkpoint = open(&fixtures::find("models")?.join(name));
     assert_eq!(checkpoint.config().name, name);
     for tensor in checkpoint.tensors() {
         assert!(!tensor.name.contains("layers"), "{name}: {} has no name", tensor.source_name);
@@ -57,7 +54,7 @@ fn deepseek_fixtures_are_read_without_their_further_layers() {
     assert_eq!(experts.scores, RouterScores::Softmax);
     let Some(lite) = model("deepseek_v2_lite") else { return };
     check_experts(lite.config(), [8, 3, 32, 64], &[false, true, true], false);
-    assert_eq!(lite.config().latent.unwrap().q_rank, None);
+    assert_eq!(lite.config().latent().unwrap().q_rank, None);
     let Some(third) = model("deepseek_v3") else { return };
     check_experts(third.config(), [16, 4, 32, 32], &[false, true, true], true);
     let config = third.config();
@@ -122,7 +119,7 @@ fn the_tensors_of_a_configuration_are_those_of_the_fixtures() {
 /// Checks that a GGUF file describes the model of a Hugging Face checkpoint.
 fn check_twin(name: &str, file: &str) {
     let Some(original) = model(name) else { return };
-    let Some(folder) = shared("gguf/models") else { return };
+    let Some(folder) = fixtures::find("gguf/models") else { return };
     let twin = open(&folder.join(file));
     let mut config = twin.config().clone();
     let expected = original.config();

@@ -1,11 +1,10 @@
 //! The reference fixtures open with the configuration they were made from.
-#![allow(clippy::print_stderr)] // Skipped tests say so.
 
 mod common;
 
 use std::path::Path;
 
-use common::{read_all_llama, shared};
+use common::read_all;
 use formats::config::{RopeLayout, RopeScaling};
 use formats::gguf::GgufFile;
 use formats::{Checkpoint, ModelConfig, OpenOptions};
@@ -26,7 +25,7 @@ fn sizes(config: &ModelConfig) -> [usize; 8] {
 
 #[test]
 fn llama3_has_its_own_rope_scaling() {
-    let Some(folder) = shared("models/llama3") else { return };
+    let Some(folder) = fixtures::find("models/llama3") else { return };
     let checkpoint = open(&folder);
     let config = checkpoint.config();
     assert_eq!(config.architecture, "llama");
@@ -50,24 +49,24 @@ fn llama3_has_its_own_rope_scaling() {
     assert_eq!((defaults.do_sample, defaults.temperature), (Some(true), Some(0.7)));
     assert_eq!((defaults.top_k, defaults.top_p), (Some(20), Some(0.8)));
     assert_eq!((defaults.repetition_penalty, defaults.min_p), (Some(1.05), None));
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 #[test]
 fn mistral_in_the_style_of_transformers_5_has_a_window_on_every_layer() {
-    let Some(folder) = shared("models/mistral") else { return };
+    let Some(folder) = fixtures::find("models/mistral") else { return };
     let checkpoint = open(&folder);
     let config = checkpoint.config();
     assert_eq!(config.architecture, "mistral");
     assert_eq!(sizes(config), [96, 3, 4, 1, 32, 160, 620, 1024]);
     assert_eq!(config.windows, [Some(24); 3]);
     assert_eq!((config.rope.theta, &config.rope.scaling), (10_000.0, &RopeScaling::None));
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 #[test]
 fn qwen2_with_its_window_switched_off_sees_everything() {
-    let Some(folder) = shared("models/qwen2") else { return };
+    let Some(folder) = fixtures::find("models/qwen2") else { return };
     let checkpoint = open(&folder);
     let config = checkpoint.config();
     assert_eq!(config.architecture, "qwen2");
@@ -75,25 +74,25 @@ fn qwen2_with_its_window_switched_off_sees_everything() {
     assert_eq!(config.windows, [None; 3]);
     assert_eq!((config.special.bos, config.special.pad), (None, Some(597)));
     assert_eq!(config.special.eos, [599, 597]);
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 #[test]
 fn qwen3_ties_its_embeddings() {
-    let Some(folder) = shared("models/qwen3") else { return };
+    let Some(folder) = fixtures::find("models/qwen3") else { return };
     let checkpoint = open(&folder);
     let config = checkpoint.config();
     assert_eq!(config.architecture, "qwen3");
     assert_eq!(sizes(config), [256, 2, 8, 2, 64, 256, 640, 1024]);
     assert!(config.tied_embeddings);
     assert_eq!(config.rope.theta, 1e6);
-    read_all_llama(&checkpoint).unwrap();
+    read_all(&checkpoint).unwrap();
 }
 
 /// A GGUF twin says the same as its checkpoint, but for what the format cannot say.
 fn check_twin(folder: &str, twin: &str) -> Option<Checkpoint> {
-    let original = open(&shared(&format!("models/{folder}"))?);
-    let twin = open(&shared(&format!("gguf/models/{twin}.gguf"))?);
+    let original = open(&fixtures::find(&format!("models/{folder}"))?);
+    let twin = open(&fixtures::find(&format!("gguf/models/{twin}.gguf"))?);
     let mut expected = original.config().clone();
     let config = twin.config();
     expected.name = format!("tiny {folder}");
@@ -119,7 +118,7 @@ fn gguf_twins_of_llama_are_interleaved_and_carry_factors() {
         let Some(twin) = check_twin("llama3", name) else { return };
         assert_eq!(twin.config().rope.layout, RopeLayout::Interleaved);
         let RopeScaling::Factors(factors) = &twin.config().rope.scaling else { panic!() };
-        let Some(folder) = shared("models/llama3") else { return };
+        let Some(folder) = fixtures::find("models/llama3") else { return };
         let rope = &open(&folder).config().rope.clone();
         let computed = rope.scaling.factors(rope.theta, rope.dim).unwrap();
         assert_eq!((factors.len(), factors[0], factors[7]), (8, 1.0, 8.0));
@@ -141,7 +140,7 @@ fn gguf_twins_of_qwen3_agree_with_the_checkpoint() {
 
 #[test]
 fn every_tensor_type_is_listed_with_its_size() {
-    let Some(folder) = shared("gguf/tensors") else { return };
+    let Some(folder) = fixtures::find("gguf/tensors") else { return };
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|e| e != "gguf") {
@@ -156,7 +155,7 @@ fn every_tensor_type_is_listed_with_its_size() {
 
 #[test]
 fn vocabularies_without_tensors_open_for_their_metadata() {
-    let Some(folder) = shared("vocab") else { return };
+    let Some(folder) = fixtures::find("vocab") else { return };
     let file = GgufFile::open(&folder.join("ggml-vocab-qwen2.gguf")).unwrap();
     assert!(file.tensors().is_empty());
     let metadata = file.metadata();
@@ -174,7 +173,7 @@ fn vocabularies_without_tensors_open_for_their_metadata() {
 
 #[test]
 fn shards_and_foreign_dtypes_are_listed_even_for_unsupported_architectures() {
-    let Some(models) = shared("models") else { return };
+    let Some(models) = fixtures::find("models") else { return };
     let files = formats::ModelFiles::open(&models.join("mixtral")).unwrap();
     assert!(files.tensors().iter().any(|t| t.source_name == "lm_head.weight"));
     let files = formats::ModelFiles::open(&models.join("deepseek_v4_fp8_fp4")).unwrap();

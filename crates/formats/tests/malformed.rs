@@ -1,12 +1,11 @@
 //! Broken files give one clear error each, quickly and in little memory.
-#![allow(clippy::print_stderr)] // Skipped tests say so.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{read_all_llama, shared};
+use common::read_all;
 use formats::{Checkpoint, OpenOptions};
 
 /// Every case with what its message must say. All cases name the file besides.
@@ -91,7 +90,7 @@ fn load(path: &Path) -> formats::Result<()> {
         return formats::safetensors::open(path).map(drop);
     }
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
-    read_all_llama(&checkpoint)
+    read_all(&checkpoint)
 }
 
 fn check(path: &Path, fragments: &[&str]) {
@@ -170,7 +169,7 @@ fn peak_memory() -> Option<u64> {
 
 #[test]
 fn the_shared_broken_files_give_errors_in_little_memory() {
-    let Some(folder) = shared("malformed") else { return };
+    let Some(folder) = fixtures::find("malformed") else { return };
     let before = peak_memory();
     for case in manifest(&folder) {
         let path = case["path"].as_str().unwrap();

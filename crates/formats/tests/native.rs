@@ -313,7 +313,7 @@ fn check_fixture(
     folder: &str,
     direct: impl Fn(&TensorView, &dyn Fn(&str, &str) -> Vec<u8>) -> Vec<f32>,
 ) -> usize {
-    let Some(folder) = common::shared(&format!("models/{folder}")) else { return usize::MAX };
+    let Some(folder) = fixtures::find(&format!("models/{folder}")) else { return usize::MAX };
     let files = ModelFiles::open(&folder).unwrap();
     let raw = |stem: &str, end: &str| {
         let name = format!("{stem}{end}");
@@ -367,7 +367,7 @@ fn mxfp4_of_gpt_oss_is_what_its_blocks_say() {
 
 /// The values of a canonically named tensor of a fixture, and of its parts read alone.
 fn values(folder: &str, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
-    let folder = common::shared(&format!("models/{folder}"))?;
+    let folder = fixtures::find(&format!("models/{folder}"))?;
     let checkpoint = Checkpoint::open(&folder, &OpenOptions::default()).unwrap();
     let view = checkpoint.tensor(name).expect(name);
     let all = view.to_f32().unwrap();
@@ -378,7 +378,7 @@ fn values(folder: &str, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
 
 /// A raw tensor of a fixture.
 fn raw(folder: &str, name: &str) -> Vec<f32> {
-    let folder = common::shared(&format!("models/{folder}")).unwrap();
+    let folder = fixtures::find(&format!("models/{folder}")).unwrap();
     let files = ModelFiles::open(&folder).unwrap();
     files.tensors().iter().find(|t| t.source_name == name).unwrap().to_f32().unwrap()
 }
@@ -408,7 +408,7 @@ fn mxfp4_experts_of_gpt_oss_come_apart_by_rows() {
     let folder = "gpt_oss_mxfp4";
     let Some((shape, gate)) = values(folder, "blk.1.ffn_gate_exps.weight") else { return };
     let (_, up) = values(folder, "blk.1.ffn_up_exps.weight").unwrap();
-    let folder = common::shared("models/gpt_oss_mxfp4").unwrap();
+    let folder = fixtures::find("models/gpt_oss_mxfp4").unwrap();
     let files = ModelFiles::open(&folder).unwrap();
     let fused = native::join(&files).unwrap();
     let fused = fused.iter().find(|t| t.source_name == "model.layers.1.mlp.experts.gate_up_proj");
@@ -426,7 +426,7 @@ fn fp8_experts_of_deepseek_v3_are_stacks() {
     let name = "blk.1.ffn_down_exps.weight";
     let Some((shape, values)) = values("deepseek_v3_fp8", name) else { return };
     assert_eq!(shape, [8, 64, 48]);
-    let tensors = joined(&common::shared("models/deepseek_v3_fp8").unwrap()).unwrap();
+    let tensors = joined(&fixtures::find("models/deepseek_v3_fp8").unwrap()).unwrap();
     for (expert, values) in values.chunks(64 * 48).enumerate() {
         let name = format!("model.layers.1.mlp.experts.{expert}.down_proj.weight");
         let one = tensors.iter().find(|t| t.source_name == name).unwrap();

@@ -1,4 +1,4 @@
-//! Answers: whole, or piece by piece.
+//! Answers, whole or streamed.
 
 use crate::Error;
 use api::{ApiError, CallEvent, Done, Finish, TextEvent, TextStream, Timings, TokenText, Usage};
@@ -6,47 +6,46 @@ use api::{ApiError, CallEvent, Done, Finish, TextEvent, TextStream, Timings, Tok
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The text proper.
+    /// The content.
     pub text: String,
-    /// What the model thought before it answered, if it marks its thoughts.
+    /// The reasoning before the content, if the model marks it.
     pub reasoning: String,
-    /// The tools it calls. They are to be executed where `finish_reason` is
-    /// [`Finish::ToolCalls`] and nowhere else.
+    /// The tool calls. Execute them only if `finish_reason` is [`Finish::ToolCalls`].
     pub calls: Vec<ToolCall>,
-    /// Every token with its log probability, where [`Sampling::logprobs`](crate::Sampling) asked
-    /// for them.
+    /// Every token with its log probability, if [`Sampling::logprobs`](crate::Sampling) requests
+    /// them.
     pub tokens: Vec<TokenText>,
-    /// What ended it.
+    /// The reason why the answer ended.
     pub finish_reason: Finish,
-    /// Tokens read and written.
+    /// Tokens of prompt and answer.
     pub usage: Usage,
-    /// Time taken.
+    /// Times of prefill and decode.
     pub timings: Timings,
 }
 
 /// A call of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCall {
-    /// Names the call in the conversation that goes on.
+    /// Identifies the call in the rest of the conversation.
     pub id: String,
     /// Name of the tool.
     pub name: String,
-    /// JSON text of an object.
+    /// JSON text of the object of arguments.
     pub arguments: String,
 }
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delta {
-    /// The text that follows what came before.
+    /// The text that follows the previous piece.
     pub text: String,
-    /// Whether it is part of what the model thinks before it answers.
+    /// Whether the text is reasoning.
     pub is_reasoning: bool,
-    /// Its tokens with their log probabilities, where they were asked for.
+    /// The tokens with their log probabilities, if they were requested.
     pub tokens: Vec<TokenText>,
 }
 
-/// The pieces of one answer as they are computed. Dropping it ends the computation.
+/// Streams the pieces of one answer. Dropping the stream ends the computation.
 #[derive(Debug)]
 pub struct Stream {
     events: TextStream,
@@ -58,7 +57,10 @@ impl Stream {
         Self { events, so_far: Gathered::default() }
     }
 
-    /// Waits for the end. The answer has all of its text, with the pieces already taken.
+    /// Waits for the end and returns the whole answer, including the pieces already taken.
+    ///
+    /// # Errors
+    /// If the computation failed.
     pub fn finish(mut self) -> Result<Answer, Error> {
         while !self.so_far.has_ended() {
             let event = self.events.next_blocking();
@@ -71,7 +73,7 @@ impl Stream {
 impl Iterator for Stream {
     type Item = Result<Delta, Error>;
 
-    /// The next piece; none after the last, or after the error that ended the answer.
+    /// Waits for the next piece; `None` after the last one, or after an error.
     fn next(&mut self) -> Option<Self::Item> {
         while !self.so_far.has_ended() {
             let event = self.events.next_blocking();
@@ -95,7 +97,7 @@ pub(crate) async fn whole(mut events: TextStream) -> Result<Answer, Error> {
     Ok(gathered.answer()?)
 }
 
-/// What came so far.
+/// The parts of an answer so far.
 #[derive(Debug, Default)]
 struct Gathered {
     text: String,
@@ -110,7 +112,7 @@ impl Gathered {
         self.end.is_some()
     }
 
-    /// Adds what `event` brings, and gives the piece that it is.
+    /// Adds an event, and returns it as a piece if it has text.
     fn take(&mut self, event: Option<TextEvent>) -> Option<Delta> {
         let (text, delta, is_reasoning) = match event {
             Some(TextEvent::Prefill { .. } | TextEvent::Prompt { .. }) => return None,
@@ -138,7 +140,7 @@ impl Gathered {
         Some(Delta { text: delta.text, is_reasoning, tokens: delta.tokens })
     }
 
-    /// Calls follow each other, so that all that comes is about the last one.
+    /// Adds an event of the last call: calls follow each other.
     fn call(&mut self, event: CallEvent) {
         match event {
             CallEvent::Start { id, name, .. } => {

@@ -1,7 +1,7 @@
-//! Many requests at the engine's full throughput.
+//! Many requests at full throughput.
 //!
-//! Invariant: as long as there are requests, the engine has more of them than it can compute at a
-//! time, and no more than twice that are held.
+//! Invariant: as long as there are requests, twice as many are submitted as the engine computes at
+//! a time.
 
 use crate::answer::whole;
 use crate::{Answer, Error, Request};
@@ -14,13 +14,13 @@ type Finished = (usize, Result<Answer, Error>);
 /// The answers to many requests, in the order in which they are finished. Made by
 /// [`Engine::batch`](crate::Engine::batch).
 ///
-/// Twice as many requests as are computed at a time are drawn ahead, so that the engine has work
-/// while its caller deals with an answer. Dropping it ends the computation of what is left.
+/// Twice as many requests are submitted as are computed at a time, so that the engine has work
+/// while the caller handles an answer. Dropping the batch ends the computation of the others.
 #[derive(Debug)]
 pub struct Batch<I> {
     service: Service,
     requests: I,
-    /// Requests that may be under way.
+    /// Largest number of submitted requests.
     most: usize,
     under_way: usize,
     next_place: usize,
@@ -37,8 +37,8 @@ impl<I> Batch<I> {
         Self { service, requests, most, under_way, next_place, waiters, finished, finish }
     }
 
-    /// Submits a request, to be waited for in the background: answers are read as they come, also
-    /// while the caller is busy, or the engine would let their sequences wait.
+    /// Submits a request and reads its answer in the background: the engine pauses sequences whose
+    /// readers fall behind.
     fn submit(&mut self, request: &Request) -> Result<(), Error> {
         let events = request.start(&self.service)?;
         let waiters = match &mut self.waiters {
@@ -47,17 +47,17 @@ impl<I> Batch<I> {
         };
         let (place, finish) = (self.next_place, self.finish.clone());
         waiters.spawn(async move {
-            // A task of its own, so that even one that panics is heard of.
+            // In a task of its own, a panic becomes an error.
             let answer = tokio::spawn(whole(events)).await;
             let broken = |_| Err(ApiError::Engine("internal error".to_owned()).into());
-            // Nobody listens where the batch was dropped.
+            // The receiver is gone if the batch was dropped.
             let _ = finish.send((place, answer.unwrap_or_else(broken)));
         });
         Ok(())
     }
 }
 
-/// One thread has time enough: it reads what the engine says, and nothing else.
+/// Starts the thread that reads the events of the engine.
 fn waiters() -> Result<Runtime, Error> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(1).thread_name("gannet-batch").build().map_err(Error::Thread)
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// Ends what is under way without waiting for it, which async code would not allow.
+/// Cancels submitted requests without waiting, which async code does not allow.
 impl<I> Drop for Batch<I> {
     fn drop(&mut self) {
         if let Some(waiters) = self.waiters.take() {

@@ -1,4 +1,4 @@
-//! How a model is loaded, and the way from its files to a running engine.
+//! Options for loading a model, and the way from its files to a running engine.
 
 use crate::{Engine, Error};
 use api::{ModelCard, Service, ServiceParts};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::{ChatTemplate, GgufOptions, TextAssets, ToolFormat};
 
-/// Answers computed at a time, unless something else is asked for.
+/// Default number of answers computed at a time.
 const PARALLEL: usize = 32;
-/// Requests that may wait: whoever asks from here waits for the answer, which bounds them.
+/// Default number of requests that may wait; callers wait for their answers, which bounds it.
 const QUEUE: usize = 1 << 16;
 
-/// The choices that are made before a model is loaded. What is left out suits most machines.
+/// Options for loading a model. The defaults suit most machines.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -29,14 +29,14 @@ pub struct Builder {
     engine: EngineOptions,
     name: Option<String>,
     template: Option<PathBuf>,
-    tool_format: Option<ToolFormat>,
+    tool_format: Option<&'static ToolFormat>,
     gguf: GgufOptions,
 }
 
 impl Default for Builder {
     fn default() -> Self {
         let builder = Self {
-            // Many answers at once, and what they leave behind for the next.
+            // Memory for many answers at once and for the prefix cache.
             load: LoadOptions { kv_memory: KvMemory::Share, ..LoadOptions::default() },
             engine: EngineOptions::default(),
             name: None,
@@ -49,100 +49,99 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Threads that compute; 0, the default, for all cores.
+    /// Sets the number of compute threads; 0, the default, for all cores.
     pub fn threads(mut self, threads: usize) -> Self {
         self.load.threads = threads;
         self
     }
 
-    /// Pins each thread to a CPU of its own, where the system can.
+    /// Pins each thread to a CPU of its own, if the system supports it.
     pub fn pin(mut self, pin: bool) -> Self {
         self.load.pin = pin;
         self
     }
 
-    /// Tokens of prompt and answer together; by default the model's own context, as far as memory
-    /// allows.
+    /// Sets the context length in tokens; by default that of the model, as far as memory allows.
     pub fn context(mut self, tokens: usize) -> Self {
         self.load.context = Some(tokens);
         self
     }
 
-    /// Arithmetic: exact, or as fast as the CPU can.
+    /// Sets the arithmetic: exact or fast.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.load.mode = mode;
         self
     }
 
-    /// How keys and values are stored; by default as it suits the mode.
+    /// Sets the storage type of the KV cache; the default depends on the mode.
     pub fn kv_type(mut self, kv_type: KvType) -> Self {
         self.load.kv_type = Some(kv_type);
         self
     }
 
-    /// Memory for keys and values of all answers together; by default half of what is free.
+    /// Sets the memory of the KV cache; by default half of the free memory.
     pub fn kv_memory(mut self, memory: KvMemory) -> Self {
         self.load.kv_memory = memory;
         self
     }
 
-    /// Guesses the next tokens and verifies them together; off by default. The text is the same.
+    /// Turns on speculative decoding; off by default. The text is the same.
     pub fn speculate(mut self, speculate: Speculate) -> Self {
         self.engine.speculate = speculate;
         self
     }
 
-    /// Most prompt tokens computed at once.
+    /// Sets the prefill chunk size in tokens.
     pub fn chunk(mut self, tokens: usize) -> Self {
         self.load.chunk = tokens;
         self
     }
 
-    /// Most answers computed at a time; 32 by default. More give more tokens a second in all, and
-    /// fewer to each.
+    /// Sets the largest number of answers computed at a time; 32 by default. A larger number
+    /// computes more tokens per second in total, and fewer for each answer.
     pub fn parallel(mut self, answers: usize) -> Self {
         self.engine.running = answers;
         self
     }
 
-    /// Most requests that may wait before more are refused.
+    /// Sets how many requests may wait before more are rejected.
     pub fn queue(mut self, requests: usize) -> Self {
         self.engine.queue = requests;
         self
     }
 
-    /// Rules that say how weights are held and computed with, each tensor for itself.
+    /// Sets the placement rules: how each tensor is stored and computed.
     pub fn placement(mut self, rules: impl Into<Arc<Placement>>) -> Self {
         self.load.placement = Some(rules.into());
         self
     }
 
-    /// Everything about loading at once.
+    /// Sets all options of loading.
     pub fn load_options(mut self, options: LoadOptions) -> Self {
         self.load = options;
         self
     }
 
-    /// Everything about taking requests at once.
+    /// Sets all options of the engine.
     pub fn engine_options(mut self, options: EngineOptions) -> Self {
         self.engine = options;
         self
     }
 
-    /// A name for people and clients instead of the model's own.
+    /// Sets the name that people and clients see instead of that of the model.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// A file with a Jinja template for chats, in place of the model's own.
+    /// Sets a file with a Jinja chat template that replaces that of the model.
     pub fn chat_template(mut self, path: impl Into<PathBuf>) -> Self {
         self.template = Some(path.into());
         self
     }
 
-    /// How the model writes tool calls; by default as its chat template tells.
-    pub fn tool_format(mut self, format: ToolFormat) -> Self {
+    /// Sets the tool-call format; by default the one that the chat template shows.
+    pub fn tool_format(mut self, format: &'static ToolFormat) -> Self {
         self.tool_format = Some(format);
         self
     }
@@ -154,6 +153,9 @@ impl Builder {
     }
 
     /// Loads the model at `path`, a folder with safetensors or a GGUF file, and starts its engine.
+    ///
+    /// # Errors
+    /// If a file is missing or malformed, or the model does not fit the options or the machine.
     pub fn load(self, path: impl AsRef<Path>) -> Result<Engine, Error> {
         let path = path.as_ref();
         let template = self.template.as_deref().map(read_template).transpose()?;
@@ -162,7 +164,7 @@ impl Builder {
         let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
         let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);
-        // The engine ends with the last handle; nobody waits for it.
+        // The engine ends with the last handle, without a wait.
         let (engine, _) = engine::start(runner, self.engine.clone());
         let service = Service::new(ServiceParts {
             engine,
@@ -177,10 +179,10 @@ impl Builder {
         Ok(Engine { service, memory, threads, isa, parallel })
     }
 
-    /// The vocabulary and the weights, side by side: both take their time.
+    /// Loads vocabulary and weights at the same time.
     fn load_both(&self, checkpoint: &Checkpoint) -> Result<(TextAssets, Runner), Error> {
         let path = || checkpoint.path().to_owned();
-        // Every answer that is computed wants logits of its own.
+        // Every answer that is computed has a row of logits.
         let logit_rows = self.load.logit_rows.max(self.engine.logit_rows());
         let options = LoadOptions { logit_rows, ..self.load.clone() };
         std::thread::scope(|scope| {

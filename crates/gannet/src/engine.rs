@@ -1,12 +1,12 @@
-//! The engine as a caller sees it: questions in, answers out, the calling thread waits.
+//! The engine as callers see it: requests in, answers out, the calling thread waits.
 
 use crate::{Answer, Batch, Builder, Error, Messages, Request, Stream};
 use api::Service;
 use engine::{Memory, ModelInfo};
 use std::path::Path;
 
-/// A model that answers. Clones share it, and threads may use it at the same time; it is given up
-/// with the last of them.
+/// A loaded model. Clones share it, and threads may use it at the same time; the last clone frees
+/// it.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) service: Service,
@@ -24,7 +24,8 @@ impl Engine {
     /// # Ok::<(), gannet::Error>(())
     /// ```
     ///
-    /// The error names the file, and what is wrong with it:
+    /// # Errors
+    /// If the model cannot be loaded. The error names the file and the problem:
     ///
     /// ```
     /// let error = gannet::Engine::load("no/such/model.gguf").unwrap_err();
@@ -34,12 +35,15 @@ impl Engine {
         Self::builder().load(path)
     }
 
-    /// Choices to be made before a model is loaded.
+    /// Returns a builder for other options than the defaults.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The next message of a conversation, or the answer to one question.
+    /// Answers a conversation, or one question.
+    ///
+    /// # Errors
+    /// If the request is rejected or its computation failed.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -52,7 +56,10 @@ impl Engine {
         self.answer(Request::chat(messages))
     }
 
-    /// The continuation of a text, as it is and without a template.
+    /// Continues a text, without a chat template.
+    ///
+    /// # Errors
+    /// If the request is rejected or its computation failed.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -65,7 +72,10 @@ impl Engine {
         self.answer(Request::complete(prompt))
     }
 
-    /// The answer to a request that says how to sample.
+    /// Answers a request.
+    ///
+    /// # Errors
+    /// If the request is rejected or its computation failed.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -83,7 +93,10 @@ impl Engine {
         self.stream(request)?.finish()
     }
 
-    /// The answer to a request, piece by piece as it is computed. Dropping the stream ends it.
+    /// Streams the answer to a request. Dropping the stream ends the computation.
+    ///
+    /// # Errors
+    /// If the request is rejected.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -97,12 +110,12 @@ impl Engine {
         Ok(Stream::new(request.into().start(&self.service)?))
     }
 
-    /// The answers to many requests, computed as many at a time as [`Builder::parallel`] says, in
-    /// the order in which they are finished. Each comes with the place of its request, counted
-    /// from 0. A request that is refused is an error in its place and leaves the others alone.
+    /// Answers many requests, [`Builder::parallel`] at a time, in the order in which they finish.
+    /// Each answer comes with the index of its request. A request that is rejected is an error and
+    /// does not affect the others.
     ///
-    /// Requests are drawn from the iterator as there is room for them, so that there may be any
-    /// number; see [`Batch`].
+    /// Requests are taken from the iterator as earlier ones finish, so there may be any number; see
+    /// [`Batch`].
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -123,27 +136,27 @@ impl Engine {
         Batch::new(self.service.clone(), self.parallel, requests.into_iter())
     }
 
-    /// What is loaded.
+    /// Returns a description of the model.
     pub fn info(&self) -> &ModelInfo {
         self.service.info()
     }
 
-    /// Bytes held.
+    /// Returns the memory in use, in bytes.
     pub fn memory(&self) -> Memory {
         self.memory
     }
 
-    /// Threads that compute.
+    /// Returns the number of compute threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The instruction set in use.
+    /// Returns the instruction set in use.
     pub fn isa(&self) -> &'static str {
         self.isa
     }
 
-    /// The layer below: prompts rendered and tokenized by hand, events in async code.
+    /// Returns the service below, for prompts rendered by hand and for async code.
     pub fn service(&self) -> &Service {
         &self.service
     }

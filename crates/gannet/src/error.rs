@@ -1,14 +1,14 @@
-//! Why there is no engine, or no answer.
+//! Errors of engines and answers.
 
 use api::ApiError;
 use std::path::PathBuf;
 
-/// What can go wrong. Messages name the file, or the field of the request, with what was expected
-/// and what was found.
+/// An error of an engine or an answer. Messages name the file or the field of the request, what was
+/// expected and what was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The files of the model are missing or not what they should be.
+    /// A file of the model is missing or malformed.
     #[error(transparent)]
     Files(#[from] formats::Error),
     /// The tokenizer or the templates of the model cannot be used.
@@ -16,23 +16,23 @@ pub enum Error {
     Text {
         /// The model.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The error of the tokenizer or template.
         source: text::TextError,
     },
-    /// The model cannot be computed, or not as it was asked for.
+    /// The model cannot be computed with these options.
     #[error("cannot load {}: {source}", path.display())]
     Model {
         /// The model.
         path: PathBuf,
-        /// Why.
+        /// The error of the engine.
         source: engine::Error,
     },
-    /// The chat template that was to replace the model's own cannot be used.
+    /// The replacement chat template cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     Template {
         /// The template.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the template.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A model cannot be quantised.
@@ -43,10 +43,10 @@ pub enum Error {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A request was refused, or its answer broke off.
+    /// A request was rejected, or its answer broke off.
     #[error(transparent)]
     Request(#[from] ApiError),
-    /// The system has no thread to wait for a batch with.
+    /// The thread that reads the answers of a batch could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }

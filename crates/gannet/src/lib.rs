@@ -1,10 +1,10 @@
-//! Large language models on the CPU of the machine that this is part of: a folder of safetensors
-//! or a GGUF file becomes an [`Engine`] that answers.
+//! Large language model inference on the CPU, in the process of the caller: a folder of safetensors
+//! or a GGUF file becomes an [`Engine`].
 //!
 //! # A batch, in ten lines
 //!
-//! Every line of a file is a question. Answers come as they are finished, each with the place of
-//! its question; meanwhile the engine computes as many at a time as it has room for.
+//! Every line of a file is a question. Answers come as they finish, each with the index of its
+//! question; the engine computes many at a time.
 //!
 //! ```
 //! use gannet::{Engine, Request};
@@ -38,8 +38,8 @@
 //! # Ok::<(), gannet::Error>(())
 //! ```
 //!
-//! A conversation is a list of [`Message`]s, the last of which is answered. A text that is to be
-//! continued as it is goes to [`Engine::complete`].
+//! A conversation is a list of [`Message`]s; the engine answers the last one.
+//! [`Engine::complete`] continues a text without a chat template.
 //!
 //! ```
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -53,7 +53,7 @@
 //! # Ok::<(), gannet::Error>(())
 //! ```
 //!
-//! # As it is written
+//! # Streaming
 //!
 //! ```
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
@@ -68,22 +68,21 @@
 //! # Ok::<(), gannet::Error>(())
 //! ```
 //!
-//! # Choices
+//! # Options
 //!
-//! [`Engine::builder`] chooses threads, context, arithmetic and how many answers are computed at
-//! a time. What a [`Request`] says of sampling stands over what the model's makers recommend,
-//! which is in the model's files. Whoever needs more than the short forms of this crate passes a
-//! [`ChatRequest`] or a [`TextRequest`], or talks to the [`Service`] below, which has async
-//! streams.
+//! [`Engine::builder`] sets threads, context, arithmetic and the number of answers computed at a
+//! time. The sampling options of a [`Request`] override the recommendations in the files of the
+//! model. A [`ChatRequest`] or a [`TextRequest`] has more options than the short forms of this
+//! crate, and the [`Service`] below has async streams.
 //!
 //! # Threads
 //!
 //! An [`Engine`] is a handle: clones share one model, threads may use it at the same time, and
-//! what they ask is computed together. The model is given up with the last handle. The same
-//! request with the same seed gets the same answer, whatever is computed beside it.
+//! their requests are batched. The last handle frees the model. The same request with the same seed
+//! gets the same answer, independent of the other requests of a batch.
 //!
-//! Everything here blocks the calling thread and must not be called from async code, where
-//! `spawn_blocking` or the [`Service`] is the way. Nothing is printed.
+//! All methods block the calling thread and must not be called from async code: use
+//! `spawn_blocking` or the [`Service`] there. Nothing is printed.
 
 mod answer;
 mod batch;

@@ -1,13 +1,13 @@
-//! What is asked: short forms of the service's requests.
+//! Requests: short forms of those of the service.
 
 use crate::{Answer, Error};
 use api::{ChatRequest, Prompt, SamplingOptions, Service, TextRequest, TextStream};
 use serde_json::{Value, json};
 
-/// A question to the model, with wishes about how it is answered.
+/// A request with its sampling options.
 ///
-/// Made of a text (which is a chat of one message), of [`Messages`], of a [`ChatRequest`] or a
-/// [`TextRequest`].
+/// A request is made from a text (a chat of one message), from [`Messages`], from a [`ChatRequest`]
+/// or from a [`TextRequest`].
 ///
 /// ```
 /// use gannet::{Message, Request};
@@ -17,23 +17,23 @@ use serde_json::{Value, json};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    kind: Kind,
+    kind: RequestKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum RequestKind {
     Chat(ChatRequest),
     Text(TextRequest),
 }
 
 impl Request {
-    /// The next message of a conversation, or the answer to one question.
+    /// Requests the next message of a conversation, or the answer to one question.
     pub fn chat(messages: impl Into<Messages>) -> Self {
         let messages = messages.into().0.into_iter().map(|message| message.0).collect();
         ChatRequest { messages, ..ChatRequest::default() }.into()
     }
 
-    /// The continuation of a text, as it is and without a template.
+    /// Requests the continuation of a text, without a chat template.
     pub fn complete(prompt: impl Into<String>) -> Self {
         let prompt = Prompt::Text(prompt.into());
         TextRequest {
@@ -45,52 +45,52 @@ impl Request {
         .into()
     }
 
-    /// Most tokens to generate.
+    /// Sets the largest number of tokens to generate.
     pub fn max_tokens(mut self, tokens: usize) -> Self {
         self.sampling_mut().max_tokens = Some(tokens);
         self
     }
 
-    /// How much is left to chance; 0 takes the most likely token.
+    /// Sets the sampling temperature; 0 takes the most likely token.
     pub fn temperature(mut self, temperature: f32) -> Self {
         self.sampling_mut().temperature = Some(temperature);
         self
     }
 
-    /// Keeps the most likely tokens of together at least this probability.
+    /// Samples from the most likely tokens of at least this probability in total.
     pub fn top_p(mut self, mass: f32) -> Self {
         self.sampling_mut().top_p = Some(mass);
         self
     }
 
-    /// Keeps so many of the most likely tokens.
+    /// Samples from this number of most likely tokens.
     pub fn top_k(mut self, tokens: usize) -> Self {
         self.sampling_mut().top_k = Some(tokens);
         self
     }
 
-    /// The same seed gives the same answer.
+    /// Sets the seed; the same seed gives the same answer.
     pub fn seed(mut self, seed: u64) -> Self {
         self.sampling_mut().seed = Some(seed);
         self
     }
 
-    /// Ends the answer before this text; may be said several times.
+    /// Adds a stop string, before which the answer ends.
     pub fn stop(mut self, text: impl Into<String>) -> Self {
         self.sampling_mut().stop.push(text.into());
         self
     }
 
-    /// Everything about sampling at once, in place of what was said before.
+    /// Sets all sampling options, and replaces those set before.
     pub fn sampling(mut self, sampling: SamplingOptions) -> Self {
         *self.sampling_mut() = sampling;
         self
     }
 
-    /// Whether the model thinks before it answers, if its template lets it choose. Nothing to a
-    /// text that is continued, which has no template.
+    /// Sets whether the model reasons before it answers, if its chat template has the choice. No
+    /// effect on the continuation of a text, which has no template.
     pub fn think(mut self, think: bool) -> Self {
-        if let Kind::Chat(chat) = &mut self.kind {
+        if let RequestKind::Chat(chat) = &mut self.kind {
             chat.template_kwargs.insert("enable_thinking".to_owned(), json!(think));
         }
         self
@@ -99,28 +99,28 @@ impl Request {
     /// Renders, tokenizes and submits.
     pub(crate) fn start(&self, service: &Service) -> Result<TextStream, Error> {
         Ok(match &self.kind {
-            Kind::Chat(chat) => service.chat(chat)?,
-            Kind::Text(text) => service.complete(text)?,
+            RequestKind::Chat(chat) => service.chat(chat)?,
+            RequestKind::Text(text) => service.complete(text)?,
         })
     }
 
     fn sampling_mut(&mut self) -> &mut SamplingOptions {
         match &mut self.kind {
-            Kind::Chat(chat) => &mut chat.sampling,
-            Kind::Text(text) => &mut text.sampling,
+            RequestKind::Chat(chat) => &mut chat.sampling,
+            RequestKind::Text(text) => &mut text.sampling,
         }
     }
 }
 
 impl From<ChatRequest> for Request {
     fn from(chat: ChatRequest) -> Self {
-        Self { kind: Kind::Chat(chat) }
+        Self { kind: RequestKind::Chat(chat) }
     }
 }
 
 impl From<TextRequest> for Request {
     fn from(text: TextRequest) -> Self {
-        Self { kind: Kind::Text(text) }
+        Self { kind: RequestKind::Text(text) }
     }
 }
 
@@ -130,27 +130,27 @@ impl<T: Into<Messages>> From<T> for Request {
     }
 }
 
-/// One message of a conversation, as chat templates read it.
+/// One message of a conversation, in the form that chat templates read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message(Value);
 
 impl Message {
-    /// What `role` says.
+    /// A message of `role`.
     pub fn new(role: &str, content: impl Into<String>) -> Self {
         Self(json!({"role": role, "content": content.into()}))
     }
 
-    /// Instructions that come before the conversation.
+    /// A system message: instructions before the conversation.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new("system", content)
     }
 
-    /// What the user says.
+    /// A message of the user.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new("user", content)
     }
 
-    /// What the model said.
+    /// A message of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new("assistant", content)
     }
@@ -163,14 +163,14 @@ impl From<Value> for Message {
     }
 }
 
-/// What the model said, without what it thought.
+/// The content of the answer, without reasoning.
 impl From<Answer> for Message {
     fn from(answer: Answer) -> Self {
         Self::assistant(answer.text)
     }
 }
 
-/// A conversation; a text alone is what the user says.
+/// A conversation; a text alone is a message of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Messages(Vec<Message>);
 

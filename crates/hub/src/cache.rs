@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::reference::{ModelRef, is_component};
 
 /// The cached files of one repository.
@@ -33,7 +33,7 @@ impl RepoCache {
     }
 
     /// Remembers which commit `revision` means.
-    pub(crate) fn remember(&self, revision: &str, commit: &str) -> Result<()> {
+    pub(crate) fn remember(&self, revision: &str, commit: &str) -> Result<(), Error> {
         if revision == commit {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl RepoCache {
     }
 
     /// Holds off other processes that download the same content.
-    pub(crate) fn lock(&self, etag: &str) -> Result<File> {
+    pub(crate) fn lock(&self, etag: &str) -> Result<File, Error> {
         let path = self.locks.join(format!("{etag}.lock"));
         create_parent(&path)?;
         let file = File::create(&path).map_err(Error::io("create", &path))?;
@@ -70,7 +70,7 @@ impl RepoCache {
     }
 
     /// Gives a whole blob its place in the snapshot of `commit`.
-    pub(crate) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
+    pub(crate) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<(), Error> {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;
         if path.symlink_metadata().is_ok() {
@@ -93,7 +93,7 @@ fn link(blob: &Path, _relative: &Path, path: &Path) -> std::io::Result<()> {
     fs::hard_link(blob, path).or_else(|_| fs::copy(blob, path).map(drop))
 }
 
-pub(crate) fn create_parent(path: &Path) -> Result<()> {
+pub(crate) fn create_parent(path: &Path) -> Result<(), Error> {
     let Some(parent) = path.parent() else { return Ok(()) };
     fs::create_dir_all(parent).map_err(Error::io("create", parent))
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap};
 
 use crate::cache::{RepoCache, create_parent};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::http::{Client, Method, encode};
 use crate::reference::{ModelRef, is_component};
 
@@ -54,7 +54,7 @@ pub(crate) struct Download<'a> {
 
 impl Download<'_> {
     /// Fetches the file unless it is here, calling `progress` with (bytes here, bytes in all).
-    pub(crate) fn run(&self, progress: &mut dyn FnMut(u64, Option<u64>)) -> Result<()> {
+    pub(crate) fn run(&self, progress: &mut dyn FnMut(u64, Option<u64>)) -> Result<(), Error> {
         if self.cache.snapshot(self.commit).join(self.file).is_file() {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Download<'_> {
         format!("{endpoint}/{repository}/resolve/{commit}/{}", encode(self.file, true))
     }
 
-    fn announced(&self) -> Result<Announced> {
+    fn announced(&self) -> Result<Announced, Error> {
         let url = self.url();
         let linked = |headers: &HeaderMap| headers.contains_key("x-linked-etag");
         let response = self.client.follow_until(Method::Head, &url, 0, linked)?;
@@ -97,7 +97,7 @@ impl Download<'_> {
         &self,
         announced: &Announced,
         progress: &mut dyn FnMut(u64, Option<u64>),
-    ) -> Result<()> {
+    ) -> Result<(), Error> {
         let blob = self.cache.blob(&announced.etag);
         let mut partial = Partial::open(&blob)?;
         let (mut best, mut fruitless) = (partial.bytes, 0);
@@ -130,7 +130,7 @@ impl Download<'_> {
         partial: &mut Partial,
         announced: &Announced,
         progress: &mut dyn FnMut(u64, Option<u64>),
-    ) -> Result<()> {
+    ) -> Result<(), Error> {
         if announced.bytes.is_some_and(|bytes| partial.bytes > bytes) {
             partial.restart()?;
         }
@@ -168,7 +168,7 @@ fn receive(
     partial: &mut Partial,
     announced: &Announced,
     progress: &mut dyn FnMut(u64, Option<u64>),
-) -> Result<()> {
+) -> Result<(), Error> {
     let limit = announced.bytes.unwrap_or(MAX_UNTOLD_BYTES);
     let mut piece = vec![0; PIECE];
     loop {
@@ -205,7 +205,7 @@ struct Partial {
 }
 
 impl Partial {
-    fn open(blob: &Path) -> Result<Self> {
+    fn open(blob: &Path) -> Result<Self, Error> {
         create_parent(blob)?;
         let path = with_ending(blob);
         let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -214,13 +214,13 @@ impl Partial {
         Ok(Self { path, file, bytes })
     }
 
-    fn append(&mut self, piece: &[u8]) -> Result<()> {
+    fn append(&mut self, piece: &[u8]) -> Result<(), Error> {
         self.file.write_all(piece).map_err(Error::io("write", &self.path))?;
         self.bytes += piece.len() as u64;
         Ok(())
     }
 
-    fn restart(&mut self) -> Result<()> {
+    fn restart(&mut self) -> Result<(), Error> {
         self.file.set_len(0).map_err(Error::io("write", &self.path))?;
         self.bytes = 0;
         Ok(())
@@ -228,7 +228,7 @@ impl Partial {
 
     /// Large files carry their SHA-256 as etag; small ones a hash of git's, which is not
     /// checked.
-    fn check_hash(&self, etag: &str, url: &str) -> Result<()> {
+    fn check_hash(&self, etag: &str, url: &str) -> Result<(), Error> {
         let is_sha256 = etag.len() == 64 && etag.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_sha256 {
             return Ok(());
@@ -242,7 +242,7 @@ impl Partial {
         Ok(())
     }
 
-    fn rename(self, blob: &Path) -> Result<()> {
+    fn rename(self, blob: &Path) -> Result<(), Error> {
         fs::rename(&self.path, blob).map_err(Error::io("rename", &self.path))
     }
 }
@@ -253,7 +253,7 @@ fn with_ending(blob: &Path) -> PathBuf {
     name.into()
 }
 
-fn sha256(path: &Path) -> Result<String> {
+fn sha256(path: &Path) -> Result<String, Error> {
     let mut file = File::open(path).map_err(Error::io("read", path))?;
     let mut hasher = Sha256::new();
     let mut piece = vec![0; 1 << 20];

@@ -76,9 +76,6 @@ pub enum Error {
     },
 }
 
-/// Results of this room.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

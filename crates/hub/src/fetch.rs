@@ -6,11 +6,11 @@ use serde::Deserialize;
 
 use crate::cache::RepoCache;
 use crate::download::{Download, Progress};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::http::{Client, encode};
 use crate::reference::{ModelRef, is_component};
 use crate::select::{INDEX, Selection, contents, select, shards};
-use crate::settings::Settings;
+use crate::settings::HubSettings;
 
 const MAX_LISTING_BYTES: u64 = 64 << 20;
 const MAX_INDEX_BYTES: u64 = 256 << 20;
@@ -43,10 +43,10 @@ struct Sibling {
 /// Files already in the cache are not fetched again. If the hub cannot be reached, a model
 /// that is whole in the cache is used as it is.
 pub fn fetch(
-    settings: &Settings,
+    settings: &HubSettings,
     model: &ModelRef,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Fetched> {
+) -> Result<Fetched, Error> {
     let cache = RepoCache::new(&settings.cache, model);
     if settings.offline {
         return from_cache(&cache, model).ok_or_else(|| not_cached(settings, model));
@@ -65,11 +65,11 @@ pub fn fetch(
     from_hub(&client, &cache, model, &first.or_else(again)?, progress)
 }
 
-fn not_cached(settings: &Settings, model: &ModelRef) -> Error {
+fn not_cached(settings: &HubSettings, model: &ModelRef) -> Error {
     Error::NotCached { model: model.to_string(), cache: settings.cache.clone() }
 }
 
-fn listing(client: &Client, model: &ModelRef) -> Result<Listing> {
+fn listing(client: &Client, model: &ModelRef) -> Result<Listing, Error> {
     let (repository, revision) = (model.repository(), encode(model.revision(), false));
     let endpoint = &client.settings.endpoint;
     let url = format!("{endpoint}/api/models/{repository}/revision/{revision}");
@@ -88,7 +88,7 @@ fn from_hub(
     model: &ModelRef,
     listing: &Listing,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Fetched> {
+) -> Result<Fetched, Error> {
     let commit = listing.sha.as_str();
     let names: Vec<_> = listing.siblings.iter().map(|s| s.rfilename.clone()).collect();
     let selection = select(model, &names)?;
@@ -127,7 +127,7 @@ fn from_cache(cache: &RepoCache, model: &ModelRef) -> Option<Fetched> {
     Some(fetched(cache, &commit, &selection, true))
 }
 
-fn cached_shards(cache: &RepoCache, model: &ModelRef, commit: &str) -> Result<Vec<String>> {
+fn cached_shards(cache: &RepoCache, model: &ModelRef, commit: &str) -> Result<Vec<String>, Error> {
     let path = cache.snapshot(commit).join(INDEX);
     let bytes = path.metadata().map_err(Error::io("read", &path))?.len();
     if bytes > MAX_INDEX_BYTES {

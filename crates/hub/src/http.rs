@@ -7,8 +7,8 @@ use ureq::http::Response;
 use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, LOCATION, RANGE};
 use ureq::{Agent, Body};
 
-use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::error::Error;
+use crate::settings::HubSettings;
 
 const MAX_REDIRECTS: usize = 10;
 const ATTEMPTS: u32 = 5;
@@ -16,7 +16,7 @@ const USER_AGENT: &str = concat!("gannet/", env!("CARGO_PKG_VERSION"));
 
 /// A connection to one endpoint.
 pub(crate) struct Client<'a> {
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a HubSettings,
     agent: Agent,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Method {
 }
 
 impl<'a> Client<'a> {
-    pub(crate) fn new(settings: &'a Settings) -> Self {
+    pub(crate) fn new(settings: &'a HubSettings) -> Self {
         let agent = Agent::config_builder()
             .max_redirects(0)
             .max_redirects_will_error(false)
@@ -42,7 +42,10 @@ impl<'a> Client<'a> {
     }
 
     /// Runs `attempt` until it succeeds, fails for good, or has failed too often.
-    pub(crate) fn retry<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(crate) fn retry<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut pause = self.settings.retry_pause;
         for _ in 1..ATTEMPTS {
             match attempt() {
@@ -55,7 +58,7 @@ impl<'a> Client<'a> {
     }
 
     /// A text of at most `limit` bytes.
-    pub(crate) fn text(&self, url: &str, limit: u64) -> Result<String> {
+    pub(crate) fn text(&self, url: &str, limit: u64) -> Result<String, Error> {
         let mut response = self.follow(Method::Get, url, 0)?;
         let body = response.body_mut().with_config().limit(limit).read_to_vec();
         let bytes = body.map_err(|e| network(url, &e))?;
@@ -63,7 +66,12 @@ impl<'a> Client<'a> {
     }
 
     /// The answer at the end of all redirects; `from` asks for the bytes from there on.
-    pub(crate) fn follow(&self, method: Method, url: &str, from: u64) -> Result<Response<Body>> {
+    pub(crate) fn follow(
+        &self,
+        method: Method,
+        url: &str,
+        from: u64,
+    ) -> Result<Response<Body>, Error> {
         self.follow_until(method, url, from, |_| false)
     }
 
@@ -74,7 +82,7 @@ impl<'a> Client<'a> {
         url: &str,
         from: u64,
         enough: impl Fn(&HeaderMap) -> bool,
-    ) -> Result<Response<Body>> {
+    ) -> Result<Response<Body>, Error> {
         let mut current = url.to_owned();
         for _ in 0..MAX_REDIRECTS {
             let response = self.send(method, &current, from)?;
@@ -87,7 +95,7 @@ impl<'a> Client<'a> {
         Err(Error::answer(url, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    fn send(&self, method: Method, url: &str, from: u64) -> Result<Response<Body>> {
+    fn send(&self, method: Method, url: &str, from: u64) -> Result<Response<Body>, Error> {
         let request = match method {
             Method::Get => self.agent.get(url),
             Method::Head => self.agent.head(url),
@@ -104,7 +112,7 @@ impl<'a> Client<'a> {
         request.call().map_err(|e| network(url, &e))
     }
 
-    fn target(&self, url: &str, headers: &HeaderMap) -> Result<String> {
+    fn target(&self, url: &str, headers: &HeaderMap) -> Result<String, Error> {
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
         let location = location.ok_or_else(|| Error::answer(url, "a redirect to nowhere"))?;
         let target = match location {
@@ -129,7 +137,7 @@ fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-fn refuse_errors(response: Response<Body>, url: &str) -> Result<Response<Body>> {
+fn refuse_errors(response: Response<Body>, url: &str) -> Result<Response<Body>, Error> {
     let status = response.status();
     if status.is_success() || status.is_redirection() {
         return Ok(response);

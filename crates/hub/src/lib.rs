@@ -15,7 +15,7 @@ mod select;
 mod settings;
 
 pub use download::Progress;
-pub use error::{Error, Result};
+pub use error::Error;
 pub use fetch::{Fetched, fetch};
 pub use reference::ModelRef;
-pub use settings::Settings;
+pub use settings::HubSettings;

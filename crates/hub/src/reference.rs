@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 
 /// A model on a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl ModelRef {
 impl FromStr for ModelRef {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let error = |problem: &str| Error::Reference { text: text.into(), problem: problem.into() };
         let (rest, file) = split_at_sign(text, ':');
         let (repository, revision) = split_at_sign(rest, '@');

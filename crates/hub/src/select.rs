@@ -1,6 +1,6 @@
 //! Which files of a repository a model needs.
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::reference::{ModelRef, is_path};
 
 /// Beside the weights of a Hugging Face checkpoint, each where the repository has it.
@@ -36,7 +36,7 @@ impl Selection {
 }
 
 /// Chooses among the files of a repository.
-pub(crate) fn select(model: &ModelRef, files: &[String]) -> Result<Selection> {
+pub(crate) fn select(model: &ModelRef, files: &[String]) -> Result<Selection, Error> {
     let selection = match &model.file {
         Some(wanted) => gguf_named(model, files, wanted)?,
         None => match weights(files) {
@@ -52,7 +52,7 @@ pub(crate) fn select(model: &ModelRef, files: &[String]) -> Result<Selection> {
 }
 
 /// The shards an index names, each checked to be a plain file of the repository.
-pub(crate) fn shards(model: &ModelRef, index: &str) -> Result<Vec<String>> {
+pub(crate) fn shards(model: &ModelRef, index: &str) -> Result<Vec<String>, Error> {
     let error = |problem: String| contents(model, format!("{INDEX}: {problem}"));
     let json: serde_json::Value =
         serde_json::from_str(index).map_err(|e| error(format!("not valid JSON: {e}")))?;
@@ -109,7 +109,7 @@ fn part_of(file: &str) -> Option<(&str, &str)> {
     (digits(number) && digits(count)).then_some((prefix, count))
 }
 
-fn gguf_named(model: &ModelRef, files: &[String], wanted: &str) -> Result<Selection> {
+fn gguf_named(model: &ModelRef, files: &[String], wanted: &str) -> Result<Selection, Error> {
     let models = gguf_models(files);
     let exact = models.iter().find(|parts| parts.iter().any(|part| part == wanted));
     if let Some(parts) = exact {
@@ -135,7 +135,7 @@ fn has_ending(first_part: &str, wanted: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(['-', '.', '/']))
 }
 
-fn only_gguf(model: &ModelRef, files: &[String]) -> Result<Selection> {
+fn only_gguf(model: &ModelRef, files: &[String]) -> Result<Selection, Error> {
     let models = gguf_models(files);
     match models.as_slice() {
         [parts] => Ok(Selection::Gguf(parts.clone())),
@@ -154,7 +154,7 @@ fn listed(models: &[Vec<String>]) -> String {
     format!("it has {}{more}", if names.is_empty() { "none".into() } else { names.join(", ") })
 }
 
-fn check_names(model: &ModelRef, files: &[String]) -> Result<()> {
+fn check_names(model: &ModelRef, files: &[String]) -> Result<(), Error> {
     match files.iter().find(|file| !is_path(file)) {
         None => Ok(()),
         Some(bad) => {

@@ -4,13 +4,13 @@ use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
 /// How to reach a hub.
 #[derive(Clone)]
-pub struct Settings {
+pub struct HubSettings {
     /// Address of the hub, without a slash at the end (`HF_ENDPOINT`).
     pub endpoint: String,
     /// Folder of the cache (`HF_HUB_CACHE`, or `hub` under `HF_HOME`).
@@ -24,9 +24,9 @@ pub struct Settings {
 }
 
 /// The token is never printed.
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for HubSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("HubSettings")
             .field("endpoint", &self.endpoint)
             .field("cache", &self.cache)
             .field("token", &self.token.as_ref().map(|_| "…"))
@@ -35,14 +35,14 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-impl Settings {
+impl HubSettings {
     /// Reads the environment.
-    pub fn from_env() -> Result<Self> {
+    pub fn from_env() -> Result<Self, Error> {
         Self::from_vars(|name| env::var(name).ok())
     }
 
     /// Reads variables from `var`. An empty value counts as absent.
-    pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let var = |name: &str| var(name).filter(|value| !value.trim().is_empty());
         let endpoint = var("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
         let endpoint = endpoint.trim().trim_end_matches('/').to_owned();
@@ -60,7 +60,7 @@ impl Settings {
     }
 }
 
-fn cache(var: &impl Fn(&str) -> Option<String>) -> Result<PathBuf> {
+fn cache(var: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, Error> {
     if let Some(cache) = var("HF_HUB_CACHE").or_else(|| var("HUGGINGFACE_HUB_CACHE")) {
         return Ok(cache.into());
     }
@@ -78,7 +78,7 @@ fn cache(var: &impl Fn(&str) -> Option<String>) -> Result<PathBuf> {
     Ok(caches.join("huggingface").join("hub"))
 }
 
-fn token(var: &impl Fn(&str) -> Option<String>) -> Result<Option<String>> {
+fn token(var: &impl Fn(&str) -> Option<String>) -> Result<Option<String>, Error> {
     let Some(token) = var("HF_TOKEN") else { return Ok(None) };
     let token = token.trim();
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
@@ -96,9 +96,9 @@ fn is_on(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn read(vars: &[(&str, &str)]) -> Result<Settings> {
+    fn read(vars: &[(&str, &str)]) -> Result<HubSettings, Error> {
         let find = |name: &str| vars.iter().find(|(key, _)| *key == name);
-        Settings::from_vars(|name| find(name).map(|(_, value)| (*value).to_owned()))
+        HubSettings::from_vars(|name| find(name).map(|(_, value)| (*value).to_owned()))
     }
 
     fn check_cache(vars: &[(&str, &str)], expected: &str) {

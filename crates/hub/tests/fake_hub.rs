@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Answer, COMMIT, Request, Server, listing, repository, sha256};
-use hub::{Error, Fetched, Settings, fetch};
+use hub::{Error, Fetched, HubSettings, fetch};
 
-fn settings(url: &str, cache: &Path) -> Settings {
-    Settings {
+fn settings(url: &str, cache: &Path) -> HubSettings {
+    HubSettings {
         endpoint: url.to_owned(),
         cache: cache.to_owned(),
         token: None,
@@ -19,7 +19,7 @@ fn settings(url: &str, cache: &Path) -> Settings {
     }
 }
 
-fn get(settings: &Settings, model: &str) -> Result<Fetched, Error> {
+fn get(settings: &HubSettings, model: &str) -> Result<Fetched, Error> {
     fetch(settings, &model.parse().unwrap(), &mut |_| {})
 }
 
@@ -183,7 +183,8 @@ fn the_token_goes_to_the_endpoint_and_to_no_other_host() {
         }
         inner(request)
     });
-    let settings = Settings { token: Some("secret".into()), ..settings(&server.url, cache.path()) };
+    let settings =
+        HubSettings { token: Some("secret".into()), ..settings(&server.url, cache.path()) };
     let fetched = get(&settings, "o/m").unwrap();
     assert_eq!(std::fs::read(fetched.path.join("model.safetensors")).unwrap(), content(1000));
     let token = |r: &Request| r.headers.get("authorization").cloned();
@@ -206,7 +207,7 @@ fn without_a_network_the_cache_is_used_if_it_is_whole() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(repository(checkpoint()));
     let online = settings(&server.url, cache.path());
-    let offline = Settings { offline: true, ..online.clone() };
+    let offline = HubSettings { offline: true, ..online.clone() };
     // Nothing listens on the port of a listener that is gone.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let unplugged = settings(&format!("http://{gone}"), cache.path());

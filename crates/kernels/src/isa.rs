@@ -1,14 +1,82 @@
-//! Which instruction set the kernels use, chosen once at run time.
+//! Which instruction set the kernels use, chosen once at run time, and the features of each.
 
 use std::sync::OnceLock;
 
-/// An instruction set with kernels of its own. A value exists only for what this CPU has,
-/// which is what makes calling the kernels of an `Isa` sound.
+/// Passes the CPU features of an instruction set to a macro of this module, as
+/// `features!(Avx2 detected)`: the only list of them. Detection and every function that is compiled
+/// for an instruction set expand from it.
+macro_rules! features {
+    (Avx2 $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! { ["avx2" "fma" "f16c"] $($rest)* }
+    };
+    (AvxVnni $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! { ["avx2" "fma" "f16c" "avxvnni"] $($rest)* }
+    };
+    (Avx512 $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! {
+            ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq"] $($rest)*
+        }
+    };
+    (Avx512Vnni $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! {
+            ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"] $($rest)*
+        }
+    };
+    (Avx512Bf16 $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! {
+            ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"
+             "avx512bf16"] $($rest)*
+        }
+    };
+    (Neon $then:ident $($rest:tt)*) => { $crate::isa::$then! { ["neon"] $($rest)* } };
+    (NeonDot $then:ident $($rest:tt)*) => { $crate::isa::$then! { ["neon" "dotprod"] $($rest)* } };
+}
+
+/// Compiles a function for features: `features! { Avx2 compiled fn kernel() { ... } }`.
+macro_rules! compiled {
+    ([$($feature:tt)*] $($function:tt)*) => {
+        #[target_feature($(enable = $feature),*)]
+        $($function)*
+    };
+}
+
+/// Whether this CPU has features: `features!(Avx2 detected)`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! detected {
+    ([$($feature:tt)*]) => { true $(&& std::arch::is_x86_feature_detected!($feature))* };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! detected {
+    ([$($feature:tt)*]) => { true $(&& std::arch::is_aarch64_feature_detected!($feature))* };
+}
+
+/// Calls `$body($arg, ...)` inside a function that is compiled for the features of `$set`.
+macro_rules! call_compiled {
+    ($set:ident, $body:expr, $($arg:ident : $ty:ty),* $(,)?) => {{
+        $crate::isa::features! { $set compiled fn shell($($arg: $ty),*) { $body($($arg),*) } }
+        // SAFETY: an `Isa` whose kernels call this exists only where the CPU has these features.
+        unsafe { shell($($arg),*) }
+    }};
+}
+
+/// The features with whether this CPU has each.
+#[cfg(test)]
+macro_rules! listed {
+    ([$($feature:tt)*]) => { vec![$(($feature, detected!([$feature]))),*] };
+}
+
+pub(crate) use detected;
+#[cfg(test)]
+use listed;
+pub(crate) use {call_compiled, compiled, features};
+
+/// An instruction set with kernels of its own. A value exists only for an instruction set of this
+/// CPU, which is what makes calling the kernels of an `Isa` sound.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Isa(Kind);
+pub struct Isa(IsaKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum IsaKind {
     /// Portable code: the specification of the others.
     Scalar,
     /// AVX2 with FMA.
@@ -43,52 +111,37 @@ pub const ISA_VARIABLE: &str = "GANNET_ISA";
 
 impl Isa {
     /// Portable code.
-    pub const SCALAR: Self = Self(Kind::Scalar);
+    pub const SCALAR: Self = Self(IsaKind::Scalar);
 
-    /// Everything this CPU can run, slowest first.
+    /// The instruction sets of this CPU, slowest first.
     pub fn available() -> Vec<Self> {
-        #[allow(unused_mut)]
-        let mut kinds = vec![Kind::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-            {
-                kinds.push(Kind::Avx2);
-                if is_x86_feature_detected!("avxvnni") {
-                    kinds.push(Kind::AvxVnni);
-                }
-            }
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512dq")
-            {
-                kinds.push(Kind::Avx512);
-                if is_x86_feature_detected!("avx512vnni") {
-                    kinds.push(Kind::Avx512Vnni);
-                    if is_x86_feature_detected!("avx512bf16") {
-                        kinds.push(Kind::Avx512Bf16);
-                        if crate::amx::is_available() {
-                            kinds.push(Kind::Amx);
-                        }
-                    }
-                }
-            }
-        }
-        #[cfg(target_arch = "aarch64")]
-        if std::arch::is_aarch64_feature_detected!("neon") {
-            kinds.push(Kind::Neon);
-            if std::arch::is_aarch64_feature_detected!("dotprod") {
-                kinds.push(Kind::NeonDot);
-            }
-        }
-        kinds.into_iter().map(Self).collect()
+        let kinds = [
+            (IsaKind::Scalar, true),
+            #[cfg(target_arch = "x86_64")]
+            (IsaKind::Avx2, features!(Avx2 detected)),
+            #[cfg(target_arch = "x86_64")]
+            (IsaKind::AvxVnni, features!(AvxVnni detected)),
+            #[cfg(target_arch = "x86_64")]
+            (IsaKind::Avx512, features!(Avx512 detected)),
+            #[cfg(target_arch = "x86_64")]
+            (IsaKind::Avx512Vnni, features!(Avx512Vnni detected)),
+            #[cfg(target_arch = "x86_64")]
+            (IsaKind::Avx512Bf16, features!(Avx512Bf16 detected)),
+            #[cfg(target_arch = "x86_64")]
+            (IsaKind::Amx, features!(Avx512Bf16 detected) && has_bf16_tiles()),
+            #[cfg(target_arch = "aarch64")]
+            (IsaKind::Neon, features!(Neon detected)),
+            #[cfg(target_arch = "aarch64")]
+            (IsaKind::NeonDot, features!(NeonDot detected)),
+        ];
+        kinds.into_iter().filter_map(|(kind, here)| here.then_some(Self(kind))).collect()
     }
 
-    /// The fastest available, or the one `GANNET_ISA` names; an unknown or absent one is an
-    /// error that lists what this CPU has. Decided once for the process.
+    /// The fastest available, or the one that `GANNET_ISA` names. Decided once for the process.
+    ///
+    /// # Errors
+    /// If `GANNET_ISA` names an instruction set that is unknown or that this CPU lacks; the message
+    /// lists those of this CPU.
     pub fn detect() -> Result<Self, String> {
         static CHOICE: OnceLock<Result<Isa, String>> = OnceLock::new();
         CHOICE.get_or_init(|| Self::choose(std::env::var(ISA_VARIABLE).ok().as_deref())).clone()
@@ -106,50 +159,53 @@ impl Isa {
         });
         found.copied().ok_or_else(|| {
             let names: Vec<_> = available.iter().map(|isa| isa.name()).collect();
-            format!("{ISA_VARIABLE}={name} is not one of what this CPU has: {}", names.join(", "))
+            format!(
+                "{ISA_VARIABLE}={name} is not an instruction set of this CPU, which has {}",
+                names.join(", ")
+            )
         })
     }
 
     /// Name as `GANNET_ISA` takes it.
     pub fn name(self) -> &'static str {
         match self.0 {
-            Kind::Scalar => "scalar",
+            IsaKind::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 => "avx2",
+            IsaKind::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Kind::AvxVnni => "avxvnni",
+            IsaKind::AvxVnni => "avxvnni",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 => "avx512f",
+            IsaKind::Avx512 => "avx512f",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512Vnni => "avx512vnni",
+            IsaKind::Avx512Vnni => "avx512vnni",
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512Bf16 => "avx512bf16",
+            IsaKind::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "x86_64")]
-            Kind::Amx => "amx",
+            IsaKind::Amx => "amx",
             #[cfg(target_arch = "aarch64")]
-            Kind::Neon => "neon",
+            IsaKind::Neon => "neon",
             #[cfg(target_arch = "aarch64")]
-            Kind::NeonDot => "neondot",
+            IsaKind::NeonDot => "neondot",
         }
     }
 
     /// Whether BF16 weights are multiplied with BF16 activations in `fast` mode.
     pub fn has_bf16_dot(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return matches!(self.0, Kind::Avx512Bf16 | Kind::Amx);
+        return matches!(self.0, IsaKind::Avx512Bf16 | IsaKind::Amx);
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
 
-    /// Whether that is done in tile registers.
+    /// Whether BF16 products are computed in tile registers.
     pub(crate) fn has_tiles(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.0 == Kind::Amx;
+        return self.0 == IsaKind::Amx;
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
 
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> IsaKind {
         self.0
     }
 }
@@ -158,6 +214,29 @@ impl std::fmt::Debug for Isa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Whether this CPU has BF16 tiles and the system lets this process use them.
+#[cfg(target_arch = "x86_64")]
+fn has_bf16_tiles() -> bool {
+    let features = std::arch::x86_64::__cpuid_count(7, 0).edx;
+    let (bf16, tiles) = (features >> 22 & 1, features >> 24 & 1);
+    bf16 == 1 && tiles == 1 && tiles_are_permitted()
+}
+
+/// Asks the system for the tile registers, for all threads of the process.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[allow(unsafe_code)]
+fn tiles_are_permitted() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const TILE_DATA: libc::c_long = 18;
+    // SAFETY: the call takes two numbers and touches no memory.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 }
+}
+
+#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
+fn tiles_are_permitted() -> bool {
+    false
 }
 
 #[cfg(test)]
@@ -169,5 +248,63 @@ mod tests {
         assert_eq!(Isa::choose(Some("scalar")).unwrap(), Isa::SCALAR);
         let message = Isa::choose(Some("mmx")).unwrap_err();
         assert!(message.contains("mmx") && message.contains("scalar"), "{message}");
+    }
+
+    type Features = Vec<(&'static str, bool)>;
+
+    /// Each instruction set with the features that it is detected by, and those of the functions
+    /// that its kernels enter.
+    #[cfg(target_arch = "x86_64")]
+    fn sets() -> Vec<(IsaKind, Features, Vec<Features>)> {
+        let (avx2, avx_vnni) = (features!(Avx2 listed), features!(AvxVnni listed));
+        let (avx512, avx512_vnni) = (features!(Avx512 listed), features!(Avx512Vnni listed));
+        let avx512_bf16 = features!(Avx512Bf16 listed);
+        let bf16 = vec![avx512.clone(), avx512_vnni.clone(), avx512_bf16.clone()];
+        vec![
+            (IsaKind::Avx2, avx2.clone(), vec![avx2.clone()]),
+            (IsaKind::AvxVnni, avx_vnni.clone(), vec![avx2.clone(), avx_vnni]),
+            (IsaKind::Avx512, avx512.clone(), vec![avx512.clone(), avx2]),
+            (IsaKind::Avx512Vnni, avx512_vnni.clone(), vec![avx512, avx512_vnni]),
+            (IsaKind::Avx512Bf16, avx512_bf16.clone(), bf16.clone()),
+            (IsaKind::Amx, avx512_bf16, bf16),
+        ]
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn sets() -> Vec<(IsaKind, Features, Vec<Features>)> {
+        let (neon, dot) = (features!(Neon listed), features!(NeonDot listed));
+        vec![
+            (IsaKind::Neon, neon.clone(), vec![neon.clone()]),
+            (IsaKind::NeonDot, dot.clone(), vec![neon, dot]),
+        ]
+    }
+
+    /// Calls `f` with the path and text of every source file under `folder`.
+    fn each_source(folder: &std::path::Path, f: &impl Fn(&std::path::Path, &str)) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => each_source(&path, f),
+                false => f(&path, &std::fs::read_to_string(&path).unwrap()),
+            }
+        }
+    }
+
+    #[test]
+    fn detected_features_match_compiled_features() {
+        for (kind, detected, compiled) in sets() {
+            let complete = detected.iter().all(|(_, here)| *here);
+            let available = Isa::available().contains(&Isa(kind));
+            // Tile registers need the system's permission besides.
+            let needs_more = Isa(kind).has_tiles();
+            assert!(available == complete || needs_more && !available, "{kind:?}");
+            for feature in compiled.iter().flatten() {
+                assert!(detected.contains(feature), "{kind:?} is not detected by {feature:?}");
+            }
+        }
+        each_source(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref(), &|path, text| {
+            let lists = text.contains("target_feature(") || text.contains("_feature_detected!(");
+            assert!(!lists || path.ends_with("isa.rs"), "{} lists features", path.display());
+        });
     }
 }

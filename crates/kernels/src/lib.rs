@@ -5,24 +5,18 @@
 //! output element is accumulated is part of a kernel's contract: it never depends on how many
 //! rows are computed together, on tiles or on threads.
 //!
-//! Invariant: nothing here knows of files, tensors with names, or models.
+//! Invariant: no module knows files, names of tensors, or models.
 
 #[cfg(target_endian = "big")]
-compile_error!("checkpoints hold little-endian values, which kernels read as they lie in the file");
+compile_error!("checkpoints hold little-endian values, which kernels read as they are stored");
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
 pub mod attention;
-pub mod bf16;
 pub mod elementwise;
-pub mod fp8;
-pub mod int8;
 mod isa;
 pub mod kv;
 mod lanes;
+pub mod layout;
 mod math;
-pub mod matmul;
-mod panels;
 pub mod probe;
 pub mod quant;
 pub mod rope;

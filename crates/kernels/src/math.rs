@@ -15,7 +15,7 @@ pub(crate) fn exp<L: Lanes>(x: L) -> L {
     reduced(x, L::splat(0.0).sub(L::splat(0.0).sub(x).max(L::splat(-HIGHEST))))
 }
 
-/// [`exp`] of what is not above 0, with equal bits and less work.
+/// [`exp`] of values that are not above 0, with equal bits and less work.
 #[inline(always)]
 pub(crate) fn exp_to_one<L: Lanes>(x: L) -> L {
     reduced(x, x)

@@ -79,26 +79,28 @@ fn multiply_adds_body<L: Chains>(steps: u64, sum: &mut f32) {
 /// instruction set has none.
 #[cfg(target_arch = "x86_64")]
 pub fn bf16_dots(isa: Isa, steps: u64, sum: &mut f32) -> bool {
+    use crate::isa::features;
     use std::arch::x86_64::{
         __m512bh, _mm512_add_ps, _mm512_dpbf16_ps, _mm512_reduce_add_ps, _mm512_set1_epi32,
         _mm512_setzero_ps,
     };
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-    fn shell(steps: u64, seed: f32) -> f32 {
-        // SAFETY: both types are 64 bytes of plain bits.
-        let value: __m512bh =
-            unsafe { std::mem::transmute(_mm512_set1_epi32(seed.to_bits() as i32)) };
-        let mut acc = [_mm512_setzero_ps(); MOST];
-        for _ in 0..steps {
-            for acc in &mut acc {
-                *acc = _mm512_dpbf16_ps(*acc, value, value);
+    features! { Avx512Bf16 compiled
+        fn shell(steps: u64, seed: f32) -> f32 {
+            // SAFETY: both types are 64 bytes of plain bits.
+            let value: __m512bh =
+                unsafe { std::mem::transmute(_mm512_set1_epi32(seed.to_bits() as i32)) };
+            let mut acc = [_mm512_setzero_ps(); MOST];
+            for _ in 0..steps {
+                for acc in &mut acc {
+                    *acc = _mm512_dpbf16_ps(*acc, value, value);
+                }
             }
+            _mm512_reduce_add_ps(acc.iter().fold(_mm512_setzero_ps(), |a, b| _mm512_add_ps(a, *b)))
         }
-        _mm512_reduce_add_ps(acc.iter().fold(_mm512_setzero_ps(), |a, b| _mm512_add_ps(a, *b)))
     }
     if isa.has_tiles() {
-        let tiles = (steps * BF16_OPS_PER_STEP).div_ceil(crate::amx::OPS_PER_STEP);
-        *sum = crate::amx::multiply(tiles, *sum);
+        let tiles = (steps * BF16_OPS_PER_STEP).div_ceil(crate::layout::bf16::amx::OPS_PER_STEP);
+        *sum = crate::layout::bf16::amx::multiply(tiles, *sum);
     } else if isa.has_bf16_dot() {
         // SAFETY: an `Isa` with BF16 dot products exists only where the CPU has these features.
         *sum = unsafe { shell(steps, *sum) };

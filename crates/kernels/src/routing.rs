@@ -57,10 +57,10 @@ pub struct Routing {
 
 /// An expert chosen for a row, and its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Choice {
+pub struct ExpertChoice {
     /// Number of the expert.
     pub expert: u32,
-    /// Factor of what it gives.
+    /// Weight of its outputs.
     pub weight: f32,
 }
 
@@ -77,28 +77,34 @@ impl Routing {
     }
 
     /// Chooses for a row with these logits, best first, into `chosen.len()` = [`Routing::chosen`]
-    /// places. `bias`, if not empty, is added to the scores for the choice only. `room` is lent for
-    /// the work.
+    /// places. `bias`, if not empty, is added to the scores for the choice only. `scratch` is lent
+    /// for the work.
     ///
     /// # Panics
     /// Unless the rule [fits](Routing::fits) the experts, and there is a bias for each or none.
-    pub fn choose(&self, logits: &[f32], bias: &[f32], room: &mut Vec<f32>, chosen: &mut [Choice]) {
+    pub fn choose(
+        &self,
+        logits: &[f32],
+        bias: &[f32],
+        scratch: &mut Vec<f32>,
+        chosen: &mut [ExpertChoice],
+    ) {
         assert!(self.fits(logits.len()) && chosen.len() == self.chosen, "a rule that fits");
         assert!(bias.is_empty() || bias.len() == logits.len(), "a bias for each expert");
-        room.clear();
-        room.extend_from_slice(logits);
+        scratch.clear();
+        scratch.extend_from_slice(logits);
         match self.scores {
-            Scores::Softmax => softmax(room),
-            Scores::Sigmoid => each_sixteen(room, |x| {
+            Scores::Softmax => softmax(scratch),
+            Scores::Sigmoid => each_sixteen(scratch, |x| {
                 let one = Scalar::splat(1.0);
                 one.div(one.add(exp(Scalar::splat(0.0).sub(x))))
             }),
             Scores::SoftmaxOfChosen => {}
         }
-        let count = room.len();
-        room.extend_from_within(..);
-        room.resize(2 * count + self.groups.map_or(0, |groups| groups.count), 0.0);
-        let (scores, rest) = room.split_at_mut(count);
+        let count = scratch.len();
+        scratch.extend_from_within(..);
+        scratch.resize(2 * count + self.groups.map_or(0, |groups| groups.count), 0.0);
+        let (scores, rest) = scratch.split_at_mut(count);
         let (ranks, worths) = rest.split_at_mut(count);
         ranks.iter_mut().zip(bias).for_each(|(rank, bias)| *rank += bias);
         ranks.iter_mut().for_each(|rank| *rank = rank.max(LEAST));
@@ -107,14 +113,14 @@ impl Routing {
         }
         for choice in chosen.iter_mut() {
             let best = best(ranks);
-            *choice = Choice { expert: best as u32, weight: scores[best] };
+            *choice = ExpertChoice { expert: best as u32, weight: scores[best] };
             ranks[best] = TAKEN;
         }
         self.weigh(chosen, &mut scores[..self.chosen]);
     }
 
     /// Makes weights of the scores of the chosen.
-    fn weigh(&self, chosen: &mut [Choice], weights: &mut [f32]) {
+    fn weigh(&self, chosen: &mut [ExpertChoice], weights: &mut [f32]) {
         weights.iter_mut().zip(chosen.iter()).for_each(|(to, choice)| *to = choice.weight);
         if self.scores == Scores::SoftmaxOfChosen {
             softmax(weights);
@@ -139,7 +145,7 @@ fn best(ranks: &[f32]) -> usize {
     (1..ranks.len()).fold(0, |best, at| if ranks[at] > ranks[best] { at } else { best })
 }
 
-/// Leaves the experts of all but the best groups out; `worths` has room for a value per group.
+/// Leaves the experts of all but the best groups out; `worths` has space for a value per group.
 fn leave_groups(ranks: &mut [f32], worths: &mut [f32], groups: Groups) {
     let size = ranks.len() / groups.count;
     for (worth, group) in worths.iter_mut().zip(ranks.chunks_exact(size)) {
@@ -186,7 +192,7 @@ mod tests {
         Routing { chosen: 2, scores: Scores::Softmax, normalise: false, scale: 1.0, groups: None };
 
     fn choose(rule: Routing, logits: &[f32], bias: &[f32]) -> (Vec<u32>, Vec<f32>) {
-        let mut chosen = vec![Choice::default(); rule.chosen];
+        let mut chosen = vec![ExpertChoice::default(); rule.chosen];
         rule.choose(logits, bias, &mut Vec::new(), &mut chosen);
         chosen.iter().map(|choice| (choice.expert, choice.weight)).unzip()
     }

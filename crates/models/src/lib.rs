@@ -1,18 +1,17 @@
-//! Architectures: weights of a checkpoint and one readable forward pass each.
+//! Models: the weights of a checkpoint and one readable forward pass.
 //!
-//! `layers` are shared by all; `arch` has one file per architecture or close family. What a
-//! model needs of memory and what its cache looks like is derived from what it loaded.
+//! One decoder, made of `layers`, computes every family; the configuration says which operations
+//! its layers have. What a model needs of memory and what its cache looks like is derived from
+//! what it loaded.
 //!
 //! Invariant: nothing here knows text, HTTP or file formats' details; a layer owns the type of
-//! its weights and no architecture asks for it.
+//! its weights and no other code asks for it.
 
-mod arch;
 mod layers;
 mod loader;
 pub mod placement;
 mod ranks;
 
-pub use arch::supported;
 pub use layers::{expanded_cache, layer_cache};
 pub use loader::{WorkspaceLimits, load};
 pub use ranks::Ranks;
@@ -41,14 +40,6 @@ pub enum Error {
     /// Ranks that share the model do not come together.
     #[error(transparent)]
     Ranks(#[from] dist::Error),
-    /// No code for this architecture.
-    #[error("architecture {found} is not supported (supported: {supported})")]
-    Architecture {
-        /// What the checkpoint is.
-        found: String,
-        /// What there is.
-        supported: String,
-    },
     /// A value of the configuration that the code cannot follow.
     #[error("{0}")]
     Config(String),

@@ -1,10 +1,10 @@
 //! Asks a checkpoint for weights by canonical name and hands them to a backend.
 
-use crate::layers::{Linear, Norm};
+use crate::layers::{Decoder, Linear, Norm};
 use crate::placement::Placed;
 use crate::ranks::{Heads, Ranks, Slice, part};
-use crate::{Error, Model, arch};
-use backend::{Backend, Matrix, MatrixSpec, Mode, Table, Vector};
+use crate::{Error, Model};
+use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Table, Vector};
 use dist::Shard;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
@@ -31,19 +31,16 @@ pub fn load(
     ranks: &Ranks,
     placed: &[Placed],
 ) -> Result<Box<dyn Model>, Error> {
-    let name = &checkpoint.config().architecture;
-    let arch = arch::find(name).ok_or_else(|| Error::Architecture {
-        found: name.clone(),
-        supported: arch::supported().collect::<Vec<_>>().join(", "),
-    })?;
     let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
     let (stage, slice) = (ranks.stage()?, ranks.slice()?);
     let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
-    let mut loader = Loader { checkpoint, backend, limits, placed, ranks, stage, slice, layers };
-    let model = (arch.load)(&mut loader)?;
-    loader.leave_to_others();
+    let shared = HashMap::new();
+    let mut loader =
+        Loader { checkpoint, backend, limits, placed, ranks, stage, slice, layers, shared };
+    let model = Decoder::load(&mut loader)?;
+    loader.mark_parts_of_other_ranks();
     checkpoint.check_all_read()?;
-    Ok(model)
+    Ok(Box::new(model))
 }
 
 /// What an architecture loads from and into.
@@ -60,9 +57,31 @@ pub(crate) struct Loader<'a> {
     pub slice: Shard,
     /// The layers of this stage.
     pub layers: Range<usize>,
+    /// Workspace of operations, by name and width.
+    shared: HashMap<(&'static str, usize), Buffer>,
+}
+
+/// A matrix `[rows, cols]` that is computed at load rather than stored in a file.
+pub(crate) struct ComputedMatrix {
+    pub ty: &'static QuantType,
+    pub rows: usize,
+    pub cols: usize,
+    /// Rows of whole quant blocks of `ty`.
+    pub bytes: Vec<u8>,
 }
 
 impl<'a> Loader<'a> {
+    /// Workspace `[batch rows, width]`. Operations that ask for the same name and width share it:
+    /// one layer is computed after another.
+    pub fn shared(&mut self, name: &'static str, width: usize) -> Result<Buffer, Error> {
+        if let Some(buffer) = self.shared.get(&(name, width)) {
+            return Ok(*buffer);
+        }
+        let buffer = self.backend.buffer(self.limits.rows, width)?;
+        self.shared.insert((name, width), buffer);
+        Ok(buffer)
+    }
+
     /// The part `slice` of the matrix `name` of shape `[rows, cols]`.
     pub fn matrix(
         &mut self,
@@ -122,9 +141,9 @@ impl<'a> Loader<'a> {
         &mut self,
         tensor: &str,
         of: &TensorView,
-        (ty, bytes): (&'static QuantType, Vec<u8>),
-        (rows, cols): (usize, usize),
+        values: ComputedMatrix,
     ) -> Result<Matrix, Error> {
+        let ComputedMatrix { ty, rows, cols, bytes } = values;
         let bytes = Arc::new(bytes);
         let spec = MatrixSpec { ty, rows, cols, bytes, order: None, ..spec(of) };
         self.take(tensor, spec, of)
@@ -190,12 +209,22 @@ impl<'a> Loader<'a> {
         shape: &[usize],
         part: Range<usize>,
     ) -> Result<Option<Vector>, Error> {
-        if self.checkpoint.tensor(name).is_none() {
-            return Ok(None);
+        match self.checkpoint.tensor(name) {
+            Some(_) => self.vector(name, shape, part).map(Some),
+            None => Ok(None),
         }
+    }
+
+    /// The values `part` of the tensor `name`.
+    pub fn vector(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        part: Range<usize>,
+    ) -> Result<Vector, Error> {
         let values = self.checkpoint.require(name, shape)?.to_f32()?;
         let values = if part.len() < values.len() { values[part].to_vec() } else { values };
-        Ok(Some(self.backend.vector(values)))
+        Ok(self.backend.vector(values))
     }
 
     /// The RMSNorm `name.weight` of `width` values.
@@ -207,13 +236,13 @@ impl<'a> Loader<'a> {
     /// This rank's attention heads; latent attention has a KV head for each.
     pub fn heads(&self) -> Result<Heads, Error> {
         let config = self.checkpoint.config();
-        let kv_heads = if config.latent.is_some() { config.heads } else { config.kv_heads };
+        let kv_heads = if config.latent().is_some() { config.heads } else { config.kv_heads };
         Heads::of(self.slice, config.heads, kv_heads)
     }
 
     /// Marks as known what belongs to layers of other ranks, or to the other end of the model;
     /// they read it or find that it has no place.
-    fn leave_to_others(&self) {
+    fn mark_parts_of_other_ranks(&self) {
         let (first, last) = (self.stage.rank() == 0, self.stage.rank() + 1 == self.stage.ranks());
         for view in self.checkpoint.tensors() {
             let layer = view.name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));

@@ -1,9 +1,10 @@
-//! What the scheduler and the prefix cache cost: `cargo run --release -p gannet-sched --example cost`.
+//! What the scheduler and the prefix cache cost: `cargo run --release -p gannet-sched --example
+//! cost`.
 //!
 //! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
-//! cache and found in it, and of a step in which 64 sequences decode.
+//! cache and found in it, and of a step in which 256 sequences decode.
 
-use sched::{Name, NewSequence, Planned, PromptOutput, Scheduler, SchedulerLimits, SequenceId};
+use sched::{Name, NewSequence, Planned, Scheduler, SchedulerLimits, Slot};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -11,12 +12,11 @@ use std::time::{Duration, Instant};
 const PROMPT: usize = 4096;
 const CHUNK: usize = 512;
 const RUNS: usize = 101;
-const DECODES: usize = 64;
+const DECODES: usize = 256;
 
 struct Bench {
     scheduler: Scheduler,
     plan: Vec<Planned>,
-    next: u64,
 }
 
 impl Bench {
@@ -24,27 +24,17 @@ impl Bench {
         let (running, rows, logits) = (DECODES, CHUNK, DECODES);
         let limits =
             SchedulerLimits { running, rows, logits, block: 32, blocks: 60_000, window: None };
-        Self { scheduler: Scheduler::new(limits, Name::root(b"cost")), plan: Vec::new(), next: 0 }
+        Self { scheduler: Scheduler::new(limits, Name::root(b"cost")), plan: Vec::new() }
     }
 
-    fn add(&mut self, tokens: impl Iterator<Item = u32>) -> SequenceId {
-        self.next += 1;
-        let (id, prompt) = (SequenceId(self.next), tokens.collect::<Vec<_>>());
+    fn add(&mut self, tokens: impl Iterator<Item = u32>) -> Slot {
+        let prompt: Vec<u32> = tokens.collect();
         let capacity = prompt.len() + 1000;
-        self.scheduler.add(NewSequence {
-            id,
-            prompt,
-            capacity,
-            priority: 0,
-            tenant: 0,
-            cold: false,
-            output: PromptOutput::LastLogits,
-        });
-        id
+        self.scheduler.add(NewSequence { prompt, capacity, ..NewSequence::default() })
     }
 
     fn step(&mut self) {
-        self.scheduler.plan(CHUNK, |_| true, |_| 0, &mut self.plan);
+        self.scheduler.plan(CHUNK, &mut self.plan);
         for planned in &self.plan {
             self.scheduler.commit(black_box(planned), if planned.samples { &[7] } else { &[] });
         }
@@ -53,11 +43,11 @@ impl Bench {
     /// A whole prompt, up to its first token.
     fn prompt(&mut self, seed: u32) -> Duration {
         let start = Instant::now();
-        let id = self.add((0..PROMPT as u32).map(|i| i * 7 + seed));
-        while self.scheduler.tokens(id).len() == PROMPT {
+        let slot = self.add((0..PROMPT as u32).map(|i| i * 7 + seed));
+        while self.scheduler.sequence(slot).tokens.len() == PROMPT {
             self.step();
         }
-        self.scheduler.finish(id);
+        self.scheduler.finish(slot);
         start.elapsed()
     }
 }
@@ -78,7 +68,7 @@ fn main() -> std::io::Result<()> {
     for seed in 0..DECODES as u32 {
         bench.add((0..300).map(|i| i * 13 + 1_000_000 * seed));
     }
-    (0..100).for_each(|_| bench.step());
+    (0..400).for_each(|_| bench.step());
     let decode = median(|_| {
         let start = Instant::now();
         bench.step();

@@ -1,10 +1,10 @@
-//! Known blocks by the block before them, in the order of their tokens.
+//! Cached blocks by their parent, in the order of their tokens.
 //!
-//! Of all blocks that may come next, the one that begins as a run of tokens does for longest stands
-//! beside that run in this order: a lookup compares two blocks, however many there are.
+//! In this order, the block that shares the longest prefix with a run of tokens is a neighbour of
+//! that run, so a lookup compares two blocks, however many there are.
 //!
-//! Invariant: no block's tokens are the beginning of another's behind the same block, so that what
-//! would be one stands right before it.
+//! Invariant: among the blocks of one parent, no block's tokens are a prefix of another's. A block
+//! that would be such a prefix is the direct predecessor of the longer one.
 
 use crate::Name;
 use std::collections::BTreeMap;
@@ -17,18 +17,18 @@ type Key = (Name, Arc<[u32]>);
 pub(crate) struct Children(BTreeMap<Key, u32>);
 
 impl Children {
-    /// Takes a block; nothing else holds these tokens behind `parent`.
+    /// Adds a block. No other block of `parent` holds these tokens.
     pub fn insert(&mut self, parent: Name, tokens: Arc<[u32]>, block: u32) {
         self.0.insert((parent, tokens), block);
     }
 
-    /// Forgets a block.
+    /// Removes a block.
     pub fn remove(&mut self, parent: Name, tokens: &Arc<[u32]>) {
         self.0.remove(&(parent, Arc::clone(tokens)));
     }
 
-    /// The block whose tokens begin as `tokens` do for longest, and for how many of them: one at
-    /// least.
+    /// The block that shares the longest prefix with `tokens`, and the length of that prefix, at
+    /// least 1.
     pub fn nearest(&self, parent: Name, tokens: &[u32]) -> Option<(u32, usize)> {
         let key = (parent, Arc::from(tokens));
         let sides = [self.up_to(&key), self.from(&key)].into_iter().flatten();
@@ -62,7 +62,7 @@ impl Children {
     }
 }
 
-/// How many tokens two runs begin with alike.
+/// Length of the common prefix of two runs.
 fn shared(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

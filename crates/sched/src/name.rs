@@ -2,24 +2,25 @@
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a name: half of SHA-256, so that no two blocks share one by chance or by intent.
+/// Bytes of a name: half of SHA-256, so that no two blocks share a name by chance or by intent.
 const BYTES: usize = 16;
 
-/// Names a full block by its tokens, all tokens before them, and what else changes the numbers.
+/// Name of a full block: a digest of its tokens, of all tokens before them, and of everything else
+/// that decides its bits.
 ///
-/// The chain is SHA-256, cut to 128 bits: the same on every machine, so that a name may also be
-/// that of a file.
+/// The digest is SHA-256 truncated to 128 bits, the same on every machine, so that files can have
+/// such names too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name([u8; BYTES]);
 
 impl Name {
-    /// The parent of first blocks. `identity` holds everything besides tokens that changes the
-    /// numbers: checkpoint, compute mode, storage type and size of blocks, and so on.
+    /// The parent of first blocks. `identity` encodes everything but tokens that decides the bits:
+    /// checkpoint, compute mode, storage type and size of blocks, and so on.
     pub fn root(identity: &[u8]) -> Self {
         Self::of(Sha256::digest(identity).as_slice())
     }
 
-    /// The name of the block that holds `tokens`, right behind the block of this name.
+    /// The name of the block that holds `tokens` and follows the block of this name.
     pub fn child(self, tokens: &[u32]) -> Self {
         let mut hash = Sha256::new_with_prefix(self.0);
         tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));

@@ -1,56 +1,55 @@
-//! KV blocks: free, held by sequences, or kept as prefix cache until their room is needed.
+//! KV blocks: free, held by sequences, or kept as prefix cache until they are evicted.
 //!
-//! A block that is full can be registered under its [`Name`]. It then may be held by any number
-//! of sequences at once, and stays when the last lets it go. Nobody writes into a registered block
-//! anything but what it holds already. The last block of a sequence that ends is kept as a tail: it
-//! has no name and is held by nobody, but may be copied as far as it is of use.
+//! A full block can be registered under its [`Name`]. Any number of sequences may then hold it, and
+//! it stays in the cache when the last of them releases it. A registered block is only ever
+//! overwritten with the same content. The last, partial block of a sequence that ends is kept as a
+//! tail: it has no name and no holder, but its beginning may be copied.
 //!
-//! What to evict: blocks nobody holds, the least valuable first. A block's value is when it was
-//! last held plus a bonus for its depth, so that much cheap work passes before a long conversation
-//! loses a block, and the old goes before the new among equals. Where a chain is only of use from
-//! its root on, the last blocks of chains go first.
+//! Eviction takes blocks without holders, the least valuable first. The value of a block is the
+//! time it was last held plus a bonus for its depth, so that much cheap work passes before a long
+//! conversation loses a block; among equals the older goes first. Where a chain is only useful from
+//! its root, the last blocks of chains go first.
 //!
-//! Invariant: free, held and idle blocks are all blocks; a held block's chain is held; no tail is
-//! the beginning of another registered block.
+//! Invariant: every block is free, held or idle; the chain of a held block is held; no tail is a
+//! prefix of another registered block.
 
 use crate::Name;
 use crate::children::Children;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Blocks that may be taken from the pool before a block outlives one that is one block deeper in
-/// its chain and as old. A chain of `n` blocks that nobody uses thus outlives chains of one block
-/// by `64 * n` blocks taken.
-const BONUS: u64 = 64;
+/// Value of one block of depth, in blocks taken from the pool: an unused chain of `n` blocks
+/// outlives chains of one block by `64 * n` blocks taken.
+const DEPTH_BONUS: u64 = 64;
 
-/// How many blocks are what.
+/// Number of blocks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Blocks {
+pub struct BlockCounts {
     /// Held by at least one sequence.
     pub used: usize,
-    /// Held by none, kept as prefix cache.
+    /// Held by no sequence and kept as prefix cache.
     pub cached: usize,
     /// Empty.
     pub free: usize,
 }
 
-/// What became of a block that was to be registered.
+/// Result of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Registered {
-    /// It is found under its name from now on.
+pub(crate) enum Registration {
+    /// The block is found under its name from now on.
     New,
-    /// This block holds the same already.
+    /// This registered block has the same name and content.
     Already(u32),
-    /// Another block has the name and holds something else.
+    /// Another block has the same name and different content.
     Taken,
 }
 
-/// A block, full or the tail of a sequence, as its sequence describes it.
+/// A full block or the tail of a sequence, as its sequence describes it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filled<'a> {
+pub(crate) struct FilledBlock<'a> {
     /// Name of the block before it.
     pub parent: Name,
-    /// That block, if it must stay as long as this one.
+    /// The block before it, if it must stay as long as this one.
     pub parent_block: Option<u32>,
     /// Blocks before it in its chain.
     pub depth: usize,
@@ -58,39 +57,39 @@ pub(crate) struct Filled<'a> {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
-    /// None of a tail.
+struct CacheEntry {
+    /// `None` for a tail.
     name: Option<Name>,
     parent: Name,
     parent_block: Option<u32>,
     depth: u64,
     tokens: Arc<[u32]>,
-    /// Registered blocks whose parent this is.
+    /// Number of registered blocks whose parent this is.
     children: u32,
-    /// The pool's clock when it was last let go.
+    /// The pool's clock when it was last released.
     used: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Block {
     holders: u32,
-    entry: Option<Entry>,
+    entry: Option<CacheEntry>,
 }
 
 /// All blocks of a KV cache.
 #[derive(Clone, Debug)]
 pub struct BlockPool {
     blocks: Vec<Block>,
-    /// Empty blocks; the last is given out first.
+    /// Empty blocks; the last is taken first.
     free: Vec<u32>,
     names: HashMap<Name, u32>,
-    /// Registered blocks by what is before them.
+    /// Registered blocks by parent.
     children: Children,
-    /// Blocks that may be evicted, by value.
+    /// Blocks that may be evicted, with their values.
     evictable: BTreeSet<(u64, u32)>,
-    /// Registered blocks that nobody holds, evictable at once or after others.
+    /// Number of registered blocks without holders, evictable now or after others.
     idle: usize,
-    /// Blocks taken so far.
+    /// Number of blocks taken so far.
     clock: u64,
     evictions: u64,
 }
@@ -111,33 +110,33 @@ impl BlockPool {
         }
     }
 
-    /// Blocks in all.
+    /// Number of blocks.
     pub fn total(&self) -> usize {
         self.blocks.len()
     }
 
-    /// How many blocks are what.
-    pub fn count(&self) -> Blocks {
+    /// Number of blocks by state.
+    pub fn count(&self) -> BlockCounts {
         let (cached, free) = (self.idle, self.free.len());
-        Blocks { used: self.total() - cached - free, cached, free }
+        BlockCounts { used: self.total() - cached - free, cached, free }
     }
 
-    /// Blocks that can be taken.
+    /// Number of blocks that can be taken.
     pub fn available(&self) -> usize {
         self.free.len() + self.idle
     }
 
-    /// Cached blocks whose room was taken for others, since the beginning.
+    /// Number of cached blocks evicted since the start.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// Whether nobody holds the block.
+    /// Whether the block has no holder.
     pub(crate) fn is_idle(&self, block: u32) -> bool {
         self.blocks[block as usize].holders == 0
     }
 
-    /// An empty block with one holder; the least valuable of the cache where none is empty.
+    /// Takes a block with one holder: a free one, else the least valuable of the cache.
     pub fn take(&mut self) -> Option<u32> {
         let block = self.free.pop().or_else(|| self.evict())?;
         self.clock += 1;
@@ -145,7 +144,7 @@ impl BlockPool {
         Some(block)
     }
 
-    /// One more holder for a block that [`find`](Self::find) gave.
+    /// Adds a holder to a block that [`find`](Self::find) returned.
     pub fn hold(&mut self, block: u32) {
         let Block { holders, entry } = &mut self.blocks[block as usize];
         *holders += 1;
@@ -156,7 +155,7 @@ impl BlockPool {
         }
     }
 
-    /// One holder less. The last leaves a registered block to the cache, any other empty.
+    /// Removes a holder. Without holders, a registered block stays in the cache; any other is free.
     pub fn release(&mut self, block: u32) {
         let clock = self.clock;
         let Block { holders, entry } = &mut self.blocks[block as usize];
@@ -168,55 +167,60 @@ impl BlockPool {
             Some(entry) => {
                 entry.used = clock;
                 self.idle += 1;
-                self.offer(block);
+                self.make_evictable(block);
             }
             None => self.free.push(block),
         }
     }
 
-    /// The block of this name, if it holds `tokens` behind the block named `parent`.
+    /// The block of this name, if it holds `tokens` after the block named `parent`.
     pub fn find(&self, name: Name, parent: Name, tokens: &[u32]) -> Option<u32> {
         let block = *self.names.get(&name)?;
         let entry = self.blocks[block as usize].entry.as_ref()?;
         (entry.parent == parent && *entry.tokens == *tokens).then_some(block)
     }
 
-    /// The block behind the one named `parent` that begins as `tokens` do for longest, and for how
-    /// many of them: one at least. It stays as it is until the next step is computed.
+    /// The child of `parent` that shares the longest prefix with `tokens`, and the length of that
+    /// prefix, at least 1. Its content stays until the next step is computed.
     pub(crate) fn nearest(&self, parent: Name, tokens: &[u32]) -> Option<(u32, usize)> {
         self.children.nearest(parent, tokens)
     }
 
-    /// Takes note that a registered block was of use now.
+    /// Marks a registered block as used now.
     pub(crate) fn touch(&mut self, block: u32) {
         self.hold(block);
         self.release(block);
     }
 
-    /// Makes a held full block known under its name.
-    pub(crate) fn register(&mut self, block: u32, name: Name, full: Filled<'_>) -> Registered {
+    /// Registers a held full block under its name.
+    pub(crate) fn register(
+        &mut self,
+        block: u32,
+        name: Name,
+        full: FilledBlock<'_>,
+    ) -> Registration {
         if let Some(found) = self.find(name, full.parent, full.tokens) {
-            return Registered::Already(found);
+            return Registration::Already(found);
         }
         if self.names.contains_key(&name) {
-            return Registered::Taken;
+            return Registration::Taken;
         }
         self.names.insert(name, block);
         self.enter(block, Some(name), full);
-        Registered::New
+        Registration::New
     }
 
-    /// Has a held block, not full and about to be let go, kept as a tail, unless another holds what
-    /// it does.
-    pub(crate) fn keep(&mut self, block: u32, tail: Filled<'_>) {
+    /// Keeps a held partial block, which is about to be released, as a tail, unless another block
+    /// holds the same tokens.
+    pub(crate) fn keep(&mut self, block: u32, tail: FilledBlock<'_>) {
         if self.children.longer(tail.parent, tail.tokens).is_none() {
             self.enter(block, None, tail);
         }
     }
 
-    /// Registers a block in place of a tail that it goes on from.
-    fn enter(&mut self, block: u32, name: Option<Name>, filled: Filled<'_>) {
-        let Filled { parent, parent_block, depth, tokens } = filled;
+    /// Registers a block and drops a tail that is a prefix of it.
+    fn enter(&mut self, block: u32, name: Option<Name>, filled: FilledBlock<'_>) {
+        let FilledBlock { parent, parent_block, depth, tokens } = filled;
         let tokens: Arc<[u32]> = tokens.into();
         if let Some(tail) = self.children.shorter(parent, &tokens) {
             self.drop_tail(tail);
@@ -227,7 +231,7 @@ impl BlockPool {
         }
         self.children.insert(parent, Arc::clone(&tokens), block);
         let (depth, used) = (depth as u64, self.clock);
-        let entry = Entry { name, parent, parent_block, depth, tokens, children: 0, used };
+        let entry = CacheEntry { name, parent, parent_block, depth, tokens, children: 0, used };
         self.blocks[block as usize].entry = Some(entry);
     }
 
@@ -238,8 +242,8 @@ impl BlockPool {
         self.free.push(tail);
     }
 
-    /// Lets an idle block be evicted, unless others must go before it.
-    fn offer(&mut self, block: u32) {
+    /// Makes an idle block evictable, unless its children must go first.
+    fn make_evictable(&mut self, block: u32) {
         let Block { holders: 0, entry: Some(entry) } = &self.blocks[block as usize] else { return };
         if entry.children == 0 {
             self.evictable.insert((value(entry), block));
@@ -253,7 +257,7 @@ impl BlockPool {
         Some(block)
     }
 
-    /// Takes an idle block, which is the end of its chain, out of the cache.
+    /// Removes an idle block, the end of its chain, from the cache.
     fn forget(&mut self, block: u32) {
         let entry = self.blocks[block as usize].entry.take().expect("idle blocks are registered");
         if let Some(name) = &entry.name {
@@ -264,14 +268,14 @@ impl BlockPool {
         if let Some(parent) = entry.parent_block {
             let above = self.blocks[parent as usize].entry.as_mut();
             above.expect("a chain goes from its end").children -= 1;
-            self.offer(parent);
+            self.make_evictable(parent);
         }
     }
 }
 
 #[cfg(test)]
 impl BlockPool {
-    /// Panics unless each block has as many holders as it is named in `held`, and the books agree.
+    /// Panics unless each block has as many holders as it occurs in `held` and the counts agree.
     pub fn check(&self, held: impl Iterator<Item = u32>) {
         let mut holders = vec![0; self.total()];
         held.for_each(|block| holders[block as usize] += 1);
@@ -294,7 +298,7 @@ impl BlockPool {
             assert_eq!(entry.children, children[number], "children of block {number}");
             match &entry.name {
                 Some(name) => assert_eq!(self.names.get(name), Some(&(number as u32))),
-                None => assert_eq!(block.holders, 0, "nobody holds a tail"),
+                None => assert_eq!(block.holders, 0, "a tail has no holder"),
             }
             idle += usize::from(block.holders == 0);
             let offered = self.evictable.contains(&(value(entry), number as u32));
@@ -321,9 +325,9 @@ impl BlockPool {
     }
 }
 
-/// What a block is worth: higher goes later.
-fn value(entry: &Entry) -> u64 {
-    entry.used + BONUS * entry.depth
+/// Value of a block: the lowest is evicted first.
+fn value(entry: &CacheEntry) -> u64 {
+    entry.used + DEPTH_BONUS * entry.depth
 }
 
 #[cfg(test)]

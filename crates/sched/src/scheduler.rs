@@ -1,52 +1,68 @@
-//! Admission, planning of steps, and what becomes of them.
+//! Admission, planning of steps and bookkeeping of their results.
 
 use crate::name::Name;
-use crate::pool::{BlockPool, Blocks};
-use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Sequence, SequenceId};
-use crate::waiting::{QueueIndex, Waiting};
+use crate::pool::{BlockCounts, BlockPool};
+use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Sequence, SequencePhase};
+use crate::slot::{Slot, SlotTable};
+use crate::waiting::{Waiting, position};
 
-/// What a scheduler works with.
+/// Limits of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulerLimits {
-    /// Sequences running at once.
+    /// Sequences that run at once.
     pub running: usize,
     /// Rows of a step.
     pub rows: usize,
-    /// Rows of a step whose logits can be had; at least `running`.
+    /// Rows of a step that have logits; at least `running`.
     pub logits: usize,
     /// Positions of a KV block.
     pub block: usize,
     /// Blocks of the KV cache.
     pub blocks: usize,
-    /// Positions that a row sees at most, where that is true of every layer: blocks behind it are
-    /// let go.
+    /// Positions that a row sees at most, if every layer has such a limit: blocks behind it are
+    /// released.
     pub window: Option<usize>,
 }
 
-/// Work of one sequence in a step.
+/// The rows of one sequence in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Whose.
-    pub id: SequenceId,
+    /// The sequence.
+    pub slot: Slot,
     /// Position of the first row.
     pub position: usize,
     /// Rows of known tokens.
     pub tokens: usize,
-    /// Rows behind them for drafted tokens.
+    /// Rows of drafted tokens, which follow the known ones.
     pub drafts: usize,
-    /// Rows of known tokens whose results are wanted: the last ones.
+    /// Rows of known tokens whose outputs are wanted: the last ones.
     pub outputs: usize,
-    /// Whether the last of the known tokens is the sequence's newest, so that a token can be
-    /// sampled from its logits, and one more from those of each draft that turns out right.
+    /// Whether the last known token is the newest of the sequence, so that its logits give a new
+    /// token, and those of each draft that proves right one more.
     pub samples: bool,
 }
 
-/// What a step may hold besides a row for each sequence that decodes.
+/// The state of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Prompt and generated tokens.
+    pub tokens: &'a [u32],
+    /// Block table, empty unless the sequence runs. Blocks that no row sees any more are
+    /// `u32::MAX`.
+    pub table: &'a [u32],
+    /// Prompt tokens found in the cache when the sequence was first admitted; `None` before.
+    pub cached: Option<usize>,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Maximum number of tokens, prompt included.
+    pub capacity: usize,
+}
+
+/// What a step may still hold, besides one row with logits for each sequence that decodes.
 #[derive(Clone, Copy, Debug)]
 struct StepBudget {
     prompt: usize,
     drafts: usize,
-    /// Rows of logits besides one for each sequence.
     logits: usize,
 }
 
@@ -54,304 +70,294 @@ struct StepBudget {
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: SchedulerLimits,
-    shape: BlockGeometry,
+    geometry: BlockGeometry,
     pool: BlockPool,
+    sequences: SlotTable<Sequence>,
+    /// Empty slots below the highest slot used so far.
+    free: Vec<Slot>,
     waiting: Waiting,
-    /// By rank, first come first served within a priority.
-    running: Vec<Sequence>,
+    /// By priority, then arrival.
+    running: Vec<Slot>,
     arrivals: u64,
     preemptions: u64,
     /// Blocks to be copied, in this order.
     copies: Vec<BlockCopy>,
-    /// Room for what a plan works on.
-    ids: Vec<SequenceId>,
-    places: Vec<QueueIndex>,
+    /// Workspace of `plan`.
+    order: Vec<Slot>,
+    candidates: Vec<Slot>,
 }
 
 impl Scheduler {
-    /// A scheduler over empty blocks. `root` names what besides tokens changes the numbers.
+    /// A scheduler over empty blocks. `root` names everything but tokens that decides the numbers.
     pub fn new(limits: SchedulerLimits, root: Name) -> Self {
         let SchedulerLimits { running, rows, logits, block, blocks, window } = limits;
         assert!(running > 0 && block > 0 && blocks > 0, "{limits:?}");
         assert!(running <= logits && logits <= rows, "every sequence can decode: {limits:?}");
-        assert!(window != Some(0), "a row that sees itself");
+        assert!(window != Some(0), "a row sees itself");
         Self {
             limits,
-            shape: BlockGeometry { block, window, root },
+            geometry: BlockGeometry { block, window, root },
             pool: BlockPool::new(blocks),
+            sequences: SlotTable::default(),
+            free: Vec::new(),
             waiting: Waiting::default(),
             running: Vec::with_capacity(running),
             arrivals: 0,
             preemptions: 0,
             copies: Vec::with_capacity(running),
-            ids: Vec::with_capacity(running),
-            places: Vec::new(),
+            order: Vec::with_capacity(running),
+            candidates: Vec::new(),
         }
     }
 
-    /// Most tokens a sequence can ever have.
+    /// Maximum number of tokens of a sequence.
     pub fn capacity(&self) -> usize {
         self.limits.blocks * self.limits.block
     }
 
-    /// Queues a sequence. It must fit into the pool when it is alone.
-    pub fn add(&mut self, new: NewSequence) {
+    /// Queues a sequence and returns its slot, which is its own until [`finish`](Self::finish).
+    /// Its capacity must fit the pool. Not to be called between a plan and its commits.
+    pub fn add(&mut self, new: NewSequence) -> Slot {
         assert!(new.capacity <= self.capacity(), "it can fit");
         self.arrivals += 1;
-        self.waiting.add(Sequence::new(new, self.arrivals, &self.shape));
+        let slot = self.free.pop().unwrap_or(self.sequences.unused());
+        self.waiting.add(slot, new.tenant);
+        self.sequences.insert(slot, Sequence::new(new, self.arrivals, &self.geometry));
+        slot
     }
 
-    /// Sequences that are not running, preempted ones among them.
+    /// Number of sequences that are not running, preempted ones included.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Sequences that are running.
+    /// Number of sequences that are running.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Whether nothing waits or runs.
+    /// Whether no sequence waits or runs.
     pub fn is_idle(&self) -> bool {
         self.waiting.len() == 0 && self.running.is_empty()
     }
 
-    /// Running sequences of which one token is to be computed next.
-    pub fn decoding(&self) -> impl Iterator<Item = SequenceId> {
-        self.running.iter().filter(|s| s.pending() == 1).map(|s| s.id)
+    /// Running, ready sequences of which one token is to be computed next.
+    pub fn decoding(&self) -> impl Iterator<Item = Slot> {
+        self.running.iter().copied().filter(|&slot| {
+            let sequence = &self.sequences[slot];
+            sequence.ready && sequence.pending() == 1
+        })
     }
 
-    /// How many blocks are what.
-    pub fn blocks(&self) -> Blocks {
+    /// Number of blocks by state.
+    pub fn blocks(&self) -> BlockCounts {
         self.pool.count()
     }
 
-    /// Sequences preempted, and cached blocks evicted, since the beginning.
+    /// Sequences preempted, and cached blocks evicted, since the start.
     pub fn counters(&self) -> (u64, u64) {
         (self.preemptions, self.pool.evictions())
     }
 
-    /// Prompt and generated tokens of a sequence that waits or runs.
-    pub fn tokens(&self, id: SequenceId) -> &[u32] {
-        &self.find(id).expect("it waits or runs").tokens
+    /// The state of a sequence that waits or runs.
+    pub fn sequence(&self, slot: Slot) -> View<'_> {
+        let Sequence { tokens, table, cached, prompt, capacity, .. } = &self.sequences[slot];
+        View { tokens, table, cached: *cached, prompt: *prompt, capacity: *capacity }
     }
 
-    /// The block table of a running sequence. Blocks that no row looks at any more are
-    /// `u32::MAX`.
-    pub fn table(&self, id: SequenceId) -> &[u32] {
-        &self.find(id).expect("it waits or runs").table
+    /// Sets whether the sequence takes part in plans; it does at first. One that is not ready keeps
+    /// its state, but others may preempt it.
+    pub fn set_ready(&mut self, slot: Slot, ready: bool) {
+        self.sequences[slot].ready = ready;
     }
 
-    /// Takes what the plans so far want copied: in this order, before anything of the last plan is
+    /// Sets how many drafted tokens the following plans may verify where the sequence decodes.
+    pub fn offer_drafts(&mut self, slot: Slot, drafts: usize) {
+        self.sequences[slot].drafts = drafts;
+    }
+
+    /// Takes the copies that the plans so far require: in this order, before the last plan is
     /// computed. A block that is read may be empty, taken or written by a later copy already.
     pub fn copies(&mut self) -> impl Iterator<Item = BlockCopy> {
         self.copies.drain(..)
     }
 
-    /// Prompt tokens that were found in the cache when the sequence was first admitted; `None`
-    /// before.
-    pub fn cached(&self, id: SequenceId) -> Option<usize> {
-        self.find(id).and_then(|sequence| sequence.cached)
-    }
-
-    fn find(&self, id: SequenceId) -> Option<&Sequence> {
-        self.running.iter().chain(self.waiting.iter()).find(|s| s.id == id)
-    }
-
-    fn index(&self, id: SequenceId) -> Option<usize> {
-        self.running.iter().position(|s| s.id == id)
-    }
-
-    /// Fills `plan` with the next step: a row for each sequence that decodes and as many drafts as
-    /// there is room for of the `drafts` it has, then chunks of prompts, in order of rank, of at
-    /// most `prompt` tokens together. Sequences for which `ready` is false stay as they are, but
-    /// may be preempted.
-    pub fn plan(
-        &mut self,
-        prompt: usize,
-        ready: impl Fn(SequenceId) -> bool,
-        drafts: impl Fn(SequenceId) -> usize,
-        plan: &mut Vec<Planned>,
-    ) {
+    /// Fills `plan` with the next step: a row for each sequence that decodes, as many of the
+    /// offered drafts as fit, then chunks of prompts by priority and arrival, at most `prompt`
+    /// tokens together.
+    pub fn plan(&mut self, prompt: usize, plan: &mut Vec<Planned>) {
         plan.clear();
-        let decoding = self.decoding().filter(|&id| ready(id)).count();
-        let spare = self.limits.rows - decoding;
+        let spare = self.limits.rows - self.decoding().count();
         let prompt = prompt.min(spare);
-        // Whoever is admitted or ends its prompt now wants logits too.
+        // Sequences that are admitted or end their prompt now need logits too.
         let logits = self.limits.logits - self.limits.running;
-        let mut left = StepBudget { prompt, drafts: logits.min(spare - prompt), logits };
-        let mut ids = std::mem::take(&mut self.ids);
-        ids.clear();
-        ids.extend(self.running.iter().map(|s| s.id));
-        for &id in ids.iter().filter(|&&id| ready(id)) {
-            plan.extend(self.plan_one(id, &mut left, &ready, Some(drafts(id))));
+        let mut budget = StepBudget { prompt, drafts: logits.min(spare - prompt), logits };
+        let mut order = std::mem::take(&mut self.order);
+        order.clone_from(&self.running);
+        for &slot in &order {
+            let Sequence { phase, ready, drafts, .. } = self.sequences[slot];
+            // It may have been preempted for one before it.
+            if ready && phase == SequencePhase::Running {
+                plan.extend(self.plan_one(slot, &mut budget, Some(drafts)));
+            }
         }
-        self.ids = ids;
-        while left.prompt > 0 {
-            let Some(id) = self.admit(&ready) else { break };
-            plan.extend(self.plan_one(id, &mut left, &ready, None));
+        self.order = order;
+        while budget.prompt > 0 {
+            let Some(slot) = self.admit() else { break };
+            plan.extend(self.plan_one(slot, &mut budget, None));
         }
     }
 
-    /// `drafts` is `None` for a sequence that was not among those that decode.
+    /// Plans the rows of one sequence. `drafts` is `None` for one that has just been admitted.
     fn plan_one(
         &mut self,
-        id: SequenceId,
-        left: &mut StepBudget,
-        ready: &impl Fn(SequenceId) -> bool,
+        slot: Slot,
+        budget: &mut StepBudget,
         drafts: Option<usize>,
     ) -> Option<Planned> {
-        let sequence = &self.running[self.index(id)?];
+        let sequence = &self.sequences[slot];
         let (pending, position) = (sequence.pending(), sequence.computed);
-        let room = sequence.capacity - sequence.tokens.len();
-        // Rows of those that decode are set aside already.
+        // The budget holds no rows of those that decode.
         let drafts = drafts.filter(|_| pending == 1);
-        let wanted = match drafts {
+        let rows = match drafts {
             Some(_) => 1,
-            None => sequence.within(pending.min(left.prompt), 1 + left.logits),
+            None => sequence.within(pending.min(budget.prompt), 1 + budget.logits),
         };
-        let tokens = self.make_room(id, wanted, ready);
+        let tokens = self.allocate_rows(slot, rows);
         if tokens == 0 {
             return None;
         }
-        let sequence = &self.running[self.index(id)?];
+        let sequence = &self.sequences[slot];
         let outputs = sequence.outputs(tokens);
         if sequence.wants_logits() {
-            left.logits -= outputs.saturating_sub(1);
+            budget.logits -= outputs.saturating_sub(1);
         }
         let drafts = match drafts {
             Some(drafts) => {
-                let most = drafts.min(left.drafts).min(left.logits).min(room);
-                let most = most.min(self.idle_rows(id));
-                let drafts = self.grow(id, 1 + most) - 1;
-                left.drafts -= drafts;
-                left.logits -= drafts;
+                let max = drafts.min(budget.drafts).min(budget.logits);
+                let drafts = self.grow(slot, 1 + max.min(self.draft_rows(slot))) - 1;
+                budget.drafts -= drafts;
+                budget.logits -= drafts;
                 drafts
             }
             None => {
-                left.prompt -= tokens;
+                budget.prompt -= tokens;
                 0
             }
         };
-        Some(Planned { id, position, tokens, drafts, outputs, samples: tokens == pending })
+        Some(Planned { slot, position, tokens, drafts, outputs, samples: tokens == pending })
     }
 
-    /// Rows for guesses that take no block which others need for what they know.
-    fn idle_rows(&self, id: SequenceId) -> usize {
+    /// Rows for drafts that stay below the capacity and take no block that others need for known
+    /// tokens.
+    fn draft_rows(&self, slot: Slot) -> usize {
+        let Sequence { capacity, tokens, table, computed, .. } = &self.sequences[slot];
+        let max = capacity - tokens.len();
         if self.pool.available() > self.running.len() {
-            return usize::MAX;
+            return max;
         }
-        let sequence = &self.running[self.index(id).expect("it runs")];
-        sequence.table.len() * self.shape.block - sequence.computed - 1
+        max.min(table.len() * self.geometry.block - computed - 1)
     }
 
-    /// Sees to blocks for `rows` more rows of a running sequence, at the expense of others if need
-    /// be: of those that are not ready, and of those behind it. Gives the rows there is room for.
-    fn make_room(
-        &mut self,
-        id: SequenceId,
-        rows: usize,
-        ready: &impl Fn(SequenceId) -> bool,
-    ) -> usize {
+    /// Allocates blocks for `rows` more rows of a running sequence. Where blocks run out, it
+    /// preempts sequences that are not ready, then those behind. Returns the rows that fit.
+    fn allocate_rows(&mut self, slot: Slot, rows: usize) -> usize {
         loop {
-            let granted = self.grow(id, rows);
+            let granted = self.grow(slot, rows);
             if granted == rows {
                 return granted;
             }
-            let Some(victim) = self.victim(id, ready) else { return granted };
+            let behind = self.running.last().copied().filter(|&last| last != slot);
+            let Some(victim) = self.stalled(slot).or(behind) else { return granted };
             self.preempt(victim);
         }
     }
 
-    /// Takes blocks for up to `rows` more rows; gives the rows there is room for.
-    fn grow(&mut self, id: SequenceId, rows: usize) -> usize {
-        let at = self.index(id).expect("it runs");
-        let sequence = &mut self.running[at];
-        let needed = (sequence.computed + rows).div_ceil(self.shape.block);
+    /// Takes blocks for up to `rows` more rows and returns the rows that fit.
+    fn grow(&mut self, slot: Slot, rows: usize) -> usize {
+        let sequence = &mut self.sequences[slot];
+        let needed = (sequence.computed + rows).div_ceil(self.geometry.block);
         while sequence.table.len() < needed {
             let Some(block) = self.pool.take() else { break };
             sequence.table.push(block);
         }
-        (sequence.table.len() * self.shape.block - sequence.computed).min(rows)
+        (sequence.table.len() * self.geometry.block - sequence.computed).min(rows)
     }
 
-    fn victim(&self, id: SequenceId, ready: &impl Fn(SequenceId) -> bool) -> Option<usize> {
-        let at = self.index(id).expect("it runs");
-        let stalled = self.running.iter().rposition(|s| s.id != id && !ready(s.id));
-        stalled.or_else(|| (at + 1..self.running.len()).next_back())
+    /// The last running sequence besides `slot` that is not ready.
+    fn stalled(&self, slot: Slot) -> Option<Slot> {
+        let mut behind = self.running.iter().rev().copied();
+        behind.find(|&other| other != slot && !self.sequences[other].ready)
     }
 
-    fn preempt(&mut self, at: usize) {
-        let mut sequence = self.running.remove(at);
-        sequence.release_blocks(&mut self.pool, &self.shape);
+    fn preempt(&mut self, slot: Slot) {
+        self.running.remove(position(&self.running, slot, &self.sequences));
+        let sequence = &mut self.sequences[slot];
+        sequence.release_blocks(&mut self.pool, &self.geometry);
+        sequence.phase = SequencePhase::Preempted;
         self.preemptions += 1;
-        self.waiting.add_preempted(sequence);
+        self.waiting.add_preempted(slot, &self.sequences);
     }
 
-    /// Admits the next sequence whose known tokens fit beside what runs, in place of sequences
-    /// that wait for their readers if need be.
-    fn admit(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<SequenceId> {
+    /// Admits the next sequence whose known tokens fit beside the running ones, in place of stalled
+    /// sequences if need be.
+    fn admit(&mut self) -> Option<Slot> {
         loop {
-            let (place, found) = self.next(ready)?;
-            let is_room = self.running.len() < self.limits.running;
-            if is_room && self.fits(self.waiting.get(place), &found) {
-                return Some(self.admit_at(place, found));
+            let (slot, found) = self.next()?;
+            if self.running.len() < self.limits.running && self.fits(slot, &found) {
+                self.start(slot, found);
+                return Some(slot);
             }
-            let stalled = self.running.iter().rposition(|sequence| !ready(sequence.id))?;
-            self.preempt(stalled);
+            // The candidate itself is ready.
+            self.preempt(self.stalled(slot)?);
         }
     }
 
-    /// The sequence to be admitted next, and what the cache has of it.
-    fn next(&mut self, ready: &impl Fn(SequenceId) -> bool) -> Option<(QueueIndex, Match)> {
-        let mut places = std::mem::take(&mut self.places);
-        self.waiting.candidates(ready, &mut places);
-        let next = places.iter().find_map(|&place| {
-            let found = self.waiting.get(place).find(&self.pool, &self.shape);
+    /// The sequence to admit next, and what the cache holds of it.
+    fn next(&mut self) -> Option<(Slot, Match)> {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        self.waiting.candidates(&self.sequences, &mut candidates);
+        let next = candidates.iter().find_map(|&slot| {
+            let sequence = &self.sequences[slot];
+            let found = sequence.find(&self.pool, &self.geometry);
             let waits =
-                matches!(place, QueueIndex::New(_)) && self.is_being_computed(place, &found, ready);
-            (!waits).then_some((place, found))
+                sequence.phase == SequencePhase::New && self.is_being_computed(sequence, &found);
+            (!waits).then_some((slot, found))
         });
-        self.places = places;
+        self.candidates = candidates;
         next
     }
 
-    fn admit_at(&mut self, place: QueueIndex, found: Match) -> SequenceId {
-        let mut sequence = self.waiting.admit(place);
-        self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.shape));
-        let id = sequence.id;
-        let at = self.running.partition_point(|other| other.rank() < sequence.rank());
-        self.running.insert(at, sequence);
-        id
+    fn start(&mut self, slot: Slot, found: Match) {
+        self.waiting.admit(slot, &mut self.sequences);
+        let sequence = &mut self.sequences[slot];
+        self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.geometry));
+        sequence.phase = SequencePhase::Running;
+        let index = position(&self.running, slot, &self.sequences);
+        self.running.insert(index, slot);
     }
 
-    /// Whether a running sequence is about to compute the block that comes after what was found:
-    /// to wait for it is cheaper than to compute it twice.
-    fn is_being_computed(
-        &self,
-        place: QueueIndex,
-        found: &Match,
-        ready: &impl Fn(SequenceId) -> bool,
-    ) -> bool {
-        let missing = self.waiting.get(place).missing(found, &self.shape);
-        let Some((index, name)) = missing else { return false };
-        self.running.iter().any(|s| s.will_compute(index, name) && ready(s.id))
+    /// Whether a running sequence is about to compute the block after `found`: waiting for it is
+    /// cheaper than computing it twice.
+    fn is_being_computed(&self, sequence: &Sequence, found: &Match) -> bool {
+        let Some((index, name)) = sequence.missing(found, &self.geometry) else { return false };
+        let mut running = self.running.iter().map(|&slot| &self.sequences[slot]);
+        running.any(|other| other.ready && other.will_compute(index, name))
     }
 
-    /// Whether there are blocks for all its tokens, and one more for each sequence that runs.
-    fn fits(&self, sequence: &Sequence, found: &Match) -> bool {
+    /// Whether there are blocks for all its tokens, and one more for each running sequence.
+    fn fits(&self, slot: Slot, found: &Match) -> bool {
         let reused = &found.table[found.first..];
         let idle = reused.iter().filter(|&&block| self.pool.is_idle(block)).count();
-        let needed = sequence.tokens.len().div_ceil(self.shape.block) - found.table.len();
-        needed + self.running.len() + idle <= self.pool.available()
+        let blocks = self.sequences[slot].tokens.len().div_ceil(self.geometry.block);
+        blocks - found.table.len() + self.running.len() + idle <= self.pool.available()
     }
 
-    /// Takes note that `planned` was computed and, if it samples, that `sampled` were appended:
-    /// all but the last of them were drafted. Nothing happens if the sequence was forgotten in the
-    /// meantime. Full blocks can be found by others from now on.
+    /// Records that `planned` was computed and, if it samples, that `sampled` were appended, all
+    /// but the last of which were drafted. Registers full blocks, which other sequences find from
+    /// now on. Does nothing if the sequence was finished since the plan.
     pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
-        let Some(at) = self.index(planned.id) else { return };
-        let sequence = &mut self.running[at];
+        let Some(sequence) = self.sequences.get_mut(planned.slot) else { return };
         sequence.compute(planned.tokens);
         if planned.samples {
             assert!(sampled.len() <= planned.drafts + 1, "more tokens than rows");
@@ -359,20 +365,26 @@ impl Scheduler {
             sequence.tokens.extend_from_slice(sampled);
         }
         assert!(sequence.tokens.len() <= sequence.capacity, "grew beyond its capacity");
-        sequence.register_full_blocks(&mut self.pool, &self.shape);
+        sequence.register_full_blocks(&mut self.pool, &self.geometry);
         self.waiting.served(sequence.tenant, planned.tokens + sampled.len());
     }
 
-    /// Forgets a sequence in any state. What was computed of it stays in the cache.
-    pub fn finish(&mut self, id: SequenceId) {
-        let gone = match self.index(id) {
-            Some(at) => Some(self.running.remove(at)),
-            None => self.waiting.remove(id),
-        };
-        if let Some(mut sequence) = gone {
-            sequence.release_blocks(&mut self.pool, &self.shape);
-            self.waiting.ended(sequence.tenant);
+    /// Removes a sequence in any state and frees its slot; nothing if the slot is empty. What was
+    /// computed stays in the cache.
+    pub fn finish(&mut self, slot: Slot) {
+        let Some(sequence) = self.sequences.get_mut(slot) else { return };
+        sequence.release_blocks(&mut self.pool, &self.geometry);
+        self.waiting.ended(sequence.tenant);
+        match sequence.phase {
+            SequencePhase::Running => {
+                self.running.remove(position(&self.running, slot, &self.sequences));
+            }
+            _ => {
+                self.waiting.remove(slot, &self.sequences);
+            }
         }
+        self.sequences.remove(slot);
+        self.free.push(slot);
     }
 }
 

@@ -1,33 +1,27 @@
-//! One timeline of tokens: what is computed of it, and where that lies.
+//! A sequence: its tokens, what of them is computed, and the KV blocks that hold it.
 
 use crate::name::Name;
-use crate::pool::{BlockPool, Filled, Registered};
+use crate::pool::{BlockPool, FilledBlock, Registration};
 
-/// Names a sequence to the scheduler; chosen by the caller, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SequenceId(pub u64);
-
-/// A sequence on its way in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A sequence to be added to a scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSequence {
-    /// What it is called.
-    pub id: SequenceId,
     /// Tokens of the prompt; at least one.
     pub prompt: Vec<u32>,
-    /// Most tokens it may ever have, the last of which need not be computed.
+    /// Maximum number of tokens, prompt included. The last of them need not be computed.
     pub capacity: usize,
-    /// Lower goes first.
+    /// Priority; lower numbers go first.
     pub priority: i32,
-    /// On whose behalf; tenants share the machine evenly.
+    /// On whose behalf the sequence is computed; tenants share the machine evenly.
     pub tenant: u64,
-    /// Computed whole, whatever the cache has of it.
+    /// Whether the whole prompt is computed, without the prefix cache.
     pub cold: bool,
-    /// What is wanted of its prompt.
+    /// Which outputs of the prompt are wanted.
     pub output: PromptOutput,
 }
 
-/// The rows of a prompt whose results are wanted. What is wanted is computed once, preempted or
-/// not, and not looked for in the cache, which has no results.
+/// The rows of a prompt whose outputs are wanted. Each is computed and delivered once, whether the
+/// sequence is preempted or not, and never found in the cache, which holds no outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PromptOutput {
     /// The logits of the last row.
@@ -39,47 +33,47 @@ pub enum PromptOutput {
     HiddenStates,
 }
 
-/// Stands in a block table for a block that no row looks at any more.
-pub(crate) const HOLE: u32 = u32::MAX;
+/// Entry of a block table for a block that no row sees any more.
+pub(crate) const NO_BLOCK: u32 = u32::MAX;
 
-/// How blocks are laid out and looked at.
+/// Size of blocks, and which of them rows see.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockGeometry {
     /// Positions of a block.
     pub block: usize,
-    /// Positions a row sees at most, itself included, where that is true of every layer.
+    /// Positions that a row sees at most, itself included, if every layer has such a limit.
     pub window: Option<usize>,
     /// Parent of first blocks.
     pub root: Name,
 }
 
 impl BlockGeometry {
-    /// The first block that the row at `position` looks at.
+    /// Index of the first block that the row at `position` sees.
     fn first_seen(&self, position: usize) -> usize {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window) / self.block)
     }
 }
 
-/// What the cache holds of a sequence.
+/// The part of a sequence that the cache holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// The block table of the whole blocks that need not be computed.
+    /// Block table of the whole blocks that need not be computed.
     pub table: Vec<u32>,
-    /// The first entry of it that is a block.
+    /// Index of the first entry that is not [`NO_BLOCK`].
     pub first: usize,
-    /// A block that begins as the next one does.
-    pub branch: Option<Branch>,
+    /// A block that begins like the next one.
+    pub partial: Option<PartialMatch>,
 }
 
-/// A block of which a sequence shares the beginning.
+/// A block whose beginning a sequence shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Branch {
+pub(crate) struct PartialMatch {
     pub block: u32,
-    /// Positions that are the same.
+    /// Positions that are equal.
     pub shared: usize,
 }
 
-/// A KV block that is to hold what another does, before anything is computed.
+/// A KV block whose content is copied into another before a step is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopy {
     /// The block that is read.
@@ -88,53 +82,68 @@ pub struct BlockCopy {
     pub to: u32,
 }
 
+/// Which list of the scheduler a sequence is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SequencePhase {
+    New,
+    Running,
+    Preempted,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
-    pub id: SequenceId,
+    pub phase: SequencePhase,
+    /// Whether the reader has room for what a step brings.
+    pub ready: bool,
+    /// Drafted tokens that the next plan may verify.
+    pub drafts: usize,
     pub priority: i32,
     pub tenant: u64,
     cold: bool,
     pub output: PromptOutput,
-    /// Rows of the prompt before this one were computed and their results had.
-    had: usize,
+    /// Rows of the prompt whose outputs were delivered.
+    delivered: usize,
     /// Order of arrival.
     pub arrival: u64,
     /// Later arrivals that were admitted before it.
     pub overtaken: u32,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
+    /// Tokens of the prompt.
     pub prompt: usize,
     pub capacity: usize,
-    /// Tokens computed, that is in the KV cache.
+    /// Tokens whose keys and values are in the KV cache.
     pub computed: usize,
-    /// Prompt tokens that were found in the cache when it was first admitted.
+    /// Prompt tokens found in the cache when the sequence was first admitted.
     pub cached: Option<usize>,
-    /// Blocks by position; holes before `first`.
+    /// Block table; [`NO_BLOCK`] before `first`.
     pub table: Vec<u32>,
     first: usize,
     /// Names of full blocks.
     names: Vec<Name>,
-    /// Blocks of the table that are registered, from the first on.
+    /// Blocks of the table that are registered, counted from the first.
     registered: usize,
     /// Whether further blocks can be registered.
-    nameable: bool,
+    registrable: bool,
 }
 
 impl Sequence {
-    pub fn new(new: NewSequence, arrival: u64, shape: &BlockGeometry) -> Self {
-        let NewSequence { id, prompt: mut tokens, capacity, priority, tenant, cold, output } = new;
-        assert!(!tokens.is_empty() && tokens.len() <= capacity, "room for what it has");
+    pub fn new(new: NewSequence, arrival: u64, geometry: &BlockGeometry) -> Self {
+        let NewSequence { prompt: mut tokens, capacity, priority, tenant, cold, output } = new;
+        assert!(!tokens.is_empty() && tokens.len() <= capacity, "the prompt fits the capacity");
         let prompt = tokens.len();
-        // So that decoding takes nothing from the allocator, within reason.
+        // Reserved, within reason, so that decoding allocates nothing.
         tokens.reserve_exact((capacity - prompt).min(1 << 16));
-        let blocks = tokens.capacity().div_ceil(shape.block) + 1;
+        let blocks = tokens.capacity().div_ceil(geometry.block) + 1;
         let mut sequence = Self {
-            id,
+            phase: SequencePhase::New,
+            ready: true,
+            drafts: 0,
             priority,
             tenant,
             cold,
             output,
-            had: 0,
+            delivered: 0,
             arrival,
             overtaken: 0,
             tokens,
@@ -146,35 +155,30 @@ impl Sequence {
             first: 0,
             names: Vec::with_capacity(blocks),
             registered: 0,
-            nameable: true,
+            registrable: true,
         };
-        sequence.extend_names(shape);
+        sequence.extend_names(geometry);
         sequence
     }
 
-    /// Tokens that are not computed yet.
+    /// Number of tokens that are not computed yet.
     pub fn pending(&self) -> usize {
         self.tokens.len() - self.computed
     }
 
-    /// The first row whose results are wanted; the last at the latest.
+    /// The first row whose output is wanted; at the latest the last row.
     fn first_output(&self) -> usize {
         let last = self.tokens.len() - 1;
-        match self.output {
-            PromptOutput::AllLogits | PromptOutput::HiddenStates if self.had < self.prompt => {
-                self.had.min(last)
-            }
-            _ => last,
-        }
+        let all = self.output != PromptOutput::LastLogits && self.delivered < self.prompt;
+        if all { self.delivered.min(last) } else { last }
     }
 
-    /// How many of the next `rows` rows, at most the pending ones, give results that are wanted:
-    /// the last ones.
+    /// How many of the next `rows` pending rows give outputs that are wanted: always the last ones.
     pub fn outputs(&self, rows: usize) -> usize {
         (self.computed + rows).saturating_sub(self.first_output())
     }
 
-    /// The most of the next `rows` rows that give at most `logits` rows of logits.
+    /// The largest number of the next `rows` rows that give at most `logits` rows of logits.
     pub fn within(&self, rows: usize, logits: usize) -> usize {
         match self.output {
             PromptOutput::HiddenStates => rows,
@@ -182,188 +186,200 @@ impl Sequence {
         }
     }
 
-    /// Takes note that so many more tokens are computed.
+    /// Counts `tokens` more tokens as computed.
     pub fn compute(&mut self, tokens: usize) {
         self.computed += tokens;
-        self.had = self.had.max(self.computed);
+        self.delivered = self.delivered.max(self.computed);
     }
 
-    /// Whether its results are rows of logits.
+    /// Whether its outputs are rows of logits.
     pub fn wants_logits(&self) -> bool {
         self.output != PromptOutput::HiddenStates
     }
 
-    /// Who is before whom: priority, then arrival.
-    pub fn rank(&self) -> (i32, u64) {
-        (self.priority, self.arrival)
+    /// Sort key in the list of its phase: arrival of new sequences, else priority and arrival.
+    pub fn order(&self) -> (i32, u64) {
+        let priority = if self.phase == SequencePhase::New { 0 } else { self.priority };
+        (priority, self.arrival)
     }
 
-    /// Blocks that hold what is not empty.
+    /// The blocks that the sequence holds.
     pub fn held(&self) -> impl Iterator<Item = u32> {
         self.table[self.first.min(self.table.len())..].iter().copied()
     }
 
-    fn parent(&self, index: usize, shape: &BlockGeometry) -> Name {
-        index.checked_sub(1).map_or(shape.root, |before| self.names[before])
+    fn parent(&self, index: usize, geometry: &BlockGeometry) -> Name {
+        index.checked_sub(1).map_or(geometry.root, |before| self.names[before])
     }
 
-    fn block_tokens(&self, index: usize, shape: &BlockGeometry) -> &[u32] {
-        &self.tokens[index * shape.block..][..shape.block]
+    fn block_tokens(&self, index: usize, geometry: &BlockGeometry) -> &[u32] {
+        &self.tokens[index * geometry.block..][..geometry.block]
     }
 
-    fn extend_names(&mut self, shape: &BlockGeometry) {
-        for index in self.names.len()..self.tokens.len() / shape.block {
-            let name = self.parent(index, shape).child(self.block_tokens(index, shape));
+    fn extend_names(&mut self, geometry: &BlockGeometry) {
+        for index in self.names.len()..self.tokens.len() / geometry.block {
+            let name = self.parent(index, geometry).child(self.block_tokens(index, geometry));
             self.names.push(name);
         }
     }
 
-    /// The longest beginning of its tokens that the cache has all blocks for which the next row
-    /// looks at, and the block that has most of what comes next; not beyond the first row whose
-    /// results are wanted.
-    pub fn find(&self, pool: &BlockPool, shape: &BlockGeometry) -> Match {
+    /// Finds the longest prefix for which the cache holds all blocks that the next row sees, and
+    /// the block that shares most of what follows; at most up to the first row whose output is
+    /// wanted.
+    pub fn find(&self, pool: &BlockPool, geometry: &BlockGeometry) -> Match {
         if self.cold {
             return Match::default();
         }
         let mut found: Vec<u32> = Vec::new();
         let (mut run, mut best) = (0, 0);
-        let most = self.most_found(shape);
-        for (index, &name) in self.names.iter().take(most / shape.block).enumerate() {
-            let tokens = self.block_tokens(index, shape);
-            let block = pool.find(name, self.parent(index, shape), tokens);
-            if block.is_none() && shape.window.is_none() {
+        let most = self.reusable_tokens(geometry);
+        for (index, &name) in self.names.iter().take(most / geometry.block).enumerate() {
+            let tokens = self.block_tokens(index, geometry);
+            let block = pool.find(name, self.parent(index, geometry), tokens);
+            if block.is_none() && geometry.window.is_none() {
                 break;
             }
             run = if block.is_some() { run + 1 } else { 0 };
-            found.push(block.unwrap_or(HOLE));
-            if index + 1 - run <= shape.first_seen((index + 1) * shape.block) {
+            found.push(block.unwrap_or(NO_BLOCK));
+            if index + 1 - run <= geometry.first_seen((index + 1) * geometry.block) {
                 best = index + 1;
             }
         }
         found.truncate(best);
-        let first = if best == 0 { 0 } else { shape.first_seen(best * shape.block).min(best) };
-        found[..first].fill(HOLE);
-        Match { table: found, first, branch: self.branch(best, pool, shape) }
+        let first =
+            if best == 0 { 0 } else { geometry.first_seen(best * geometry.block).min(best) };
+        found[..first].fill(NO_BLOCK);
+        Match { table: found, first, partial: self.partial(best, pool, geometry) }
     }
 
-    /// Tokens whose blocks may be shared. The first row that is wanted is computed in any case; in a
-    /// shared block that may only be the last one, which writes what is there already: others may
-    /// leave the place behind them undefined until the next row comes.
-    fn most_found(&self, shape: &BlockGeometry) -> usize {
+    /// Number of tokens whose blocks may be shared. The first row whose output is wanted is always
+    /// computed. In a shared block that may only be the last row, which writes what is there
+    /// already: any other could be followed by slots that are not written yet.
+    fn reusable_tokens(&self, geometry: &BlockGeometry) -> usize {
         let first = self.first_output();
-        // Behind a window, the row may see a block more.
-        let is_last = first + 1 == self.tokens.len() && shape.window.is_none();
+        // With a window, the row may see one more block.
+        let is_last = first + 1 == self.tokens.len() && geometry.window.is_none();
         if is_last { first + 1 } else { first }
     }
 
-    /// The block that begins as block `index` does for longest.
-    fn branch(&self, index: usize, pool: &BlockPool, shape: &BlockGeometry) -> Option<Branch> {
-        let start = index * shape.block;
-        let end = (start + shape.block).min(self.first_output());
+    /// The cached block that shares the longest prefix with block `index`.
+    fn partial(
+        &self,
+        index: usize,
+        pool: &BlockPool,
+        geometry: &BlockGeometry,
+    ) -> Option<PartialMatch> {
+        let start = index * geometry.block;
+        let end = (start + geometry.block).min(self.first_output());
         let next = self.tokens.get(start..end).filter(|next| !next.is_empty())?;
-        let (block, shared) = pool.nearest(self.parent(index, shape), next)?;
-        Some(Branch { block, shared })
+        let (block, shared) = pool.nearest(self.parent(index, geometry), next)?;
+        Some(PartialMatch { block, shared })
     }
 
-    /// The name of the first block that a match leaves to be computed, if its tokens are known and
-    /// it could be found.
-    pub fn missing(&self, found: &Match, shape: &BlockGeometry) -> Option<(usize, Name)> {
+    /// Index and name of the first block after a match, if its tokens are known and it could be
+    /// found once another sequence has computed it.
+    pub fn missing(&self, found: &Match, geometry: &BlockGeometry) -> Option<(usize, Name)> {
         let index = found.table.len();
-        let could = !self.cold && index * shape.block < self.first_output();
+        let could = !self.cold && index * geometry.block < self.first_output();
         self.names.get(index).filter(|_| could).map(|&name| (index, name))
     }
 
-    /// Whether it is going to compute the block `name` at `index` of its chain.
+    /// Whether the sequence is going to compute and register the block `name` at `index`.
     pub fn will_compute(&self, index: usize, name: Name) -> bool {
-        self.nameable && self.registered <= index && self.names.get(index) == Some(&name)
+        self.registrable && self.registered <= index && self.names.get(index) == Some(&name)
     }
 
-    /// Takes over what was found. The first row that is wanted is computed in any case. Gives what
-    /// is to be copied.
+    /// Takes the blocks of a match, up to the first row whose output is wanted. Returns the copy
+    /// that is to be made.
     pub fn attach_prefix(
         &mut self,
         found: Match,
         pool: &mut BlockPool,
-        shape: &BlockGeometry,
+        geometry: &BlockGeometry,
     ) -> Option<BlockCopy> {
         found.table[found.first..].iter().for_each(|&block| pool.hold(block));
         self.registered = found.table.len();
-        self.computed = (self.registered * shape.block).min(self.first_output());
+        self.computed = (self.registered * geometry.block).min(self.first_output());
         self.first = found.first;
         self.table.clear();
         self.table.extend_from_slice(&found.table);
-        self.nameable = true;
-        let copied = found.branch.and_then(|branch| self.copy(branch, pool));
+        self.registrable = true;
+        let copied = found.partial.and_then(|partial| self.copy(partial, pool));
         self.cached.get_or_insert(self.computed.min(self.prompt));
         copied
     }
 
     fn copy(
         &mut self,
-        Branch { block, shared }: Branch,
+        PartialMatch { block, shared }: PartialMatch,
         pool: &mut BlockPool,
     ) -> Option<BlockCopy> {
         pool.touch(block);
-        // It may be the very block, where the cache has no other to give.
+        // The pool returns the block itself if it has no other.
         let to = pool.take()?;
         self.table.push(to);
         self.computed += shared;
         (to != block).then_some(BlockCopy { from: block, to })
     }
 
-    /// Returns all blocks to the pool. Nothing of it is computed any more, but much may be found:
-    /// what the last block holds too.
-    pub fn release_blocks(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
-        let index = self.computed / shape.block;
-        let tail = self.computed % shape.block;
-        if self.nameable && self.registered == index && tail > 0 {
-            let tokens = &self.tokens[index * shape.block..self.computed];
-            pool.keep(self.table[index], self.filled(index, tokens, shape));
+    /// Returns all blocks to the pool: the sequence has nothing computed any more, but may find its
+    /// blocks in the cache, the partial last one included.
+    pub fn release_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
+        let index = self.computed / geometry.block;
+        let tail = self.computed % geometry.block;
+        if self.registrable && self.registered == index && tail > 0 {
+            let tokens = &self.tokens[index * geometry.block..self.computed];
+            pool.keep(self.table[index], self.filled(index, tokens, geometry));
         }
         self.held().for_each(|block| pool.release(block));
         self.table.clear();
         (self.first, self.registered, self.computed) = (0, 0, 0);
     }
 
-    /// Registers the blocks that have become full, and lets go of those behind the window.
-    pub fn register_full_blocks(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
-        self.extend_names(shape);
-        while self.nameable && self.registered < self.computed / shape.block {
-            self.register_next(pool, shape);
+    /// Registers the blocks that have become full and releases those behind the window.
+    pub fn register_full_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
+        self.extend_names(geometry);
+        while self.registrable && self.registered < self.computed / geometry.block {
+            self.register_next(pool, geometry);
         }
-        let seen = shape.first_seen(self.computed).min(self.registered);
+        let seen = geometry.first_seen(self.computed).min(self.registered);
         while self.first < seen {
-            pool.release(std::mem::replace(&mut self.table[self.first], HOLE));
+            pool.release(std::mem::replace(&mut self.table[self.first], NO_BLOCK));
             self.first += 1;
         }
     }
 
-    /// A block of it, in which `tokens` are computed.
-    fn filled<'a>(&self, index: usize, tokens: &'a [u32], shape: &BlockGeometry) -> Filled<'a> {
+    /// Describes block `index`, in which `tokens` are computed.
+    fn filled<'a>(
+        &self,
+        index: usize,
+        tokens: &'a [u32],
+        geometry: &BlockGeometry,
+    ) -> FilledBlock<'a> {
         let before = index.checked_sub(1).map(|before| self.table[before]);
-        Filled {
-            parent: self.parent(index, shape),
-            // Where a window moves on, the end of a chain is of use without its root.
-            parent_block: before.filter(|_| shape.window.is_none()),
+        FilledBlock {
+            parent: self.parent(index, geometry),
+            // With a window, the end of a chain is useful without its root.
+            parent_block: before.filter(|_| geometry.window.is_none()),
             depth: index,
             tokens,
         }
     }
 
-    fn register_next(&mut self, pool: &mut BlockPool, shape: &BlockGeometry) {
+    fn register_next(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
         let index = self.registered;
-        let full = self.filled(index, self.block_tokens(index, shape), shape);
+        let full = self.filled(index, self.block_tokens(index, geometry), geometry);
         match pool.register(self.table[index], self.names[index], full) {
-            Registered::New => {}
-            Registered::Already(block) => {
-                // The same bits twice: one of the two will do.
+            Registration::New => {}
+            Registration::Already(block) => {
+                // Both hold the same bits: one is enough.
                 if block != self.table[index] {
                     pool.hold(block);
                     pool.release(std::mem::replace(&mut self.table[index], block));
                 }
             }
-            Registered::Taken => {
-                self.nameable = false;
+            Registration::Taken => {
+                self.registrable = false;
                 return;
             }
         }

@@ -1,19 +1,20 @@
-//! Who is admitted next.
+//! Admission order of waiting sequences.
 //!
-//! Preempted sequences come before all others. Then the lowest priority number; among equals the
-//! tenant that was served least (virtual token counters: Sheng et al., "Fairness in Serving Large
-//! Language Models", OSDI 2024), then the order of arrival. Whoever was overtaken too often goes
-//! before all of these, so that nobody starves.
+//! Preempted sequences come before new ones. New sequences are ordered by priority (lower first),
+//! then by the tokens their tenant was served (virtual token counters: Sheng et al., "Fairness in
+//! Serving Large Language Models", OSDI 2024), then by arrival. A sequence that was overtaken
+//! [`MAX_OVERTAKEN`] times precedes other new sequences, so that none starves.
 
-use crate::sequence::{Sequence, SequenceId};
+use crate::sequence::{Sequence, SequencePhase};
+use crate::slot::{Slot, SlotTable};
 use std::collections::HashMap;
 
 /// Later arrivals that may be admitted before a sequence.
 pub(crate) const MAX_OVERTAKEN: u32 = 32;
-/// Tenants from which on only those are remembered that ask for something.
+/// Tenants above which those without sequences are forgotten.
 const MAX_TENANTS: usize = 4096;
-/// Candidates looked at for one admission; those behind wait for the next step.
-const LOOK: usize = 64;
+/// Candidates examined for one admission; the others wait for the next step.
+const MAX_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tenant {
@@ -23,19 +24,20 @@ struct Tenant {
     sequences: usize,
 }
 
-/// Sequences that are not running.
+/// Slots of the sequences that are not running.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting {
-    preempted: Vec<Sequence>,
-    new: Vec<Sequence>,
+    /// By rank.
+    preempted: Vec<Slot>,
+    /// By arrival.
+    new: Vec<Slot>,
     tenants: HashMap<u64, Tenant>,
 }
 
-/// A sequence among those that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueueIndex {
-    Preempted(usize),
-    New(usize),
+/// Index of `slot` in the list of its phase, or the index at which it belongs there.
+pub(crate) fn position(list: &[Slot], slot: Slot, sequences: &SlotTable<Sequence>) -> usize {
+    let key = sequences[slot].order();
+    list.partition_point(|&other| sequences[other].order() < key)
 }
 
 impl Waiting {
@@ -43,27 +45,23 @@ impl Waiting {
         self.preempted.len() + self.new.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Sequence> {
-        self.preempted.iter().chain(&self.new)
-    }
-
-    /// Takes a new sequence. A tenant that comes anew has no credit from times when it asked for
-    /// nothing.
-    pub fn add(&mut self, sequence: Sequence) {
+    /// Appends a sequence that has just arrived. A tenant without other sequences gets no credit
+    /// for the time it was idle.
+    pub fn add(&mut self, slot: Slot, tenant: u64) {
         let busy = self.tenants.values().filter(|tenant| tenant.sequences > 0);
         let least = busy.map(|tenant| tenant.served).min();
-        let tenant = self.tenants.entry(sequence.tenant).or_default();
+        let tenant = self.tenants.entry(tenant).or_default();
         if tenant.sequences == 0 {
             tenant.served = tenant.served.max(least.unwrap_or(0));
         }
         tenant.sequences += 1;
-        self.new.push(sequence);
+        self.new.push(slot);
     }
 
     /// Takes back a sequence that was running.
-    pub fn add_preempted(&mut self, sequence: Sequence) {
-        let place = self.preempted.partition_point(|other| other.rank() < sequence.rank());
-        self.preempted.insert(place, sequence);
+    pub fn add_preempted(&mut self, slot: Slot, sequences: &SlotTable<Sequence>) {
+        let index = position(&self.preempted, slot, sequences);
+        self.preempted.insert(index, slot);
     }
 
     /// Counts tokens computed on behalf of a tenant.
@@ -73,14 +71,14 @@ impl Waiting {
         }
     }
 
-    /// A sequence of this tenant has ended.
+    /// Removes an ended sequence from the count of its tenant.
     pub fn ended(&mut self, tenant: u64) {
         if let Some(tenant) = self.tenants.get_mut(&tenant) {
             tenant.sequences -= 1;
         }
         let least = self.tenants.values().filter(|t| t.sequences > 0).map(|t| t.served).min();
-        // Those who are behind the others get no credit for it when they come again. Of the rest, so
-        // many are remembered as do no harm.
+        // An idle tenant is remembered only while it was served more than the others: then its
+        // count must survive its absence.
         let few = self.tenants.len() <= MAX_TENANTS;
         self.tenants.retain(|_, tenant| {
             let ahead = least.is_some_and(|least| tenant.served > least);
@@ -88,52 +86,45 @@ impl Waiting {
         });
     }
 
-    /// The sequences to be looked at for the next admission, best first. If one of them does not
-    /// fit, those behind it wait too. Those whose readers are slow wait alone.
-    pub fn candidates(&self, ready: &impl Fn(SequenceId) -> bool, out: &mut Vec<QueueIndex>) {
+    /// Fills `out` with the ready sequences to examine for the next admission, best first. If one
+    /// does not fit, those after it wait too.
+    pub fn candidates(&self, sequences: &SlotTable<Sequence>, out: &mut Vec<Slot>) {
         out.clear();
-        if let Some(index) = self.preempted.iter().position(|sequence| ready(sequence.id)) {
-            return out.push(QueueIndex::Preempted(index));
+        let is_ready = |slot: &&Slot| sequences[**slot].ready;
+        if let Some(&slot) = self.preempted.iter().find(is_ready) {
+            return out.push(slot);
         }
-        let readers = self.new.iter().enumerate().filter(|(_, sequence)| ready(sequence.id));
-        out.extend(readers.map(|(index, _)| QueueIndex::New(index)));
-        let key = |place: &QueueIndex| {
-            let sequence = self.get(*place);
+        out.extend(self.new.iter().filter(is_ready));
+        let key = |slot: &Slot| {
+            let sequence = &sequences[*slot];
             let served = self.tenants.get(&sequence.tenant).map_or(0, |tenant| tenant.served);
             let patient = sequence.overtaken < MAX_OVERTAKEN;
             let (priority, served) = if patient { (sequence.priority, served) } else { (0, 0) };
             (patient, priority, served, sequence.arrival)
         };
-        if out.len() > LOOK {
-            out.select_nth_unstable_by_key(LOOK - 1, key);
-            out.truncate(LOOK);
+        if out.len() > MAX_CANDIDATES {
+            out.select_nth_unstable_by_key(MAX_CANDIDATES - 1, key);
+            out.truncate(MAX_CANDIDATES);
         }
         out.sort_unstable_by_key(key);
     }
 
-    pub fn get(&self, place: QueueIndex) -> &Sequence {
-        match place {
-            QueueIndex::Preempted(index) => &self.preempted[index],
-            QueueIndex::New(index) => &self.new[index],
+    /// Removes a sequence that is admitted. A new one overtakes those that arrived before it.
+    pub fn admit(&mut self, slot: Slot, sequences: &mut SlotTable<Sequence>) {
+        let index = self.remove(slot, sequences);
+        if sequences[slot].phase == SequencePhase::New {
+            self.new[..index].iter().for_each(|&earlier| sequences[earlier].overtaken += 1);
         }
     }
 
-    /// Lets a sequence go on; those that came earlier are overtaken.
-    pub fn admit(&mut self, place: QueueIndex) -> Sequence {
-        let index = match place {
-            QueueIndex::Preempted(index) => return self.preempted.remove(index),
-            QueueIndex::New(index) => index,
+    /// Removes a sequence and returns the index it had in its list.
+    pub fn remove(&mut self, slot: Slot, sequences: &SlotTable<Sequence>) -> usize {
+        let list = match sequences[slot].phase {
+            SequencePhase::New => &mut self.new,
+            _ => &mut self.preempted,
         };
-        // Arrivals ascend: all before it came earlier.
-        self.new[..index].iter_mut().for_each(|earlier| earlier.overtaken += 1);
-        self.new.remove(index)
-    }
-
-    pub fn remove(&mut self, id: SequenceId) -> Option<Sequence> {
-        let list = [&mut self.preempted, &mut self.new];
-        list.into_iter().find_map(|list| {
-            let at = list.iter().position(|sequence| sequence.id == id)?;
-            Some(list.remove(at))
-        })
+        let index = position(list, slot, sequences);
+        list.remove(index);
+        index
     }
 }

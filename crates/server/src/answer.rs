@@ -1,6 +1,6 @@
 //! The seam between the events of the model and the JSON of a protocol.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use api::{CallEvent, Done, TextEvent, TokenText, Usage};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(crate) trait Answer: Send + 'static {
     /// The frames after the last event.
     fn close(&mut self, usage: &Usage) -> Vec<Frame>;
     /// The frames of an answer that breaks off.
-    fn broken(&mut self, fault: &Fault) -> Vec<Frame>;
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame>;
     /// What keeps an idle stream open, if the protocol has something.
     fn ping(&self) -> Option<Frame> {
         Some(Frame::Comment("keep-alive"))
@@ -61,7 +61,7 @@ pub(crate) enum Frame {
 pub(crate) struct Collected {
     /// What it consists of, in the order of its beginning; neighbours are of different kinds, but
     /// for calls.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<AnswerBlock>,
     /// The prompt's tokens but the first, where their log probabilities were asked for.
     pub prompt: Vec<TokenText>,
     pub tokens: Vec<TokenText>,
@@ -70,15 +70,15 @@ pub(crate) struct Collected {
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Block {
+pub(crate) enum AnswerBlock {
     Reasoning(String),
     Content(String),
-    Call(Call),
+    Call(AnswerCall),
 }
 
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct AnswerCall {
     index: usize,
     pub id: String,
     pub name: String,
@@ -92,15 +92,15 @@ impl Collected {
         match event {
             TextEvent::Reasoning(delta) => {
                 match self.blocks.last_mut() {
-                    Some(Block::Reasoning(text)) => text.push_str(&delta.text),
-                    _ => self.blocks.push(Block::Reasoning(delta.text)),
+                    Some(AnswerBlock::Reasoning(text)) => text.push_str(&delta.text),
+                    _ => self.blocks.push(AnswerBlock::Reasoning(delta.text)),
                 }
                 self.tokens.extend(delta.tokens);
             }
             TextEvent::Content(delta) => {
                 match self.blocks.last_mut() {
-                    Some(Block::Content(text)) => text.push_str(&delta.text),
-                    _ => self.blocks.push(Block::Content(delta.text)),
+                    Some(AnswerBlock::Content(text)) => text.push_str(&delta.text),
+                    _ => self.blocks.push(AnswerBlock::Content(delta.text)),
                 }
                 self.tokens.extend(delta.tokens);
             }
@@ -114,17 +114,18 @@ impl Collected {
     fn call(&mut self, event: CallEvent) {
         match event {
             CallEvent::Start { index, id, name } => {
-                let call = Call { index, id, name, arguments: String::new() };
-                self.blocks.push(Block::Call(call));
+                let call = AnswerCall { index, id, name, arguments: String::new() };
+                self.blocks.push(AnswerBlock::Call(call));
             }
             CallEvent::Arguments { index, delta } => {
-                let calls = self.blocks.iter_mut().rev().filter_map(Block::call_mut);
+                let calls = self.blocks.iter_mut().rev().filter_map(AnswerBlock::call_mut);
                 if let Some(call) = calls.into_iter().find(|call| call.index == index) {
                     call.arguments.push_str(&delta);
                 }
             }
             CallEvent::Broken { index } => {
-                let broken = |block: &Block| block.call().is_some_and(|call| call.index == index);
+                let broken =
+                    |block: &AnswerBlock| block.call().is_some_and(|call| call.index == index);
                 self.blocks.retain(|block| !broken(block));
             }
             CallEvent::End { .. } => {}
@@ -133,8 +134,8 @@ impl Collected {
 
     /// All of its reasoning.
     pub fn reasoning(&self) -> String {
-        let text = |block: &Block| match block {
-            Block::Reasoning(text) => Some(text.clone()),
+        let text = |block: &AnswerBlock| match block {
+            AnswerBlock::Reasoning(text) => Some(text.clone()),
             _ => None,
         };
         self.blocks.iter().filter_map(text).collect()
@@ -142,16 +143,16 @@ impl Collected {
 
     /// All of its content.
     pub fn content(&self) -> String {
-        let text = |block: &Block| match block {
-            Block::Content(text) => Some(text.clone()),
+        let text = |block: &AnswerBlock| match block {
+            AnswerBlock::Content(text) => Some(text.clone()),
             _ => None,
         };
         self.blocks.iter().filter_map(text).collect()
     }
 
     /// Its calls.
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.blocks.iter().filter_map(Block::call)
+    pub fn calls(&self) -> impl Iterator<Item = &AnswerCall> {
+        self.blocks.iter().filter_map(AnswerBlock::call)
     }
 
     /// Mean log probability of its tokens; one without any is worth the least.
@@ -166,15 +167,15 @@ impl Collected {
     }
 }
 
-impl Block {
-    fn call(&self) -> Option<&Call> {
+impl AnswerBlock {
+    fn call(&self) -> Option<&AnswerCall> {
         match self {
             Self::Call(call) => Some(call),
             _ => None,
         }
     }
 
-    fn call_mut(&mut self) -> Option<&mut Call> {
+    fn call_mut(&mut self) -> Option<&mut AnswerCall> {
         match self {
             Self::Call(call) => Some(call),
             _ => None,

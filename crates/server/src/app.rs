@@ -2,19 +2,19 @@
 
 use crate::anthropic;
 use crate::choices::Conditions;
-use crate::fault::{self, Dialect, Fault};
-use crate::guard::{self, HEALTH, METRICS, READY, RequestId, STATS};
+use crate::http_error::{self, Dialect, HttpError};
 use crate::limits::Limits;
 use crate::llama;
-use crate::metered;
+use crate::middleware::{self, HEALTH, METRICS, READY, RequestId, STATS};
+use crate::observability::{self, Observability};
 use crate::ollama;
 use crate::openai;
 use crate::openai::answer::unix_now;
 use crate::options::ServerOptions;
+use crate::rate_limit_headers;
 use crate::responses;
-use crate::responses::store::Store;
+use crate::responses::store::ResponseStore;
 use crate::shutdown::Life;
-use crate::watch::{self, Watch};
 use crate::web;
 use api::Service;
 use axum::body::Bytes;
@@ -38,29 +38,29 @@ pub(crate) struct App {
     pub service: Service,
     pub options: Arc<ServerOptions>,
     pub conditions: Conditions,
-    pub watch: Arc<Watch>,
+    pub observability: Arc<Observability>,
     pub limits: Limits,
     /// Bounds the prompts that are parsed and tokenized at one time.
     pub preparing: Arc<Semaphore>,
     /// What the Responses API keeps.
-    pub responses: Arc<Store>,
+    pub responses: Arc<ResponseStore>,
     pub started: u64,
 }
 
 impl App {
     pub fn new(service: Service, options: ServerOptions, life: Life) -> Self {
-        let watch = Arc::new(Watch::new(&service));
-        let http = watch.http.clone();
+        let observability = Arc::new(Observability::new(&service));
+        let http = observability.http.clone();
         let ServerOptions { stall_timeout, log_prompts, .. } = options;
         let conditions = Conditions { life, stall_timeout, http, log_prompts };
-        let responses = Store::new(options.stored_responses, options.stored_response_bytes);
+        let responses = ResponseStore::new(options.stored_responses, options.stored_response_bytes);
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Self {
             service,
             limits: Limits::new(options.rates),
             options: Arc::new(options),
             conditions,
-            watch,
+            observability,
             preparing: Arc::new(Semaphore::new(cores)),
             responses: Arc::new(responses),
             started: unix_now(),
@@ -81,15 +81,15 @@ pub(crate) fn routes(app: App) -> Router {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     let router = router
         .route("/openapi.json", get(async move || (kind, document)))
-        .route(HEALTH, get(watch::health))
-        .route(READY, get(watch::ready))
-        .route(METRICS, get(watch::metrics))
-        .route(STATS, get(watch::stats))
+        .route(HEALTH, get(observability::health))
+        .route(READY, get(observability::ready))
+        .route(METRICS, get(observability::metrics))
+        .route(STATS, get(observability::stats))
         .route("/version", get(version))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(CatchPanicLayer::custom(guard::panicked))
-        .layer(from_fn_with_state(app.clone(), guard::admit))
+        .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(from_fn_with_state(app.clone(), middleware::admit))
         .layer(from_fn(translated))
         .with_state(app.clone())
         .merge(web::routes());
@@ -97,7 +97,7 @@ pub(crate) fn routes(app: App) -> Router {
         Some(cors) => router.layer(cors),
         None => router,
     }
-    .layer(from_fn_with_state(app, guard::log))
+    .layer(from_fn_with_state(app, middleware::log))
 }
 
 /// The document's own part; paths and types come with the routes.
@@ -119,7 +119,7 @@ fn documented() -> OpenApiRouter<App> {
 async fn translated(request: Request, next: Next) -> Response {
     let dialect = Dialect::of(request.uri().path());
     let id = request.extensions().get::<RequestId>().cloned();
-    let mut response = fault::translate(next.run(request).await, dialect);
+    let mut response = http_error::translate(next.run(request).await, dialect);
     if let (Dialect::Anthropic, Some(id)) = (dialect, id) {
         anthropic::routes::name(&mut response, &id);
     }
@@ -135,7 +135,7 @@ fn cors(origin: &str) -> CorsLayer {
         "*" => AllowOrigin::any(),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
-    let shown = metered::headers().chain([guard::REQUEST_ID, header::RETRY_AFTER]);
+    let shown = rate_limit_headers::headers().chain([middleware::REQUEST_ID, header::RETRY_AFTER]);
     CorsLayer::new()
         .allow_origin(allowed)
         .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])
@@ -145,14 +145,14 @@ fn cors(origin: &str) -> CorsLayer {
         .expose_headers(shown.collect::<Vec<_>>())
 }
 
-async fn unknown_route(method: Method, uri: axum::http::Uri) -> Fault {
+async fn unknown_route(method: Method, uri: axum::http::Uri) -> HttpError {
     let message = format!("no such endpoint: {method} {}", uri.path());
-    Fault::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
+    HttpError::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
 }
 
-pub(crate) async fn wrong_method(method: Method, uri: axum::http::Uri) -> Fault {
+pub(crate) async fn wrong_method(method: Method, uri: axum::http::Uri) -> HttpError {
     let message = format!("{} does not take {method}", uri.path());
-    Fault::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
+    HttpError::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
 }
 
 async fn version() -> Json<Value> {

@@ -1,6 +1,6 @@
 //! Reading a request's body within its limits of size, time and depth.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::options::ServerOptions;
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
@@ -34,28 +34,28 @@ impl Deref for Received {
 }
 
 /// The bytes of `body`.
-pub(crate) async fn read(body: Body, options: &ServerOptions) -> Result<Received, Fault> {
+pub(crate) async fn read(body: Body, options: &ServerOptions) -> Result<Received, HttpError> {
     let bytes = timed(options.body_timeout, collect(body, options.body_limit)).await?;
     Ok(Received { bytes, depth: options.json_depth })
 }
 
 async fn timed(
     limit: Duration,
-    reading: impl Future<Output = Result<Vec<u8>, Fault>>,
-) -> Result<Vec<u8>, Fault> {
+    reading: impl Future<Output = Result<Vec<u8>, HttpError>>,
+) -> Result<Vec<u8>, HttpError> {
     tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| {
         let message = format!("the body took longer than {} s", limit.as_secs());
-        Err(Fault::request(StatusCode::REQUEST_TIMEOUT, message))
+        Err(HttpError::request(StatusCode::REQUEST_TIMEOUT, message))
     })
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Fault> {
+async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpError> {
     let mut parts = body.into_data_stream();
     let mut bytes = Vec::new();
     let mut excess = 0;
     while let Some(part) = parts.next().await {
         let part: Bytes = part.map_err(|error| {
-            Fault::request(StatusCode::BAD_REQUEST, format!("the body broke off: {error}"))
+            HttpError::request(StatusCode::BAD_REQUEST, format!("the body broke off: {error}"))
         })?;
         if excess > 0 || bytes.len() + part.len() > limit {
             excess += part.len();
@@ -70,41 +70,41 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Fault> {
     if excess > 0 { Err(too_large(limit)) } else { Ok(bytes) }
 }
 
-fn too_large(limit: usize) -> Fault {
+fn too_large(limit: usize) -> HttpError {
     let message = format!("the body is larger than {limit} bytes");
-    Fault::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
+    HttpError::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
 }
 
 /// `body` as JSON of bounded depth and number of values.
-pub(crate) fn json(body: &Received) -> Result<Value, Fault> {
-    let shape = Shape::of(body);
+pub(crate) fn json(body: &Received) -> Result<Value, HttpError> {
+    let shape = JsonShape::of(body);
     if shape.depth > body.depth {
         let message = format!(
             "the body's JSON is nested {} deep; {} is allowed (json-depth)",
             shape.depth, body.depth
         );
-        return Err(Fault::invalid("", message).with_code("body_too_deep"));
+        return Err(HttpError::invalid("", message).with_code("body_too_deep"));
     }
     if shape.values > MAX_VALUES {
         let message = format!("the body holds more than {MAX_VALUES} JSON values");
         return Err(
-            Fault::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
+            HttpError::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
         );
     }
     serde_json::from_slice(body)
-        .map_err(|error| Fault::invalid("", format!("the body is no valid JSON: {error}")))
+        .map_err(|error| HttpError::invalid("", format!("the body is no valid JSON: {error}")))
 }
 
 /// What bytes would be as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
+struct JsonShape {
     /// At least the number of values: commas and openings outside strings.
     values: usize,
     /// The deepest nesting.
     depth: usize,
 }
 
-impl Shape {
+impl JsonShape {
     fn of(bytes: &[u8]) -> Self {
         let mut shape = Self { values: 1, depth: 0 };
         let mut open = 0_usize;
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     fn check(json: &str, values: usize, depth: usize) {
-        assert_eq!(Shape::of(json.as_bytes()), Shape { values, depth }, "{json}");
+        assert_eq!(JsonShape::of(json.as_bytes()), JsonShape { values, depth }, "{json}");
     }
 
     fn received(text: &str, depth: usize) -> Received {
@@ -206,8 +206,8 @@ mod tests {
     fn the_limit_of_depth_is_the_error_that_is_told() {
         for limit in [0, 1, 5, MAX_DEPTH] {
             assert!(json(&received(&nested(limit), limit)).is_ok() || limit == 0, "{limit}");
-            let fault = json(&received(&nested(limit + 1), limit)).unwrap_err().body();
-            let message = fault["error"]["message"].as_str().unwrap();
+            let error = json(&received(&nested(limit + 1), limit)).unwrap_err().body();
+            let message = error["error"]["message"].as_str().unwrap();
             assert!(message.contains(&format!("{limit} is allowed (json-depth)")), "{message}");
         }
     }

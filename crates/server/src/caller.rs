@@ -3,7 +3,7 @@
 //! Invariant: behind this no handler sees a key. The headers that carry one are taken out, and
 //! the tenant's digest is put in their place.
 
-use crate::keys::{Digest, Key, Keys};
+use crate::keys::{ApiKeys, Digest, Key};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::net::{IpAddr, Ipv6Addr};
@@ -50,7 +50,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// The caller of a request, whose headers lose their keys. `None` where the key is missing
     /// or wrong.
-    pub fn admit(request: &mut Request, keys: &Keys) -> Option<Self> {
+    pub fn admit(request: &mut Request, keys: &ApiKeys) -> Option<Self> {
         let peer = request.extensions().get::<Peer>().copied();
         let given = take_keys(request.headers_mut());
         // All are tried: a client may send several that it has for different servers.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn check(headers: &[(&str, &str)], keys: &[&str], expected: Option<&str>) {
-        let keys = Keys::new(keys).unwrap();
+        let keys = ApiKeys::new(keys).unwrap();
         let caller = Caller::admit(&mut request(headers), &keys);
         let label = caller.as_ref().map(|caller| &*caller.label);
         assert_eq!(label, expected, "{headers:?}");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_handler_sees_a_key_or_believes_a_tenant_that_a_client_made_up() {
-        let keys = Keys::new(["secret"]).unwrap();
+        let keys = ApiKeys::new(["secret"]).unwrap();
         let headers =
             [("authorization", "Bearer x"), ("api-key", "secret"), ("x-gannet-tenant", "mine")];
         let mut request = request(&headers);

@@ -3,11 +3,11 @@
 //! Invariant: dropping [`Choices`] cancels every answer that still runs, at once. A client that
 //! reads slowly is buffered, and given up after a while; the engine never waits for it longer.
 
-use crate::fault::Fault;
-use crate::guard::RequestId;
+use crate::http_error::HttpError;
+use crate::middleware::RequestId;
+use crate::observability::http::HttpMetrics;
 use crate::shutdown::{Life, Phase};
 use crate::transcript::Transcript;
-use crate::watch::http::HttpMetrics;
 use api::{Done, Prepared, RequestOptions, Service, TextEvent, TextStream, Usage};
 use axum::http::StatusCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const CANCELLED: &str = "cancelled";
 
 /// An event of the choice with this index.
 type Tagged = (usize, TextEvent);
-type Sender = mpsc::Sender<Result<Tagged, Fault>>;
+type Sender = mpsc::Sender<Result<Tagged, HttpError>>;
 
 /// What answers need besides the model.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Conditions {
 
 /// What a request and the answer to it are called.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct RequestNames {
     pub request: RequestId,
     pub answer: String,
 }
@@ -43,16 +43,16 @@ pub(crate) struct Names {
 /// The answers to one request. A prompt's choices follow each other.
 #[derive(Debug)]
 pub(crate) struct Choices {
-    events: mpsc::Receiver<Result<Tagged, Fault>>,
+    events: mpsc::Receiver<Result<Tagged, HttpError>>,
     count: usize,
     per_prompt: usize,
-    tally: Tally,
+    log: RequestLog,
 }
 
 /// What is logged of a request, finished or not.
 #[derive(Debug)]
-struct Tally {
-    names: Names,
+struct RequestLog {
+    names: RequestNames,
     http: HttpMetrics,
     running: usize,
     failed: bool,
@@ -74,15 +74,15 @@ impl Choices {
         service: &Service,
         prompts: &[Prepared],
         per_prompt: usize,
-        names: Names,
-        terms: &RequestOptions,
+        names: RequestNames,
+        options: &RequestOptions,
         conditions: &Conditions,
     ) -> Result<Self, api::ApiError> {
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
         let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
         let start = |(index, (prompt, n)): (usize, (&Prepared, usize))| {
             let name = Some(format!("{}-{index}", names.answer));
-            service.start(prompt, n, &RequestOptions { name, ..terms.clone() })
+            service.start(prompt, n, &RequestOptions { name, ..options.clone() })
         };
         let streams: Result<Vec<TextStream>, _> = each.enumerate().map(start).collect();
         let streams = streams?;
@@ -94,8 +94,8 @@ impl Choices {
         let transcript = conditions
             .log_prompts
             .then(|| Transcript::begin(service, &names.request.0, prompts, count));
-        let tally = Tally::new(names, count, transcript, conditions.http.clone());
-        Ok(Self { events, count, per_prompt, tally })
+        let log = RequestLog::new(names, count, transcript, conditions.http.clone());
+        Ok(Self { events, count, per_prompt, log })
     }
 
     /// How many answers each prompt gets.
@@ -109,38 +109,38 @@ impl Choices {
     }
 
     /// The next event of any choice; `None` when all have ended. The last event of a choice is
-    /// `Done`; a fault ends them all.
-    pub async fn next(&mut self) -> Option<Result<Tagged, Fault>> {
+    /// `Done`; a error ends them all.
+    pub async fn next(&mut self) -> Option<Result<Tagged, HttpError>> {
         match self.events.recv().await {
             Some(Ok((index, TextEvent::Done(done)))) => {
-                self.tally.done(index, &done, index.is_multiple_of(self.per_prompt));
+                self.log.done(index, &done, index.is_multiple_of(self.per_prompt));
                 Some(Ok((index, TextEvent::Done(done))))
             }
             Some(Ok((index, event))) => {
-                self.tally.hear(index, &event);
+                self.log.hear(index, &event);
                 Some(Ok((index, event)))
             }
-            Some(Err(fault)) => Some(Err(self.fail(fault))),
-            None if self.tally.running > 0 && !self.tally.failed => Some(Err(self.fail(unread()))),
+            Some(Err(error)) => Some(Err(self.fail(error))),
+            None if self.log.running > 0 && !self.log.failed => Some(Err(self.fail(unread()))),
             None => None,
         }
     }
 
-    fn fail(&mut self, fault: Fault) -> Fault {
-        self.tally.failed = true;
+    fn fail(&mut self, error: HttpError) -> HttpError {
+        self.log.failed = true;
         self.events.close();
-        fault
+        error
     }
 
     /// Tokens of the choices that have ended, every prompt counted once.
     pub fn usage(&self) -> &Usage {
-        &self.tally.usage
+        &self.log.usage
     }
 }
 
-impl Tally {
+impl RequestLog {
     fn new(
-        names: Names,
+        names: RequestNames,
         running: usize,
         transcript: Option<Transcript>,
         http: HttpMetrics,
@@ -203,7 +203,7 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for RequestLog {
     fn drop(&mut self) {
         let outcome = self.outcome();
         // An answer that its client left is paid for as far as it was heard.
@@ -229,9 +229,9 @@ impl Drop for Tally {
     }
 }
 
-/// The fault of a client that let its answer wait for too long.
-fn unread() -> Fault {
-    Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "the answer was left unread for too long")
+/// The error of a client that let its answer wait for too long.
+fn unread() -> HttpError {
+    HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "the answer was left unread for too long")
 }
 
 /// Carries the events of one answer to `out` until it ends, the reader leaves or stalls, or the
@@ -243,7 +243,7 @@ async fn pump(index: usize, mut stream: TextStream, out: Sender, conditions: Con
             () = out.closed() => return,
             () = conditions.life.reached(Phase::Closing) => {
                 // A reader too slow for this learns it from the end of the stream.
-                let _ = out.try_send(Err(Fault::shutting_down()));
+                let _ = out.try_send(Err(HttpError::shutting_down()));
                 return;
             }
             event = stream.next() => event,
@@ -251,7 +251,7 @@ async fn pump(index: usize, mut stream: TextStream, out: Sender, conditions: Con
         let item = match event {
             None => return,
             Some(TextEvent::Prefill { .. }) => continue,
-            Some(TextEvent::Failed(error)) => Err(Fault::of(error, "")),
+            Some(TextEvent::Failed(error)) => Err(HttpError::of(error, "")),
             Some(event) => Ok((index, event)),
         };
         if out.send_timeout(item, conditions.stall_timeout).await.is_err() {

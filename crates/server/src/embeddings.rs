@@ -1,8 +1,8 @@
 //! Vectors of texts, for every protocol that has them.
 
 use crate::app::App;
-use crate::fault::Fault;
-use crate::guard::RequestId;
+use crate::http_error::HttpError;
+use crate::middleware::RequestId;
 use crate::shutdown::Phase;
 use api::{
     ApiError, Embed, Embedding, Prompt, RequestOptions, SamplingOptions, Service, TextRequest,
@@ -20,35 +20,35 @@ pub(crate) fn prompts(
     service: &Service,
     texts: Vec<Prompt>,
     param: &str,
-) -> Result<Vec<Prompt>, Fault> {
+) -> Result<Vec<Prompt>, HttpError> {
     count(texts.len(), param)?;
     let ids = |(at, prompt)| ids(service, prompt, &format!("{param}[{at}]"));
     texts.into_iter().enumerate().map(ids).collect()
 }
 
 /// Refuses no texts, and too many.
-pub(crate) fn count(texts: usize, param: &str) -> Result<(), Fault> {
+pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
     if (1..=MAX_TEXTS).contains(&texts) {
         return Ok(());
     }
     let message = format!("{param} must hold 1 to {MAX_TEXTS} texts, not {texts}");
-    Err(Fault::invalid(param, message))
+    Err(HttpError::invalid(param, message))
 }
 
-fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, Fault> {
+fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpError> {
     let sampling = SamplingOptions::default();
     let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
     let prepared = service.prepare_text(&request).map_err(|error| refused(error, path))?;
     Ok(Prompt::Ids(prepared.prompt().to_vec()))
 }
 
-/// The fault of the text at `path`.
-fn refused(error: ApiError, path: &str) -> Fault {
+/// The error of the text at `path`.
+fn refused(error: ApiError, path: &str) -> HttpError {
     match error {
         ApiError::Invalid { param, message } if param == "prompt" => {
-            Fault::invalid(path, format!("{path}: {message}"))
+            HttpError::invalid(path, format!("{path}: {message}"))
         }
-        other => Fault::of(other, path),
+        other => HttpError::of(other, path),
     }
 }
 
@@ -57,20 +57,20 @@ pub(crate) async fn compute(
     app: &App,
     prompts: Vec<Prompt>,
     embed: Embed,
-    terms: RequestOptions,
+    options: RequestOptions,
     id: &RequestId,
-) -> Result<Vec<Embedding>, Fault> {
-    let terms = &RequestOptions { name: Some(id.0.to_string()), ..terms };
+) -> Result<Vec<Embedding>, HttpError> {
+    let options = &RequestOptions { name: Some(id.0.to_string()), ..options };
     let at_once = app.service.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {
-        let found = app.service.embed(&prompt, embed, terms).await;
+        let found = app.service.embed(&prompt, embed, options).await;
         found.inspect(|found| id.spend(found.usage.prompt_tokens))
     };
     let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
     tokio::select! {
         biased;
-        () = app.conditions.life.reached(Phase::Closing) => Err(Fault::shutting_down()),
+        () = app.conditions.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
         vectors = all => vectors.map_err(|error| refused(error, "input")),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::answer::Answer;
 use crate::app::App;
-use crate::choices::{Choices, Names};
-use crate::fault::Fault;
+use crate::choices::{Choices, RequestNames};
+use crate::http_error::HttpError;
 use crate::{body, sse};
 use api::{ApiError, Prepared, RequestOptions, Service};
 use axum::body::Body;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 pub(crate) async fn prepare<T: Send + 'static>(
     app: &App,
     body: Body,
-    work: impl FnOnce(&Service, Value) -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
+    work: impl FnOnce(&Service, Value) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
     let bytes = body::read(body, &app.options).await?;
-    let broken = |_| Fault::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+    let broken = |_| HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
     let permit =
-        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| Fault::shutting_down())?;
+        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
     let service = app.service.clone();
     let prepared = tokio::task::spawn_blocking(move || {
         let _permit = permit;
@@ -44,17 +44,17 @@ pub(crate) fn start(
     app: &App,
     prompts: &[Prepared],
     n: usize,
-    names: Names,
-    terms: &RequestOptions,
-) -> Result<Choices, Fault> {
+    names: RequestNames,
+    options: &RequestOptions,
+) -> Result<Choices, HttpError> {
     let (wanted, queue) = (prompts.len() * n, app.service.queue());
     if wanted > queue {
         // To try again would be of no use.
         let message = format!("{wanted} answers at once do not fit into the queue of {queue}");
-        return Err(Fault::invalid("n", message));
+        return Err(HttpError::invalid("n", message));
     }
-    Choices::start(&app.service, prompts, n, names, terms, &app.conditions)
-        .map_err(|error| Fault::of(error, "prompt"))
+    Choices::start(&app.service, prompts, n, names, options, &app.conditions)
+        .map_err(|error| HttpError::of(error, "prompt"))
 }
 
 /// Answers as a stream or at once.
@@ -63,7 +63,7 @@ pub(crate) async fn respond(
     choices: Choices,
     answer: impl Answer,
     stream: bool,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     if stream {
         return Ok(sse::streamed(choices, answer, app.options.keep_alive));
     }

@@ -103,13 +103,13 @@ impl Key {
 /// The keys that clients may come with: some that stay, and those of a file that may change. Where
 /// there are neither, the server is open. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Keys {
+pub struct ApiKeys {
     fixed: Vec<Key>,
     file: Option<PathBuf>,
     all: Arc<RwLock<Arc<Vec<Key>>>>,
 }
 
-impl Keys {
+impl ApiKeys {
     /// These keys, which have no names.
     pub fn new(keys: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, KeyError> {
         let key = |(index, key): (usize, _)| {
@@ -168,7 +168,7 @@ impl Keys {
     }
 }
 
-impl Reload for Keys {
+impl Reload for ApiKeys {
     fn files(&self) -> Vec<&Path> {
         self.file.as_deref().into_iter().collect()
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn check(keys: &[&str], given: &str, expected: bool) {
-        let keys = Keys::new(keys).unwrap();
+        let keys = ApiKeys::new(keys).unwrap();
         assert_eq!(keys.find(given.as_bytes()).is_some(), expected, "{given:?}");
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_key_is_shown_as_its_digest() {
-        let keys = Keys::new(["secret"]).unwrap();
+        let keys = ApiKeys::new(["secret"]).unwrap();
         assert_eq!(keys.labels(), ["sha256:2bb80d53"]);
         assert!(!format!("{keys:?}").contains("secret\""), "{keys:?}");
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn what_no_header_can_carry_is_no_key() {
         for key in ["", "two words", "k\u{e4}y", "a\nb", &"x".repeat(513)] {
-            let error = Keys::new([key]).unwrap_err().to_string();
+            let error = ApiKeys::new([key]).unwrap_err().to_string();
             assert!(error.starts_with("API key 1: expected"), "{error}");
         }
     }
@@ -225,7 +225,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         std::fs::write(&path, "one\n").unwrap();
-        let keys = Keys::new(["fixed"]).unwrap().with_file(&path).unwrap();
+        let keys = ApiKeys::new(["fixed"]).unwrap().with_file(&path).unwrap();
         std::fs::write(&path, "two words\n").unwrap();
         assert!(keys.reload().is_err());
         assert!(keys.find(b"one").is_some());

@@ -61,35 +61,35 @@ pub(crate) struct Quota {
 
 /// How far a caller is from both limits per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct QuotaStatus {
     pub requests: Option<Quota>,
     pub tokens: Option<Quota>,
 }
 
 /// A request that is too much.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Excess {
+pub(crate) struct RateLimited {
     pub message: String,
     /// Time until another try can succeed.
     pub wait: Duration,
-    pub standing: Standing,
+    pub quotas: QuotaStatus,
 }
 
 /// A request that was let in.
 #[derive(Debug)]
-pub(crate) struct Place {
-    tab: Tab,
-    pub standing: Standing,
+pub(crate) struct Admission {
+    charge: TokenCharge,
+    pub quotas: QuotaStatus,
 }
 
 /// Where the tokens of a request are written down. The request is being answered as long as
 /// anybody has this, be it in the background.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tab(Option<Arc<Seat>>);
+pub(crate) struct TokenCharge(Option<Arc<ConcurrencyPermit>>);
 
 /// One of those that a caller may take at one time.
 #[derive(Debug)]
-struct Seat {
+struct ConcurrencyPermit {
     limits: Limits,
     caller: Identity,
 }
@@ -101,18 +101,21 @@ impl Limits {
         Self { rates, accounts: Arc::new(Mutex::new(accounts)) }
     }
 
-    /// A place for a request of this caller, unless that is too much.
-    pub fn enter(&self, caller: Identity) -> Result<Place, Excess> {
+    /// An admission for a request of this caller, unless that is too much.
+    pub fn admit(&self, caller: Identity) -> Result<Admission, RateLimited> {
         if self.rates == RateLimits::default() {
-            return Ok(Place { tab: Tab::default(), standing: Standing::default() });
+            return Ok(Admission {
+                charge: TokenCharge::default(),
+                quotas: QuotaStatus::default(),
+            });
         }
         let now = Instant::now();
         let mut accounts = self.accounts();
         let caller = accounts.name(caller, now);
         let account = accounts.of.entry(caller).or_insert_with(|| Account::new(&self.rates, now));
-        let standing = account.enter(&self.rates, now)?;
-        let seat = Seat { limits: self.clone(), caller };
-        Ok(Place { tab: Tab(Some(Arc::new(seat))), standing })
+        let quotas = account.admit(&self.rates, now)?;
+        let permit = ConcurrencyPermit { limits: self.clone(), caller };
+        Ok(Admission { charge: TokenCharge(Some(Arc::new(permit))), quotas })
     }
 
     /// Does `change` to the account of a caller that was let in.
@@ -144,27 +147,27 @@ impl Account {
         Self { requests: rates.requests.map(bucket), tokens: rates.tokens.map(bucket), running: 0 }
     }
 
-    fn enter(&mut self, rates: &RateLimits, now: Instant) -> Result<Standing, Excess> {
+    fn admit(&mut self, rates: &RateLimits, now: Instant) -> Result<QuotaStatus, RateLimited> {
         self.fill(now);
         if let Some(most) = rates.concurrent.filter(|&most| self.running >= most) {
             // Nobody knows when an answer ends; clients come back soon and then less often.
             let message = format!("{most} requests of yours are being answered, which is the most");
-            return Err(self.excess(message, Duration::from_secs(1)));
+            return Err(self.rate_limited(message, Duration::from_secs(1)));
         }
         let short = |bucket: &Option<Bucket>| bucket.filter(|bucket| bucket.remaining() == 0);
         if let Some(bucket) = short(&self.requests) {
             let message = format!("more than {} requests in a minute", bucket.limit());
-            return Err(self.excess(message, bucket.until_one()));
+            return Err(self.rate_limited(message, bucket.until_one()));
         }
         if let Some(bucket) = short(&self.tokens) {
             let message = format!("more than {} tokens in a minute", bucket.limit());
-            return Err(self.excess(message, bucket.until_one()));
+            return Err(self.rate_limited(message, bucket.until_one()));
         }
         self.running += 1;
         if let Some(bucket) = &mut self.requests {
             bucket.take(1.0);
         }
-        Ok(self.standing())
+        Ok(self.quotas())
     }
 
     fn fill(&mut self, now: Instant) {
@@ -176,39 +179,39 @@ impl Account {
         self.running == 0 && [self.requests, self.tokens].iter().flatten().all(Bucket::is_full)
     }
 
-    fn excess(&self, message: String, wait: Duration) -> Excess {
-        Excess { message, wait, standing: self.standing() }
+    fn rate_limited(&self, message: String, wait: Duration) -> RateLimited {
+        RateLimited { message, wait, quotas: self.quotas() }
     }
 
-    fn standing(&self) -> Standing {
+    fn quotas(&self) -> QuotaStatus {
         let quota = |bucket: Bucket| Quota {
             limit: bucket.limit(),
             remaining: bucket.remaining(),
             reset: bucket.until_full(),
         };
-        Standing { requests: self.requests.map(quota), tokens: self.tokens.map(quota) }
+        QuotaStatus { requests: self.requests.map(quota), tokens: self.tokens.map(quota) }
     }
 }
 
-impl Place {
+impl Admission {
     /// Where the request's tokens are written down.
-    pub fn tab(&self) -> Tab {
-        self.tab.clone()
+    pub fn charge(&self) -> TokenCharge {
+        self.charge.clone()
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
         let leave = |account: &mut Account| account.running = account.running.saturating_sub(1);
         self.limits.change(self.caller, leave);
     }
 }
 
-impl Tab {
+impl TokenCharge {
     /// Writes down tokens of a prompt or an answer.
     pub fn spend(&self, tokens: usize) {
-        let Some(seat) = &self.0 else { return };
-        seat.limits.change(seat.caller, |account| {
+        let Some(permit) = &self.0 else { return };
+        permit.limits.change(permit.caller, |account| {
             if let Some(bucket) = &mut account.tokens {
                 bucket.fill(Instant::now());
                 bucket.take(tokens as f64);
@@ -233,56 +236,56 @@ mod tests {
     #[test]
     fn callers_have_limits_of_their_own() {
         let limits = limits(Some(2), None, None);
-        let standing = limits.enter(caller(1)).unwrap().standing;
-        assert_eq!(standing.requests.unwrap().remaining, 1);
-        drop(limits.enter(caller(1)).unwrap());
-        let excess = limits.enter(caller(1)).unwrap_err();
-        assert!(excess.message.contains("2 requests in a minute"), "{excess:?}");
-        assert!((29..=30).contains(&excess.wait.as_secs()), "{excess:?}");
-        assert!(limits.enter(caller(2)).is_ok());
+        let quotas = limits.admit(caller(1)).unwrap().quotas;
+        assert_eq!(quotas.requests.unwrap().remaining, 1);
+        drop(limits.admit(caller(1)).unwrap());
+        let rate_limited = limits.admit(caller(1)).unwrap_err();
+        assert!(rate_limited.message.contains("2 requests in a minute"), "{rate_limited:?}");
+        assert!((29..=30).contains(&rate_limited.wait.as_secs()), "{rate_limited:?}");
+        assert!(limits.admit(caller(2)).is_ok());
     }
 
     #[test]
     fn places_are_free_again_when_answers_end() {
         let limits = limits(None, None, Some(2));
-        let first = limits.enter(caller(1)).unwrap();
-        let _second = limits.enter(caller(1)).unwrap();
-        assert!(limits.enter(caller(1)).is_err());
+        let first = limits.admit(caller(1)).unwrap();
+        let _second = limits.admit(caller(1)).unwrap();
+        assert!(limits.admit(caller(1)).is_err());
         drop(first);
-        assert!(limits.enter(caller(1)).is_ok());
+        assert!(limits.admit(caller(1)).is_ok());
     }
 
     #[test]
     fn tokens_are_counted_when_they_are_known() {
         let limits = limits(None, Some(60), None);
-        let place = limits.enter(caller(1)).unwrap();
-        let tab = place.tab();
-        drop(place);
-        tab.spend(180);
-        let excess = limits.enter(caller(1)).unwrap_err();
-        assert!((120..=121).contains(&excess.wait.as_secs()), "{excess:?}");
-        assert_eq!(excess.standing.tokens.unwrap().remaining, 0);
+        let admission = limits.admit(caller(1)).unwrap();
+        let charge = admission.charge();
+        drop(admission);
+        charge.spend(180);
+        let rate_limited = limits.admit(caller(1)).unwrap_err();
+        assert!((120..=121).contains(&rate_limited.wait.as_secs()), "{rate_limited:?}");
+        assert_eq!(rate_limited.quotas.tokens.unwrap().remaining, 0);
     }
 
     #[test]
     fn a_refused_request_takes_nothing() {
         let limits = limits(Some(2), None, Some(1));
-        let place = limits.enter(caller(1)).unwrap();
+        let admission = limits.admit(caller(1)).unwrap();
         for _ in 0..5 {
-            assert!(limits.enter(caller(1)).is_err());
+            assert!(limits.admit(caller(1)).is_err());
         }
-        drop(place);
-        assert!(limits.enter(caller(1)).is_ok());
+        drop(admission);
+        assert!(limits.admit(caller(1)).is_ok());
     }
 
     #[test]
     fn memory_is_bounded_however_many_call() {
         let limits = limits(Some(1), None, None);
         for number in 0..MAX_CALLERS as u32 {
-            limits.enter(caller(number)).unwrap();
+            limits.admit(caller(number)).unwrap();
         }
-        assert!(limits.enter(caller(u32::MAX)).is_ok());
-        assert!(limits.enter(caller(u32::MAX - 1)).is_err(), "they share what one may take");
+        assert!(limits.admit(caller(u32::MAX)).is_ok());
+        assert!(limits.admit(caller(u32::MAX - 1)).is_err(), "they share what one may take");
         assert!(limits.accounts().of.len() <= MAX_CALLERS + 1);
     }
 
@@ -290,9 +293,9 @@ mod tests {
     fn callers_that_are_idle_are_forgotten() {
         let limits = limits(Some(1), None, None);
         for number in 0..MAX_CALLERS as u32 {
-            limits.enter(caller(number)).unwrap();
+            limits.admit(caller(number)).unwrap();
         }
-        let _answered = limits.enter(caller(0));
+        let _answered = limits.admit(caller(0));
         let later = Instant::now() + Duration::from_secs(120);
         let name = limits.accounts().name(caller(u32::MAX), later);
         assert_eq!(name, caller(u32::MAX));

@@ -1,7 +1,7 @@
 //! Settings of the server, each with a default that suits one machine and a few clients.
 
 use crate::body;
-use crate::keys::Keys;
+use crate::keys::ApiKeys;
 use crate::limits::RateLimits;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Keys of which every request must carry one, but those to `/health`, `/ready` and the page.
-    pub keys: Keys,
+    pub keys: ApiKeys,
     /// Origin that browsers may call from: `*`, or one origin. `None` sends no CORS headers.
     pub cors_origin: Option<String>,
     /// What each caller may take.
@@ -54,7 +54,7 @@ impl ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            keys: Keys::default(),
+            keys: ApiKeys::default(),
             cors_origin: None,
             rates: RateLimits::default(),
             connections: 1024,

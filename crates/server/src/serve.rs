@@ -26,7 +26,7 @@ pub enum ServeError {
 
 /// How serving ended on a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ServerExit {
     /// Running requests were finished, or their grace period was.
     Drained,
     /// A second signal cut them short.
@@ -47,13 +47,13 @@ pub async fn serve(
     let (grace, period) = (options.grace, options.reload);
     let files = files(&options, &listener);
     let app = App::new(service.clone(), options.clone(), life.clone());
-    let watch = Arc::clone(&app.watch);
+    let observability = Arc::clone(&app.observability);
     let connections = Connections::new(routes(app), &options, life.clone());
     let server = async { tokio::join!(connections.serve(listener), ask(life.clone(), shutdown)) };
     let mut server = pin!(server);
     let stopped = tokio::select! {
         _ = &mut server => return Ok(()),
-        never = watch.look(&service) => match never {},
+        never = observability.look(&service) => match never {},
         never = reload::watch(files, period) => match never {},
         () = service.stopped() => true,
         () = grace_over(&life, grace) => false,
@@ -76,7 +76,7 @@ pub async fn serve_until_signal(
     listener: impl Into<Listener>,
     service: Service,
     options: ServerOptions,
-) -> Result<Ended, ServeError> {
+) -> Result<ServerExit, ServeError> {
     let mut signals = Signals::install()?;
     let (ask, asked) = tokio::sync::oneshot::channel::<()>();
     let shutdown = async {
@@ -89,8 +89,8 @@ pub async fn serve_until_signal(
         signals.next().await;
     };
     tokio::select! {
-        served = serve(listener, service, options, shutdown) => served.map(|()| Ended::Drained),
-        () = second_signal => Ok(Ended::Forced),
+        served = serve(listener, service, options, shutdown) => served.map(|()| ServerExit::Drained),
+        () = second_signal => Ok(ServerExit::Forced),
     }
 }
 

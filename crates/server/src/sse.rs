@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Collected, Frame, Framing};
 use crate::choices::Choices;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};
@@ -23,7 +23,7 @@ const UNCACHED: (HeaderName, HeaderValue) =
 pub(crate) async fn whole(
     mut choices: Choices,
     mut answer: impl Answer,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let mut collected = vec![Collected::default(); choices.count()];
     while let Some(event) = choices.next().await {
         let (index, event) = event?;
@@ -38,7 +38,7 @@ pub(crate) async fn best(
     mut choices: Choices,
     keep: usize,
     mut answer: impl Answer,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let mut collected = collect(&mut choices).await?;
     let prompts = collected.chunks_exact_mut(choices.per_prompt());
     let kept = prompts.flat_map(|choices| {
@@ -49,7 +49,7 @@ pub(crate) async fn best(
 }
 
 /// The whole of all choices.
-pub(crate) async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, Fault> {
+pub(crate) async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, HttpError> {
     let mut collected = vec![Collected::default(); choices.count()];
     while let Some(event) = choices.next().await {
         let (index, event) = event?;
@@ -109,9 +109,9 @@ impl<A: Answer> Feed<A> {
         let frames = match tokio::time::timeout(self.keep_alive, self.choices.next()).await {
             Err(_) => self.answer.ping().into_iter().collect(),
             Ok(Some(Ok((index, event)))) => self.answer.frames(index, event),
-            Ok(Some(Err(fault))) => {
+            Ok(Some(Err(error))) => {
                 self.ended = true;
-                self.answer.broken(&fault)
+                self.answer.broken(&error)
             }
             Ok(None) => {
                 self.ended = true;

@@ -1,7 +1,7 @@
 //! Where clients connect, over TCP, TLS or a Unix socket, and how their connections are served.
 
 mod connections;
-mod patience;
+mod timeouts;
 mod tls;
 #[cfg_attr(not(unix), path = "transport/no_unix.rs")]
 mod unix;

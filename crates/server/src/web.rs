@@ -9,7 +9,7 @@
 mod assets;
 
 use crate::app::wrong_method;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use assets::{ASSETS, Asset, PAGE, REFERENCE};
 use axum::Router;
 use axum::extract::Path;
@@ -46,11 +46,11 @@ async fn reference(headers: HeaderMap) -> Response {
     answer(&REFERENCE, &headers)
 }
 
-async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Fault> {
+async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, HttpError> {
     let found = ASSETS.iter().find(|asset| asset.name == name);
     found.map(|asset| answer(asset, &headers)).ok_or_else(|| {
         let message = format!("the page has no file {name}");
-        Fault::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
+        HttpError::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
     })
 }
 

@@ -1,11 +1,11 @@
 //! Reading what a client sent into the types that the OpenAPI document is made from. A member
 //! that is `null` counts as absent, members nobody asks for are ignored, and one of a wrong type
-//! is a fault that names its path.
+//! is a error that names its path.
 
 mod strict;
 
 use self::strict::Strict;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::{Number, Value};
@@ -13,15 +13,15 @@ use utoipa::ToSchema;
 
 /// `body` as a `T`. Several types may be read from one body, as members unknown to one are those
 /// of another.
-pub(crate) fn read<T: DeserializeOwned>(body: &Value) -> Result<T, Fault> {
+pub(crate) fn read<T: DeserializeOwned>(body: &Value) -> Result<T, HttpError> {
     if !body.is_object() {
-        return Err(Fault::invalid("", "the body must be a JSON object"));
+        return Err(HttpError::invalid("", "the body must be a JSON object"));
     }
     part(body, "")
 }
 
 /// `value`, which stands at `at` in the body, as a `T`.
-pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Fault> {
+pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, HttpError> {
     serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
         let path = match (at, error.path().to_string().as_str()) {
             (at, ".") => at.to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Fa
         };
         let message = error.into_inner().to_string();
         let message = if path.is_empty() { message } else { format!("{path}: {message}") };
-        Fault::invalid(path, message)
+        HttpError::invalid(path, message)
     })
 }
 
@@ -53,9 +53,9 @@ impl Texts {
     }
 }
 
-/// The fault of a member at `path` that is not there.
-pub(crate) fn missing(path: &str) -> Fault {
-    Fault::invalid(path, format!("{path} is missing"))
+/// The error of a member at `path` that is not there.
+pub(crate) fn missing(path: &str) -> HttpError {
+    HttpError::invalid(path, format!("{path} is missing"))
 }
 
 /// A whole number; `3.0` counts, as several client languages write integers so. For
@@ -119,34 +119,34 @@ mod tests {
         assert_eq!(read, Outer { n: None, inner: Some(Inner { flag: None, word: None }) });
     }
 
-    fn check_fault(body: Value, param: &str) {
-        let fault = read::<Outer>(&body).expect_err(&body.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{body}");
+    fn check_error(body: Value, param: &str) {
+        let error = read::<Outer>(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
     }
 
     #[test]
     fn wrong_types_name_their_path() {
-        check_fault(json!({"inner": {"flag": 3}}), "inner.flag");
-        check_fault(json!({"n": -1}), "n");
-        check_fault(json!({"n": 1.5}), "n");
+        check_error(json!({"inner": {"flag": 3}}), "inner.flag");
+        check_error(json!({"n": -1}), "n");
+        check_error(json!({"n": 1.5}), "n");
         assert_eq!(read::<Outer>(&json!({"n": 3.0})).unwrap().n, Some(3));
         assert!(read::<Outer>(&json!([])).is_err());
     }
 
     #[test]
     fn arrays_are_no_objects_and_objects_are_no_words() {
-        check_fault(json!({"inner": [true, "Yes"]}), "inner");
-        check_fault(json!({"inner": {"word": {"Yes": null}}}), "inner.word");
+        check_error(json!({"inner": [true, "Yes"]}), "inner");
+        check_error(json!({"inner": {"word": {"Yes": null}}}), "inner.word");
         assert_eq!(part::<Word>(&json!("Yes"), "word").unwrap(), Word::Yes);
     }
 
     #[test]
     fn parts_are_named_from_the_whole_body() {
-        let fault = part::<Vec<Outer>>(&json!([{"n": "x"}]), "all").unwrap_err();
-        assert_eq!(fault.body()["error"]["param"], "all[0].n");
-        let fault = part::<Inner>(&json!({"flag": 1}), "all").unwrap_err();
-        assert_eq!(fault.body()["error"]["param"], "all.flag");
-        let fault = part::<Inner>(&json!(3), "all").unwrap_err();
-        assert_eq!(fault.body()["error"]["param"], "all");
+        let error = part::<Vec<Outer>>(&json!([{"n": "x"}]), "all").unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "all[0].n");
+        let error = part::<Inner>(&json!({"flag": 1}), "all").unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "all.flag");
+        let error = part::<Inner>(&json!(3), "all").unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "all");
     }
 }

@@ -1,15 +1,15 @@
-//! Finding added tokens in text, before anything else looks at it.
+//! Search for added tokens in text, the first stage of encoding.
 //!
 //! Matching is leftmost, then longest, with the `lstrip`, `rstrip` and `single_word` rules of
-//! Hugging Face tokenizers. Special tokens match only where they are asked for, and never inside
-//! a range marked as literal, so that a user's text cannot forge them.
+//! Hugging Face tokenizers. Special tokens match only on request, and never inside a range marked
+//! as literal, so that the text of users cannot forge them.
 
 use crate::error::{Result, TextError};
 use aho_corasick::{AhoCorasick, MatchKind};
 use std::ops::Range;
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 
-/// A token that is recognised in text as a whole.
+/// A token that matches its text as a whole.
 #[derive(Debug, Clone)]
 pub(crate) struct AddedToken {
     pub id: u32,
@@ -20,9 +20,9 @@ pub(crate) struct AddedToken {
     pub rstrip: bool,
 }
 
-/// A stretch of the input: plain text, or one added token.
+/// A span of the input: plain text, or one added token.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct TextSpan {
     pub range: Range<usize>,
     pub token: Option<u32>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct AddedTokens {
 #[derive(Debug, Default)]
 struct Automaton {
     search: Option<AhoCorasick>,
-    /// Pattern number to index into the tokens.
+    /// Index into the tokens for each pattern.
     indices: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ impl AddedTokens {
         Ok(AddedTokens { tokens, all, plain })
     }
 
-    /// The same tokens, searched for in the form that `normalizer` gives them.
+    /// Returns the same tokens with their texts normalized.
     pub fn normalized_by(mut self, normalizer: Option<&NormalizerWrapper>) -> Result<Self> {
         for token in &mut self.tokens {
             token.text = normalize(&token.text, normalizer)?;
@@ -67,8 +67,8 @@ impl AddedTokens {
         Self::new(self.tokens)
     }
 
-    /// Cuts `text` into pieces that cover it.
-    pub fn split(&self, text: &str, specials: Specials) -> Vec<Piece> {
+    /// Splits `text` into spans that cover it.
+    pub fn split(&self, text: &str, specials: Specials) -> Vec<TextSpan> {
         let (automaton, literals) = match specials {
             Specials::Ignore => (&self.plain, &[][..]),
             Specials::Outside(literals) => (&self.all, literals),
@@ -84,7 +84,7 @@ impl AddedTokens {
             let range = widen(token, text, found, done);
             push_text(&mut pieces, done..range.start);
             done = range.end;
-            pieces.push(Piece { range, token: Some(token.id) });
+            pieces.push(TextSpan { range, token: Some(token.id) });
         }
         push_text(&mut pieces, done..text.len());
         pieces
@@ -99,7 +99,7 @@ impl AddedTokens {
         self.tokens.iter().any(begins)
     }
 
-    /// Ranges of `text` that would be special tokens.
+    /// Returns the ranges of `text` that match special tokens.
     pub fn special_ranges(&self, text: &str) -> Vec<Range<usize>> {
         let found = self.all.matches(text).filter(|(index, _)| self.tokens[*index].special);
         found.map(|(_, range)| range).collect()
@@ -125,9 +125,9 @@ impl Automaton {
     }
 }
 
-fn push_text(pieces: &mut Vec<Piece>, range: Range<usize>) {
+fn push_text(pieces: &mut Vec<TextSpan>, range: Range<usize>) {
     if !range.is_empty() {
-        pieces.push(Piece { range, token: None });
+        pieces.push(TextSpan { range, token: None });
     }
 }
 
@@ -143,7 +143,7 @@ fn word_rule_holds(token: &AddedToken, text: &str, found: &Range<usize>) -> bool
         || !(text[..found.start].ends_with(is_word) || text[found.end..].starts_with(is_word))
 }
 
-/// Takes in the white space that the token strips, but none that an earlier token took.
+/// Widens a match by the white space that the token strips, but not before `done`.
 fn widen(token: &AddedToken, text: &str, found: Range<usize>, done: usize) -> Range<usize> {
     let Range { mut start, mut end } = found;
     if token.lstrip {
@@ -155,7 +155,7 @@ fn widen(token: &AddedToken, text: &str, found: Range<usize>, done: usize) -> Ra
     start..end
 }
 
-/// `text` as the normalizer leaves it.
+/// Returns the normalized `text`.
 pub(crate) fn normalize(text: &str, normalizer: Option<&NormalizerWrapper>) -> Result<String> {
     let mut text = NormalizedString::from(text);
     let done = normalizer.map_or(Ok(()), |n| n.normalize(&mut text));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn shown(text: &str, specials: Specials) -> Vec<String> {
-        let show = |p: &Piece| match p.token {
+        let show = |p: &TextSpan| match p.token {
             Some(id) => format!("#{id}"),
             None => text[p.range.clone()].to_string(),
         };

@@ -1,10 +1,11 @@
-//! Everything textual that comes with a model: tokenizer, chat templates, special tokens.
+//! The textual files of a model: tokenizer, chat templates, special tokens.
 
 use crate::error::{Result, TextError};
+use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
-use crate::guard::{self, Prompt};
+use crate::guard::{self, RenderedPrompt};
 use crate::template::{ChatTemplate, SpecialTokens};
-use crate::tokenizer::{EncodeOptions, Tokenizer, config_token};
+use crate::tokenizer::{Tokenizer, config_token};
 use chrono::NaiveDateTime;
 use formats::Checkpoint;
 use formats::gguf::{GgufFile, Metadata, Value as GgufValue};
@@ -16,18 +17,18 @@ use std::path::Path;
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
-/// The text side of a model.
+/// Tokenizer, chat templates and special tokens of a model.
 #[derive(Debug)]
 pub struct TextAssets {
-    /// Text to ids and back.
+    /// Encodes and decodes text.
     pub tokenizer: Tokenizer,
     /// Chat templates by name.
     pub templates: Templates,
-    /// What the templates call `bos_token` and so on.
+    /// The variables `bos_token` and so on of templates.
     pub special: SpecialTokens,
 }
 
-/// Chat templates by name, unchecked until they are asked for.
+/// Chat templates by name. Their syntax is checked by [`Templates::get`].
 #[derive(Debug, Clone, Default)]
 pub struct Templates(BTreeMap<String, String>);
 
@@ -40,7 +41,7 @@ impl TextAssets {
         Self::from_gguf(&GgufFile::open(path)?, options)
     }
 
-    /// Reads what comes with the weights of an open checkpoint.
+    /// Reads the textual files of an open checkpoint.
     pub fn from_checkpoint(checkpoint: &Checkpoint, options: &GgufOptions) -> Result<Self> {
         match checkpoint.gguf() {
             Some(gguf) => Self::from_gguf(gguf, options),
@@ -81,50 +82,47 @@ impl TextAssets {
         Ok(TextAssets { templates: Templates::from_gguf(file.metadata()), special, tokenizer })
     }
 
-    /// Renders a chat with a template; control tokens in the input's own text stay text.
+    /// Renders a chat with a template; control tokens in the text of the input stay text.
     pub fn render(
         &self,
         template: &ChatTemplate,
         input: &Value,
         now: Option<NaiveDateTime>,
-    ) -> Result<Prompt> {
+    ) -> Result<RenderedPrompt> {
         let marked = guard::mark(input, &self.tokenizer);
         Ok(guard::unmark(&template.render(&marked, &self.special, now)?))
     }
 
-    /// The end of a rendered chat: from the end of the turn that comes before the message `at`,
-    /// which is the last of `ends` before that message's content. `None` where the template does
-    /// not let the place be told.
+    /// Returns the end of a rendered chat, from the end of the turn before the message `at`: the
+    /// last of `ends` before the content of that message. `None` if the place cannot be found.
     pub fn render_behind(
         &self,
         template: &ChatTemplate,
         input: &Value,
         at: usize,
         ends: &[&str],
-    ) -> Result<Option<Prompt>> {
+    ) -> Result<Option<RenderedPrompt>> {
         let marked = guard::mark(input, &self.tokenizer);
         let rendered = guard::unmark(&template.render(&marked, &self.special, None)?);
         let Some(pointed) = guard::point(marked, at) else { return Ok(None) };
         let Ok(marked) = template.render(&pointed, &self.special, None) else { return Ok(None) };
         let Some(place) = guard::pointed(&marked) else { return Ok(None) };
-        // Were the point to change what stands before it, it would not show the right place.
+        // The place is right only if the point does not change the text before it.
         let same = guard::unmark(&marked).text.get(..place) == rendered.text.get(..place);
         Ok(if same { rendered.behind_last(ends, place) } else { None })
     }
 
-    /// The ids of a rendered prompt. A begin-of-sequence token is not added: templates have it.
-    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+    /// Returns the ids of a rendered prompt. Templates write the begin-of-sequence token.
+    pub fn encode(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
         self.tokenizer.encode_guarded(&prompt.text, &prompt.literals)
-    }
-
-    /// The ids of a raw prompt: special tokens are parsed, and added where the vocabulary does.
-    pub fn encode_raw(&self, text: &str) -> Result<Vec<u32>> {
-        self.tokenizer.encode(text, EncodeOptions { add_special: true, parse_special: true })
     }
 }
 
 impl Templates {
-    /// The template to use: the one named, else `tool_use` where there are tools, else `default`.
+    /// Returns the template `name`, else `tool_use` if there are tools, else `default`.
+    ///
+    /// # Errors
+    /// If there is no such template, or its syntax is wrong.
     pub fn get(&self, name: Option<&str>, tools: bool) -> Result<ChatTemplate> {
         let for_tools = (tools && self.0.contains_key(TOOL_USE)).then_some(TOOL_USE);
         let wanted = name.or(for_tools).unwrap_or(DEFAULT);
@@ -137,17 +135,17 @@ impl Templates {
         }
     }
 
-    /// The names of all templates.
+    /// Returns the names of all templates.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The source of a template.
+    /// Returns the source of a template.
     pub fn source(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Template files go before what `tokenizer_config.json` holds.
+    /// Reads template files, else the templates of `tokenizer_config.json`.
     fn from_folder(folder: &Path, config: &Value) -> Result<Self> {
         let mut templates = Templates::default();
         if let Some(source) = optional_text(&folder.join("chat_template.jinja"))? {
@@ -182,7 +180,7 @@ impl Templates {
         Ok(())
     }
 
-    /// A template, or a list of named ones.
+    /// Adds a template, or a list of named templates.
     fn add_config(&mut self, value: &Value) {
         if let Some(source) = value.as_str() {
             self.0.insert(DEFAULT.into(), source.into());
@@ -206,22 +204,4 @@ impl Templates {
         }
         templates
     }
-}
-
-/// The largest tokenizers published take some tens of megabytes, everything else some kilobytes.
-pub(crate) const MAX_BYTES: u64 = 256 << 20;
-
-/// The text of a file beside the weights, or `None` where there is none.
-pub(crate) fn optional_text(path: &Path) -> Result<Option<String>> {
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        _ => Ok(Some(formats::read_text(path, MAX_BYTES)?)),
-    }
-}
-
-/// A JSON file, or null where there is none.
-fn optional_json(path: &Path) -> Result<Value> {
-    let Some(text) = optional_text(path)? else { return Ok(Value::Null) };
-    serde_json::from_str(&text)
-        .map_err(|e| TextError::tokenizer(path.display().to_string(), format!("not JSON: {e}")))
 }

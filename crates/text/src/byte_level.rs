@@ -1,7 +1,6 @@
 //! The printable alphabet of byte-level BPE: every byte has one character.
 //!
-//! Bytes that print keep their own character; the others take U+0100 onwards in order, as GPT-2
-//! laid it down.
+//! Printable bytes keep their own character; the others take U+0100 onwards in order, as in GPT-2.
 
 use std::sync::LazyLock;
 
@@ -18,12 +17,12 @@ static BYTE_OF_CHAR: LazyLock<[Option<u8>; 324]> = LazyLock::new(|| {
     table
 });
 
-/// The byte that `c` stands for.
+/// Returns the byte that `c` stands for.
 fn byte_of(c: char) -> Option<u8> {
     BYTE_OF_CHAR.get(c as usize).copied().flatten()
 }
 
-/// The bytes of a token written in the alphabet; `None` if any character is foreign to it.
+/// Returns the bytes of a token written in the alphabet; `None` if a character is not in it.
 pub(crate) fn decode(token: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(token.len());
     for c in token.chars() {

@@ -1,7 +1,7 @@
-//! From a token's text to its bytes, as the `decoder` of a `tokenizer.json` says.
+//! Conversion of the text of tokens to bytes, by the `decoder` of a `tokenizer.json`.
 //!
-//! Only decoders that work token by token are known, which covers language models: then the text
-//! of a sequence is the concatenation of its tokens' bytes, less the leading space that some
+//! Only decoders that work token by token are supported, which covers language models: the text of
+//! a sequence is the concatenation of the bytes of its tokens, less the leading space that some
 //! vocabularies add.
 
 use crate::byte_level;
@@ -9,14 +9,14 @@ use crate::error::{Result, TextError};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// How tokens become bytes.
+/// The rules by which tokens become bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Decoder {
     replace: Vec<(String, String)>,
     byte_fallback: bool,
     byte_level: bool,
     fused: bool,
-    /// Character and largest count of it to drop from the start of a decoded sequence.
+    /// The character, and how many of it are dropped from the start of a decoded sequence.
     pub strip_start: Option<(char, usize)>,
 }
 
@@ -101,7 +101,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The bytes that a token with this text stands for.
+    /// Returns the bytes of a token with this text.
     pub fn bytes<'a>(&self, token: &'a str) -> Cow<'a, [u8]> {
         let mut text = Cow::Borrowed(token);
         for (from, to) in &self.replace {
@@ -129,7 +129,7 @@ fn unknown(what: &str, found: &str) -> TextError {
     TextError::tokenizer("tokenizer.json", format!("decoder: unknown {what} \"{found}\""))
 }
 
-/// The byte of a token written `<0xHH>`.
+/// Returns the byte of a token written `<0xHH>`.
 pub(crate) fn byte_token(text: &str) -> Option<u8> {
     let hex = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let valid = hex.len() == 2 && hex.bytes().all(|b| b.is_ascii_hexdigit());

@@ -1,9 +1,9 @@
-//! The one error type of this crate: every message names the file or key, what was expected and
-//! what was found.
+//! The error type of this crate. Messages name the file or key, what was expected and what was
+//! found.
 
 use std::path::{Path, PathBuf};
 
-/// Anything that can go wrong between text and token ids.
+/// An error between text and token ids.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     /// A file could not be read.
@@ -11,13 +11,13 @@ pub enum TextError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A GGUF file or its metadata is malformed.
     #[error(transparent)]
     Format(#[from] formats::Error),
-    /// A tokenizer definition is malformed or uses something this crate does not know.
+    /// A tokenizer definition is malformed or uses a feature that is not supported.
     #[error("{file}: {what}")]
     Tokenizer {
         /// File or metadata key.
@@ -25,7 +25,7 @@ pub enum TextError {
         /// What was expected and what was found.
         what: String,
     },
-    /// A GGUF vocabulary names a pre-tokenizer this crate does not know.
+    /// A GGUF vocabulary names an unknown pre-tokenizer.
     #[error(
         "tokenizer.ggml.pre: unknown pre-tokenizer type \"{found}\" (known: {known}); \
          a fallback type can be named explicitly"
@@ -33,26 +33,26 @@ pub enum TextError {
     UnknownPre {
         /// The type in the file.
         found: String,
-        /// All types that are known.
+        /// All known types.
         known: String,
     },
-    /// The text could not be split by the tokenizer's own rules.
+    /// The text could not be split by the rules of the tokenizer.
     #[error("cannot tokenize the text: {0}")]
     Encode(String),
     /// A chat template does not compile, fails, or exceeds its limits.
     #[error("chat template: {0}")]
     Template(String),
-    /// The model has no chat template, or none of the name asked for.
+    /// The model has no chat template, or none of the requested name.
     #[error("no chat template named \"{wanted}\" (available: {available})")]
     NoTemplate {
-        /// The name asked for.
+        /// The requested name.
         wanted: String,
-        /// The names that exist.
+        /// The existing names.
         available: String,
     },
 }
 
-/// `Result` with this crate's error.
+/// `Result` with the error of this crate.
 pub type Result<T> = std::result::Result<T, TextError>;
 
 impl TextError {

@@ -1,7 +1,7 @@
-//! Building a [`Tokenizer`] from the vocabulary inside a GGUF file.
+//! Loading of a [`Tokenizer`] from the vocabulary inside a GGUF file.
 //!
 //! Follows llama.cpp: `gpt2` is byte-level BPE with a named pre-tokenizer, `llama` SentencePiece.
-//! Control tokens are only found where special tokens are parsed, user-defined ones always.
+//! Control tokens match only if special tokens are parsed, user-defined tokens always.
 
 use crate::added::{AddedToken, AddedTokens};
 use crate::affixes::Affixes;
@@ -12,9 +12,9 @@ use crate::pipeline::Pipeline;
 use crate::pre_types::{self, PreType};
 use crate::raw_json::RawMerge;
 use crate::spm::SentencePiece;
-use crate::tokenizer::{Engine, SpecialIds, Tokenizer};
+use crate::tokenizer::{Encoder, SpecialIds, Tokenizer};
 use crate::tokenizer_json::{BpeOptions, bpe_model};
-use crate::vocab::{Clash, Entry, TokenKind, Vocab};
+use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use formats::gguf::{GgufFile, Metadata, Strings};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
@@ -24,7 +24,7 @@ use tokenizers::{ModelWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const MERGES: &str = "tokenizer.ggml.merges";
 
-/// Tokens that end an answer and are control tokens whatever their type says.
+/// Tokens that end an answer; they are control tokens even if their type is another.
 const ENDS: [&str; 12] = [
     "<|eot_id|>",
     "<|im_end|>",
@@ -40,10 +40,10 @@ const ENDS: [&str; 12] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// How to read a GGUF vocabulary.
+/// Options for reading a GGUF vocabulary.
 #[derive(Debug, Clone, Default)]
 pub struct GgufOptions {
-    /// The pre-tokenizer type to use where the file names one that is not known.
+    /// The pre-tokenizer type to use if the file names an unknown one.
     pub pre_fallback: Option<String>,
 }
 
@@ -75,7 +75,7 @@ fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
     };
     let special = special_ids(metadata, &vocab, SpecialIds::default());
     let affixes = affixes(metadata, special, pre.add_bos)?;
-    let engine = Engine::Pipeline(Box::new(pipeline));
+    let engine = Encoder::Pipeline(Box::new(pipeline));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
@@ -94,7 +94,7 @@ fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
         space_prefix,
     };
     let affixes = affixes(metadata, special, true)?;
-    let engine = Engine::SentencePiece(Box::new(spm));
+    let engine = Encoder::SentencePiece(Box::new(spm));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
@@ -148,7 +148,7 @@ fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
         let named = empty.as_deref().unwrap_or(text);
         let whole = matches!(kind, TokenKind::Special | TokenKind::Added);
         let bytes = if whole { text.as_bytes().into() } else { decoder.bytes(text) };
-        let entry = Entry { text: named, bytes: &bytes, kind };
+        let entry = TokenEntry { text: named, bytes: &bytes, kind };
         let before = vocab.insert(id, entry).map_err(|clash| match clash {
             Clash::Id(other) => TextError::tokenizer(TOKENS, format!("id {id} is \"{other}\"")),
             Clash::TooFar { limit } => {
@@ -163,7 +163,7 @@ fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
     Ok(vocab)
 }
 
-/// A list beside the tokens is either absent or as long as they are.
+/// Checks that a list with an entry for each token is absent or long enough.
 fn check_length(key: &str, found: usize, tokens: usize) -> Result<()> {
     if found == 0 || found >= tokens {
         return Ok(());

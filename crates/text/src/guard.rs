@@ -1,8 +1,8 @@
-//! Keeping users from forging control tokens.
+//! Protection against control tokens in the text of users.
 //!
-//! Before rendering, every control token's text in the input is put between two marks, characters
-//! that no text may contain; after rendering the marks are taken out and what they enclosed is
-//! literal text to the tokenizer. A mark also blocks a token from forming across the end of a
+//! Before rendering, the text of every control token in the input is put between two marks,
+//! characters that no text may contain. After rendering the marks are removed, and the text between
+//! them is literal to the tokenizer. A mark also keeps a token from forming across the end of a
 //! content string.
 
 use crate::tokenizer::Tokenizer;
@@ -12,33 +12,36 @@ use std::ops::Range;
 /// Unicode noncharacters, never part of a text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Another, for a place that is looked for again in the rendered text.
+/// Another noncharacter, which marks a place to be found again in the rendered text.
 const POINT: char = '\u{fdd2}';
 
-/// A rendered prompt, and where its text came from the user and must not become control tokens.
+/// A rendered prompt, and the ranges of it that came from users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prompt {
+pub struct RenderedPrompt {
     /// The rendered text.
     pub text: String,
     /// Byte ranges of the text that no control token may touch, in order.
     pub literals: Vec<Range<usize>>,
 }
 
-impl Prompt {
-    /// What begins with the last of `ends` before the byte `before`. An end that came from the
-    /// user is none.
-    pub(crate) fn behind_last(&self, ends: &[&str], before: usize) -> Option<Prompt> {
+impl RenderedPrompt {
+    /// Returns the rest from the last of `ends` before the byte `before`. An end in the text of a
+    /// user does not count.
+    pub(crate) fn behind_last(&self, ends: &[&str], before: usize) -> Option<RenderedPrompt> {
         let head = self.text.get(..before)?;
         let user = |at: usize| self.literals.iter().any(|range| range.contains(&at));
         let last = |end: &&str| head.rmatch_indices(end).map(|(at, _)| at).find(|&at| !user(at));
         let at = ends.iter().filter(|end| !end.is_empty()).filter_map(last).max()?;
         let shifted = |range: &Range<usize>| range.start - at..range.end - at;
         let rest = self.literals.iter().filter(|range| range.start >= at);
-        Some(Prompt { text: self.text[at..].to_owned(), literals: rest.map(shifted).collect() })
+        Some(RenderedPrompt {
+            text: self.text[at..].to_owned(),
+            literals: rest.map(shifted).collect(),
+        })
     }
 }
 
-/// The input with marks around what looks like control tokens.
+/// Returns the input with marks around the texts of control tokens.
 pub(crate) fn mark(input: &Value, tokenizer: &Tokenizer) -> Value {
     marked(input, false, tokenizer)
 }
@@ -79,23 +82,24 @@ fn mark_text(text: &str, content: bool, tokenizer: &Tokenizer) -> String {
     out
 }
 
-/// Puts a point before the content of the message `at` of marked input, if that is a text.
+/// Puts a point before the content of the message `at` of marked input, if the content is a text.
 pub(crate) fn point(mut marked: Value, at: usize) -> Option<Value> {
     let content = marked.get_mut("messages")?.get_mut(at)?.get_mut("content")?;
     *content = format!("{POINT}{}", content.as_str()?).into();
     Some(marked)
 }
 
-/// Where the one point of a rendered text stands, in bytes of the text without marks.
+/// Returns the place of the only point of a rendered text, in bytes of the text without marks.
 pub(crate) fn pointed(rendered: &str) -> Option<usize> {
     let (before, after) = rendered.split_once(POINT)?;
     (!after.contains(POINT)).then(|| unmark(before).text.len())
 }
 
-/// Takes the marks out of a rendered text. A mark without its partner, left over where a
-/// template cut a string, still keeps tokens from forming across its place.
-pub(crate) fn unmark(rendered: &str) -> Prompt {
-    let mut prompt = Prompt { text: String::with_capacity(rendered.len()), ..Prompt::default() };
+/// Removes the marks of a rendered text. A mark without its partner, which remains if a template
+/// cut a string, still keeps tokens from forming across its place.
+pub(crate) fn unmark(rendered: &str) -> RenderedPrompt {
+    let mut prompt =
+        RenderedPrompt { text: String::with_capacity(rendered.len()), ..RenderedPrompt::default() };
     let mut open = None;
     for c in rendered.chars() {
         let here = prompt.text.len();

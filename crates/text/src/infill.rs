@@ -1,26 +1,25 @@
-//! The tokens between which models that were trained for it fill in what is missing in the middle
-//! of a text.
+//! Fill-in-the-middle tokens.
 //!
 //! Sources: the model cards of the families in the table; the keys `tokenizer.ggml.fim_*` of GGUF
-//! files. A family counts only if the vocabulary has all of its marks.
+//! files. A family counts only if the vocabulary has all of its tokens.
 
 use crate::vocab::Vocab;
 use formats::gguf::Metadata;
 
-/// How one family of models marks the parts.
-struct Family {
+/// The tokens of one family of models.
+struct InfillFamily {
     prefix: &'static str,
     suffix: &'static str,
     middle: Option<&'static str>,
-    /// What follows the gap is told before what precedes it.
+    /// The text behind the gap comes before the text in front of it.
     suffix_first: bool,
 }
 
-const fn family(prefix: &'static str, suffix: &'static str, middle: &'static str) -> Family {
-    Family { prefix, suffix, middle: Some(middle), suffix_first: false }
+const fn family(prefix: &'static str, suffix: &'static str, middle: &'static str) -> InfillFamily {
+    InfillFamily { prefix, suffix, middle: Some(middle), suffix_first: false }
 }
 
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [InfillFamily; 11] = [
     family("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
     family("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
     family("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
@@ -29,8 +28,11 @@ const FAMILIES: [Family; 11] = [
     family("<PRE>", "<SUF>", "<MID>"),
     family("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
     family("<|prefix|>", "<|suffix|>", "<|middle|>"),
-    Family { suffix_first: true, ..family("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>") },
-    Family { prefix: "[PREFIX]", suffix: "[SUFFIX]", middle: None, suffix_first: true },
+    InfillFamily {
+        suffix_first: true,
+        ..family("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>")
+    },
+    InfillFamily { prefix: "[PREFIX]", suffix: "[SUFFIX]", middle: None, suffix_first: true },
     family("<|fim_begin|>", "<|fim_hole|>", "<|fim_end|>"),
 ];
 
@@ -38,7 +40,7 @@ const FAMILIES: [Family; 11] = [
 const REPOSITORY: [&str; 3] = ["<|repo_name|>", "<repo_name>", "<reponame>"];
 /// Tokens that stand before a file.
 const FILE: [&str; 3] = ["<|file_sep|>", "<file_sep>", "<|file_separator|>"];
-/// Tokens that end what was filled in, besides those above and the model's own.
+/// Tokens that end an infill, besides those above and the end tokens of the model.
 const ENDS: [&str; 7] = [
     "<|fim_pad|>",
     "<fim_pad>",
@@ -49,7 +51,7 @@ const ENDS: [&str; 7] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// The marks of a model that fills in.
+/// The fill-in-the-middle tokens of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InfillTokens {
     prefix: u32,
@@ -60,12 +62,12 @@ pub struct InfillTokens {
     pub repository: Option<u32>,
     /// Stands before the name of each of its files.
     pub file: Option<u32>,
-    /// End what was filled in, where the model goes on to the next thing it was trained on.
+    /// Tokens that end an infill: the model goes on to another text of its training data.
     pub ends: Vec<u32>,
 }
 
 impl InfillTokens {
-    /// The marks that `vocab` has by their usual names.
+    /// Returns the tokens that `vocab` has by their usual names.
     pub(crate) fn named(vocab: &Vocab) -> Option<Self> {
         FAMILIES.iter().find_map(|family| {
             let middle = match family.middle {
@@ -77,7 +79,7 @@ impl InfillTokens {
         })
     }
 
-    /// The marks that a GGUF file states, else those by name.
+    /// Returns the tokens that a GGUF file states, else those by name.
     pub(crate) fn of_gguf(metadata: &Metadata, vocab: &Vocab) -> Option<Self> {
         let id = |key: &str| {
             let id = metadata.get(&format!("tokenizer.ggml.{key}_token_id"))?.as_u64()?;
@@ -93,7 +95,7 @@ impl InfillTokens {
             tokens.end_at([id("fim_pad"), id("fim_rep"), id("fim_sep"), id("eot")]);
             Some(tokens)
         };
-        // The files know nothing of an order.
+        // The files do not state an order.
         match Self::named(vocab) {
             Some(named) if named.suffix_first => Some(named),
             named => stated().or(named),
@@ -117,7 +119,7 @@ impl InfillTokens {
         self.ends.dedup();
     }
 
-    /// The prompt that asks for what stands between `before` and `after`.
+    /// Returns the prompt for the text between `before` and `after`.
     pub fn around(&self, before: &[u32], after: &[u32]) -> Vec<u32> {
         let before = [&[self.prefix], before].concat();
         let after = [&[self.suffix], after].concat();
@@ -130,12 +132,12 @@ impl InfillTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::{Entry, TokenKind};
+    use crate::vocab::{TokenEntry, TokenKind};
 
     fn vocab(texts: &[&str]) -> Vocab {
         let mut vocab = Vocab::for_count(texts.len());
         for (id, text) in (0u32..).zip(texts) {
-            let entry = Entry { text, bytes: text.as_bytes(), kind: TokenKind::Special };
+            let entry = TokenEntry { text, bytes: text.as_bytes(), kind: TokenKind::Special };
             vocab.insert(id, entry).unwrap();
         }
         vocab

@@ -1,15 +1,17 @@
 //! Text: tokenizers, chat templates, incremental decoding, stop strings, reasoning.
 //!
-//! Everything between a message and token ids, and back. Knows nothing of the engine or of HTTP.
-//! All input is hostile: files, templates and texts give errors, never panics, and cost time and
-//! memory in proportion to their size.
+//! The crate turns messages into token ids and token ids into events of an answer, without the
+//! engine and HTTP. All input is hostile: files, templates and texts give errors, never panics, and
+//! cost time and memory in proportion to their size.
 
 mod added;
 mod affixes;
 mod assets;
 mod byte_level;
+mod call_reader;
 mod decoder;
 mod error;
+mod files;
 mod gguf;
 pub mod grammar;
 mod guard;
@@ -25,23 +27,23 @@ mod template;
 mod think;
 mod tokenizer;
 mod tokenizer_json;
+pub mod tool_formats;
 mod vocab;
 
 pub use assets::{Templates, TextAssets};
+pub use call_reader::call::{OutputEvent, ToolSignature};
 pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;
 pub use grammar::{
     CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
 };
-pub use guard::Prompt;
+pub use guard::RenderedPrompt;
 pub use infill::InfillTokens;
-pub use output::{
-    OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature, UnknownFormat,
-};
+pub use output::{OutputForm, OutputParser, Reasoning};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, SpecialTokens, parse_now};
-pub use think::{Part, ThinkSplitter};
 pub use tokenizer::{EncodeOptions, SpecialIds, Tokenizer};
+pub use tool_formats::{ToolFormat, UnknownFormat};
 pub use vocab::TokenKind;

@@ -1,9 +1,9 @@
-//! Text to ids with the parts of a `tokenizer.json`: normalizer, pre-tokenizer and model.
+//! Encoding with the stages of a `tokenizer.json`: normalizer, pre-tokenizer and model.
 //!
-//! The added tokens are found first, by [`AddedTokens`]; what lies between goes through the
-//! pipeline in one piece, because some pre-tokenizers treat the start of the text specially.
+//! [`AddedTokens`] finds the added tokens first; the text between them goes through the pipeline
+//! in one piece, because some pre-tokenizers treat the start of the text specially.
 
-use crate::added::{AddedTokens, Piece, Specials};
+use crate::added::{AddedTokens, Specials, TextSpan};
 use crate::error::{Result, TextError};
 use std::ops::Range;
 use tokenizers::normalizer::Range as TextRange;
@@ -12,7 +12,7 @@ use tokenizers::{
     OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Token,
 };
 
-/// The stages between added tokens and ids.
+/// The stages of encoding.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub normalizer: Option<NormalizerWrapper>,
@@ -24,16 +24,20 @@ pub(crate) struct Pipeline {
     pub normalized_added: AddedTokens,
 }
 
-type Part = (NormalizedString, Option<Vec<Token>>);
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type SplitPart = (NormalizedString, Option<Vec<Token>>);
+type SplitError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Pipeline {
-    /// The ids of `text`, nothing added.
+    /// Returns the ids of `text`, nothing added.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>> {
         self.try_encode(text, specials).map_err(|e| TextError::Encode(e.to_string()))
     }
 
-    fn try_encode(&self, text: &str, specials: Specials) -> std::result::Result<Vec<u32>, Failure> {
+    fn try_encode(
+        &self,
+        text: &str,
+        specials: Specials,
+    ) -> std::result::Result<Vec<u32>, SplitError> {
         let mut parts: PreTokenizedString = text.into();
         parts.split(|_, whole| cut(&whole, &self.raw_added.split(text, specials)))?;
         parts.split(|_, part| self.normalize(part, specials))?;
@@ -48,7 +52,7 @@ impl Pipeline {
         &self,
         mut part: NormalizedString,
         specials: Specials,
-    ) -> std::result::Result<Vec<Part>, Failure> {
+    ) -> std::result::Result<Vec<SplitPart>, SplitError> {
         if let Some(normalizer) = &self.normalizer {
             normalizer.normalize(&mut part)?;
         }
@@ -62,7 +66,7 @@ impl Pipeline {
     }
 }
 
-/// The literal ranges of the whole text as ranges of one normalized part of it.
+/// Returns the literal ranges of the whole text as ranges of one normalized part of it.
 fn literals_in(part: &NormalizedString, specials: Specials) -> Vec<Range<usize>> {
     let Specials::Outside(literals) = specials else { return Vec::new() };
     let shift = part.offsets_original().0;
@@ -70,8 +74,11 @@ fn literals_in(part: &NormalizedString, specials: Specials) -> Vec<Range<usize>>
     local.filter_map(|l| part.convert_offsets(TextRange::Original(l))).collect()
 }
 
-fn cut(part: &NormalizedString, pieces: &[Piece]) -> std::result::Result<Vec<Part>, Failure> {
-    let one = |piece: &Piece| {
+fn cut(
+    part: &NormalizedString,
+    pieces: &[TextSpan],
+) -> std::result::Result<Vec<SplitPart>, SplitError> {
+    let one = |piece: &TextSpan| {
         let slice = part
             .slice(TextRange::Normalized(piece.range.clone()))
             .ok_or("a token boundary lies inside a character")?;

@@ -1,8 +1,8 @@
 //! The pre-tokenizers that GGUF vocabularies name in `tokenizer.ggml.pre`.
 //!
-//! The names and the expressions each stands for are those of llama.cpp; where it approximates an
-//! expression of the original tokenizer, the original is used. Each expression splits the pieces
-//! that the ones before it left, and what no expression matches stays a piece.
+//! Names and expressions are those of llama.cpp; where llama.cpp approximates an expression of the
+//! original tokenizer, the original is used. Each expression splits the pieces that the expressions
+//! before it left; text that no expression matches stays a piece.
 
 /// Contractions in any case.
 macro_rules! contractions {
@@ -105,9 +105,9 @@ const VIKING_WORDS: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}
 pub(crate) struct PreType {
     /// Expressions, applied one after the other.
     pub expressions: &'static [&'static str],
-    /// Whether a piece that is a token is taken whole, whatever the merges say.
+    /// Whether a piece that is a token is taken whole, without merges.
     pub ignore_merges: bool,
-    /// Whether a begin-of-sequence token is added where the file does not say.
+    /// Whether a begin-of-sequence token is added if the file does not say.
     pub add_bos: bool,
 }
 
@@ -203,7 +203,7 @@ const TABLE: &[Row] = &[
     (&["viking"], &[VIKING_WORDS, r"\p{N}"], false, false),
 ];
 
-/// The pre-tokenizer of this name.
+/// Returns the pre-tokenizer of this name.
 pub(crate) fn find(name: &str) -> Option<PreType> {
     let row = TABLE.iter().find(|(names, ..)| names.contains(&name));
     row.map(|&(_, expressions, ignore_merges, add_bos)| PreType {
@@ -213,7 +213,7 @@ pub(crate) fn find(name: &str) -> Option<PreType> {
     })
 }
 
-/// All names, for error messages.
+/// Returns all names, for error messages.
 pub(crate) fn known() -> String {
     let mut names: Vec<&str> = TABLE.iter().flat_map(|(names, ..)| names.iter().copied()).collect();
     names.sort_unstable();

@@ -1,7 +1,7 @@
-//! The parts of `tokenizer.json` that are large or dangerous, read with types of our own.
+//! Types for reading `tokenizer.json`.
 //!
-//! Everything the model builder would take on trust (ids, merges, list or map) is checked here
-//! first, so that a broken file is an error and not a panic.
+//! Values that the model builder does not check (ids, merges, list or map) are checked here, so
+//! that a broken file is an error and not a panic.
 
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};

@@ -1,7 +1,7 @@
 //! SentencePiece vocabularies in GGUF (`tokenizer.ggml.model` = `llama`): merging by score.
 //!
-//! Follows llama.cpp: the text is cut into characters, neighbours whose concatenation is a token
-//! are merged, best score first and leftmost among equals, and what is no token in the end is
+//! Follows llama.cpp: the text is split into characters; neighbours whose concatenation is a token
+//! are merged, best score first and leftmost among equals; a symbol that is no token in the end is
 //! spelled in bytes.
 
 use crate::added::{AddedTokens, Specials};
@@ -15,15 +15,15 @@ pub(crate) struct SentencePiece {
     pub added: AddedTokens,
     /// By token id.
     pub scores: Vec<f32>,
-    /// Token for each byte, where there is one.
+    /// The token of each byte, if there is one.
     pub bytes: Box<[Option<u32>; 256]>,
     pub unk: Option<u32>,
-    /// Whether text at the start and after an added token gets a space before it.
+    /// Whether a space is added before text at the start and after an added token.
     pub space_prefix: bool,
 }
 
 impl SentencePiece {
-    /// The ids of `text`, nothing added.
+    /// Returns the ids of `text`, nothing added.
     pub fn encode(&self, text: &str, specials: Specials, vocab: &Vocab) -> Vec<u32> {
         let mut ids = Vec::new();
         let mut after_token = true;
@@ -128,7 +128,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// The token for this part of the text; control tokens are never made from text.
+    /// Returns the token of a part of the text; control tokens are never made from text.
     fn token_at(&self, start: usize, len: usize) -> Option<u32> {
         let id = self.vocab.id(&self.text[start..start + len])?;
         (self.vocab.get(id)?.kind != TokenKind::Special).then_some(id)

@@ -1,8 +1,8 @@
 //! Stop strings in a stream of text pieces.
 //!
-//! Text is held back only while it may still become a stop string; what precedes a stop string is
-//! handed out, the stop string itself and all after it never. How the text is cut into pieces
-//! makes no difference to what comes out.
+//! Text is held back only while it may still become a stop string. The text before a stop string is
+//! given out, the stop string and all text after it never. The output is the same for all ways to
+//! cut the text into pieces.
 
 /// Watches a text for the first of several stop strings.
 #[derive(Debug, Clone, Default)]
@@ -12,12 +12,12 @@ pub struct StopStrings {
     stopped: Option<usize>,
 }
 
-/// What came of one more piece of text.
+/// The result of one more piece of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopStep {
-    /// Text that is safe to hand out.
+    /// Text that holds no part of a stop string.
     pub text: String,
-    /// The index of the stop string that was met, if one was.
+    /// The index of the stop string that was found, if any.
     pub stopped: Option<usize>,
 }
 
@@ -27,7 +27,7 @@ impl StopStrings {
         StopStrings { stops: stops.into_iter().collect(), ..Self::default() }
     }
 
-    /// Takes the next piece. After a stop every piece gives nothing.
+    /// Takes the next piece. After a stop string, all text is dropped.
     pub fn push(&mut self, piece: &str) -> StopStep {
         if self.stopped.is_some() {
             return StopStep { text: String::new(), stopped: self.stopped };
@@ -45,21 +45,21 @@ impl StopStrings {
         StopStep { text, stopped: self.stopped }
     }
 
-    /// The end of the text: what was held back, unless a stop string was met.
+    /// Takes the end and returns the text held back, unless a stop string was found.
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         if self.stopped.is_some() { String::new() } else { held }
     }
 
-    /// The place and index of the stop string that is complete first; of those complete at the
-    /// same place, the one that starts first.
+    /// Returns place and index of the stop string that is complete first; of several complete at
+    /// the same place, the one that starts first.
     fn first_stop(&self) -> Option<(usize, usize)> {
         let stops = self.stops.iter().enumerate().filter(|(_, stop)| !stop.is_empty());
         let found = stops.filter_map(|(index, stop)| Some((self.held.find(stop)?, index)));
         found.min_by_key(|&(at, index)| (at + self.stops[index].len(), at))
     }
 
-    /// The length of the longest end of the held text that starts some stop string.
+    /// Returns the length of the longest end of the held text that begins a stop string.
     fn longest_possible_start(&self) -> usize {
         let longest = |stop: &String| {
             let mut ends = stop.char_indices().rev().map(|(at, _)| at).filter(|&at| at > 0);

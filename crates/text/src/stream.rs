@@ -1,8 +1,8 @@
-//! Ids to text, one token at a time.
+//! Incremental decoding: ids to text, one token at a time.
 //!
-//! The pieces concatenate to exactly what decoding all ids at once gives. A character is handed
-//! out with the token that completes it; bytes that can no longer become a character are handed
-//! out as U+FFFD at once, one per maximal broken sequence, as Unicode recommends.
+//! The concatenated pieces are the text of all ids at once. A character is given out with the token
+//! that completes it; bytes that can no longer become a character are given out as U+FFFD at once,
+//! one per maximal broken sequence, as Unicode recommends.
 
 use crate::tokenizer::Tokenizer;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ pub struct IncrementalDecoder {
 }
 
 impl IncrementalDecoder {
-    /// A decoding from the start of a text.
+    /// A decoder at the start of a text.
     pub fn new(tokenizer: &Tokenizer, skip_special: bool) -> Self {
         let strip = tokenizer.decoder.strip_start;
         let strip = strip.and_then(|(c, count)| Some((u8::try_from(c).ok()?, count)));
         IncrementalDecoder { pending: Vec::new(), skip_special, shown: Arc::default(), strip }
     }
 
-    /// A decoding that continues a text: no leading space is dropped.
+    /// A decoder that continues a text: no leading space is dropped.
     pub fn continuing(skip_special: bool) -> Self {
         IncrementalDecoder { pending: Vec::new(), skip_special, shown: Arc::default(), strip: None }
     }
 
-    /// The same decoding, with the text of the special tokens `ids` though others are skipped.
+    /// Returns the decoder with the special tokens `ids` not skipped.
     pub fn showing(mut self, ids: impl Into<Arc<[u32]>>) -> Self {
         self.shown = ids.into();
         self
     }
 
-    /// The text that `id` completes; empty if it only adds to an unfinished character.
+    /// Takes the next id and returns the text that it completes.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
         let skipped = self.skip_special && tokenizer.is_special(id) && !self.shown.contains(&id);
         if !skipped {
@@ -46,7 +46,7 @@ impl IncrementalDecoder {
         self.take_finished()
     }
 
-    /// What is left at the end: an unfinished character becomes U+FFFD.
+    /// Takes the end and returns the rest: an unfinished character becomes U+FFFD.
     pub fn finish(&mut self) -> String {
         let text = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending.clear();
@@ -65,7 +65,7 @@ impl IncrementalDecoder {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// Everything but the last bytes that may still become a character.
+    /// Returns the pending text up to the bytes that may still become a character.
     fn take_finished(&mut self) -> String {
         let unfinished = self.pending.utf8_chunks().last().map_or(0, |last| {
             let tail = last.invalid();
@@ -74,6 +74,16 @@ impl IncrementalDecoder {
         let rest = self.pending.split_off(self.pending.len() - unfinished);
         let text = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending = rest;
+        text
+    }
+}
+
+impl Tokenizer {
+    /// Returns the text of `ids`; bytes that are not UTF-8 become U+FFFD, unknown ids nothing.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let mut decoder = IncrementalDecoder::new(self, skip_special);
+        let mut text: String = ids.iter().map(|&id| decoder.push(self, id)).collect();
+        text.push_str(&decoder.finish());
         text
     }
 }

@@ -1,32 +1,31 @@
-//! Splitting reasoning from content while the text streams in.
+//! Splitting of reasoning and content while the text streams in.
 //!
 //! Reasoning stands at the start of an answer between an opening and a closing tag; everything
-//! else is content, and a tag inside content is content. A piece that may be the start of a tag
-//! is held back until it is known; the tags and the white space around them are dropped.
+//! else is content, and a tag inside content is content. Text that may be the start of a tag is
+//! held back until it is known; the tags and the white space around them are dropped.
 
-use crate::output::{Found, Literals};
+use crate::call_reader::literals::{Literals, Scan};
 
-/// Which part of an answer a text belongs to.
+/// The part of an answer that a text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The model's reasoning.
+pub(crate) enum ThinkPart {
     Reasoning,
-    /// The answer proper.
     Content,
 }
 
 /// Opening and closing tags.
-type Tags = &'static [(&'static str, &'static str)];
+pub(crate) type ThinkTags = &'static [[&'static str; 2]];
 
-const THINK: Tags = &[("<think>", "</think>")];
-/// Mistral's models have either.
-const EITHER: Tags = &[("<think>", "</think>"), ("[THINK]", "[/THINK]")];
+/// The tags of most models.
+pub(crate) const THINK: ThinkTags = &[THINK_OR_BRACKETS[0]];
+/// Mistral's models write either pair.
+pub(crate) const THINK_OR_BRACKETS: ThinkTags = &[["<think>", "</think>"], ["[THINK]", "[/THINK]"]];
 
-/// A running split of one answer.
-#[derive(Debug, Clone)]
-pub struct ThinkSplitter {
-    tags: Tags,
-    part: Part,
+/// Splits one answer.
+#[derive(Debug)]
+pub(crate) struct ThinkSplitter {
+    tags: ThinkTags,
+    part: ThinkPart,
     /// White space in reasoning that is dropped if the closing tag follows.
     space: String,
     literals: Literals,
@@ -37,74 +36,66 @@ pub struct ThinkSplitter {
 }
 
 impl ThinkSplitter {
-    /// For `<think>` and `</think>`; `open` says that the prompt already opened the reasoning.
-    pub fn new(open: bool) -> Self {
-        Self::with_tags(THINK, open)
-    }
-
-    /// For those and for `[THINK]` and `[/THINK]`.
-    pub fn with_brackets(open: bool) -> Self {
-        Self::with_tags(EITHER, open)
-    }
-
-    fn with_tags(tags: Tags, open: bool) -> Self {
-        let part = if open { Part::Reasoning } else { Part::Content };
+    /// A splitter for these tags; the prompt has already opened the reasoning if `open`.
+    pub fn new(tags: ThinkTags, open: bool) -> Self {
+        let part = if open { ThinkPart::Reasoning } else { ThinkPart::Content };
         let (space, literals) = (String::new(), Literals::default());
         ThinkSplitter { tags, part, space, literals, at_start: true, reasoned: false }
     }
 
     /// Whether a rendered prompt ends by opening reasoning.
     pub fn prompt_opens_reasoning(prompt: &str) -> bool {
-        EITHER.iter().any(|(open, _)| prompt.trim_end().ends_with(open))
+        THINK_OR_BRACKETS.iter().any(|[open, _]| prompt.trim_end().ends_with(open))
     }
 
-    /// The part that the text has got to.
-    pub fn part(&self) -> Part {
+    /// Returns the part that the text is in.
+    pub fn part(&self) -> ThinkPart {
         self.part
     }
 
-    /// The parts that `piece` completes, in order.
-    pub fn push(&mut self, piece: &str) -> Vec<(Part, String)> {
+    /// Takes the next piece and returns the parts that it completes, in order.
+    pub fn push(&mut self, piece: &str) -> Vec<(ThinkPart, String)> {
         let mut parts = Vec::new();
         piece.chars().for_each(|c| self.take(c, &mut parts));
         parts
     }
 
-    /// The end of the answer: what was held back.
-    pub fn finish(&mut self) -> Vec<(Part, String)> {
+    /// Takes the end of the answer and returns the text held back.
+    pub fn finish(&mut self) -> Vec<(ThinkPart, String)> {
         let mut parts = Vec::new();
         let rest = self.literals.take();
         self.emit(&rest, &mut parts);
         parts
     }
 
-    fn take(&mut self, c: char, parts: &mut Vec<(Part, String)>) {
-        let (reasoning, reasoned) = (self.part == Part::Reasoning, self.reasoned);
+    fn take(&mut self, c: char, parts: &mut Vec<(ThinkPart, String)>) {
+        let (reasoning, reasoned) = (self.part == ThinkPart::Reasoning, self.reasoned);
         let over = !reasoning && (reasoned || !self.at_start);
         let tags = if over { &[] } else { self.tags };
-        let options = tags.iter().map(|&(open, close)| if reasoning { close } else { open });
+        let options = tags.iter().map(|&[open, close]| if reasoning { close } else { open });
         match self.literals.push(options, c) {
-            Found::More => {}
-            Found::One(_) => self.turn(),
-            Found::Nothing if !self.literals.is_empty() => {
+            Scan::Partial => {}
+            Scan::Whole(_) => self.turn(),
+            Scan::None if !self.literals.is_empty() => {
                 let read = self.literals.take();
                 self.emit(&read, parts);
                 self.take(c, parts);
             }
-            Found::Nothing if !over && c.is_whitespace() => self.space.push(c),
-            Found::Nothing => self.emit(c.encode_utf8(&mut [0; 4]), parts),
+            Scan::None if !over && c.is_whitespace() => self.space.push(c),
+            Scan::None => self.emit(c.encode_utf8(&mut [0; 4]), parts),
         }
     }
 
+    /// Goes over to the other part.
     fn turn(&mut self) {
         self.space.clear();
-        self.reasoned = self.part == Part::Reasoning;
-        self.part = if self.reasoned { Part::Content } else { Part::Reasoning };
+        self.reasoned = self.part == ThinkPart::Reasoning;
+        self.part = if self.reasoned { ThinkPart::Content } else { ThinkPart::Reasoning };
         self.at_start = true;
     }
 
-    /// Hands out text with the white space that was held before it.
-    fn emit(&mut self, text: &str, parts: &mut Vec<(Part, String)>) {
+    /// Gives out text with the white space that was held before it.
+    fn emit(&mut self, text: &str, parts: &mut Vec<(ThinkPart, String)>) {
         let text = std::mem::take(&mut self.space) + text;
         let text = if self.at_start { text.trim_start() } else { &text };
         if text.is_empty() {
@@ -124,11 +115,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(open: bool, pieces: &[&str]) -> (String, String) {
-        let mut splitter = ThinkSplitter::new(open);
+        let mut splitter = ThinkSplitter::new(THINK, open);
         let mut parts: Vec<_> = pieces.iter().flat_map(|p| splitter.push(p)).collect();
         parts.extend(splitter.finish());
         let of = |wanted| parts.iter().filter(|p| p.0 == wanted).map(|p| p.1.as_str()).collect();
-        (of(Part::Reasoning), of(Part::Content))
+        (of(ThinkPart::Reasoning), of(ThinkPart::Content))
     }
 
     fn check(open: bool, pieces: &[&str], reasoning: &str, content: &str) {
@@ -151,10 +142,10 @@ mod tests {
 
     #[test]
     fn partial_tags_are_held_back() {
-        let mut splitter = ThinkSplitter::new(false);
+        let mut splitter = ThinkSplitter::new(THINK, false);
         assert_eq!(splitter.push("<thi"), []);
-        assert_eq!(splitter.push("ng"), [(Part::Content, "<thing".into())]);
-        assert_eq!(splitter.push("a <thi"), [(Part::Content, "a <thi".into())]);
+        assert_eq!(splitter.push("ng"), [(ThinkPart::Content, "<thing".into())]);
+        assert_eq!(splitter.push("a <thi"), [(ThinkPart::Content, "a <thi".into())]);
         check(false, &["<th", "ink>w", "</", "think>", " y"], "w", "y");
     }
 

@@ -1,15 +1,14 @@
-//! The tokenizer: text to ids and ids to bytes, whatever file it came from.
+//! The tokenizer: text to ids and ids to bytes.
 
 use crate::added::Specials;
 use crate::affixes::Affixes;
-use crate::assets::{MAX_BYTES, optional_text};
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
+use crate::files::{MAX_BYTES, optional_text};
 use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::spm::SentencePiece;
-use crate::stream::IncrementalDecoder;
-use crate::tokenizer_json::{self, Loaded};
+use crate::tokenizer_json::{self, TokenizerParts};
 use crate::vocab::{TokenKind, Vocab};
 use serde_json::Value;
 use std::ops::Range;
@@ -19,16 +18,16 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Tokenizer {
     pub(crate) vocab: Vocab,
-    pub(crate) engine: Engine,
+    pub(crate) engine: Encoder,
     pub(crate) decoder: Decoder,
     pub(crate) affixes: Affixes,
     pub(crate) special: SpecialIds,
     pub(crate) infill: Option<InfillTokens>,
 }
 
-/// What does the encoding.
+/// The encoder of a tokenizer.
 #[derive(Debug)]
-pub(crate) enum Engine {
+pub(crate) enum Encoder {
     Pipeline(Box<Pipeline>),
     SentencePiece(Box<SentencePiece>),
 }
@@ -49,7 +48,8 @@ pub struct SpecialIds {
 /// How to read special tokens when encoding. The default adds and parses none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EncodeOptions {
-    /// Add what the vocabulary puts around a sequence (usually a begin-of-sequence token).
+    /// Add the tokens that the vocabulary puts around a sequence, usually a begin-of-sequence
+    /// token.
     pub add_special: bool,
     /// Turn the text of a special token, such as `<|im_start|>`, into that token.
     pub parse_special: bool,
@@ -66,32 +66,32 @@ impl Tokenizer {
 
     /// Reads the bytes of a `tokenizer.json` and of a `tokenizer_config.json`.
     pub fn from_json_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self> {
-        let Loaded { vocab, pipeline, decoder, affixes } = tokenizer_json::load(tokenizer)?;
+        let TokenizerParts { vocab, pipeline, decoder, affixes } = tokenizer_json::load(tokenizer)?;
         let config = config.map(parse_config).transpose()?.unwrap_or_default();
         let special = special_ids(&config, &vocab);
         let affixes = with_config_bos(affixes, &config, special.bos);
-        let engine = Engine::Pipeline(Box::new(pipeline));
+        let engine = Encoder::Pipeline(Box::new(pipeline));
         let infill = InfillTokens::named(&vocab);
         Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
     }
 
-    /// The ids of `text`.
+    /// Returns the ids of `text`.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
         let specials =
             if options.parse_special { Specials::Outside(&[]) } else { Specials::Ignore };
         self.encode_with(text, specials, options.add_special)
     }
 
-    /// The ids of `text` with special tokens parsed, except where they touch one of `literals`
-    /// (byte ranges in order): there the text of a special token stays plain text.
+    /// Returns the ids of `text` with special tokens parsed, except where they touch one of
+    /// `literals` (byte ranges in order): there the text of a special token stays plain text.
     pub fn encode_guarded(&self, text: &str, literals: &[Range<usize>]) -> Result<Vec<u32>> {
         self.encode_with(text, Specials::Outside(literals), false)
     }
 
     fn encode_with(&self, text: &str, specials: Specials, affixes: bool) -> Result<Vec<u32>> {
         let ids = match &self.engine {
-            Engine::Pipeline(pipeline) => pipeline.encode(text, specials)?,
-            Engine::SentencePiece(spm) => spm.encode(text, specials, &self.vocab),
+            Encoder::Pipeline(pipeline) => pipeline.encode(text, specials)?,
+            Encoder::SentencePiece(spm) => spm.encode(text, specials, &self.vocab),
         };
         if !affixes {
             return Ok(ids);
@@ -99,20 +99,12 @@ impl Tokenizer {
         Ok([&self.affixes.prefix[..], &ids, &self.affixes.suffix].concat())
     }
 
-    /// The text of `ids`; bytes that are not UTF-8 become U+FFFD, unknown ids nothing.
-    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
-        let mut decoder = IncrementalDecoder::new(self, skip_special);
-        let mut text: String = ids.iter().map(|&id| decoder.push(self, id)).collect();
-        text.push_str(&decoder.finish());
-        text
-    }
-
-    /// The bytes that `id` stands for; empty for ids without a token.
+    /// Returns the bytes of `id`; empty for ids without a token.
     pub fn token_bytes(&self, id: u32) -> &[u8] {
         self.vocab.get(id).map_or(&[], |entry| entry.bytes)
     }
 
-    /// What kind of token `id` is; `None` for ids without a token.
+    /// Returns the kind of token `id`; `None` for ids without a token.
     pub fn token_kind(&self, id: u32) -> Option<TokenKind> {
         self.vocab.get(id).map(|entry| entry.kind)
     }
@@ -122,62 +114,62 @@ impl Tokenizer {
         self.token_kind(id) == Some(TokenKind::Special)
     }
 
-    /// One more than the largest token id. A model's own vocabulary may be larger.
+    /// Returns one more than the largest token id. The vocabulary of the model may be larger.
     pub fn vocab_size(&self) -> usize {
         self.vocab.size()
     }
 
-    /// The id of the token with this text, as the vocabulary writes it.
+    /// Returns the id of the token with this text, as the vocabulary writes it.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
         self.vocab.id(token)
     }
 
-    /// The text of a token, as the vocabulary writes it.
+    /// Returns the text of a token, as the vocabulary writes it.
     pub fn id_to_token(&self, id: u32) -> Option<&str> {
         self.vocab.get(id).map(|entry| entry.text)
     }
 
-    /// The ids of those of `texts` that are control tokens of this vocabulary.
+    /// Returns the ids of the `texts` that are control tokens of this vocabulary.
     pub fn special_among(&self, texts: &[&str]) -> Vec<u32> {
         let ids = texts.iter().filter_map(|text| self.token_to_id(text));
         ids.filter(|&id| self.is_special(id)).collect()
     }
 
-    /// The tokens with a role.
+    /// Returns the tokens with a role.
     pub fn special_ids(&self) -> SpecialIds {
         self.special
     }
 
-    /// The marks of a gap to be filled in, where the model knows any.
+    /// Returns the fill-in-the-middle tokens, if the model has any.
     pub fn infill(&self) -> Option<&InfillTokens> {
         self.infill.as_ref()
     }
 
-    /// The tokens that `add_special` puts before a text.
+    /// Returns the tokens that `add_special` puts before a text.
     pub fn prefix_ids(&self) -> &[u32] {
         &self.affixes.prefix
     }
 
-    /// Byte ranges of `text` that parsing special tokens would turn into control tokens.
+    /// Returns the byte ranges of `text` that are control tokens if special tokens are parsed.
     pub fn special_ranges(&self, text: &str) -> Vec<Range<usize>> {
         match &self.engine {
-            Engine::Pipeline(p) => {
+            Encoder::Pipeline(p) => {
                 let mut ranges = p.raw_added.special_ranges(text);
                 ranges.extend(p.normalized_added.special_ranges(text));
                 ranges.sort_by_key(|r| r.start);
                 ranges
             }
-            Engine::SentencePiece(spm) => spm.added.special_ranges(text),
+            Encoder::SentencePiece(spm) => spm.added.special_ranges(text),
         }
     }
 
     /// Whether a longer text could make a control token across the end of this one.
     pub(crate) fn ends_like_special(&self, text: &str) -> bool {
         match &self.engine {
-            Engine::Pipeline(p) => {
+            Encoder::Pipeline(p) => {
                 p.raw_added.ends_like_special(text) || p.normalized_added.ends_like_special(text)
             }
-            Engine::SentencePiece(spm) => spm.added.ends_like_special(text),
+            Encoder::SentencePiece(spm) => spm.added.ends_like_special(text),
         }
     }
 }
@@ -187,7 +179,7 @@ fn parse_config(bytes: &[u8]) -> Result<Value> {
         .map_err(|e| TextError::tokenizer("tokenizer_config.json", format!("not JSON: {e}")))
 }
 
-/// The text of a token in `tokenizer_config.json`: a string, or an object with `content`.
+/// Returns the text of a token in `tokenizer_config.json`: a string, or an object with `content`.
 pub(crate) fn config_token<'a>(config: &'a Value, key: &str) -> Option<&'a str> {
     config[key].as_str().or_else(|| config[key]["content"].as_str())
 }
@@ -198,8 +190,8 @@ fn special_ids(config: &Value, vocab: &Vocab) -> SpecialIds {
     SpecialIds { bos, eos, pad, unk }
 }
 
-/// Llama-style tokenizer classes add the begin-of-sequence token themselves, whatever the
-/// post-processor says.
+/// Llama-style tokenizer classes add the begin-of-sequence token themselves, without regard to the
+/// post-processor.
 fn with_config_bos(mut affixes: Affixes, config: &Value, bos: Option<u32>) -> Affixes {
     let class = config["tokenizer_class"].as_str().unwrap_or("");
     let own = matches!(class, "LlamaTokenizer" | "LlamaTokenizerFast" | "CodeLlamaTokenizer");

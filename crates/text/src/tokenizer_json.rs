@@ -1,4 +1,4 @@
-//! Building a [`Tokenizer`](crate::Tokenizer) from `tokenizer.json`.
+//! Loading of `tokenizer.json`.
 //!
 //! Follows the layout that Hugging Face tokenizers 0.23 writes.
 
@@ -8,14 +8,14 @@ use crate::decoder::{Decoder, byte_token};
 use crate::error::{Result, TextError};
 use crate::pipeline::Pipeline;
 use crate::raw_json::{RawAdded, RawMerge, RawModel, RawTokenizer, RawVocab};
-use crate::vocab::{Clash, Entry, TokenKind, Vocab};
+use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokenizers::models::{bpe, unigram};
 use tokenizers::{ModelWrapper, NormalizerWrapper};
 
-/// What a `tokenizer.json` holds, ready for use.
-pub(crate) struct Loaded {
+/// The parts of a `tokenizer.json`.
+pub(crate) struct TokenizerParts {
     pub vocab: Vocab,
     pub pipeline: Pipeline,
     pub decoder: Decoder,
@@ -23,7 +23,7 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the bytes of a `tokenizer.json`.
-pub(crate) fn load(bytes: &[u8]) -> Result<Loaded> {
+pub(crate) fn load(bytes: &[u8]) -> Result<TokenizerParts> {
     let raw: RawTokenizer =
         serde_json::from_slice(bytes).map_err(|e| bad(format!("not a tokenizer: {e}")))?;
     let decoder = Decoder::from_json(&raw.decoder)?;
@@ -40,7 +40,7 @@ pub(crate) fn load(bytes: &[u8]) -> Result<Loaded> {
         normalized_added: AddedTokens::new(normalized.into_iter().map(|(_, t)| t).collect())?,
     };
     let pipeline = normalize_added(pipeline)?;
-    Ok(Loaded { vocab, pipeline, decoder, affixes })
+    Ok(TokenizerParts { vocab, pipeline, decoder, affixes })
 }
 
 /// Tokens marked `normalized` are searched for in their own normalized form.
@@ -77,7 +77,7 @@ const PRE_TOKENIZERS: [&str; 10] = [
     "UnicodeScripts",
 ];
 
-/// Refuses stages that are not known here, wherever they are nested.
+/// Checks that all stages are known, nested ones included.
 fn check_kinds(name: &str, value: &Value, known: &[&str]) -> Result<()> {
     if let Some(kind) = value["type"].as_str().filter(|kind| !known.contains(kind)) {
         return Err(bad(format!("{name}: unknown type \"{kind}\" (known: {})", known.join(", "))));
@@ -104,7 +104,7 @@ fn model_vocab(model: &RawModel, added: usize, decoder: &Decoder) -> Result<Voca
     let add = |vocab: &mut Vocab, id: u32, text: &str| {
         let byte = model.byte_fallback && byte_token(text).is_some();
         let kind = if byte { TokenKind::Byte } else { TokenKind::Normal };
-        insert(vocab, id, Entry { text, bytes: &decoder.bytes(text), kind })
+        insert(vocab, id, TokenEntry { text, bytes: &decoder.bytes(text), kind })
     };
     match &model.vocab {
         RawVocab::Ids(ids) => {
@@ -121,7 +121,7 @@ fn model_vocab(model: &RawModel, added: usize, decoder: &Decoder) -> Result<Voca
     }
 }
 
-fn insert(vocab: &mut Vocab, id: u32, entry: Entry<'_>) -> Result<()> {
+fn insert(vocab: &mut Vocab, id: u32, entry: TokenEntry<'_>) -> Result<()> {
     let text = entry.text;
     let added = vocab.insert(id, entry).map_err(|clash| match clash {
         Clash::Id(other) => bad(format!("tokens \"{other}\" and \"{text}\" share id {id}")),
@@ -132,8 +132,8 @@ fn insert(vocab: &mut Vocab, id: u32, entry: Entry<'_>) -> Result<()> {
     added.map(|_| ())
 }
 
-/// Adds the added tokens to `vocab`; each comes back with its `normalized` flag. What a token
-/// prints is decoded from the form that it is searched for in.
+/// Adds the added tokens to `vocab` and returns each with its `normalized` flag. The bytes of a
+/// token are decoded from the form in which it is searched for.
 fn add_tokens(
     vocab: &mut Vocab,
     raw: Vec<RawAdded>,
@@ -146,7 +146,7 @@ fn add_tokens(
         let normalizer = normalizer.filter(|_| token.normalized);
         let normalized = added::normalize(&token.content, normalizer)?;
         let bytes = &decoder.bytes(&normalized);
-        insert(vocab, id, Entry { text: &token.content, bytes, kind })?;
+        insert(vocab, id, TokenEntry { text: &token.content, bytes, kind })?;
         let RawAdded { content: text, special, single_word, lstrip, rstrip, .. } = token;
         Ok((token.normalized, AddedToken { id, text, special, single_word, lstrip, rstrip }))
     };
@@ -178,7 +178,7 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
     }
 }
 
-/// The switches of a BPE model.
+/// The options of a BPE model.
 #[derive(Debug, Default)]
 pub(crate) struct BpeOptions {
     pub unk_token: Option<String>,

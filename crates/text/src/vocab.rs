@@ -1,18 +1,18 @@
 //! The token table: id to text and bytes, text to id.
 //!
-//! Ids may have holes, but never so many that memory outgrows the number of tokens. Texts lie
-//! behind each other in one string, bytes likewise: a vocabulary of 150,000 tokens is made in
-//! milliseconds, which as many allocations would not allow.
+//! Ids may have gaps, within a limit in proportion to the number of tokens. All texts are in one
+//! string and all bytes in one buffer, so that a vocabulary of 150,000 tokens is built in
+//! milliseconds.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-/// What kind of token an id is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
     /// A piece of text.
     Normal,
-    /// A control token: its text is only a token where special tokens are parsed.
+    /// A control token: its text is that token only if special tokens are parsed.
     Special,
     /// An added token that is always matched in text, such as `<think>` in most vocabularies.
     Added,
@@ -24,13 +24,13 @@ pub enum TokenKind {
 
 /// One token.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct TokenEntry<'a> {
     pub text: &'a str,
     pub bytes: &'a [u8],
     pub kind: TokenKind,
 }
 
-/// Why an entry could not be added.
+/// The reason why a token could not be added.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Clash {
     Id(String),
@@ -42,14 +42,14 @@ pub(crate) enum Clash {
 pub(crate) struct Vocab {
     texts: String,
     bytes: Vec<u8>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<TokenSpan>>,
     ids: Ids,
     limit: usize,
 }
 
-/// Where a token's text and bytes lie: first and end of each.
+/// The ranges of the text and the bytes of a token: start and end of each.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct TokenSpan {
     text: [u32; 2],
     bytes: [u32; 2],
     kind: TokenKind,
@@ -66,9 +66,9 @@ impl Vocab {
         Vocab { ids: Ids::for_count(count), limit, ..Self::default() }
     }
 
-    /// Adds a token and gives the id that its text led to before; a second text for one id is a
+    /// Adds a token and returns the id that its text had before; a second text for one id is a
     /// clash.
-    pub fn insert(&mut self, id: u32, entry: Entry<'_>) -> Result<Option<u32>, Clash> {
+    pub fn insert(&mut self, id: u32, entry: TokenEntry<'_>) -> Result<Option<u32>, Clash> {
         let index = id as usize;
         let text = append(self.texts.len(), entry.text.len());
         let bytes = append(self.bytes.len(), entry.bytes.len());
@@ -86,48 +86,48 @@ impl Vocab {
         }
         self.texts.push_str(entry.text);
         self.bytes.extend(entry.bytes);
-        self.places[index] = Some(Place { text, bytes, kind: entry.kind });
+        self.places[index] = Some(TokenSpan { text, bytes, kind: entry.kind });
         let (places, texts) = (&self.places, &self.texts);
         Ok(self.ids.insert(id, |id| text_of(places, texts, id)))
     }
 
-    /// One more than the largest id.
+    /// Returns one more than the largest id.
     pub fn size(&self) -> usize {
         self.places.len()
     }
 
-    /// The token of `id`.
-    pub fn get(&self, id: u32) -> Option<Entry<'_>> {
-        let Place { text, bytes, kind } = (*self.places.get(id as usize)?)?;
-        Some(Entry { text: &self.texts[range(text)], bytes: &self.bytes[range(bytes)], kind })
+    /// Returns the token of `id`.
+    pub fn get(&self, id: u32) -> Option<TokenEntry<'_>> {
+        let TokenSpan { text, bytes, kind } = (*self.places.get(id as usize)?)?;
+        Some(TokenEntry { text: &self.texts[range(text)], bytes: &self.bytes[range(bytes)], kind })
     }
 
-    /// The id of the token whose text is `text`.
+    /// Returns the id of the token with this text.
     pub fn id(&self, text: &str) -> Option<u32> {
         self.ids.find(text, |id| text_of(&self.places, &self.texts, id)).1
     }
 
-    /// All tokens with their ids, in order of ids.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, Entry<'_>)> {
+    /// Returns all tokens with their ids, in order of ids.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, TokenEntry<'_>)> {
         (0..self.size() as u32).filter_map(|id| Some((id, self.get(id)?)))
     }
 }
 
-/// The place of `len` more behind `first`, if offsets can say it.
+/// Returns the range of `len` more from `first` on, if offsets can express it.
 fn append(first: usize, len: usize) -> Option<[u32; 2]> {
     Some([u32::try_from(first).ok()?, u32::try_from(first.checked_add(len)?).ok()?])
 }
 
-/// The text of an id that is in the table.
-fn text_of<'a>(places: &[Option<Place>], texts: &'a str, id: u32) -> &'a str {
+/// Returns the text of an id that is in the table.
+fn text_of<'a>(places: &[Option<TokenSpan>], texts: &'a str, id: u32) -> &'a str {
     places[id as usize].map_or("", |place| &texts[range(place.text)])
 }
 
 /// A slot without an id; ids are far smaller.
 const FREE: u32 = u32::MAX;
 
-/// Ids by the hash of their text, each in the first free slot from there on. At most half of the
-/// slots, whose number is a power of two, are in use.
+/// Ids by the hash of their text: a hash table with linear probing. At most half of the slots,
+/// whose number is a power of two, are in use.
 #[derive(Debug, Default)]
 struct Ids {
     slots: Vec<u32>,
@@ -141,7 +141,7 @@ impl Ids {
         Self { slots, ..Self::default() }
     }
 
-    /// The slot of `text`, which is that of its id or a free one, and its id.
+    /// Returns the slot of the id of `text`, or the free slot for it, and the id.
     fn find<'a>(&self, text: &str, text_of: impl Fn(u32) -> &'a str) -> (usize, Option<u32>) {
         let Some(mask) = self.slots.len().checked_sub(1) else { return (0, None) };
         let mut at = self.hasher.hash_one(text) as usize & mask;
@@ -155,7 +155,7 @@ impl Ids {
         (at, None)
     }
 
-    /// Makes `id` the id of its text, and gives the one that was.
+    /// Makes `id` the id of its text and returns the previous one.
     fn insert<'a>(&mut self, id: u32, text_of: impl Fn(u32) -> &'a str) -> Option<u32> {
         if 2 * (self.used + 1) > self.slots.len() {
             let mut larger = Self { used: self.used, ..Self::for_count(2 * self.used) };
@@ -176,8 +176,8 @@ impl Ids {
 mod tests {
     use super::*;
 
-    fn entry(text: &str) -> Entry<'_> {
-        Entry { text, bytes: text.as_bytes(), kind: TokenKind::Normal }
+    fn entry(text: &str) -> TokenEntry<'_> {
+        TokenEntry { text, bytes: text.as_bytes(), kind: TokenKind::Normal }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use chrono::NaiveDateTime;
-use common::{data, expect_error, json, shared_fixtures};
+use common::{data, expect_error, json};
 use serde_json::{Value, json};
 use std::path::Path;
 use text::{ChatTemplate, SpecialTokens};
@@ -53,8 +53,8 @@ fn check_folder(folder: &Path) -> usize {
 
 #[test]
 fn published_templates_render_as_in_hugging_face() {
-    let Some(fixtures) = shared_fixtures() else { return };
-    assert!(check_folder(&fixtures.join("templates")) > 50);
+    let Some(templates) = fixtures::find("templates") else { return };
+    assert!(check_folder(&templates) > 50);
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn the_language_is_jinja2s() {
 
 #[test]
 fn malformed_checkpoint_templates_are_errors() {
-    let Some(fixtures) = shared_fixtures() else { return };
+    let Some(checkpoints) = fixtures::find("malformed/checkpoints") else { return };
     let input = json!({"messages": [{"role": "user", "content": "hi"}]});
     for (name, words) in
         [("chat_template_bad_syntax", "syntax error"), ("chat_template_endless", "")]
     {
-        let folder = fixtures.join("malformed/checkpoints").join(name);
+        let folder = checkpoints.join(name);
         let config = json(&folder.join("tokenizer_config.json"));
         let result = render(config["chat_template"].as_str().unwrap(), &input);
         expect_error(name, result.map(|_| ()), words);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{data, expect_error, json, shared_fixtures};
+use common::{data, expect_error, json};
 use serde_json::Value;
 use std::path::Path;
 use text::{EncodeOptions, Tokenizer};
@@ -62,9 +62,9 @@ fn normalized_added_tokens_keep_their_space_when_decoded() {
 
 #[test]
 fn reference_checkpoints_tokenize_as_hugging_face_does() {
-    let Some(fixtures) = shared_fixtures() else { return };
+    let Some(models) = fixtures::find("models") else { return };
     let mut folders = 0;
-    for folder in std::fs::read_dir(fixtures.join("models")).unwrap() {
+    for folder in std::fs::read_dir(models).unwrap() {
         check_folder(&folder.unwrap().path());
         folders += 1;
     }
@@ -73,9 +73,9 @@ fn reference_checkpoints_tokenize_as_hugging_face_does() {
 
 #[test]
 fn byte_level_greedy_texts_decode_as_hugging_face_does() {
-    let Some(fixtures) = shared_fixtures() else { return };
+    let Some(models) = fixtures::find("models") else { return };
     for name in ["llama3", "qwen2", "qwen3", "gpt_oss", "deepseek_v3"] {
-        let folder = fixtures.join("models").join(name);
+        let folder = models.join(name);
         let tokenizer = Tokenizer::from_folder(&folder).unwrap();
         for prompt in json(&folder.join("reference.json"))["prompts"].as_array().unwrap() {
             let text = tokenizer.decode(&ids(&prompt["greedy_ids"]), false);
@@ -86,8 +86,7 @@ fn byte_level_greedy_texts_decode_as_hugging_face_does() {
 
 #[test]
 fn malformed_tokenizers_are_errors_that_say_what_is_wrong() {
-    let Some(fixtures) = shared_fixtures() else { return };
-    let checkpoints = fixtures.join("malformed/checkpoints");
+    let Some(checkpoints) = fixtures::find("malformed/checkpoints") else { return };
     for (name, words) in [
         ("tokenizer_bad_regex", "pre_tokenizer"),
         ("tokenizer_duplicate_ids", "share id 2"),

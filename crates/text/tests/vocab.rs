@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{json, shared_fixtures};
+use common::json;
 use formats::gguf::GgufFile;
 use std::path::Path;
 use text::{EncodeOptions, GgufOptions, Tokenizer};
@@ -35,9 +35,9 @@ fn check_vocab(path: &Path) {
 
 #[test]
 fn published_vocabularies_tokenize_as_published() {
-    let Some(fixtures) = shared_fixtures() else { return };
+    let Some(vocab) = fixtures::find("vocab") else { return };
     let mut count = 0;
-    for entry in std::fs::read_dir(fixtures.join("vocab")).unwrap() {
+    for entry in std::fs::read_dir(vocab).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "gguf") {
             check_vocab(&path);
@@ -49,16 +49,17 @@ fn published_vocabularies_tokenize_as_published() {
 
 #[test]
 fn gguf_twins_tokenize_as_their_checkpoints() {
-    let Some(fixtures) = shared_fixtures() else { return };
+    let Some(models) = fixtures::find("models") else { return };
+    let Some(twins) = fixtures::find("gguf/models") else { return };
     let parse = EncodeOptions { add_special: true, parse_special: true };
-    for entry in std::fs::read_dir(fixtures.join("gguf/models")).unwrap() {
+    for entry in std::fs::read_dir(twins).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|e| e != "gguf") {
             continue;
         }
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let checkpoint = name.rsplit_once('-').unwrap().0;
-        let reference = json(&fixtures.join("models").join(checkpoint).join("reference.json"));
+        let reference = json(&models.join(checkpoint).join("reference.json"));
         let tokenizer = load(&path);
         for case in reference["tokenizer_cases"].as_array().unwrap() {
             let text = case["text"].as_str().unwrap();

@@ -68,7 +68,8 @@ fn answers_cut_anywhere_end_by_length_and_are_forgotten() {
 
 /// What of a text is to be seen: headers of messages that say nothing are not.
 fn harmless(stage: &Stage, text: &str, answer: &Answer) -> String {
-    let header = stage.family.format == text::ToolFormat::Harmony && answer.content.is_empty();
+    let header =
+        stage.family.format == &text::tool_formats::harmony::HARMONY && answer.content.is_empty();
     if header { String::new() } else { text.to_owned() }
 }
 

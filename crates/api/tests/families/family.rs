@@ -1,9 +1,12 @@
 //! What is known of each family: its template, and the tokens that its vocabulary has beyond text.
 
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use text::ToolFormat::{self, DeepSeekV3, DeepSeekV31, Dsml, Harmony, Hermes, Llama, Mistral};
-use text::{TextAssets, Tokenizer};
+use std::path::Path;
+use text::tool_formats::deepseek::{DEEPSEEK_V3, DEEPSEEK_V31};
+use text::tool_formats::{
+    dsml::DSML, harmony::HARMONY, hermes::HERMES, llama::LLAMA, mistral::MISTRAL,
+};
+use text::{TextAssets, Tokenizer, ToolFormat};
 
 /// Small vocabularies and templates.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../text/tests/data");
@@ -13,7 +16,7 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../text/tests/data");
 pub struct Family {
     /// The file of its template.
     pub name: &'static str,
-    pub format: ToolFormat,
+    pub format: &'static ToolFormat,
     /// The vocabulary that its text is made of.
     base: &'static str,
     bos: Option<&'static str>,
@@ -56,7 +59,7 @@ const DEEPSEEK: &[&str] = &[
 
 const QWEN25: Family = Family {
     name: "Qwen-Qwen2.5-7B-Instruct",
-    format: Hermes,
+    format: &HERMES,
     base: "qwen3",
     bos: None,
     eos: "<|im_end|>",
@@ -73,7 +76,7 @@ const QWEN25: Family = Family {
 
 const V31: Family = Family {
     name: "deepseek-ai-DeepSeek-V3.1",
-    format: DeepSeekV31,
+    format: &DEEPSEEK_V31,
     base: "qwen3",
     bos: Some("<｜begin▁of▁sentence｜>"),
     eos: "<｜end▁of▁sentence｜>",
@@ -108,7 +111,7 @@ pub static FAMILIES: [Family; 9] = [
     },
     Family {
         name: "meta-llama-Llama-3.1-8B-Instruct",
-        format: Llama,
+        format: &LLAMA,
         base: "llama3",
         bos: Some("<|begin_of_text|>"),
         eos: "<|eot_id|>",
@@ -123,7 +126,7 @@ pub static FAMILIES: [Family; 9] = [
     },
     Family {
         name: "mistralai-Mistral-Nemo-Instruct-2407",
-        format: Mistral,
+        format: &MISTRAL,
         base: "mistral",
         bos: Some("<s>"),
         eos: "</s>",
@@ -146,14 +149,14 @@ pub static FAMILIES: [Family; 9] = [
     V31,
     Family {
         name: "deepseek-ai-DeepSeek-V4",
-        format: Dsml,
+        format: &DSML,
         markers: &["<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "｜DSML｜"],
         reasoning: true,
         ..V31
     },
     Family {
         name: "openai-gpt-oss-120b",
-        format: Harmony,
+        format: &HARMONY,
         base: "llama3",
         bos: None,
         eos: "<|return|>",
@@ -176,7 +179,7 @@ pub static FAMILIES: [Family; 9] = [
     },
     Family {
         name: "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
-        format: DeepSeekV3,
+        format: &DEEPSEEK_V3,
         content: false,
         ..V31
     },
@@ -190,7 +193,7 @@ impl Family {
         if own.is_file() {
             return Some(read(&own));
         }
-        Some(read(&shared()?.join(file)))
+        Some(read(&fixtures::find(&file)?))
     }
 
     /// Its tokenizer with the names of its tokens.
@@ -224,20 +227,6 @@ impl Family {
         assets.templates = Default::default();
         assets
     }
-}
-
-/// The optional folder of large fixtures, or `None` with a note that something is skipped.
-#[allow(clippy::print_stderr)]
-fn shared() -> Option<PathBuf> {
-    let root = std::env::var_os("GANNET_SHARED").map(PathBuf::from);
-    let root =
-        root.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
-    let fixtures = root.join("fixtures");
-    if !fixtures.is_dir() {
-        eprintln!("skipped: no fixtures at {}", fixtures.display());
-        return None;
-    }
-    Some(fixtures)
 }
 
 fn read(path: &Path) -> String {

@@ -5,7 +5,6 @@ use crate::scripts::{ODD, SHORT, calls, request, result, thought, user};
 use crate::stage::{Act, Answer, Stage};
 use api::{ChatRequest, Finish};
 use serde_json::{Value, json};
-use text::ToolFormat;
 
 /// What the template writes behind the first turn of calls, its end included.
 fn canonical(stage: &Stage, request: &ChatRequest) -> String {
@@ -47,18 +46,18 @@ fn asked(messages: Vec<Value>, setting: &Value) -> ChatRequest {
 /// An answer with these calls, whose white space no template has.
 fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let family = stage.family;
-    let format = family.format;
+    let format = family.format.name;
     let text = stage.service.render(request).unwrap();
     let opened = text.trim_end().ends_with("<think>");
-    let thinks = family.thinks || format == ToolFormat::Harmony;
-    let before = if thinks { thought(format, " why é ", opened) } else { String::new() };
+    let thinks = family.thinks || format == "harmony";
+    let before = if thinks { thought(family.format, " why é ", opened) } else { String::new() };
     let words = match format {
         // Behind calls this template writes the text that stood before them.
-        ToolFormat::Harmony | ToolFormat::Llama | ToolFormat::DeepSeekV3 => "",
+        "harmony" | "llama" | "deepseek-v3" => "",
         _ => "Let me  see:\n\n\n",
     };
-    let end = if format == ToolFormat::Harmony { "<|call|>" } else { family.end };
-    format!("{before}{words}{}{end}", calls(format, made))
+    let end = if format == "harmony" { "<|call|>" } else { family.end };
+    format!("{before}{words}{}{end}", calls(family.format, made))
 }
 
 fn check_family(stage: &Stage, setting: &Value, made: &[(&str, &str)]) {
@@ -73,7 +72,7 @@ fn check_family(stage: &Stage, setting: &Value, made: &[(&str, &str)]) {
     messages.extend(answer.calls.iter().map(|call| result(&call.id, "\"r1\" {é}")));
     let second = asked(messages.clone(), setting);
     check(stage, &answer, &second);
-    if stage.family.format == ToolFormat::Mistral {
+    if stage.family.format.name == "mistral" {
         let rest = canonical(stage, &second);
         let nine = answer.calls.iter().map(|call| &call.id[call.id.len() - 9..]);
         nine.for_each(|id| assert!(rest.contains(id), "{id}: {rest}"));

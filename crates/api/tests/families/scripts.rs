@@ -40,28 +40,28 @@ pub fn result(id: &str, text: &str) -> Value {
 }
 
 /// Calls, each a name with the JSON of its arguments, as models of `format` write them.
-pub fn calls(format: ToolFormat, calls: &[(&str, &str)]) -> String {
+pub fn calls(format: &ToolFormat, calls: &[(&str, &str)]) -> String {
     let each = |write: &dyn Fn(&str, &str) -> String| -> Vec<String> {
         calls.iter().map(|(name, arguments)| write(name, arguments)).collect()
     };
-    match format {
-        ToolFormat::Hermes => each(&|name, arguments| {
+    match format.name {
+        "hermes" => each(&|name, arguments| {
             format!(
                 "<tool_call>\n {{\"name\":\"{name}\" , \"arguments\":{arguments} }}\n\n</tool_call>"
             )
         })
         .join("\n\n"),
-        ToolFormat::Llama => each(&|name, arguments| {
+        "llama" => each(&|name, arguments| {
             format!("{{\"name\":  \"{name}\",\"parameters\" : {arguments}}}")
         })
         .join("; "),
-        ToolFormat::Mistral => {
+        "mistral" => {
             let all = each(&|name, arguments| {
                 format!("{{\"name\":\"{name}\", \"arguments\":{arguments},\"id\":\"abcdefghi\"}}")
             });
             format!("[TOOL_CALLS] [{}]", all.join(" ,"))
         }
-        ToolFormat::DeepSeekV3 => {
+        "deepseek-v3" => {
             let all = each(&|name, arguments| {
                 format!(
                     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{arguments}\n \
@@ -70,13 +70,13 @@ pub fn calls(format: ToolFormat, calls: &[(&str, &str)]) -> String {
             });
             format!("<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>", all.join("\n\n"))
         }
-        ToolFormat::DeepSeekV31 => {
+        "deepseek-v3.1" => {
             let all = each(&|name, arguments| {
                 format!("<｜tool▁call▁begin｜>{name}<｜tool▁sep｜> {arguments}<｜tool▁call▁end｜>")
             });
             format!("<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>", all.join("\n"))
         }
-        ToolFormat::Dsml => {
+        "dsml" => {
             let all = each(&|name, arguments| {
                 format!(
                     "<｜DSML｜invoke name=\"{name}\">{}</｜DSML｜invoke>",
@@ -85,13 +85,13 @@ pub fn calls(format: ToolFormat, calls: &[(&str, &str)]) -> String {
             });
             format!("<｜DSML｜tool_calls>\n{}</｜DSML｜tool_calls>", all.join(" \n"))
         }
-        ToolFormat::Harmony => each(&|name, arguments| {
+        "harmony" => each(&|name, arguments| {
             format!(
                 "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}"
             )
         })
         .join("<|call|>"),
-        ToolFormat::QwenCoder => unreachable!("no family of these"),
+        other => unreachable!("no family of {other}"),
     }
 }
 
@@ -110,9 +110,9 @@ fn parameters(arguments: &str) -> String {
 }
 
 /// Reasoning, as it is written at the start of an answer; `opened`: the prompt has begun it.
-pub fn thought(format: ToolFormat, text: &str, opened: bool) -> String {
-    match format {
-        ToolFormat::Harmony => {
+pub fn thought(format: &ToolFormat, text: &str, opened: bool) -> String {
+    match format.name {
+        "harmony" => {
             format!("<|channel|>analysis<|message|>{text}<|end|><|start|>assistant")
         }
         _ if opened => format!("{text}\n</think>\n"),

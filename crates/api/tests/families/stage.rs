@@ -5,8 +5,8 @@ use crate::family::Family;
 use api::{CallEvent, ChatRequest, Finish, ModelCard, Service, ServiceParts, TextEvent, Usage};
 use base::Rng;
 use engine::{
-    Event, FinishReason, Finished, ModelInfo, Request, RequestReceiver, Submission, Timings,
-    TokenSet, request_channel,
+    Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings, TokenSet,
+    request_channel,
 };
 use formats::GenerationDefaults;
 use serde_json::{Value, json};
@@ -203,13 +203,13 @@ impl Player {
         let mut constraint = request.constraint.as_ref().map(|grammar| grammar.start());
         let most = request.max_tokens.unwrap_or(PATIENCE);
         let mut said = Vec::new();
-        let reason = loop {
+        let outcome = loop {
             let allowed = match &mut constraint {
-                Some(state) if state.is_complete() => break FinishReason::Complete,
+                Some(state) if state.is_complete() => break Outcome::Complete,
                 Some(state) => {
                     let mut allowed = TokenSet::new(self.tokenizer.vocab_size());
                     match state.mask(&mut allowed) {
-                        Err(error) => return (said, Event::Failed(error)),
+                        Err(error) => break Outcome::Failed(error),
                         Ok(may_end) => settle(&mut allowed, request, may_end),
                     }
                     Some(allowed)
@@ -217,24 +217,24 @@ impl Player {
                 None => None,
             };
             let Some(id) = mind.next(&said, allowed.as_ref(), request) else {
-                break FinishReason::Length;
+                break Outcome::Length;
             };
             if request.stop_ids.contains(&id) {
-                break FinishReason::Stop(id);
+                break Outcome::StopId(id);
             }
             if let Some(Err(error)) = constraint.as_mut().map(|state| state.accept(id)) {
-                return (said, Event::Failed(error));
+                break Outcome::Failed(error);
             }
             said.push(id);
             if said.len() == most {
-                break FinishReason::Length;
+                break Outcome::Length;
             }
         };
         let prompt_tokens = request.prompt.len();
         let usage =
             engine::Usage { prompt_tokens, completion_tokens: said.len(), ..Default::default() };
         let timings = Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
-        (said, Event::Finished(Finished { reason, usage, timings }))
+        (said, Event::Finished(Finished { outcome, usage, timings }))
     }
 }
 

@@ -4,9 +4,9 @@
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 
 use api::{ModelCard, Service, ServiceParts};
-use engine::metrics::{Ended, Metrics, Outcome, Step};
+use engine::metrics::{Metrics, RequestTotals, Step};
 use engine::{
-    Event, FinishReason, Finished, ModelInfo, Request, RequestReceiver, Submission, Timings,
+    Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
     TokenLogprobs, Usage, request_channel,
 };
 use formats::GenerationDefaults;
@@ -168,9 +168,7 @@ struct Play<'a> {
 
 /// How a play ended early.
 enum Curtain {
-    Finished(FinishReason),
-    Failed(&'static str),
-    Cancelled,
+    Ended(Outcome),
     Dead,
 }
 
@@ -185,11 +183,8 @@ impl Player {
             let sent = play.sent;
             let dead = matches!(ended, Curtain::Dead);
             let cancelled = match ended {
-                Curtain::Finished(reason) => !self.finish(&submission, reason, sent),
-                Curtain::Failed(why) => {
-                    submission.events.blocking_send(Event::Failed(why.into())).is_err()
-                }
-                Curtain::Cancelled => true,
+                Curtain::Ended(Outcome::Cancelled) => true,
+                Curtain::Ended(outcome) => !self.finish(&submission, outcome, sent),
                 Curtain::Dead => false,
             };
             let _ = self.reporter.send(Report { request: submission.request, sent, cancelled });
@@ -211,7 +206,7 @@ impl Player {
                 return curtain;
             }
         }
-        Curtain::Finished(FinishReason::Stop(IM_END))
+        Curtain::Ended(Outcome::StopId(IM_END))
     }
 
     fn act(&self, play: &mut Play<'_>, act: &Act) -> Result<(), Curtain> {
@@ -226,7 +221,7 @@ impl Player {
                 play.tokens(&self.ids(text))?;
             },
             Act::Pause(time) => play.pause(*time),
-            Act::Fail(why) => Err(Curtain::Failed(why)),
+            Act::Fail(why) => Err(Curtain::Ended(Outcome::Failed((*why).into()))),
             Act::Die => Err(Curtain::Dead),
         }
     }
@@ -236,7 +231,7 @@ impl Player {
         self.tokenizer.encode(text, options).expect("the script encodes")
     }
 
-    fn finish(&self, submission: &Submission, reason: FinishReason, sent: usize) -> bool {
+    fn finish(&self, submission: &Submission, outcome: Outcome, sent: usize) -> bool {
         let usage = Usage {
             prompt_tokens: submission.request.prompt.len(),
             completion_tokens: sent,
@@ -244,7 +239,7 @@ impl Player {
             ..Usage::default()
         };
         let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
-        let finished = Finished { reason, usage, timings };
+        let finished = Finished { outcome, usage, timings };
         submission.events.blocking_send(Event::Finished(finished)).is_ok()
     }
 }
@@ -260,12 +255,10 @@ impl Play<'_> {
 
     fn end(&self, curtain: &Curtain) {
         let outcome = match curtain {
-            Curtain::Finished(FinishReason::Length) => Outcome::Length,
-            Curtain::Finished(_) => Outcome::Stop,
-            Curtain::Failed(_) => Outcome::Failed,
-            Curtain::Cancelled | Curtain::Dead => Outcome::Cancelled,
+            Curtain::Ended(outcome) => outcome,
+            Curtain::Dead => &Outcome::Cancelled,
         };
-        let ended = Ended {
+        let ended = RequestTotals {
             prompt_tokens: self.submission.request.prompt.len(),
             generated: self.sent,
             total: self.submission.submitted.elapsed(),
@@ -286,10 +279,10 @@ impl Play<'_> {
         }
         if request.embed.is_some() {
             self.send(Event::Embedding(vec![0.6, 0.8]))?;
-            return Err(Curtain::Finished(FinishReason::Length));
+            return Err(Curtain::Ended(Outcome::Length));
         }
         match request.max_tokens {
-            Some(0) => Err(Curtain::Finished(FinishReason::Length)),
+            Some(0) => Err(Curtain::Ended(Outcome::Length)),
             _ => Ok(()),
         }
     }
@@ -308,7 +301,7 @@ impl Play<'_> {
     }
 
     fn send(&self, event: Event) -> Result<(), Curtain> {
-        self.submission.events.blocking_send(event).map_err(|_| Curtain::Cancelled)
+        self.submission.events.blocking_send(event).map_err(|_| Curtain::Ended(Outcome::Cancelled))
     }
 
     fn tokens(&mut self, ids: &[u32]) -> Result<(), Curtain> {
@@ -318,7 +311,7 @@ impl Play<'_> {
     fn token(&mut self, id: u32) -> Result<(), Curtain> {
         let request = &self.submission.request;
         if request.stop_ids.contains(&id) {
-            return Err(Curtain::Finished(FinishReason::Stop(id)));
+            return Err(Curtain::Ended(Outcome::StopId(id)));
         }
         let logprobs = request.logprobs.map(|top| logprobs(id, top));
         self.computed();
@@ -326,7 +319,7 @@ impl Play<'_> {
         self.sent += 1;
         let full = CONTEXT - request.prompt.len();
         if self.sent >= request.max_tokens.unwrap_or(full).min(full) {
-            return Err(Curtain::Finished(FinishReason::Length));
+            return Err(Curtain::Ended(Outcome::Length));
         }
         Ok(())
     }
@@ -335,7 +328,7 @@ impl Play<'_> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             if self.submission.events.is_closed() {
-                return Err(Curtain::Cancelled);
+                return Err(Curtain::Ended(Outcome::Cancelled));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

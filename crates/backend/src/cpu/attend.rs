@@ -13,15 +13,15 @@ use std::ops::Range;
 
 /// Query vectors of a piece.
 const VECTORS: usize = 16;
-/// Tiles for each thread from which they even out.
+/// Tiles for each thread that even out the work.
 const TILES: usize = 4;
 
-/// What attention is computed with.
+/// Settings of attention.
 #[derive(Clone, Copy)]
 pub(super) struct AttentionContext<'a> {
     pub isa: Isa,
     pub pool: &'a ThreadPool,
-    /// Whether BF16 may be multiplied as such.
+    /// Whether BF16 keys and values may be multiplied in BF16.
     pub narrow: bool,
     /// A sink for each head, or none.
     pub sinks: &'a [f32],
@@ -29,8 +29,8 @@ pub(super) struct AttentionContext<'a> {
 
 /// Attention of one layer.
 #[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
-    pub how: AttentionContext<'a>,
+pub(super) struct AttentionCall<'a> {
+    pub context: AttentionContext<'a>,
     pub kv: KvRef<'a>,
     /// Query rows of the batch, `[rows, heads * dim]`.
     pub q: &'a [f32],
@@ -38,10 +38,10 @@ pub(super) struct Call<'a> {
     pub batch: &'a Batch,
 }
 
-/// What a call computes; kept, so that the next one allocates nothing.
+/// The pieces of a call; kept, so that the next one allocates nothing.
 #[derive(Default)]
-pub(super) struct Plan {
-    pieces: Vec<Piece>,
+pub(super) struct AttentionPlan {
+    pieces: Vec<RowPiece>,
     /// Rows of each piece in the batch.
     cuts: Vec<Range<usize>>,
     /// Piece and span of each row of `partials`.
@@ -51,7 +51,7 @@ pub(super) struct Plan {
 }
 
 /// Rows of one sequence that are computed together.
-struct Piece {
+struct RowPiece {
     /// Index of the sequence in the batch.
     sequence: usize,
     position: usize,
@@ -59,7 +59,7 @@ struct Piece {
     items: Range<usize>,
 }
 
-impl Plan {
+impl AttentionPlan {
     /// Bytes of partial results.
     pub fn bytes(&self) -> usize {
         4 * self.partials.len()
@@ -72,14 +72,14 @@ impl Plan {
         for (index, sequence) in batch.sequences().iter().enumerate() {
             for first in sequence.rows.clone().step_by(rows) {
                 let position = sequence.position + first - sequence.rows.start;
-                self.pieces.push(Piece { sequence: index, position, items: 0..0 });
+                self.pieces.push(RowPiece { sequence: index, position, items: 0..0 });
                 self.cuts.push(first..(first + rows).min(sequence.rows.end));
             }
         }
     }
 
     /// Lists the spans of every piece.
-    fn list_spans(&mut self, call: &Call<'_>) {
+    fn list_spans(&mut self, call: &AttentionCall<'_>) {
         self.items.clear();
         for index in 0..self.pieces.len() {
             let first = self.items.len();
@@ -90,12 +90,12 @@ impl Plan {
     }
 }
 
-impl Call<'_> {
+impl AttentionCall<'_> {
     /// Outputs of all rows into `out`, `[rows, heads * value dim]`.
-    pub fn run(&self, plan: &mut Plan, out: &mut [f32]) {
+    pub fn run(&self, plan: &mut AttentionPlan, out: &mut [f32]) {
         plan.cut(self.batch, (VECTORS / self.group()).max(1));
         let out = &mut out[..self.batch.rows() * self.spec.heads * self.kv.layout.value_dim()];
-        let threads = self.how.pool.threads();
+        let threads = self.context.pool.threads();
         if threads > 1 && plan.pieces.len() * self.kv.layout.heads < TILES * threads {
             plan.list_spans(self);
             if plan.items.len() > plan.pieces.len() {
@@ -110,7 +110,7 @@ impl Call<'_> {
         self.spec.heads / self.kv.layout.heads
     }
 
-    fn query(&self, plan: &Plan, piece: usize) -> Query<'_> {
+    fn query(&self, plan: &AttentionPlan, piece: usize) -> Query<'_> {
         let (rows, piece) = (plan.cuts[piece].clone(), &plan.pieces[piece]);
         let width = self.spec.heads * self.kv.layout.dim;
         Query {
@@ -121,20 +121,20 @@ impl Call<'_> {
             blocks: self.batch.block_table(&self.batch.sequences()[piece.sequence]),
             scale: self.spec.scale,
             window: self.spec.window.unwrap_or(usize::MAX),
-            narrow: self.how.narrow,
-            sinks: self.how.sinks,
+            narrow: self.context.narrow,
+            sinks: self.context.sinks,
         }
     }
 
-    fn by_pieces(&self, plan: &Plan, out: &mut [f32]) {
+    fn by_pieces(&self, plan: &AttentionPlan, out: &mut [f32]) {
         let columns = self.group() * self.kv.layout.value_dim();
         let width = self.spec.heads * self.kv.layout.value_dim();
-        self.how.pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
-            attention::attention(self.how.isa, &self.query(plan, piece), self.kv, &mut tile);
+        self.context.pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
+            attention::attention(self.context.isa, &self.query(plan, piece), self.kv, &mut tile);
         });
     }
 
-    fn by_spans(&self, plan: &mut Plan, out: &mut [f32]) {
+    fn by_spans(&self, plan: &mut AttentionPlan, out: &mut [f32]) {
         let layout = &self.kv.layout;
         let rows = plan.cuts.iter().map(Range::len).max().unwrap_or(0);
         let len = rows * self.group() * attention::partial_len(layout);
@@ -144,7 +144,7 @@ impl Call<'_> {
             plan.partials = AlignedVec::zeroed(needed.next_power_of_two());
         }
         let mut partials = std::mem::take(&mut plan.partials);
-        let (isa, pool) = (self.how.isa, self.how.pool);
+        let (isa, pool) = (self.context.isa, self.context.pool);
         pool.for_each_tile(&mut partials[..needed], apart, (1, len), |mut tile| {
             let (item, kv_head) = (tile.rows().start, tile.cols().start / len);
             let (piece, span) = plan.items[item];
@@ -158,7 +158,7 @@ impl Call<'_> {
             let first = tile.cols().start / columns * len;
             let spans = items.start * apart + first..(items.end - 1) * apart + first + len;
             let first = tile.cols().start / layout.value_dim();
-            let sinks = self.how.sinks.get(first..first + self.group()).unwrap_or_default();
+            let sinks = self.context.sinks.get(first..first + self.group()).unwrap_or_default();
             attention::combine_spans(isa, layout, &partials[spans], apart, sinks, &mut tile);
         });
         plan.partials = partials;

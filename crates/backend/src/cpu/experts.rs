@@ -1,55 +1,56 @@
-//! Routed experts: rows are grouped by the experts that they are sent to, so that an expert's weights
-//! are read once for all its rows, and experts without rows not at all.
+//! Routed experts: rows are grouped by their experts, so that an expert's weights are read once for
+//! all its rows, and experts without rows not at all.
 //!
-//! Experts may be held elsewhere; a row gets nothing from those here.
+//! Experts may be held by other ranks; they contribute nothing here.
 //!
-//! Invariant: what a row gets is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
-//! numbers, and no product depends on which rows are computed together.
+//! Invariant: the output of a row is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
+//! numbers, and no product depends on the rows that are computed together.
 
-use super::products::{Inputs, Rounded, room, scratch};
+use super::products::{Rounded, grown, scratch};
 use super::{Buffer, Cpu};
 use crate::{Error, Experts, ExpertsSpec, Matrix};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
-use kernels::routing::Choice;
+use kernels::layout::Inputs;
+use kernels::routing::ExpertChoice;
 use std::ops::Range;
 
 /// Fewest and most columns of a tile.
 const COLUMNS: (usize, usize) = (64, 256);
 
-/// Who goes where in the current step; kept, so that the next one allocates nothing.
+/// Assignments of the current step; kept, so that the next one allocates nothing.
 #[derive(Default)]
 pub(super) struct ExpertScratch {
     /// `[rows, chosen]`.
-    choices: Vec<Choice>,
-    room: Vec<f32>,
-    plan: Plan,
-    /// What experts' gates let through, `[assignments, width]`.
+    choices: Vec<ExpertChoice>,
+    scores: Vec<f32>,
+    plan: ExpertPlan,
+    /// Outputs of the gates, `[assignments, width]`.
     gated: AlignedVec<f32>,
     inputs: Rounded,
-    /// Inputs of up projections, where they are not those of the gates.
+    /// Inputs of up projections, where they differ from those of the gates.
     up_inputs: Rounded,
     between: Rounded,
 }
 
 /// Rows grouped by experts.
 #[derive(Default)]
-struct Plan {
-    /// Experts that have rows, ascending, by their numbers among those that are held.
+struct ExpertPlan {
+    /// Experts that have rows, ascending, by their numbers among the held ones.
     experts: Vec<usize>,
     /// The assignments of each.
     cuts: Vec<Range<usize>>,
     /// Every assignment, by groups.
     all: Vec<Assignment>,
-    /// AttentionContext many each expert has, then where its next goes.
+    /// Number of rows of each expert, then the index of its next assignment.
     next: Vec<usize>,
 }
 
-/// A row that is sent to an expert.
+/// A row and one of its experts.
 #[derive(Clone, Copy, Default)]
 struct Assignment {
     row: u32,
-    /// Its number among those that are held.
+    /// Number among the held experts.
     expert: u32,
     weight: f32,
 }
@@ -57,7 +58,7 @@ struct Assignment {
 /// The experts of a layer.
 pub(super) struct ExpertGroup {
     spec: ExpertsSpec,
-    /// Up projections take their inputs in another form or order than gates.
+    /// Up projections take other activations, or another order of inputs, than gates.
     apart: bool,
 }
 
@@ -68,9 +69,9 @@ impl ExpertScratch {
     }
 }
 
-impl Plan {
-    /// Groups the rows whose choices are given, `chosen` each, by those of the experts `held`.
-    fn group(&mut self, choices: &[Choice], chosen: usize, held: Range<usize>) {
+impl ExpertPlan {
+    /// Groups rows by expert, `chosen` choices each, for the experts `held`.
+    fn group(&mut self, choices: &[ExpertChoice], chosen: usize, held: Range<usize>) {
         self.next.clear();
         self.next.resize(held.len(), 0);
         let ours = choices.iter().enumerate().filter_map(|(at, choice)| {
@@ -101,18 +102,20 @@ impl Plan {
 }
 
 impl Cpu {
-    /// Takes the experts of a layer: an error unless they are alike and their router can choose
-    /// among them.
-    pub(super) fn bank(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
+    /// Makes the group of a layer's experts.
+    ///
+    /// # Errors
+    /// Unless the experts are alike and their router can choose among them.
+    pub(super) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
         let differ = |(gate, up): (&Matrix, &Matrix)| {
             let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
-            gate.rounding() != up.rounding() || gate.order != up.order
+            gate.layout.activations != up.layout.activations || gate.order != up.order
         };
         let apart = spec.gate.iter().zip(&spec.up).any(differ);
         let most = 2 * spec.rows * COLUMNS.1;
         self.pool.run(&|_| scratch(most, |_| ()));
-        self.mix.choices.reserve(spec.rows * spec.routing.chosen);
+        self.expert_scratch.choices.reserve(spec.rows * spec.routing.chosen);
         Ok(ExpertGroup { spec, apart })
     }
 
@@ -122,7 +125,7 @@ impl Cpu {
             let first = self.matrices.get(all[0].0);
             all.iter().map(|matrix| self.matrices.get(matrix.0)).all(|other| {
                 let shape = (other.rows, other.cols) == (first.rows, first.cols);
-                shape && other.rounding() == first.rounding()
+                shape && other.layout.activations == first.layout.activations
             })
         };
         let (held, count) = (gate.len(), spec.count);
@@ -146,12 +149,12 @@ impl Cpu {
         Ok(())
     }
 
-    /// The first gate of a layer's experts, whose settings are those of all.
+    /// The first gate of a layer's experts, whose settings hold for all.
     pub(super) fn first_gate(&self, experts: Experts) -> Matrix {
         self.experts[experts.0].spec.gate[0]
     }
 
-    /// What the chosen experts give each row.
+    /// Outputs of the chosen experts of each row.
     pub(super) fn mix(
         &mut self,
         x: Buffer,
@@ -160,52 +163,52 @@ impl Cpu {
         out: Buffer,
         rows: usize,
     ) {
-        let mut mix = std::mem::take(&mut self.mix);
-        self.choose(&mut mix, logits, experts, rows);
+        let mut work = std::mem::take(&mut self.expert_scratch);
+        self.choose(&mut work, logits, experts, rows);
         let spec = &self.experts[experts.0].spec;
         let held = spec.first..spec.first + spec.gate.len();
-        mix.plan.group(&mix.choices, spec.routing.chosen, held);
+        work.plan.group(&work.choices, spec.routing.chosen, held);
         self.note_inputs_of(
-            &mix.plan,
+            &work.plan,
             experts,
             |spec| [&spec.gate, &spec.up],
             |this, at, values| {
-                values.extend_from_slice(this.row(x, mix.plan.all[at].row as usize));
+                values.extend_from_slice(this.row(x, work.plan.all[at].row as usize));
             },
         );
-        self.gates(&mut mix, x, experts);
+        self.gates(&mut work, x, experts);
         let width = self.matrices.get(self.experts[experts.0].spec.down[0].0).cols;
         self.note_inputs_of(
-            &mix.plan,
+            &work.plan,
             experts,
             |spec| [&spec.down],
             |_, at, values| {
-                values.extend_from_slice(&mix.gated[at * width..][..width]);
+                values.extend_from_slice(&work.gated[at * width..][..width]);
             },
         );
         let mut data = self.take(out);
-        self.downs(&mut mix, experts, (&mut data, self.width(out)), rows);
+        self.downs(&mut work, experts, (&mut data, self.width(out)), rows);
         self.put(out, data);
-        self.mix = mix;
+        self.expert_scratch = work;
     }
 
     /// Chooses the experts of each row.
-    fn choose(&self, mix: &mut ExpertScratch, logits: Buffer, experts: Experts, rows: usize) {
+    fn choose(&self, work: &mut ExpertScratch, logits: Buffer, experts: Experts, rows: usize) {
         let ExpertsSpec { routing, correction, .. } = &self.experts[experts.0].spec;
         let bias = correction.map_or(&[][..], |bias| &self.vectors[bias.0]);
-        mix.choices.clear();
-        mix.choices.resize(rows * routing.chosen, Choice::default());
-        for (row, choices) in mix.choices.chunks_exact_mut(routing.chosen).enumerate() {
-            routing.choose(self.row(logits, row), bias, &mut mix.room, choices);
+        work.choices.clear();
+        work.choices.resize(rows * routing.chosen, ExpertChoice::default());
+        for (row, choices) in work.choices.chunks_exact_mut(routing.chosen).enumerate() {
+            routing.choose(self.row(logits, row), bias, &mut work.scores, choices);
         }
     }
 
-    /// Gate and up products of all groups, and what the gates let through.
-    fn gates(&self, mix: &mut ExpertScratch, x: Buffer, experts: Experts) {
+    /// Gate and up products of all groups, and their gate function.
+    fn gates(&self, work: &mut ExpertScratch, x: Buffer, experts: Experts) {
         let ExpertGroup { spec, apart } = &self.experts[experts.0];
         let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
         let (width, hidden) = (gate.rows, gate.cols);
-        let ExpertScratch { plan, gated, inputs, up_inputs, .. } = mix;
+        let ExpertScratch { plan, gated, inputs, up_inputs, .. } = work;
         if plan.cuts.is_empty() {
             return;
         }
@@ -214,18 +217,19 @@ impl Cpu {
             let weights = self.matrices.get(matrices[expert as usize].0);
             weights.take_inputs(self.row(x, row as usize), values);
         };
-        let cuts = &plan.cuts;
-        self.gather(inputs, gate.rounding(), hidden, cuts, |at, to| fill(&spec.gate, at, to));
+        let (cuts, rows) = (&plan.cuts, plan.all.len());
+        let [to, up_to] = [gate, up].map(|weights| weights.layout.activations);
+        self.gather(inputs, to, hidden, cuts, |at, to| fill(&spec.gate, at, to));
         if *apart {
-            self.gather(up_inputs, up.rounding(), hidden, cuts, |at, to| fill(&spec.up, at, to));
+            self.gather(up_inputs, up_to, hidden, cuts, |at, to| fill(&spec.up, at, to));
         }
-        let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(hidden);
-        let inputs = inputs.inputs(hidden);
+        let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(up_to, rows, hidden);
+        let inputs = inputs.inputs(to, rows, hidden);
         let columns = self.columns(width, plan.cuts.len());
-        let gated = room(gated, plan.all.len() * width);
+        let gated = grown(gated, plan.all.len() * width);
         self.pool.for_each_cut(gated, width, (&plan.cuts, columns), |group, mut tile| {
             let (expert, cols) = (plan.experts[group], tile.cols());
-            let (inputs, up_inputs) = (inputs.rows(tile.rows()), up_inputs.rows(tile.rows()));
+            let (inputs, up_inputs) = (inputs.slice(tile.rows()), up_inputs.slice(tile.rows()));
             let count = tile.rows().len();
             scratch(2 * count * cols.len(), |both| {
                 let (gates, ups) = both.split_at_mut(count * cols.len());
@@ -247,7 +251,7 @@ impl Cpu {
     /// Down products of all groups, added up row by row.
     fn downs(
         &self,
-        mix: &mut ExpertScratch,
+        work: &mut ExpertScratch,
         experts: Experts,
         (out, hidden): (&mut [f32], usize),
         rows: usize,
@@ -255,12 +259,13 @@ impl Cpu {
         let spec = &self.experts[experts.0].spec;
         let down = self.matrices.get(spec.down[0].0);
         let width = down.cols;
-        let ExpertScratch { plan, gated, between, .. } = mix;
-        self.gather(between, down.rounding(), width, &plan.cuts, |at, values| {
+        let ExpertScratch { plan, gated, between, .. } = work;
+        let to = down.layout.activations;
+        self.gather(between, to, width, &plan.cuts, |at, values| {
             let weights = self.matrices.get(spec.down[plan.all[at].expert as usize].0);
             weights.take_inputs(&gated[at * width..][..width], values);
         });
-        let inputs = between.inputs(width);
+        let inputs = between.inputs(to, plan.all.len(), width);
         let tile = (rows, self.columns(hidden, 1));
         self.pool.for_each_tile(&mut out[..rows * hidden], hidden, tile, |mut tile| {
             let cols = tile.cols();
@@ -268,7 +273,7 @@ impl Cpu {
             for (group, expert) in plan.experts.iter().enumerate() {
                 let rows = &plan.all[plan.cuts[group].clone()];
                 scratch(rows.len() * cols.len(), |values| {
-                    let inputs = inputs.rows(plan.cuts[group].clone());
+                    let inputs = inputs.slice(plan.cuts[group].clone());
                     self.part(inputs, spec.down[*expert], values, cols.clone());
                     if let Some([.., bias]) = spec.biases {
                         let at = expert * hidden + cols.start..expert * hidden + cols.end;
@@ -285,9 +290,8 @@ impl Cpu {
 
     /// Columns `cols` of a product, rows of `out` one after the other.
     fn part(&self, inputs: Inputs<'_>, matrix: Matrix, out: &mut [f32], cols: Range<usize>) {
-        let rows = out.len() / cols.len();
         let mut tile = Tile::of(out, cols.len()).behind(cols.start);
-        self.product(inputs, rows, matrix, &mut tile);
+        self.product(inputs, self.matrices.get(matrix.0), &mut tile);
     }
 
     fn add_to_each(&self, rows: &mut [f32], values: &[f32]) {
@@ -301,11 +305,11 @@ impl Cpu {
         (width / pieces).next_multiple_of(COLUMNS.0).clamp(COLUMNS.0, COLUMNS.1)
     }
 
-    /// Sums up what goes into products of the experts, if anybody asked for it: `fill` adds the
+    /// Sums up the inputs of the experts' products, if they are collected: `fill` appends the
     /// inputs of an assignment.
     fn note_inputs_of<const N: usize>(
         &mut self,
-        plan: &Plan,
+        plan: &ExpertPlan,
         experts: Experts,
         matrices: impl Fn(&ExpertsSpec) -> [&[Matrix]; N],
         fill: impl Fn(&Self, usize, &mut Vec<f32>),

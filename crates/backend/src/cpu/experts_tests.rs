@@ -138,8 +138,9 @@ fn heads_take_the_inputs_of_their_columns() {
     let (x, out) = (cpu.buffer(rows, 20).unwrap(), cpu.buffer(rows, 16).unwrap());
     let given = random(rows * 20, 6);
     cpu.values_mut(x, rows).copy_from_slice(&given);
-    let (from, to) = (HeadColumns { first: 3, stride: 10 }, HeadColumns { first: 2, stride: 8 });
-    cpu.linear_heads((x, from), &weights, (out, to), rows);
+    let from = HeadColumns { buffer: x, first: 3, stride: 10 };
+    let to = HeadColumns { buffer: out, first: 2, stride: 8 };
+    cpu.linear_heads(from, &weights, to, rows);
     let got = cpu.read(out, rows);
     for row in 0..rows {
         for (head, values) in values.chunks_exact(outputs * inputs).enumerate() {

@@ -1,4 +1,4 @@
-//! What the inputs of the products add up to: how much each column of a matrix matters.
+//! Sums over the inputs of products: the importance of each column of a matrix.
 //!
 //! Invariant: the squares of a column are added in f64 in the order of the rows, so that the
 //! sums depend neither on threads nor on how the rows came in batches.
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// Columns that one thread adds up at a time.
 const COLUMNS: usize = 128;
 
-/// What went into the products with one matrix, or with all matrices of one name.
+/// Sums over the inputs of one matrix, or of all matrices of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSums {
     /// Name of the tensor.
@@ -45,15 +45,15 @@ impl InputSums {
 }
 
 impl Cpu {
-    /// From now on sums up the inputs of every product, from zero.
+    /// Starts to sum up the inputs of every product, from zero.
     pub fn collect_inputs(&mut self) {
         let zeros = self.matrices.iter().map(|m| InputSums::new(&m.name, m.cols)).collect();
         self.inputs = Some(zeros);
     }
 
-    /// The sums since they were last taken, of the matrices that anything was multiplied with,
-    /// in the order in which they were loaded, those of one name together; of those without a name
-    /// none. Nothing where `collect_inputs` was not called.
+    /// Takes the sums since the last call, of the named matrices that were multiplied, in the order
+    /// in which they were loaded, matrices of one name together. Empty where `collect_inputs` was
+    /// not called.
     pub fn take_input_sums(&mut self) -> Vec<InputSums> {
         if self.inputs.is_none() {
             return Vec::new();
@@ -76,15 +76,15 @@ impl Cpu {
         all
     }
 
-    /// Sums up the first `rows` rows of `x`, which `weight` is about to be multiplied with, if
-    /// anybody asked for it.
+    /// Adds the first `rows` rows of `x`, inputs of a product with `weight`, to its sums, if they
+    /// are collected.
     pub(super) fn note_inputs(&mut self, x: Buffer, weight: Matrix, rows: usize) {
         let Some(mut inputs) = self.inputs.take() else { return };
         inputs[weight.0].add(self.read(x, rows), &self.pool);
         self.inputs = Some(inputs);
     }
 
-    /// The same with rows that lie in no buffer.
+    /// The same with rows outside of a buffer.
     pub(super) fn note_rows(&mut self, rows: &[f32], weight: Matrix) {
         if let Some(inputs) = &mut self.inputs {
             inputs[weight.0].add(rows, &self.pool);
@@ -119,7 +119,7 @@ mod tests {
         matrix(&mut cpu, "unused");
         let input = cpu.buffer(chunk, COLS).unwrap();
         let out = cpu.buffer(chunk, 16).unwrap();
-        cpu.linear(input, &[(used, out)], 1); // Before anybody asked.
+        cpu.linear(input, &[(used, out)], 1); // Before sums are collected.
         cpu.collect_inputs();
         for rows in x.chunks(chunk * COLS) {
             let mut data = cpu.take(input);

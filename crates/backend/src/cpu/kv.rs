@@ -1,6 +1,6 @@
-//! The KV cache of the CPU: where keys and values of all layers lie, and storing them.
+//! The KV cache of the CPU: memory for keys and values of all layers, and storing them.
 
-use super::attend::{AttentionContext, Call, Plan};
+use super::attend::{AttentionCall, AttentionContext, AttentionPlan};
 use crate::{AttentionSpec, Batch, Error, KvType, LayerCache};
 use base::{AlignedVec, ThreadPool};
 use kernels::attention::{self, KvRef};
@@ -17,23 +17,23 @@ const PAGE: usize = 4096;
 #[derive(Default)]
 pub(super) struct KvCache {
     layers: Vec<LayerKv>,
-    /// `[blocks][layers][heads][head bytes]`: what is in use lies together, so that huge pages
-    /// hold little else.
+    /// `[blocks][layers][heads][head bytes]`: blocks in use are contiguous, so that huge pages hold
+    /// little else.
     data: AlignedVec<u8>,
     /// Bytes of a block of all layers.
     stride: usize,
-    plan: Plan,
+    plan: AttentionPlan,
 }
 
 #[derive(Clone, Copy)]
 struct LayerKv {
     layout: KvLayout,
-    /// Where its part of a block begins.
+    /// Offset of its part of a block.
     start: usize,
 }
 
 impl KvCache {
-    /// `blocks` blocks of `block` positions for each of `layers`, zeroed, to be attended to by the
+    /// `blocks` zeroed blocks of `block` positions for each of `layers`; attention runs on the
     /// threads of `pool`.
     pub fn new(
         pool: &ThreadPool,
@@ -58,7 +58,7 @@ impl KvCache {
         let layers = layers.iter().map(place).collect();
         let data = AlignedVec::try_zeroed(blocks * stride)?;
         pool.run(&|_| attention::warm_up());
-        Ok(Self { layers, data, stride, plan: Plan::default() })
+        Ok(Self { layers, data, stride, plan: AttentionPlan::default() })
     }
 
     /// Bytes of keys and values.
@@ -66,34 +66,34 @@ impl KvCache {
         self.data.len()
     }
 
-    /// Has the system give the memory of `blocks` now instead of when they are first written.
+    /// Makes the system provide the memory of `blocks` now instead of at the first write.
     pub fn touch(&mut self, pool: &ThreadPool, blocks: Range<usize>) {
         let stride = self.stride;
         let data = &mut self.data[blocks.start * stride..blocks.end * stride];
         pool.for_each_tile(data, stride, (1, stride), |mut tile| {
             for row in tile.rows() {
                 for byte in tile.row_mut(row).iter_mut().step_by(PAGE) {
-                    // What is there stays there; the compiler must not know that.
+                    // The bytes stay as they are; the compiler must not know that.
                     *byte = std::hint::black_box(*byte);
                 }
             }
         });
     }
 
-    /// Has the block `to` hold what `from` does, in all layers.
+    /// Copies block `from` to block `to` in all layers.
     pub fn copy(&mut self, from: u32, to: u32) {
         let at = |block: u32| block as usize * self.stride;
         let (from, to) = (at(from), at(to));
         self.data.copy_within(from..from + self.stride, to);
     }
 
-    /// Bytes of what is kept between calls besides.
+    /// Bytes of scratch that is kept between calls.
     pub fn workspace(&self) -> usize {
         self.plan.bytes()
     }
 
-    /// Stores key and value rows (`[batch rows, heads * dim]` each, the latter none where values are
-    /// part of the keys) in `layer`'s blocks.
+    /// Stores key and value rows (`[batch rows, heads * dim]` each, the latter none where values
+    /// are part of the keys) in `layer`'s blocks.
     pub fn store(
         &mut self,
         pool: &ThreadPool,
@@ -128,7 +128,7 @@ impl KvCache {
     /// `[batch rows, heads * value dim]`.
     pub fn attend(
         &mut self,
-        how: AttentionContext<'_>,
+        context: AttentionContext<'_>,
         layer: usize,
         (q, out): (&[f32], &mut [f32]),
         spec: &AttentionSpec,
@@ -136,7 +136,7 @@ impl KvCache {
     ) {
         let LayerKv { layout, start } = self.layers[layer];
         let kv = KvRef { layout, data: &self.data[start..], stride: self.stride };
-        Call { how, kv, q, spec, batch }.run(&mut self.plan, out);
+        AttentionCall { context, kv, q, spec, batch }.run(&mut self.plan, out);
     }
 }
 

@@ -1,28 +1,31 @@
 //! Packing of weights when a model is loaded: all matrices at once, cut into pieces that the
 //! threads take in turns.
 //!
-//! What the file holds is asked for some pieces before it is packed, so that a disk reads on
-//! meanwhile, and given back piece by piece, so that no weight is in memory twice for long. Bytes that are
-//! computed when they are read are so piece by piece.
+//! Bytes of the file are requested some pieces before they are packed, so that a disk reads on
+//! meanwhile, and released piece by piece, so that no weight is in memory twice for long. Bytes
+//! that are computed when read are computed piece by piece.
 
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
+use kernels::Isa;
+use kernels::layout::Layout;
 use kernels::quant::QuantType;
-use kernels::{Isa, bf16, fp8, int8};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of a piece, about: those of a huge page, which the thread that comes first has to clear
-/// while others that want it wait.
+/// Approximate bytes of a piece: a huge page, which the first thread that writes it has to clear
+/// while the others wait.
 const PIECE: usize = 2 << 20;
-/// Pieces that are asked for ahead.
+/// Pieces that are requested ahead.
 const AHEAD: usize = 128;
 
 /// A matrix to be packed.
-pub(super) struct Job {
+pub(super) struct PackJob {
     /// Its bytes, row-major.
     pub bytes: Storage,
-    /// Their type.
+    /// The layout they are packed into.
+    pub layout: &'static Layout,
+    /// Storage type.
     pub ty: &'static QuantType,
     /// Inputs.
     pub cols: usize,
@@ -36,22 +39,22 @@ pub(super) struct Job {
 
 /// Matrices to be packed, in the order of the memory they are packed into.
 #[derive(Default)]
-pub(super) struct Jobs(Vec<Job>);
+pub(super) struct PackJobs(Vec<PackJob>);
 
 /// Some groups of a matrix.
-struct Piece<'a> {
-    job: &'a Job,
+struct PackPiece<'a> {
+    job: &'a PackJob,
     from: Range<usize>,
     to: &'a mut [u8],
 }
 
-impl Jobs {
+impl PackJobs {
     /// Adds a matrix that is packed behind all others.
-    pub fn push(&mut self, job: Job) {
+    pub fn push(&mut self, job: PackJob) {
         self.0.push(job);
     }
 
-    /// Whether there is nothing to be packed.
+    /// Whether there is no matrix to be packed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -77,7 +80,7 @@ impl Jobs {
     }
 
     /// The pieces of all matrices.
-    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> Vec<Piece<'a>> {
+    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> Vec<PackPiece<'a>> {
         let mut pieces = Vec::new();
         let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
         let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
@@ -96,29 +99,25 @@ impl Jobs {
     }
 }
 
-impl Job {
+impl PackJob {
     /// Cuts the matrix into pieces of whole groups.
-    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut Vec<Piece<'a>>) {
+    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut Vec<PackPiece<'a>>) {
         let groups = (PIECE / self.group).max(1);
         let len = self.bytes.len();
         for (index, to) in packed.chunks_mut(groups * self.group).enumerate() {
             let start = index * groups * self.rows;
             let from = start..(start + groups * self.rows).min(len);
-            pieces.push(Piece { job: self, from, to });
+            pieces.push(PackPiece { job: self, from, to });
         }
     }
 }
 
-impl Piece<'_> {
+impl PackPiece<'_> {
     fn pack(self, isa: Isa) {
-        let Job { bytes, ty, cols, rows, group, .. } = self.job;
+        let PackJob { bytes, layout, ty, cols, rows, group, .. } = self.job;
         let read = bytes.read(self.from.clone());
         for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
-            match (ty.packing, fp8::run_of(ty)) {
-                (Some(_), _) => int8::pack(isa, ty, *cols, from, to),
-                (None, Some(run)) => fp8::pack(run, *cols, from, to),
-                (None, None) => bf16::pack(isa, *cols, from, to),
-            }
+            layout.pack(isa, ty, *cols, from, to);
         }
         bytes.not_needed(self.from);
     }

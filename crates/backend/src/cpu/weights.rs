@@ -1,44 +1,41 @@
-//! Weight matrices of the CPU: as the file stores them, or packed for products with rounded activations.
+//! Weight matrices of the CPU: as the file stores them, or packed for products with rounded
+//! activations.
 
-use super::packing::{Job, Jobs};
+use super::packing::{PackJob, PackJobs};
 use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
-use kernels::int8::GROUP;
-use kernels::quant::{BF16, QuantType};
-use kernels::{Isa, bf16, fp8, int8};
+use kernels::Isa;
+use kernels::layout::{self, GROUP, Layout, STORED};
+use kernels::quant::QuantType;
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of one allocation for packed weights. They are asked for lazily, and lie together so
-/// that they lie in huge pages.
+/// Bytes of one allocation for packed weights, which share it so that they are in huge pages.
 const CHUNK: usize = 256 << 20;
 
-/// A weight matrix on its way to products.
-pub(super) struct Weights {
+/// A weight matrix and the layout of its bytes.
+pub(super) struct WeightMatrix {
     pub name: String,
     pub ty: &'static QuantType,
     pub rows: usize,
     pub cols: usize,
-    /// The input of each column, where not its own number.
+    /// The input of each column, where the columns are in another order.
     pub order: Option<Arc<[u32]>>,
     pub threads: ThreadLimits,
-    pub place: Place,
+    pub layout: &'static Layout,
+    pub bytes: WeightBytes,
 }
 
-/// Where weights lie, and how.
-pub(super) enum Place {
-    /// Row-major, in the file, or computed once from it.
-    Stored(Storage),
-    /// Row-major, in the file, and not in memory unless the system has room for it.
-    OnDisk(Storage),
-    /// Packed for products with BF16.
-    Bf16(InChunk),
-    /// FP8, as many under one scale, packed for products with BF16.
-    Fp8(usize, InChunk),
-    /// Packed for products with bytes.
-    Int8(int8::CodeLayout, InChunk),
+/// Where the bytes of a matrix are.
+pub(super) enum WeightBytes {
+    /// In the file, or computed once from it.
+    File(Storage),
+    /// In the file, and in memory only while the system has space for them.
+    Disk(Storage),
+    /// Packed.
+    Packed(InChunk),
 }
 
 /// Bytes of a chunk.
@@ -47,40 +44,44 @@ pub(super) struct InChunk {
     range: Range<usize>,
 }
 
-/// All weight matrices, and the memory of those that are packed.
+/// All weight matrices, and the memory of the packed ones.
 #[derive(Default)]
 pub(super) struct Matrices {
-    all: Vec<Weights>,
+    all: Vec<WeightMatrix>,
     chunks: Vec<AlignedVec<u8>>,
     /// Bytes in use of the last chunk.
     used: usize,
-    /// What is to be packed before the first product.
-    jobs: Jobs,
-    /// Bytes that are locked in memory, those of tables too.
+    /// Matrices to be packed before the first product.
+    jobs: PackJobs,
+    /// Bytes that are locked in memory, tables included.
     locked: usize,
 }
 
 impl Matrices {
-    pub fn get(&self, index: usize) -> &Weights {
+    pub fn get(&self, index: usize) -> &WeightMatrix {
         &self.all[index]
     }
 
     /// All of them, in the order in which they were added.
-    pub fn iter(&self) -> impl Iterator<Item = &Weights> {
+    pub fn iter(&self) -> impl Iterator<Item = &WeightMatrix> {
         self.all.iter()
     }
 
-    /// Packed weights.
-    pub fn bytes_at(&self, place: &InChunk) -> &[u8] {
-        &self.chunks[place.chunk][place.range.clone()]
+    /// The bytes of a matrix in its layout.
+    pub fn read<'a>(&'a self, weights: &'a WeightMatrix) -> Cow<'a, [u8]> {
+        match &weights.bytes {
+            // In memory, so that this lends it.
+            WeightBytes::File(bytes) | WeightBytes::Disk(bytes) => bytes.read(0..bytes.len()),
+            WeightBytes::Packed(at) => Cow::Borrowed(&self.chunks[at.chunk][at.range.clone()]),
+        }
     }
 
-    /// Bytes held, in files too.
+    /// Bytes held, mapped files included.
     pub fn bytes(&self) -> usize {
-        let bytes = |weights: &Weights| match &weights.place {
-            Place::Stored(bytes) => bytes.len(),
-            Place::OnDisk(_) => 0,
-            Place::Bf16(place) | Place::Fp8(_, place) | Place::Int8(_, place) => place.range.len(),
+        let bytes = |weights: &WeightMatrix| match &weights.bytes {
+            WeightBytes::File(bytes) => bytes.len(),
+            WeightBytes::Disk(_) => 0,
+            WeightBytes::Packed(at) => at.range.len(),
         };
         self.all.iter().map(bytes).sum()
     }
@@ -88,14 +89,17 @@ impl Matrices {
     /// Whether a matrix uses these bytes as they are.
     pub fn uses(&self, table: &Storage) -> bool {
         let first = |bytes: &Storage| bytes.read(0..bytes.len()).as_ptr();
-        self.all.iter().any(|weights| match &weights.place {
-            Place::Stored(bytes) => first(bytes) == first(table),
-            Place::OnDisk(_) | Place::Bf16(_) | Place::Fp8(..) | Place::Int8(..) => false,
+        self.all.iter().any(|weights| match &weights.bytes {
+            WeightBytes::File(bytes) => first(bytes) == first(table),
+            WeightBytes::Disk(_) | WeightBytes::Packed(_) => false,
         })
     }
 
-    /// Takes a matrix for products in `mode` and gives its index. If there is a packing for it,
-    /// it is packed by the next [`Matrices::pack`], and there is room for it already.
+    /// Adds a matrix for products in `mode` and returns its index. Where it has a packed layout,
+    /// its memory is reserved here and the next [`Matrices::pack`] packs it.
+    ///
+    /// # Errors
+    /// If its type cannot be computed with, or memory or the system's limits do not suffice.
     pub fn add(&mut self, spec: MatrixSpec, mode: Mode, isa: Isa) -> Result<usize, Error> {
         let MatrixSpec { name, ty, rows, cols, bytes, order, memory, threads, .. } = spec;
         let row_bytes = row_bytes(ty, cols)?;
@@ -106,43 +110,36 @@ impl Matrices {
             all.into_iter().eq(0..cols as u32)
         };
         assert!(order.as_ref().is_none_or(permutes), "an order of the inputs");
-        let place = match ty.packing {
-            _ if mode == Mode::Exact || memory != MemoryPolicy::Auto => None,
-            _ if rows == 0 || cols == 0 => None,
-            Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
-                let room = self.reserve(int8::Packed::bytes_for(packing.form, rows, cols))?;
-                Some(Place::Int8(packing.form, room))
+        let packs = mode == Mode::Fast && memory == MemoryPolicy::Auto && rows > 0;
+        let packed = layout::packed(ty, cols, isa).filter(|_| packs);
+        let packed = packed.and_then(|layout| Some((layout, layout.bytes(ty, rows, cols)?)));
+        let (layout, held) = match (packed, memory) {
+            (Some((layout, len)), _) => (layout, WeightBytes::Packed(self.reserve(len)?)),
+            (None, MemoryPolicy::Disk) => {
+                (&STORED, WeightBytes::Disk(self.hold(bytes.clone(), memory)?))
             }
-            None if *ty == BF16 && isa.has_bf16_dot() => {
-                Some(Place::Bf16(self.reserve(bf16::packed_bytes(rows, cols))?))
-            }
-            None if isa.has_bf16_dot() => match fp8::run_of(ty) {
-                Some(run) => {
-                    Some(Place::Fp8(run, self.reserve(fp8::packed_bytes(run, rows, cols))?))
-                }
-                None => None,
-            },
-            _ => None,
-        };
-        let place = match (place, memory) {
-            (Some(place), _) => place,
-            (None, MemoryPolicy::Disk) => Place::OnDisk(self.hold(bytes.clone(), memory)?),
             (None, _) => {
                 // The disk reads on while other tensors are looked at.
                 bytes.will_need(0..rows * row_bytes);
-                Place::Stored(self.hold(bytes.clone(), memory)?)
+                (&STORED, WeightBytes::File(self.hold(bytes.clone(), memory)?))
             }
         };
-        if let Place::Bf16(room) | Place::Fp8(_, room) | Place::Int8(_, room) = &place {
-            let group = room.range.len() / rows.div_ceil(GROUP);
-            let to = (room.chunk, room.range.start);
-            self.jobs.push(Job { bytes, ty, cols, rows: row_bytes * GROUP, group, to });
+        if let WeightBytes::Packed(at) = &held {
+            let group = at.range.len() / rows.div_ceil(GROUP);
+            let to = (at.chunk, at.range.start);
+            let rows = row_bytes * GROUP;
+            self.jobs.push(PackJob { bytes, layout, ty, cols, rows, group, to });
         }
-        self.all.push(Weights { name, ty, rows, cols, order, threads, place });
+        let weights = WeightMatrix { name, ty, rows, cols, order, threads, layout, bytes: held };
+        self.all.push(weights);
         Ok(self.all.len() - 1)
     }
 
-    /// Bytes that are used as they are stored, held as `memory` says.
+    /// Holds bytes that are used as stored, as `memory` says.
+    ///
+    /// # Errors
+    /// If the bytes are in no file although `memory` requires it, or the system refuses to lock
+    /// them.
     pub fn hold(&mut self, bytes: Storage, memory: MemoryPolicy) -> Result<Storage, Error> {
         let (len, before) = (bytes.len(), self.locked);
         match memory {
@@ -165,14 +162,14 @@ impl Matrices {
         }
     }
 
-    /// Packs what was added since the last time.
+    /// Packs the matrices added since the last call.
     pub fn pack(&mut self, isa: Isa, pool: &ThreadPool) {
         if !self.jobs.is_empty() {
             std::mem::take(&mut self.jobs).run(&mut self.chunks, isa, pool);
         }
     }
 
-    /// Room for `bytes` bytes.
+    /// Reserves `bytes` bytes.
     fn reserve(&mut self, bytes: usize) -> Result<InChunk, OutOfMemory> {
         let fits = self.chunks.last().is_some_and(|chunk| chunk.len() - self.used >= bytes);
         if !fits {
@@ -186,7 +183,7 @@ impl Matrices {
     }
 }
 
-/// Bytes that are computed when they are read, computed once for all; others as they are.
+/// Bytes that are computed when read, computed once for all; others unchanged.
 fn in_memory(bytes: Storage) -> Storage {
     let computed = match bytes.read(0..bytes.len()) {
         Cow::Borrowed(_) => None,
@@ -198,7 +195,10 @@ fn in_memory(bytes: Storage) -> Storage {
     computed.map_or(bytes, |computed| Arc::new(computed))
 }
 
-/// Bytes of a row, or why this type cannot be computed with.
+/// Bytes of a row.
+///
+/// # Errors
+/// If the type cannot be computed with or rows are not whole quant blocks.
 pub(super) fn row_bytes(ty: &QuantType, cols: usize) -> Result<usize, Error> {
     if !ty.is_supported() {
         return Err(Error::UnsupportedType(ty.name.to_owned()));

@@ -1,7 +1,7 @@
-//! The gate to a job: workers that come while it is open go in, and the caller, once it has
-//! closed it, waits for those inside and for nobody else.
+//! The gate to a job: workers that arrive while it is open enter, and the caller, once it has
+//! closed the gate, waits only for the workers inside.
 //!
-//! Invariant: nobody enters a closed gate, and nobody enters twice while it is open.
+//! Invariant: no worker enters a closed gate, and none enters twice while it is open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,13 +13,13 @@ const JOB: u64 = 1 << 34;
 /// Bits of a number of workers.
 const COUNT: u64 = ENTERED - 1;
 
-/// Most workers that the counts have room for.
+/// Most workers that the counts hold.
 pub(super) const MAX_WORKERS: usize = COUNT as usize;
 
 /// On a cache line of its own, because all poll it.
 ///
-/// One word, so that it is seen and changed at once: workers inside, workers that entered,
-/// whether it is closed, whether nobody may stay away, and the number of the job.
+/// One word, so that it is read and changed at once: workers inside, workers that entered, whether
+/// it is closed, whether every worker must enter, and the number of the job.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Gate(AtomicU64);
@@ -39,7 +39,7 @@ impl View {
         ((self.0 / ENTERED) & COUNT) as usize
     }
 
-    /// Whether every worker must come to this job.
+    /// Whether every worker must take part in this job.
     pub fn calls_everybody(self) -> bool {
         self.0 & EVERYBODY != 0
     }
@@ -66,10 +66,10 @@ impl Gate {
         View(self.0.load(order))
     }
 
-    /// Opens the closed gate, with nobody inside, to the next job. What the caller wrote before
-    /// is seen by all who enter.
+    /// Opens the closed gate, with no worker inside, to the next job. What the caller wrote before
+    /// is visible to every worker that enters.
     pub fn open(&self, everybody: bool) {
-        // Nobody else changes a closed gate with nobody inside.
+        // No other thread changes a closed gate with no worker inside.
         let job = self.view(Ordering::Relaxed).job() + 1;
         let everybody = if everybody { EVERYBODY } else { 0 };
         // After 2^30 jobs the numbers begin anew; no worker sleeps through all of them.
@@ -81,14 +81,15 @@ impl Gate {
         self.0.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Enters, unless the gate does not admit somebody who last saw `seen` by now.
+    /// Enters, unless the gate no longer admits a worker that last saw job `seen`.
     pub fn enter(&self, seen: u64) -> Option<View> {
         let enter = |gate| View(gate).admits(seen).then_some(gate + INSIDE + ENTERED);
         let entered = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);
         entered.ok().map(View)
     }
 
-    /// Leaves; the gate after that. What was written inside is seen by who sees this.
+    /// Leaves, and returns the gate after that. What was written inside is visible to a thread that
+    /// sees this.
     pub fn leave(&self) -> View {
         View(self.0.fetch_sub(INSIDE, Ordering::SeqCst) - INSIDE)
     }

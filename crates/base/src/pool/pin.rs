@@ -2,11 +2,14 @@
 
 use std::io;
 
-/// No CPU, or one that the system does not tell.
+/// No CPU, or an unknown one.
 pub(super) const NOWHERE: usize = usize::MAX;
 
-/// The CPUs that this process may use, one of each core first. As they were when first asked
-/// for: a thread that is pinned later sees only its own.
+/// The CPUs that this process may use, one of each core first, as of the first call: a thread that
+/// is pinned later sees only its own.
+///
+/// # Errors
+/// If the system cannot list or pin CPUs.
 #[cfg(target_os = "linux")]
 pub(super) fn cpus() -> io::Result<&'static [usize]> {
     use rustix::thread::{CpuSet, sched_getaffinity};
@@ -27,8 +30,8 @@ pub(super) fn current() -> usize {
     rustix::thread::sched_getcpu()
 }
 
-/// Moves the calling thread away from these CPUs to another that it may use. False where there is
-/// none. Where it may run afterwards is as before.
+/// Moves the calling thread away from these CPUs to another that it may use; false if there is
+/// none. The set of CPUs that it may use is unchanged.
 #[cfg(target_os = "linux")]
 pub(super) fn leave(taken: impl Iterator<Item = usize>) -> bool {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -39,7 +42,7 @@ pub(super) fn leave(taken: impl Iterator<Item = usize>) -> bool {
     gone && sched_setaffinity(None, &allowed).is_ok()
 }
 
-/// Whether no CPU before this one shares its core; so where the system does not tell.
+/// Whether no CPU before this one shares its core; true where the system does not say.
 #[cfg(target_os = "linux")]
 fn is_first_of_core(cpu: usize) -> bool {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");

@@ -55,13 +55,13 @@ fn until(f: impl Fn() -> bool) {
 #[test]
 fn nobody_waits_for_a_worker_that_does_not_come_and_it_comes_later() {
     let pool = ThreadPool::new(2).unwrap();
-    let (here, seat) = (thread::current().id(), &pool.shared.seats[0]);
-    seat.rests.store(true, Ordering::Relaxed);
+    let (here, state) = (thread::current().id(), &pool.shared.states[0]);
+    state.suspended.store(true, Ordering::Relaxed);
     for _ in 0..20 {
         pool.for_each(50, |_| assert_eq!(thread::current().id(), here));
     }
-    until(|| seat.parked.load(Ordering::SeqCst));
-    seat.rests.store(false, Ordering::Relaxed);
+    until(|| state.parked.load(Ordering::SeqCst));
+    state.suspended.store(false, Ordering::Relaxed);
     let came = AtomicBool::new(false);
     until(|| {
         pool.for_each(50, |_| {
@@ -96,7 +96,7 @@ fn a_worker_that_keeps_the_others_waiting_sits_out_but_not_for_ever() {
     };
     until(|| {
         come();
-        pool.shared.seats[0].rests.load(Ordering::Relaxed)
+        pool.shared.states[0].suspended.load(Ordering::Relaxed)
     });
     slow.store(false, Ordering::SeqCst);
     let all = AtomicUsize::new(0);

@@ -174,6 +174,7 @@ fn many_choices_never_find_the_queue_full() {
 #[cfg(unix)]
 mod endings {
     use super::*;
+    use crate::gannet::until;
     use std::process::{Child, Stdio};
     use std::time::{Duration, Instant};
 
@@ -198,12 +199,8 @@ mod endings {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let child = command.spawn().unwrap();
-        let begun = Instant::now();
-        while std::fs::read(output).unwrap_or_default().iter().filter(|&&b| b == b'\n').count() < 2
-        {
-            assert!(begun.elapsed() < Duration::from_secs(60), "no answer in time");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let lines = || std::fs::read(output).unwrap_or_default().split(|&b| b == b'\n').count();
+        until("two answers are written", || lines() > 2);
         child
     }
 

@@ -1,10 +1,9 @@
 //! `bench-serve` against `serve`.
 
-use crate::gannet::{check_error, command, path, run, succeed};
+use crate::gannet::{check_error, command, path, run, succeed, until};
 use crate::serving::Server;
 use serde_json::Value;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 fn measure(server: &Server, args: &[&str]) -> Value {
     let args = [&["bench-serve", &server.address, "--json"], args].concat();
@@ -62,10 +61,7 @@ fn ctrl_c_reports_what_was_measured() {
     command.args(["bench-serve", &server.address, "--json", "--rate", "1", "--svg", &plot]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The plot's file is there when signals are listened for.
-    let begun = Instant::now();
-    while !std::path::Path::new(&plot).exists() && begun.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the plot's file exists", || std::path::Path::new(&plot).exists());
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

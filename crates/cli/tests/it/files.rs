@@ -1,6 +1,6 @@
 //! The commands that read models without running them.
 
-use crate::gannet::{check_error, file, fixtures, path, run, run_with_input, succeed, tiny};
+use crate::gannet::{check_error, file, path, run, run_with_input, succeed, tiny};
 use serde_json::Value;
 
 #[test]
@@ -32,7 +32,7 @@ fn ids_beyond_the_vocabulary_and_other_words_are_refused() {
 
 #[test]
 fn vocabularies_without_weights_tokenize_and_can_be_inspected() {
-    let Some(vocab) = fixtures("vocab") else { return };
+    let Some(vocab) = fixtures::find("vocab") else { return };
     let qwen2 = vocab.join("ggml-vocab-qwen2.gguf");
     let qwen2 = qwen2.to_str().unwrap();
     assert_eq!(succeed(&["tokenize", qwen2, "Hello world"]), "9707 1879\n");
@@ -75,7 +75,7 @@ fn inspect_counts_parameters_bytes_and_the_cache() {
 
 #[test]
 fn a_tensor_is_written_as_numpy_would() {
-    let Some(tensors) = fixtures("gguf/tensors") else { return };
+    let Some(tensors) = fixtures::find("gguf/tensors") else { return };
     for ty in ["bf16", "q8_0", "q4_k", "q6_k"] {
         let (gguf, out) = (tensors.join(format!("{ty}.gguf")), path("tensor.npy"));
         let gguf = gguf.to_str().unwrap();

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 /// A folder for this run of the tests, removed by the system's own rules.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -99,15 +100,11 @@ pub fn tiny() -> String {
     TINY.clone()
 }
 
-/// The fixtures beside the repository, if they are there.
-#[allow(clippy::print_stderr)] // Skipped tests say so.
-pub fn fixtures(folder: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let root = std::env::var_os("GANNET_SHARED").map_or(beside, PathBuf::from);
-    let path = root.join("fixtures").join(folder);
-    if !path.exists() {
-        eprintln!("skipped: {} is absent", path.display());
-        return None;
+/// Waits until `condition` holds, for at most a minute.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(2));
     }
-    Some(path.canonicalize().unwrap())
 }

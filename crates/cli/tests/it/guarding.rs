@@ -1,11 +1,10 @@
 //! `serve` for others: its keys, sockets and certificates, what it reports, and its settings.
 
-use crate::gannet::{Ended, check_error, command, file, path, run, succeed};
+use crate::gannet::{Ended, check_error, command, file, path, run, succeed, until};
 use crate::serving::{QUESTION, Server};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 fn status_with(server: &Server, key: &str) -> String {
     let head = format!("GET /v1/models HTTP/1.1\r\nx-api-key: {key}\r\nx-rest:");
@@ -19,11 +18,7 @@ fn sighup_reads_the_keys_again_and_ends_nothing() {
     assert_eq!(status_with(&server, "hidden-1"), "HTTP/1.1 200");
     file("sighup-keys", "bob:hidden-2\n");
     server.signal("-HUP");
-    let started = Instant::now();
-    while status_with(&server, "hidden-2") != "HTTP/1.1 200" {
-        assert!(started.elapsed() < Duration::from_secs(10), "the keys are not read");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the keys are read", || status_with(&server, "hidden-2") == "HTTP/1.1 200");
     assert_eq!(status_with(&server, "hidden-1"), "HTTP/1.1 401");
     let (code, rest) = server.end("-TERM");
     assert_eq!(code, Some(0), "{rest}");

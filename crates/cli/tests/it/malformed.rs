@@ -1,6 +1,6 @@
 //! Broken models give one clear error, soon.
 
-use crate::gannet::{Ended, check_error, command, fixtures};
+use crate::gannet::{Ended, check_error, command};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn check(path: &Path, may_load: bool) {
 
 #[test]
 fn every_malformed_file_ends_with_one_error_in_time() {
-    let Some(folder) = fixtures("malformed") else { return };
+    let Some(folder) = fixtures::find("malformed") else { return };
     let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
     let manifest: Value = serde_json::from_str(&manifest).unwrap();
     let cases = manifest["cases"].as_array().unwrap();

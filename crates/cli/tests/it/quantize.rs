@@ -1,6 +1,6 @@
 //! `gannet quantize`: what it writes loads, computes and tokenizes as the source does.
 
-use crate::gannet::{check_error, file, fixtures, path, run, run_with_input, succeed};
+use crate::gannet::{check_error, file, path, run, run_with_input, succeed};
 use formats::gguf::{GgufWriter, Value as GgufValue};
 use serde_json::Value;
 use std::path::Path;
@@ -71,7 +71,7 @@ fn plain_floats_compute_exactly_what_the_reference_computed() {
 
 #[test]
 fn permuted_heads_and_scaled_rotation_verify() {
-    let Some(models) = fixtures("models") else { return };
+    let Some(models) = fixtures::find("models") else { return };
     for (family, composes) in [("llama3", false), ("qwen2", true), ("qwen3", true)] {
         let (source, out) = (models.join(family), path(&format!("{family}-f32.gguf")));
         quantize(source.to_str().unwrap(), &out, "f32", &[]);
@@ -97,7 +97,7 @@ fn windows_and_heads_of_synthetic_models_come_through() {
 
 #[test]
 fn vocabularies_that_cannot_be_converted_exactly_are_refused() {
-    let Some(models) = fixtures("models") else { return };
+    let Some(models) = fixtures::find("models") else { return };
     let source = models.join("mistral");
     let out = path("mistral.gguf");
     let ended = run(&["quantize", source.to_str().unwrap(), &out, "--type", "f16"]);
@@ -134,7 +134,7 @@ fn a_gguf_file_keeps_its_metadata_and_changes_its_types() {
 
 #[test]
 fn rows_that_are_not_whole_blocks_are_reported() {
-    let Some(models) = fixtures("models") else { return };
+    let Some(models) = fixtures::find("models") else { return };
     let source = models.join("llama3");
     let report = quantize(source.to_str().unwrap(), &path("fell-back.gguf"), "q6_k", &[]);
     let first = &report["fallbacks"][0];

@@ -1,6 +1,6 @@
 //! Every reference checkpoint of a supported architecture agrees with its reference outputs.
 
-use crate::gannet::{fixtures, succeed};
+use crate::gannet::succeed;
 use std::path::Path;
 
 /// What cannot be run yet.
@@ -13,7 +13,7 @@ fn verify(model: &Path, reference: &Path) {
 
 #[test]
 fn checkpoints_agree_with_hugging_face() {
-    let Some(models) = fixtures("models") else { return };
+    let Some(models) = fixtures::find("models") else { return };
     let mut verified = 0;
     for entry in models.read_dir().unwrap() {
         let folder = entry.unwrap().path();
@@ -28,7 +28,7 @@ fn checkpoints_agree_with_hugging_face() {
 
 #[test]
 fn gguf_files_agree_with_what_they_hold() {
-    let Some(models) = fixtures("gguf/models") else { return };
+    let Some(models) = fixtures::find("gguf/models") else { return };
     let mut verified = 0;
     for entry in models.read_dir().unwrap() {
         let file = entry.unwrap().path();

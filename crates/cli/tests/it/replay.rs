@@ -2,21 +2,19 @@
 
 #![cfg(unix)]
 
-use crate::gannet::{check_error, file, path, run, succeed};
+use crate::gannet::{check_error, file, path, run, succeed, until};
 use crate::serving::Server;
 use serde_json::{Value, json};
 
 /// The trace files in `folder`, once there are so many.
 fn traces(folder: &str, count: usize) -> Vec<std::path::PathBuf> {
-    for _ in 0..500 {
+    let mut found = Vec::new();
+    until(&format!("{count} traces are in {folder}"), || {
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let found: Vec<_> = files.filter(|path| path.extension().unwrap() == "json").collect();
-        if found.len() == count {
-            return found;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    panic!("expected {count} traces in {folder}");
+        found = files.filter(|path| path.extension().unwrap() == "json").collect();
+        found.len() == count
+    });
+    found
 }
 
 #[test]

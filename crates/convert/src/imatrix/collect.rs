@@ -4,7 +4,7 @@ use super::{ROWS, Windows};
 use crate::{Interrupted, WorkProgress};
 use anyhow::{Result, bail};
 use engine::{InputSums, Runner, SingleSequence};
-use formats::imatrix::{Entry, Imatrix};
+use formats::imatrix::{Imatrix, ImatrixEntry};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ fn add(sums: &mut Imatrix, window: Vec<InputSums>) -> Result<()> {
     let rows = (sums.chunks * sums.chunk_size.unwrap_or(0)) as f32;
     let matrices = window.len();
     for InputSums { name, squares, rows: more } in window {
-        let none = Entry { sums: vec![0.0; squares.len()], counts: vec![0.0; more.len()] };
+        let none = ImatrixEntry { sums: vec![0.0; squares.len()], counts: vec![0.0; more.len()] };
         let entry = sums.entries.entry(name.clone()).or_insert(none);
         // Each matrix of a stack has a row count of its own.
         let differs = match entry.counts[..] {
@@ -133,7 +133,7 @@ mod tests {
         let tenth = 0.1f64 as f32;
         let fifth = (f64::from(tenth) + 0.1) as f32;
         let sum = (f64::from(fifth) + 0.1) as f32;
-        assert_eq!(sums.entries["a"], Entry { sums: vec![sum, 3e9], counts: vec![6.0] });
+        assert_eq!(sums.entries["a"], ImatrixEntry { sums: vec![sum, 3e9], counts: vec![6.0] });
         assert_eq!(sums.chunks, 3);
     }
 

@@ -64,12 +64,12 @@ impl Importance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use formats::imatrix::Entry;
+    use formats::imatrix::ImatrixEntry;
 
     fn written(sums: &[f32], counts: &[f32]) -> Importance {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("importance.gguf");
-        let entry = Entry { sums: sums.to_vec(), counts: counts.to_vec() };
+        let entry = ImatrixEntry { sums: sums.to_vec(), counts: counts.to_vec() };
         let entries = [("a".to_owned(), entry)].into();
         Imatrix { entries, ..Imatrix::default() }.write(&path).unwrap();
         Importance::open(&path).unwrap()

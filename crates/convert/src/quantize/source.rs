@@ -6,7 +6,8 @@ use super::tokenizer_json::VocabularySource;
 use super::vocabulary;
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::{RopeLayout, name_table};
+use formats::config::RopeLayout;
+use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
 use kernels::quant::{self, QuantType};
@@ -167,7 +168,7 @@ fn write_vocabulary(
 /// The tensors in the order of GGUF files: embedding, layers, output.
 fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
     let config = checkpoint.config();
-    if config.experts.is_some() || config.latent.is_some() {
+    if config.experts.is_some() || config.latent().is_some() {
         let path = checkpoint.path().display();
         bail!("{path}: expected a dense model, found {}: take a GGUF file", config.architecture);
     }

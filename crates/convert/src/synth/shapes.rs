@@ -2,7 +2,7 @@
 
 use super::mixtures::{self, MIXTURES};
 use formats::ModelConfig;
-use formats::config::{Activation, RopeConfig, RopeLayout, RopeScaling, SpecialIds};
+use formats::config::{RopeConfig, RopeScaling};
 
 /// The shape of a dense model.
 struct DenseShape {
@@ -106,32 +106,28 @@ pub fn describe_shapes() -> impl Iterator<Item = String> {
 impl DenseShape {
     fn config(&self) -> ModelConfig {
         let [heads, kv_heads, head_dim] = self.heads;
+        let tiny =
+            ModelConfig::tiny(self.family, self.layers).expect("shapes are of known families");
         ModelConfig {
-            architecture: self.family.to_owned(),
             name: self.name.to_owned(),
             hidden_size: self.hidden,
-            layers: self.layers,
             heads,
             kv_heads,
             head_dim,
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             intermediate_size: self.mlp,
-            activation: Activation::Silu,
-            experts: None,
-            latent: None,
             vocab_size: self.vocab,
             context_length: self.context,
             rms_norm_eps: self.eps,
             rope: RopeConfig {
                 theta: self.theta,
                 dim: head_dim,
-                layout: RopeLayout::Halves,
                 scaling: self.scaling(),
-                magnitude: 1.0,
+                ..tiny.rope
             },
             windows: vec![self.window; self.layers],
             tied_embeddings: self.tied,
-            special: SpecialIds::default(),
+            ..tiny
         }
     }
 

@@ -10,7 +10,7 @@ use crate::types::whole_blocks;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
-use formats::{TensorStream, config};
+use formats::{TensorStream, families};
 use kernels::quant::{self, QuantType};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 
 fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let config = &plan.config;
-    let names = config::name_table(&config.architecture).context("no names for its tensors")?;
+    let names = families::name_table(&config.architecture).context("no names for its tensors")?;
     let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
     let mut writer = SafetensorsWriter::new();
     for Tensor { name, shape, ty } in &tensors {
@@ -182,7 +182,7 @@ mod tests {
                 let expected = super::super::named_shape(shape).unwrap();
                 assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
                 assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
-                assert_eq!(checkpoint.config().latent, expected.latent, "{shape}");
+                assert_eq!(checkpoint.config().latent(), expected.latent(), "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
                 let tensors = if is_gguf { expected.tensors() } else { expected.read_tensors() };
                 for (name, shape) in tensors {

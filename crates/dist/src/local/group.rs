@@ -1,10 +1,10 @@
-//! What the ranks of a group share: who has come how far, who is gone, posts and letters.
+//! State that the ranks of a group share: the progress of each, their contributions and channels.
 //!
-//! Invariant: only a rank itself changes how far it has come.
+//! Invariant: only a rank itself changes its progress.
 
-use super::bell::Bell;
-use super::letter::Letterbox;
-use super::post::Post;
+use super::channel::PieceChannel;
+use super::contribution::Contribution;
+use super::notifier::Notifier;
 use crate::Error;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -14,79 +14,84 @@ const LEFT: u8 = 1;
 const PANICKED: u8 = 2;
 
 #[derive(Debug)]
-pub(super) struct Group {
-    seats: Vec<Seat>,
-    /// From each rank to each.
-    letters: Vec<Letterbox>,
-    pub bell: Bell,
+pub(super) struct RankGroup {
+    states: Vec<RankState>,
+    /// From each rank to each, `[from][to]`.
+    channels: Vec<PieceChannel>,
+    pub notifier: Notifier,
 }
 
 /// A rank as the others see it, on cache lines of its own because all poll it.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Seat {
+struct RankState {
     state: AtomicU8,
     /// Rounds that the rank has arrived at.
     arrived: AtomicU64,
-    posts: [RwLock<Post>; 2],
+    contributions: [RwLock<Contribution>; 2],
 }
 
-impl Group {
+impl RankGroup {
     pub fn new(ranks: usize) -> Self {
-        let seat = || Seat {
+        let rank_state = || RankState {
             state: AtomicU8::new(HERE),
             arrived: AtomicU64::new(0),
-            posts: [RwLock::new(Post::EMPTY), RwLock::new(Post::EMPTY)],
+            contributions: [RwLock::new(Contribution::EMPTY), RwLock::new(Contribution::EMPTY)],
         };
         Self {
-            seats: (0..ranks).map(|_| seat()).collect(),
-            letters: (0..ranks * ranks).map(|_| Letterbox::default()).collect(),
-            bell: Bell::default(),
+            states: (0..ranks).map(|_| rank_state()).collect(),
+            channels: (0..ranks * ranks).map(|_| PieceChannel::default()).collect(),
+            notifier: Notifier::default(),
         }
     }
 
     pub fn ranks(&self) -> usize {
-        self.seats.len()
+        self.states.len()
     }
 
-    /// What `rank` shows in a round.
-    pub fn read_post(&self, rank: usize, round: u64) -> RwLockReadGuard<'_, Post> {
-        self.post(rank, round).read().unwrap_or_else(PoisonError::into_inner)
+    /// The contribution of `rank` to a round.
+    pub fn read_contribution(&self, rank: usize, round: u64) -> RwLockReadGuard<'_, Contribution> {
+        self.contribution(rank, round).read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what `rank` shows in a round that it has not arrived at.
-    pub fn write_post(&self, rank: usize, round: u64, write: impl FnOnce(&mut Post)) {
-        write(&mut self.post(rank, round).write().unwrap_or_else(PoisonError::into_inner));
+    /// Changes the contribution of `rank` to a round that it has not arrived at.
+    pub fn write_contribution(
+        &self,
+        rank: usize,
+        round: u64,
+        write: impl FnOnce(&mut Contribution),
+    ) {
+        write(&mut self.contribution(rank, round).write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn post(&self, rank: usize, round: u64) -> &RwLock<Post> {
-        &self.seats[rank].posts[(round % 2) as usize]
+    fn contribution(&self, rank: usize, round: u64) -> &RwLock<Contribution> {
+        &self.states[rank].contributions[(round % 2) as usize]
     }
 
-    /// Where letters from one rank to another lie.
-    pub fn letters(&self, from: usize, to: usize) -> &Letterbox {
-        &self.letters[from * self.ranks() + to]
+    /// The channel from one rank to another.
+    pub fn channel(&self, from: usize, to: usize) -> &PieceChannel {
+        &self.channels[from * self.ranks() + to]
     }
 
     /// Arrives at a round and waits for all others.
     pub fn meet(&self, rank: usize, round: u64) -> Result<(), Error> {
-        self.seats[rank].arrived.store(round + 1, Ordering::Release);
-        // Of those that arrive together one sees all others, and rings.
+        self.states[rank].arrived.store(round + 1, Ordering::Release);
+        // Of the ranks that arrive together one sees all others, and notifies.
         fence(Ordering::SeqCst);
         if self.all_arrived(rank, round)? {
-            self.bell.ring();
+            self.notifier.notify();
             return Ok(());
         }
-        self.bell.wait(|| self.all_arrived(rank, round))
+        self.notifier.wait(|| self.all_arrived(rank, round))
     }
 
     fn all_arrived(&self, waiting: usize, round: u64) -> Result<bool, Error> {
         let mut all = true;
         let mut gone = None;
-        for (rank, seat) in self.seats.iter().enumerate() {
-            // In this order: who is gone by now does not arrive any more.
-            let state = seat.state.load(Ordering::Acquire);
-            if seat.arrived.load(Ordering::Acquire) <= round {
+        for (rank, rank_state) in self.states.iter().enumerate() {
+            // In this order: a rank that has left by now does not arrive any more.
+            let state = rank_state.state.load(Ordering::Acquire);
+            if rank_state.arrived.load(Ordering::Acquire) <= round {
                 all = false;
                 // A panic is why others left.
                 gone = gone.max((state != HERE).then_some((state, rank)));
@@ -98,13 +103,14 @@ impl Group {
         }
     }
 
-    /// An error if rank `rank`, or anybody by a panic, is gone.
+    /// An error if `rank` has left, or any rank by a panic.
     pub fn check(&self, rank: usize, waiting: usize) -> Result<(), Error> {
-        let state = |seat: &Seat| seat.state.load(Ordering::Acquire);
-        if let Some(first) = self.seats.iter().position(|seat| state(seat) == PANICKED) {
+        let state = |rank_state: &RankState| rank_state.state.load(Ordering::Acquire);
+        if let Some(first) = self.states.iter().position(|rank_state| state(rank_state) == PANICKED)
+        {
             return Err(Self::gone(first, PANICKED, waiting));
         }
-        match state(&self.seats[rank]) {
+        match state(&self.states[rank]) {
             HERE => Ok(()),
             state => Err(Self::gone(rank, state, waiting)),
         }
@@ -114,10 +120,10 @@ impl Group {
         Error::Gone { rank, waiting, panicked: state == PANICKED }
     }
 
-    /// The rank does nothing any more.
+    /// Marks the rank as gone.
     pub fn leave(&self, rank: usize) {
         let state = if std::thread::panicking() { PANICKED } else { LEFT };
-        self.seats[rank].state.store(state, Ordering::Release);
-        self.bell.ring();
+        self.states[rank].state.store(state, Ordering::Release);
+        self.notifier.notify();
     }
 }

@@ -1,78 +1,91 @@
 //! Ranks that are threads of one process.
 //!
-//! Values go through posts, two for each rank, a piece at a time, so that memory does not grow
-//! with the slices. In a round every rank writes its post, all meet, and each reads the posts of
-//! all. Posts alternate: who writes one again has met all others since, and they read it before.
+//! Values go through contributions, two for each rank, a piece at a time, so that memory does not
+//! grow with the slices. In a round every rank writes its contribution, all meet, and each reads
+//! the contributions of all. Contributions alternate: a rank that writes one again has met all
+//! others since they read it.
 //!
-//! Invariant: a rank that has arrived at a round changes its post of that round no more.
+//! Invariant: a rank that has arrived at a round no longer changes its contribution to that round.
 
-mod bell;
+mod channel;
+mod contribution;
 mod group;
-mod letter;
-mod post;
+mod notifier;
 #[cfg(test)]
 mod tests;
 
 use crate::{Comm, Error};
-use group::Group;
-use post::{Call, Name, Post};
+use contribution::{Collective, CollectiveCall, Contribution};
+use group::RankGroup;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
-/// Most values that a post or a letter holds: 64 KiB.
+/// Most values of a contribution or of a piece of a message: 64 KiB.
 const PIECE: usize = 1 << 14;
 
 /// One rank of a group of threads.
 ///
-/// Dropping it leaves the group; the others are told when they need this rank. If it is dropped
-/// by a panic, all that wait for anybody are told.
+/// Dropping it leaves the group; other ranks get an error when they need this rank. If a panic
+/// drops it, every rank that waits gets an error.
 #[derive(Debug)]
 pub struct Local {
     rank: usize,
-    group: Arc<Group>,
-    /// Rounds that this rank has been through; held throughout a call.
+    group: Arc<RankGroup>,
+    /// Rounds that this rank has completed; locked for the length of a call.
     turn: Mutex<u64>,
 }
 
 impl Local {
     /// A group of `ranks` ranks, in order. Each goes to a thread of its own.
     pub fn group(ranks: usize) -> Vec<Self> {
-        let group = Arc::new(Group::new(ranks));
+        let group = Arc::new(RankGroup::new(ranks));
         let local = |rank| Self { rank, group: group.clone(), turn: Mutex::new(0) };
         (0..ranks).map(local).collect()
     }
 
-    /// Shows a piece of the values that this rank brings, `own` of them altogether, and meets the
-    /// others. Gives the round, whose posts are all of the same call.
-    fn round(&self, turn: &mut u64, call: Call, own: usize, piece: &[f32]) -> Result<u64, Error> {
+    /// Contributes a piece of this rank's `own` values and meets the others. Returns the round,
+    /// whose contributions are all of the same call.
+    fn round(
+        &self,
+        turn: &mut u64,
+        call: CollectiveCall,
+        own: usize,
+        piece: &[f32],
+    ) -> Result<u64, Error> {
         let round = *turn;
-        self.group.write_post(self.rank, round, |post| post.write(call, own, piece));
+        self.group.write_contribution(self.rank, round, |contribution| {
+            contribution.write(call, own, piece)
+        });
         self.group.meet(self.rank, round)?;
-        // All came, so all go on, whatever they find.
+        // All arrived, so all continue, whatever they find.
         *turn += 1;
-        for (rank, post) in self.posts(round) {
-            post.check(rank, call, self.rank)?;
+        for (rank, contribution) in self.contributions(round) {
+            contribution.check(rank, call, self.rank)?;
         }
         Ok(round)
     }
 
-    /// The posts of a round, in the order of ranks.
-    fn posts(&self, round: u64) -> impl Iterator<Item = (usize, RwLockReadGuard<'_, Post>)> {
-        (0..self.ranks()).map(move |rank| (rank, self.group.read_post(rank, round)))
+    /// The contributions of a round, in the order of ranks.
+    fn contributions(
+        &self,
+        round: u64,
+    ) -> impl Iterator<Item = (usize, RwLockReadGuard<'_, Contribution>)> {
+        (0..self.ranks()).map(move |rank| (rank, self.group.read_contribution(rank, round)))
     }
 
-    /// Puts the piece that begins at `done` of every rank's values into its place. Gives how many
-    /// the rank with the most has.
+    /// Copies the piece at `done` of every rank's values to its position in `all`. Returns the
+    /// largest number of values of any rank.
     fn collect(&self, round: u64, done: usize, all: &mut [f32]) -> Result<usize, Error> {
         let (mut start, mut longest) = (0, 0);
-        let found = self.posts(round).map(|(_, post)| post.own).sum();
+        let found = self.contributions(round).map(|(_, contribution)| contribution.own).sum();
         self.check_length("all_gather", all.len(), found)?;
-        for (_, post) in self.posts(round) {
-            if !post.values.is_empty() {
-                all[start + done..][..post.values.len()].copy_from_slice(&post.values);
+        for (_, contribution) in self.contributions(round) {
+            if !contribution.values.is_empty() {
+                all[start + done..][..contribution.values.len()]
+                    .copy_from_slice(&contribution.values);
             }
-            start += post.own;
-            longest = longest.max(post.own);
+            start += contribution.own;
+            longest = longest.max(contribution.own);
         }
         Ok(longest)
     }
@@ -100,15 +113,18 @@ impl Comm for Local {
     }
 
     fn all_reduce_sum(&self, values: &mut [f32]) -> Result<(), Error> {
-        let call = Call { name: Name::AllReduceSum, length: values.len(), root: 0 };
+        let call = CollectiveCall { name: Collective::AllReduceSum, length: values.len(), root: 0 };
         let turn = &mut *lock(&self.turn);
         for range in pieces(values.len()) {
             let sums = &mut values[range];
             let round = self.round(turn, call, 0, sums)?;
-            for (rank, post) in self.posts(round) {
+            for (rank, contribution) in self.contributions(round) {
                 match rank {
-                    0 => sums.copy_from_slice(&post.values),
-                    _ => sums.iter_mut().zip(&post.values).for_each(|(sum, value)| *sum += value),
+                    0 => sums.copy_from_slice(&contribution.values),
+                    _ => sums
+                        .iter_mut()
+                        .zip(&contribution.values)
+                        .for_each(|(sum, value)| *sum += value),
                 }
             }
         }
@@ -116,7 +132,7 @@ impl Comm for Local {
     }
 
     fn all_gather(&self, own: &[f32], all: &mut [f32]) -> Result<(), Error> {
-        let call = Call { name: Name::AllGather, length: all.len(), root: 0 };
+        let call = CollectiveCall { name: Collective::AllGather, length: all.len(), root: 0 };
         let turn = &mut *lock(&self.turn);
         let mut done = 0;
         loop {
@@ -132,15 +148,15 @@ impl Comm for Local {
     }
 
     fn broadcast(&self, root: usize, values: &mut [f32]) -> Result<(), Error> {
-        let call = Call { name: Name::Broadcast, length: values.len(), root };
+        let call = CollectiveCall { name: Collective::Broadcast, length: values.len(), root };
         let turn = &mut *lock(&self.turn);
         for range in pieces(values.len()) {
             let piece = &mut values[range];
             let shown: &[f32] = if root == self.rank { piece } else { &[] };
             let round = self.round(turn, call, 0, shown)?;
-            // Not before, for the others are told as well.
+            // Not before the round, so that the other ranks get the error too.
             self.check_rank("broadcast", root, true)?;
-            piece.copy_from_slice(&self.group.read_post(root, round).values);
+            piece.copy_from_slice(&self.group.read_contribution(root, round).values);
         }
         Ok(())
     }
@@ -148,15 +164,15 @@ impl Comm for Local {
     fn send(&self, to: usize, values: &[f32]) -> Result<(), Error> {
         self.check_rank("send", to, false)?;
         let _turn = lock(&self.turn);
-        let letters = self.group.letters(self.rank, to);
+        let channel = self.group.channel(self.rank, to);
         for range in pieces(values.len()) {
-            self.group.bell.wait(|| {
+            self.group.notifier.wait(|| {
                 self.group.check(to, self.rank)?;
-                Ok(!letters.is_full())
+                Ok(!channel.is_full())
             })?;
-            let put = letters.put(values.len(), &values[range]);
+            let put = channel.put(values.len(), &values[range]);
             put.or_else(|expected| self.check_length("send", expected, values.len()))?;
-            self.group.bell.ring();
+            self.group.notifier.notify();
         }
         Ok(())
     }
@@ -164,22 +180,22 @@ impl Comm for Local {
     fn receive(&self, from: usize, values: &mut [f32]) -> Result<(), Error> {
         self.check_rank("receive", from, false)?;
         let _turn = lock(&self.turn);
-        let (letters, expected) = (self.group.letters(from, self.rank), values.len());
+        let (channel, expected) = (self.group.channel(from, self.rank), values.len());
         for range in pieces(expected) {
-            self.group.bell.wait(|| {
+            self.group.notifier.wait(|| {
                 // In this order: what was sent before the sender left is there.
                 let here = self.group.check(from, self.rank);
-                if letters.is_full() { Ok(true) } else { here.map(|()| false) }
+                if channel.is_full() { Ok(true) } else { here.map(|()| false) }
             })?;
-            let taken = letters.take(expected, &mut values[range]);
-            self.group.bell.ring();
+            let taken = channel.take(expected, &mut values[range]);
+            self.group.notifier.notify();
             taken.or_else(|found| self.check_length("receive", expected, found))?;
         }
         Ok(())
     }
 
     fn barrier(&self) -> Result<(), Error> {
-        self.round(&mut lock(&self.turn), Call::BARRIER, 0, &[]).map(drop)
+        self.round(&mut lock(&self.turn), CollectiveCall::BARRIER, 0, &[]).map(drop)
     }
 }
 
@@ -194,7 +210,7 @@ fn pieces(length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length.max(1)).step_by(PIECE).map(move |start| start..(start + PIECE).min(length))
 }
 
-/// A panic elsewhere leaves nothing half done behind these locks that anybody would look at.
+/// A panic elsewhere leaves no half-written state behind these locks that is read later.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -265,6 +265,6 @@ fn posts_hold_no_more_than_a_piece() {
         }
     });
     for round in [0, 1] {
-        assert!(locals[0].group.read_post(0, round).values.capacity() <= PIECE);
+        assert!(locals[0].group.read_contribution(0, round).values.capacity() <= PIECE);
     }
 }

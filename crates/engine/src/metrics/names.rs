@@ -1,23 +1,23 @@
-//! The names that reports go by, what they say of themselves, and the buckets of the histograms.
-//! `docs/metrics.md` explains them to people.
+//! Names and help texts of the metrics, and the buckets of the histograms. `docs/metrics.md`
+//! explains them.
 
 use super::Inner;
 use prometheus_client::registry::{Metric, Registry};
 
-/// vLLM's, with halves of a millisecond at the lower end for small models.
+/// vLLM's, with fractions of a millisecond for small models.
 pub(super) const SECONDS_BETWEEN_TOKENS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.035, 0.05, 0.075, 0.1, 0.15,
     0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
 ];
 
-/// vLLM's, with what lies between them.
+/// vLLM's, with further bounds between them.
 pub(super) const SECONDS_TO_FIRST_TOKEN: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.25, 0.375, 0.5, 0.75, 1.0,
     1.5, 2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 160.0, 320.0, 640.0, 1280.0,
     2560.0,
 ];
 
-/// vLLM's, with shorter ones.
+/// vLLM's, with shorter times.
 pub(super) const SECONDS_OF_A_REQUEST: &[f64] = &[
     0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0,
     40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0,
@@ -52,36 +52,36 @@ fn put(registry: &mut Registry, table: Vec<(&str, &str, impl Metric)>) {
     }
 }
 
-/// Their names get `_total` at the end.
+/// The encoder appends `_total` to their names.
 fn counters(of: &Inner, registry: &mut Registry) {
     let table = vec![
         ("prompt_tokens", "Prompt tokens computed or found in the cache", &of.prompt_tokens),
         ("generation_tokens", "Tokens generated", &of.generation_tokens),
         ("prefix_cache_queries", "Prompt tokens looked up in the cache", &of.cache_queries),
         ("prefix_cache_hits", "Prompt tokens found in the cache", &of.cache_hits),
-        ("num_preemptions", "Sequences put back to wait for lack of KV blocks", &of.preemptions),
-        ("kv_blocks_evicted", "Cached KV blocks given up for others", &of.evictions),
-        ("spec_decode_num_draft_tokens", "Tokens guessed by speculation", &of.drafted),
-        ("spec_decode_num_accepted_tokens", "Guessed tokens the model agreed with", &of.accepted),
+        ("num_preemptions", "Sequences preempted for lack of KV blocks", &of.preemptions),
+        ("kv_blocks_evicted", "Cached KV blocks evicted", &of.evictions),
+        ("spec_decode_num_draft_tokens", "Drafted tokens", &of.drafted),
+        ("spec_decode_num_accepted_tokens", "Drafted tokens that were accepted", &of.accepted),
         ("engine_steps", "Steps computed", &of.steps),
-        ("requests_rejected", "Requests turned away because the queue was full", &of.rejected),
+        ("requests_rejected", "Requests rejected because the queue was full", &of.rejected),
     ];
     put(registry, table.into_iter().map(|(name, help, one)| (name, help, one.clone())).collect());
     let finishes = of.finishes.clone();
-    put(registry, vec![("request_success", "Requests that ended, by how they did", finishes)]);
+    put(registry, vec![("request_success", "Requests that ended, by outcome", finishes)]);
 }
 
 fn gauges(of: &Inner, registry: &mut Registry) {
     let table = vec![
         ("num_requests_running", "Requests being computed", &of.running),
         ("num_requests_waiting", "Requests waiting to be computed", &of.waiting),
-        ("kv_blocks_used", "KV blocks that belong to sequences", &of.used),
-        ("kv_blocks_cached", "KV blocks without a sequence that may be found again", &of.cached),
-        ("kv_blocks_free", "KV blocks that hold nothing", &of.free),
+        ("kv_blocks_used", "KV blocks held by sequences", &of.used),
+        ("kv_blocks_cached", "KV blocks kept as prefix cache", &of.cached),
+        ("kv_blocks_free", "Empty KV blocks", &of.free),
         ("kv_blocks_total", "All KV blocks", &of.total),
     ];
     put(registry, table.into_iter().map(|(name, help, one)| (name, help, one.clone())).collect());
-    let help = "Share of the KV blocks that belongs to sequences, 1 for all";
+    let help = "Share of the KV blocks held by sequences, 0 to 1";
     put(registry, vec![("kv_cache_usage_perc", help, of.usage.clone())]);
 }
 
@@ -104,7 +104,7 @@ fn sizes(of: &Inner, registry: &mut Registry) {
     let table = vec![
         ("request_prefill_tokens_per_second", prefill, &of.prefill_rate),
         ("request_decode_tokens_per_second", decode, &of.decode_rate),
-        ("iteration_tokens_total", "Tokens that went through the model in a step", &of.rows),
+        ("iteration_tokens_total", "Rows of a step", &of.rows),
         ("iteration_sequences", "Sequences of a step: the size of its batch", &of.sequences),
         ("request_prompt_tokens", "Tokens of a request's prompt", &of.prompt_length),
         ("request_generation_tokens", "Tokens a request generated", &of.generated_length),

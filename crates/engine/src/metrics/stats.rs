@@ -1,16 +1,17 @@
-//! The counts as plain numbers.
+//! The metrics as plain numbers.
 
-use super::{Inner, Outcome, Spread};
+use super::{Histogram, Inner};
+use crate::outcome::Outcome;
 
-/// What the engine has counted since it started, and how it stands now.
+/// Counts since the engine started, and its current state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Requests being computed.
     pub running: u64,
     /// Requests waiting to be computed.
     pub waiting: u64,
-    /// The KV cache.
-    pub blocks: Blocks,
+    /// Number of blocks of the KV cache by state.
+    pub blocks: BlockStats,
     /// Prompt tokens computed or found in the cache.
     pub prompt_tokens: u64,
     /// Tokens generated.
@@ -19,21 +20,21 @@ pub struct Stats {
     pub cache_queries: u64,
     /// Prompt tokens found in the cache.
     pub cache_hits: u64,
-    /// Requests that ended, in the order of [`Outcome::ALL`].
-    pub finished: [u64; Outcome::ALL.len()],
-    /// Requests turned away because the queue was full.
+    /// Requests that ended, in the order of [`Outcome::LABELS`].
+    pub finished: [u64; Outcome::LABELS.len()],
+    /// Requests rejected because the queue was full.
     pub rejected: u64,
-    /// Sequences put back to wait for lack of blocks.
+    /// Sequences preempted for lack of blocks.
     pub preemptions: u64,
-    /// Cached blocks given up for others.
+    /// Cached blocks evicted.
     pub evictions: u64,
-    /// Tokens guessed by speculation.
+    /// Drafted tokens that were verified.
     pub drafted: u64,
-    /// Guessed tokens the model agreed with.
+    /// Drafted tokens that were accepted.
     pub accepted: u64,
     /// Steps computed.
     pub steps: u64,
-    /// Tokens that went through the model in a step, on average.
+    /// Mean number of rows of a step.
     pub rows_per_step: f64,
     /// From submission to the first token.
     pub first_token: Times,
@@ -47,32 +48,37 @@ pub struct Stats {
 
 /// Blocks of the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Blocks {
-    /// Belong to sequences.
+pub struct BlockStats {
+    /// Held by sequences.
     pub used: u64,
-    /// Belong to none and may be found again.
+    /// Held by no sequence and kept as prefix cache.
     pub cached: u64,
-    /// Hold nothing.
+    /// Empty.
     pub free: u64,
 }
 
-/// What many times come to, in seconds.
+/// Summary of a histogram of times, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
-    /// How many there were.
+    /// Number of observations.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// About half were shorter.
+    /// Median, estimated from the buckets.
     pub p50: f64,
-    /// About 99 of 100 were shorter.
+    /// 99th percentile, estimated from the buckets.
     pub p99: f64,
 }
 
 impl Stats {
-    /// Requests that ended so.
-    pub fn finished(&self, outcome: Outcome) -> u64 {
-        self.finished[outcome as usize]
+    /// Requests that ended, by the label of their outcome.
+    pub fn by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Outcome::LABELS.into_iter().zip(self.finished)
+    }
+
+    /// Requests that ended with an error.
+    pub fn failed(&self) -> u64 {
+        self.finished[Outcome::Failed(String::new()).index()]
     }
 }
 
@@ -81,7 +87,7 @@ pub(super) fn of(inner: &Inner) -> Stats {
     Stats {
         running: whole(inner.running.get()),
         waiting: whole(inner.waiting.get()),
-        blocks: Blocks {
+        blocks: BlockStats {
             used: whole(inner.used.get()),
             cached: whole(inner.cached.get()),
             free: whole(inner.free.get()),
@@ -90,7 +96,7 @@ pub(super) fn of(inner: &Inner) -> Stats {
         generation_tokens: inner.generation_tokens.get(),
         cache_queries: inner.cache_queries.get(),
         cache_hits: inner.cache_hits.get(),
-        finished: Outcome::ALL.map(|outcome| inner.finished[outcome as usize].get()),
+        finished: inner.finished.each_ref().map(|count| count.get()),
         rejected: inner.rejected.get(),
         preemptions: inner.preemptions.get(),
         evictions: inner.evictions.get(),
@@ -105,11 +111,11 @@ pub(super) fn of(inner: &Inner) -> Stats {
     }
 }
 
-fn times(spread: &Spread) -> Times {
+fn times(histogram: &Histogram) -> Times {
     Times {
-        count: spread.count(),
-        mean: spread.mean(),
-        p50: spread.quantile(0.5),
-        p99: spread.quantile(0.99),
+        count: histogram.count(),
+        mean: histogram.mean(),
+        p50: histogram.quantile(0.5),
+        p99: histogram.quantile(0.99),
     }
 }

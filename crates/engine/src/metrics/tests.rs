@@ -21,8 +21,9 @@ fn one_request(metrics: &Metrics) {
     metrics.step(Step { rows: 4, sequences: 1, took: secs(0.1) });
     metrics.drafted(3, 1);
     metrics.tokens(2, secs(0.1));
-    let ended = Ended { prompt_tokens: 10, generated: 5, total: secs(1.05), decode: secs(0.3) };
-    metrics.finished(Outcome::Length, ended);
+    let ended =
+        RequestTotals { prompt_tokens: 10, generated: 5, total: secs(1.05), decode: secs(0.3) };
+    metrics.finished(&Outcome::Length, ended);
 }
 
 #[test]
@@ -36,10 +37,10 @@ fn reports_add_up() {
     assert_eq!((stats.prompt_tokens, stats.generation_tokens), (10, 5));
     assert_eq!((stats.cache_queries, stats.cache_hits), (10, 4));
     assert_eq!((stats.running, stats.waiting), (1, 2));
-    assert_eq!(stats.blocks, Blocks { used: 3, cached: 1, free: 4 });
+    assert_eq!(stats.blocks, BlockStats { used: 3, cached: 1, free: 4 });
     assert_eq!((stats.drafted, stats.accepted, stats.steps), (3, 1, 4));
     assert_eq!((stats.preemptions, stats.evictions, stats.rejected), (2, 3, 1));
-    assert_eq!(Outcome::ALL.map(|outcome| stats.finished(outcome)), [0, 1, 0, 0, 0]);
+    assert_eq!(stats.finished, [0, 1, 0, 0, 0]);
     assert_eq!(stats.rows_per_step, 3.0);
     assert_eq!((stats.first_token.count, stats.first_token.mean), (1, 0.75));
     // Two tokens that came together share their gap.

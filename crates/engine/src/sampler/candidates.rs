@@ -1,23 +1,23 @@
-//! Ids still in the running: a list, best first, or all that are not worse than a last one, of
-//! which nothing is collected or sorted.
+//! Candidate ids: either a list, best first, or all ids not worse than a last one, which are
+//! neither collected nor sorted.
 //!
-//! Top-k and typical sets are lists, a min-p set is not, a top-p set is one if it is small.
-//! Invariant: the logits alone decide the form, and the order in which weights are added.
+//! Top-k and typical sets are lists, a min-p set is not, and a top-p set is a list if it is small.
+//! Invariant: the logits alone decide the form and the order in which weights are added.
 
 use super::survey::{Candidate, Survey, better};
 use kernels::Isa;
 use kernels::sampling::{RUN, Weighing, mass, weights};
 
-/// Top-p sets of up to so many ids are listed.
-const FIRST: usize = 256;
-/// Larger ones are found by the masses of parts of the range of logits, so many to a unit.
-const PARTS: f32 = 64.0;
-/// Parts in all; what lies further below the best has no mass to speak of.
-const ALL_PARTS: usize = 4096;
+/// Maximum size of a top-p set that is listed.
+const MAX_LISTED: usize = 256;
+/// Parts per unit of logit, whose masses locate larger top-p sets.
+const PARTS_PER_UNIT: f32 = 64.0;
+/// Number of parts; logits further below the best have negligible mass.
+const MAX_PARTS: usize = 4096;
 
 /// Workspace for rows of one length.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct CandidateScratch {
     isa: Isa,
     pub survey: Survey,
     items: Vec<Candidate>,
@@ -31,16 +31,16 @@ pub(super) struct Room {
     shifted: Vec<(f32, usize)>,
 }
 
-impl Room {
+impl CandidateScratch {
     pub fn new(isa: Isa, vocab_size: usize) -> Self {
         Self {
             isa,
             survey: Survey::new(isa, vocab_size),
             items: Vec::with_capacity(vocab_size),
-            // One more, because `last` may cut a run in two.
+            // One more, because `last` may split a run.
             sums: Vec::with_capacity(vocab_size.div_ceil(RUN) + 1),
             weights: vec![0.0; RUN],
-            parts: vec![0.0; ALL_PARTS],
+            parts: vec![0.0; MAX_PARTS],
             shifted: Vec::with_capacity(vocab_size),
         }
     }
@@ -48,22 +48,22 @@ impl Room {
 
 pub(super) struct Candidates<'a> {
     logits: &'a [f32],
-    /// The worst that a member can be, unless there is a list.
+    /// The worst possible member, unless there is a list.
     last: Candidate,
     listed: bool,
-    room: &'a mut Room,
+    workspace: &'a mut CandidateScratch,
 }
 
 impl<'a> Candidates<'a> {
-    /// All of the `logits` that `room` surveyed last, except those that are minus infinity. There
-    /// must be others.
-    pub fn new(logits: &'a [f32], room: &'a mut Room) -> Self {
-        Self { logits, last: (f32::NEG_INFINITY, u32::MAX), listed: false, room }
+    /// All of the `logits` that `workspace` surveyed last, except minus infinity. At least one must
+    /// be finite.
+    pub fn new(logits: &'a [f32], workspace: &'a mut CandidateScratch) -> Self {
+        Self { logits, last: (f32::NEG_INFINITY, u32::MAX), listed: false, workspace }
     }
 
-    /// Keeps the `count` best, which it lists.
+    /// Lists the `count` best and keeps only those.
     pub fn list(&mut self, count: usize) -> &[Candidate] {
-        let Room { survey, items, .. } = &mut *self.room;
+        let CandidateScratch { survey, items, .. } = &mut *self.workspace;
         if !self.listed {
             survey.list_best(self.logits, count, items);
             items.truncate(items.partition_point(|item| better(item, &self.last).is_le()));
@@ -86,7 +86,7 @@ impl<'a> Candidates<'a> {
         }
         let target = self.mass(1.0) * f64::from(p);
         if !self.listed {
-            self.room.survey.list_best(self.logits, FIRST, &mut self.room.items);
+            self.workspace.survey.list_best(self.logits, MAX_LISTED, &mut self.workspace.items);
             if self.list_mass(1.0) < target {
                 self.last = self.last_within(target);
                 return;
@@ -94,7 +94,7 @@ impl<'a> Candidates<'a> {
             self.listed = true;
         }
         let (last, _) = find(self.list_weights(1.0), reaching(target));
-        self.room.items.truncate(last + 1);
+        self.workspace.items.truncate(last + 1);
     }
 
     /// Those at least `p` times as likely as the best.
@@ -102,9 +102,9 @@ impl<'a> Candidates<'a> {
         // Minus infinity for 0, which drops nothing.
         let least = self.best() + p.ln();
         if self.listed {
-            let kept = self.room.items.partition_point(|item| item.0 >= least);
-            // The best one stays whatever rounding says.
-            self.room.items.truncate(kept.max(1));
+            let kept = self.workspace.items.partition_point(|item| item.0 >= least);
+            // The best stays, whatever the rounding.
+            self.workspace.items.truncate(kept.max(1));
         } else if least > self.last.0 {
             self.last = (least, u32::MAX);
         }
@@ -118,7 +118,7 @@ impl<'a> Candidates<'a> {
         }
         self.list(usize::MAX);
         let (best, log_total) = (self.best(), self.list_mass(1.0).ln());
-        let Room { items, shifted, .. } = &mut *self.room;
+        let CandidateScratch { items, shifted, .. } = &mut *self.workspace;
         let log_prob = |item: &Candidate| f64::from(item.0 - best) - log_total;
         let entropy: f64 = items.iter().map(|i| -log_prob(i) * log_prob(i).exp()).sum();
         shifted.clear();
@@ -129,7 +129,7 @@ impl<'a> Candidates<'a> {
         let probs = shifted.iter().map(|&(_, index)| log_prob(&items[index]).exp());
         let (last, _) = find(probs, reaching(f64::from(p)));
         shifted.truncate(last + 1);
-        // Kept ones move to the front in their order of likelihood.
+        // Kept candidates move to the front in order of likelihood.
         shifted.sort_unstable_by_key(|&(_, index)| index);
         for (to, &(_, from)) in shifted.iter().enumerate() {
             items[to] = items[from];
@@ -139,16 +139,16 @@ impl<'a> Candidates<'a> {
 
     /// Draws with probabilities at `temperature`; `uniform` in [0, 1) decides.
     pub fn draw(&mut self, temperature: f32, uniform: f64) -> u32 {
-        // Infinity would make the best one's weight NaN.
+        // Infinity would make the weight of the best NaN.
         let scale = (1.0 / temperature).min(f32::MAX);
         let target = self.mass(scale) * uniform;
         if self.listed {
             let (at, _) = find(self.list_weights(scale), target);
-            return self.room.items[at].1;
+            return self.workspace.items[at].1;
         }
-        let (at, before) = find(self.room.sums.iter().copied().map(f64::from), target);
+        let (at, before) = find(self.workspace.sums.iter().copied().map(f64::from), target);
         let run = self.run(at, scale);
-        let (within, _) = find(run.weigh(&mut self.room.weights), target - before);
+        let (within, _) = find(run.weigh(&mut self.workspace.weights), target - before);
         (run.first + within) as u32
     }
 
@@ -157,12 +157,12 @@ impl<'a> Candidates<'a> {
         if self.listed {
             return self.list_mass(scale);
         }
-        self.room.sums.clear();
+        self.workspace.sums.clear();
         for at in 0..self.runs() {
             let run = self.run(at, scale);
-            self.room.sums.push(run.mass());
+            self.workspace.sums.push(run.mass());
         }
-        self.room.sums.iter().copied().map(f64::from).sum()
+        self.workspace.sums.iter().copied().map(f64::from).sum()
     }
 
     fn list_mass(&self, scale: f32) -> f64 {
@@ -170,32 +170,32 @@ impl<'a> Candidates<'a> {
     }
 
     fn list_weights(&self, scale: f32) -> impl Iterator<Item = f64> {
-        let best = self.room.items[0].0;
-        self.room.items.iter().map(move |item| f64::from((item.0 - best) * scale).exp())
+        let best = self.workspace.items[0].0;
+        self.workspace.items.iter().map(move |item| f64::from((item.0 - best) * scale).exp())
     }
 
     /// The best logit.
     fn best(&self) -> f32 {
-        if self.listed { self.room.items[0].0 } else { self.room.survey.best() }
+        if self.listed { self.workspace.items[0].0 } else { self.workspace.survey.best() }
     }
 
-    /// The last of the smallest prefix of the unlisted set whose mass reaches `target`: only the
-    /// part of the range in which it lies needs to be sorted.
+    /// The last member of the smallest prefix of the unlisted set whose mass reaches `target`.
+    /// Sorts only the part of the range that contains it.
     fn last_within(&mut self, target: f64) -> Candidate {
         let best = self.best();
-        // The conversion saturates: whatever lies far below is in the last part.
-        let part = |logit: f32| (((best - logit) * PARTS) as usize).min(ALL_PARTS - 1);
-        self.room.parts.fill(0.0);
+        // The conversion saturates: logits far below are in the last part.
+        let part = |logit: f32| (((best - logit) * PARTS_PER_UNIT) as usize).min(MAX_PARTS - 1);
+        self.workspace.parts.fill(0.0);
         for at in 0..self.runs() {
             let run = self.run(at, 1.0);
-            let Room { parts, weights, .. } = &mut *self.room;
+            let CandidateScratch { parts, weights, .. } = &mut *self.workspace;
             for (logit, weight) in run.logits.iter().zip(run.weigh(weights)) {
                 parts[part(*logit)] += weight;
             }
         }
-        let (boundary, before) = find(self.room.parts.iter().copied(), reaching(target));
+        let (boundary, before) = find(self.workspace.parts.iter().copied(), reaching(target));
         let within = self.logits.iter().zip(0..).filter(|(logit, _)| part(**logit) == boundary);
-        let items = &mut self.room.items;
+        let items = &mut self.workspace.items;
         items.clear();
         items.extend(within.map(|(logit, id)| (logit + 0.0, id)));
         items.sort_unstable_by(better);
@@ -205,19 +205,20 @@ impl<'a> Candidates<'a> {
         items[last]
     }
 
-    /// Ids up to that of `last`, of which its equals are members, and the number of their runs.
+    /// Number of ids up to that of `last`, whose equals are members, and the number of their runs.
     fn split(&self) -> (usize, usize) {
         let split = (self.last.1 as usize).saturating_add(1).min(self.logits.len());
         (split, split.div_ceil(RUN))
     }
 
-    /// Runs of the unlisted set: up to the id of `last` and after it, so that a run has one limit.
+    /// Number of runs of the unlisted set, split after the id of `last` so that a run has one
+    /// limit.
     fn runs(&self) -> usize {
         let (split, runs) = self.split();
         runs + (self.logits.len() - split).div_ceil(RUN)
     }
 
-    fn run(&self, at: usize, scale: f32) -> Run<'a> {
+    fn run(&self, at: usize, scale: f32) -> LogitRun<'a> {
         let (split, runs) = self.split();
         let (first, end, least) = if at < runs {
             (at * RUN, split, self.last.0)
@@ -225,35 +226,40 @@ impl<'a> Candidates<'a> {
             (split + (at - runs) * RUN, self.logits.len(), self.last.0.next_up())
         };
         let by = Weighing { best: self.best(), scale, least };
-        Run { isa: self.room.isa, first, logits: &self.logits[first..end.min(first + RUN)], by }
+        LogitRun {
+            isa: self.workspace.isa,
+            first,
+            logits: &self.logits[first..end.min(first + RUN)],
+            by,
+        }
     }
 }
 
 /// Consecutive ids of an unlisted set.
-struct Run<'a> {
+struct LogitRun<'a> {
     isa: Isa,
     first: usize,
     logits: &'a [f32],
     by: Weighing,
 }
 
-impl Run<'_> {
+impl LogitRun<'_> {
     fn mass(&self) -> f32 {
         let mut sum = 0.0;
         mass(self.isa, self.logits, self.by, &mut sum);
         sum
     }
 
-    /// Its weights, which lie in `room`.
-    fn weigh<'r>(&self, room: &'r mut [f32]) -> impl Iterator<Item = f64> + use<'r> {
-        let room = &mut room[..self.logits.len()];
-        weights(self.isa, self.logits, self.by, room);
-        room.iter().copied().map(f64::from)
+    /// Computes its weights in `workspace`.
+    fn weigh<'r>(&self, workspace: &'r mut [f32]) -> impl Iterator<Item = f64> + use<'r> {
+        let workspace = &mut workspace[..self.logits.len()];
+        weights(self.isa, self.logits, self.by, workspace);
+        workspace.iter().copied().map(f64::from)
     }
 }
 
-/// With weights laid end to end, the index of the one that covers `target`, and the sum of those
-/// before it. Where rounding leaves `target` behind them all, the last one that is not 0.
+/// Index of the weight at which the running sum exceeds `target`, and the sum before it. If
+/// rounding leaves `target` beyond all, the last weight that is not 0.
 fn find(weights: impl Iterator<Item = f64>, target: f64) -> (usize, f64) {
     let (mut sum, mut found) = (0.0, (0, 0.0));
     for (index, weight) in weights.enumerate() {

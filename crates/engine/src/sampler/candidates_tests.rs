@@ -77,17 +77,17 @@ fn sorted(logits: &[f32]) -> Vec<Candidate> {
 
 fn members(candidates: &Candidates<'_>) -> Vec<Candidate> {
     if candidates.listed {
-        return candidates.room.items.clone();
+        return candidates.workspace.items.clone();
     }
     let mut items = sorted(candidates.logits);
     items.retain(|item| better(item, &candidates.last).is_le());
     items
 }
 
-fn room(isa: Isa, logits: &[f32]) -> Room {
-    let mut room = Room::new(isa, logits.len());
-    room.survey.look(logits);
-    room
+fn workspace(isa: Isa, logits: &[f32]) -> CandidateScratch {
+    let mut workspace = CandidateScratch::new(isa, logits.len());
+    workspace.survey.look(logits);
+    workspace
 }
 
 fn best_isa() -> Isa {
@@ -99,8 +99,9 @@ fn on_random_rows(rows: u64, mut check: impl FnMut(&mut Candidates<'_>, &[Candid
     for seed in 0..rows {
         let mut rng = Rng::new(seed);
         let logits = row(&mut rng);
-        let mut room = room(best_isa(), &logits);
-        let (mut candidates, mut want) = (Candidates::new(&logits, &mut room), sorted(&logits));
+        let mut workspace = workspace(best_isa(), &logits);
+        let (mut candidates, mut want) =
+            (Candidates::new(&logits, &mut workspace), sorted(&logits));
         check(&mut candidates, &want);
         for _ in 0..3 {
             let cut = Cut::random(&mut rng);
@@ -127,8 +128,8 @@ fn cut_offs_in_any_order_keep_what_their_definitions_keep() {
 #[test]
 fn the_best_has_the_lowest_id_of_equals() {
     on_random_rows(100, |candidates, want| {
-        let best = candidates.room.survey.argmax(candidates.logits);
-        assert_eq!((candidates.room.survey.best(), best), want[0]);
+        let best = candidates.workspace.survey.argmax(candidates.logits);
+        assert_eq!((candidates.workspace.survey.best(), best), want[0]);
     });
 }
 
@@ -163,8 +164,8 @@ fn draws_follow_the_softmax_of_what_is_left() {
 #[test]
 fn a_prefix_that_ends_among_equals_is_drawn_to_its_last_id() {
     let logits = vec![0.5; 3 * RUN];
-    let mut room = room(best_isa(), &logits);
-    let mut candidates = Candidates::new(&logits, &mut room);
+    let mut workspace = workspace(best_isa(), &logits);
+    let mut candidates = Candidates::new(&logits, &mut workspace);
     candidates.top_p(0.5);
     assert!(!candidates.listed);
     let want: Vec<_> = (0..3 * RUN as u32 / 2).map(|id| (0.5, id)).collect();
@@ -177,8 +178,8 @@ fn the_typical_set_is_drawn_by_its_own_best() {
     // Three of mass 0.02 each and a likely one: the typical set of a small mass leaves that out.
     let mut logits = vec![0.0; 50];
     logits[7] = 2.3;
-    let mut room = room(best_isa(), &logits);
-    let mut candidates = Candidates::new(&logits, &mut room);
+    let mut workspace = workspace(best_isa(), &logits);
+    let mut candidates = Candidates::new(&logits, &mut workspace);
     candidates.typical(0.05);
     let want = members(&candidates);
     assert!(want.iter().all(|item| item.0 == 0.0) && want.len() > 1);
@@ -192,8 +193,8 @@ fn every_isa_draws_the_same() {
         let logits = row(&mut rng);
         let (cuts, uniform) = ([(); 2].map(|()| Cut::random(&mut rng)), rng.uniform());
         let draw = |isa| {
-            let mut room = room(isa, &logits);
-            let mut candidates = Candidates::new(&logits, &mut room);
+            let mut workspace = workspace(isa, &logits);
+            let mut candidates = Candidates::new(&logits, &mut workspace);
             let first = candidates.draw(0.9, uniform);
             cuts.iter().for_each(|cut| cut.apply(&mut candidates));
             (first, candidates.draw(0.9, uniform))

@@ -1,23 +1,26 @@
 //! Log probabilities of the chosen token and of the best alternatives.
 
-use super::{Candidates, Scratch};
+use super::{Candidates, SamplerScratch};
 use crate::{Error, TokenLogprobs};
 
-/// Of the unchanged `logits`: log-softmax of `chosen` and the `top` most likely ids, or
-/// [`Error::NotFinite`].
+/// Log-softmax of unmodified logits `[vocab_size]` at `chosen` and at the `top` most likely ids.
+///
+/// # Errors
+///
+/// [`Error::NotFinite`] if a logit is NaN or infinite.
 pub(crate) fn logprobs(
     logits: &[f32],
     chosen: u32,
     top: usize,
-    scratch: &mut Scratch,
+    scratch: &mut SamplerScratch,
 ) -> Result<TokenLogprobs, Error> {
-    let survey = &mut scratch.room.survey;
-    // The sampler may have looked at changed ones.
+    let survey = &mut scratch.workspace.survey;
+    // The sampler may have surveyed modified logits.
     if !survey.look(logits) {
         return Err(Error::NotFinite);
     }
     let best = survey.best();
-    let mut candidates = Candidates::new(logits, &mut scratch.room);
+    let mut candidates = Candidates::new(logits, &mut scratch.workspace);
     let log_total = candidates.mass(1.0).ln();
     let log_prob = |logit: f32| (f64::from(logit - best) - log_total) as f32;
     let top = candidates.list(top).iter().map(|&(logit, id)| (id, log_prob(logit))).collect();

@@ -1,12 +1,12 @@
 //! Choice of the next token from logits.
 //!
-//! Order: logit bias, penalties, bans and masks, top-k, typical, top-p, min-p, temperature, draw. The
-//! cut-offs look at probabilities at temperature 1 (as llama.cpp orders its samplers). Ties are
-//! broken by the lower id, so that a choice depends on the logits and the seed alone.
+//! Order: logit bias, penalties, bans and masks, top-k, typical, top-p, min-p, temperature, draw.
+//! The cut-offs use probabilities at temperature 1 (the order of llama.cpp's samplers). Ties go to
+//! the lower id, so that a choice depends on the logits and the seed alone.
 //!
-//! A vocabulary is large and a choice looks at few of its tokens, so that the whole row is only
-//! gone over by kernels: once for its maxima (`survey`), and once or twice for weights where no
-//! list of the best will do (`candidates`).
+//! A vocabulary is large and a choice concerns few of its tokens, so only kernels pass over the
+//! whole row: once for its maxima (`survey`), and once or twice for weights where a list of the
+//! best does not suffice (`candidates`).
 
 mod candidates;
 mod logprobs;
@@ -17,7 +17,7 @@ pub(crate) use logprobs::logprobs;
 
 use crate::{Error, SamplingParams, TokenSet};
 use base::Rng;
-use candidates::{Candidates, Room};
+use candidates::{CandidateScratch, Candidates};
 use kernels::Isa;
 use seen::Seen;
 
@@ -28,32 +28,32 @@ pub(crate) struct Sampler {
     rng: Rng,
 }
 
-/// Workspace of all samplers, so that a step allocates nothing.
+/// Workspace that all samplers share, so that a step allocates nothing.
 #[derive(Debug)]
-pub(crate) struct Scratch {
-    /// Logits that had to be changed.
+pub(crate) struct SamplerScratch {
+    /// Modified logits `[vocab_size]`.
     logits: Vec<f32>,
     seen: Seen,
-    room: Room,
+    workspace: CandidateScratch,
 }
 
-impl Scratch {
+impl SamplerScratch {
     pub fn new(vocab_size: usize) -> Self {
-        // Each gives the same bits, so that it need not be the backend's.
+        // All instruction sets give the same bits, so it need not be the backend's.
         let isa = Isa::detect().unwrap_or(Isa::SCALAR);
         let (logits, seen) = (vec![0.0; vocab_size], Seen::new(vocab_size));
-        Self { logits, seen, room: Room::new(isa, vocab_size) }
+        Self { logits, seen, workspace: CandidateScratch::new(isa, vocab_size) }
     }
 }
 
-/// What a sequence holds so far.
+/// The tokens of a sequence and what may follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
-    /// Tokens generated in this step, which come after them.
+    /// Tokens generated in this step, which follow `tokens`.
     pub fresh: &'a [u32],
-    /// Length of the prompt.
+    /// Number of prompt tokens.
     pub prompt: usize,
     /// Ids that must not be chosen now.
     pub banned: &'a [u32],
@@ -67,32 +67,36 @@ impl Sampler {
         Self { params, rng }
     }
 
-    /// The next token, or [`Error::NotFinite`] or [`Error::NothingLeft`].
+    /// Chooses the next token from logits `[vocab_size]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFinite`] or [`Error::NothingLeft`].
     pub fn sample(
         &mut self,
         logits: &[f32],
         history: History<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut SamplerScratch,
     ) -> Result<u32, Error> {
-        let Scratch { logits: changed, seen, room } = scratch;
-        if !room.survey.look(logits) {
+        let SamplerScratch { logits: changed, seen, workspace } = scratch;
+        if !workspace.survey.look(logits) {
             return Err(Error::NotFinite);
         }
         let logits = if self.changes(history) {
             changed.copy_from_slice(logits);
             self.adjust(changed, seen, history);
-            room.survey.look(changed);
+            workspace.survey.look(changed);
             changed
         } else {
             logits
         };
-        if room.survey.best() == f32::NEG_INFINITY {
+        if workspace.survey.best() == f32::NEG_INFINITY {
             return Err(Error::NothingLeft);
         }
         if self.params.temperature == 0.0 {
-            return Ok(room.survey.argmax(logits));
+            return Ok(workspace.survey.argmax(logits));
         }
-        let mut candidates = Candidates::new(logits, room);
+        let mut candidates = Candidates::new(logits, workspace);
         candidates.top_k(self.params.top_k);
         candidates.typical(self.params.typical_p);
         candidates.top_p(self.params.top_p);
@@ -100,7 +104,7 @@ impl Sampler {
         Ok(candidates.draw(self.params.temperature, self.rng.uniform()))
     }
 
-    /// Whether anything comes before the cut-offs.
+    /// Whether logits are modified before the cut-offs.
     fn changes(&self, history: History<'_>) -> bool {
         !self.params.logit_bias.is_empty()
             || penalises(&self.params)
@@ -116,7 +120,7 @@ impl Sampler {
             self.penalise(logits, seen, history);
         }
         for &id in history.banned {
-            // A stop id may lie outside the model's vocabulary; then it cannot be chosen anyway.
+            // A stop id outside the model's vocabulary cannot be chosen anyway.
             if let Some(logit) = logits.get_mut(id as usize) {
                 *logit = f32::NEG_INFINITY;
             }

@@ -1,11 +1,11 @@
-//! Which ids occur in the window of the penalties, and how often they were generated there.
+//! Counts of the ids in the window of the penalties.
 
 use super::History;
 
-/// Room for counting by id. Empty between uses.
+/// Counts by id. Empty between uses.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// For each id, 0 if it does not occur, else 1 and the times it was generated.
+    /// For each id, 0 if it does not occur, else 1 plus the times it was generated.
     counts: Vec<u32>,
     /// Ids that occur.
     ids: Vec<u32>,
@@ -16,7 +16,7 @@ impl Seen {
         Self { counts: vec![0; vocab_size], ids: Vec::with_capacity(vocab_size) }
     }
 
-    /// Counts the last `window` tokens anew: exact whatever left it, and linear in its length.
+    /// Counts the last `window` tokens, in time linear in its length.
     pub fn count(&mut self, history: History<'_>, window: Option<usize>) {
         let len = history.tokens.len() + history.fresh.len();
         let first = len - window.unwrap_or(len).min(len);
@@ -30,7 +30,7 @@ impl Seen {
         }
     }
 
-    /// Calls `f(id, times generated)` for each id that occurs, and forgets them.
+    /// Calls `f(id, times generated)` for each id that occurs, and resets the counts.
     pub fn drain(&mut self, mut f: impl FnMut(u32, u32)) {
         for id in self.ids.drain(..) {
             let count = std::mem::take(&mut self.counts[id as usize]);

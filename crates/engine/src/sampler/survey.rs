@@ -1,5 +1,5 @@
-//! The first look at a row of logits: one pass finds the maxima of its columns
-//! ([`kernels::sampling`]), and they spare most later questions most of the row.
+//! Survey of a row of logits: one pass finds the maxima of its columns ([`kernels::sampling`]),
+//! which spare later queries most of the row.
 
 use kernels::Isa;
 use kernels::sampling::{COLUMNS, RUN, survey};
@@ -34,8 +34,8 @@ impl Survey {
         }
     }
 
-    /// Looks at `logits`, which all later questions are about. Whether all are finite; if some are
-    /// minus infinity, the answers hold nevertheless.
+    /// Surveys `logits`, to which later queries refer. Returns whether all are finite; the queries
+    /// are valid with minus infinity too.
     pub fn look(&mut self, logits: &[f32]) -> bool {
         let mut finite = false;
         survey(self.isa, logits, &mut self.maxima, &mut finite);
@@ -55,14 +55,14 @@ impl Survey {
         (run * RUN + within.unwrap_or(0)) as u32
     }
 
-    /// The `count` best that are not minus infinity, best first, in place of what `items` held.
+    /// Replaces `items` by the `count` best that are not minus infinity, best first.
     pub fn list_best(&mut self, logits: &[f32], count: usize, items: &mut Vec<Candidate>) {
         let least = self.floor(count);
         items.clear();
         for ((run, maxima), first) in logits.chunks(RUN).zip(&self.maxima).zip((0..).step_by(RUN)) {
             for column in (0..COLUMNS).filter(|column| maxima[*column] >= least) {
                 let ids = (column..run.len()).step_by(COLUMNS).filter(|at| run[*at] >= least);
-                // Adding 0 makes -0 a 0: they are equals, so that their ids must decide.
+                // Adding 0 turns -0 into 0: they are equal, so their ids decide.
                 items.extend(ids.map(|at| (run[at] + 0.0, (first + at) as u32)));
             }
         }
@@ -73,7 +73,8 @@ impl Survey {
         items.sort_unstable_by(better);
     }
 
-    /// What at least `count` logits reach, and not many more: the maximum of as many columns.
+    /// A value that at least `count` logits reach, and not many more: the maximum of as many
+    /// columns.
     fn floor(&mut self, count: usize) -> f32 {
         self.order.clear();
         self.order.extend_from_slice(self.maxima.as_flattened());

@@ -12,7 +12,7 @@ fn sample_after(
     draws: usize,
 ) -> Vec<u32> {
     let mut sampler = Sampler::new(params.clone());
-    let mut scratch = Scratch::new(logits.len());
+    let mut scratch = SamplerScratch::new(logits.len());
     let history = History { tokens, fresh: &[], prompt, banned: &[], allowed: None };
     (0..draws).map(|_| sampler.sample(logits, history, &mut scratch).unwrap()).collect()
 }
@@ -105,7 +105,7 @@ fn penalties_lower_what_was_seen_within_their_window() {
 #[test]
 fn banned_ids_are_not_chosen_and_nan_is_an_error() {
     let mut sampler = Sampler::new(SamplingParams::default());
-    let mut scratch = Scratch::new(6);
+    let mut scratch = SamplerScratch::new(6);
     let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 5], allowed: None };
     assert_eq!(sampler.sample(&LOGITS, history, &mut scratch).unwrap(), 3);
     let broken = [0.0, f32::NAN, 0.0, 0.0, 0.0, 0.0];
@@ -114,16 +114,18 @@ fn banned_ids_are_not_chosen_and_nan_is_an_error() {
 
 #[test]
 fn logprobs_are_the_log_softmax_best_first() {
-    let got = logprobs(&LOGITS, 2, 3, &mut Scratch::new(LOGITS.len())).unwrap();
+    let got = logprobs(&LOGITS, 2, 3, &mut SamplerScratch::new(LOGITS.len())).unwrap();
     let total: f64 = LOGITS.iter().map(|l| f64::from(*l).exp()).sum();
     assert!((f64::from(got.logprob) - (1.0 - total.ln())).abs() < 1e-6);
     assert_eq!(got.top.iter().map(|t| t.0).collect::<Vec<_>>(), [1, 5, 3]);
-    assert!(logprobs(&LOGITS, 0, 0, &mut Scratch::new(LOGITS.len())).unwrap().top.is_empty());
+    assert!(
+        logprobs(&LOGITS, 0, 0, &mut SamplerScratch::new(LOGITS.len())).unwrap().top.is_empty()
+    );
 }
 
 #[test]
 fn logprobs_are_those_of_the_unchanged_logits() {
-    let mut scratch = Scratch::new(LOGITS.len());
+    let mut scratch = SamplerScratch::new(LOGITS.len());
     let want = logprobs(&LOGITS, 2, 3, &mut scratch).unwrap();
     let mut sampler = Sampler::new(drawn());
     let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 3, 5], allowed: None };
@@ -138,7 +140,8 @@ fn banning_every_token_is_an_error_and_not_token_0() {
         let params = SamplingParams { logit_bias: banned, temperature, ..drawn() };
         assert_eq!(params.check(LOGITS.len()), Ok(()));
         let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[], allowed: None };
-        let choice = Sampler::new(params).sample(&LOGITS, history, &mut Scratch::new(LOGITS.len()));
+        let choice =
+            Sampler::new(params).sample(&LOGITS, history, &mut SamplerScratch::new(LOGITS.len()));
         assert!(matches!(choice, Err(Error::NothingLeft)), "{choice:?}");
     }
 }

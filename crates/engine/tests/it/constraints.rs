@@ -1,9 +1,9 @@
-//! Constraints in the engine, with one that knows ids only.
+//! Constraints in the engine, by the example of a toy constraint over ids.
 
 use crate::checkpoints::{config, open, random, write};
 use engine::{
-    Constraint, EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation, Grammar,
-    GrammarRef, LoadOptions, Request, Runner, SamplingParams, Speculate, TokenSet, start,
+    Constraint, EngineHandle, EngineOptions, Event, Finished, Generation, Grammar, GrammarRef,
+    LoadOptions, Outcome, Request, Runner, SamplingParams, Speculate, TokenSet, start,
 };
 
 /// Allows a third of the ids, others at each place and after each token. May end at every fourth
@@ -100,8 +100,10 @@ fn collect(mut generation: Generation) -> (Vec<u32>, Result<Finished, String>) {
     while let Some(event) = generation.next_blocking() {
         match event {
             Event::Token { id, .. } => ids.push(id),
+            Event::Finished(Finished { outcome: Outcome::Failed(why), .. }) => {
+                return (ids, Err(why));
+            }
             Event::Finished(finished) => return (ids, Ok(finished)),
-            Event::Failed(why) => return (ids, Err(why)),
             _ => {}
         }
     }
@@ -112,9 +114,9 @@ fn answer(engine: &EngineHandle, request: Request) -> (Vec<u32>, Result<Finished
     collect(engine.submit(request).unwrap())
 }
 
-fn reason(engine: &EngineHandle, request: Request) -> (Vec<u32>, FinishReason) {
+fn reason(engine: &EngineHandle, request: Request) -> (Vec<u32>, Outcome) {
     let (ids, finished) = answer(engine, request);
-    (ids, finished.unwrap().reason)
+    (ids, finished.unwrap().outcome)
 }
 
 /// Panics unless a fresh constraint takes all of `ids`.
@@ -135,13 +137,13 @@ fn no_token_outside_the_mask_is_chosen_whatever_the_sampling() {
     ] {
         let toy = Toy::of(3);
         let (ids, reason) = reason(&engine, Request { sampling, ..request(toy.clone()) });
-        assert_eq!((ids.len(), reason), (50, FinishReason::Length));
+        assert_eq!((ids.len(), reason), (50, Outcome::Length));
         obeys(toy, &ids);
     }
 }
 
 #[test]
-fn all_that_is_allowed_is_chosen_as_without_a_constraint() {
+fn a_constraint_that_allows_all_changes_nothing() {
     #[derive(Debug)]
     struct All;
     impl Grammar for All {
@@ -171,22 +173,22 @@ fn all_that_is_allowed_is_chosen_as_without_a_constraint() {
 }
 
 #[test]
-fn a_sequence_ends_where_nothing_may_follow() {
+fn a_sequence_ends_where_no_token_may_follow() {
     let engine = engine();
     let toy = Toy { length: 7, ..Toy::of(1) };
     // Stop ids are not needed for it, nor do those that are not due keep it.
     for (stop_ids, min_tokens) in [(vec![], 0), (vec![], 30)] {
         let request = Request { stop_ids, min_tokens, ..request(toy.clone()) };
         let (ids, reason) = reason(&engine, request);
-        assert_eq!((ids.len(), reason), (7, FinishReason::Complete));
+        assert_eq!((ids.len(), reason), (7, Outcome::Complete));
     }
     // The limit and the end at once: it is whole.
     let exact = Request { max_tokens: Some(7), ..request(toy.clone()) };
-    assert_eq!(reason(&engine, exact).1, FinishReason::Complete);
+    assert_eq!(reason(&engine, exact).1, Outcome::Complete);
     let short = Request { max_tokens: Some(6), ..request(toy) };
-    assert_eq!(reason(&engine, short).1, FinishReason::Length);
+    assert_eq!(reason(&engine, short).1, Outcome::Length);
     let empty = request(Toy { length: 0, ..Toy::of(1) });
-    assert_eq!(reason(&engine, empty), (vec![], FinishReason::Complete));
+    assert_eq!(reason(&engine, empty), (vec![], Outcome::Complete));
 }
 
 #[test]
@@ -196,9 +198,9 @@ fn stop_ids_come_exactly_where_the_constraint_may_end() {
     let sampling = SamplingParams { logit_bias: vec![(9, 1000.0)], ..SamplingParams::default() };
     let base = Request { sampling, stop_ids: vec![9, 1 << 30], ..request(Toy::of(2)) };
     let (ids, why) = reason(&engine, base.clone());
-    assert_eq!((ids.len(), why), (3, FinishReason::Stop(9)));
+    assert_eq!((ids.len(), why), (3, Outcome::StopId(9)));
     let (ids, why) = reason(&engine, Request { min_tokens: 5, ..base });
-    assert_eq!((ids.len(), why), (7, FinishReason::Stop(9)));
+    assert_eq!((ids.len(), why), (7, Outcome::StopId(9)));
 }
 
 #[test]
@@ -207,11 +209,11 @@ fn where_only_the_end_is_left_it_wins_over_min_tokens() {
     // No ids at all are allowed, and the fourth place may be the end.
     let toy = Toy { seen: vec![0, 0, 0], below: 0, ..Toy::of(0) };
     let request = Request { min_tokens: 20, stop_ids: vec![9], ..request(toy) };
-    assert_eq!(reason(&engine, request), (vec![], FinishReason::Complete));
+    assert_eq!(reason(&engine, request), (vec![], Outcome::Complete));
 }
 
 #[test]
-fn a_broken_constraint_ends_its_own_sequence_only() {
+fn a_failed_constraint_ends_its_own_sequence_only() {
     let engine = engine();
     let (want, _) = reason(&engine, request(Toy::of(1)));
     let broken = Toy { broken: Some(5), ..Toy::of(1) };
@@ -228,7 +230,7 @@ fn a_broken_constraint_ends_its_own_sequence_only() {
 }
 
 #[test]
-fn guesses_that_are_right_count_under_a_constraint_too() {
+fn drafts_that_are_right_count_under_a_constraint_too() {
     // One layer without attention to speak of: the same tokens again and again.
     let folder = tempfile::tempdir().unwrap();
     let mut config = config("llama");
@@ -247,8 +249,8 @@ fn guesses_that_are_right_count_under_a_constraint_too() {
     let on = Request { speculate: Some(Speculate::Ngram(4)), ..off.clone() };
     let (off, on) = (answer(&engine, off), answer(&engine, on));
     let (off_end, on_end) = (off.1.unwrap(), on.1.unwrap());
-    assert_eq!((off.0, off_end.reason), (on.0, on_end.reason));
-    assert_eq!(on_end.reason, FinishReason::Complete);
+    assert_eq!((off.0, &off_end.outcome), (on.0, &on_end.outcome));
+    assert_eq!(on_end.outcome, Outcome::Complete);
     let usage = on_end.usage;
     assert!(0 < usage.accepted_tokens && usage.accepted_tokens < usage.drafted_tokens, "{usage:?}");
 }

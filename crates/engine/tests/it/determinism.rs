@@ -1,12 +1,13 @@
-//! The same request gives the same bits, whatever else the engine does: alone, in company, after
-//! preemption, from a warm cache, in chunks of any size, on any number of threads, guessed or not.
+//! The same request gives the same bits, whatever else the engine does: alone, in a batch, after
+//! preemption, from a warm cache, in chunks of any size, on any number of threads, with or without
+//! drafts.
 
 use crate::checkpoints::{config, open, random, write};
 use crate::constraints::Toy;
 use base::Rng;
 use engine::{
-    EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation, KvMemory, LoadOptions,
-    Mode, Request, Runner, SamplingParams, Speculate, start,
+    EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions, Mode, Outcome,
+    Request, Runner, SamplingParams, Speculate, start,
 };
 use formats::Checkpoint;
 
@@ -18,7 +19,7 @@ pub struct Answer {
     pub ids: Vec<u32>,
     /// Log probability of each id and of the best alternatives.
     logprobs: Vec<Vec<(u32, u32)>>,
-    reason: FinishReason,
+    outcome: Outcome,
 }
 
 /// Prompts of all lengths, some of which begin alike; greedy and sampled; with stops and without.
@@ -51,7 +52,7 @@ fn requests() -> Vec<Request> {
         .collect()
 }
 
-/// How the requests are put.
+/// How the requests are submitted.
 #[derive(Clone, Debug)]
 struct Way {
     mode: Mode,
@@ -115,7 +116,10 @@ pub fn collect(mut generation: Generation) -> (Answer, Finished) {
                 ids.push(id);
             }
             Event::Finished(finished) => {
-                return (Answer { ids, logprobs: bits, reason: finished.reason }, finished);
+                return (
+                    Answer { ids, logprobs: bits, outcome: finished.outcome.clone() },
+                    finished,
+                );
             }
             Event::Admitted { .. } | Event::Prefill { .. } => {}
             other => panic!("{other:?}"),
@@ -123,7 +127,7 @@ pub fn collect(mut generation: Generation) -> (Answer, Finished) {
     }
 }
 
-/// What the requests come to one by one, each on an engine that knows nothing yet.
+/// The answers of the requests one by one, each on a new engine.
 fn reference(checkpoint: &Checkpoint, mode: Mode, requests: &[Request]) -> Vec<Answer> {
     let way = Way::alone(mode);
     requests
@@ -154,7 +158,7 @@ fn check_ways(architecture: &str, mode: Mode, ways: &[Way]) {
             assert!(stats.preemptions > 0, "nobody was preempted: {way:?}");
         }
         if way.speculate != Speculate::Off {
-            assert!(stats.drafted > 0, "nothing was guessed: {way:?}");
+            assert!(stats.drafted > 0, "nothing was drafted: {way:?}");
         }
     }
 }

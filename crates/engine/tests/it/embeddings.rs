@@ -1,9 +1,9 @@
-//! One vector of a prompt: the states after the last norm, pooled.
+//! Embeddings: the hidden states after the last norm, pooled.
 
-use crate::checkpoints::{ARCHITECTURES, random};
+use crate::checkpoints::{architectures, random};
 use engine::{
-    BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, FinishReason, Finished, Generation,
-    KvMemory, LoadOptions, Mode, Pooling, Request, Runner, SubmitError, start,
+    BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory,
+    LoadOptions, Mode, Outcome, Pooling, Request, Runner, SubmitError, start,
 };
 use formats::Checkpoint;
 
@@ -80,7 +80,7 @@ fn states_are_what_the_output_head_sees() {
 
 #[test]
 fn a_vector_is_the_mean_of_the_states_or_the_last() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let prompt = prompt(75, 1);
         let (states, _) = states(&mut load(&checkpoint, Mode::Fast, 64, 8), &prompt);
@@ -101,7 +101,7 @@ fn a_vector_is_the_mean_of_the_states_or_the_last() {
 }
 
 #[test]
-fn a_vector_keeps_its_bits_in_any_company() {
+fn a_vector_has_the_same_bits_in_any_batch() {
     for architecture in ["llama", "mistral", "deepseek_v3"] {
         let (checkpoint, _folder) = random(architecture);
         let requests: Vec<Request> = (0..12u32)
@@ -126,10 +126,7 @@ fn a_vector_keeps_its_bits_in_any_company() {
                     let (vector, finished) = collect(generation);
                     assert_eq!(bits(&vector), bits(want), "{architecture} {chunk} {blocks} {time}");
                     let usage = finished.usage;
-                    assert_eq!(
-                        (finished.reason, usage.completion_tokens),
-                        (FinishReason::Length, 0)
-                    );
+                    assert_eq!((finished.outcome, usage.completion_tokens), (Outcome::Length, 0));
                     assert!(i % 2 == 1 || usage.cached_tokens == 0, "states are not in the cache");
                 }
                 drop(other);

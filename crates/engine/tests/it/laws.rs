@@ -1,6 +1,6 @@
-//! Same request, same bits: whatever the threads, the chunks, the neighbours and the blocks.
+//! Same request, same bits: whatever the threads, the chunks, the other sequences and the blocks.
 
-use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
+use crate::checkpoints::{architectures, config, open, random, write};
 use base::Rng;
 use engine::{BLOCK, Batch, InputSums, KvType, LoadOptions, Mode, Runner, SingleSequence};
 use formats::Checkpoint;
@@ -42,7 +42,7 @@ fn everywhere(law: impl Fn(&Checkpoint, Mode)) {
             law(checkpoint, mode);
         }
     };
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         both(&random(architecture).0);
     }
     both(&open(Path::new(BUILT_IN_Q8_0)));
@@ -77,7 +77,7 @@ fn divergence_of_fast_mode(checkpoint: &Checkpoint) -> f64 {
 fn fast_mode_stays_close_to_exact_mode() {
     let found = divergence_of_fast_mode(&open(Path::new(BUILT_IN_Q8_0)));
     assert!((1e-9..1e-3).contains(&found), "built-in model in Q8_0: {found}");
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         // Rounding may send a token to another expert.
         let most = if checkpoint.config().experts.is_some() { 0.02 } else { 1e-3 };
@@ -163,7 +163,7 @@ fn input_sums(checkpoint: &Checkpoint, threads: usize, chunk: usize) -> Vec<Inpu
 
 #[test]
 fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let whole = input_sums(&checkpoint, 1, TOKENS);
         let chosen = checkpoint.config().experts.as_ref().map_or(0, |experts| experts.chosen);
@@ -223,7 +223,7 @@ fn every_type_of_cache_keeps_the_laws_over_long_contexts() {
 
 #[test]
 fn exact_and_fast_agree_as_closely_as_bf16_allows() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let [a, b] = [Mode::Exact, Mode::Fast].map(|mode| {
             let bits = logits(&mut load(&checkpoint, mode, 1), &tokens(8), TOKENS);
@@ -237,7 +237,7 @@ fn exact_and_fast_agree_as_closely_as_bf16_allows() {
 }
 
 #[test]
-fn a_sliding_window_forgets_what_lies_behind_it() {
+fn a_sliding_window_ignores_positions_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config("mistral");
     (config.layers, config.windows) = (1, vec![Some(24)]);

@@ -169,7 +169,8 @@ fn weights_are_locked_or_it_is_said_how_they_could_be() {
     }
 }
 
-/// A random checkpoint with the matrices of layers as FP8 codes, the rows of which have a scale each.
+/// A random checkpoint with the matrices of layers as FP8 codes, the rows of which have a scale
+/// each.
 fn random_fp8(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
     let (_, plain) = random(architecture);
     let (files, codes) = (ModelFiles::open(plain.path()).unwrap(), fp8_codes());

@@ -1,9 +1,9 @@
-//! What is asked about a prompt itself: log probabilities of its tokens.
+//! Log probabilities of the tokens of a prompt.
 
-use crate::checkpoints::{ARCHITECTURES, config, open, random, write};
+use crate::checkpoints::{architectures, config, open, random, write};
 use base::Rng;
 use engine::{
-    BLOCK, EngineHandle, EngineOptions, Event, FinishReason, Finished, KvMemory, LoadOptions, Mode,
+    BLOCK, EngineHandle, EngineOptions, Event, Finished, KvMemory, LoadOptions, Mode, Outcome,
     Request, Runner, SamplingParams, SingleSequence, SubmitError, TokenLogprobs, start,
 };
 use formats::Checkpoint;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const TOP: usize = 3;
 
-/// Ids of a prompt's tokens and what they are given.
+/// Ids of a prompt's tokens and their log probabilities.
 type Logprobs = Vec<(u32, TokenLogprobs)>;
 
 /// How a prompt is computed.
@@ -80,7 +80,7 @@ fn ask(engine: &EngineHandle, request: Request) -> (Logprobs, Vec<u32>, Finished
     collect(engine.submit(request).unwrap())
 }
 
-/// What logits say of the token that follows.
+/// Log probabilities that logits give the token that follows.
 fn log_probability(logits: &[f32], id: u32) -> f64 {
     let total: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
     f64::from(logits[id as usize]) - total.ln()
@@ -88,7 +88,7 @@ fn log_probability(logits: &[f32], id: u32) -> f64 {
 
 #[test]
 fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let prompt = prompt(70, 0);
         let options = LoadOptions { mode: Mode::Exact, context: Some(128), ..Default::default() };
@@ -112,7 +112,7 @@ fn log_probabilities_of_a_prompt_are_those_of_its_logits() {
             assert!((f64::from(found.logprob) - logprob).abs() < 1e-5, "{architecture}");
             assert_eq!((found.top.len(), found.top[0].0), (TOP, best), "{architecture}");
         }
-        assert_eq!(finished.reason, FinishReason::Length);
+        assert_eq!(finished.outcome, Outcome::Length);
         assert_eq!((finished.usage.completion_tokens, finished.usage.cached_tokens), (0, 0));
     }
 }
@@ -132,7 +132,7 @@ fn log_probabilities_of_a_prompt_keep_their_bits() {
             // No row of logits but that of each sequence.
             Way { logit_rows: 4, ..WAY },
             Way { chunk: 512, logit_rows: 300, ..WAY },
-            // Hardly room for two.
+            // Blocks for hardly two sequences.
             Way { blocks: 8, running: 8, ..WAY },
         ] {
             let engine = way.start(&checkpoint);
@@ -172,7 +172,7 @@ fn a_prompt_whose_logits_were_wanted_is_in_the_cache_once() {
 }
 
 #[test]
-fn a_prompt_of_which_nothing_but_itself_is_wanted_may_fill_the_context() {
+fn a_prompt_without_an_answer_may_fill_the_context() {
     let (checkpoint, _folder) = random("llama");
     let engine = Way { blocks: 8, ..WAY }.start(&checkpoint);
     assert_eq!(ask(&engine, request(prompt(256, 0), 0)).0.len(), 255);
@@ -195,7 +195,7 @@ fn logits_of_a_prompt_that_are_not_finite_end_the_request() {
     let mut generation = engine.submit(request(vec![1, 7, 2, 3], 0)).unwrap();
     let events: Vec<_> = std::iter::from_fn(|| generation.next_blocking()).collect();
     assert!(
-        matches!(events.last(), Some(Event::Failed(text)) if text.contains("NaN")),
+        matches!(events.last(), Some(Event::Finished(Finished { outcome: Outcome::Failed(text), .. })) if text.contains("NaN")),
         "{events:?}"
     );
 }

@@ -1,7 +1,7 @@
 //! Ranks that share a model, each a thread with a runner of its own: the same bits as one rank
 //! where layers are shared out, the same numbers but for rounding where tensors are.
 
-use crate::checkpoints::{ARCHITECTURES, config, config_of, open, write};
+use crate::checkpoints::{architectures, config, config_of, open, write};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
 use base::Rng;
 use dist::{Comm, Local};
@@ -143,7 +143,7 @@ fn folder_of(architecture: &str, layers: usize) -> tempfile::TempDir {
 
 #[test]
 fn stages_give_the_bits_of_one_rank() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         for (layers, stages) in [(2, 2), (4, 4), (4, 3)] {
             let folder = folder_of(architecture, layers);
             for mode in [Mode::Exact, Mode::Fast] {
@@ -158,7 +158,7 @@ fn stages_give_the_bits_of_one_rank() {
 
 #[test]
 fn slices_agree_with_one_rank_but_for_rounding() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let folder = folder_of(architecture, 2);
         for slices in [2, 4] {
             let name = format!("{architecture} over {slices}");
@@ -219,7 +219,7 @@ fn columns_that_are_converted_to_longer_blocks_are_parted_between_these() {
 
 #[test]
 fn stages_of_slices_agree_with_one_rank_but_for_rounding() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let folder = folder_of(architecture, 2);
         check_close(architecture, folder.path(), grid(2, 2));
     }

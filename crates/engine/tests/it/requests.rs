@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{config, open, random, write};
 use engine::{
-    EngineHandle, EngineOptions, Event, FinishReason, Finished, LoadOptions, Request, Runner,
+    EngineHandle, EngineOptions, Event, Finished, LoadOptions, Outcome, Request, Runner,
     SamplingParams, SubmitError, start,
 };
 use std::thread::JoinHandle;
@@ -54,7 +54,7 @@ fn answer(engine: &Running, request: Request) -> (Vec<u32>, Finished) {
 #[test]
 fn same_seed_same_text_on_any_thread_count_and_chunk() {
     let (want, finished) = answer(&engine(1, 64), request(40, 30));
-    assert_eq!((want.len(), finished.reason), (30, FinishReason::Length));
+    assert_eq!((want.len(), finished.outcome), (30, Outcome::Length));
     assert_eq!((finished.usage.prompt_tokens, finished.usage.completion_tokens), (40, 30));
     for (threads, chunk) in [(2, 64), (3, 7), (1, 9)] {
         assert_eq!(answer(&engine(threads, chunk), request(40, 30)).0, want);
@@ -64,7 +64,7 @@ fn same_seed_same_text_on_any_thread_count_and_chunk() {
 }
 
 #[test]
-fn neighbours_do_not_change_an_answer() {
+fn other_requests_do_not_change_an_answer() {
     let engine = engine(2, 16);
     let alone = answer(&engine, request(30, 20)).0;
     let submit = |prompt| engine.handle.submit(request(prompt, 20)).unwrap();
@@ -81,13 +81,13 @@ fn stop_ids_end_an_answer_unless_fewer_than_min_tokens() {
     let first = ids.iter().position(|id| *id == stop).unwrap();
     let stopped = Request { stop_ids: vec![stop, 1 << 30], ..request(20, 20) };
     let (short, finished) = answer(&engine, stopped.clone());
-    assert_eq!((&short[..], finished.reason), (&ids[..first], FinishReason::Stop(stop)));
+    assert_eq!((&short[..], finished.outcome), (&ids[..first], Outcome::StopId(stop)));
     let (long, _) = answer(&engine, Request { min_tokens: 10, ..stopped });
     assert!(long.len() >= 10 && !long[..10].contains(&stop));
 }
 
 #[test]
-fn logprobs_come_with_every_token_when_asked_for() {
+fn logprobs_come_with_every_token_if_requested() {
     let engine = engine(1, 64);
     let request = Request { logprobs: Some(3), ..request(8, 5) };
     let mut generation = engine.handle.submit(request).unwrap();
@@ -101,7 +101,7 @@ fn logprobs_come_with_every_token_when_asked_for() {
 }
 
 #[test]
-fn a_dropped_generation_makes_room_for_the_next() {
+fn a_dropped_generation_frees_its_blocks() {
     let engine = engine(1, 64);
     for _ in 0..3 {
         // Each reserves the whole context; only one fits at a time.
@@ -114,7 +114,7 @@ fn a_dropped_generation_makes_room_for_the_next() {
 }
 
 #[test]
-fn bad_requests_are_refused_when_submitted() {
+fn bad_requests_are_rejected_when_submitted() {
     let engine = engine(1, 64);
     let refusal = |request| engine.handle.submit(request).unwrap_err();
     assert_eq!(
@@ -133,7 +133,7 @@ fn bad_requests_are_refused_when_submitted() {
 fn an_answer_ends_where_the_context_does() {
     let engine = engine(2, 64);
     let (ids, finished) = answer(&engine, Request { max_tokens: None, ..request(250, 0) });
-    assert_eq!((ids.len(), finished.reason), (6, FinishReason::Length));
+    assert_eq!((ids.len(), finished.outcome), (6, Outcome::Length));
 }
 
 #[test]
@@ -151,7 +151,10 @@ fn the_engine_ends_with_its_last_handle_and_a_failed_request_does_not_end_it() {
     let mut generation = handle.submit(request(3, 3)).unwrap();
     assert!(matches!(generation.next_blocking(), Some(Event::Admitted { .. })));
     let end = generation.next_blocking();
-    assert!(matches!(end, Some(Event::Failed(text)) if text.contains("NaN")), "no token 0");
+    assert!(
+        matches!(end, Some(Event::Finished(Finished { outcome: Outcome::Failed(text), .. })) if text.contains("NaN")),
+        "no token 0"
+    );
     assert!(handle.is_alive());
     drop((generation, handle));
     thread.join().unwrap();
@@ -161,7 +164,7 @@ fn the_engine_ends_with_its_last_handle_and_a_failed_request_does_not_end_it() {
 }
 
 #[test]
-fn checking_ends_the_broken_sequence_and_not_its_neighbours() {
+fn checking_ends_the_failed_sequence_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &config("llama"), |name, values| {
         if name == "token_embd.weight" {
@@ -180,7 +183,7 @@ fn checking_ends_the_broken_sequence_and_not_its_neighbours() {
     assert_eq!((want.len(), want), (20, got));
     let ends: Vec<Event> = std::iter::from_fn(|| b.next_blocking()).collect();
     assert!(
-        matches!(&ends[..], [Event::Admitted { .. }, Event::Failed(text)] if text.contains("token embedding")),
+        matches!(&ends[..], [Event::Admitted { .. }, Event::Finished(Finished { outcome: Outcome::Failed(text), .. })] if text.contains("token embedding")),
         "{ends:?}"
     );
     drop(handle);
@@ -188,7 +191,7 @@ fn checking_ends_the_broken_sequence_and_not_its_neighbours() {
 }
 
 #[test]
-fn slips_in_the_options_are_errors_or_harmless() {
+fn wrong_options_are_errors_or_harmless() {
     let (checkpoint, _folder) = random("qwen3");
     let load = |options| Runner::load(&checkpoint, &options);
     let runner = load(LoadOptions { chunk: usize::MAX, ..LoadOptions::default() }).unwrap();

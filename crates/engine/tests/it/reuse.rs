@@ -1,6 +1,6 @@
 //! What the cache has of a prompt is found to the token, and gives the bits of a run without it.
 
-use crate::checkpoints::{ARCHITECTURES, random};
+use crate::checkpoints::{architectures, random};
 use crate::determinism::{Answer, collect};
 use engine::{
     EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Request, Runner,
@@ -54,7 +54,7 @@ fn check(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType, prompts: &[(Vec<u
 
 /// With every architecture, and with every type of cache.
 fn everywhere(prompts: &[(Vec<u32>, usize)]) {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         check(&random(architecture).0, Mode::Fast, KvType::Bf16, prompts);
     }
     for architecture in ["qwen3", "deepseek_v3"] {

@@ -1,8 +1,8 @@
 //! Laws between the numbers of a configuration, whichever file they came from.
 
-use super::experts::Names;
-use super::hf::MAX_WIDTH;
+use super::fields::MAX_WIDTH;
 use super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling};
+use crate::json::Object;
 
 /// What a file calls the fields that the laws are about.
 pub(super) struct FieldNames<'a> {
@@ -13,7 +13,32 @@ pub(super) struct FieldNames<'a> {
     pub theta: &'a str,
     pub scaling: &'a str,
     pub shared_experts: &'a str,
-    pub experts: Names<'a>,
+    pub experts: ExpertFieldNames<'a>,
+}
+
+/// What a file calls the numbers of its experts.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpertFieldNames<'a> {
+    pub count: &'a str,
+    pub chosen: &'a str,
+    pub groups: &'a str,
+    pub chosen_groups: &'a str,
+}
+
+impl ExpertFieldNames<'static> {
+    pub const HF: Self = Self {
+        count: "num_experts",
+        chosen: "num_experts_per_tok",
+        groups: "n_group",
+        chosen_groups: "topk_group",
+    };
+
+    /// The names in `config`: that of the number of experts differs.
+    pub fn of(config: Object) -> Self {
+        let names = ["n_routed_experts", "num_local_experts"];
+        let count = names.into_iter().find(|name| config.has(name)).unwrap_or(Self::HF.count);
+        Self { count, ..Self::HF }
+    }
 }
 
 /// The first law broken, as (field, problem).
@@ -68,7 +93,7 @@ fn broken_by_groups<'a>(
     count: usize,
     chosen: usize,
     groups: ExpertGroups,
-    names: &Names<'a>,
+    names: &ExpertFieldNames<'a>,
 ) -> Option<(&'a str, String)> {
     if groups.count == 0 || !count.is_multiple_of(groups.count) {
         let (experts, found) = (names.count, groups.count);

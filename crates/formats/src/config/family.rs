@@ -1,15 +1,14 @@
-//! The model families known: how files name them, and where they differ in configuration.
-
-use std::path::Path;
+//! The descriptor of a model family: how files name it, and where its configuration differs.
 
 use serde_json::Value as Json;
 
-use super::gguf::Keys;
+use super::fields::GgufKeys;
+use super::yarn;
 use super::{
-    Activation, ExpertsConfig, LatentConfig, ModelConfig, RopeLayout, RopeScaling, RouterScores,
-    deepseek, glm, gpt_oss, llama, mistral, mixtral, qwen, qwen_moe,
+    Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, RopeConfig, RopeLayout,
+    RopeScaling, RouterScores, SpecialIds,
 };
-use crate::error::{Error, Result, shown};
+use crate::error::Result;
 use crate::json::Object;
 use crate::names::{DENSE, NameTable};
 
@@ -23,10 +22,13 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// `architectures` in config.json.
     pub hf_class: &'static str,
-    /// `general.architecture` in GGUF files, where the family has a name of its own there.
-    pub gguf_name: Option<&'static str>,
-    /// Another family that GGUF files of this name are of, by their metadata.
-    pub gguf_variant: fn(keys: &Keys) -> Result<Option<&'static Family>>,
+    /// Values of `model_type` in config.json beside the canonical name.
+    pub hf_types: &'static [&'static str],
+    /// `general.architecture` in GGUF files.
+    pub gguf_name: &'static str,
+    /// Whether a GGUF file of this name is of this family, by its metadata. The first family of
+    /// the table that agrees has the file.
+    pub gguf_is: fn(keys: &GgufKeys) -> Result<bool>,
     /// Rotary layout of its GGUF files.
     pub gguf_rope: RopeLayout,
     /// Tensors of a layer that GGUF files of the family call otherwise: (theirs, canonical).
@@ -35,8 +37,12 @@ pub(crate) struct Family {
     pub gguf_activation: Activation,
     /// Of how many layers in GGUF files the last one has no window, if not all have the same.
     pub gguf_window_period: Option<usize>,
-    /// Whether its attention is latent.
-    pub has_latent: bool,
+    /// Whether query and key heads are normalised.
+    pub head_norms: HeadNorms,
+    /// Whether query heads have sinks.
+    pub sinks: bool,
+    /// Latent attention from config.json, in families that attend so.
+    pub latent: Option<fn(config: Object) -> Result<LatentConfig>>,
     /// What GGUF files leave unsaid about its experts.
     pub gguf_experts: GgufExperts,
     /// `num_key_value_heads` where config.json has none, if not that of all heads.
@@ -49,12 +55,15 @@ pub(crate) struct Family {
     pub rotary_share: f32,
     /// Scaling of the rotary frequencies where config.json has no parameters of it.
     pub default_scaling: fn() -> RopeScaling,
-    /// Biases that every layer has, whatever the configuration says.
-    pub biases: &'static [&'static str],
-    /// Further tensors of every layer that config.json declares.
+    /// Biases that a layer must have, whatever the configuration says.
+    pub required: fn(config: &ModelConfig, layer: usize) -> &'static [&'static str],
+    /// Further tensors that config.json declares for every layer.
     pub declared: fn(config: Object) -> Result<Vec<&'static str>>,
     /// Names of its tensors in Hugging Face checkpoints.
-    pub names: &'static NameTable,
+    pub names: NameTable,
+    /// Whether Hugging Face checkpoints store gate and up rows of experts by turns in one tensor,
+    /// with biases, and matrices as `[inputs, outputs]`.
+    pub experts_by_turns: bool,
     /// Whether checkpoints carry layers for the prediction of further tokens after the last one.
     pub more_layers: bool,
     /// Attention windows of `layers` layers from config.json.
@@ -63,12 +72,22 @@ pub(crate) struct Family {
     pub activation: fn(config: Object) -> Result<Activation>,
     /// Routed experts in `layers` layers from config.json.
     pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
-    /// Latent attention from config.json.
-    pub latent: fn(config: Object) -> Result<Option<LatentConfig>>,
     /// What config.json says beyond the fields that all families have.
     pub to_json: fn(config: &ModelConfig) -> Json,
-    /// Tensors of attention and router in checkpoints written here, beyond those that all have.
+    /// Biases in every layer of checkpoints written here, beside the required ones.
     pub written: &'static [&'static str],
+    /// A small configuration with so many layers, for tests; its points of variation are in use, and
+    /// sizes are no multiples of lanes or blocks where they need not be.
+    pub tiny: fn(layers: usize) -> ModelConfig,
+}
+
+/// Whether query and key heads have norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadNorms {
+    Never,
+    Always,
+    /// Where config.json says `use_qk_norm` or the first layer has them.
+    Declared,
 }
 
 /// What GGUF files leave unsaid about the experts of a family, as llama.cpp knows it.
@@ -88,16 +107,19 @@ pub(crate) struct GgufExperts {
 }
 
 /// A dense decoder in most ways like Llama.
-pub(super) const BASE: Family = Family {
+pub(crate) const BASE: Family = Family {
     name: "",
     hf_class: "",
-    gguf_name: None,
-    gguf_variant: |_| Ok(None),
+    hf_types: &[],
+    gguf_name: "",
+    gguf_is: |_| Ok(true),
     gguf_rope: RopeLayout::Halves,
     gguf_aliases: &[],
     gguf_activation: Activation::Silu,
     gguf_window_period: None,
-    has_latent: false,
+    head_norms: HeadNorms::Never,
+    sinks: false,
+    latent: None,
     gguf_experts: GgufExperts {
         scores: RouterScores::Softmax,
         normalise: true,
@@ -110,93 +132,21 @@ pub(super) const BASE: Family = Family {
     theta: 10_000.0,
     rotary_share: 1.0,
     default_scaling: || RopeScaling::None,
-    biases: &[],
+    required: |_, _| &[],
     declared: dense_biases,
-    names: &DENSE,
+    names: DENSE,
+    experts_by_turns: false,
     more_layers: false,
     windows: |_, layers| Ok(vec![None; layers]),
     activation: |_| Ok(Activation::Silu),
     experts: |_, _| Ok(None),
-    latent: |_| Ok(None),
     to_json: |_| Json::Null,
     written: &[],
+    tiny,
 };
 
-/// Of families that share a name in GGUF files the first decides with its `gguf_variant`.
-static FAMILIES: &[&Family] = &[
-    &llama::LLAMA,
-    &mistral::MISTRAL,
-    &mixtral::MIXTRAL,
-    &qwen::QWEN2,
-    &qwen::QWEN3,
-    &qwen_moe::QWEN2_MOE,
-    &qwen_moe::QWEN3_MOE,
-    &deepseek::DEEPSEEK_V2,
-    &deepseek::DEEPSEEK_V3,
-    &glm::GLM4_MOE,
-    &gpt_oss::GPT_OSS,
-];
-
-/// The family that config.json names: by class, or by `model_type` where no class is given.
-pub(crate) fn of_hf(config: Object) -> Result<&'static Family> {
-    let classes = config.array("architectures")?.unwrap_or_default();
-    let class = classes.first().map(|class| class_name(config, class)).transpose()?;
-    let name = match class {
-        Some(class) => Some(class),
-        None => config.text("model_type")?,
-    };
-    let name = config.need("architectures", "a list of one class", name)?;
-    let known = |family: &&&Family| match class {
-        Some(class) => family.hf_class == class,
-        None => family.name == alias(name),
-    };
-    let supported = || FAMILIES.iter().map(|f| f.hf_class);
-    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path(), name, supported()))
-}
-
-/// The family behind a `model_type`: Kimi K2 is DeepSeek V3 by another name.
-fn alias(model_type: &str) -> &str {
-    if model_type == "kimi_k2" { deepseek::DEEPSEEK_V3.name } else { model_type }
-}
-
-fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
-    class.as_str().ok_or_else(|| {
-        let found = crate::json::describe(class);
-        config.error("architectures", format!("expected the name of a class, found {found}"))
-    })
-}
-
-/// The family of a GGUF file, by `general.architecture` and what else its metadata say.
-pub(crate) fn of_gguf(keys: &Keys) -> Result<&'static Family> {
-    let name = keys.prefix;
-    let known = |family: &&&Family| family.gguf_name == Some(name);
-    let mut supported: Vec<_> = FAMILIES.iter().filter_map(|f| f.gguf_name).collect();
-    supported.dedup();
-    let unknown = || unknown(keys.metadata.path(), name, supported.into_iter());
-    let family = FAMILIES.iter().find(known).copied().ok_or_else(unknown)?;
-    Ok((family.gguf_variant)(keys)?.unwrap_or(family))
-}
-
-/// The table of Hugging Face tensor names of the family with this canonical name.
-pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
-    by_name(architecture).map(|family| family.names)
-}
-
-/// The family with this canonical name.
-pub(crate) fn by_name(architecture: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| family.name == architecture).copied()
-}
-
-fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static str>) -> Error {
-    Error::Architecture {
-        path: path.to_owned(),
-        found: shown(found),
-        supported: supported.collect::<Vec<_>>().join(", "),
-    }
-}
-
 /// Biases by the flags of Llama's configuration.
-pub(super) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
+pub(crate) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
     let mut biases = Vec::new();
     if config.flag("attention_bias")? == Some(true) {
         biases.extend(ATTENTION_BIASES);
@@ -207,34 +157,68 @@ pub(super) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
     Ok(biases)
 }
 
+/// Biases of queries, keys and values.
+pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
+
 /// Biases of the four projections of attention.
-pub(super) const ATTENTION_BIASES: [&str; 4] =
+pub(crate) const ATTENTION_BIASES: [&str; 4] =
     ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"];
 
-/// Windows from `layer_types`, if config.json has it.
-pub(crate) fn windows_by_type(
-    config: Object,
-    layers: usize,
-    window: Option<usize>,
-) -> Result<Option<Windows>> {
-    const KEY: &str = "layer_types";
-    let Some(types) = config.array(KEY)? else { return Ok(None) };
-    if types.len() != layers {
-        let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
-        return Err(config.error(KEY, problem));
+/// Norms on the heads of queries and keys.
+pub(crate) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];
+
+/// The small configuration that those of the families are made from.
+pub(crate) fn tiny(layers: usize) -> ModelConfig {
+    ModelConfig {
+        architecture: String::new(),
+        name: String::new(),
+        hidden_size: 72,
+        layers,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 24,
+        attention_scale: 1.0 / 24f32.sqrt(),
+        intermediate_size: 104,
+        activation: Activation::Silu,
+        experts: None,
+        attention: Attention::Grouped { head_norms: false, sinks: false },
+        vocab_size: 131,
+        context_length: 256,
+        rms_norm_eps: 1e-5,
+        rope: RopeConfig {
+            theta: 10_000.0,
+            dim: 24,
+            layout: RopeLayout::Halves,
+            scaling: RopeScaling::None,
+            magnitude: 1.0,
+        },
+        windows: vec![None; layers],
+        tied_embeddings: false,
+        special: SpecialIds::default(),
     }
-    let window_of = |kind: &Json| match kind.as_str() {
-        Some("full_attention") => Ok(None),
-        Some("sliding_attention") if window.is_some() => Ok(window),
-        Some("sliding_attention") => {
-            let problem = "expected a window, as layer_types has sliding_attention; found none";
-            Err(config.error("sliding_window", problem))
-        }
-        _ => {
-            let found = crate::json::describe(kind);
-            let expected = "expected full_attention or sliding_attention";
-            Err(config.error(KEY, format!("{expected}, found {found}")))
-        }
-    };
-    types.iter().map(window_of).collect::<Result<_>>().map(Some)
+}
+
+/// Attention with norms on the heads of queries and keys.
+pub(crate) const NORMED_HEADS: Attention = Attention::Grouped { head_norms: true, sinks: false };
+
+/// YaRN over a context that tests go beyond.
+pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {
+    let (beta_fast, beta_slow) = yarn::BETAS;
+    RopeScaling::Yarn { factor: 4.0, original_context: 64, beta_fast, beta_slow, truncate }
+}
+
+/// The small mixture of experts that those of the families are made from.
+pub(crate) fn tiny_experts(layers: usize) -> ExpertsConfig {
+    ExpertsConfig {
+        count: 6,
+        chosen: 2,
+        width: 40,
+        shared_width: 0,
+        shared_gate: false,
+        layers: vec![true; layers],
+        scores: RouterScores::Softmax,
+        normalise: true,
+        scale: 1.0,
+        groups: None,
+    }
 }

@@ -19,7 +19,7 @@ use crate::tensor::TensorView;
 
 pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
-pub use parse::{Header, TensorInfo, parse};
+pub use parse::{GgufTensorInfo, Header, parse};
 pub use split_writer::SplitStream;
 pub use value::{Array, Strings, Value};
 pub use writer::GgufWriter;
@@ -93,7 +93,7 @@ fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
     Ok((map, header))
 }
 
-fn view(map: &Arc<Mmap>, info: TensorInfo) -> TensorView {
+fn view(map: &Arc<Mmap>, info: GgufTensorInfo) -> TensorView {
     let bytes = MappedBytes::new(map.clone(), info.range).expect("the parser checked the range");
     TensorView::new(info.name, info.ty, info.shape, bytes)
 }

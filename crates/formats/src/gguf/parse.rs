@@ -39,12 +39,12 @@ pub struct Header {
     /// Bytes between which tensors start.
     pub alignment: usize,
     /// Every tensor, in the order of the file.
-    pub tensors: Vec<TensorInfo>,
+    pub tensors: Vec<GgufTensorInfo>,
 }
 
 /// Where and what one tensor is.
 #[derive(Debug)]
-pub struct TensorInfo {
+pub struct GgufTensorInfo {
     /// Name in the file.
     pub name: String,
     /// Row-major, outermost first: the reverse of the file's order.
@@ -181,7 +181,7 @@ fn place(
     data: usize,
     alignment: usize,
     file_bytes: usize,
-) -> Result<TensorInfo> {
+) -> Result<GgufTensorInfo> {
     let Described { name, shape, ty, offset } = tensor;
     let error = |problem: String| Error::tensor(path, &name, problem);
     let len = layout::tensor_bytes(ty, &shape).map_err(error)?;
@@ -193,7 +193,7 @@ fn place(
     let end = start.and_then(|start| start.checked_add(len));
     match (start, end) {
         (Some(start), Some(end)) if end <= file_bytes => {
-            Ok(TensorInfo { name, shape, ty, range: start..end })
+            Ok(GgufTensorInfo { name, shape, ty, range: start..end })
         }
         _ => {
             let held = file_bytes.saturating_sub(data);

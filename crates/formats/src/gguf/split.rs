@@ -18,13 +18,13 @@ pub(super) const NUMBER: &str = "split.no";
 pub(super) const TENSORS: &str = "split.tensors.count";
 
 /// What the name of a part says.
-pub(super) struct Place {
+pub(super) struct SplitName {
     prefix: String,
     count: usize,
 }
 
 /// Which split model the file belongs to, or `None` for a whole model.
-pub(super) fn place(path: &Path, header: &Header) -> Result<Option<Place>> {
+pub(super) fn place(path: &Path, header: &Header) -> Result<Option<SplitName>> {
     let declared = header.metadata.opt_count(COUNT)?.unwrap_or(0);
     match (from_name(path), declared) {
         (None, 0 | 1) => Ok(None),
@@ -45,7 +45,7 @@ pub(super) fn place(path: &Path, header: &Header) -> Result<Option<Place>> {
 }
 
 /// Opens every part in order.
-pub(super) fn open_all(path: &Path, place: &Place) -> Result<Vec<(Arc<Mmap>, Header)>> {
+pub(super) fn open_all(path: &Path, place: &SplitName) -> Result<Vec<(Arc<Mmap>, Header)>> {
     let mut parts = Vec::new();
     for index in 0..place.count {
         let part_path = part_path(path, place, index);
@@ -58,13 +58,13 @@ pub(super) fn open_all(path: &Path, place: &Place) -> Result<Vec<(Arc<Mmap>, Hea
     Ok(parts)
 }
 
-fn from_name(path: &Path) -> Option<Place> {
+fn from_name(path: &Path) -> Option<SplitName> {
     let stem = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
     let (rest, count) = stem.rsplit_once("-of-")?;
     let (prefix, number) = rest.rsplit_once('-')?;
     let (number, count) = (five_digits(number)?, five_digits(count)?);
     let valid = (1..=count).contains(&number);
-    valid.then(|| Place { prefix: prefix.to_owned(), count })
+    valid.then(|| SplitName { prefix: prefix.to_owned(), count })
 }
 
 fn five_digits(text: &str) -> Option<usize> {
@@ -72,7 +72,7 @@ fn five_digits(text: &str) -> Option<usize> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-fn part_path(path: &Path, place: &Place, index: usize) -> PathBuf {
+fn part_path(path: &Path, place: &SplitName, index: usize) -> PathBuf {
     path.with_file_name(part_name(&place.prefix, index, place.count))
 }
 

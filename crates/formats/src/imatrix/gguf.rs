@@ -6,7 +6,7 @@ use std::path::Path;
 
 use kernels::quant::F32;
 
-use super::{Entry, Imatrix};
+use super::{Imatrix, ImatrixEntry};
 use crate::error::{Error, Result};
 use crate::gguf::{Array, GgufFile, GgufWriter, Metadata, Value};
 use crate::tensor::TensorView;
@@ -33,7 +33,7 @@ pub(super) fn open(path: &Path) -> Result<Imatrix> {
             Error::tensor(path, &counts, problem)
         };
         let counts = by_name.get(counts.as_str()).ok_or_else(missing)?;
-        let entry = Entry { sums: floats(sums)?, counts: floats(counts)? };
+        let entry = ImatrixEntry { sums: floats(sums)?, counts: floats(counts)? };
         imatrix.insert(path, name, entry)?;
     }
     match imatrix.entries.is_empty() {
@@ -79,7 +79,7 @@ pub(super) fn write(imatrix: &Imatrix, path: &Path) -> Result<()> {
         writer.plan(&format!("{name}{COUNTS}"), &F32, &[matrices, 1])?;
     }
     let mut stream = writer.create(path)?;
-    for Entry { sums, counts } in imatrix.entries.values() {
+    for ImatrixEntry { sums, counts } in imatrix.entries.values() {
         let values = sums.iter().chain(counts).flat_map(|value| value.to_le_bytes());
         stream.write(&values.collect::<Vec<u8>>())?;
     }
@@ -110,8 +110,10 @@ mod tests {
     use super::*;
 
     fn sample() -> Imatrix {
-        let entry =
-            |sums: &[f32], counts: &[f32]| Entry { sums: sums.to_vec(), counts: counts.to_vec() };
+        let entry = |sums: &[f32], counts: &[f32]| ImatrixEntry {
+            sums: sums.to_vec(),
+            counts: counts.to_vec(),
+        };
         Imatrix {
             datasets: vec!["a.txt".into(), "b.txt".into()],
             chunks: 3,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::{Entry, Imatrix};
+use super::{Imatrix, ImatrixEntry};
 use crate::error::{Error, Result, shown};
 use crate::gguf::Cursor;
 
@@ -44,14 +44,14 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Imatrix> {
     }
 }
 
-fn entry(cursor: &mut Cursor, name: &str) -> Result<Entry> {
+fn entry(cursor: &mut Cursor, name: &str) -> Result<ImatrixEntry> {
     let what = format!("entry {}", shown(name));
     let windows = count(cursor, &what)?;
     let values = count(cursor, &what)?;
     let bytes = cursor.take(4 * values, &what)?;
     let (numbers, _) = bytes.as_chunks::<4>();
     let sums = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
-    Ok(Entry { sums, counts: vec![windows as f32] })
+    Ok(ImatrixEntry { sums, counts: vec![windows as f32] })
 }
 
 fn name<'a>(cursor: &mut Cursor<'a>, what: &str) -> Result<&'a str> {

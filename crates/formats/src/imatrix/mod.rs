@@ -30,12 +30,12 @@ pub struct Imatrix {
     /// With what model.
     pub model_digest: Option<String>,
     /// By name of the weight matrix.
-    pub entries: IndexMap<String, Entry>,
+    pub entries: IndexMap<String, ImatrixEntry>,
 }
 
 /// What went into the products with one tensor, which may be a stack of matrices.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct ImatrixEntry {
     /// Sums of the squares of each column, one matrix after the other.
     pub sums: Vec<f32>,
     /// Rows added up: one number for all matrices or one for each. In the older form, windows.
@@ -62,7 +62,7 @@ impl Imatrix {
         gguf::write(self, path)
     }
 
-    fn insert(&mut self, path: &Path, name: &str, entry: Entry) -> Result<()> {
+    fn insert(&mut self, path: &Path, name: &str, entry: ImatrixEntry) -> Result<()> {
         entry.check().map_err(|problem| Error::tensor(path, name, problem))?;
         match self.entries.insert(name.to_owned(), entry) {
             None => Ok(()),
@@ -71,7 +71,7 @@ impl Imatrix {
     }
 }
 
-impl Entry {
+impl ImatrixEntry {
     /// The means of the squares: every sum divided by its count.
     pub fn means(&self) -> Vec<f32> {
         let columns = self.sums.len() / self.counts.len();
@@ -100,16 +100,16 @@ mod tests {
 
     #[test]
     fn means_are_sums_by_count_of_their_matrix() {
-        let entry = Entry { sums: vec![2.0, 4.0, 3.0, 0.0], counts: vec![2.0, 0.0] };
+        let entry = ImatrixEntry { sums: vec![2.0, 4.0, 3.0, 0.0], counts: vec![2.0, 0.0] };
         assert_eq!(entry.means(), [1.0, 2.0, 3.0, 0.0]);
-        let shared = Entry { counts: vec![4.0], ..entry };
+        let shared = ImatrixEntry { counts: vec![4.0], ..entry };
         assert_eq!(shared.means(), [0.5, 1.0, 0.75, 0.0]);
     }
 
     #[test]
     fn entries_that_make_no_sense_are_refused() {
         let problem = |sums: &[f32], counts: &[f32]| {
-            Entry { sums: sums.to_vec(), counts: counts.to_vec() }.check().unwrap_err()
+            ImatrixEntry { sums: sums.to_vec(), counts: counts.to_vec() }.check().unwrap_err()
         };
         assert!(problem(&[1.0, -1.0], &[1.0]).contains("found -1"));
         assert!(problem(&[1.0], &[f32::NAN]).contains("counts: expected numbers from 0"));

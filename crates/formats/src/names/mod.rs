@@ -2,27 +2,23 @@
 //!
 //! Invariant: a table maps two different source names never to one canonical name.
 
-mod dense;
-mod experts;
-#[cfg(test)]
-mod tests;
+mod parts;
 
-pub use dense::DENSE;
-pub use experts::{DEEPSEEK, GLM4_MOE, GPT_OSS, MIXTRAL, QWEN_MOE};
+pub(crate) use parts::*;
 
 /// Pairs of (source, canonical). A `{}` in both stands for the number of an expert.
-pub type Names = &'static [(&'static str, &'static str)];
+pub type NamePairs = &'static [(&'static str, &'static str)];
 
 /// How the tensors of Hugging Face checkpoints of some families are called, one table per
 /// group of families that agree.
 #[derive(Debug)]
 pub struct NameTable {
     /// Tensors outside the layers.
-    pub globals: Names,
+    pub globals: NamePairs,
     /// What comes before the layer number in a source name.
     pub layer_prefix: &'static str,
     /// Tensors of a layer, after the number and a dot.
-    pub layer: &'static [Names],
+    pub layer: &'static [NamePairs],
     /// Buffers that older checkpoints carry and nobody reads: ends of source names.
     pub ignored: &'static [&'static str],
 }
@@ -79,7 +75,7 @@ impl NameTable {
         self.split_layer(source)?.0.parse().ok()
     }
 
-    fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(crate) fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.layer.iter().flat_map(|names| names.iter().copied())
     }
 

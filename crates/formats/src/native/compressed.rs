@@ -8,7 +8,7 @@
 //! activations stay as they are, in `fast` mode they are rounded under finer scales of their own.
 
 use super::grouped::{Codes, Grouped, Strides, Zeros, words};
-use super::order::Inputs;
+use super::order::InputGroups;
 use super::scales::Scales;
 use super::words::Along;
 use super::{Parts, check_shape, check_type, error, matrix};
@@ -37,7 +37,7 @@ pub(super) fn join_packed<'a>(
         }
     };
     let codes = Codes::ByOutput(words(view, bits, Along::Columns));
-    grouped(parts, view, stem, (rows, cols), (codes, bits))
+    grouped(parts, view, stem, CodeMatrix { rows, cols, codes, bits })
 }
 
 /// The weights whose codes are `view`, in signed bytes.
@@ -47,17 +47,25 @@ pub(super) fn join_bytes<'a>(
     stem: &str,
 ) -> Result<TensorView> {
     parts.check_method(view, METHODS)?;
-    let shape = matrix(view)?;
-    grouped(parts, view, stem, shape, (Codes::Bytes(view.bytes()), 0))
+    let (rows, cols) = matrix(view)?;
+    let codes = Codes::Bytes(view.bytes());
+    grouped(parts, view, stem, CodeMatrix { rows, cols, codes, bits: 0 })
 }
 
-/// Codes with their companions. `bits` is 0 for signed bytes.
+/// Codes `[rows, cols]` of `bits` bits each; 0 bits stand for signed bytes.
+struct CodeMatrix {
+    rows: usize,
+    cols: usize,
+    codes: Codes,
+    bits: usize,
+}
+
+/// Joins codes with their companion tensors.
 fn grouped<'a>(
     parts: &mut Parts<'a>,
     view: &'a TensorView,
     stem: &str,
-    (rows, cols): (usize, usize),
-    (codes, bits): (Codes, usize),
+    CodeMatrix { rows, cols, codes, bits }: CodeMatrix,
 ) -> Result<TensorView> {
     let scales = parts.need(view, stem, ".weight_scale")?;
     let index = parts.take(stem, ".weight_g_idx");
@@ -71,7 +79,7 @@ fn grouped<'a>(
         }
     };
     let zeros = zeros(parts.take(stem, ".weight_zero_point"), (rows, groups), bits)?;
-    let inputs = Inputs::new(view, (cols, groups), None, index)?;
+    let inputs = InputGroups::new(view, (cols, groups), None, index)?;
     let scales = Scales::new(scales, &["f32", "bf16", "f16"])?;
     let grouped = Grouped { codes, zeros, scales, strides, inputs, groups, cols };
     Ok(grouped.into_view(view, format!("{stem}.weight"), rows))

@@ -13,7 +13,7 @@ use kernels::quant::fp8::FP8;
 
 use super::scales::Scales;
 use super::{Parts, check_shape, error, matrix};
-use crate::derived::{Derived, Rows};
+use crate::derived::{Derived, RowSource};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -81,7 +81,7 @@ struct Tiled {
     run: usize,
 }
 
-impl Rows for Tiled {
+impl RowSource for Tiled {
     fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
         let codes = self.codes.read(rows.start * self.cols..rows.end * self.cols);
         let (runs, tiles) = (self.cols / self.run, self.cols.div_ceil(self.tile[1]));

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use base::Storage;
 use kernels::quant::{INT4, INT8, QuantType};
 
-use super::order::{BLOCK, Inputs};
+use super::order::{BLOCK, InputGroups};
 use super::scales::Scales;
 use super::words::{Along, Words};
-use crate::derived::{Derived, Rows};
+use crate::derived::{Derived, RowSource};
 use crate::tensor::TensorView;
 
 /// Where the codes are.
@@ -48,7 +48,7 @@ pub(super) struct Grouped {
     pub zeros: Zeros,
     pub scales: Scales,
     pub strides: Strides,
-    pub inputs: Inputs,
+    pub inputs: InputGroups,
     /// Scales of an output.
     pub groups: usize,
     pub cols: usize,
@@ -120,7 +120,7 @@ impl Grouped {
     }
 }
 
-impl Rows for Grouped {
+impl RowSource for Grouped {
     fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
         let (count, ty, offset) = (rows.len(), self.ty(), self.offset() as u8);
         let row_bytes = self.cols / BLOCK * ty.block_bytes;

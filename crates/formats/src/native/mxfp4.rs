@@ -13,7 +13,7 @@ use base::Storage;
 use kernels::quant::MXFP4;
 
 use super::{Parts, check_shape, check_type, error, matrix};
-use crate::derived::{Derived, Rows};
+use crate::derived::{Derived, RowSource};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -74,7 +74,7 @@ fn blocks_of(view: &TensorView, scales: &TensorView, shape: Vec<usize>) -> Resul
     check_scales(scales)?;
     let cols = shape[shape.len() - 1];
     let rows: usize = shape[..shape.len() - 1].iter().product();
-    let blocks = Blocks { codes: view.bytes(), scales: scales.bytes(), row: cols / LEN };
+    let blocks = Mxfp4Blocks { codes: view.bytes(), scales: scales.bytes(), row: cols / LEN };
     let row_bytes = cols / LEN * MXFP4.block_bytes;
     Ok(view.with(&MXFP4, shape, Arc::new(Derived::by_row(blocks, rows, row_bytes))))
 }
@@ -94,14 +94,14 @@ fn check_scales(scales: &TensorView) -> Result<()> {
 }
 
 /// Rows of blocks in GGUF's layout: the scale, then codes `i` and `i + 16` in byte `i`.
-struct Blocks {
+struct Mxfp4Blocks {
     codes: Storage,
     scales: Storage,
     /// Blocks of a row.
     row: usize,
 }
 
-impl Rows for Blocks {
+impl RowSource for Mxfp4Blocks {
     fn fill(&self, rows: Range<usize>, out: &mut [u8]) {
         let blocks = rows.start * self.row..rows.end * self.row;
         let codes = self.codes.read(blocks.start * CODES..blocks.end * CODES);

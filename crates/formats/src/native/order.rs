@@ -10,7 +10,7 @@ use crate::tensor::TensorView;
 pub(super) const BLOCK: usize = 32;
 
 /// The inputs of a matrix as blocks of one group each.
-pub(super) struct Inputs {
+pub(super) struct InputGroups {
     /// Inputs of a group, where all groups have as many and none is in another order.
     every: usize,
     /// Otherwise: the inputs by group, those of one group as they were.
@@ -24,7 +24,7 @@ struct Listed {
     groups: Vec<u32>,
 }
 
-impl Inputs {
+impl InputGroups {
     /// `cols` inputs of `groups` groups, in the order of `index` (the group of each input) if there
     /// is one. `configured` is what the configuration says of a group's size.
     pub fn new(

@@ -13,7 +13,7 @@
 //! The number of bits and the size of groups follow from the shapes.
 
 use super::grouped::{Codes, Grouped, Strides, Zeros, words};
-use super::order::Inputs;
+use super::order::InputGroups;
 use super::scales::Scales;
 use super::words::Along;
 use super::{Parts, check_shape, check_type, error, matrix};
@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::tensor::TensorView;
 
 /// How words are packed.
-struct Layout {
+struct QweightLayout {
     codes: Along,
     zeros: Along,
     /// What is missing to zero points.
@@ -56,7 +56,7 @@ pub(super) fn join<'a>(
     let cols = if by_input { words_down.saturating_mul(per) } else { words_down };
     check_shape(view, &[&[words_down, if by_input { outputs } else { outputs / per }]])?;
     let grouped = Grouped {
-        inputs: Inputs::new(view, (cols, groups), parts.method.group, index)?,
+        inputs: InputGroups::new(view, (cols, groups), parts.method.group, index)?,
         codes: Codes::ByInput(words(view, bits, layout.codes)),
         zeros: Zeros::ByGroup(words(zeros, bits, layout.zeros), layout.more),
         scales: Scales::new(scales, &["f16", "bf16", "f32"])?,
@@ -67,10 +67,10 @@ pub(super) fn join<'a>(
     Ok(grouped.into_view(view, format!("{stem}.weight"), outputs))
 }
 
-fn layout(parts: &Parts, view: &TensorView) -> Result<Layout> {
+fn layout(parts: &Parts, view: &TensorView) -> Result<QweightLayout> {
     let method = &parts.method;
-    let gptq = |more| Layout { codes: Along::Rows, zeros: Along::Columns, more };
-    let both = |along| Layout { codes: along, zeros: along, more: 0 };
+    let gptq = |more| QweightLayout { codes: Along::Rows, zeros: Along::Columns, more };
+    let both = |along| QweightLayout { codes: along, zeros: along, more: 0 };
     let refused = |what: &str, found: &str| {
         Err(error(view, format!("expected {what}, found {}", crate::error::shown(found))))
     };

@@ -23,7 +23,7 @@ const METADATA: &str = "__metadata__";
 
 /// Where and what one tensor is.
 #[derive(Debug)]
-pub struct TensorInfo {
+pub struct SafetensorsTensorInfo {
     /// Name in the file.
     pub name: String,
     /// Row-major, outermost first.
@@ -35,7 +35,7 @@ pub struct TensorInfo {
 }
 
 /// Parses the bytes of one file; `path` names it in errors.
-pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<TensorInfo>> {
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<SafetensorsTensorInfo>> {
     let (header, data) = split_header(bytes, path)?;
     let text = std::str::from_utf8(header)
         .map_err(|e| Error::file(path, format!("the header is not valid UTF-8: {e}")))?;
@@ -170,7 +170,7 @@ impl<'de> Visitor<'de> for RawSeed {
     }
 }
 
-fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<TensorInfo> {
+fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<SafetensorsTensorInfo> {
     let error = |problem: String| Error::tensor(path, &name, problem);
     let ty = dtype::by_dtype(&raw.dtype)
         .ok_or_else(|| error(format!("unknown dtype {}", shown(&raw.dtype))))?;
@@ -194,11 +194,15 @@ fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<Tens
         return Err(error(format!("{dtype} {shape:?} takes {expected} bytes, found {found}")));
     }
     let range = data.start + begin as usize..data.start + end as usize;
-    Ok(TensorInfo { name, shape: raw.shape, ty, range })
+    Ok(SafetensorsTensorInfo { name, shape: raw.shape, ty, range })
 }
 
 /// Without overlaps, the tensors cover the data exactly if their bytes add up to it.
-fn check_coverage(path: &Path, tensors: &[TensorInfo], data: Range<usize>) -> Result<()> {
+fn check_coverage(
+    path: &Path,
+    tensors: &[SafetensorsTensorInfo],
+    data: Range<usize>,
+) -> Result<()> {
     let covered: usize = tensors.iter().map(|t| t.range.len()).sum();
     if covered != data.len() {
         let held = data.len();

@@ -14,7 +14,7 @@ use crate::bytes::{MappedBytes, map_file};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
-pub use header::{TensorInfo, parse};
+pub use header::{SafetensorsTensorInfo, parse};
 pub use index::{INDEX_FILE, open_sharded};
 pub use writer::SafetensorsWriter;
 
@@ -25,7 +25,7 @@ pub fn open(path: &Path) -> Result<Vec<TensorView>> {
     Ok(infos.into_iter().map(|info| view(&map, info)).collect())
 }
 
-fn view(map: &Arc<Mmap>, info: TensorInfo) -> TensorView {
+fn view(map: &Arc<Mmap>, info: SafetensorsTensorInfo) -> TensorView {
     let bytes = MappedBytes::new(map.clone(), info.range).expect("the parser checked the range");
     TensorView::new(info.name, info.ty, info.shape, bytes)
 }

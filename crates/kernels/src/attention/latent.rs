@@ -1,5 +1,6 @@
-//! Values that are part of the keys: one copy is stored, as keys lie, and turned into the layout of
-//! values run by run, into memory that the nearest caches hold. Not a bit of them changes.
+//! Values that are part of the keys: one copy is stored, in the layout of keys, and turned into the
+//! layout of values run by run, into memory that the nearest caches hold. Not a bit of them
+//! changes.
 
 use crate::kv::{GROUP, KvLayout, KvType};
 use crate::lanes::LANES;
@@ -23,8 +24,8 @@ pub(super) fn values<T: Transpose>(layout: &KvLayout, keys: &[u8], count: usize,
     }
 }
 
-/// Units of four bytes, of `WIDTH` values: squares of sixteen units by sixteen positions are turned,
-/// so that rows are positions.
+/// Units of four bytes, of `WIDTH` values: squares of sixteen units by sixteen positions are
+/// turned, so that rows are positions.
 #[inline(always)]
 fn words<T: Transpose, const WIDTH: usize>(
     layout: &KvLayout,
@@ -85,7 +86,7 @@ fn elements<const N: usize>(layout: &KvLayout, keys: &[u8], count: usize, out: &
     }
 }
 
-/// The scales of groups of values. The last may be shared with what is no value.
+/// The scales of groups of values. The last may be shared with inputs that are no values.
 #[inline(always)]
 fn scales(layout: &KvLayout, keys: &[u8], count: usize, out: &mut [u8]) {
     let groups = layout.value_dim().div_ceil(GROUP);

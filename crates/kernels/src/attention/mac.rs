@@ -33,7 +33,7 @@ impl Tiles for crate::lanes::neon::Neon {
 /// many values of a query, or weights.
 pub(super) trait Mac {
     type Lanes: Tiles;
-    /// One query's side of a unit, as it lies in memory.
+    /// One query's side of a unit, as it is stored.
     type Factor: bytemuck::Pod;
     /// The same in all lanes.
     type Splat: Copy;
@@ -50,7 +50,7 @@ pub(super) trait Mac {
     /// `acc` plus the products of a unit, in ascending order.
     fn mac(factor: Self::Splat, units: Self::Units, acc: Self::Lanes) -> Self::Lanes;
     /// Writes the weights of positions `16 * chunk` on as factors of `row`, whose sixteen values
-    /// of that chunk may be overwritten; gives what was written.
+    /// of that chunk may be overwritten; returns what was written.
     fn put_weights(weights: Self::Lanes, row: &mut [f32], chunk: usize) -> Self::Lanes;
 }
 

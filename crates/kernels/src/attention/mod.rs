@@ -9,32 +9,34 @@
 //! may compute the spans of one row ([`attention_span`], then [`combine_spans`]) or one thread
 //! all of them ([`attention`]), with equal bits. Block size does not enter.
 //!
-//! All of it is f32 arithmetic over the exact values that the cache stands for, except that where
-//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has fast BF16 dot products, queries and
-//! weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the head,
-//! or two positions, are added at a time, as the hardware does.
+//! All arithmetic is f32 over the exact values of the cache, with one exception: where
+//! [`Query::narrow`] allows it, the cache is BF16 and the CPU has fast BF16 dot products, queries
+//! and weights are rounded to BF16 (the sum adds the rounded weights) and two neighbours of the
+//! head, or two positions, are added at a time, as the hardware does.
 
 mod latent;
 mod mac;
-mod room;
 mod scores;
+mod scratch;
 mod softmax;
 mod source;
 mod span;
 mod values;
 
 use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::call_compiled;
 use crate::kv::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};
 use crate::lanes::{LANES, isa_dispatch};
 use base::Tile;
 use mac::{Mac, Tiles};
-use room::{ROOM, Room};
+use scratch::{AttentionScratch, SCRATCH};
 use softmax::{Softmax, combine};
-use source::Source;
-use span::Pass;
+use source::KvSource;
+use span::QueryPass;
 use std::ops::Range;
 
-/// One layer's keys and values.
+/// Keys and values of one layer.
 #[derive(Clone, Copy, Debug)]
 pub struct KvRef<'a> {
     /// Sizes.
@@ -110,13 +112,13 @@ impl Query<'_> {
     }
 }
 
-/// Makes what this thread needs to attend, so that it allocates nothing later.
+/// Allocates the scratch of this thread, so that attention allocates nothing later.
 pub fn warm_up() {
-    ROOM.with_borrow_mut(|_| ());
+    SCRATCH.with_borrow_mut(|_| ());
 }
 
-/// Values that [`attention_span`] gives for one query vector: the largest score, the sum of the
-/// weights, the weighted values.
+/// Number of values that [`attention_span`] writes for one query vector: the largest score, the sum
+/// of the weights, the weighted values.
 pub fn partial_len(layout: &KvLayout) -> usize {
     2 + layout.value_stride()
 }
@@ -129,7 +131,7 @@ pub fn attention(isa: Isa, query: &Query<'_>, kv: KvRef<'_>, tile: &mut Tile<'_,
     assert!(tile.cols().len() == columns, "one KV head's columns");
     assert!(tile.rows().len() == query.rows, "the query's rows");
     let kv_head = tile.cols().start / columns;
-    dispatch(isa, &Job { query, kv, kv_head }, Output::Rows(tile));
+    dispatch(isa, &HeadTask { query, kv, kv_head }, AttentionOutput::Rows(tile));
 }
 
 /// Computes what span `span` adds to the outputs of the query heads that share `kv_head`: for
@@ -144,43 +146,40 @@ pub fn attention_span(
     query.check(kv);
     assert!(kv_head < kv.layout.heads && query.spans().contains(&span), "a span of a KV head");
     assert!(out.len() >= query.rows * query.group(kv) * partial_len(&kv.layout), "partial results");
-    dispatch(isa, &Job { query, kv, kv_head }, Output::Span(span, out));
+    dispatch(isa, &HeadTask { query, kv, kv_head }, AttentionOutput::Span(span, out));
 }
 
-/// What is computed: the query's rows in one KV head.
-struct Job<'a> {
+/// A unit of work: the query's rows in one KV head.
+struct HeadTask<'a> {
     query: &'a Query<'a>,
     kv: KvRef<'a>,
     kv_head: usize,
 }
 
-/// Where it goes.
-enum Output<'a, 't> {
+/// Destination of the results.
+enum AttentionOutput<'a, 't> {
     Rows(&'a mut Tile<'t, f32>),
     /// Of one span alone.
     Span(usize, &'a mut [f32]),
 }
 
-fn dispatch(isa: Isa, job: &Job<'_>, output: Output<'_, '_>) {
-    ROOM.with_borrow_mut(|room| match job.kv.layout.ty {
-        KvType::F32 => attend_f32(isa, job, output, room),
+#[allow(unsafe_code)]
+fn dispatch(isa: Isa, task: &HeadTask<'_>, output: AttentionOutput<'_, '_>) {
+    SCRATCH.with_borrow_mut(|scratch| match task.kv.layout.ty {
+        KvType::F32 => attend_f32(isa, task, output, scratch),
         #[cfg(target_arch = "x86_64")]
-        KvType::Bf16 if job.query.narrow && isa.has_bf16_dot() && !isa.has_tiles() => {
-            #[target_feature(
-                enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"
-            )]
-            fn shell(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) {
-                attend::<source::Bf16Dot>(job, output, room);
-            }
-            #[allow(unsafe_code)]
-            // SAFETY: an `Isa` with BF16 dot products exists only where the CPU has them.
-            unsafe {
-                shell(job, output, room);
-            }
+        KvType::Bf16 if task.query.narrow && isa.has_bf16_dot() && !isa.has_tiles() => {
+            call_compiled!(
+                Avx512Bf16,
+                attend::<source::Bf16Dot>,
+                task: &HeadTask<'_>,
+                output: AttentionOutput<'_, '_>,
+                scratch: &mut AttentionScratch,
+            )
         }
-        KvType::Bf16 => attend_bf16(isa, job, output, room),
-        KvType::F16 => attend_f16(isa, job, output, room),
-        KvType::Q8_0 => attend_q8_0(isa, job, output, room),
+        KvType::Bf16 => attend_bf16(isa, task, output, scratch),
+        KvType::F16 => attend_f16(isa, task, output, scratch),
+        KvType::Q8_0 => attend_q8_0(isa, task, output, scratch),
     });
 }
 
@@ -188,12 +187,20 @@ fn dispatch(isa: Isa, job: &Job<'_>, output: Output<'_, '_>) {
 macro_rules! attend_as {
     ($name:ident, $body:ident, $source:ident) => {
         isa_dispatch! {
-            fn $name(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) = $body
+            fn $name(
+                task: &HeadTask<'_>,
+                output: AttentionOutput<'_, '_>,
+                scratch: &mut AttentionScratch,
+            ) = $body
         }
 
         #[inline(always)]
-        fn $body<L: Tiles>(job: &Job<'_>, output: Output<'_, '_>, room: &mut Room) {
-            attend::<source::$source<L>>(job, output, room);
+        fn $body<L: Tiles>(
+            task: &HeadTask<'_>,
+            output: AttentionOutput<'_, '_>,
+            scratch: &mut AttentionScratch,
+        ) {
+            attend::<source::$source<L>>(task, output, scratch);
         }
     };
 }
@@ -204,56 +211,64 @@ attend_as!(attend_f16, attend_f16_body, F16);
 attend_as!(attend_q8_0, attend_q8_0_body, Q8_0);
 
 #[inline(always)]
-fn attend<S: Source>(job: &Job<'_>, mut output: Output<'_, '_>, room: &mut Room) {
-    for pass in Pass::all(job.query, job.kv, job.kv_head) {
-        span::prepare::<S>(&pass, room);
+fn attend<S: KvSource>(
+    task: &HeadTask<'_>,
+    mut output: AttentionOutput<'_, '_>,
+    scratch: &mut AttentionScratch,
+) {
+    for pass in QueryPass::all(task.query, task.kv, task.kv_head) {
+        span::prepare::<S>(&pass, scratch);
         let (oldest, last) = pass.reach();
-        room.total = [Softmax::NONE; room::QUERIES];
+        scratch.total = [Softmax::NONE; scratch::QUERIES];
         let spans = match output {
-            Output::Span(span, _) => span..span + 1,
-            Output::Rows(_) => {
-                room.totals[..pass.count * job.kv.layout.value_stride()].fill(0.0);
+            AttentionOutput::Span(span, _) => span..span + 1,
+            AttentionOutput::Rows(_) => {
+                scratch.totals[..pass.count * task.kv.layout.value_stride()].fill(0.0);
                 oldest / SPAN..last / SPAN + 1
             }
         };
         for span in spans {
             if span < oldest / SPAN || span > last / SPAN {
-                room.softmax = [Softmax::NONE; room::QUERIES];
+                scratch.softmax = [Softmax::NONE; scratch::QUERIES];
                 continue;
             }
-            span::attend::<S>(&pass, span, room);
-            if let Output::Rows(_) = output {
-                add_up::<S>(&pass, room);
+            span::attend::<S>(&pass, span, scratch);
+            if let AttentionOutput::Rows(_) = output {
+                add_up::<S>(&pass, scratch);
             }
         }
         match &mut output {
-            Output::Rows(tile) => put_rows::<S::Mac>(&pass, tile, room),
-            Output::Span(_, out) => put_partial(&pass, out, room),
+            AttentionOutput::Rows(tile) => put_rows::<S::Mac>(&pass, tile, scratch),
+            AttentionOutput::Span(_, out) => put_partial(&pass, out, scratch),
         }
     }
 }
 
-/// Adds the span in `room` to the total.
+/// Adds the span in `scratch` to the total.
 #[inline(always)]
-fn add_up<S: Source>(pass: &Pass<'_>, room: &mut Room) {
+fn add_up<S: KvSource>(pass: &QueryPass<'_>, scratch: &mut AttentionScratch) {
     let stride = pass.kv.layout.value_stride();
     for i in 0..pass.count {
-        let values = &room.sums[i * stride..][..stride];
-        let sums = &mut room.totals[i * stride..][..stride];
-        let span = room.softmax[i];
-        combine::<<S::Mac as Mac>::Lanes>(&mut room.total[i], sums, span, values);
+        let values = &scratch.sums[i * stride..][..stride];
+        let sums = &mut scratch.totals[i * stride..][..stride];
+        let span = scratch.softmax[i];
+        combine::<<S::Mac as Mac>::Lanes>(&mut scratch.total[i], sums, span, values);
     }
 }
 
 #[inline(always)]
-fn put_rows<S: Mac>(pass: &Pass<'_>, tile: &mut Tile<'_, f32>, room: &mut Room) {
+fn put_rows<S: Mac>(
+    pass: &QueryPass<'_>,
+    tile: &mut Tile<'_, f32>,
+    scratch: &mut AttentionScratch,
+) {
     let (dim, stride) = (pass.kv.layout.value_dim(), pass.kv.layout.value_stride());
     for i in 0..pass.count {
-        let sums = &mut room.totals[i * stride..][..stride];
+        let sums = &mut scratch.totals[i * stride..][..stride];
         let (row, head) = pass.row_and_head(i);
         let row = tile.rows().start + row;
-        add_sink::<S::Lanes>(pass.sink(head), &mut room.total[i], sums);
-        divide(sums, room.total[i].sum, &mut tile.row_mut(row)[head * dim..][..dim]);
+        add_sink::<S::Lanes>(pass.sink(head), &mut scratch.total[i], sums);
+        divide(sums, scratch.total[i].sum, &mut tile.row_mut(row)[head * dim..][..dim]);
     }
 }
 
@@ -275,13 +290,13 @@ fn divide(sums: &[f32], sum: f32, out: &mut [f32]) {
 }
 
 #[inline(always)]
-fn put_partial(pass: &Pass<'_>, out: &mut [f32], room: &Room) {
+fn put_partial(pass: &QueryPass<'_>, out: &mut [f32], scratch: &AttentionScratch) {
     let stride = pass.kv.layout.value_stride();
     let partials = out.chunks_exact_mut(partial_len(&pass.kv.layout)).skip(pass.first);
     for (i, partial) in partials.take(pass.count).enumerate() {
-        let Softmax { max, sum } = room.softmax[i];
+        let Softmax { max, sum } = scratch.softmax[i];
         partial[..2].copy_from_slice(&[max, sum]);
-        partial[2..].copy_from_slice(&room.sums[i * stride..][..stride]);
+        partial[2..].copy_from_slice(&scratch.sums[i * stride..][..stride]);
     }
 }
 

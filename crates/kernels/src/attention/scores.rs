@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::mac::{Mac, Tiles};
-use super::room::{ROW, Room};
-use super::source::Source;
+use super::scratch::{AttentionScratch, ROW};
+use super::source::KvSource;
 use crate::kv::KvLayout;
 use crate::lanes::{LANES, Lanes};
 
@@ -28,12 +28,12 @@ pub(super) struct KeyBlock {
 pub(super) fn pack<'a, M: Mac>(
     layout: &KvLayout,
     queries: impl ExactSizeIterator<Item = &'a [f32]>,
-    room: &mut Room,
+    scratch: &mut AttentionScratch,
 ) {
     let steps = layout.dim.div_ceil(M::WIDTH);
     let count = queries.len();
-    let factors: &mut [M::Factor] = bytemuck::cast_slice_mut(&mut room.factors[..]);
-    let row: &mut [M::Factor] = bytemuck::cast_slice_mut(&mut room.row[..]);
+    let factors: &mut [M::Factor] = bytemuck::cast_slice_mut(&mut scratch.factors[..]);
+    let row: &mut [M::Factor] = bytemuck::cast_slice_mut(&mut scratch.row[..]);
     let (mut first, mut width) = (0, tile_width::<M>(count));
     for (i, query) in queries.enumerate() {
         if i == first + width {
@@ -60,23 +60,23 @@ fn tile_width<M: Mac>(left: usize) -> usize {
 }
 
 /// Scores of the packed queries against the `positions` (a multiple of 16) positions of a block,
-/// into `room.scores` from column `at` on.
+/// into `scratch.scores` from column `at` on.
 ///
 /// # Safety
 /// `keys` must hold `steps * block` units and their scales.
 #[inline(always)]
-pub(super) unsafe fn scores<S: Source>(
+pub(super) unsafe fn scores<S: KvSource>(
     keys: KeyBlock,
     (count, positions, at): (usize, usize, usize),
-    room: &mut Room,
+    scratch: &mut AttentionScratch,
 ) {
     assert!(positions <= keys.block && at + positions <= ROW);
     let mut first = 0;
     while first < count {
         let width = tile_width::<S::Mac>(count - first);
-        let factors: &[<S::Mac as Mac>::Factor] = bytemuck::cast_slice(&room.factors[..]);
+        let factors: &[<S::Mac as Mac>::Factor] = bytemuck::cast_slice(&scratch.factors[..]);
         let factors = factors[first * keys.steps..][..width * keys.steps].as_ptr();
-        let scores = room.scores[first * ROW..][..width * ROW].as_mut_ptr();
+        let scores = scratch.scores[first * ROW..][..width * ROW].as_mut_ptr();
         let tile = (factors, scores.wrapping_add(at), positions);
         // SAFETY: `width` queries' factors and rows of scores are there, checked by the slices.
         unsafe {
@@ -94,7 +94,7 @@ pub(super) unsafe fn scores<S: Source>(
 /// # Safety
 /// As [`tile`], for all `positions`.
 #[inline(always)]
-unsafe fn columns<S: Source, const Q: usize>(
+unsafe fn columns<S: KvSource, const Q: usize>(
     keys: KeyBlock,
     (factors, scores, positions): (*const <S::Mac as Mac>::Factor, *mut f32, usize),
 ) {
@@ -117,16 +117,16 @@ unsafe fn columns<S: Source, const Q: usize>(
 ///
 /// # Safety
 /// `keys` must hold `steps * block` units and their scales, `p + G * 16` of a row of `block`;
-/// `factors` must hold `[steps][Q]`, and `scores` have room for `Q` rows of `G * 16`, [`ROW`]
+/// `factors` must hold `[steps][Q]`, and `scores` have space for `Q` rows of `G * 16`, [`ROW`]
 /// apart.
 #[inline(always)]
-unsafe fn tile<S: Source, const Q: usize, const G: usize>(
+unsafe fn tile<S: KvSource, const Q: usize, const G: usize>(
     keys: KeyBlock,
     factors: *const <S::Mac as Mac>::Factor,
     scores: *mut f32,
     p: usize,
 ) {
-    type LanesOf<S> = <<S as Source>::Mac as Mac>::Lanes;
+    type LanesOf<S> = <<S as KvSource>::Mac as Mac>::Lanes;
     let mut acc = [[LanesOf::<S>::splat(0.0); G]; Q];
     for first in (0..keys.steps).step_by(S::STEPS) {
         let group = first / S::STEPS * keys.block + p;
@@ -164,9 +164,9 @@ unsafe fn tile<S: Source, const Q: usize, const G: usize>(
     }
 }
 
-/// Asks for the lines that begin with `G * 16` units at index `at` of what is read next.
+/// Prefetches the lines that begin with `G * 16` units at index `at` of the data that is read next.
 #[inline(always)]
-fn prefetch<S: Source, const G: usize>(ahead: *const u8, at: usize) {
+fn prefetch<S: KvSource, const G: usize>(ahead: *const u8, at: usize) {
     let at = S::BYTES * at;
     if S::BYTES * LANES == 64 || at.is_multiple_of(64) {
         <S::Mac as Mac>::Lanes::prefetch(ahead.wrapping_add(at));

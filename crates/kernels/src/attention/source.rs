@@ -1,4 +1,4 @@
-//! How the units of each storage type come into registers.
+//! Loads of the units of each storage type into registers.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -8,7 +8,7 @@ use crate::kv::{GROUP, MAX_HEAD_DIM};
 use std::marker::PhantomData;
 
 /// A storage type as one instruction set reads it.
-pub(super) trait Source {
+pub(super) trait KvSource {
     type Mac: Mac;
     /// What units of one group are multiplied with on their way into registers.
     type Scale: Copy;
@@ -53,7 +53,7 @@ macro_rules! unscaled {
 
 pub(super) struct F32<L>(PhantomData<L>);
 
-impl<L: Tiles> Source for F32<L> {
+impl<L: Tiles> KvSource for F32<L> {
     type Mac = Single<L>;
     const BYTES: usize = 4;
     unscaled!();
@@ -68,7 +68,7 @@ impl<L: Tiles> Source for F32<L> {
 /// BF16 widened to f32.
 pub(super) struct Bf16<L>(PhantomData<L>);
 
-impl<L: Tiles> Source for Bf16<L> {
+impl<L: Tiles> KvSource for Bf16<L> {
     type Mac = Wide<L>;
     const BYTES: usize = 4;
     unscaled!();
@@ -85,7 +85,7 @@ impl<L: Tiles> Source for Bf16<L> {
 pub(super) struct Bf16Dot;
 
 #[cfg(target_arch = "x86_64")]
-impl Source for Bf16Dot {
+impl KvSource for Bf16Dot {
     type Mac = Dot;
     const BYTES: usize = 4;
     unscaled!();
@@ -100,7 +100,7 @@ impl Source for Bf16Dot {
 
 pub(super) struct F16<L>(PhantomData<L>);
 
-impl<L: Tiles> Source for F16<L> {
+impl<L: Tiles> KvSource for F16<L> {
     type Mac = Single<L>;
     const BYTES: usize = 2;
     const CONVERTS: bool = true;
@@ -115,7 +115,7 @@ impl<L: Tiles> Source for F16<L> {
 
 pub(super) struct Q8_0<L>(PhantomData<L>);
 
-impl<L: Tiles> Source for Q8_0<L> {
+impl<L: Tiles> KvSource for Q8_0<L> {
     type Mac = Single<L>;
     type Scale = L;
     const BYTES: usize = 1;

@@ -3,10 +3,10 @@
 
 use super::latent;
 use super::mac::Mac;
-use super::room::{QUERIES, ROW, Room};
 use super::scores::{self, KeyBlock};
+use super::scratch::{AttentionScratch, QUERIES, ROW};
 use super::softmax::soften;
-use super::source::Source;
+use super::source::KvSource;
 use super::values::{self, BLOCKS, ValueRun};
 use super::{KvRef, Query};
 use crate::kv::SPAN;
@@ -20,7 +20,7 @@ const RUN: usize = 128;
 /// Query vectors `first..first + count` of those that share a KV head: rows times the heads of a
 /// group.
 #[derive(Clone, Copy)]
-pub(super) struct Pass<'a> {
+pub(super) struct QueryPass<'a> {
     pub query: &'a Query<'a>,
     pub kv: KvRef<'a>,
     pub kv_head: usize,
@@ -28,7 +28,7 @@ pub(super) struct Pass<'a> {
     pub count: usize,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> QueryPass<'a> {
     /// All passes over `kv_head` that `query` takes.
     pub fn all(query: &'a Query<'a>, kv: KvRef<'a>, kv_head: usize) -> impl Iterator<Item = Self> {
         let vectors = query.rows * query.group(kv);
@@ -86,33 +86,42 @@ impl<'a> Pass<'a> {
 
 /// Lays the pass's queries out for [`attend`].
 #[inline(always)]
-pub(super) fn prepare<S: Source>(pass: &Pass<'_>, room: &mut Room) {
-    scores::pack::<S::Mac>(&pass.kv.layout, (0..pass.count).map(|i| pass.vector(i)), room);
+pub(super) fn prepare<S: KvSource>(pass: &QueryPass<'_>, scratch: &mut AttentionScratch) {
+    scores::pack::<S::Mac>(&pass.kv.layout, (0..pass.count).map(|i| pass.vector(i)), scratch);
 }
 
-/// Attends to span `span`: leaves the softmax of each vector in `room.softmax` and its weighted
-/// values, not yet divided by the sum of the weights, in `room.sums`.
+/// Attends to span `span`: leaves the softmax of each vector in `scratch.softmax` and its weighted
+/// values, not yet divided by the sum of the weights, in `scratch.sums`.
 #[inline(always)]
-pub(super) fn attend<S: Source>(pass: &Pass<'_>, span: usize, room: &mut Room) {
+pub(super) fn attend<S: KvSource>(
+    pass: &QueryPass<'_>,
+    span: usize,
+    scratch: &mut AttentionScratch,
+) {
     let start = span * SPAN;
     let (oldest, last) = pass.reach();
     let block = pass.kv.layout.block;
     let columns = oldest.saturating_sub(start) / block * block..(last + 1 - start).min(SPAN);
-    score::<S>(pass, start, columns.clone(), room);
+    score::<S>(pass, start, columns.clone(), scratch);
     let whole = columns.start..columns.end.next_multiple_of(LANES);
     for i in 0..pass.count {
-        let row = &mut room.scores[i * ROW..][..ROW];
-        room.softmax[i] = soften::<S::Mac>(row, whole.clone(), pass.visible(i, start));
+        let row = &mut scratch.scores[i * ROW..][..ROW];
+        scratch.softmax[i] = soften::<S::Mac>(row, whole.clone(), pass.visible(i, start));
     }
-    weigh::<S>(pass, start, columns, room);
+    weigh::<S>(pass, start, columns, scratch);
 }
 
 #[inline(always)]
-fn score<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: &mut Room) {
+fn score<S: KvSource>(
+    pass: &QueryPass<'_>,
+    start: usize,
+    columns: Range<usize>,
+    scratch: &mut AttentionScratch,
+) {
     let layout = &pass.kv.layout;
     for at in columns.clone().step_by(layout.block) {
         let (head, next) = pass.heads(start + at);
-        // Behind the last keys come the first values.
+        // The first values are read after the last keys.
         let last = at + layout.block >= columns.end;
         let ahead = match last {
             true => pass.heads(start + columns.start).0.as_ptr().wrapping_add(layout.value_start()),
@@ -128,18 +137,23 @@ fn score<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
         };
         let positions = (columns.end - at).min(layout.block).next_multiple_of(LANES);
         // SAFETY: these are the keys of one head of one block.
-        unsafe { scores::scores::<S>(keys, (pass.count, positions, at), room) };
+        unsafe { scores::scores::<S>(keys, (pass.count, positions, at), scratch) };
     }
 }
 
 #[inline(always)]
-fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: &mut Room) {
+fn weigh<S: KvSource>(
+    pass: &QueryPass<'_>,
+    start: usize,
+    columns: Range<usize>,
+    scratch: &mut AttentionScratch,
+) {
     let layout = &pass.kv.layout;
     let stride = layout.value_stride();
-    if layout.latent.is_some() && room.latent.len() < BLOCKS * layout.value_bytes() {
-        room.latent = AlignedVec::zeroed(BLOCKS * layout.value_bytes());
+    if layout.latent.is_some() && scratch.latent.len() < BLOCKS * layout.value_bytes() {
+        scratch.latent = AlignedVec::zeroed(BLOCKS * layout.value_bytes());
     }
-    room.sums[..pass.count * stride].fill(0.0);
+    scratch.sums[..pass.count * stride].fill(0.0);
     let blocks = (RUN / layout.block).clamp(1, BLOCKS);
     for at in columns.clone().step_by(blocks * layout.block) {
         let positions = (columns.end - at).min(blocks * layout.block);
@@ -152,7 +166,7 @@ fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
             len: positions.div_ceil(S::Mac::WIDTH),
             stride,
         };
-        let mut turned = room.latent.chunks_exact_mut(layout.value_bytes());
+        let mut turned = scratch.latent.chunks_exact_mut(layout.value_bytes());
         for (i, first) in (at..at + positions).step_by(layout.block).enumerate() {
             let (head, next) = pass.heads(start + first);
             (run.units[i], run.ahead[i]) = match layout.latent {
@@ -168,6 +182,6 @@ fn weigh<S: Source>(pass: &Pass<'_>, start: usize, columns: Range<usize>, room: 
             };
         }
         // SAFETY: `units` are the values of one head of each block of the run.
-        unsafe { values::weigh::<S>(&run, (pass.count, at), room) };
+        unsafe { values::weigh::<S>(&run, (pass.count, at), scratch) };
     }
 }

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::mac::{Mac, Tiles};
-use super::room::{ROW, Room};
-use super::source::Source;
+use super::scratch::{AttentionScratch, ROW};
+use super::source::KvSource;
 use crate::kv::GROUP;
 use crate::lanes::{LANES, Lanes};
 
@@ -17,7 +17,7 @@ pub(super) struct ValueRun {
     pub units: [*const u8; BLOCKS],
     /// What is read after each block, of the same size.
     pub ahead: [*const u8; BLOCKS],
-    /// Where the scales lie behind the units, `[positions][groups]`, of types that have any.
+    /// Offset of the scales behind the units, `[positions][groups]`, of types that have any.
     pub scales: usize,
     pub groups: usize,
     /// Units of positions in a block, and in all blocks together.
@@ -27,17 +27,17 @@ pub(super) struct ValueRun {
     pub stride: usize,
 }
 
-/// Adds the run's values times the weights in `room.scores` from column `at` on (an even one) to
-/// `room.sums` of `count` queries.
+/// Adds the run's values times the weights in `scratch.scores` from column `at` on (an even one) to
+/// `scratch.sums` of `count` queries.
 ///
 /// # Safety
 /// Each of the blocks that `len` takes must hold `per_block * stride` units, or as many rows as
 /// are left, and their scales.
 #[inline(always)]
-pub(super) unsafe fn weigh<S: Source>(
+pub(super) unsafe fn weigh<S: KvSource>(
     run: &ValueRun,
     (count, at): (usize, usize),
-    room: &mut Room,
+    scratch: &mut AttentionScratch,
 ) {
     assert!(run.len <= BLOCKS * run.per_block && at + run.len * S::Mac::WIDTH <= ROW);
     let wide = <S::Mac as Mac>::Lanes::WIDE;
@@ -47,25 +47,25 @@ pub(super) unsafe fn weigh<S: Source>(
         // SAFETY: the caller's promise, and the columns that are left.
         d += unsafe {
             match count {
-                1 | 2 if wide && left >= 8 * LANES => slice::<S, 8>(run, (count, at, d), room),
+                1 | 2 if wide && left >= 8 * LANES => slice::<S, 8>(run, (count, at, d), scratch),
                 // More queries to a load where loads are dear.
-                5.. if wide && S::CONVERTS => slice::<S, 2>(run, (count, at, d), room),
-                _ if wide && left >= 4 * LANES => slice::<S, 4>(run, (count, at, d), room),
-                _ => slice::<S, 2>(run, (count, at, d), room),
+                5.. if wide && S::CONVERTS => slice::<S, 2>(run, (count, at, d), scratch),
+                _ if wide && left >= 4 * LANES => slice::<S, 4>(run, (count, at, d), scratch),
+                _ => slice::<S, 2>(run, (count, at, d), scratch),
             }
         };
     }
 }
 
-/// `weigh` for `W * 16` columns of the head from `d` on; gives how many.
+/// `weigh` for `W * 16` columns of the head from `d` on; returns their number.
 ///
 /// # Safety
 /// As `weigh`, and so many columns must be left.
 #[inline(always)]
-unsafe fn slice<S: Source, const W: usize>(
+unsafe fn slice<S: KvSource, const W: usize>(
     run: &ValueRun,
     (count, at, d): (usize, usize, usize),
-    room: &mut Room,
+    scratch: &mut AttentionScratch,
 ) -> usize {
     let most = if <S::Mac as Mac>::Lanes::WIDE { 16 / W } else { 2 };
     let mut first = 0;
@@ -80,10 +80,10 @@ unsafe fn slice<S: Source, const W: usize>(
         } else {
             1
         };
-        let weights = &room.scores[first * ROW..][..width * ROW];
+        let weights = &scratch.scores[first * ROW..][..width * ROW];
         let weights: &[<S::Mac as Mac>::Factor] = bytemuck::cast_slice(weights);
         let weights = weights[at / S::Mac::WIDTH..].as_ptr();
-        let sums = room.sums[first * run.stride..][..width * run.stride].as_mut_ptr();
+        let sums = scratch.sums[first * run.stride..][..width * run.stride].as_mut_ptr();
         // SAFETY: `width` rows of weights and of sums are there, checked by the slices, and `len`
         // weights behind `at`, checked by `weigh`; the caller's promise.
         unsafe {
@@ -91,7 +91,7 @@ unsafe fn slice<S: Source, const W: usize>(
             match width {
                 1 => tile::<S, 1, W>(run, d, weights, sums),
                 2 => tile::<S, 2, W>(run, d, weights, sums),
-                // Sixteen accumulators at most, as many as the registers have room for.
+                // Sixteen accumulators at most, as many as fit into registers.
                 4 if W <= 4 => tile::<S, 4, W>(run, d, weights, sums),
                 _ if W == 2 => tile::<S, 8, W>(run, d, weights, sums),
                 _ => unreachable!("{width} queries by {W} groups of lanes"),
@@ -105,15 +105,15 @@ unsafe fn slice<S: Source, const W: usize>(
 /// # Safety
 /// `units` must hold `len` rows of `stride` units and their scales, `d + W * 16` of a row;
 /// `weights` must hold `len` factors in each of `Q` rows, [`ROW`] values apart; `sums` must have
-/// room for `Q` rows of `W * 16`, `stride` apart.
+/// space for `Q` rows of `W * 16`, `stride` apart.
 #[inline(always)]
-unsafe fn tile<S: Source, const Q: usize, const W: usize>(
+unsafe fn tile<S: KvSource, const Q: usize, const W: usize>(
     run: &ValueRun,
     d: usize,
     weights: *const <S::Mac as Mac>::Factor,
     sums: *mut f32,
 ) {
-    type LanesOf<S> = <<S as Source>::Mac as Mac>::Lanes;
+    type LanesOf<S> = <<S as KvSource>::Mac as Mac>::Lanes;
     let row = ROW * size_of::<f32>() / size_of::<<S::Mac as Mac>::Factor>();
     let mut acc = [[LanesOf::<S>::splat(0.0); W]; Q];
     for (i, acc) in acc.iter_mut().enumerate() {
@@ -157,7 +157,7 @@ unsafe fn tile<S: Source, const Q: usize, const W: usize>(
 /// # Safety
 /// They and their scales must be there.
 #[inline(always)]
-unsafe fn load_row<S: Source, const W: usize>(
+unsafe fn load_row<S: KvSource, const W: usize>(
     units: *const u8,
     at: usize,
     run: &ValueRun,

@@ -1,13 +1,14 @@
 //! How cached keys and values are stored: a `Format` for each type.
 //!
 //! A block holds `block` positions of one layer: for each KV head its keys, then its values, so
-//! that a block is one run of bytes and so is a head of it. Keys are transposed (sixteen
-//! positions are sixteen lanes, and no score needs a horizontal sum): `[units of the head][block]`.
-//! Values lie by position: `[units of positions][stride]`. Scales, where a type has them, follow
-//! the units: `[groups][block]` for keys, `[block][groups]` for values. The layout is a function of the type and the sizes only, never of the instruction set.
+//! that a block is one run of bytes and so is a head of it. Keys are transposed (sixteen positions
+//! are sixteen lanes, and no score needs a horizontal sum): `[units of the head][block]`. Values
+//! lie by position: `[units of positions][stride]`. Scales, where a type has them, follow the
+//! units: `[groups][block]` for keys, `[block][groups]` for values. The layout is a function of the
+//! type and the sizes only, never of the instruction set.
 //!
-//! Invariant: what is stored for a position depends on nothing but the position's own key and
-//! value, and every type stands for exact f32 values, which is what the kernels compute with.
+//! Invariant: the bytes of a position depend on its own key and value alone, and every type
+//! represents exact f32 values, which kernels compute with.
 
 mod float;
 mod q8_0;
@@ -43,7 +44,7 @@ struct Format {
     unit: usize,
     /// Values in a unit: neighbours of the head in a key, of two positions in values.
     width: usize,
-    /// Whether a scale of two bytes stands for every [`GROUP`] values of a head.
+    /// Whether there is a scale of two bytes for every [`GROUP`] values of a head.
     scaled: bool,
     /// Stores the `dim` values of one head's key, or value, at a slot of the head's bytes.
     store_key: fn(&KvLayout, &mut [u8], usize, &[f32]),
@@ -107,7 +108,7 @@ impl KvLayout {
         self.value_start() + if self.latent.is_some() { 0 } else { self.value_bytes() }
     }
 
-    /// Values that a head gives out for a position.
+    /// Number of values of a head at a position.
     pub fn value_dim(&self) -> usize {
         self.latent.unwrap_or(self.dim)
     }
@@ -124,13 +125,13 @@ impl KvLayout {
         (self.key_scales() + scales).next_multiple_of(ALIGN)
     }
 
-    /// Where the scales of a head's keys lie behind their units, `[groups][block]`.
+    /// Offset of the scales of a head's keys, `[groups][block]`.
     pub(crate) fn key_scales(&self) -> usize {
         let Format { unit, width, .. } = self.ty.format();
         unit * self.dim.div_ceil(*width) * self.block
     }
 
-    /// Where the scales of a head's values lie behind their units, `[block][groups]`.
+    /// Offset of the scales of a head's values, `[block][groups]`.
     pub(crate) fn value_scales(&self) -> usize {
         let Format { unit, width, .. } = self.ty.format();
         unit * self.block / width * self.value_stride()
@@ -165,7 +166,7 @@ impl KvLayout {
         }
     }
 
-    /// Ends the program where kernels could not read what lies in this layout.
+    /// Panics if kernels could not read this layout.
     pub(crate) fn check(&self) {
         assert!(self.dim > 0 && self.dim <= MAX_HEAD_DIM, "head size {}", self.dim);
         assert!((1..=self.dim).contains(&self.value_dim()), "values within the key");

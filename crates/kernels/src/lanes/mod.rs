@@ -2,7 +2,7 @@
 //!
 //! A lane is an accumulator of its own. All instruction sets do the same operations on the same
 //! lanes in the same order, with fused multiply-adds, and fold lanes in the same tree, so that
-//! f32 kernels give equal bits on all of them. `scalar` is the specification.
+//! f32 kernels produce equal bits on all of them. `scalar` is the specification.
 //!
 //! Invariant: values of an instruction set's type are made only inside the `#[target_feature]`
 //! shells that [`isa_dispatch`] writes, so its intrinsics never run on a CPU without them.
@@ -62,7 +62,7 @@ pub(crate) trait Lanes: Copy {
     /// Lane-wise `if self < limit { 0 } else { value }`.
     fn zero_if_below(self, limit: Self, value: Self) -> Self;
 
-    /// Asks for the cache line of `at`, which need not be readable.
+    /// Prefetches the cache line of `at`, which need not be readable.
     fn prefetch<T>(_at: *const T) {}
 
     /// Lanes folded by halves: 16 to 8, 4, 2, 1, each time first half plus second half.
@@ -96,35 +96,21 @@ macro_rules! isa_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
-            use $crate::isa::Kind;
+            use $crate::isa::{IsaKind, call_compiled};
+            use $crate::lanes;
             match isa.kind() {
-                Kind::Scalar => $body::<$crate::lanes::scalar::Scalar>($($arg),*),
+                IsaKind::Scalar => $body::<lanes::scalar::Scalar>($($arg),*),
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx2 | Kind::AvxVnni => {
-                    #[target_feature(enable = "avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::x86::Avx2>($($arg),*)
-                    }
-                    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx2 | IsaKind::AvxVnni => {
+                    call_compiled!(Avx2, $body::<lanes::x86::Avx2>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
-                    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::x86::Avx512>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+                    call_compiled!(Avx512, $body::<lanes::x86::Avx512>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "aarch64")]
-                Kind::Neon | Kind::NeonDot => {
-                    #[target_feature(enable = "neon")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::neon::Neon>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Neon | IsaKind::NeonDot => {
+                    call_compiled!(Neon, $body::<lanes::neon::Neon>, $($arg: $ty),*)
                 }
             }
         }
@@ -132,40 +118,34 @@ macro_rules! isa_dispatch {
 }
 pub(crate) use isa_dispatch;
 
-/// Work in plain Rust that gains from being compiled for each instruction set. Its bits are those
-/// of Rust's operators: nothing is fused or reordered.
-pub(crate) trait Work {
-    /// Does it. `#[inline(always)]`, as all that it calls, or it is compiled for none.
+/// Plain Rust that is compiled for each instruction set. Its bits are those of Rust's operators:
+/// nothing is fused or reordered.
+pub(crate) trait Kernel {
+    /// Runs the kernel. `#[inline(always)]`, like everything it calls, or it is compiled for none.
     fn run(self);
 }
 
-/// Does `work`, compiled for `isa`.
+/// Runs `kernel`, compiled for `isa`.
 #[allow(unsafe_code)]
-pub(crate) fn run_on<W: Work>(isa: crate::Isa, work: W) {
-    use crate::isa::Kind;
+pub(crate) fn run_on<K: Kernel>(isa: crate::Isa, kernel: K) {
+    use crate::isa::{IsaKind, features};
     match isa.kind() {
-        Kind::Scalar => work.run(),
+        IsaKind::Scalar => kernel.run(),
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx2 | Kind::AvxVnni => {
-            #[target_feature(enable = "avx2,fma,f16c")]
-            fn shell<W: Work>(work: W) {
-                work.run();
-            }
+        IsaKind::Avx2 | IsaKind::AvxVnni => {
+            features! { Avx2 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
             // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-            unsafe { shell(work) }
+            unsafe { shell(kernel) }
         }
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx512 | Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
-            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
-            fn shell<W: Work>(work: W) {
-                work.run();
-            }
+        IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+            features! { Avx512 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
             // SAFETY: as above.
-            unsafe { shell(work) }
+            unsafe { shell(kernel) }
         }
-        // Every CPU with this architecture has these.
+        // Every CPU of this architecture has these.
         #[cfg(target_arch = "aarch64")]
-        Kind::Neon | Kind::NeonDot => work.run(),
+        IsaKind::Neon | IsaKind::NeonDot => kernel.run(),
     }
 }
 

@@ -65,7 +65,7 @@ mod x86 {
     }
 
     impl Transpose for Avx2 {
-        /// Quarters of eight by eight, which sixteen registers have room for.
+        /// Quarters of eight by eight, which fit into sixteen registers.
         #[inline(always)]
         fn transpose(rows: [&Row; LANES], out: &mut [Row; LANES]) {
             for (down, across) in [(0, 0), (0, 8), (8, 0), (8, 8)] {

@@ -33,7 +33,7 @@ pub const fn value(code: u8) -> f32 {
 /// Descriptors of runs of some lengths.
 macro_rules! runs {
     ($($name:ident $text:literal $number:literal: $len:literal;)*) => {$(
-        #[doc = concat!(stringify!($len), " codes under an f32 scale before them: `value = scale * code`.")]
+        #[doc = concat!(stringify!($len), " codes after their f32 scale: `value = scale * code`.")]
         pub static $name: QuantType = QuantType {
             name: $text,
             gguf_id: super::NATIVE_IDS + $number,

@@ -1,10 +1,10 @@
 //! Grouped integers: 32 codes with an f32 scale and a zero point, as GPTQ, AWQ and
 //! compressed-tensors mean them: `value = scale * (q - zero)`, the difference an exact integer and
-//! one rounding after it. Files have groups of 32 or more; here every 32 carry what their group has.
+//! one rounding after it. Files have groups of 32 or more; here every 32 carry what their group
+//! has.
 
 use super::q4_0::nibbles;
-use super::{QuantType, nibble_codes, packing};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
 
 const LEN: usize = 32;
 const BYTES_4: usize = 5 + LEN / 2;
@@ -34,14 +34,14 @@ pub static INT8: QuantType = QuantType {
 };
 
 static PACKING_4: Packing = packing! {
-    form: CodeLayout::FourZero,
+    code_layout: CodeLayout::FourZero,
     block: (LEN, BYTES_4),
     codes: |block, codes| nibble_codes(&block[5..], codes),
     scales: |block| grouped(block, i16::from(block[4])),
 };
 
 static PACKING_8: Packing = packing! {
-    form: CodeLayout::BytesZero,
+    code_layout: CodeLayout::BytesZero,
     block: (LEN, BYTES_8),
     codes: |block, codes| codes.copy_from_slice(&block[6..]),
     scales: |block| grouped(block, i16::from_le_bytes([block[4], block[5]])),

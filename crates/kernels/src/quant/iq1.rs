@@ -3,7 +3,8 @@
 //! `dequantize_row_iq1_s` and `dequantize_row_iq1_m` of ggml.
 
 use super::fit::{
-    self, Block, Book, Group, Leveled, Quantiser, Rounded, Rounding, Steps, fit_steps, store_f16,
+    self, Book, Leveled, Quantiser, Rounded, Rounding, StepGrid, WeightedBlock, WeightedGroup,
+    fit_steps, store_f16,
 };
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
@@ -82,7 +83,7 @@ static BOOK: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID, 2));
 /// The levels of an entry that is moved up, and of one that is moved down.
 const LEVELS: [[f32; 3]; 2] =
     [[DELTA - 1.0, DELTA, DELTA + 1.0], [-DELTA - 1.0, -DELTA, 1.0 - DELTA]];
-const STEPS: Steps = Steps { part: 2.0, most: 7.0, reaches: &REACHES };
+const STEPS: StepGrid = StepGrid { part: 2.0, most: 7.0, reaches: &REACHES };
 /// Where the value of largest magnitude is tried.
 const REACHES: [f32; 9] = [0.8, 1.0, 1.15, 1.3, 1.45, 1.6, 1.8, 2.1, 2.5];
 
@@ -98,7 +99,11 @@ impl Moved<'_> {
 
     /// The group, and whether it is moved down.
     #[inline(always)]
-    fn better<const N: usize>(&self, group: Group<'_, N>, scale: f32) -> (Rounded<N>, bool) {
+    fn better<const N: usize>(
+        &self,
+        group: WeightedGroup<'_, N>,
+        scale: f32,
+    ) -> (Rounded<N>, bool) {
         let mut best = (Rounded { levels: [0.0; N], loss: f32::INFINITY }, false);
         for down in [false, true] {
             let rounded = self.leveled(down).round(group, scale);
@@ -112,7 +117,7 @@ impl Moved<'_> {
 
 impl<const N: usize> Rounding<N> for Moved<'_> {
     #[inline(always)]
-    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+    fn round(self, group: WeightedGroup<'_, N>, scale: f32) -> Rounded<N> {
         self.better(group, scale).0
     }
 }
@@ -123,7 +128,7 @@ struct MovedApart<'a>(Moved<'a>);
 
 impl<const N: usize> Rounding<N> for MovedApart<'_> {
     #[inline(always)]
-    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+    fn round(self, group: WeightedGroup<'_, N>, scale: f32) -> Rounded<N> {
         let mut rounded = Rounded { levels: [0.0; N], loss: 0.0 };
         for (eight, out) in group.eights().zip(rounded.levels.as_chunks_mut::<EIGHT>().0) {
             let found = self.0.round(eight, scale);
@@ -138,7 +143,7 @@ struct StoreS;
 
 impl Quantiser<LEN, 50> for StoreS {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 50]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 50]) {
         let moved = Moved(&BOOK);
         let (d, steps) = fit_steps::<LEN, 32, 8>(values, STEPS, moved);
         store_f16(d, block);
@@ -160,7 +165,7 @@ struct StoreM;
 
 impl Quantiser<LEN, 56> for StoreM {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 56]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 56]) {
         let moved = Moved(&BOOK);
         let (d, steps) = fit_steps::<LEN, 16, 16>(values, STEPS, MovedApart(moved));
         for (i, steps) in steps.chunks_exact(4).enumerate() {

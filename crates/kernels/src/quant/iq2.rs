@@ -3,7 +3,7 @@
 //! `dequantize_row_iq2_xs` and `dequantize_row_iq2_s` of ggml.
 
 use super::fit::{
-    self, Block, Book, Leveled, Quantiser, Signs, Steps, Unsigned, fit_steps, store_f16,
+    self, Book, Leveled, Quantiser, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16,
 };
 use super::grids::{IQ2_S as GRID_S, IQ2_XS as GRID_XS, IQ2_XXS as GRID_XXS};
 use super::{QuantType, read_f16};
@@ -119,7 +119,7 @@ static BOOK_XXS: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID_XXS
 static BOOK_XS: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID_XS, 2));
 static BOOK_S: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID_S, 2));
 
-const STEPS: Steps = Steps { part: 0.25, most: 15.0, reaches: &REACHES };
+const STEPS: StepGrid = StepGrid { part: 0.25, most: 15.0, reaches: &REACHES };
 /// Where the value of largest magnitude is tried.
 const REACHES: [f32; 9] = [26.0, 30.0, 34.0, 38.0, 42.0, 46.0, 51.0, 57.0, 64.0];
 
@@ -127,7 +127,7 @@ struct StoreXxs;
 
 impl Quantiser<LEN, 66> for StoreXxs {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 66]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 66]) {
         let book = Leveled { book: &BOOK_XXS, levels: &LEVELS };
         let values = Unsigned::of(values, Signs::Seven);
         let (d, steps) = fit_steps::<LEN, 32, 8>(&values.block, STEPS, book);
@@ -147,7 +147,7 @@ impl Quantiser<LEN, 66> for StoreXxs {
 /// The factor, the steps and, for each eight, its entry and signs, of scales for 16 values.
 #[inline(always)]
 fn fit_16(
-    values: &Block<LEN>,
+    values: &WeightedBlock<LEN>,
     book: Leveled<'_, EIGHT, 3>,
     signs: Signs,
     mut store: impl FnMut(usize, u16, u8),
@@ -173,7 +173,7 @@ struct StoreXs;
 
 impl Quantiser<LEN, 74> for StoreXs {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 74]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 74]) {
         let book = Leveled { book: &BOOK_XS, levels: &LEVELS };
         let (d, steps) = fit_16(values, book, Signs::Seven, |i, entry, signs| {
             let word = entry | u16::from(signs & 127) << 9;
@@ -188,7 +188,7 @@ struct StoreS;
 
 impl Quantiser<LEN, 82> for StoreS {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 82]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 82]) {
         let book = Leveled { book: &BOOK_S, levels: &LEVELS };
         let (d, steps) = fit_16(values, book, Signs::Eight, |i, entry, signs| {
             block[2 + i] = entry as u8;

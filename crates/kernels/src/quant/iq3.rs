@@ -3,7 +3,7 @@
 //! `dequantize_row_iq3_s` of ggml.
 
 use super::fit::{
-    self, Block, Book, Leveled, Quantiser, Signs, Steps, Unsigned, fit_steps, store_f16,
+    self, Book, Leveled, Quantiser, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16,
 };
 use super::grids::{IQ3_S as GRID_S, IQ3_XXS as GRID_XXS};
 use super::iq2::{EIGHT, even_signs, nibble, pack_steps, read_u32, signed};
@@ -80,8 +80,8 @@ fn dequantize_s(src: &[u8], dst: &mut [f32]) {
 static BOOK_XXS: LazyLock<Book<FOUR, 8>> = LazyLock::new(|| Book::new(&GRID_XXS, 3));
 static BOOK_S: LazyLock<Book<FOUR, 8>> = LazyLock::new(|| Book::new(&GRID_S, 3));
 
-const STEPS_XXS: Steps = Steps { part: 0.5, most: 15.0, reaches: &REACHES_XXS };
-const STEPS_S: Steps = Steps { part: 2.0, most: 15.0, reaches: &REACHES_S };
+const STEPS_XXS: StepGrid = StepGrid { part: 0.5, most: 15.0, reaches: &REACHES_XXS };
+const STEPS_S: StepGrid = StepGrid { part: 2.0, most: 15.0, reaches: &REACHES_S };
 /// Where the value of largest magnitude is tried.
 const REACHES_XXS: [f32; 9] = [38.0, 42.0, 46.0, 50.0, 54.0, 58.0, 62.0, 68.0, 75.0];
 const REACHES_S: [f32; 9] = [10.0, 11.0, 12.0, 13.0, 13.7, 14.4, 15.2, 16.5, 18.0];
@@ -90,7 +90,7 @@ struct StoreXxs;
 
 impl Quantiser<LEN, 98> for StoreXxs {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 98]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 98]) {
         let book = Leveled { book: &BOOK_XXS, levels: &LEVELS_XXS };
         let values = Unsigned::of(values, Signs::Seven);
         let (d, steps) = fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_XXS, book);
@@ -113,7 +113,7 @@ struct StoreS;
 
 impl Quantiser<LEN, 110> for StoreS {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 110]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 110]) {
         let book = Leveled { book: &BOOK_S, levels: &LEVELS_S };
         let values = Unsigned::of(values, Signs::Eight);
         let (d, steps) = fit_steps::<LEN, GROUP_LEN, 8>(&values.block, STEPS_S, book);

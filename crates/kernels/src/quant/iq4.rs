@@ -2,10 +2,13 @@
 //! scale per 32, IQ4_XS eight six-bit scales around 32 under one f16 factor per 256. Follows
 //! `dequantize_row_iq4_nl` and `dequantize_row_iq4_xs` of ggml.
 
-use super::fit::{self, Block, Levels, Quantiser, fit_f16_scale, fit_scales, inverse, store_f16};
+use super::fit::{
+    self, Levels, Quantiser, WeightedBlock, fit_f16_scale, fit_scales, inverse, store_f16,
+};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 
 const GROUP_LEN: usize = 32;
 const GROUPS: usize = 8;
@@ -37,14 +40,14 @@ pub static IQ4_XS: QuantType = QuantType {
 };
 
 static PACKING_NL: Packing = packing! {
-    form: CodeLayout::Levels,
+    code_layout: CodeLayout::Levels,
     block: (GROUP_LEN, 18),
     codes: |block, codes| nibble_codes(&block[2..], codes),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 static PACKING_XS: Packing = packing! {
-    form: CodeLayout::SuperLevels,
+    code_layout: CodeLayout::SuperLevels,
     block: (256, 136),
     codes: |block, codes| {
         let groups = block[8..].chunks_exact(GROUP_LEN / 2);
@@ -116,7 +119,7 @@ struct StoreNl;
 
 impl Quantiser<GROUP_LEN, 18> for StoreNl {
     #[inline(always)]
-    fn store(values: &Block<GROUP_LEN>, block: &mut [u8; 18]) {
+    fn store(values: &WeightedBlock<GROUP_LEN>, block: &mut [u8; 18]) {
         let d = fit_f16_scale(values.whole(), levels());
         store_f16(d, block);
         let inverse = inverse(d.to_f32());
@@ -128,7 +131,7 @@ struct StoreXs;
 
 impl Quantiser<256, 136> for StoreXs {
     #[inline(always)]
-    fn store(values: &Block<256>, block: &mut [u8; 136]) {
+    fn store(values: &WeightedBlock<256>, block: &mut [u8; 136]) {
         let range = [-32.0, 31.0];
         let (d, scales) = fit_scales::<256, GROUP_LEN, GROUPS>(values, levels(), range, 2);
         store_f16(d, block);

@@ -15,6 +15,7 @@ mod iq2;
 mod iq3;
 mod iq4;
 mod mxfp4;
+mod packing;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -24,42 +25,6 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 mod ternary;
-
-use crate::int8::Packing;
-
-/// A [`Packing`] from its form, the values and bytes of a quant block, and what a block says:
-/// its codes, as many as it has values, and its scales. Both are compiled for every instruction
-/// set, so what they call is to be inlined.
-macro_rules! packing {
-    (
-        form: $form:expr,
-        block: ($len:expr, $bytes:expr),
-        codes: |$block:ident, $codes:ident| $take:expr,
-        scales: |$scaled:ident| $scales:expr $(,)?
-    ) => {{
-        use $crate::int8::{self, RowSpan};
-        #[inline(always)]
-        fn block_codes($block: &[u8; $bytes], $codes: &mut [u8; $len]) {
-            $take
-        }
-        #[inline(always)]
-        fn block_scales($scaled: &[u8; $bytes]) -> int8::BlockScales {
-            $scales
-        }
-        #[inline(always)]
-        #[allow(clippy::extra_unused_type_parameters)] // `isa_dispatch` wants one.
-        fn body<L>(blocks: &[u8], row: &mut RowSpan) {
-            let row = row.codes.as_chunks_mut().0.iter_mut().zip(&mut row.scales);
-            for (block, (codes, scales)) in blocks.as_chunks().0.iter().zip(row) {
-                block_codes(block, codes);
-                *scales = block_scales(block);
-            }
-        }
-        $crate::lanes::isa_dispatch! { fn unpack(blocks: &[u8], row: &mut RowSpan) = body }
-        int8::Packing { form: $form, unpack }
-    }};
-}
-use packing;
 
 /// Whole quant blocks to values.
 pub type Dequantize = fn(src: &[u8], dst: &mut [f32]);
@@ -83,7 +48,7 @@ pub struct QuantType {
     pub dequantize: Option<Dequantize>,
     /// f32 to whole blocks, under the scales found to lose least where the format leaves a choice.
     pub quantize: Option<Quantize>,
-    /// How blocks are taken apart for products with quantised activations.
+    /// How blocks are packed for products with activations rounded to bytes.
     pub packing: Option<&'static Packing>,
 }
 
@@ -131,6 +96,8 @@ pub(crate) use iq4::LEVELS as IQ4_LEVELS;
 pub use iq4::{IQ4_NL, IQ4_XS};
 pub(crate) use mxfp4::DOUBLED as FLOATS_DOUBLED;
 pub use mxfp4::MXFP4;
+use packing::packing;
+pub use packing::{BLOCK, BlockScales, CodeLayout, Packing, RowSpan, SPAN};
 pub use q2_k::Q2_K;
 pub use q3_k::Q3_K;
 pub use q4_0::{Q4_0, Q4_1};
@@ -181,8 +148,8 @@ const fn listed(
 /// First number of the types in [`NATIVE`], beyond all of GGUF's.
 const NATIVE_IDS: u32 = 0x5afe_0100;
 
-/// Types of native checkpoints: what is stored as a matrix of codes and another of scales, a block
-/// at a time. No file has them as they are.
+/// Types of native checkpoints, which store a matrix of codes and another of scales: a block joins
+/// both. No file holds them in this form.
 pub static NATIVE: &[&QuantType] =
     &[&fp8::FP8_128, &fp8::FP8_64, &fp8::FP8_32, &fp8::FP8_16, &fp8::FP8_8, &INT4, &INT8];
 

@@ -1,11 +1,10 @@
 //! MXFP4: 32 four-bit floats (one sign, two exponent, one mantissa bit) under a power of two.
 //! Follows the OCP Microscaling Formats specification 1.0 and `dequantize_row_mxfp4` of ggml.
 
-use super::fit::{Group, isa, relative};
+use super::fit::{WeightedGroup, isa, relative};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes, packing};
-use crate::int8::{BlockScales, CodeLayout, Packing};
-use crate::lanes::{Work, run_on};
+use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
+use crate::lanes::{Kernel, run_on};
 
 const LEN: usize = 32;
 const BYTES: usize = 17;
@@ -28,7 +27,7 @@ pub static MXFP4: QuantType = QuantType {
 
 /// A power of two is a BF16 value.
 static PACKING: Packing = packing! {
-    form: CodeLayout::Floats,
+    code_layout: CodeLayout::Floats,
     block: (LEN, BYTES),
     codes: |block, codes| nibble_codes(&block[1..], codes),
     scales: |block| {
@@ -65,36 +64,36 @@ fn code(value: f32) -> u8 {
 
 /// Codes under the scale of `e`, and the error they leave in units of the scale of `unit`.
 #[inline(always)]
-fn round(group: Group<'_, LEN>, e: u8, unit: u8) -> ([u8; LEN], f32) {
+fn round(group: WeightedGroup<'_, LEN>, e: u8, unit: u8) -> ([u8; LEN], f32) {
     // A double holds every quotient of a value and a scale.
     let (scale, unit) = (f64::from(half_scale(e)), f64::from(half_scale(unit)));
     let codes = group.values.map(|v| code((f64::from(v) / scale) as f32));
     let restored = codes.map(|q| f64::from(DOUBLED[usize::from(q)]) * scale / unit);
     let values = group.values.map(|v| (f64::from(v) / unit) as f32);
-    let scaled = Group { values: &values, weights: group.weights };
+    let scaled = WeightedGroup { values: &values, weights: group.weights };
     (codes, scaled.error(|i| restored[i] as f32))
 }
 
 /// The exponents worth trying, the one under which the largest magnitude fits first: a scale
 /// below may lose more on it and less on all others.
 #[inline(always)]
-fn exponents(group: Group<'_, LEN>) -> [u8; 3] {
+fn exponents(group: WeightedGroup<'_, LEN>) -> [u8; 3] {
     let most = group.values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
     let fitting = (most.to_bits() >> 23) as u8;
     [1, 2, 3].map(|below| fitting.saturating_sub(below).min(LARGEST))
 }
 
 fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {
-    run_on(isa(), Blocks { src, importance, dst });
+    run_on(isa(), QuantizeMxfp4 { src, importance, dst });
 }
 
-struct Blocks<'a> {
+struct QuantizeMxfp4<'a> {
     src: &'a [f32],
     importance: Option<&'a [f32]>,
     dst: &'a mut [u8],
 }
 
-impl Work for Blocks<'_> {
+impl Kernel for QuantizeMxfp4<'_> {
     #[inline(always)]
     fn run(self) {
         let blocks = self.src.as_chunks::<LEN>().0.iter().zip(self.dst.chunks_exact_mut(BYTES));
@@ -102,13 +101,13 @@ impl Work for Blocks<'_> {
             let weigh = |all: &[f32]| relative(&all[index * LEN..][..LEN]);
             let weights = self.importance.map_or([1.0; LEN], weigh);
             let values = values.map(|v| if v.is_finite() { v } else { 0.0 });
-            store(Group { values: &values, weights: &weights }, block);
+            store(WeightedGroup { values: &values, weights: &weights }, block);
         }
     }
 }
 
 #[inline(always)]
-fn store(group: Group<'_, LEN>, block: &mut [u8]) {
+fn store(group: WeightedGroup<'_, LEN>, block: &mut [u8]) {
     let exponents = exponents(group);
     let mut least = f32::INFINITY;
     for e in exponents {

@@ -1,9 +1,8 @@
 //! Q2_K: 256 two-bit codes in sixteen groups of 16, each with a four-bit scale and a four-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
-use super::fit::{self, Block, Quantiser, fit_lines, store_f16};
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::fit::{self, Quantiser, WeightedBlock, fit_lines, store_f16};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 84;
@@ -29,7 +28,7 @@ pub static Q2_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: CodeLayout::SuperTwoMin,
+    code_layout: CodeLayout::SuperTwoMin,
     block: (LEN, BYTES),
     codes: |block, codes| two_bits(&block[CODES..], codes),
     scales: |block| BlockScales {
@@ -77,7 +76,7 @@ struct Store;
 
 impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 15.0, &SHRINKS);
         store_f16(lines.factors[0], &mut block[FACTORS..]);
         store_f16(lines.factors[1], &mut block[FACTORS + 2..]);

@@ -2,10 +2,9 @@
 //! one f16 factor. The third bits come first, one bit of 32 bytes per run of 32 codes. Follows
 //! `dequantize_row_q3_K` of ggml.
 
-use super::fit::{self, Block, Levels, Quantiser, fit_scales, inverse, nearest, store_f16};
+use super::fit::{self, Levels, Quantiser, WeightedBlock, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 110;
@@ -28,7 +27,7 @@ pub static Q3_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: CodeLayout::SuperThree,
+    code_layout: CodeLayout::SuperThree,
     block: (LEN, BYTES),
     codes: |block, codes| {
         two_bits(&block[LOW..], codes);
@@ -92,7 +91,7 @@ struct Store;
 
 impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let levels = Levels { round: level, ends: [-4.0, 3.0], reaches: &REACHES };
         let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-32.0, 31.0], 3);
         store_f16(d, &mut block[FACTOR..]);

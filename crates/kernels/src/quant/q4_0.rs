@@ -3,10 +3,12 @@
 //! `dequantize_row_q4_0` and `dequantize_row_q4_1` of ggml.
 
 use super::fit::{
-    self, Block, Levels, Line, Quantiser, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
+    self, Levels, Line, Quantiser, WeightedBlock, fit_f16_line, fit_f16_scale, inverse, nearest,
+    store_f16,
 };
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 use half::f16;
 
 const LEN: usize = 32;
@@ -37,14 +39,14 @@ pub static Q4_1: QuantType = QuantType {
 };
 
 static PACKING_0: Packing = packing! {
-    form: CodeLayout::Four,
+    code_layout: CodeLayout::Four,
     block: (LEN, 18),
     codes: |block, codes| nibble_codes(&block[2..], codes),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 static PACKING_1: Packing = packing! {
-    form: CodeLayout::FourMin,
+    code_layout: CodeLayout::FourMin,
     block: (LEN, 20),
     codes: |block, codes| nibble_codes(&block[4..], codes),
     scales: |block| over_minimum(block),
@@ -98,7 +100,7 @@ struct Store0;
 
 impl Quantiser<LEN, 18> for Store0 {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 18]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 18]) {
         let levels = Levels { round: level, ends: [-8.0, 7.0], reaches: &REACHES };
         let d = fit_f16_scale(values.whole(), levels);
         store_f16(d, block);
@@ -111,7 +113,7 @@ struct Store1;
 
 impl Quantiser<LEN, 20> for Store1 {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 20]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 20]) {
         let factors = fit_f16_line(values.whole(), 15.0);
         store_f16(factors[0], block);
         store_f16(factors[1], &mut block[2..]);

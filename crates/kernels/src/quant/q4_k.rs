@@ -1,9 +1,10 @@
 //! Q4_K: 256 four-bit codes in eight groups of 32, each with a six-bit scale and a six-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
-use super::fit::{self, Block, Lines, Quantiser, fit_lines, store_f16};
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::fit::{self, FittedLines, Quantiser, WeightedBlock, fit_lines, store_f16};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 
 const LEN: usize = 256;
 const BYTES: usize = 144;
@@ -26,7 +27,7 @@ pub static Q4_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: CodeLayout::SuperFourMin,
+    code_layout: CodeLayout::SuperFourMin,
     block: (LEN, BYTES),
     codes: |block, codes| pair_codes(&block[16..], codes),
     scales: |block| steps(block),
@@ -104,7 +105,7 @@ struct Store;
 
 impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);
         store_steps(&lines, block);
         for (g, group) in values.groups::<GROUP_LEN>().enumerate() {
@@ -118,7 +119,7 @@ impl Quantiser<LEN, BYTES> for Store {
 
 /// Factors and packed scales, which Q5_K begins with too.
 #[inline(always)]
-pub(super) fn store_steps(lines: &Lines<GROUPS>, block: &mut [u8]) {
+pub(super) fn store_steps(lines: &FittedLines<GROUPS>, block: &mut [u8]) {
     store_f16(lines.factors[0], block);
     store_f16(lines.factors[1], &mut block[2..]);
     let scales = lines.steps.map(|[scale, min]| (scale as u8, min as u8));

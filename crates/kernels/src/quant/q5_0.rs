@@ -3,11 +3,13 @@
 //! `dequantize_row_q5_0` and `dequantize_row_q5_1` of ggml.
 
 use super::fit::{
-    self, Block, Levels, Line, Quantiser, fit_f16_line, fit_f16_scale, inverse, nearest, store_f16,
+    self, Levels, Line, Quantiser, WeightedBlock, fit_f16_line, fit_f16_scale, inverse, nearest,
+    store_f16,
 };
 use super::q4_0::{over_minimum, pack_nibbles};
-use super::{QuantType, nibble_codes, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{
+    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+};
 use half::f16;
 
 const LEN: usize = 32;
@@ -37,14 +39,14 @@ pub static Q5_1: QuantType = QuantType {
 };
 
 static PACKING_0: Packing = packing! {
-    form: CodeLayout::Five,
+    code_layout: CodeLayout::Five,
     block: (LEN, 22),
     codes: |block, out| codes(&block[2..], out),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
 };
 
 static PACKING_1: Packing = packing! {
-    form: CodeLayout::FiveMin,
+    code_layout: CodeLayout::FiveMin,
     block: (LEN, 24),
     codes: |block, out| codes(&block[4..], out),
     scales: |block| over_minimum(block),
@@ -99,7 +101,7 @@ struct Store0;
 
 impl Quantiser<LEN, 22> for Store0 {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 22]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 22]) {
         let levels = Levels { round: level, ends: [-16.0, 15.0], reaches: &REACHES };
         let d = fit_f16_scale(values.whole(), levels);
         store_f16(d, block);
@@ -112,7 +114,7 @@ struct Store1;
 
 impl Quantiser<LEN, 24> for Store1 {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 24]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 24]) {
         let factors = fit_f16_line(values.whole(), 31.0);
         store_f16(factors[0], block);
         store_f16(factors[1], &mut block[2..]);

@@ -1,10 +1,9 @@
 //! Q5_K: 256 five-bit codes in eight groups of 32, scales and minima as in Q4_K, the fifth bits
 //! of group `g` in bit `g` of 32 bytes. Follows `dequantize_row_q5_K` of ggml.
 
-use super::fit::{self, Block, Quantiser, fit_lines};
+use super::fit::{self, Quantiser, WeightedBlock, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
-use super::{QuantType, packing, read_f16};
-use crate::int8::{CodeLayout, Packing};
+use super::{CodeLayout, Packing, QuantType, packing, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 176;
@@ -28,7 +27,7 @@ pub static Q5_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: CodeLayout::SuperFiveMin,
+    code_layout: CodeLayout::SuperFiveMin,
     block: (LEN, BYTES),
     codes: |block, codes| {
         pair_codes(&block[LOW..], codes);
@@ -61,7 +60,7 @@ struct Store;
 
 impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);
         store_steps(&lines, block);
         for (g, group) in values.groups::<GROUP_LEN>().enumerate() {

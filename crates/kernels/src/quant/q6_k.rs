@@ -1,9 +1,8 @@
 //! Q6_K: 256 six-bit codes around 32 in sixteen groups of 16 with signed byte scales under one
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
-use super::fit::{self, Block, Levels, Quantiser, fit_scales, inverse, nearest, store_f16};
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::fit::{self, Levels, Quantiser, WeightedBlock, fit_scales, inverse, nearest, store_f16};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 210;
@@ -26,7 +25,7 @@ pub static Q6_K: QuantType = QuantType {
 };
 
 static PACKING: Packing = packing! {
-    form: CodeLayout::SuperSix,
+    code_layout: CodeLayout::SuperSix,
     block: (LEN, BYTES),
     codes: |block, codes| {
         for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
@@ -80,7 +79,7 @@ struct Store;
 
 impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let levels = Levels { round: level, ends: [-32.0, 31.0], reaches: &REACHES };
         let (d, scales) = fit_scales::<LEN, GROUP_LEN, GROUPS>(values, levels, [-128.0, 127.0], 5);
         store_f16(d, &mut block[FACTOR..]);

@@ -1,9 +1,8 @@
 //! Q8_0: 32 signed bytes and one f16 scale. Follows `dequantize_row_q8_0` of ggml.
 
 use super::fit::isa;
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
-use crate::lanes::{Work, run_on};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
+use crate::lanes::{Kernel, run_on};
 use half::f16;
 
 const LEN: usize = 32;
@@ -22,7 +21,7 @@ pub static Q8_0: QuantType = QuantType {
 
 /// The codes are the bytes themselves.
 static PACKING: Packing = packing! {
-    form: CodeLayout::Bytes,
+    code_layout: CodeLayout::Bytes,
     block: (LEN, BYTES),
     codes: |block, codes| codes.copy_from_slice(&block[2..]),
     scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
@@ -38,15 +37,15 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
 }
 
 fn quantize(src: &[f32], _importance: Option<&[f32]>, dst: &mut [u8]) {
-    run_on(isa(), Rows { src, dst });
+    run_on(isa(), QuantizeQ8_0 { src, dst });
 }
 
-struct Rows<'a> {
+struct QuantizeQ8_0<'a> {
     src: &'a [f32],
     dst: &'a mut [u8],
 }
 
-impl Work for Rows<'_> {
+impl Kernel for QuantizeQ8_0<'_> {
     #[inline(always)]
     fn run(self) {
         let blocks = self.src.as_chunks::<LEN>().0.iter();

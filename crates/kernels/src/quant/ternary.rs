@@ -2,10 +2,11 @@
 //! byte as a fraction in base three, TQ2_0 four in two bits each. Follows `dequantize_row_tq1_0`
 //! and `dequantize_row_tq2_0` of ggml.
 
-use super::fit::{self, Block, Levels, Quantiser, fit_f16_scale, inverse, nearest, store_f16};
+use super::fit::{
+    self, Levels, Quantiser, WeightedBlock, fit_f16_scale, inverse, nearest, store_f16,
+};
 use super::q2_k::{place, two_bits};
-use super::{QuantType, packing, read_bits, read_f16};
-use crate::int8::{BlockScales, CodeLayout, Packing};
+use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
 use half::f16;
 
 const LEN: usize = 256;
@@ -33,14 +34,14 @@ pub static TQ2_0: QuantType = QuantType {
 };
 
 static PACKING_1: Packing = packing! {
-    form: CodeLayout::Ternary,
+    code_layout: CodeLayout::Ternary,
     block: (LEN, 54),
     codes: |block, codes| digits(block, |index, digit| codes[index] = digit),
     scales: |block| one_scale(&block[52..]),
 };
 
 static PACKING_2: Packing = packing! {
-    form: CodeLayout::Ternary,
+    code_layout: CodeLayout::Ternary,
     block: (LEN, 66),
     codes: |block, codes| two_bits(block, codes),
     scales: |block| one_scale(&block[64..]),
@@ -94,7 +95,7 @@ const REACHES: [f32; 14] = [0.6, 0.75, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.25, 
 
 /// The scale of a block, and its codes.
 #[inline(always)]
-fn fit(block: &Block<LEN>) -> (f16, [u8; LEN]) {
+fn fit(block: &WeightedBlock<LEN>) -> (f16, [u8; LEN]) {
     let level = |value| nearest(value, -1.0, 1.0);
     let d =
         fit_f16_scale(block.whole(), Levels { round: level, ends: [1.0, 1.0], reaches: &REACHES });
@@ -106,7 +107,7 @@ struct Store1;
 
 impl Quantiser<LEN, 54> for Store1 {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 54]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 54]) {
         let (d, codes) = fit(values);
         store_f16(d, &mut block[52..]);
         let mut rest = &codes[..];
@@ -127,7 +128,7 @@ struct Store2;
 
 impl Quantiser<LEN, 66> for Store2 {
     #[inline(always)]
-    fn store(values: &Block<LEN>, block: &mut [u8; 66]) {
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 66]) {
         let (d, codes) = fit(values);
         store_f16(d, &mut block[64..]);
         for (index, code) in codes.iter().enumerate() {

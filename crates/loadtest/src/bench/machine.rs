@@ -37,7 +37,7 @@ pub(super) struct Machine {
 /// programs affects both alike.
 pub(super) struct Probe {
     pool: ThreadPool,
-    isa: Isa,
+    pub isa: Isa,
     data: AlignedVec<f32>,
     bandwidth: Vec<f64>,
     f32_gops: Vec<f64>,

@@ -2,9 +2,10 @@
 
 use super::machine::{Machine, Probe};
 use super::spread::MedianRange;
-use super::work::{Arithmetic, ForwardCost};
+use super::work::ForwardCost;
 use anyhow::{Result, bail};
 use engine::{Batch, KvType, Mode, Runner};
+use kernels::layout::Activations;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -174,9 +175,9 @@ impl Measurement {
     /// Sets the shares of what `machine` sustains.
     pub fn compare(&mut self, machine: &Machine, work: &ForwardCost) {
         let peak = match work.arithmetic {
-            Arithmetic::F32 => machine.f32_gops,
-            Arithmetic::Bf16 => machine.bf16_gops.unwrap_or(machine.f32_gops),
-            Arithmetic::Int8 => machine.int8_gops,
+            Activations::F32 => machine.f32_gops,
+            Activations::Bf16 => machine.bf16_gops.unwrap_or(machine.f32_gops),
+            Activations::Int8 => machine.int8_gops,
         };
         self.bandwidth_share = self.bandwidth_gbs / machine.read_bandwidth_gbs;
         self.peak_share = self.gops / peak;

@@ -31,7 +31,7 @@ pub fn bench(
 ) -> Result<BenchReport> {
     let mut probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let cost = ForwardCost::of(checkpoint, plan.mode, plan.kv_type);
+    let cost = ForwardCost::of(checkpoint, plan.mode, probe.isa, plan.kv_type);
     let mut results = measure::run(runner, &mut probe, plan, &cost, measured)?;
     let machine = probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &cost));

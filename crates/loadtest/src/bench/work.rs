@@ -2,7 +2,8 @@
 
 use engine::{BLOCK, KvType, Mode};
 use formats::{Checkpoint, ModelConfig, TensorView};
-use kernels::quant::{BF16, QuantType};
+use kernels::Isa;
+use kernels::layout::{self, Activations};
 
 /// The cost of the forward pass of one model.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +18,8 @@ pub(super) struct ForwardCost {
     head_weights: u64,
     /// Multiply-adds of attention for one token and one position it sees.
     attention: u64,
-    /// The arithmetic of most weights.
-    pub arithmetic: Arithmetic,
+    /// The arithmetic of most weights: what their inputs are rounded to.
+    pub arithmetic: Activations,
 }
 
 /// The share of a tensor that one token uses: of routed experts the chosen ones.
@@ -42,28 +43,17 @@ impl Share {
     }
 }
 
-/// The arithmetic that weights are multiplied in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arithmetic {
-    F32,
-    /// Where the CPU has BF16 dot products.
-    Bf16,
-    Int8,
-}
-
-impl Arithmetic {
-    fn of(ty: &QuantType, mode: Mode) -> Self {
-        match mode {
-            Mode::Exact => Self::F32,
-            Mode::Fast if *ty == BF16 => Self::Bf16,
-            Mode::Fast if ty.packing.is_some() => Self::Int8,
-            Mode::Fast => Self::F32,
-        }
-    }
+/// What the inputs of products with a matrix are rounded to.
+fn activations(tensor: &TensorView, mode: Mode, isa: Isa) -> Activations {
+    let layout = match (mode, tensor.shape.last()) {
+        (Mode::Fast, Some(&cols)) => layout::packed(tensor.ty, cols, isa),
+        _ => None,
+    };
+    layout.map_or(Activations::F32, |layout| layout.activations)
 }
 
 impl ForwardCost {
-    pub fn of(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType) -> Self {
+    pub fn of(checkpoint: &Checkpoint, mode: Mode, isa: Isa, kv_type: KvType) -> Self {
         let config = checkpoint.config();
         let head = if config.tied_embeddings { "token_embd.weight" } else { "output.weight" };
         let layer = models::layer_cache(config);
@@ -74,9 +64,9 @@ impl ForwardCost {
             layer_weights: 0,
             head_weights: 0,
             attention: (config.layers * seen) as u64,
-            arithmetic: Arithmetic::F32,
+            arithmetic: Activations::F32,
         };
-        let mut weights_by = [(Arithmetic::F32, 0), (Arithmetic::Bf16, 0), (Arithmetic::Int8, 0)];
+        let mut weights_by = Activations::ALL.map(|activations| (activations, 0));
         for tensor in checkpoint.tensors().filter(|t| t.shape.len() >= 2) {
             let share = Share::of(tensor, config);
             let weights = share.of_count(tensor.elements());
@@ -88,7 +78,7 @@ impl ForwardCost {
                 work.layer_weights += weights;
             }
             work.weight_bytes += share.of_count(tensor.bytes().len());
-            let arithmetic = Arithmetic::of(tensor.ty, mode);
+            let arithmetic = activations(tensor, mode, isa);
             for (by, sum) in &mut weights_by {
                 *sum += if *by == arithmetic { weights } else { 0 };
             }

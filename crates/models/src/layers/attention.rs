@@ -1,45 +1,35 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries and keys, sliding
 //! window and sinks.
 
-use super::{Linear, Norm, Pass};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Rope};
+use backend::{AttentionSpec, Buffer, HeadColumns, Rope};
 use dist::Split;
 use formats::ModelConfig;
 use std::ops::Range;
 
-/// Workspace shared by the attention of all layers.
+/// Workspace shared by all layers, as wide as this rank's heads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AttentionBuffers {
+struct AttentionBuffers {
+    /// `[rows, heads * head_dim]`.
     q: Buffer,
+    /// `[rows, kv_heads * head_dim]`, as `v`.
     k: Buffer,
     v: Buffer,
-    /// Queries and keys after their norms.
-    q_normed: Buffer,
-    k_normed: Buffer,
-    /// What the heads saw, before the output projection.
+    /// Outputs of the heads: `[rows, heads * head_dim]`.
     mixed: Buffer,
 }
 
 impl AttentionBuffers {
-    /// Room for this rank's `heads` of `head_dim` values.
-    pub fn new(
-        backend: &mut dyn Backend,
-        rows: usize,
-        heads: &Heads,
-        head_dim: usize,
-    ) -> Result<Self, Error> {
+    fn new(loader: &mut Loader<'_>, heads: &Heads, head_dim: usize) -> Result<Self, Error> {
         let (q, kv) = (heads.queries.len() * head_dim, heads.kv.len() * head_dim);
-        let mut buffer = |width| backend.buffer(rows, width);
         Ok(Self {
-            q: buffer(q)?,
-            k: buffer(kv)?,
-            v: buffer(kv)?,
-            q_normed: buffer(q)?,
-            k_normed: buffer(kv)?,
-            mixed: buffer(q)?,
+            q: loader.shared("q", q)?,
+            k: loader.shared("k", kv)?,
+            v: loader.shared("v", kv)?,
+            mixed: loader.shared("mixed", q)?,
         })
     }
 }
@@ -52,21 +42,23 @@ pub(crate) struct Attention {
     k: Linear,
     v: Linear,
     out: Linear,
-    /// Norms of each head of queries and keys.
-    norms: Option<(Norm, Norm)>,
+    /// Norms of each head of queries and of keys, with buffers for what they give.
+    norms: Option<[(Norm, Buffer); 2]>,
     rope: Rope,
     head_dim: usize,
     spec: AttentionSpec,
+    work: AttentionBuffers,
 }
 
 impl Attention {
-    /// Loads `attn_q`, `attn_k`, `attn_v`, `attn_output` of a layer, `attn_sinks` if there, and with
-    /// `norms` `attn_q_norm` and `attn_k_norm`: all of this rank's heads.
+    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with `head_norms` `attn_q_norm`
+    /// and `attn_k_norm`, with `sinks` `attn_sinks`: all of this rank's heads.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
         rope: Rope,
-        norms: bool,
+        head_norms: bool,
+        sinks: bool,
     ) -> Result<Self, Error> {
         let ModelConfig { hidden_size, heads, kv_heads, head_dim, rms_norm_eps, .. } =
             *loader.checkpoint.config();
@@ -74,15 +66,23 @@ impl Attention {
         let window = loader.checkpoint.config().windows[layer];
         let prefix = format!("blk.{layer}");
         let own = loader.heads()?;
-        let sinks = format!("{prefix}.attn_sinks.weight");
-        let sinks = loader.optional_part(&sinks, &[heads], own.queries.clone())?;
-        let norms = match norms {
-            true => Some((
-                loader.norm(&format!("{prefix}.attn_q_norm"), head_dim, rms_norm_eps)?,
-                loader.norm(&format!("{prefix}.attn_k_norm"), head_dim, rms_norm_eps)?,
-            )),
+        let sinks = match sinks {
+            true => {
+                let name = format!("{prefix}.attn_sinks.weight");
+                Some(loader.vector(&name, &[heads], own.queries.clone())?)
+            }
             false => None,
         };
+        let mut norm = |part: &str, buffer: &'static str, heads: &Range<usize>| {
+            let norm =
+                loader.norm(&format!("{prefix}.attn_{part}_norm"), head_dim, rms_norm_eps)?;
+            Ok::<_, Error>((norm, loader.shared(buffer, heads.len() * head_dim)?))
+        };
+        let norms = match head_norms {
+            true => Some([norm("q", "q_normed", &own.queries)?, norm("k", "k_normed", &own.kv)?]),
+            false => None,
+        };
+        let work = AttentionBuffers::new(loader, &own, head_dim)?;
         let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
         let mut inner = |part: &str, heads: usize, own: &Range<usize>| {
             let name = format!("{prefix}.attn_{part}");
@@ -101,6 +101,7 @@ impl Attention {
             rope,
             head_dim,
             spec: AttentionSpec { heads: own.queries.len(), scale, window, sinks },
+            work,
         })
     }
 
@@ -110,24 +111,22 @@ impl Attention {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &AttentionBuffers) {
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+        let AttentionBuffers { mut q, mut k, v, mixed } = self.work;
         let rows = pass.rows();
-        // [rows, heads * head_dim], and twice [rows, kv_heads * head_dim]
-        let outputs = [(&self.q, work.q), (&self.k, work.k), (&self.v, work.v)];
-        Linear::forward_each(pass, x, outputs, rows);
-        let (q, k) = match &self.norms {
-            Some((q_norm, k_norm)) => {
-                q_norm.forward(pass, work.q, work.q_normed, rows);
-                k_norm.forward(pass, work.k, work.k_normed, rows);
-                (work.q_normed, work.k_normed)
-            }
-            None => (work.q, work.k),
-        };
-        let heads = HeadColumns { first: 0, stride: self.head_dim };
-        pass.backend.rotate(q, self.rope, heads, rows);
-        pass.backend.rotate(k, self.rope, heads, rows);
-        pass.backend.store_kv(self.layer, k, Some(work.v), pass.batch);
-        pass.backend.attention(self.layer, q, work.mixed, &self.spec, pass.batch);
-        self.out.forward(pass, work.mixed, out, rows);
+        // q: [rows, heads * head_dim]; k, v: [rows, kv_heads * head_dim]
+        Linear::forward_each(pass, x, [(&self.q, q), (&self.k, k), (&self.v, v)], rows);
+        if let Some([(q_norm, q_normed), (k_norm, k_normed)]) = self.norms {
+            q_norm.forward(pass, q, q_normed, rows);
+            k_norm.forward(pass, k, k_normed, rows);
+            (q, k) = (q_normed, k_normed);
+        }
+        let heads = |buffer| HeadColumns { buffer, first: 0, stride: self.head_dim };
+        pass.backend.rotate(heads(q), self.rope, rows);
+        pass.backend.rotate(heads(k), self.rope, rows);
+        pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
+        // mixed: [rows, heads * head_dim]
+        pass.backend.attention(self.layer, q, mixed, &self.spec, pass.batch);
+        self.out.forward(pass, mixed, out, rows);
     }
 }

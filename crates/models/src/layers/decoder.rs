@@ -1,106 +1,110 @@
-//! What all decoders have in common: pre-norm attention and MLP, each added to the residual stream.
+//! The decoder that computes every family: embedding, layers of sublayers, output head.
 //!
-//! Where ranks share a model, each stage has some of the layers and hands the residual stream to
-//! the next; slices have shares of what attention and MLP give, which are summed up before they
-//! are added to the stream, once for each block.
+//! Each sublayer adds its output to the residual stream: norm, operation, norm, of which the norms
+//! are optional. Where ranks share a model, each stage has some of the layers and hands the
+//! residual stream to the next; slices have shares of what an operation gives, which are summed up
+//! before they are added to the stream.
 
 use super::{
-    Attention, AttentionBuffers, GatedMlp, Head, LatentAttention, LatentBuffers, MlpBuffers, Moe,
-    MoeBuffers, Norm, Pass, frequencies, layer_cache,
+    Attention, ForwardPass, GatedMlp, Head, LatentAttention, Moe, Norm, frequencies, layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::{Error, Model};
 use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table};
 use dist::{Comm, Split};
-use formats::config::RopeLayout;
+use formats::config::{self, RopeLayout};
 
-/// How a layer attends.
-#[derive(Debug)]
-pub(crate) enum AttentionKind {
-    Heads(Attention),
+/// One residual step of a layer: norm, operation, norm.
+struct Sublayer {
+    /// Norm of the operation's input.
+    before: Option<Norm>,
+    op: Op,
+    /// Norm of the operation's output, before it is added to the residual stream.
+    after: Option<Norm>,
+}
+
+/// What a sublayer computes: `[rows, hidden]` to `[rows, hidden]`.
+enum Op {
+    Attention(Attention),
     Latent(LatentAttention),
-}
-
-impl AttentionKind {
-    /// What each rank has of the outputs.
-    fn split(&self) -> Split {
-        match self {
-            Self::Heads(attention) => attention.split(),
-            Self::Latent(attention) => attention.split(),
-        }
-    }
-}
-
-/// What a layer does with each row.
-#[derive(Debug)]
-pub(crate) enum FeedForward {
-    Gated(GatedMlp),
+    Mlp(GatedMlp),
     Experts(Moe),
 }
 
-impl FeedForward {
-    /// The experts of a layer that has any by the configuration, else its MLP.
-    pub fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        match &config.experts {
-            Some(experts) if experts.layers[layer] => {
-                Ok(Self::Experts(Moe::load(loader, layer, experts)?))
+impl Op {
+    /// The attention of a layer.
+    fn attention(loader: &mut Loader<'_>, layer: usize, rope: Rope) -> Result<Self, Error> {
+        match loader.checkpoint.config().attention {
+            config::Attention::Grouped { head_norms, sinks } => {
+                Attention::load(loader, layer, rope, head_norms, sinks).map(Self::Attention)
             }
-            _ => Ok(Self::Gated(GatedMlp::load(loader, layer, "", config.intermediate_size)?)),
+            config::Attention::Latent(sizes) => {
+                LatentAttention::load(loader, layer, rope, sizes).map(Self::Latent)
+            }
         }
     }
 
-    /// Inner values of an MLP that all rows pass through.
-    fn width(&self) -> usize {
+    /// The experts of a layer that has any by the configuration, else its MLP.
+    fn feed_forward(loader: &mut Loader<'_>, layer: usize) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        match config.experts_of(layer) {
+            Some(experts) => Moe::load(loader, layer, experts).map(Self::Experts),
+            None => GatedMlp::load(loader, layer, "", config.intermediate_size).map(Self::Mlp),
+        }
+    }
+
+    /// The name in errors.
+    fn name(&self) -> &'static str {
         match self {
-            Self::Gated(mlp) => mlp.width(),
-            Self::Experts(moe) => moe.shared_width(),
+            Self::Attention(_) | Self::Latent(_) => "attention",
+            Self::Mlp(_) | Self::Experts(_) => "MLP",
         }
     }
 
     /// What each rank has of the outputs.
     fn split(&self) -> Split {
         match self {
-            Self::Gated(mlp) => mlp.split(),
+            Self::Attention(attention) => attention.split(),
+            Self::Latent(attention) => attention.split(),
+            Self::Mlp(mlp) => mlp.split(),
             Self::Experts(moe) => moe.split(),
         }
     }
-}
 
-struct Layer {
-    attn_norm: Norm,
-    attn: AttentionKind,
-    mlp_norm: Norm,
-    mlp: FeedForward,
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+        match self {
+            Self::Attention(attention) => attention.forward(pass, x, out),
+            Self::Latent(attention) => attention.forward(pass, x, out),
+            Self::Mlp(mlp) => mlp.forward(pass, x, out),
+            Self::Experts(moe) => moe.forward(pass, x, out),
+        }
+    }
 }
 
 /// A decoder, or the stage of one.
 pub(crate) struct Decoder {
-    /// Where it begins.
+    /// On the first stage only.
     embed: Option<Table>,
-    layers: Vec<Layer>,
+    layers: Vec<[Sublayer; 2]>,
     /// Number of the first of these in the whole model.
     first: usize,
-    /// Where it ends.
+    /// On the last stage only.
     head: Option<Head>,
     rope: Rope,
     cache: LayerCache,
-    work: Work,
+    work: Workspace,
     ranks: Ranks,
 }
 
 /// Workspace: `[rows, hidden]` where not said otherwise.
-struct Work {
+#[derive(Clone, Copy)]
+struct Workspace {
     /// The residual stream.
     x: Buffer,
     normed: Buffer,
-    /// What attention or MLP adds to the stream.
+    /// What an operation adds to the stream.
     delta: Buffer,
-    heads: Option<AttentionBuffers>,
-    latent: Option<LatentBuffers>,
-    mlp: MlpBuffers,
-    moe: Option<MoeBuffers>,
     /// `[logit rows, hidden]`.
     last: Buffer,
     /// `[logit rows, vocab]`.
@@ -108,12 +112,8 @@ struct Work {
 }
 
 impl Decoder {
-    /// Loads a decoder whose layers attend as `attention` loads it, and have the experts or MLPs
-    /// that the configuration says.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        attention: impl Fn(&mut Loader<'_>, usize, Rope) -> Result<AttentionKind, Error>,
-    ) -> Result<Box<dyn Model>, Error> {
+    /// Loads a decoder with the layers that the configuration says.
+    pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
         let pairs = match config.rope.layout {
@@ -132,25 +132,25 @@ impl Decoder {
         };
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
-            layers.push(Layer {
-                attn_norm: loader.norm(&format!("blk.{layer}.attn_norm"), hidden, eps)?,
-                attn: attention(loader, layer, rope)?,
-                mlp_norm: loader.norm(&format!("blk.{layer}.ffn_norm"), hidden, eps)?,
-                mlp: FeedForward::load(loader, layer)?,
-            });
+            let norm = loader.norm(&format!("blk.{layer}.attn_norm"), hidden, eps)?;
+            let op = Op::attention(loader, layer, rope)?;
+            let attention = Sublayer { before: Some(norm), op, after: None };
+            let norm = loader.norm(&format!("blk.{layer}.ffn_norm"), hidden, eps)?;
+            let op = Op::feed_forward(loader, layer)?;
+            layers.push([attention, Sublayer { before: Some(norm), op, after: None }]);
         }
-        let work = Work::new(loader, &layers)?;
-        let whole = layer_cache(loader.checkpoint.config());
+        let work = Workspace::new(loader)?;
+        let whole = layer_cache(config);
         let cache = match whole.latent {
             None => LayerCache { heads: loader.heads()?.kv.len(), ..whole },
             Some(_) => whole,
         };
         let (first, ranks) = (loader.layers.start, loader.ranks.clone());
-        Ok(Box::new(Self { embed, layers, first, head, rope, cache, work, ranks }))
+        Ok(Self { embed, layers, first, head, rope, cache, work, ranks })
     }
 
     /// Fills the residual stream: with embeddings, or with what the stage before has made.
-    fn begin(&self, pass: &mut Pass<'_>) -> Result<(), Error> {
+    fn begin(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let (x, rows) = (self.work.x, pass.rows());
         match (&self.embed, &self.ranks.stages) {
             (Some(embed), _) => pass.backend.embed(*embed, pass.batch.tokens(), x),
@@ -163,8 +163,8 @@ impl Decoder {
     }
 
     /// Hands the residual stream on, or makes states and logits of it; gives all stages these.
-    fn end(&self, pass: &mut Pass<'_>) -> Result<(), Error> {
-        let Work { x, logits, delta, .. } = self.work;
+    fn end(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
+        let Workspace { x, logits, delta, .. } = self.work;
         let wanted = [(delta, pass.batch.state_rows()), (logits, pass.batch.logit_rows())];
         match (&self.head, &self.ranks.stages) {
             (Some(head), _) => self.finish(pass, head)?,
@@ -182,8 +182,8 @@ impl Decoder {
     }
 
     /// Makes states and logits of the residual stream, where they are wanted.
-    fn finish(&self, pass: &mut Pass<'_>, head: &Head) -> Result<(), Error> {
-        let Work { x, last, logits, normed, delta, .. } = self.work;
+    fn finish(&self, pass: &mut ForwardPass<'_>, head: &Head) -> Result<(), Error> {
+        let Workspace { x, last, logits, normed, delta, .. } = self.work;
         let (states, wanted) = (pass.batch.state_rows(), pass.batch.logit_rows());
         if !states.is_empty() {
             pass.backend.gather(x, states, normed);
@@ -196,64 +196,19 @@ impl Decoder {
         }
         Ok(())
     }
-
-    fn layer(&self, pass: &mut Pass<'_>, index: usize) -> Result<(), Error> {
-        let (layer, work) = (&self.layers[index], &self.work);
-        let index = self.first + index;
-        let (x, normed, delta, rows) = (work.x, work.normed, work.delta, pass.rows());
-        layer.attn_norm.forward(pass, x, normed, rows);
-        match (&layer.attn, &work.heads, &work.latent) {
-            (AttentionKind::Heads(attn), Some(work), _) => attn.forward(pass, normed, delta, work),
-            (AttentionKind::Latent(attn), _, Some(work)) => attn.forward(pass, normed, delta, work),
-            _ => unreachable!("workspace for the attention that was loaded"),
-        }
-        pass.sum_over_ranks(delta, layer.attn.split())?;
-        pass.check(delta, || format!("attention of layer {index}"))?;
-        pass.backend.add(x, delta, rows);
-        layer.mlp_norm.forward(pass, x, normed, rows);
-        match (&layer.mlp, &work.moe) {
-            (FeedForward::Gated(mlp), _) => mlp.forward(pass, normed, delta, &work.mlp),
-            (FeedForward::Experts(moe), Some(buffers)) => {
-                moe.forward(pass, normed, delta, (buffers, &work.mlp));
-            }
-            (FeedForward::Experts(_), None) => unreachable!("workspace for experts"),
-        }
-        pass.sum_over_ranks(delta, layer.mlp.split())?;
-        pass.check(delta, || format!("MLP of layer {index}"))?;
-        pass.backend.add(x, delta, rows);
-        pass.check(x, || format!("residual stream after layer {index}"))?;
-        Ok(())
-    }
 }
 
-impl Work {
-    /// For `layers`, as wide as what this rank has of them.
-    fn new(loader: &mut Loader<'_>, layers: &[Layer]) -> Result<Self, Error> {
+impl Workspace {
+    fn new(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (rows, logit_rows) = (loader.limits.rows, loader.limits.logit_rows);
-        let heads = loader.heads()?;
-        let backend = &mut *loader.backend;
-        let hidden = config.hidden_size;
-        let widths: Vec<usize> = layers.iter().map(|layer| layer.mlp.width()).collect();
+        let mut buffer = |rows, width| loader.backend.buffer(rows, width);
         Ok(Self {
-            x: backend.buffer(rows, hidden)?,
-            normed: backend.buffer(rows.max(logit_rows), hidden)?,
-            delta: backend.buffer(rows, hidden)?,
-            heads: match config.latent {
-                None => Some(AttentionBuffers::new(backend, rows, &heads, config.head_dim)?),
-                Some(_) => None,
-            },
-            latent: match config.latent {
-                Some(sizes) => Some(LatentBuffers::new(backend, rows, heads.queries.len(), sizes)?),
-                None => None,
-            },
-            mlp: MlpBuffers::new(backend, rows, &widths)?,
-            moe: match &config.experts {
-                Some(experts) => Some(MoeBuffers::new(backend, rows, hidden, experts)?),
-                None => None,
-            },
-            last: backend.buffer(logit_rows, hidden)?,
-            logits: backend.buffer(logit_rows, config.vocab_size)?,
+            x: buffer(rows, config.hidden_size)?,
+            normed: buffer(rows.max(logit_rows), config.hidden_size)?,
+            delta: buffer(rows, config.hidden_size)?,
+            last: buffer(logit_rows, config.hidden_size)?,
+            logits: buffer(logit_rows, config.vocab_size)?,
         })
     }
 }
@@ -264,7 +219,7 @@ impl Model for Decoder {
     }
 
     fn states(&self) -> Buffer {
-        // What attention and MLP add to the stream is added by then.
+        // What operations add to the stream is added by then.
         self.work.delta
     }
 
@@ -275,13 +230,27 @@ impl Model for Decoder {
         check: bool,
     ) -> Result<Buffer, Error> {
         let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
-        let pass = &mut Pass { backend, batch, check, slices };
+        let pass = &mut ForwardPass { backend, batch, check, slices };
+        let (Workspace { x, normed, delta, logits, .. }, rows) = (self.work, pass.rows());
         pass.backend.rope_angles(self.rope, batch.positions());
+        // x: [rows, hidden], the residual stream
         self.begin(pass)?;
-        for index in 0..self.layers.len() {
-            self.layer(pass, index)?;
+        for (layer, sublayers) in (self.first..).zip(&self.layers) {
+            for Sublayer { before, op, after } in sublayers {
+                // normed: [rows, hidden]
+                let input = before.map_or(x, |norm| norm.forward(pass, x, normed, rows));
+                // delta: [rows, hidden], where slices share the operation a summand of it
+                op.forward(pass, input, delta);
+                pass.sum_over_ranks(delta, op.split())?;
+                pass.check(delta, || format!("{} of layer {layer}", op.name()))?;
+                // normed: [rows, hidden]
+                let output = after.map_or(delta, |norm| norm.forward(pass, delta, normed, rows));
+                pass.backend.add(x, output, rows);
+            }
+            pass.check(x, || format!("residual stream after layer {layer}"))?;
         }
+        // delta: [state rows, hidden]; logits: [logit rows, vocab]
         self.end(pass)?;
-        Ok(self.work.logits)
+        Ok(logits)
     }
 }

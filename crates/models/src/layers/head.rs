@@ -1,6 +1,6 @@
 //! The output head: a norm and a projection to the vocabulary, of which each rank may have a part.
 
-use super::{Linear, Norm, Pass};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Slice, part};
@@ -62,14 +62,19 @@ impl Head {
     }
 
     /// The norm alone.
-    pub fn normalise(&self, pass: &mut Pass<'_>, (x, normed): (Buffer, Buffer), rows: usize) {
+    pub fn normalise(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        (x, normed): (Buffer, Buffer),
+        rows: usize,
+    ) {
         self.norm.forward(pass, x, normed, rows);
     }
 
     /// `[rows, hidden]` to `[rows, vocab]`; `normed` is room for as many rows as `x` has.
     pub fn forward(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut ForwardPass<'_>,
         (x, normed): (Buffer, Buffer),
         logits: Buffer,
         rows: usize,

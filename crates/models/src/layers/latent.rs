@@ -6,25 +6,23 @@
 //! give the same numbers but for rounding, so the form must not depend on how many rows are
 //! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
-use super::{Linear, Norm, Pass};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
-use crate::loader::Loader;
+use crate::loader::{ComputedMatrix, Loader};
 use crate::ranks::Slice;
-use backend::{AttentionSpec, Backend, Buffer, HeadColumns, Matrix, Mode, Rope};
+use backend::{AttentionSpec, Buffer, HeadColumns, Matrix, Mode, Rope};
 use dist::Split;
 use formats::config::LatentConfig;
 use formats::{ModelConfig, TensorView};
-use kernels::quant::{BF16, F32, QuantType};
+use kernels::quant::{BF16, F32};
 use std::ops::Range;
 
 /// Epsilon of the norms within attention, which the reference does not take from the configuration.
 const EPS: f32 = 1e-6;
 
-/// Workspace shared by the attention of all layers.
+/// Workspace shared by all layers, as wide as this rank's heads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LatentBuffers {
-    /// `[rows, q_rank]`, before and after the norm.
-    q_row: Option<(Buffer, Buffer)>,
+struct LatentBuffers {
     /// `[rows, heads * (nope + rope)]`.
     q: Buffer,
     /// `[rows, kv_rank]`, before the norm.
@@ -35,44 +33,42 @@ pub(crate) struct LatentBuffers {
     latent: Buffer,
     /// `[rows, heads * (kv_rank + rope)]`.
     q_latent: Buffer,
-    /// What the heads saw: `[rows, heads * kv_rank]`.
+    /// Outputs of the heads in the latent space: `[rows, heads * kv_rank]`.
     seen: Buffer,
     /// `[rows, heads * value_dim]`.
     mixed: Buffer,
 }
 
 impl LatentBuffers {
-    /// Room for `heads` heads.
-    pub fn new(
-        backend: &mut dyn Backend,
-        rows: usize,
-        heads: usize,
-        sizes: LatentConfig,
-    ) -> Result<Self, Error> {
-        let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = sizes;
-        let mut buffer = |width| backend.buffer(rows, width);
+    fn new(loader: &mut Loader<'_>, heads: usize, sizes: LatentConfig) -> Result<Self, Error> {
+        let LatentConfig { kv_rank, nope_dim, rope_dim, value_dim, .. } = sizes;
         Ok(Self {
-            q_row: match q_rank {
-                Some(rank) => Some((buffer(rank)?, buffer(rank)?)),
-                None => None,
-            },
-            q: buffer(heads * (nope_dim + rope_dim))?,
-            row: buffer(kv_rank)?,
-            key: buffer(rope_dim)?,
-            latent: buffer(kv_rank + rope_dim)?,
-            q_latent: buffer(heads * (kv_rank + rope_dim))?,
-            seen: buffer(heads * kv_rank)?,
-            mixed: buffer(heads * value_dim)?,
+            q: loader.shared("q", heads * (nope_dim + rope_dim))?,
+            row: loader.shared("row", kv_rank)?,
+            key: loader.shared("key", rope_dim)?,
+            latent: loader.shared("latent", kv_rank + rope_dim)?,
+            q_latent: loader.shared("q_latent", heads * (kv_rank + rope_dim))?,
+            seen: loader.shared("seen", heads * kv_rank)?,
+            mixed: loader.shared("mixed", heads * value_dim)?,
         })
     }
+}
+
+/// The low-rank projection that queries may come from, with its buffers `[rows, q_rank]`.
+#[derive(Clone, Copy, Debug)]
+struct QueryRow {
+    linear: Linear,
+    norm: Norm,
+    row: Buffer,
+    normed: Buffer,
 }
 
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
     /// Its number in the KV cache.
     layer: usize,
-    /// From the input to the queries' row, and its norm.
-    q_a: Option<(Linear, Norm)>,
+    /// From the input to the queries' row.
+    q_a: Option<QueryRow>,
     /// From there, or from the input, to the queries.
     q: Linear,
     /// From the input to the latent row, and to the key that is rotated.
@@ -87,6 +83,7 @@ pub(crate) struct LatentAttention {
     rope: Rope,
     sizes: LatentConfig,
     spec: AttentionSpec,
+    work: LatentBuffers,
 }
 
 impl LatentAttention {
@@ -108,10 +105,14 @@ impl LatentAttention {
         let (each, queries) = (nope_dim + rope_dim, heads * (nope_dim + rope_dim));
         let (q_a, q) = match q_rank {
             Some(rank) => {
-                let row = loader.linear(&name("q_a"), rank, hidden_size, Slice::Whole)?;
-                let norm = loader.norm(&name("q_a_norm"), rank, EPS)?;
+                let row = QueryRow {
+                    linear: loader.linear(&name("q_a"), rank, hidden_size, Slice::Whole)?,
+                    norm: loader.norm(&name("q_a_norm"), rank, EPS)?,
+                    row: loader.shared("q_row", rank)?,
+                    normed: loader.shared("q_row_normed", rank)?,
+                };
                 let heads = Slice::Heads(values(each));
-                (Some((row, norm)), loader.linear(&name("q_b"), queries, rank, heads)?)
+                (Some(row), loader.linear(&name("q_b"), queries, rank, heads)?)
             }
             None => {
                 let heads = Slice::Heads(values(each));
@@ -134,6 +135,7 @@ impl LatentAttention {
             rope,
             sizes,
             spec: AttentionSpec { heads: own.len(), scale: attention_scale, window, sinks: None },
+            work: LatentBuffers::new(loader, own.len(), sizes)?,
         })
     }
 
@@ -186,7 +188,7 @@ impl LatentAttention {
         for first in own.clone().map(|head| head * each) {
             let key = view.rows(first..first + nope_dim).named(name("k_b"));
             let turned = turned(&key, loader.mode(&both))?;
-            keys.push(loader.computed(&both, &key, turned, (kv_rank, nope_dim))?);
+            keys.push(loader.computed(&both, &key, turned)?);
             let value = view.rows(first + nope_dim..first + each).named(name("v_b"));
             values.push(loader.part_of(&both, &value)?);
         }
@@ -199,46 +201,43 @@ impl LatentAttention {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &LatentBuffers) {
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let LatentConfig { kv_rank, nope_dim, rope_dim, value_dim, .. } = self.sizes;
-        let rows = pass.rows();
-        match (&self.q_a, work.q_row) {
-            (Some((q_a, norm)), Some((row, normed))) => {
-                let outputs = [(q_a, row), (&self.row, work.row), (&self.key, work.key)];
-                Linear::forward_each(pass, x, outputs, rows);
-                norm.forward(pass, row, normed, rows);
-                self.q.forward(pass, normed, work.q, rows);
-            }
-            _ => {
-                let outputs = [(&self.q, work.q), (&self.row, work.row), (&self.key, work.key)];
-                Linear::forward_each(pass, x, outputs, rows);
-            }
+        let (work, rows) = (&self.work, pass.rows());
+        // q: [rows, heads * (nope + rope)]; row: [rows, kv_rank]; key: [rows, rope]
+        let first = self.q_a.as_ref().map_or((&self.q, work.q), |q_a| (&q_a.linear, q_a.row));
+        let outputs = [first, (&self.row, work.row), (&self.key, work.key)];
+        Linear::forward_each(pass, x, outputs, rows);
+        if let Some(QueryRow { norm, row, normed, .. }) = self.q_a {
+            norm.forward(pass, row, normed, rows);
+            self.q.forward(pass, normed, work.q, rows);
         }
-        let columns = |first, stride| HeadColumns { first, stride };
+        let heads = |buffer, first, stride| HeadColumns { buffer, first, stride };
         let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);
         // [rows, kv_rank + rope]
         self.norm.forward(pass, work.row, work.latent, rows);
-        let key = (work.key, columns(0, rope_dim));
-        pass.backend.copy_heads(key, rope_dim, (work.latent, columns(kv_rank, latent)), rows);
-        pass.backend.rotate(work.latent, self.rope, columns(kv_rank, latent), rows);
+        let (key, latent_key) = (heads(work.key, 0, rope_dim), heads(work.latent, kv_rank, latent));
+        pass.backend.copy_heads(key, rope_dim, latent_key, rows);
+        pass.backend.rotate(latent_key, self.rope, rows);
         pass.backend.store_kv(self.layer, work.latent, None, pass.batch);
         // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
-        pass.backend.rotate(work.q, self.rope, columns(nope_dim, query), rows);
-        let queries = (work.q_latent, columns(0, latent));
-        pass.backend.linear_heads((work.q, columns(0, query)), &self.k_b, queries, rows);
-        let rotated = (work.q, columns(nope_dim, query));
-        pass.backend.copy_heads(rotated, rope_dim, (work.q_latent, columns(kv_rank, latent)), rows);
+        let rotated = heads(work.q, nope_dim, query);
+        pass.backend.rotate(rotated, self.rope, rows);
+        let queries = heads(work.q_latent, 0, latent);
+        pass.backend.linear_heads(heads(work.q, 0, query), &self.k_b, queries, rows);
+        let queries = heads(work.q_latent, kv_rank, latent);
+        pass.backend.copy_heads(rotated, rope_dim, queries, rows);
         pass.backend.attention(self.layer, work.q_latent, work.seen, &self.spec, pass.batch);
         // [rows, heads, kv_rank] to [rows, heads, value_dim]
-        let values = (work.mixed, columns(0, value_dim));
-        pass.backend.linear_heads((work.seen, columns(0, kv_rank)), &self.v_b, values, rows);
+        let values = heads(work.mixed, 0, value_dim);
+        pass.backend.linear_heads(heads(work.seen, 0, kv_rank), &self.v_b, values, rows);
         self.out.forward(pass, work.mixed, out, rows);
     }
 }
 
 /// A matrix with rows and columns exchanged: single values as they are stored, others as the values
 /// they stand for, in BF16 where they will be rounded anyway.
-fn turned(view: &TensorView, mode: Mode) -> Result<(&'static QuantType, Vec<u8>), Error> {
+fn turned(view: &TensorView, mode: Mode) -> Result<ComputedMatrix, Error> {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let (ty, bytes) = match view.ty.block_len {
         1 => (view.ty, view.bytes().read(0..view.bytes().len()).into_owned()),
@@ -256,5 +255,5 @@ fn turned(view: &TensorView, mode: Mode) -> Result<(&'static QuantType, Vec<u8>)
         let (row, col) = (index / cols, index % cols);
         out[(col * rows + row) * size..][..size].copy_from_slice(value);
     }
-    Ok((ty, out))
+    Ok(ComputedMatrix { ty, rows: cols, cols: rows, bytes: out })
 }

@@ -1,6 +1,6 @@
 //! A projection: matrix, and bias where the checkpoint has one; all of it, or what this rank has.
 
-use super::Pass;
+use super::ForwardPass;
 use backend::{Buffer, Matrix, Vector};
 use dist::Split;
 
@@ -23,13 +23,13 @@ impl Linear {
 
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, with the inputs and outputs that
     /// this rank has.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, rows: usize) {
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, rows: usize) {
         Self::forward_each(pass, x, [(self, out)], rows);
     }
 
     /// The same for several projections of one input.
     pub fn forward_each<const N: usize>(
-        pass: &mut Pass<'_>,
+        pass: &mut ForwardPass<'_>,
         x: Buffer,
         outputs: [(&Self, Buffer); N],
         rows: usize,

@@ -1,37 +1,15 @@
 //! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020).
 
-use super::{Linear, Pass};
+use super::{ForwardPass, Linear};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Slice, part};
-use backend::{Backend, Buffer, Gate};
+use backend::{Buffer, Gate};
 use dist::Split;
 use formats::config::Activation;
 
 /// Inner values that stay together where there are enough for all ranks: what kernels multiply.
 const UNIT: usize = 32;
-
-/// Workspace shared by the MLPs of all layers, as wide as the widest.
-#[derive(Clone, Debug)]
-pub(crate) struct MlpBuffers(Vec<(usize, [Buffer; 2])>);
-
-impl MlpBuffers {
-    /// Room for MLPs of these widths.
-    pub fn new(backend: &mut dyn Backend, rows: usize, widths: &[usize]) -> Result<Self, Error> {
-        let mut buffers = Vec::new();
-        for &width in widths {
-            if width > 0 && buffers.iter().all(|(other, _)| *other != width) {
-                buffers.push((width, [backend.buffer(rows, width)?, backend.buffer(rows, width)?]));
-            }
-        }
-        Ok(Self(buffers))
-    }
-
-    fn of(&self, width: usize) -> [Buffer; 2] {
-        let found = self.0.iter().find(|(other, _)| *other == width);
-        found.expect("room for MLPs of this width").1
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GatedMlp {
@@ -39,8 +17,8 @@ pub(crate) struct GatedMlp {
     up: Linear,
     down: Linear,
     kind: Gate,
-    /// Inner values that this rank has.
-    width: usize,
+    /// Workspace of gate and up: `[rows, inner values of this rank]` each.
+    work: [Buffer; 2],
 }
 
 impl GatedMlp {
@@ -67,13 +45,8 @@ impl GatedMlp {
             up: loader.linear(&name("up"), width, hidden, outputs())?,
             down: loader.linear(&name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
             kind: gate_kind(loader.checkpoint.config().activation),
-            width: inner.len(),
+            work: [loader.shared("gate", inner.len())?, loader.shared("up", inner.len())?],
         })
-    }
-
-    /// Inner values that this rank has.
-    pub fn width(&self) -> usize {
-        self.width
     }
 
     /// What each rank has of the outputs.
@@ -82,9 +55,8 @@ impl GatedMlp {
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, work: &MlpBuffers) {
-        let rows = pass.rows();
-        let [gate, up] = work.of(self.width);
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+        let ([gate, up], rows) = (self.work, pass.rows());
         Linear::forward_each(pass, x, [(&self.gate, gate), (&self.up, up)], rows);
         pass.backend.apply_gate(self.kind, gate, up, rows);
         self.down.forward(pass, gate, out, rows);

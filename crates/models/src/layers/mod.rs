@@ -10,13 +10,13 @@ mod moe;
 mod norm;
 mod rope;
 
-pub(crate) use attention::{Attention, AttentionBuffers};
-pub(crate) use decoder::{AttentionKind, Decoder};
+pub(crate) use attention::Attention;
+pub(crate) use decoder::Decoder;
 pub(crate) use head::Head;
-pub(crate) use latent::{LatentAttention, LatentBuffers};
+pub(crate) use latent::LatentAttention;
 pub(crate) use linear::Linear;
-pub(crate) use mlp::{GatedMlp, MlpBuffers};
-pub(crate) use moe::{Moe, MoeBuffers};
+pub(crate) use mlp::GatedMlp;
+pub(crate) use moe::Moe;
 pub(crate) use norm::Norm;
 pub(crate) use rope::frequencies;
 
@@ -27,7 +27,7 @@ use formats::ModelConfig;
 
 /// What each layer of such a model keeps in the KV cache for a position.
 pub fn layer_cache(config: &ModelConfig) -> LayerCache {
-    match config.latent {
+    match config.latent() {
         None => LayerCache { heads: config.kv_heads, dim: config.head_dim, latent: None },
         Some(sizes) => {
             let dim = sizes.kv_rank + sizes.rope_dim;
@@ -39,12 +39,12 @@ pub fn layer_cache(config: &ModelConfig) -> LayerCache {
 /// What it would keep if keys and values were expanded for each head before they are stored, as
 /// numbers of values per position; `None` where they are.
 pub fn expanded_cache(config: &ModelConfig) -> Option<usize> {
-    let sizes = config.latent?;
+    let sizes = config.latent()?;
     Some(config.heads * (sizes.nope_dim + sizes.rope_dim + sizes.value_dim))
 }
 
 /// One forward pass on its way through the layers.
-pub(crate) struct Pass<'a> {
+pub(crate) struct ForwardPass<'a> {
     pub backend: &'a mut dyn Backend,
     pub batch: &'a Batch,
     /// Whether values are checked to be finite after each stage.
@@ -53,7 +53,7 @@ pub(crate) struct Pass<'a> {
     pub slices: Option<&'a dyn Comm>,
 }
 
-impl Pass<'_> {
+impl ForwardPass<'_> {
     /// Rows of the batch.
     pub fn rows(&self) -> usize {
         self.batch.rows()

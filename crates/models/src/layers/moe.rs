@@ -1,53 +1,40 @@
 //! Mixtures of experts: a router sends each row to a few of many MLPs, beside which one may be that
 //! every row passes through.
 
-use super::{GatedMlp, Linear, MlpBuffers, Pass};
+use super::{ForwardPass, GatedMlp, Linear};
 use crate::Error;
 use crate::layers::mlp::gate_kind;
 use crate::loader::Loader;
 use crate::ranks::part;
-use backend::{Backend, Buffer, Experts, ExpertsSpec, GroupRank, Groups, Matrix, Routing, Scores};
+use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, Matrix, Routing, Scores};
 use dist::Split;
 use formats::config::{self, ExpertsConfig, RouterScores};
 use std::ops::Range;
 
-/// Workspace shared by the mixtures of all layers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MoeBuffers {
-    /// `[rows, experts]`.
-    logits: Buffer,
-    /// `[rows, 1]`.
-    gate: Buffer,
-    /// What all rows pass through gives: `[rows, hidden]`.
-    shared: Buffer,
-}
-
-impl MoeBuffers {
-    pub fn new(
-        backend: &mut dyn Backend,
-        rows: usize,
-        hidden: usize,
-        config: &ExpertsConfig,
-    ) -> Result<Self, Error> {
-        let mut buffer = |width| backend.buffer(rows, width);
-        Ok(Self { logits: buffer(config.count)?, gate: buffer(1)?, shared: buffer(hidden)? })
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Moe {
     router: Linear,
+    /// Logits of the router: `[rows, experts]`.
+    logits: Buffer,
     experts: Experts,
-    shared: Option<GatedMlp>,
-    /// How much of the shared part counts.
-    shared_gate: Option<Linear>,
+    shared: Option<SharedExpert>,
+}
+
+/// The MLP that every row passes through.
+#[derive(Debug)]
+struct SharedExpert {
+    mlp: GatedMlp,
+    /// Output: `[rows, hidden]`.
+    out: Buffer,
+    /// The gate that scales the output, and its logits `[rows, 1]`.
+    gate: Option<(Linear, Buffer)>,
 }
 
 impl Moe {
     /// Loads `ffn_gate_inp`, `ffn_gate_exps`, `ffn_up_exps` and `ffn_down_exps` of a layer, the
-    /// biases of all these and `exp_probs_b` if there; where there is a shared part,
-    /// `ffn_gate_shexp`, `ffn_up_shexp`, `ffn_down_shexp`, and `ffn_gate_inp_shexp` if there. Of
-    /// the experts this rank has its own, of the shared part some of the inner values.
+    /// biases of all these and `exp_probs_b` if there; for a shared expert
+    /// `ffn_gate_shexp`, `ffn_up_shexp` and `ffn_down_shexp`, for its gate `ffn_gate_inp_shexp`.
+    /// This rank holds a range of the experts, and a range of the shared one's inner values.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -74,15 +61,22 @@ impl Moe {
             rows: loader.limits.rows,
         };
         let experts = loader.backend.experts(spec)?;
-        let (mut shared, mut shared_gate) = (None, None);
-        if config.shared_width > 0 {
-            shared = Some(GatedMlp::load(loader, layer, "_shexp", config.shared_width)?);
-            let gate = name("gate_inp_shexp");
-            if loader.checkpoint.tensor(&format!("{gate}.weight")).is_some() {
-                shared_gate = Some(loader.exact_linear(&gate, 1, hidden)?);
-            }
-        }
-        Ok(Self { router, experts, shared, shared_gate })
+        let shared = match config.shared_width {
+            0 => None,
+            width => Some(SharedExpert {
+                mlp: GatedMlp::load(loader, layer, "_shexp", width)?,
+                out: loader.shared("shared_expert", hidden)?,
+                gate: match config.shared_gate {
+                    true => Some((
+                        loader.exact_linear(&name("gate_inp_shexp"), 1, hidden)?,
+                        loader.shared("shared_gate", 1)?,
+                    )),
+                    false => None,
+                },
+            }),
+        };
+        let logits = loader.shared("router", config.count)?;
+        Ok(Self { router, logits, experts, shared })
     }
 
     /// What each rank has of the outputs: a share, of the shared part too.
@@ -90,29 +84,18 @@ impl Moe {
         Split::Experts
     }
 
-    /// Inner values of the shared part that this rank has.
-    pub fn shared_width(&self) -> usize {
-        self.shared.as_ref().map_or(0, GatedMlp::width)
-    }
-
     /// `[rows, hidden]` to `[rows, hidden]`.
-    pub fn forward(
-        &self,
-        pass: &mut Pass<'_>,
-        x: Buffer,
-        out: Buffer,
-        (work, mlp): (&MoeBuffers, &MlpBuffers),
-    ) {
-        let rows = pass.rows();
-        self.router.forward(pass, x, work.logits, rows);
-        pass.backend.mix_experts(x, work.logits, self.experts, out, rows);
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+        let (logits, rows) = (self.logits, pass.rows());
+        self.router.forward(pass, x, logits, rows);
+        pass.backend.mix_experts(x, logits, self.experts, out, rows);
         if let Some(shared) = &self.shared {
-            shared.forward(pass, x, work.shared, mlp);
-            if let Some(gate) = &self.shared_gate {
-                gate.forward(pass, x, work.gate, rows);
-                pass.backend.scale_by_sigmoid(work.shared, work.gate, rows);
+            shared.mlp.forward(pass, x, shared.out);
+            if let Some((gate, logits)) = &shared.gate {
+                gate.forward(pass, x, *logits, rows);
+                pass.backend.scale_by_sigmoid(shared.out, *logits, rows);
             }
-            pass.backend.add(out, work.shared, rows);
+            pass.backend.add(out, shared.out, rows);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! RMSNorm over whole rows, or over each head of a row.
 
-use super::Pass;
+use super::ForwardPass;
 use backend::{Buffer, Vector};
 
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +14,15 @@ impl Norm {
         Self { weight, eps }
     }
 
-    /// Normalises each unit of the weight's width in `x`.
-    pub fn forward(&self, pass: &mut Pass<'_>, x: Buffer, out: Buffer, rows: usize) {
+    /// Normalises each run of the weight's width in the rows of `x`; returns `out`, of `x`'s shape.
+    pub fn forward(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        out: Buffer,
+        rows: usize,
+    ) -> Buffer {
         pass.backend.rms_norm(x, self.weight, self.eps, out, rows);
+        out
     }
 }

@@ -1,14 +1,14 @@
 //! What becomes of one tensor under what a rule says of it.
 
-use super::{Kind, Memory, Place, Placed, TensorInfo, Type};
+use super::{Placed, RulePlace, TensorInfo, TensorKind, TensorMemory, Type};
 use backend::Mode;
 use kernels::Isa;
 use kernels::quant::{self, QuantType};
 
 /// Kinds of which a step reads few bytes, so that they may stay on disk.
-const SPARSE: [Kind; 2] = [Kind::RoutedExpert, Kind::Embed];
+const SPARSE: [TensorKind; 2] = [TensorKind::RoutedExpert, TensorKind::Embed];
 
-impl Place {
+impl RulePlace {
     /// What the built-in rules say where this rule says nothing.
     pub fn or(self, default: Self) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Place {
     pub fn decide(&self, tensor: &TensorInfo, mode: Mode, isa: Isa) -> Result<Placed, String> {
         self.check_numa(base::numa::nodes()).map_err(|why| format!("{}: {why}", tensor.name))?;
         let (mode, ty, memory) = match tensor.is_vector() {
-            true => (Mode::Exact, &quant::F32, Memory::Copied),
+            true => (Mode::Exact, &quant::F32, TensorMemory::Copied),
             false => {
                 let mode = self.mode.unwrap_or(mode);
                 let ty = self.held_type(tensor)?;
@@ -92,25 +92,26 @@ impl Place {
         mode: Mode,
         ty: &QuantType,
         isa: Isa,
-    ) -> Result<Memory, String> {
+    ) -> Result<TensorMemory, String> {
         let packs = tensor.packed_bytes(ty, isa).is_some();
         let converted = ty != tensor.ty;
         let memory = match self.memory {
-            None if packs && mode == Mode::Fast => return Ok(Memory::Packed),
-            None if converted => return Ok(Memory::Copied),
-            None => return Ok(Memory::Mapped),
+            None if packs && mode == Mode::Fast => return Ok(TensorMemory::Packed),
+            None if converted => return Ok(TensorMemory::Copied),
+            None => return Ok(TensorMemory::Mapped),
             Some(memory) => memory,
         };
         let why = match memory {
-            Memory::Packed if mode == Mode::Exact => {
+            TensorMemory::Packed if mode == Mode::Exact => {
                 "expected mode fast, found exact, which computes with weights as they are stored"
                     .to_owned()
             }
-            Memory::Packed if !packs => format!("there is no packed layout for {ty} here"),
-            Memory::Packed => return Ok(memory),
+            TensorMemory::Packed if !packs => format!("there is no packed layout for {ty} here"),
+            TensorMemory::Packed => return Ok(memory),
             _ if converted => format!("weights converted to {ty} are not those of the file"),
-            Memory::Disk if !SPARSE.contains(&tensor.kind) => {
-                let (kind, sparse) = (tensor.kind.name(), SPARSE.map(Kind::name).join(" or "));
+            TensorMemory::Disk if !SPARSE.contains(&tensor.kind) => {
+                let (kind, sparse) =
+                    (tensor.kind.name(), SPARSE.map(TensorKind::name).join(" or "));
                 format!(
                     "expected {sparse}, found {kind}; other weights stay in memory until they \
                      can be streamed"
@@ -122,11 +123,11 @@ impl Place {
     }
 }
 
-fn bytes(tensor: &TensorInfo, ty: &QuantType, memory: Memory, isa: Isa) -> usize {
+fn bytes(tensor: &TensorInfo, ty: &QuantType, memory: TensorMemory, isa: Isa) -> usize {
     match memory {
-        Memory::Packed => tensor.packed_bytes(ty, isa).unwrap_or(0),
-        Memory::Mapped | Memory::Locked => tensor.bytes,
-        Memory::Disk => 0,
-        Memory::Copied => tensor.copied_bytes(ty),
+        TensorMemory::Packed => tensor.packed_bytes(ty, isa).unwrap_or(0),
+        TensorMemory::Mapped | TensorMemory::Locked => tensor.bytes,
+        TensorMemory::Disk => 0,
+        TensorMemory::Copied => tensor.copied_bytes(ty),
     }
 }

@@ -1,6 +1,6 @@
 //! What of a placement decides bits.
 
-use super::{Memory, Placed};
+use super::{Placed, TensorMemory};
 use sha2::{Digest, Sha256};
 
 /// A digest of what decides bits in a placement: arithmetic and type of each tensor, and whether it
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 ///
 /// Threads do not matter, nor where bytes lie that are used as they are stored.
 pub fn digest(placed: &[Placed], default: &[Placed]) -> String {
-    let bits = |placed: &Placed| (placed.mode, placed.ty, placed.memory == Memory::Packed);
+    let bits = |placed: &Placed| (placed.mode, placed.ty, placed.memory == TensorMemory::Packed);
     if placed.iter().map(bits).eq(default.iter().map(bits)) {
         return String::new();
     }

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 const LONGEST: usize = 60;
 
 /// A mapping all of whose fields are known and that has at least one.
-pub(super) struct Fields<'a> {
+pub(super) struct RuleFields<'a> {
     path: String,
     map: &'a Map<String, Value>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> RuleFields<'a> {
     /// The fields of `value`, which stands at `path`.
     pub fn of(path: &str, value: &'a Value, known: &[&str]) -> Result<Self, String> {
         let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
@@ -30,9 +30,9 @@ impl<'a> Fields<'a> {
     }
 
     /// The mapping in field `key`, which must be there.
-    pub fn inner(&self, key: &str, known: &[&str]) -> Result<Fields<'a>, String> {
+    pub fn inner(&self, key: &str, known: &[&str]) -> Result<RuleFields<'a>, String> {
         match self.map.get(key) {
-            Some(value) => Fields::of(&self.path(key), value, known),
+            Some(value) => RuleFields::of(&self.path(key), value, known),
             None => Err(format!("expected {}, found no such field", self.path(key))),
         }
     }

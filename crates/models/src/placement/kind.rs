@@ -2,7 +2,7 @@
 
 /// What a tensor is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum TensorKind {
     /// The embedding table.
     Embed,
     /// Projections of attention, with their biases.
@@ -23,7 +23,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl TensorKind {
     /// All, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::Embed,
@@ -94,33 +94,33 @@ fn is_of_one_expert(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn check(name: &str, kind: Kind, layer: impl Into<Option<usize>>) {
-        assert_eq!(Kind::of(name), (kind, layer.into()), "{name}");
+    fn check(name: &str, kind: TensorKind, layer: impl Into<Option<usize>>) {
+        assert_eq!(TensorKind::of(name), (kind, layer.into()), "{name}");
     }
 
     #[test]
     fn names_tell_kinds_and_layers() {
-        check("token_embd.weight", Kind::Embed, None);
-        check("output.weight", Kind::Head, None);
-        check("output_norm.weight", Kind::Norm, None);
-        check("rope_freqs.weight", Kind::Other, None);
-        check("blk.0.attn_q.weight", Kind::Attention, 0);
-        check("blk.12.attn_output.bias", Kind::Attention, 12);
-        check("blk.1.attn_kv_a_mqa.weight", Kind::Attention, 1);
-        check("blk.1.attn_q_norm.weight", Kind::Norm, 1);
-        check("blk.1.attn_norm.weight", Kind::Norm, 1);
-        check("blk.1.post_attention_norm.weight", Kind::Norm, 1);
-        check("blk.3.ffn_gate.weight", Kind::Dense, 3);
-        check("blk.3.ffn_down.bias", Kind::Dense, 3);
-        check("blk.3.ffn_gate_inp.weight", Kind::Router, 3);
-        check("blk.3.exp_probs_b.bias", Kind::Router, 3);
-        check("blk.3.ffn_up_shexp.weight", Kind::SharedExpert, 3);
-        check("blk.3.ffn_gate_inp_shexp.weight", Kind::SharedExpert, 3);
-        check("blk.3.ffn_gate_exps.weight", Kind::RoutedExpert, 3);
-        check("blk.3.ffn_up_exps.bias", Kind::RoutedExpert, 3);
-        check("blk.3.ffn_gate.17.weight", Kind::RoutedExpert, 3);
-        check("blk.3.ssm_in.weight", Kind::Other, 3);
-        check("blk.x.attn_q.weight", Kind::Other, None);
-        check("", Kind::Other, None);
+        check("token_embd.weight", TensorKind::Embed, None);
+        check("output.weight", TensorKind::Head, None);
+        check("output_norm.weight", TensorKind::Norm, None);
+        check("rope_freqs.weight", TensorKind::Other, None);
+        check("blk.0.attn_q.weight", TensorKind::Attention, 0);
+        check("blk.12.attn_output.bias", TensorKind::Attention, 12);
+        check("blk.1.attn_kv_a_mqa.weight", TensorKind::Attention, 1);
+        check("blk.1.attn_q_norm.weight", TensorKind::Norm, 1);
+        check("blk.1.attn_norm.weight", TensorKind::Norm, 1);
+        check("blk.1.post_attention_norm.weight", TensorKind::Norm, 1);
+        check("blk.3.ffn_gate.weight", TensorKind::Dense, 3);
+        check("blk.3.ffn_down.bias", TensorKind::Dense, 3);
+        check("blk.3.ffn_gate_inp.weight", TensorKind::Router, 3);
+        check("blk.3.exp_probs_b.bias", TensorKind::Router, 3);
+        check("blk.3.ffn_up_shexp.weight", TensorKind::SharedExpert, 3);
+        check("blk.3.ffn_gate_inp_shexp.weight", TensorKind::SharedExpert, 3);
+        check("blk.3.ffn_gate_exps.weight", TensorKind::RoutedExpert, 3);
+        check("blk.3.ffn_up_exps.bias", TensorKind::RoutedExpert, 3);
+        check("blk.3.ffn_gate.17.weight", TensorKind::RoutedExpert, 3);
+        check("blk.3.ssm_in.weight", TensorKind::Other, 3);
+        check("blk.x.attn_q.weight", TensorKind::Other, None);
+        check("", TensorKind::Other, None);
     }
 }

@@ -1,6 +1,6 @@
 //! Rules that say how the weights of a model are held and computed with.
 //!
-//! An ordered list of rules matches tensors by canonical name, layer and [`Kind`]; the first that
+//! An ordered list of rules matches tensors by canonical name, layer and [`TensorKind`]; the first that
 //! matches decides. What it does not say, built-in rules and the compute mode decide.
 //! [`Placement::resolve`] makes a decision for every tensor from what the headers of the files
 //! tell; [`load`](crate::load) follows them.
@@ -19,7 +19,7 @@ mod tensor;
 mod tests;
 
 pub use digest::digest;
-pub use kind::Kind;
+pub use kind::TensorKind;
 pub use tensor::TensorInfo;
 
 use backend::{MemoryPolicy, Mode, ThreadLimits};
@@ -44,7 +44,7 @@ struct Rule {
     /// Its number, line and what it matches, for messages.
     label: String,
     matches: Match,
-    place: Place,
+    place: RulePlace,
 }
 
 /// Conditions, all of which must hold.
@@ -52,15 +52,15 @@ struct Rule {
 struct Match {
     name: Option<Regex>,
     layers: Option<Vec<RangeInclusive<usize>>>,
-    kinds: Option<Vec<Kind>>,
+    kinds: Option<Vec<TensorKind>>,
 }
 
 /// What a rule says, where it says something.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct RulePlace {
     mode: Option<Mode>,
     ty: Option<Type>,
-    memory: Option<Memory>,
+    memory: Option<TensorMemory>,
     threads: Option<usize>,
     prefill_threads: Option<usize>,
     decode_threads: Option<usize>,
@@ -79,7 +79,7 @@ enum Type {
 
 /// Where the bytes of a tensor are while the model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Memory {
+pub enum TensorMemory {
     /// A copy in a layout of the kernels' own.
     Packed,
     /// In the mapped file, as they are; the system decides which pages are in memory.
@@ -113,7 +113,7 @@ pub struct Placed {
     /// Storage type that it is held in.
     pub ty: &'static QuantType,
     /// Where its bytes are.
-    pub memory: Memory,
+    pub memory: TensorMemory,
     /// What computes with it.
     pub device: Device,
     /// Most threads that compute with it in prefill; none for all.
@@ -135,15 +135,15 @@ impl Placed {
     /// As backends take it.
     pub(crate) fn policy(&self) -> MemoryPolicy {
         match self.memory {
-            Memory::Packed | Memory::Copied => MemoryPolicy::Auto,
-            Memory::Mapped => MemoryPolicy::Mapped,
-            Memory::Locked => MemoryPolicy::Locked,
-            Memory::Disk => MemoryPolicy::Disk,
+            TensorMemory::Packed | TensorMemory::Copied => MemoryPolicy::Auto,
+            TensorMemory::Mapped => MemoryPolicy::Mapped,
+            TensorMemory::Locked => MemoryPolicy::Locked,
+            TensorMemory::Disk => MemoryPolicy::Disk,
         }
     }
 }
 
-impl Memory {
+impl TensorMemory {
     /// Those that rules may ask for.
     pub const ALL: [Self; 4] = [Self::Packed, Self::Mapped, Self::Locked, Self::Disk];
 

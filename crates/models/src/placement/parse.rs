@@ -1,7 +1,7 @@
 //! Rules from their text, which is YAML.
 
-use super::fields::{self, Fields, one_of, whole};
-use super::{Device, Kind, MAX_BYTES, Match, Memory, Place, Placement, Rule, Type};
+use super::fields::{self, RuleFields, one_of, whole};
+use super::{Device, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorKind, TensorMemory, Type};
 use crate::Error;
 use backend::Mode;
 use kernels::quant;
@@ -57,10 +57,10 @@ fn label(number: usize, line: u64, rule: &Value) -> String {
 }
 
 fn read_rule(value: &Value, label: &str) -> Result<Rule, String> {
-    let fields = Fields::of("", value, RULE)?;
+    let fields = RuleFields::of("", value, RULE)?;
     let matches = read_match(&fields.inner("match", MATCH)?)?;
     let place = read_place(&fields.inner("place", PLACE)?)?;
-    if place.mode == Some(Mode::Exact) && place.memory == Some(Memory::Packed) {
+    if place.mode == Some(Mode::Exact) && place.memory == Some(TensorMemory::Packed) {
         return Err("place.memory packed: expected mode fast, found exact, which computes with \
                     weights as they are stored"
             .to_owned());
@@ -68,7 +68,7 @@ fn read_rule(value: &Value, label: &str) -> Result<Rule, String> {
     Ok(Rule { label: label.to_owned(), matches, place })
 }
 
-fn read_match(fields: &Fields) -> Result<Match, String> {
+fn read_match(fields: &RuleFields) -> Result<Match, String> {
     Ok(Match {
         name: fields.read("name", |value| {
             let text = value.as_str().ok_or("a regular expression on canonical names")?;
@@ -77,7 +77,7 @@ fn read_match(fields: &Fields) -> Result<Match, String> {
         layers: fields.read("layers", read_layers)?,
         kinds: fields.read("kind", |value| {
             let kinds = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            kinds.iter().map(|kind| one_of(kind, &Kind::ALL, |kind| kind.name())).collect()
+            kinds.iter().map(|kind| one_of(kind, &TensorKind::ALL, |kind| kind.name())).collect()
         })?,
     })
 }
@@ -99,7 +99,7 @@ fn range(value: &Value) -> Option<RangeInclusive<usize>> {
     (first <= last).then_some(first..=last)
 }
 
-fn read_place(fields: &Fields) -> Result<Place, String> {
+fn read_place(fields: &RuleFields) -> Result<RulePlace, String> {
     let threads = |value: &Value| {
         whole(value).filter(|count| *count > 0).ok_or_else(|| "at least 1 thread".to_owned())
     };
@@ -107,11 +107,11 @@ fn read_place(fields: &Fields) -> Result<Place, String> {
         Some(value) => read_phase(&fields.path(key), value)?.read("threads", threads),
         None => Ok(None),
     };
-    Ok(Place {
+    Ok(RulePlace {
         mode: fields
             .read("mode", |value| one_of(value, &[Mode::Exact, Mode::Fast], |mode| mode.name()))?,
         ty: fields.read("type", read_type)?,
-        memory: fields.read("memory", |value| one_of(value, &Memory::ALL, |m| m.name()))?,
+        memory: fields.read("memory", |value| one_of(value, &TensorMemory::ALL, |m| m.name()))?,
         threads: fields.read("threads", threads)?,
         prefill_threads: phase("prefill")?,
         decode_threads: phase("decode")?,
@@ -138,7 +138,7 @@ fn read_type(value: &Value) -> Result<Type, String> {
 }
 
 /// The fields of `prefill` or `decode`, of which a few would be fields elsewhere.
-fn read_phase<'a>(path: &str, value: &'a Value) -> Result<Fields<'a>, String> {
+fn read_phase<'a>(path: &str, value: &'a Value) -> Result<RuleFields<'a>, String> {
     let has = |key| value.get(key).is_some();
     if has("mode") {
         return Err(format!(
@@ -151,5 +151,5 @@ fn read_phase<'a>(path: &str, value: &'a Value) -> Result<Fields<'a>, String> {
             "{path}.{key}: weights are held once, for prefill and decode: set place.{key}"
         ));
     }
-    Fields::of(path, value, PHASE)
+    RuleFields::of(path, value, PHASE)
 }

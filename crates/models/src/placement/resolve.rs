@@ -1,6 +1,6 @@
 //! Which rule decides for which tensor.
 
-use super::{Kind, Memory, Place, Placed, Placement, Rule, TensorInfo};
+use super::{Placed, Placement, Rule, RulePlace, TensorInfo, TensorKind, TensorMemory};
 use crate::Error;
 use backend::Mode;
 use kernels::Isa;
@@ -45,7 +45,7 @@ impl Placement {
         let placed = tensors.iter().map(|tensor| {
             let rule = self.rules.iter().position(|rule| rule.matches.holds(tensor));
             self.count(tensor, rule, &mut uses);
-            let said = rule.map_or_else(Place::default, |rule| self.rules[rule].place);
+            let said = rule.map_or_else(RulePlace::default, |rule| self.rules[rule].place);
             let decided = said.or(built_in(tensor)).decide(tensor, mode, isa);
             match (decided, rule) {
                 (Ok(placed), _) => Ok(Placed { rule: rule.map(|rule| rule + 1), ..placed }),
@@ -93,19 +93,20 @@ impl Use {
 
 /// A head that shares the embedding's bytes takes them where the embedding does not.
 fn count_shared(tensors: &[TensorInfo], placed: &mut [Placed]) {
-    let as_stored = |placed: &Placed| matches!(placed.memory, Memory::Mapped | Memory::Locked);
-    let embed = tensors.iter().position(|tensor| tensor.kind == Kind::Embed);
+    let as_stored =
+        |placed: &Placed| matches!(placed.memory, TensorMemory::Mapped | TensorMemory::Locked);
+    let embed = tensors.iter().position(|tensor| tensor.kind == TensorKind::Embed);
     if embed.is_none_or(|embed| as_stored(&placed[embed])) {
         return;
     }
     for (tensor, placed) in tensors.iter().zip(placed) {
-        if tensor.kind == Kind::Head && tensor.bytes == 0 && as_stored(placed) {
+        if tensor.kind == TensorKind::Head && tensor.bytes == 0 && as_stored(placed) {
             placed.bytes = tensor.copied_bytes(tensor.ty);
         }
     }
 }
 
-fn built_in(tensor: &TensorInfo) -> Place {
+fn built_in(tensor: &TensorInfo) -> RulePlace {
     let rule = BUILT_IN.rules.iter().find(|rule| rule.matches.holds(tensor));
-    rule.map_or_else(Place::default, |rule| rule.place)
+    rule.map_or_else(RulePlace::default, |rule| rule.place)
 }

@@ -1,11 +1,9 @@
 //! What placement knows of a tensor, and what it takes in memory.
 
-use super::Kind;
+use super::TensorKind;
 use formats::{Checkpoint, TensorView};
-use kernels::Isa;
-use kernels::int8::{self, Packed};
-use kernels::quant::{BF16, QuantType};
-use kernels::{bf16, fp8};
+use kernels::quant::QuantType;
+use kernels::{Isa, layout};
 
 const EMBED: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
@@ -16,7 +14,7 @@ pub struct TensorInfo {
     /// Canonical name.
     pub name: String,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: TensorKind,
     /// The layer it belongs to, if any.
     pub layer: Option<usize>,
     /// Outermost first; experts are stacked matrices.
@@ -30,7 +28,7 @@ pub struct TensorInfo {
 impl TensorInfo {
     /// The tensor of this canonical name.
     pub fn new(name: &str, shape: &[usize], ty: &'static QuantType, bytes: usize) -> Self {
-        let (kind, layer) = Kind::of(name);
+        let (kind, layer) = TensorKind::of(name);
         Self { name: name.to_owned(), kind, layer, shape: shape.to_owned(), ty, bytes }
     }
 
@@ -47,7 +45,7 @@ impl TensorInfo {
 
     /// Whether it is held as f32 values whatever the rules say: norms, biases and the like.
     pub fn is_vector(&self) -> bool {
-        self.shape.len() < 2 || self.kind == Kind::Norm || self.name.ends_with(".bias")
+        self.shape.len() < 2 || self.kind == TensorKind::Norm || self.name.ends_with(".bias")
     }
 
     /// Matrices, and rows and columns of each.
@@ -73,17 +71,10 @@ impl TensorInfo {
     /// looked up, not multiplied.
     pub fn packed_bytes(&self, ty: &QuantType, isa: Isa) -> Option<usize> {
         let (count, rows, cols) = self.matrices();
-        if self.is_vector() || self.kind == Kind::Embed || self.elements() == 0 {
+        if self.is_vector() || self.kind == TensorKind::Embed || self.elements() == 0 {
             return None;
         }
-        let each = match ty.packing {
-            Some(packing) if cols.is_multiple_of(int8::BLOCK) => {
-                Packed::bytes_for(packing.form, rows, cols)
-            }
-            None if *ty == BF16 && isa.has_bf16_dot() => bf16::packed_bytes(rows, cols),
-            None if isa.has_bf16_dot() => fp8::packed_bytes(fp8::run_of(ty)?, rows, cols),
-            _ => return None,
-        };
+        let each = layout::packed(ty, cols, isa)?.bytes(ty, rows, cols)?;
         Some(count.saturating_mul(each))
     }
 

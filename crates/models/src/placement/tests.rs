@@ -60,16 +60,22 @@ fn without_rules_the_mode_decides_but_routers_and_norms_are_exact() {
             let Placed { rule, mode, ty, memory, .. } = placed(text, name);
             (rule, mode, ty.name, memory)
         };
-        assert_eq!(of("blk.1.attn_q.weight"), (None, Mode::Fast, "q4_k", Memory::Packed));
-        assert_eq!(of("blk.1.ffn_up_exps.weight"), (None, Mode::Fast, "q4_k", Memory::Packed));
-        assert_eq!(of("blk.1.ffn_gate_inp.weight"), (None, Mode::Exact, "q8_0", Memory::Mapped));
-        assert_eq!(of("blk.1.attn_norm.weight"), (None, Mode::Exact, "f32", Memory::Copied));
-        assert_eq!(of("blk.1.attn_q.bias"), (None, Mode::Exact, "f32", Memory::Copied));
-        assert_eq!(of("token_embd.weight"), (None, Mode::Fast, "q8_0", Memory::Mapped));
+        assert_eq!(of("blk.1.attn_q.weight"), (None, Mode::Fast, "q4_k", TensorMemory::Packed));
+        assert_eq!(
+            of("blk.1.ffn_up_exps.weight"),
+            (None, Mode::Fast, "q4_k", TensorMemory::Packed)
+        );
+        assert_eq!(
+            of("blk.1.ffn_gate_inp.weight"),
+            (None, Mode::Exact, "q8_0", TensorMemory::Mapped)
+        );
+        assert_eq!(of("blk.1.attn_norm.weight"), (None, Mode::Exact, "f32", TensorMemory::Copied));
+        assert_eq!(of("blk.1.attn_q.bias"), (None, Mode::Exact, "f32", TensorMemory::Copied));
+        assert_eq!(of("token_embd.weight"), (None, Mode::Fast, "q8_0", TensorMemory::Mapped));
     }
     for placed in resolve_in("", Mode::Exact).unwrap() {
         assert_eq!(placed.mode, Mode::Exact);
-        assert_ne!(placed.memory, Memory::Packed);
+        assert_ne!(placed.memory, TensorMemory::Packed);
     }
 }
 
@@ -79,12 +85,12 @@ fn the_first_rule_that_matches_decides_alone() {
     let first = placed(&text, "blk.1.attn_q.weight");
     assert_eq!(
         (first.rule, first.memory, first.decode_threads),
-        (Some(1), Memory::Packed, Some(3))
+        (Some(1), TensorMemory::Packed, Some(3))
     );
     let second = placed(&text, "blk.2.attn_q.weight");
     assert_eq!(
         (second.rule, second.memory, second.decode_threads),
-        (Some(2), Memory::Locked, None)
+        (Some(2), TensorMemory::Locked, None)
     );
     assert_eq!(placed(&text, "output.weight").rule, None);
     // The built-in rules fill what it leaves open.
@@ -116,7 +122,7 @@ fn layers_are_numbers_ranges_or_lists_of_them() {
             Mode::Fast,
         );
         let all = all.unwrap().into_iter().filter(|placed| placed.rule.is_some());
-        all.map(|placed| Kind::of(&placed.name).1.unwrap()).collect::<Vec<_>>()
+        all.map(|placed| TensorKind::of(&placed.name).1.unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(layers("1"), [1]);
     assert_eq!(layers("0-1"), [0, 1]);
@@ -146,12 +152,15 @@ fn threads_may_differ_between_prefill_and_decode() {
 fn weights_can_be_converted_and_are_then_copies() {
     let text = rule("kind: attention", "type: q8_0") + &rule("kind: head", "type: f16");
     let packed = placed(&text, "blk.0.attn_q.weight");
-    assert_eq!((packed.ty.name, packed.memory), ("q8_0", Memory::Packed));
+    assert_eq!((packed.ty.name, packed.memory), ("q8_0", TensorMemory::Packed));
     assert_eq!(packed.bytes, 256 * 256 / 32 * 34);
     let copied = placed(&text, "output.weight");
-    assert_eq!((copied.ty.name, copied.memory, copied.bytes), ("f16", Memory::Copied, 512 * 512));
+    assert_eq!(
+        (copied.ty.name, copied.memory, copied.bytes),
+        ("f16", TensorMemory::Copied, 512 * 512)
+    );
     let kept = placed(&rule("kind: head", "type: q8_0, memory: locked"), "output.weight");
-    assert_eq!((kept.ty.name, kept.memory), ("q8_0", Memory::Locked));
+    assert_eq!((kept.ty.name, kept.memory), ("q8_0", TensorMemory::Locked));
 }
 
 #[test]
@@ -167,7 +176,10 @@ fn memory_says_which_bytes_are_held() {
     assert_eq!(bytes("disk"), (Mode::Fast, 0));
     assert_eq!(
         bytes("packed").1,
-        8 * kernels::int8::Packed::bytes_for(Q4_K.packing.unwrap().form, 64, 256)
+        8 * kernels::layout::packed(&Q4_K, 256, Isa::SCALAR)
+            .unwrap()
+            .bytes(&Q4_K, 64, 256)
+            .unwrap()
     );
 }
 
@@ -268,10 +280,10 @@ fn fp8_is_packed_where_there_are_products_with_it() {
         let memory = |mode| parse("").unwrap().resolve(&tensors, mode, isa).unwrap().remove(0);
         let fast = memory(Mode::Fast);
         match isa.has_bf16_dot() {
-            true => assert_eq!((fast.memory, fast.bytes), (Memory::Packed, 48 * 2 * 132)),
-            false => assert_eq!((fast.memory, fast.bytes), (Memory::Mapped, 40 * 2 * 132)),
+            true => assert_eq!((fast.memory, fast.bytes), (TensorMemory::Packed, 48 * 2 * 132)),
+            false => assert_eq!((fast.memory, fast.bytes), (TensorMemory::Mapped, 40 * 2 * 132)),
         }
-        assert_eq!(memory(Mode::Exact).memory, Memory::Mapped);
+        assert_eq!(memory(Mode::Exact).memory, TensorMemory::Mapped);
     }
 }
 
@@ -352,8 +364,8 @@ fn the_example_of_the_documents_is_read_and_followed() {
     let page = include_str!("../../../../docs/placement.md");
     let (_, rest) = page.split_once("```yaml\n").unwrap();
     let (text, _) = rest.split_once("```").unwrap();
-    assert_eq!(placed(text, "blk.2.ffn_up_exps.weight").memory, Memory::Disk);
-    assert_eq!(placed(text, "output.weight").memory, Memory::Locked);
+    assert_eq!(placed(text, "blk.2.ffn_up_exps.weight").memory, TensorMemory::Disk);
+    assert_eq!(placed(text, "output.weight").memory, TensorMemory::Locked);
     let attention = placed(text, "blk.2.attn_q.weight");
     assert_eq!((attention.ty.name, attention.decode_threads), ("q4_0", Some(4)));
 }

@@ -1,4 +1,4 @@
-//! What is kept, what is found, and what goes first.
+//! Registration, lookup and eviction of blocks.
 
 use super::*;
 
@@ -11,15 +11,15 @@ fn chain(pool: &mut BlockPool, seed: u32, len: usize) -> Vec<u32> {
         let name = parent.child(&tokens);
         let block = pool.take().unwrap();
         let parent_block = blocks.last().copied();
-        let full = Filled { parent, parent_block, depth, tokens: &tokens };
-        assert_eq!(pool.register(block, name, full), Registered::New);
+        let full = FilledBlock { parent, parent_block, depth, tokens: &tokens };
+        assert_eq!(pool.register(block, name, full), Registration::New);
         blocks.push(block);
         parent = name;
     }
     blocks
 }
 
-/// How much of a chain is still there.
+/// Number of blocks of a chain that are still cached.
 fn found(pool: &BlockPool, seed: u32, len: usize) -> usize {
     let mut parent = Name::root(b"test");
     (0..len as u32)
@@ -32,17 +32,17 @@ fn found(pool: &BlockPool, seed: u32, len: usize) -> usize {
 }
 
 #[test]
-fn what_is_let_go_is_cached_if_registered_and_free_if_not() {
+fn released_blocks_are_cached_if_registered_and_free_if_not() {
     let mut pool = BlockPool::new(4);
     let held = chain(&mut pool, 1, 2);
     let plain = pool.take().unwrap();
-    assert_eq!(pool.count(), Blocks { used: 3, cached: 0, free: 1 });
+    assert_eq!(pool.count(), BlockCounts { used: 3, cached: 0, free: 1 });
     held.iter().for_each(|&block| pool.release(block));
     pool.release(plain);
-    assert_eq!(pool.count(), Blocks { used: 0, cached: 2, free: 2 });
+    assert_eq!(pool.count(), BlockCounts { used: 0, cached: 2, free: 2 });
     assert_eq!((pool.available(), found(&pool, 1, 2)), (4, 2));
     pool.hold(held[0]);
-    assert_eq!(pool.count(), Blocks { used: 1, cached: 1, free: 2 });
+    assert_eq!(pool.count(), BlockCounts { used: 1, cached: 1, free: 2 });
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn many_small_requests_leave_a_long_conversation_alone() {
         small.iter().for_each(|&block| pool.release(block));
     }
     assert_eq!(found(&pool, 0, 40), 40);
-    // It is not kept for ever either.
+    // It is evicted in the end.
     for seed in 1000..5000 {
         let small = chain(&mut pool, seed, 2);
         small.iter().for_each(|&block| pool.release(block));
@@ -93,28 +93,28 @@ fn a_block_is_found_by_its_tokens_and_its_parent_not_by_its_name_alone() {
     let (root, other) = (Name::root(b"a"), Name::root(b"b"));
     let name = root.child(&[1, 2]);
     let block = pool.take().unwrap();
-    let full = Filled { parent: root, parent_block: None, depth: 0, tokens: &[1, 2] };
-    assert_eq!(pool.register(block, name, full), Registered::New);
+    let full = FilledBlock { parent: root, parent_block: None, depth: 0, tokens: &[1, 2] };
+    assert_eq!(pool.register(block, name, full), Registration::New);
     assert_eq!(pool.find(name, root, &[1, 2]), Some(block));
     assert_eq!(pool.find(name, root, &[1, 3]), None);
     assert_eq!(pool.find(name, other, &[1, 2]), None);
     let twin = pool.take().unwrap();
-    assert_eq!(pool.register(twin, name, full), Registered::Already(block));
-    let forged = Filled { tokens: &[9, 9], ..full };
-    assert_eq!(pool.register(twin, name, forged), Registered::Taken);
+    assert_eq!(pool.register(twin, name, full), Registration::Already(block));
+    let forged = FilledBlock { tokens: &[9, 9], ..full };
+    assert_eq!(pool.register(twin, name, forged), Registration::Taken);
 }
 
 #[test]
-fn a_tail_is_kept_found_by_its_beginning_and_evicted_before_what_it_follows() {
+fn a_tail_is_kept_found_by_its_prefix_and_evicted_before_its_parent() {
     let mut pool = BlockPool::new(3);
     let held = chain(&mut pool, 1, 1);
     let parent = Name::root(b"test").child(&[1, 0]);
     let tail = pool.take().unwrap();
-    let filled = Filled { parent, parent_block: Some(held[0]), depth: 1, tokens: &[7] };
+    let filled = FilledBlock { parent, parent_block: Some(held[0]), depth: 1, tokens: &[7] };
     pool.keep(tail, filled);
     [held[0], tail].iter().for_each(|&block| pool.release(block));
     pool.check(std::iter::empty());
-    assert_eq!(pool.count(), Blocks { used: 0, cached: 2, free: 1 });
+    assert_eq!(pool.count(), BlockCounts { used: 0, cached: 2, free: 1 });
     assert_eq!(pool.nearest(parent, &[7, 8]), Some((tail, 1)));
     assert_eq!(pool.nearest(parent, &[8]), None);
     pool.take().unwrap();
@@ -123,12 +123,15 @@ fn a_tail_is_kept_found_by_its_beginning_and_evicted_before_what_it_follows() {
 }
 
 #[test]
-fn a_tail_that_was_of_use_outlives_one_that_was_not() {
+fn a_tail_that_was_used_outlives_one_that_was_not() {
     let mut pool = BlockPool::new(4);
     let root = Name::root(b"test");
     let tails = [5, 6].map(|token| {
         let block = pool.take().unwrap();
-        pool.keep(block, Filled { parent: root, parent_block: None, depth: 0, tokens: &[token] });
+        pool.keep(
+            block,
+            FilledBlock { parent: root, parent_block: None, depth: 0, tokens: &[token] },
+        );
         pool.release(block);
         block
     });

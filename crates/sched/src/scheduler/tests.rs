@@ -1,5 +1,5 @@
-//! The scheduler against a machine that computes nothing but remembers everything: what each slot
-//! of each block holds is compared with what it should hold whenever somebody looks at it.
+//! Tests of the scheduler with a model of the KV cache: whenever a row reads a slot of a block, the
+//! content of the slot is compared with what it should hold.
 
 mod failures;
 mod order;
@@ -12,17 +12,20 @@ use std::collections::HashMap;
 pub const LIMITS: SchedulerLimits =
     SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, blocks: 100, window: None };
 
-/// A KV cache that holds, for each slot, all tokens up to and including its own, as a hash.
+/// A KV cache that holds, for each slot, a hash of all tokens up to and including its own.
 pub struct Machine {
     pub scheduler: Scheduler,
     slots: HashMap<(u32, usize), u64>,
     limits: SchedulerLimits,
-    /// Rows computed.
+    /// Number of rows computed.
     pub rows: usize,
-    /// Blocks copied.
+    /// Number of blocks copied.
     pub copied: usize,
-    /// Rows of prompts whose results were had, where all are wanted.
-    had: HashMap<SequenceId, usize>,
+    /// Number of rows of prompts whose outputs were delivered, where all are wanted.
+    delivered: HashMap<u64, usize>,
+    /// Numbers of sequences by slot, and slots of the sequences that wait or run.
+    ids: HashMap<Slot, u64>,
+    live: HashMap<u64, Slot>,
 }
 
 fn mix(hash: u64, token: u32) -> u64 {
@@ -32,21 +35,36 @@ fn mix(hash: u64, token: u32) -> u64 {
 impl Machine {
     pub fn new(limits: SchedulerLimits) -> Self {
         let scheduler = Scheduler::new(limits, Name::root(b"test"));
-        let (slots, had) = Default::default();
-        Self { scheduler, slots, limits, rows: 0, copied: 0, had }
+        let (slots, delivered, ids, live) = Default::default();
+        Self { scheduler, slots, limits, rows: 0, copied: 0, delivered, ids, live }
     }
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
-        let (id, prompt) = (SequenceId(id), prompt.to_vec());
-        self.scheduler.add(NewSequence {
+        self.add_new(
             id,
-            prompt,
-            capacity,
-            priority: 0,
-            tenant: 0,
-            cold: false,
-            output: PromptOutput::LastLogits,
-        });
+            NewSequence { prompt: prompt.to_vec(), capacity, ..NewSequence::default() },
+        );
+    }
+
+    pub fn add_new(&mut self, id: u64, new: NewSequence) {
+        let slot = self.scheduler.add(new);
+        self.ids.insert(slot, id);
+        self.live.insert(id, slot);
+    }
+
+    /// The sequence of this number, if it waits or runs.
+    pub fn find(&self, id: u64) -> Option<&Sequence> {
+        self.live.get(&id).map(|&slot| &self.scheduler.sequences[slot])
+    }
+
+    pub fn id(&self, planned: &Planned) -> u64 {
+        self.ids[&planned.slot]
+    }
+
+    pub fn end(&mut self, id: u64) {
+        if let Some(slot) = self.live.remove(&id) {
+            self.scheduler.finish(slot);
+        }
     }
 
     pub fn plan(&mut self) -> Vec<Planned> {
@@ -56,11 +74,15 @@ impl Machine {
     pub fn plan_with(
         &mut self,
         prompt: usize,
-        ready: impl Fn(SequenceId) -> bool,
-        drafts: impl Fn(SequenceId) -> usize,
+        ready: impl Fn(u64) -> bool,
+        drafts: impl Fn(u64) -> usize,
     ) -> Vec<Planned> {
+        for (&id, &slot) in &self.live {
+            self.scheduler.set_ready(slot, ready(id));
+            self.scheduler.offer_drafts(slot, drafts(id));
+        }
         let mut plan = Vec::new();
-        self.scheduler.plan(prompt, ready, drafts, &mut plan);
+        self.scheduler.plan(prompt, &mut plan);
         let rows: usize = plan.iter().map(|p| p.tokens + p.drafts).sum();
         let logits: usize = plan.iter().map(|p| self.logits(p) + p.drafts).sum();
         assert!(rows <= self.limits.rows && logits <= self.limits.logits, "{plan:?}");
@@ -69,28 +91,28 @@ impl Machine {
     }
 
     fn logits(&self, planned: &Planned) -> usize {
-        let sequence = self.scheduler.find(planned.id).unwrap();
+        let sequence = &self.scheduler.sequences[planned.slot];
         if sequence.wants_logits() { planned.outputs } else { 0 }
     }
 
-    /// Every row that is wanted gives its result once, in order.
-    fn take_results(&mut self, planned: &Planned) {
-        let sequence = self.scheduler.find(planned.id).unwrap();
+    /// Checks that every row whose output is wanted gives it once, in order.
+    fn take_outputs(&mut self, planned: &Planned) {
+        let sequence = &self.scheduler.sequences[planned.slot];
         let end = planned.position + planned.tokens;
-        let had = self.had.entry(planned.id).or_default();
-        if sequence.output == PromptOutput::LastLogits || *had == sequence.prompt {
+        let delivered = self.delivered.entry(self.ids[&planned.slot]).or_default();
+        if sequence.output == PromptOutput::LastLogits || *delivered == sequence.prompt {
             assert_eq!(planned.outputs, usize::from(planned.samples), "{planned:?}");
             return;
         }
-        if end > *had || planned.outputs > 0 {
-            assert_eq!(end - planned.outputs, *had, "{planned:?}");
-            *had = end;
+        if end > *delivered || planned.outputs > 0 {
+            assert_eq!(end - planned.outputs, *delivered, "{planned:?}");
+            *delivered = end;
         }
     }
 
     fn copy(&mut self) {
         for BlockCopy { from, to } in self.scheduler.copies() {
-            assert_ne!(from, to, "a copy of nothing");
+            assert_ne!(from, to, "a copy of a block to itself");
             self.copied += 1;
             for slot in 0..self.limits.block {
                 match self.slots.get(&(from, slot)).copied() {
@@ -101,14 +123,14 @@ impl Machine {
         }
     }
 
-    /// Computes what is planned: looks at all that the rows see, and writes their slots. Drafts
-    /// that are not `accepted` write what nobody shall see.
+    /// Computes what is planned: checks all slots that the rows see and writes their own. Drafts
+    /// that are not `accepted` write garbage.
     pub fn forward(&mut self, planned: &Planned, accepted: &[u32]) {
-        self.take_results(planned);
-        let mut tokens = self.scheduler.tokens(planned.id).to_vec();
+        self.take_outputs(planned);
+        let View { tokens, table, .. } = self.scheduler.sequence(planned.slot);
+        let mut tokens = tokens.to_vec();
         tokens.truncate(planned.position + planned.tokens);
         tokens.extend(accepted);
-        let table = self.scheduler.table(planned.id).to_vec();
         let slot =
             |position: usize| (table[position / self.limits.block], position % self.limits.block);
         let mut hash = 0;
@@ -129,55 +151,57 @@ impl Machine {
         }
     }
 
-    /// One whole step in which every sequence generates `token(id, length)`; those at their
-    /// capacity end. Gives the plan.
-    pub fn step(&mut self, token: impl Fn(SequenceId, usize) -> u32) -> Vec<Planned> {
+    /// Runs one whole step in which every sequence generates `token(id, length)`; those at their
+    /// capacity end. Returns the plan.
+    pub fn step(&mut self, token: impl Fn(u64, usize) -> u32) -> Vec<Planned> {
         let plan = self.plan();
         for planned in &plan {
             self.forward(planned, &[]);
-            let length = self.scheduler.tokens(planned.id).len();
-            let sampled = [token(planned.id, length)];
+            let length = self.scheduler.sequence(planned.slot).tokens.len();
+            let sampled = [token(self.id(planned), length)];
             self.commit(planned, if planned.samples { &sampled } else { &[] });
         }
         plan
     }
 
-    /// Commits, and ends a sequence that is full.
+    /// Commits, and ends a sequence at its capacity.
     pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
         self.scheduler.commit(planned, sampled);
-        let sequence = self.scheduler.find(planned.id).unwrap();
-        if sequence.tokens.len() == sequence.capacity {
-            let had = self.had.remove(&planned.id).unwrap_or(0);
-            assert!(
-                sequence.output == PromptOutput::LastLogits || had == sequence.prompt,
-                "a row is missing"
-            );
-            self.scheduler.finish(planned.id);
+        let View { tokens, capacity, prompt, .. } = self.scheduler.sequence(planned.slot);
+        if tokens.len() == capacity {
+            let id = self.id(planned);
+            let delivered = self.delivered.remove(&id).unwrap_or(0);
+            let output = self.scheduler.sequences[planned.slot].output;
+            let is_whole = output == PromptOutput::LastLogits || delivered == prompt;
+            assert!(is_whole, "a row is missing");
+            self.end(id);
         }
     }
 
     pub fn check(&self) {
-        self.scheduler.pool.check(self.scheduler.running.iter().flat_map(Sequence::held));
-        assert!(self.scheduler.waiting.iter().all(|s| s.table.is_empty()));
+        let Scheduler { pool, sequences, running, .. } = &self.scheduler;
+        pool.check(running.iter().flat_map(|&slot| sequences[slot].held()));
+        let mut waiting = sequences.iter().filter(|(_, s)| s.phase != SequencePhase::Running);
+        assert!(waiting.all(|(_, s)| s.table.is_empty()));
     }
 
-    /// Steps until nothing is left, at most `most`.
-    pub fn finish(&mut self, most: usize) {
-        for _ in 0..most {
+    /// Steps until the scheduler is idle, at most `max` times.
+    pub fn finish(&mut self, max: usize) {
+        for _ in 0..max {
             if self.scheduler.is_idle() {
                 return;
             }
-            assert!(!self.step(|_, length| length as u32).is_empty(), "nothing moves");
+            assert!(!self.step(|_, length| length as u32).is_empty(), "no progress");
             self.check();
         }
         panic!("it does not end");
     }
 
-    /// Prompt tokens of `prompt` that a request finds in the cache when it comes now.
+    /// Number of tokens of `prompt` that a request finds in the cache now.
     pub fn cached(&mut self, id: u64, prompt: &[u32]) -> usize {
         self.add(id, prompt, prompt.len() + 2);
         self.step(|_, _| 0);
-        let found = self.scheduler.cached(SequenceId(id)).expect("it has one token to go");
+        let found = self.find(id).and_then(|s| s.cached).expect("it has one token to go");
         self.finish(1000);
         found
     }

@@ -1,10 +1,11 @@
 //! The answer of `POST /v1/messages`, whole and as events.
 
-use crate::answer::{Answer, Block, Call, Collected, Frame};
+use crate::answer::{Answer, AnswerBlock, AnswerCall, Collected, Frame};
 use crate::anthropic::response::{
-    BlockDelta, ContentBlock, Ending, Message, OutputTokensDetails, StopReason, StreamEvent, Usage,
+    BlockDelta, ContentBlock, Ending, MessageResponse, MessageUsage, OutputTokensDetails,
+    StopReason, StreamEvent,
 };
-use crate::fault::{Dialect, Fault};
+use crate::http_error::{Dialect, HttpError};
 use crate::random;
 use api::{CallEvent, Finish, TextEvent};
 use serde_json::{Map, Value, json};
@@ -57,8 +58,13 @@ impl MessageAnswer {
         &self.id
     }
 
-    fn message(&self, content: Vec<ContentBlock>, ending: Ending, usage: Usage) -> Message {
-        Message {
+    fn message(
+        &self,
+        content: Vec<ContentBlock>,
+        ending: Ending,
+        usage: MessageUsage,
+    ) -> MessageResponse {
+        MessageResponse {
             id: self.id.clone(),
             kind: "message",
             role: "assistant",
@@ -66,15 +72,15 @@ impl MessageAnswer {
             content,
             stop_reason: ending.stop_reason,
             stop_sequence: ending.stop_sequence,
-            usage: Usage { service_tier: Some(TIER), ..usage },
+            usage: MessageUsage { service_tier: Some(TIER), ..usage },
         }
     }
 
-    fn usage(&self, usage: &api::Usage) -> Usage {
+    fn usage(&self, usage: &api::Usage) -> MessageUsage {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
         let computed = usage.prompt_tokens - cached;
         let (written, input) = if self.caches { (computed, 0) } else { (0, computed) };
-        Usage {
+        MessageUsage {
             input_tokens: input,
             cache_creation_input_tokens: written,
             cache_read_input_tokens: cached,
@@ -175,7 +181,7 @@ impl MessageAnswer {
 impl Answer for MessageAnswer {
     /// The ping tells the client to be patient: the prompt is yet to be computed.
     fn open(&mut self) -> Vec<Frame> {
-        let usage = Usage { input_tokens: self.prompt_tokens, ..Usage::default() };
+        let usage = MessageUsage { input_tokens: self.prompt_tokens, ..MessageUsage::default() };
         let message = self.message(Vec::new(), self.ending.clone(), usage);
         frames(vec![StreamEvent::MessageStart { message }, StreamEvent::Ping])
     }
@@ -197,8 +203,8 @@ impl Answer for MessageAnswer {
         frames(vec![StreamEvent::MessageDelta { delta, usage }, StreamEvent::MessageStop])
     }
 
-    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
-        vec![Frame::Named("error", fault.told(Dialect::Anthropic))]
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        vec![Frame::Named("error", error.told(Dialect::Anthropic))]
     }
 
     fn ping(&self) -> Option<Frame> {
@@ -235,15 +241,15 @@ fn ending(finish: Finish) -> Ending {
 }
 
 /// `None` for a block without text.
-fn block(block: Block) -> Option<ContentBlock> {
+fn block(block: AnswerBlock) -> Option<ContentBlock> {
     match block {
-        Block::Reasoning(text) | Block::Content(text) if text.is_empty() => None,
-        Block::Reasoning(text) => {
+        AnswerBlock::Reasoning(text) | AnswerBlock::Content(text) if text.is_empty() => None,
+        AnswerBlock::Reasoning(text) => {
             let signature = hex(Sha256::new_with_prefix(&text));
             Some(thinking_block(text, signature))
         }
-        Block::Content(text) => Some(ContentBlock::Text { text }),
-        Block::Call(Call { id, name, arguments, .. }) => {
+        AnswerBlock::Content(text) => Some(ContentBlock::Text { text }),
+        AnswerBlock::Call(AnswerCall { id, name, arguments, .. }) => {
             // A call's arguments are an object; those of one that got none are empty.
             let input = serde_json::from_str(&arguments).unwrap_or_default();
             Some(ContentBlock::ToolUse { id, name, input })

@@ -1,7 +1,7 @@
 //! The content of messages: a string, or blocks that are told apart by their `type`.
 
-use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
+use crate::fields::{ObjectReader, wrong};
+use crate::http_error::HttpError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -26,17 +26,17 @@ const FOREIGN: &[&str] = &[
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AnthropicContent)]
-#[expect(dead_code, reason = "the document's form of what `blocks` reads with better faults")]
+#[expect(dead_code, reason = "the document's form of what `blocks` reads with better errors")]
 pub(crate) enum Content {
     Text(String),
-    Blocks(Vec<Block>),
+    Blocks(Vec<InputBlock>),
 }
 
 /// The system prompt.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AnthropicSystemContent)]
-#[expect(dead_code, reason = "the document's form of what `texts` reads with better faults")]
+#[expect(dead_code, reason = "the document's form of what `texts` reads with better errors")]
 pub(crate) enum SystemContent {
     Text(String),
     Blocks(Vec<TextBlock>),
@@ -46,7 +46,7 @@ pub(crate) enum SystemContent {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schema(as = AnthropicInputBlock)]
-pub(crate) enum Block {
+pub(crate) enum InputBlock {
     Text(TextBlock),
     Thinking(ThinkingBlock),
     ToolUse(ToolUse),
@@ -87,10 +87,10 @@ pub(crate) struct ToolResult {
 
 /// The blocks of `content`, each with its path; a string is one of text. What no model but
 /// Anthropic's can use is left out.
-pub(crate) fn read(content: &Value, path: &str) -> Result<Vec<(String, Block)>, Fault> {
+pub(crate) fn read(content: &Value, path: &str) -> Result<Vec<(String, InputBlock)>, HttpError> {
     match content {
         Value::String(text) => {
-            Ok(vec![(path.to_owned(), Block::Text(TextBlock { text: text.clone() }))])
+            Ok(vec![(path.to_owned(), InputBlock::Text(TextBlock { text: text.clone() }))])
         }
         Value::Array(values) => {
             let blocks = values.iter().enumerate().filter_map(|(at, value)| {
@@ -100,39 +100,39 @@ pub(crate) fn read(content: &Value, path: &str) -> Result<Vec<(String, Block)>, 
             });
             blocks.collect()
         }
-        Value::Null => Err(Fault::invalid(path, format!("{path} is missing"))),
+        Value::Null => Err(HttpError::invalid(path, format!("{path} is missing"))),
         other => Err(wrong(path, "a string or an array of blocks", other)),
     }
 }
 
 /// The texts of `content`, which may be a string, blocks of text, or nothing.
-pub(crate) fn texts(content: &Value, path: &str) -> Result<Vec<String>, Fault> {
+pub(crate) fn texts(content: &Value, path: &str) -> Result<Vec<String>, HttpError> {
     if content.is_null() {
         return Ok(Vec::new());
     }
-    let text = |(path, block): (String, Block)| match block {
-        Block::Text(block) => Ok(block.text),
+    let text = |(path, block): (String, InputBlock)| match block {
+        InputBlock::Text(block) => Ok(block.text),
         _ => Err(misplaced(&path, "only text can stand here")),
     };
     read(content, path)?.into_iter().map(text).collect()
 }
 
-/// The fault of a block that stands where it cannot.
-pub(crate) fn misplaced(path: &str, why: &str) -> Fault {
-    Fault::invalid(format!("{path}.type"), format!("{path}.type: {why}"))
+/// The error of a block that stands where it cannot.
+pub(crate) fn misplaced(path: &str, why: &str) -> HttpError {
+    HttpError::invalid(format!("{path}.type"), format!("{path}.type: {why}"))
 }
 
-fn block(value: &Value, path: &str) -> Result<Option<Block>, Fault> {
-    let fields = Fields::of(value, path)?;
+fn block(value: &Value, path: &str) -> Result<Option<InputBlock>, HttpError> {
+    let fields = ObjectReader::of(value, path)?;
     let Some(kind) = fields.text("type")? else {
         let at = fields.path("type");
-        return Err(Fault::invalid(&at, format!("{at} is missing")));
+        return Err(HttpError::invalid(&at, format!("{at} is missing")));
     };
     Ok(Some(match kind {
-        "text" => Block::Text(typed(value, path)?),
-        "thinking" => Block::Thinking(typed(value, path)?),
-        "tool_use" => Block::ToolUse(typed(value, path)?),
-        "tool_result" => Block::ToolResult(typed(value, path)?),
+        "text" => InputBlock::Text(typed(value, path)?),
+        "thinking" => InputBlock::Thinking(typed(value, path)?),
+        "tool_use" => InputBlock::ToolUse(typed(value, path)?),
+        "tool_result" => InputBlock::ToolResult(typed(value, path)?),
         kind if FOREIGN.contains(&kind) => {
             tracing::debug!(path, kind, "block left out");
             return Ok(None);
@@ -142,12 +142,12 @@ fn block(value: &Value, path: &str) -> Result<Option<Block>, Fault> {
 }
 
 /// `value`, which stands at `path`, as a `T`.
-fn typed<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, Fault> {
+fn typed<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, HttpError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let inner = error.path().to_string();
         let path = if inner == "." { path.to_owned() } else { format!("{path}.{inner}") };
         let message = format!("{path}: {}", error.into_inner());
-        Fault::invalid(path, message)
+        HttpError::invalid(path, message)
     })
 }
 
@@ -156,25 +156,25 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check_fault(content: Value, param: &str) {
-        let fault = read(&content, "c").expect_err(&content.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{content}");
+    fn check_error(content: Value, param: &str) {
+        let error = read(&content, "c").expect_err(&content.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{content}");
     }
 
     #[test]
     fn faults_name_the_block_and_member() {
-        check_fault(json!(null), "c");
-        check_fault(json!(3), "c");
-        check_fault(json!({"type": "text"}), "c");
-        check_fault(json!(["x"]), "c[0]");
-        check_fault(json!([{"text": "x"}]), "c[0].type");
-        check_fault(json!([{"type": 3}]), "c[0].type");
-        check_fault(json!([{"type": "text", "text": "a"}, {"type": "image"}]), "c[1].type");
-        check_fault(json!([{"type": "document"}]), "c[0].type");
-        check_fault(json!([{"type": "text", "text": 3}]), "c[0].text");
-        check_fault(json!([{"type": "text"}]), "c[0]");
-        check_fault(json!([{"type": "tool_use", "id": "a", "name": []}]), "c[0].name");
-        check_fault(json!([{"type": "tool_result", "tool_use_id": {}}]), "c[0].tool_use_id");
+        check_error(json!(null), "c");
+        check_error(json!(3), "c");
+        check_error(json!({"type": "text"}), "c");
+        check_error(json!(["x"]), "c[0]");
+        check_error(json!([{"text": "x"}]), "c[0].type");
+        check_error(json!([{"type": 3}]), "c[0].type");
+        check_error(json!([{"type": "text", "text": "a"}, {"type": "image"}]), "c[1].type");
+        check_error(json!([{"type": "document"}]), "c[0].type");
+        check_error(json!([{"type": "text", "text": 3}]), "c[0].text");
+        check_error(json!([{"type": "text"}]), "c[0]");
+        check_error(json!([{"type": "tool_use", "id": "a", "name": []}]), "c[0].name");
+        check_error(json!([{"type": "tool_result", "tool_use_id": {}}]), "c[0].tool_use_id");
         let result = json!([{"type": "text", "text": "a"}, {"type": "tool_use"}]);
         assert!(texts(&result, "c").is_err());
     }

@@ -1,10 +1,10 @@
 //! The request of `POST /v1/messages`, and of the count of its tokens.
 
 use crate::anthropic::request::{
-    Conversation, MessageRequest, OutputFormat, OutputFormatKind, Settings, ThinkingKind,
+    Conversation, MessageRequest, MessageSettings, OutputFormat, OutputFormatKind, ThinkingKind,
 };
 use crate::anthropic::{messages, tools};
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions};
 use serde_json::{Map, Value};
@@ -20,29 +20,29 @@ const CALL_PREFIX: &str = "toolu_";
 #[derive(Debug)]
 pub(crate) struct MessageCall {
     pub request: ChatRequest,
-    pub terms: RequestOptions,
+    pub options: RequestOptions,
     pub stream: bool,
     /// The client marked what it wants to be cached.
     pub caches: bool,
 }
 
 /// Reads the body of a request for a message.
-pub(crate) fn read(body: &Value) -> Result<MessageCall, Fault> {
+pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
     let MessageRequest { conversation, settings } = MessageRequest::read(body)?;
     let sampling = sampling(&settings)?;
     let request = ChatRequest { sampling, ..prompt(conversation)? };
     let tenant = settings.metadata.and_then(|metadata| metadata.user_id);
-    let terms = RequestOptions { tenant, ..RequestOptions::default() };
+    let options = RequestOptions { tenant, ..RequestOptions::default() };
     let stream = settings.stream.unwrap_or(false);
-    Ok(MessageCall { request, terms, stream, caches: marks_cache(body) })
+    Ok(MessageCall { request, options, stream, caches: marks_cache(body) })
 }
 
 /// Reads the body of a request whose tokens are to be counted.
-pub(crate) fn read_prompt(body: &Value) -> Result<ChatRequest, Fault> {
+pub(crate) fn read_prompt(body: &Value) -> Result<ChatRequest, HttpError> {
     prompt(wire::read(body)?)
 }
 
-fn prompt(conversation: Conversation) -> Result<ChatRequest, Fault> {
+fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpError> {
     let messages = messages::read(&conversation)?;
     let tools = conversation.tools.as_deref().unwrap_or_default();
     let tools = tools::read(tools, conversation.tool_choice.as_ref())?;
@@ -65,22 +65,25 @@ fn prompt(conversation: Conversation) -> Result<ChatRequest, Fault> {
 }
 
 /// What the answer is held to.
-fn grammar(format: OutputFormat) -> Result<GrammarSource, Fault> {
+fn grammar(format: OutputFormat) -> Result<GrammarSource, HttpError> {
     let OutputFormatKind::JsonSchema = format.kind;
     if !format.schema.is_object() {
         let message = "output_config.format.schema must be an object";
-        return Err(Fault::invalid("output_config.format.schema", message));
+        return Err(HttpError::invalid("output_config.format.schema", message));
     }
     Ok(GrammarSource::JsonSchema(format.schema))
 }
 
 /// The switches of thinking that templates know. A begun answer does not think any more.
-fn template_kwargs(conversation: &Conversation, begun: bool) -> Result<Map<String, Value>, Fault> {
+fn template_kwargs(
+    conversation: &Conversation,
+    begun: bool,
+) -> Result<Map<String, Value>, HttpError> {
     let mut kwargs = Map::new();
     let thinking = conversation.thinking.as_ref().map(|thinking| thinking.kind);
     if begun && thinking == Some(ThinkingKind::Enabled) {
         let message = "thinking cannot be enabled where the last message begins the answer";
-        return Err(Fault::invalid("thinking", message));
+        return Err(HttpError::invalid("thinking", message));
     }
     if begun || thinking.is_some() {
         let on = !begun && thinking != Some(ThinkingKind::Disabled);
@@ -93,28 +96,28 @@ fn template_kwargs(conversation: &Conversation, begun: bool) -> Result<Map<Strin
     Ok(kwargs)
 }
 
-fn reasoning_budget(conversation: &Conversation) -> Result<Option<usize>, Fault> {
+fn reasoning_budget(conversation: &Conversation) -> Result<Option<usize>, HttpError> {
     let Some(thinking) = &conversation.thinking else { return Ok(None) };
     match (thinking.kind, thinking.budget_tokens) {
         (_, Some(0)) => {
             let name = "thinking.budget_tokens";
-            Err(Fault::invalid(name, format!("{name} must be at least 1")))
+            Err(HttpError::invalid(name, format!("{name} must be at least 1")))
         }
         (ThinkingKind::Disabled, _) => Ok(None),
         (_, budget) => Ok(budget),
     }
 }
 
-fn sampling(settings: &Settings) -> Result<SamplingOptions, Fault> {
+fn sampling(settings: &MessageSettings) -> Result<SamplingOptions, HttpError> {
     let temperature = settings.temperature;
     if let Some(hot) = temperature.filter(|value| !(0.0..=HIGHEST_TEMPERATURE).contains(value)) {
         let message = format!("temperature must be between 0 and {HIGHEST_TEMPERATURE}, not {hot}");
-        return Err(Fault::invalid("temperature", message));
+        return Err(HttpError::invalid("temperature", message));
     }
     let max_tokens = match settings.max_tokens {
         Some(most @ 1..) => most,
-        Some(_) => return Err(Fault::invalid("max_tokens", "max_tokens must be at least 1")),
-        None => return Err(Fault::invalid("max_tokens", "max_tokens is missing")),
+        Some(_) => return Err(HttpError::invalid("max_tokens", "max_tokens must be at least 1")),
+        None => return Err(HttpError::invalid("max_tokens", "max_tokens is missing")),
     };
     Ok(SamplingOptions {
         temperature,
@@ -126,12 +129,12 @@ fn sampling(settings: &Settings) -> Result<SamplingOptions, Fault> {
     })
 }
 
-fn stop(settings: &Settings) -> Result<Vec<String>, Fault> {
+fn stop(settings: &MessageSettings) -> Result<Vec<String>, HttpError> {
     let given = settings.stop_sequences.iter().flatten();
     let stop: Vec<String> = given.filter(|text| !text.is_empty()).cloned().collect();
     if stop.len() > MAX_STOPS {
         let message = format!("stop_sequences holds {} texts; {MAX_STOPS} are allowed", stop.len());
-        return Err(Fault::invalid("stop_sequences", message));
+        return Err(HttpError::invalid("stop_sequences", message));
     }
     Ok(stop)
 }
@@ -155,16 +158,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn call(extra: Value) -> Result<MessageCall, Fault> {
+    fn call(extra: Value) -> Result<MessageCall, HttpError> {
         let mut body = json!({"model": "any", "max_tokens": 9,
                               "messages": [{"role": "user", "content": "hi"}]});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         read(&body)
     }
 
-    fn check_fault(extra: Value, param: &str) {
-        let fault = call(extra.clone()).expect_err(&extra.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{extra}");
+    fn check_error(extra: Value, param: &str) {
+        let error = call(extra.clone()).expect_err(&extra.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{extra}");
     }
 
     #[test]
@@ -184,7 +187,7 @@ mod tests {
             ..SamplingOptions::default()
         };
         assert_eq!(read.request.sampling, expected);
-        assert_eq!((read.terms.tenant.as_deref(), read.stream), (Some("u"), true));
+        assert_eq!((read.options.tenant.as_deref(), read.stream), (Some("u"), true));
         assert_eq!(read.request.call_prefix, "toolu_");
     }
 
@@ -211,7 +214,7 @@ mod tests {
         let request = call(json!({"messages": begun})).unwrap().request;
         assert_eq!(request.prefill.as_deref(), Some("y"));
         assert_eq!(Value::Object(request.template_kwargs), json!({"enable_thinking": false}));
-        check_fault(json!({"messages": begun, "thinking": {"type": "enabled"}}), "thinking");
+        check_error(json!({"messages": begun, "thinking": {"type": "enabled"}}), "thinking");
     }
 
     #[test]
@@ -232,26 +235,26 @@ mod tests {
 
     #[test]
     fn what_cannot_be_honoured_is_refused_by_name() {
-        check_fault(json!({"max_tokens": null}), "max_tokens");
-        check_fault(json!({"max_tokens": 0}), "max_tokens");
-        check_fault(json!({"max_tokens": "9"}), "max_tokens");
-        check_fault(json!({"temperature": 2.1}), "temperature");
-        check_fault(json!({"temperature": -1}), "temperature");
-        check_fault(json!({"top_k": -1}), "top_k");
-        check_fault(json!({"stop_sequences": "x"}), "stop_sequences");
-        check_fault(json!({"stop_sequences": [3]}), "stop_sequences[0]");
-        check_fault(json!({"stop_sequences": vec!["x"; 17]}), "stop_sequences");
-        check_fault(json!({"metadata": {"user_id": 3}}), "metadata.user_id");
-        check_fault(json!({"thinking": {"type": "sometimes"}}), "thinking.type");
-        check_fault(
+        check_error(json!({"max_tokens": null}), "max_tokens");
+        check_error(json!({"max_tokens": 0}), "max_tokens");
+        check_error(json!({"max_tokens": "9"}), "max_tokens");
+        check_error(json!({"temperature": 2.1}), "temperature");
+        check_error(json!({"temperature": -1}), "temperature");
+        check_error(json!({"top_k": -1}), "top_k");
+        check_error(json!({"stop_sequences": "x"}), "stop_sequences");
+        check_error(json!({"stop_sequences": [3]}), "stop_sequences[0]");
+        check_error(json!({"stop_sequences": vec!["x"; 17]}), "stop_sequences");
+        check_error(json!({"metadata": {"user_id": 3}}), "metadata.user_id");
+        check_error(json!({"thinking": {"type": "sometimes"}}), "thinking.type");
+        check_error(
             json!({"thinking": {"type": "enabled", "budget_tokens": 0}}),
             "thinking.budget_tokens",
         );
-        check_fault(json!({"tool_choice": {"type": "some"}}), "tool_choice.type");
-        check_fault(json!({"tools": [{"name": 3}]}), "tools[0].name");
-        check_fault(json!({"tools": [{"name": "f", "input_schema": []}]}), "tools[0].input_schema");
+        check_error(json!({"tool_choice": {"type": "some"}}), "tool_choice.type");
+        check_error(json!({"tools": [{"name": 3}]}), "tools[0].name");
+        check_error(json!({"tools": [{"name": "f", "input_schema": []}]}), "tools[0].input_schema");
         let format = json!({"type": "json_schema", "schema": 1});
-        check_fault(json!({"output_config": {"format": format}}), "output_config.format.schema");
+        check_error(json!({"output_config": {"format": format}}), "output_config.format.schema");
     }
 
     #[test]

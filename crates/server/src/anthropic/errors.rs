@@ -1,7 +1,7 @@
 //! The error object of Anthropic's API.
 
 use serde::Serialize;
-use utoipa::{IntoResponses, ToSchema};
+use utoipa::ToSchema;
 
 /// What went wrong.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,33 +27,6 @@ struct ErrorDetail {
     /// Tokens that the context holds, answer included.
     #[serde(skip_serializing_if = "Option::is_none")]
     n_ctx: Option<usize>,
-}
-
-/// What a request may be refused with, as the document tells it.
-#[derive(Debug, IntoResponses)]
-#[allow(dead_code, reason = "describes what faults write")]
-pub(crate) enum Refusals {
-    /// The request cannot be.
-    #[response(status = 400)]
-    Invalid(ErrorBody),
-    /// The key is missing or wrong.
-    #[response(status = 401)]
-    Unauthorized(ErrorBody),
-    /// There is no such thing.
-    #[response(status = 404)]
-    NotFound(ErrorBody),
-    /// The request is too large.
-    #[response(status = 413)]
-    TooLarge(ErrorBody),
-    /// Too many requests are waiting.
-    #[response(status = 429)]
-    TooMany(ErrorBody),
-    /// The server is at fault.
-    #[response(status = 500)]
-    Broken(ErrorBody),
-    /// The server takes no requests.
-    #[response(status = 503)]
-    Closing(ErrorBody),
 }
 
 impl ErrorBody {

@@ -2,8 +2,8 @@
 
 use crate::anthropic::request::Conversation;
 use crate::anthropic::system;
-use crate::anthropic::turns::{self, Answered, Assistant, Called, Turn, User};
-use crate::fault::Fault;
+use crate::anthropic::turns::{self, Answered, AssistantTurn, Called, InputTurn, UserTurn};
+use crate::http_error::HttpError;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -20,16 +20,18 @@ pub(crate) struct Messages {
 }
 
 /// The messages of `conversation`, its system prompt first.
-pub(crate) fn read(conversation: &Conversation) -> Result<Messages, Fault> {
+pub(crate) fn read(conversation: &Conversation) -> Result<Messages, HttpError> {
     let given = &conversation.messages;
     if given.is_empty() || given.len() > MAX_MESSAGES {
         let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
-        return Err(Fault::invalid("messages", message));
+        return Err(HttpError::invalid("messages", message));
     }
     let system = system::read(conversation.system.as_ref().unwrap_or(&Value::Null), "system")?;
     let mut turns = turns::read(given)?;
     let mut messages = Messages::default();
-    if let Some(Turn::Assistant(begun)) = turns.pop_if(|turn| matches!(turn, Turn::Assistant(_))) {
+    if let Some(InputTurn::Assistant(begun)) =
+        turns.pop_if(|turn| matches!(turn, InputTurn::Assistant(_)))
+    {
         messages.prefill = prefill(begun, given.len() - 1)?;
     }
     messages.add_all(system, turns)?;
@@ -37,7 +39,7 @@ pub(crate) fn read(conversation: &Conversation) -> Result<Messages, Fault> {
 }
 
 /// How the answer begins where the message `at` is its beginning.
-fn prefill(begun: Assistant, at: usize) -> Result<Option<String>, Fault> {
+fn prefill(begun: AssistantTurn, at: usize) -> Result<Option<String>, HttpError> {
     if begun.reasoning.is_empty() && begun.calls.is_empty() {
         return Ok(Some(begun.text).filter(|text| !text.is_empty()));
     }
@@ -46,14 +48,15 @@ fn prefill(begun: Assistant, at: usize) -> Result<Option<String>, Fault> {
         "{path}: the conversation ends here; the beginning of an answer can hold text alone, \
          and calls need results"
     );
-    Err(Fault::invalid(path, message))
+    Err(HttpError::invalid(path, message))
 }
 
 impl Messages {
-    fn add_all(&mut self, system: Option<String>, turns: Vec<Turn>) -> Result<(), Fault> {
+    fn add_all(&mut self, system: Option<String>, turns: Vec<InputTurn>) -> Result<(), HttpError> {
         let mut turns = turns.into_iter().peekable();
         let mut head: Vec<String> = system.into_iter().collect();
-        while let Some(Turn::System(texts)) = turns.next_if(|turn| matches!(turn, Turn::System(_)))
+        while let Some(InputTurn::System(texts)) =
+            turns.next_if(|turn| matches!(turn, InputTurn::System(_)))
         {
             head.extend(texts);
         }
@@ -61,11 +64,11 @@ impl Messages {
         turns.try_for_each(|turn| self.add(turn))
     }
 
-    fn add(&mut self, turn: Turn) -> Result<(), Fault> {
+    fn add(&mut self, turn: InputTurn) -> Result<(), HttpError> {
         match turn {
-            Turn::System(texts) => self.add_system(&texts),
-            Turn::User(user) => self.add_user(user)?,
-            Turn::Assistant(assistant) => self.add_assistant(assistant),
+            InputTurn::System(texts) => self.add_system(&texts),
+            InputTurn::User(user) => self.add_user(user)?,
+            InputTurn::Assistant(assistant) => self.add_assistant(assistant),
         }
         Ok(())
     }
@@ -77,13 +80,13 @@ impl Messages {
     }
 
     /// Results in the order of the calls, then what the user says.
-    fn add_user(&mut self, user: User) -> Result<(), Fault> {
-        let User { results, texts } = user;
+    fn add_user(&mut self, user: UserTurn) -> Result<(), HttpError> {
+        let UserTurn { results, texts } = user;
         let says = !texts.is_empty() || results.is_empty();
         let mut placed: Vec<(usize, Answered)> = results
             .into_iter()
             .map(|result| Ok((self.place(&result)?, result)))
-            .collect::<Result<_, Fault>>()?;
+            .collect::<Result<_, HttpError>>()?;
         placed.sort_by_key(|&(place, _)| place);
         self.list.extend(placed.into_iter().map(|(_, result)| {
             json!({ "role": "tool", "tool_call_id": result.call, "content": result.text })
@@ -94,16 +97,16 @@ impl Messages {
         Ok(())
     }
 
-    fn place(&self, result: &Answered) -> Result<usize, Fault> {
+    fn place(&self, result: &Answered) -> Result<usize, HttpError> {
         self.places.get(&result.call).copied().ok_or_else(|| {
             let Answered { call, path, .. } = result;
             let message = format!("{path}: the answer before it holds no tool_use {call:?}");
-            Fault::invalid(path, message)
+            HttpError::invalid(path, message)
         })
     }
 
-    fn add_assistant(&mut self, assistant: Assistant) {
-        let Assistant { reasoning, text, calls } = assistant;
+    fn add_assistant(&mut self, assistant: AssistantTurn) {
+        let AssistantTurn { reasoning, text, calls } = assistant;
         let ids = calls.iter().enumerate().rev();
         self.places = ids.map(|(place, call)| (call.id.clone(), place)).collect();
         let mut message = json!({ "role": "assistant", "content": text });
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
     use crate::wire;
 
-    fn messages(body: &Value) -> Result<Messages, Fault> {
+    fn messages(body: &Value) -> Result<Messages, HttpError> {
         read(&wire::read(body)?)
     }
 
@@ -136,10 +139,10 @@ mod tests {
         assert_eq!(Value::from(messages(&body).unwrap().list), expected);
     }
 
-    fn check_fault(conversation: Value, param: &str) {
+    fn check_error(conversation: Value, param: &str) {
         let body = json!({ "messages": conversation });
-        let fault = messages(&body).expect_err(&body.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{body}");
+        let error = messages(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
     }
 
     fn text(text: &str) -> Value {
@@ -243,7 +246,7 @@ mod tests {
         check(call(json!("{broken")), expected(json!("{broken")));
         check(call(json!("{\"a\": 1}")), expected(json!({"a": 1})));
         check(call(json!(null)), expected(json!({})));
-        check_fault(call(json!([1])), "messages[1].content[0].input");
+        check_error(call(json!([1])), "messages[1].content[0].input");
     }
 
     #[test]
@@ -261,18 +264,18 @@ mod tests {
     #[test]
     fn faults_name_the_message_and_member() {
         let at_user = |block: Value| json!([{"role": "user", "content": [block]}]);
-        check_fault(json!([]), "messages");
-        check_fault(json!([{"role": "bot", "content": "x"}]), "messages[0].role");
-        check_fault(json!([{"role": "user"}]), "messages[0].content");
-        check_fault(json!([user("x"), {"role": "assistant", "content": 1}]), "messages[1].content");
-        check_fault(at_user(json!({"type": "image"})), "messages[0].content[0].type");
-        check_fault(at_user(tool_use("a", json!({}))), "messages[0].content[0].type");
-        check_fault(at_user(result("a", json!("x"))), "messages[0].content[0].tool_use_id");
-        check_fault(
+        check_error(json!([]), "messages");
+        check_error(json!([{"role": "bot", "content": "x"}]), "messages[0].role");
+        check_error(json!([{"role": "user"}]), "messages[0].content");
+        check_error(json!([user("x"), {"role": "assistant", "content": 1}]), "messages[1].content");
+        check_error(at_user(json!({"type": "image"})), "messages[0].content[0].type");
+        check_error(at_user(tool_use("a", json!({}))), "messages[0].content[0].type");
+        check_error(at_user(result("a", json!("x"))), "messages[0].content[0].tool_use_id");
+        check_error(
             at_user(result("a", json!([{"type": "image"}]))),
             "messages[0].content[0].content[0].type",
         );
-        check_fault(
+        check_error(
             json!([assistant(json!([result("a", json!("x"))])), user("x")]),
             "messages[0].content[0].type",
         );

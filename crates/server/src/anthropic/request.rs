@@ -2,7 +2,7 @@
 //! `blocks`.
 
 use crate::anthropic::blocks::{Content, SystemContent};
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -15,12 +15,12 @@ pub(crate) struct MessageRequest {
     #[serde(flatten)]
     pub conversation: Conversation,
     #[serde(flatten)]
-    pub settings: Settings,
+    pub settings: MessageSettings,
 }
 
 impl MessageRequest {
     /// Reads the body in two parts, so that faults name their path.
-    pub fn read(body: &Value) -> Result<Self, Fault> {
+    pub fn read(body: &Value) -> Result<Self, HttpError> {
         Ok(Self { conversation: wire::read(body)?, settings: wire::read(body)? })
     }
 }
@@ -36,9 +36,9 @@ pub(crate) struct Conversation {
     pub messages: Vec<InputMessage>,
     #[schema(value_type = Option<SystemContent>)]
     pub system: Option<Value>,
-    pub tools: Option<Vec<Tool>>,
-    pub tool_choice: Option<ToolChoice>,
-    pub thinking: Option<Thinking>,
+    pub tools: Option<Vec<AnthropicTool>>,
+    pub tool_choice: Option<AnthropicToolChoice>,
+    pub thinking: Option<AnthropicThinking>,
     pub output_config: Option<OutputConfig>,
     /// Where `output_config` holds no format.
     pub output_format: Option<OutputFormat>,
@@ -47,7 +47,7 @@ pub(crate) struct Conversation {
 /// How the answer is made.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AnthropicSettings)]
-pub(crate) struct Settings {
+pub(crate) struct MessageSettings {
     /// Most tokens of the answer, reasoning included.
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(required = true, nullable = false, minimum = 1)]
@@ -69,7 +69,7 @@ pub(crate) struct Settings {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AnthropicInputMessage)]
 pub(crate) struct InputMessage {
-    pub role: Role,
+    pub role: InputRole,
     #[serde(default)]
     #[schema(value_type = Content)]
     pub content: Value,
@@ -78,7 +78,7 @@ pub(crate) struct InputMessage {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = AnthropicRole)]
-pub(crate) enum Role {
+pub(crate) enum InputRole {
     User,
     Assistant,
     System,
@@ -88,7 +88,7 @@ pub(crate) enum Role {
 /// and is left out.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AnthropicTool)]
-pub(crate) struct Tool {
+pub(crate) struct AnthropicTool {
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub name: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) struct Tool {
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AnthropicToolChoice)]
-pub(crate) struct ToolChoice {
+pub(crate) struct AnthropicToolChoice {
     #[serde(rename = "type")]
     pub kind: ToolChoiceKind,
     /// The tool, where `type` is `tool`.
@@ -121,7 +121,7 @@ pub(crate) enum ToolChoiceKind {
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AnthropicThinking)]
-pub(crate) struct Thinking {
+pub(crate) struct AnthropicThinking {
     #[serde(rename = "type")]
     pub kind: ThinkingKind,
     /// Most tokens of reasoning.

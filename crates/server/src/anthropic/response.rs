@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = AnthropicMessage)]
-pub(crate) struct Message {
+pub(crate) struct MessageResponse {
     pub id: String,
     #[serde(rename = "type")]
     #[schema(pattern = "^message$")]
@@ -19,7 +19,7 @@ pub(crate) struct Message {
     pub stop_reason: Option<StopReason>,
     /// The stop sequence that ended it.
     pub stop_sequence: Option<String>,
-    pub usage: Usage,
+    pub usage: MessageUsage,
 }
 
 /// A part of an answer.
@@ -55,7 +55,7 @@ pub(crate) enum StopReason {
 /// Token counts; the first three add up to the prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = AnthropicUsage)]
-pub(crate) struct Usage {
+pub(crate) struct MessageUsage {
     /// Tokens of the prompt that are neither of the next two.
     pub input_tokens: usize,
     /// Tokens that were computed for a client that marks what it wants cached.
@@ -90,7 +90,7 @@ pub(crate) struct TokenCount {
 #[schema(as = AnthropicStreamEvent)]
 pub(crate) enum StreamEvent {
     /// The message, with nothing in it yet.
-    MessageStart { message: Message },
+    MessageStart { message: MessageResponse },
     /// Nothing; it keeps the stream open.
     Ping,
     /// A block without its content.
@@ -100,7 +100,7 @@ pub(crate) enum StreamEvent {
     /// The block is complete.
     ContentBlockStop { index: usize },
     /// Why the message ends, and all of its tokens.
-    MessageDelta { delta: Ending, usage: Usage },
+    MessageDelta { delta: Ending, usage: MessageUsage },
     /// The message is complete.
     MessageStop,
 }

@@ -2,14 +2,14 @@
 
 use crate::anthropic::answer::MessageAnswer;
 use crate::anthropic::chat;
-use crate::anthropic::errors::Refusals;
+use crate::anthropic::errors::ErrorBody;
 use crate::anthropic::request::{Conversation, MessageRequest};
-use crate::anthropic::response::{Message, StreamEvent, TokenCount};
+use crate::anthropic::response::{MessageResponse, StreamEvent, TokenCount};
 use crate::app::App;
-use crate::choices::Names;
-use crate::fault::Fault;
+use crate::choices::RequestNames;
 use crate::flow::{counted, prepare, start};
-use crate::guard::{self, RequestId};
+use crate::http_error::HttpError;
+use crate::middleware::{self, RequestId};
 use crate::sse;
 use api::ApiError;
 use axum::Json;
@@ -44,10 +44,16 @@ pub(crate) fn name(response: &mut Response, id: &RequestId) {
     post, path = "/v1/messages", tag = "Anthropic", request_body = MessageRequest,
     responses(
         (status = 200, content(
-            (Message = "application/json"),
+            (MessageResponse = "application/json"),
             (StreamEvent = "text/event-stream"),
         )),
-        Refusals,
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
     ),
 )]
 async fn messages(
@@ -55,7 +61,7 @@ async fn messages(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let (call, prompt) = prepare(&app, body, |service, body| {
         let call = chat::read(&body)?;
         let prompt = service.prepare_chat(&call.request).map_err(refused)?;
@@ -63,9 +69,9 @@ async fn messages(
     })
     .await?;
     let answer = MessageAnswer::new(&app.service.info().name, prompt.prompt().len(), call.caches);
-    let terms = guard::on_behalf(call.terms, &headers);
-    let names = Names { request: id, answer: answer.id().to_owned() };
-    let choices = start(&app, &[prompt], 1, names, &terms)?;
+    let options = middleware::on_behalf(call.options, &headers);
+    let names = RequestNames { request: id, answer: answer.id().to_owned() };
+    let choices = start(&app, &[prompt], 1, names, &options)?;
     if call.stream {
         let silence = app.options.keep_alive.min(MAX_SILENCE);
         return Ok(sse::streamed(choices, answer, silence));
@@ -76,9 +82,18 @@ async fn messages(
 /// How many tokens a conversation has, also where the context does not hold them.
 #[utoipa::path(
     post, path = "/v1/messages/count_tokens", tag = "Anthropic", request_body = Conversation,
-    responses((status = 200, body = TokenCount), Refusals),
+    responses(
+        (status = 200, body = TokenCount),
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
 )]
-async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, Fault> {
+async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, HttpError> {
     let input_tokens = prepare(&app, body, |service, body| {
         counted(service.prepare_chat(&chat::read_prompt(&body)?)).map_err(refused)
     });
@@ -86,11 +101,11 @@ async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCo
 }
 
 /// What `error` means, in the names that fields have here.
-fn refused(error: ApiError) -> Fault {
+fn refused(error: ApiError) -> HttpError {
     match error {
         ApiError::Invalid { param, message } if param == "stop" => {
-            Fault::invalid("stop_sequences", format!("stop_sequences: {message}"))
+            HttpError::invalid("stop_sequences", format!("stop_sequences: {message}"))
         }
-        other => Fault::of(other, "messages"),
+        other => HttpError::of(other, "messages"),
     }
 }

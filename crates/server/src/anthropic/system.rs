@@ -4,7 +4,7 @@
 //! prompt it would keep everything behind it from being found in the cache.
 
 use crate::anthropic::blocks;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use serde_json::Value;
 
 /// A header that may stand anywhere in the prompt, as programs between may join its blocks.
@@ -13,7 +13,7 @@ const BILLING: &str = "x-anthropic-billing-header";
 const HEADER: &str = "x-anthropic-";
 
 /// The texts of `content`, one line each where there are several; `None` where there are none.
-pub(crate) fn read(content: &Value, path: &str) -> Result<Option<String>, Fault> {
+pub(crate) fn read(content: &Value, path: &str) -> Result<Option<String>, HttpError> {
     let texts = blocks::texts(content, path)?;
     let kept: Vec<String> = texts.iter().filter_map(|text| without_headers(text)).collect();
     Ok(if kept.is_empty() { None } else { Some(kept.join("\n")) })

@@ -1,7 +1,7 @@
 //! Tools, from Anthropic's form to the one that templates read.
 
-use crate::anthropic::request::{Tool, ToolChoice, ToolChoiceKind};
-use crate::fault::Fault;
+use crate::anthropic::request::{AnthropicTool, AnthropicToolChoice, ToolChoiceKind};
+use crate::http_error::HttpError;
 use serde_json::{Value, json};
 
 /// Tools, and whether they are called.
@@ -13,7 +13,10 @@ pub(crate) struct Tools {
 }
 
 /// `tools` under `choice`.
-pub(crate) fn read(tools: &[Tool], choice: Option<&ToolChoice>) -> Result<Tools, Fault> {
+pub(crate) fn read(
+    tools: &[AnthropicTool],
+    choice: Option<&AnthropicToolChoice>,
+) -> Result<Tools, HttpError> {
     let list = tools.iter().enumerate().filter_map(|(at, tool)| one(tool, at).transpose());
     let list: Vec<Value> = list.collect::<Result<_, _>>()?;
     let parallel = choice.and_then(|choice| choice.disable_parallel_tool_use) != Some(true);
@@ -22,10 +25,10 @@ pub(crate) fn read(tools: &[Tool], choice: Option<&ToolChoice>) -> Result<Tools,
 }
 
 /// `None` for a tool that does not run at the client.
-fn one(tool: &Tool, at: usize) -> Result<Option<Value>, Fault> {
+fn one(tool: &AnthropicTool, at: usize) -> Result<Option<Value>, HttpError> {
     let kind = tool.kind.as_deref().unwrap_or("custom");
     let path = |member| format!("tools[{at}].{member}");
-    let missing = |member| Fault::invalid(path(member), format!("{} is missing", path(member)));
+    let missing = |member| HttpError::invalid(path(member), format!("{} is missing", path(member)));
     let Some(schema) = &tool.input_schema else {
         if kind == "custom" {
             return Err(missing("input_schema"));
@@ -45,11 +48,11 @@ fn one(tool: &Tool, at: usize) -> Result<Option<Value>, Fault> {
     Ok(Some(json!({ "type": "function", "function": function })))
 }
 
-fn chosen(choice: &ToolChoice, tools: &[Value]) -> Result<api::ToolChoice, Fault> {
+fn chosen(choice: &AnthropicToolChoice, tools: &[Value]) -> Result<api::ToolChoice, HttpError> {
     match choice.kind {
         ToolChoiceKind::Auto => Ok(api::ToolChoice::Auto),
         ToolChoiceKind::None => Ok(api::ToolChoice::None),
-        ToolChoiceKind::Any if tools.is_empty() => Err(Fault::invalid(
+        ToolChoiceKind::Any if tools.is_empty() => Err(HttpError::invalid(
             "tool_choice",
             "tool_choice asks for a call, but there are no tools",
         )),
@@ -58,7 +61,7 @@ fn chosen(choice: &ToolChoice, tools: &[Value]) -> Result<api::ToolChoice, Fault
             let name = choice.name.as_deref().unwrap_or_default();
             if !tools.iter().any(|tool| tool["function"]["name"] == name) {
                 let message = format!("tool_choice.name: no tool is called {name:?}");
-                return Err(Fault::invalid("tool_choice.name", message));
+                return Err(HttpError::invalid("tool_choice.name", message));
             }
             Ok(api::ToolChoice::Named(name.to_owned()))
         }
@@ -70,15 +73,15 @@ mod tests {
     use super::*;
     use serde::Deserialize;
 
-    fn tools(tools: Value, choice: Value) -> Result<Tools, Fault> {
-        let tools: Vec<Tool> = serde_json::from_value(tools).unwrap();
-        let choice = Option::<ToolChoice>::deserialize(choice).unwrap();
+    fn tools(tools: Value, choice: Value) -> Result<Tools, HttpError> {
+        let tools: Vec<AnthropicTool> = serde_json::from_value(tools).unwrap();
+        let choice = Option::<AnthropicToolChoice>::deserialize(choice).unwrap();
         read(&tools, choice.as_ref())
     }
 
-    fn check_fault(given: Value, choice: Value, param: &str) {
-        let fault = tools(given.clone(), choice).expect_err(&given.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{given}");
+    fn check_error(given: Value, choice: Value, param: &str) {
+        let error = tools(given.clone(), choice).expect_err(&given.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{given}");
     }
 
     #[test]
@@ -109,9 +112,9 @@ mod tests {
         let named = tools(f(), named).unwrap();
         assert_eq!(named.choice, api::ToolChoice::Named("f".into()));
         assert!(!named.parallel && tools(f(), json!({"type": "any"})).unwrap().parallel);
-        check_fault(f(), json!({"type": "tool", "name": "g"}), "tool_choice.name");
-        check_fault(f(), json!({"type": "tool"}), "tool_choice.name");
-        check_fault(
+        check_error(f(), json!({"type": "tool", "name": "g"}), "tool_choice.name");
+        check_error(f(), json!({"type": "tool"}), "tool_choice.name");
+        check_error(
             json!([{"type": "bash_20250124", "name": "bash"}]),
             json!({"type": "any"}),
             "tool_choice",
@@ -120,8 +123,8 @@ mod tests {
 
     #[test]
     fn tools_of_the_client_need_a_name_and_a_schema() {
-        check_fault(json!([{"name": "f"}]), json!(null), "tools[0].input_schema");
-        check_fault(json!([{"input_schema": {}}]), json!(null), "tools[0].name");
-        check_fault(json!([{"name": "", "input_schema": {}}]), json!(null), "tools[0].name");
+        check_error(json!([{"name": "f"}]), json!(null), "tools[0].input_schema");
+        check_error(json!([{"input_schema": {}}]), json!(null), "tools[0].name");
+        check_error(json!([{"name": "", "input_schema": {}}]), json!(null), "tools[0].name");
     }
 }

@@ -1,23 +1,23 @@
 //! The turns of a conversation: messages of one role that follow each other are one.
 
-use crate::anthropic::blocks::{self, Block, ToolResult, ToolUse, misplaced};
-use crate::anthropic::request::{InputMessage, Role};
+use crate::anthropic::blocks::{self, InputBlock, ToolResult, ToolUse, misplaced};
+use crate::anthropic::request::{InputMessage, InputRole};
 use crate::anthropic::system;
-use crate::fault::Fault;
 use crate::fields::wrong;
+use crate::http_error::HttpError;
 use api::arguments;
 use serde_json::{Map, Value};
 
 /// What one side said.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum InputTurn {
     System(Vec<String>),
-    User(User),
-    Assistant(Assistant),
+    User(UserTurn),
+    Assistant(AssistantTurn),
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct User {
+pub(crate) struct UserTurn {
     pub results: Vec<Answered>,
     pub texts: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Answered {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Assistant {
+pub(crate) struct AssistantTurn {
     pub reasoning: String,
     pub text: String,
     pub calls: Vec<Called>,
@@ -47,49 +47,49 @@ pub(crate) struct Called {
 }
 
 /// The turns that `messages` make.
-pub(crate) fn read(messages: &[InputMessage]) -> Result<Vec<Turn>, Fault> {
+pub(crate) fn read(messages: &[InputMessage]) -> Result<Vec<InputTurn>, HttpError> {
     let mut turns = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let path = format!("messages[{at}].content");
         match message.role {
-            Role::System => {
+            InputRole::System => {
                 let text = system::read(&message.content, &path)?;
                 text.into_iter().for_each(|text| add_system(&mut turns, text));
             }
-            Role::User => add_user(&mut turns, User::read(&message.content, &path)?),
-            Role::Assistant => {
-                add_assistant(&mut turns, Assistant::read(&message.content, &path)?);
+            InputRole::User => add_user(&mut turns, UserTurn::read(&message.content, &path)?),
+            InputRole::Assistant => {
+                add_assistant(&mut turns, AssistantTurn::read(&message.content, &path)?);
             }
         }
     }
     Ok(turns)
 }
 
-fn add_system(turns: &mut Vec<Turn>, text: String) {
+fn add_system(turns: &mut Vec<InputTurn>, text: String) {
     match turns.last_mut() {
-        Some(Turn::System(texts)) => texts.push(text),
-        _ => turns.push(Turn::System(vec![text])),
+        Some(InputTurn::System(texts)) => texts.push(text),
+        _ => turns.push(InputTurn::System(vec![text])),
     }
 }
 
-fn add_user(turns: &mut Vec<Turn>, more: User) {
+fn add_user(turns: &mut Vec<InputTurn>, more: UserTurn) {
     match turns.last_mut() {
-        Some(Turn::User(user)) => {
+        Some(InputTurn::User(user)) => {
             user.results.extend(more.results);
             user.texts.extend(more.texts);
         }
-        _ => turns.push(Turn::User(more)),
+        _ => turns.push(InputTurn::User(more)),
     }
 }
 
-fn add_assistant(turns: &mut Vec<Turn>, more: Assistant) {
+fn add_assistant(turns: &mut Vec<InputTurn>, more: AssistantTurn) {
     match turns.last_mut() {
-        Some(Turn::Assistant(assistant)) => {
+        Some(InputTurn::Assistant(assistant)) => {
             add_line(&mut assistant.reasoning, more.reasoning);
             add_line(&mut assistant.text, more.text);
             assistant.calls.extend(more.calls);
         }
-        _ => turns.push(Turn::Assistant(more)),
+        _ => turns.push(InputTurn::Assistant(more)),
     }
 }
 
@@ -100,14 +100,14 @@ fn add_line(text: &mut String, more: String) {
     text.push_str(&more);
 }
 
-impl User {
-    fn read(content: &Value, path: &str) -> Result<Self, Fault> {
+impl UserTurn {
+    fn read(content: &Value, path: &str) -> Result<Self, HttpError> {
         let mut user = Self::default();
         for (path, block) in blocks::read(content, path)? {
             match block {
-                Block::Text(block) => user.texts.push(block.text),
-                Block::ToolResult(result) => user.results.push(answered(result, &path)?),
-                Block::Thinking(_) | Block::ToolUse(_) => {
+                InputBlock::Text(block) => user.texts.push(block.text),
+                InputBlock::ToolResult(result) => user.results.push(answered(result, &path)?),
+                InputBlock::Thinking(_) | InputBlock::ToolUse(_) => {
                     return Err(misplaced(&path, "only assistant messages hold such blocks"));
                 }
             }
@@ -116,16 +116,16 @@ impl User {
     }
 }
 
-impl Assistant {
+impl AssistantTurn {
     /// An answer's own blocks were one text, so that nothing is put between them.
-    fn read(content: &Value, path: &str) -> Result<Self, Fault> {
+    fn read(content: &Value, path: &str) -> Result<Self, HttpError> {
         let mut assistant = Self::default();
         for (path, block) in blocks::read(content, path)? {
             match block {
-                Block::Text(block) => assistant.text.push_str(&block.text),
-                Block::Thinking(block) => assistant.reasoning.push_str(&block.thinking),
-                Block::ToolUse(call) => assistant.calls.push(called(call, &path)?),
-                Block::ToolResult(_) => {
+                InputBlock::Text(block) => assistant.text.push_str(&block.text),
+                InputBlock::Thinking(block) => assistant.reasoning.push_str(&block.thinking),
+                InputBlock::ToolUse(call) => assistant.calls.push(called(call, &path)?),
+                InputBlock::ToolResult(_) => {
                     return Err(misplaced(&path, "only user messages hold such blocks"));
                 }
             }
@@ -134,7 +134,7 @@ impl Assistant {
     }
 }
 
-fn answered(result: ToolResult, path: &str) -> Result<Answered, Fault> {
+fn answered(result: ToolResult, path: &str) -> Result<Answered, HttpError> {
     let mut text = blocks::texts(&result.content, &format!("{path}.content"))?.join("\n");
     // Templates have no place for the flag, and the model must learn of it.
     if result.is_error == Some(true) && !begins_with_error(&text) {
@@ -148,7 +148,7 @@ fn begins_with_error(text: &str) -> bool {
     head.is_some_and(|head| head.eq_ignore_ascii_case("error"))
 }
 
-fn called(call: ToolUse, path: &str) -> Result<Called, Fault> {
+fn called(call: ToolUse, path: &str) -> Result<Called, HttpError> {
     let arguments = match call.input {
         Value::Null => Map::new().into(),
         Value::String(text) => arguments(&text),

@@ -1,7 +1,7 @@
 //! The answer of `POST /completion` and `POST /infill`, whole and as events.
 
 use crate::answer::{Answer, Collected, Frame};
-use crate::fault::{Dialect, Fault};
+use crate::http_error::{Dialect, HttpError};
 use crate::llama::timings::Timings;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 /// What of an answer is shown.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct AnswerView {
     /// Ids of its tokens.
     pub tokens: bool,
     /// Log probabilities.
@@ -31,14 +31,14 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct CompletionAnswer {
     model: String,
-    look: Look,
+    look: AnswerView,
     started: Instant,
-    choices: Vec<Choice>,
+    choices: Vec<ChoiceProgress>,
 }
 
 /// How far one answer is.
 #[derive(Clone, Debug)]
-struct Choice {
+struct ChoiceProgress {
     prompt_tokens: usize,
     tokens: usize,
     first: Option<Instant>,
@@ -47,7 +47,7 @@ struct Choice {
 /// A piece of an answer.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LlamaPiece)]
-pub(crate) struct Piece {
+pub(crate) struct AnswerPiece {
     index: usize,
     content: String,
     tokens: Vec<u32>,
@@ -77,7 +77,7 @@ pub(crate) enum Completions {
 #[schema(as = LlamaCompletion)]
 pub(crate) struct Completion {
     #[serde(flatten)]
-    piece: Piece,
+    piece: AnswerPiece,
     model: String,
     generation_settings: Value,
     /// `eos`, `limit` or `word`.
@@ -125,17 +125,17 @@ fn probability(token: &TokenText) -> Probability {
 
 impl CompletionAnswer {
     /// For so many answers of `model` to each prompt.
-    pub fn new(model: &str, look: Look, choices: usize) -> Self {
-        let choice = |&prompt_tokens| Choice { prompt_tokens, tokens: 0, first: None };
+    pub fn new(model: &str, look: AnswerView, choices: usize) -> Self {
+        let choice = |&prompt_tokens| ChoiceProgress { prompt_tokens, tokens: 0, first: None };
         let choices = look.prompts.iter().flat_map(|n| vec![choice(n); choices]).collect();
         Self { model: model.to_owned(), look, started: Instant::now(), choices }
     }
 
-    fn piece(&self, index: usize, content: &str, tokens: &[TokenText]) -> Piece {
+    fn piece(&self, index: usize, content: &str, tokens: &[TokenText]) -> AnswerPiece {
         let shown = if self.look.unseen { &[] } else { tokens };
         let ids = shown.iter().filter(|_| self.look.tokens).map(|token| token.id);
         let probabilities = self.look.probabilities && !shown.is_empty();
-        Piece {
+        AnswerPiece {
             index,
             content: if self.look.unseen { String::new() } else { content.to_owned() },
             tokens: ids.collect(),
@@ -221,8 +221,8 @@ impl Answer for CompletionAnswer {
         Vec::new()
     }
 
-    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
-        vec![Frame::Data(fault.told(Dialect::Llama))]
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        vec![Frame::Data(error.told(Dialect::Llama))]
     }
 
     fn whole(&mut self, choices: Vec<Collected>, _: &Usage) -> Value {

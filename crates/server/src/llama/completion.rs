@@ -1,8 +1,8 @@
 //! The request of `POST /completion`.
 
-use crate::fault::Fault;
-use crate::llama::answer::Look;
-use crate::llama::sampling::SamplingBody;
+use crate::http_error::HttpError;
+use crate::llama::answer::AnswerView;
+use crate::llama::sampling::LlamaSamplingBody;
 use crate::llama::{prompt, sampling};
 use crate::wire;
 use api::{GrammarSource, Prepared, Prompt, SamplingOptions, Service, TextRequest};
@@ -22,9 +22,9 @@ pub(crate) struct CompletionBody {
     #[serde(flatten)]
     _prompt: PromptBody,
     #[serde(flatten)]
-    _how: How,
+    _how: AnswerOptions,
     #[serde(flatten)]
-    _sampling: SamplingBody,
+    _sampling: LlamaSamplingBody,
 }
 
 /// What is to be continued.
@@ -36,7 +36,8 @@ struct PromptBody {
 
 /// How to answer.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-pub(crate) struct How {
+#[schema(as = How)]
+pub(crate) struct AnswerOptions {
     stream: Option<bool>,
     /// Answers to each prompt.
     #[serde(default, deserialize_with = "wire::count")]
@@ -59,18 +60,18 @@ pub(crate) struct How {
 
 /// A completion that is ready to be started.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct LlamaCall {
     pub prompts: Vec<Prepared>,
     /// Answers to each of them.
     pub choices: usize,
     pub stream: bool,
-    pub look: Look,
+    pub look: AnswerView,
 }
 
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<Call, Fault> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<LlamaCall, HttpError> {
     let (PromptBody { prompt }, how) = (wire::read(body)?, wire::read(body)?);
-    let prompt = prompt.ok_or_else(|| Fault::invalid("prompt", "prompt is missing"))?;
+    let prompt = prompt.ok_or_else(|| HttpError::invalid("prompt", "prompt is missing"))?;
     let sampling = sampling::read(body, service)?;
     call(service, prompt::prompts(&prompt, service)?, how, sampling, sampling::grammar(body))
 }
@@ -79,26 +80,26 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Call, Fault> {
 pub(crate) fn call(
     service: &Service,
     prompts: Vec<Vec<u32>>,
-    how: How,
+    how: AnswerOptions,
     sampling: SamplingOptions,
     grammar: Option<GrammarSource>,
-) -> Result<Call, Fault> {
+) -> Result<LlamaCall, HttpError> {
     let choices = how.n_cmpl.unwrap_or(1);
     let wanted = prompts.len().saturating_mul(choices);
     if !(1..=MAX_CHOICES).contains(&wanted) {
         let message = format!("1 to {MAX_CHOICES} answers may be asked for, not {wanted}");
-        return Err(Fault::invalid("n_cmpl", message));
+        return Err(HttpError::invalid("n_cmpl", message));
     }
     let fields = how.response_fields.unwrap_or_default();
     if fields.len() > MAX_FIELDS {
         let found = fields.len();
         let message = format!("response_fields must name at most {MAX_FIELDS}, not {found}");
-        return Err(Fault::invalid("response_fields", message));
+        return Err(HttpError::invalid("response_fields", message));
     }
     let stream = how.stream.unwrap_or(false);
     let unseen = sampling.max_tokens == Some(0);
     let tokens = stream || how.return_tokens.unwrap_or(false);
-    let look = Look {
+    let look = AnswerView {
         tokens,
         probabilities: sampling.logprobs.is_some(),
         timings: how.timings_per_token.unwrap_or(false),
@@ -117,6 +118,6 @@ pub(crate) fn call(
         service.prepare_text(&TextRequest { prompt, add_special: false, sampling, grammar })
     };
     let prompts: Result<Vec<Prepared>, _> = prompts.into_iter().map(prepare).collect();
-    let prompts = prompts.map_err(|error| Fault::of(error, "prompt"))?;
-    Ok(Call { prompts, choices, stream, look })
+    let prompts = prompts.map_err(|error| HttpError::of(error, "prompt"))?;
+    Ok(LlamaCall { prompts, choices, stream, look })
 }

@@ -1,8 +1,8 @@
 //! The request of `POST /infill`.
 
-use crate::fault::Fault;
-use crate::llama::completion::{self, Call, How};
-use crate::llama::sampling::{self, SamplingBody};
+use crate::http_error::HttpError;
+use crate::llama::completion::{self, AnswerOptions, LlamaCall};
+use crate::llama::sampling::{self, LlamaSamplingBody};
 use crate::wire;
 use api::{InfillRequest, SamplingOptions, Service};
 use axum::http::StatusCode;
@@ -16,9 +16,9 @@ pub(crate) struct InfillBody {
     #[serde(flatten)]
     _gap: GapBody,
     #[serde(flatten)]
-    _how: How,
+    _how: AnswerOptions,
     #[serde(flatten)]
-    _sampling: SamplingBody,
+    _sampling: LlamaSamplingBody,
 }
 
 /// What stands around the gap.
@@ -42,13 +42,13 @@ struct Extra {
 }
 
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<Call, Fault> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<LlamaCall, HttpError> {
     if !service.fills() {
         let message = "the model has no tokens that mark a gap to be filled in";
-        return Err(Fault::request(StatusCode::NOT_IMPLEMENTED, message));
+        return Err(HttpError::request(StatusCode::NOT_IMPLEMENTED, message));
     }
     let (sampling, grammar) = (sampling::read(body, service)?, sampling::grammar(body));
-    let (body, how): (GapBody, How) = (wire::read(body)?, wire::read(body)?);
+    let (body, how): (GapBody, AnswerOptions) = (wire::read(body)?, wire::read(body)?);
     let extra = body.input_extra.unwrap_or_default().into_iter();
     let infill = service.infill(&InfillRequest {
         prefix: body.input_prefix.unwrap_or_default(),
@@ -56,7 +56,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Call, Fault> {
         files: extra.map(|one| (one.filename.unwrap_or_default(), one.text)).collect(),
         opening: body.prompt.unwrap_or_default(),
     });
-    let infill = infill.map_err(|error| Fault::of(error, "input_prefix"))?;
+    let infill = infill.map_err(|error| HttpError::of(error, "input_prefix"))?;
     let sampling = SamplingOptions { stop_ids: infill.stop_ids, ..sampling };
     completion::call(service, vec![infill.prompt], how, sampling, grammar)
 }

@@ -1,15 +1,15 @@
 //! Prompts in the many forms that llama.cpp's server takes: text, ids, both mixed, and several.
 
-use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
+use crate::fields::{ObjectReader, wrong};
+use crate::http_error::HttpError;
 use api::{EncodeOptions, Service};
 use serde_json::Value;
 
 /// The prompts that `value` holds. An array with a number in it is one prompt.
-pub(crate) fn prompts(value: &Value, service: &Service) -> Result<Vec<Vec<u32>>, Fault> {
+pub(crate) fn prompts(value: &Value, service: &Service) -> Result<Vec<Vec<u32>>, HttpError> {
     match value {
         Value::Array(items) if items.is_empty() => {
-            Err(Fault::invalid("prompt", "prompt is an empty array"))
+            Err(HttpError::invalid("prompt", "prompt is an empty array"))
         }
         Value::Array(items) if !items.iter().any(Value::is_number) => {
             let one = |(at, item): (usize, &Value)| single(item, &format!("prompt[{at}]"), service);
@@ -19,18 +19,18 @@ pub(crate) fn prompts(value: &Value, service: &Service) -> Result<Vec<Vec<u32>>,
     }
 }
 
-fn single(value: &Value, path: &str, service: &Service) -> Result<Vec<u32>, Fault> {
+fn single(value: &Value, path: &str, service: &Service) -> Result<Vec<u32>, HttpError> {
     if !value.is_object() {
         return ids(value, path, service, true, true);
     }
-    let fields = Fields::of(value, path)?;
+    let fields = ObjectReader::of(value, path)?;
     if fields.array("multimodal_data")?.is_some_and(|data| !data.is_empty()) {
         let param = fields.path("multimodal_data");
-        return Err(Fault::invalid(&param, format!("{param}: only text is supported")));
+        return Err(HttpError::invalid(&param, format!("{param}: only text is supported")));
     }
     let param = fields.path("prompt_string");
     let text = fields.value("prompt_string");
-    let text = text.ok_or_else(|| Fault::invalid(&param, format!("{param} is missing")))?;
+    let text = text.ok_or_else(|| HttpError::invalid(&param, format!("{param} is missing")))?;
     ids(text, &param, service, true, true)
 }
 
@@ -42,10 +42,10 @@ pub(crate) fn ids(
     service: &Service,
     add_special: bool,
     parse_special: bool,
-) -> Result<Vec<u32>, Fault> {
+) -> Result<Vec<u32>, HttpError> {
     let encode = |text: &str, add_special: bool| {
         let options = EncodeOptions { add_special, parse_special };
-        service.tokenize(text, options).map_err(|error| Fault::of(error, path))
+        service.tokenize(text, options).map_err(|error| HttpError::of(error, path))
     };
     let items = match value {
         Value::String(text) => return encode(text, add_special),
@@ -63,7 +63,7 @@ pub(crate) fn ids(
 }
 
 /// `value` as a token id.
-pub(crate) fn id(value: &Value, path: &str) -> Result<u32, Fault> {
+pub(crate) fn id(value: &Value, path: &str) -> Result<u32, HttpError> {
     let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
     id.ok_or_else(|| wrong(path, "a string or a token id", value))
 }

@@ -1,6 +1,6 @@
 //! `GET /props` and `GET /slots`: what the server is, and what it does right now.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::llama::sampling;
 use api::{SamplingOptions, Service};
 use axum::http::StatusCode;
@@ -69,12 +69,12 @@ pub(crate) fn props(service: &Service) -> Props {
 }
 
 /// The places for answers; 503 where a client insists on a free one and there is none.
-pub(crate) fn slots(service: &Service, free: bool) -> Result<Vec<Slot>, Fault> {
+pub(crate) fn slots(service: &Service, free: bool) -> Result<Vec<Slot>, HttpError> {
     let stats = service.metrics().snapshot();
     let (n_ctx, busy) = (service.info().context_length, stats.running as usize);
     let count = service.parallel().max(busy);
     if free && busy >= count {
-        return Err(Fault::server(StatusCode::SERVICE_UNAVAILABLE, "no slot is free"));
+        return Err(HttpError::server(StatusCode::SERVICE_UNAVAILABLE, "no slot is free"));
     }
     let slot = |id: usize| Slot {
         id,

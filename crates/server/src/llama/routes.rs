@@ -1,18 +1,18 @@
 //! The routes of llama.cpp's server.
 
 use crate::app::App;
-use crate::choices::Names;
-use crate::fault::Fault;
+use crate::choices::RequestNames;
 use crate::flow::{prepare, respond, start};
-use crate::guard::{self, RequestId};
-use crate::llama::answer::{CompletionAnswer, Completions, Piece};
-use crate::llama::completion::{self, Call, CompletionBody};
+use crate::http_error::HttpError;
+use crate::llama::answer::{AnswerPiece, CompletionAnswer, Completions};
+use crate::llama::completion::{self, CompletionBody, LlamaCall};
 use crate::llama::infill::{self, InfillBody};
 use crate::llama::props::{self, Props, Slot};
-use crate::llama::tokens::{self, Content, DetokenizeBody, Rendered, TokenizeBody, Tokens};
+use crate::llama::tokens::{self, DetokenizeBody, DetokenizedText, Rendered, TokenizeBody, Tokens};
+use crate::middleware::{self, RequestId};
+use crate::observability;
 use crate::openai::chat_body::ChatCompletionRequest;
 use crate::random;
-use crate::watch;
 use api::RequestOptions;
 use axum::Json;
 use axum::body::Body;
@@ -34,7 +34,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(properties))
         .routes(routes!(slots))
         .route("/completions", post(complete))
-        .route(guard::V1_HEALTH, get(watch::health))
+        .route(middleware::V1_HEALTH, get(observability::health))
 }
 
 /// The tokens of a text.
@@ -42,16 +42,19 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     post, path = "/tokenize", tag = "llama.cpp", request_body = TokenizeBody,
     responses((status = 200, body = Tokens), (status = 400))
 )]
-async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Tokens>, Fault> {
+async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Tokens>, HttpError> {
     prepare(&app, body, |service, body| tokens::tokenize(service, &body)).await.map(Json)
 }
 
 /// The text of tokens.
 #[utoipa::path(
     post, path = "/detokenize", tag = "llama.cpp", request_body = DetokenizeBody,
-    responses((status = 200, body = Content), (status = 400))
+    responses((status = 200, body = DetokenizedText), (status = 400))
 )]
-async fn detokenize(State(app): State<App>, body: Body) -> Result<Json<Content>, Fault> {
+async fn detokenize(
+    State(app): State<App>,
+    body: Body,
+) -> Result<Json<DetokenizedText>, HttpError> {
     prepare(&app, body, |service, body| tokens::detokenize(service, &body)).await.map(Json)
 }
 
@@ -60,7 +63,7 @@ async fn detokenize(State(app): State<App>, body: Body) -> Result<Json<Content>,
     post, path = "/apply-template", tag = "llama.cpp", request_body = ChatCompletionRequest,
     responses((status = 200, body = Rendered), (status = 400))
 )]
-async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rendered>, Fault> {
+async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rendered>, HttpError> {
     prepare(&app, body, |service, body| tokens::apply_template(service, &body)).await.map(Json)
 }
 
@@ -69,7 +72,7 @@ async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rende
     post, path = "/completion", tag = "llama.cpp", request_body = CompletionBody,
     responses(
         (status = 200, content(
-            (Completions = "application/json"), (Piece = "text/event-stream"))),
+            (Completions = "application/json"), (AnswerPiece = "text/event-stream"))),
         (status = 400)
     )
 )]
@@ -78,7 +81,7 @@ async fn complete(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let call = prepare(&app, body, |service, body| completion::read(service, &body)).await?;
     answer(&app, id, &headers, call).await
 }
@@ -88,7 +91,7 @@ async fn complete(
     post, path = "/infill", tag = "llama.cpp", request_body = InfillBody,
     responses(
         (status = 200, content(
-            (Completions = "application/json"), (Piece = "text/event-stream"))),
+            (Completions = "application/json"), (AnswerPiece = "text/event-stream"))),
         (status = 400), (status = 501)
     )
 )]
@@ -97,7 +100,7 @@ async fn fill(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let call = prepare(&app, body, |service, body| infill::read(service, &body)).await?;
     answer(&app, id, &headers, call).await
 }
@@ -106,11 +109,11 @@ async fn answer(
     app: &App,
     request: RequestId,
     headers: &HeaderMap,
-    call: Call,
-) -> Result<Response, Fault> {
-    let terms = guard::on_behalf(RequestOptions::default(), headers);
-    let names = Names { request, answer: random::id("completion-") };
-    let choices = start(app, &call.prompts, call.choices, names, &terms)?;
+    call: LlamaCall,
+) -> Result<Response, HttpError> {
+    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    let names = RequestNames { request, answer: random::id("completion-") };
+    let choices = start(app, &call.prompts, call.choices, names, &options)?;
     let answer = CompletionAnswer::new(&app.service.info().name, call.look, call.choices);
     respond(app, choices, answer, call.stream).await
 }
@@ -131,7 +134,7 @@ async fn properties(State(app): State<App>) -> Json<Props> {
 async fn slots(
     State(app): State<App>,
     Query(query): Query<Vec<(String, String)>>,
-) -> Result<Json<Vec<Slot>>, Fault> {
+) -> Result<Json<Vec<Slot>>, HttpError> {
     let free = query.iter().any(|(name, value)| name == "fail_on_no_slot" && value == "1");
     props::slots(&app.service, free).map(Json)
 }

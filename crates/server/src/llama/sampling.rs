@@ -1,7 +1,7 @@
 //! Sampling in llama.cpp's words.
 
-use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
+use crate::fields::{ObjectReader, wrong};
+use crate::http_error::HttpError;
 use crate::llama::prompt::id;
 use crate::wire::{self, Texts};
 use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
@@ -15,7 +15,7 @@ const NO_SEED: i64 = u32::MAX as i64;
 /// How to sample.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = LlamaSamplingBody)]
-pub(crate) struct SamplingBody {
+pub(crate) struct LlamaSamplingBody {
     /// Most tokens to generate; -1 and -2 for all that the context has room for.
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -2)]
@@ -65,9 +65,9 @@ const NOT_BUILT: [(&str, f64); 4] =
     [("mirostat", 0.0), ("dry_multiplier", 0.0), ("xtc_probability", 0.0), ("dynatemp_range", 0.0)];
 
 /// Reads the sampling of a request.
-pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, Fault> {
-    refuse(&Fields::of(body, "")?)?;
-    let body: SamplingBody = wire::read(body)?;
+pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
+    refuse(&ObjectReader::of(body, "")?)?;
+    let body: LlamaSamplingBody = wire::read(body)?;
     body.check()?;
     let logit_bias = match &body.logit_bias {
         Some(biases) => logit_bias(biases, service)?,
@@ -76,22 +76,22 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, F
     Ok(SamplingOptions { logit_bias, ..body.sampling() })
 }
 
-impl SamplingBody {
-    fn check(&self) -> Result<(), Fault> {
+impl LlamaSamplingBody {
+    fn check(&self) -> Result<(), HttpError> {
         let least = [("n_predict", self.n_predict, -2), ("repeat_last_n", self.repeat_last_n, -1)];
         for (name, value, least) in least {
             if let Some(value) = value.filter(|&value| value < least) {
                 let message = format!("{name} must be at least {least}, not {value}");
-                return Err(Fault::invalid(name, message));
+                return Err(HttpError::invalid(name, message));
             }
         }
         if self.grammar.as_ref().is_some_and(|grammar| !grammar.is_empty()) {
             let message = "grammar is not supported in GBNF; json_schema is";
-            return Err(Fault::invalid("grammar", message));
+            return Err(HttpError::invalid("grammar", message));
         }
         match &self.json_schema {
             None | Some(Value::Object(_) | Value::Bool(_)) => Ok(()),
-            Some(_) => Err(Fault::invalid("json_schema", "json_schema must be a JSON schema")),
+            Some(_) => Err(HttpError::invalid("json_schema", "json_schema must be a JSON schema")),
         }
     }
 
@@ -121,24 +121,24 @@ pub(crate) fn grammar(body: &Value) -> Option<GrammarSource> {
     body.get("json_schema").filter(|it| !it.is_null()).cloned().map(GrammarSource::JsonSchema)
 }
 
-fn refuse(fields: &Fields<'_>) -> Result<(), Fault> {
+fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {
     for (name, off) in NOT_BUILT {
         if fields.value(name).is_some_and(|value| value.as_f64() != Some(off)) {
-            return Err(Fault::invalid(name, format!("{name} is not supported")));
+            return Err(HttpError::invalid(name, format!("{name} is not supported")));
         }
     }
     if fields.flag("post_sampling_probs")? == Some(true) {
         let message = "post_sampling_probs is not supported";
-        return Err(Fault::invalid("post_sampling_probs", message));
+        return Err(HttpError::invalid("post_sampling_probs", message));
     }
     match fields.array("lora")? {
-        Some([_, ..]) => Err(Fault::invalid("lora", "lora is not supported")),
+        Some([_, ..]) => Err(HttpError::invalid("lora", "lora is not supported")),
         _ => Ok(()),
     }
 }
 
 /// Pairs in an array, or members of an object whose names are ids or texts.
-fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, Fault> {
+fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, HttpError> {
     let mut list = Vec::new();
     match biases {
         Value::Array(pairs) => {
@@ -166,16 +166,16 @@ fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, Faul
     Ok(list)
 }
 
-fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, Fault> {
+fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, HttpError> {
     match token {
-        Value::String(text) => {
-            service.tokenize(text, EncodeOptions::default()).map_err(|error| Fault::of(error, path))
-        }
+        Value::String(text) => service
+            .tokenize(text, EncodeOptions::default())
+            .map_err(|error| HttpError::of(error, path)),
         other => Ok(vec![id(other, path)?]),
     }
 }
 
-fn number(bias: &Value, path: &str) -> Result<f32, Fault> {
+fn number(bias: &Value, path: &str) -> Result<f32, HttpError> {
     match bias {
         Value::Bool(false) => Ok(f32::NEG_INFINITY),
         Value::Number(number) => Ok(number.as_f64().unwrap_or_default() as f32),

@@ -1,6 +1,6 @@
 //! `POST /tokenize`, `/detokenize` and `/apply-template`.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::llama::prompt;
 use crate::openai::chat;
 use crate::wire;
@@ -33,14 +33,14 @@ pub(crate) struct Tokens {
 #[serde(untagged)]
 enum Token {
     Id(u32),
-    WithPiece { id: u32, piece: Piece },
+    WithPiece { id: u32, piece: TokenPiece },
 }
 
 /// The text of a token, or its bytes where they are none.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = LlamaTokenText)]
-enum Piece {
+enum TokenPiece {
     Text(String),
     Bytes(Vec<u8>),
 }
@@ -53,7 +53,8 @@ pub(crate) struct DetokenizeBody {
 
 /// Their text.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Content {
+#[schema(as = Content)]
+pub(crate) struct DetokenizedText {
     content: String,
 }
 
@@ -64,9 +65,9 @@ pub(crate) struct Rendered {
 }
 
 /// Takes a text apart.
-pub(crate) fn tokenize(service: &Service, body: &Value) -> Result<Tokens, Fault> {
+pub(crate) fn tokenize(service: &Service, body: &Value) -> Result<Tokens, HttpError> {
     let body: TokenizeBody = wire::read(body)?;
-    let missing = || Fault::invalid("content", "content is missing");
+    let missing = || HttpError::invalid("content", "content is missing");
     let content = body.content.ok_or_else(missing)?;
     let (add, parse) = (body.add_special.unwrap_or(false), body.parse_special.unwrap_or(true));
     let ids = prompt::ids(&content, "content", service, add, parse)?;
@@ -76,8 +77,8 @@ pub(crate) fn tokenize(service: &Service, body: &Value) -> Result<Tokens, Fault>
             return Token::Id(id);
         }
         let piece = match String::from_utf8(service.tokenizer().token_bytes(id).to_vec()) {
-            Ok(text) => Piece::Text(text),
-            Err(broken) => Piece::Bytes(broken.into_bytes()),
+            Ok(text) => TokenPiece::Text(text),
+            Err(broken) => TokenPiece::Bytes(broken.into_bytes()),
         };
         Token::WithPiece { id, piece }
     };
@@ -85,21 +86,21 @@ pub(crate) fn tokenize(service: &Service, body: &Value) -> Result<Tokens, Fault>
 }
 
 /// Puts tokens together, special ones as their text.
-pub(crate) fn detokenize(service: &Service, body: &Value) -> Result<Content, Fault> {
+pub(crate) fn detokenize(service: &Service, body: &Value) -> Result<DetokenizedText, HttpError> {
     let body: DetokenizeBody = wire::read(body)?;
-    let ids = body.tokens.ok_or_else(|| Fault::invalid("tokens", "tokens is missing"))?;
+    let ids = body.tokens.ok_or_else(|| HttpError::invalid("tokens", "tokens is missing"))?;
     let size = service.info().vocab_size;
     if let Some(at) = ids.iter().position(|&id| id as usize >= size) {
         let path = format!("tokens[{at}]");
         let message = format!("{path} must be a token id below {size}, not {}", ids[at]);
-        return Err(Fault::invalid(path, message));
+        return Err(HttpError::invalid(path, message));
     }
-    Ok(Content { content: service.tokenizer().decode(&ids, false) })
+    Ok(DetokenizedText { content: service.tokenizer().decode(&ids, false) })
 }
 
 /// Writes a conversation as the model reads it.
-pub(crate) fn apply_template(service: &Service, body: &Value) -> Result<Rendered, Fault> {
+pub(crate) fn apply_template(service: &Service, body: &Value) -> Result<Rendered, HttpError> {
     let request = chat::read(body)?.request;
-    let prompt = service.render(&request).map_err(|error| Fault::of(error, "messages"))?;
+    let prompt = service.render(&request).map_err(|error| HttpError::of(error, "messages"))?;
     Ok(Rendered { prompt })
 }

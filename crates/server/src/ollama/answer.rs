@@ -1,7 +1,7 @@
 //! The answers of `/api/chat` and `/api/generate`, whole and line by line.
 
 use crate::answer::{Answer, Collected, Frame, Framing};
-use crate::fault::{Dialect, Fault};
+use crate::http_error::{Dialect, HttpError};
 use crate::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 /// Which of the two it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AnswerKind {
     Chat,
     Generate,
 }
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct OllamaAnswer {
     model: String,
-    kind: Kind,
+    kind: AnswerKind,
     /// Log probabilities were asked for.
     logprobs: bool,
     /// Ids of the prompt and of what has been answered so far, if they are to be told.
@@ -32,7 +32,7 @@ pub(crate) struct OllamaAnswer {
 
 /// What one line says.
 #[derive(Debug, Default)]
-struct Part {
+struct LineContent {
     content: String,
     thinking: Option<String>,
     calls: Vec<Called>,
@@ -41,7 +41,7 @@ struct Part {
 
 impl OllamaAnswer {
     /// For an answer of `model`; `context` are the ids of a prompt to go on from.
-    pub fn new(model: &str, kind: Kind, logprobs: bool, context: Option<Vec<u32>>) -> Self {
+    pub fn new(model: &str, kind: AnswerKind, logprobs: bool, context: Option<Vec<u32>>) -> Self {
         Self {
             model: model.to_owned(),
             kind,
@@ -56,18 +56,18 @@ impl OllamaAnswer {
     /// The answer to a request that asks for nothing to be computed.
     pub fn idle(&mut self, reason: &'static str) -> Value {
         self.context = None;
-        self.line(Part::default(), Some(End::idle(reason)))
+        self.line(LineContent::default(), Some(End::idle(reason)))
     }
 
-    fn line(&mut self, part: Part, end: Option<End>) -> Value {
-        let Part { content, thinking, calls: tool_calls, logprobs } = part;
+    fn line(&mut self, part: LineContent, end: Option<End>) -> Value {
+        let LineContent { content, thinking, calls: tool_calls, logprobs } = part;
         let (model, created_at, done) = (self.model.clone(), line::now(), end.is_some());
         match self.kind {
-            Kind::Chat => {
+            AnswerKind::Chat => {
                 let message = Said { role: "assistant", content, thinking, tool_calls };
                 json!(ChatLine { model, created_at, message, logprobs, done, end })
             }
-            Kind::Generate => {
+            AnswerKind::Generate => {
                 let context = if done { self.context.take() } else { None };
                 let response = content;
                 json!(GenerateLine {
@@ -84,18 +84,18 @@ impl OllamaAnswer {
         }
     }
 
-    fn frame(&mut self, part: Part) -> Vec<Frame> {
+    fn frame(&mut self, part: LineContent) -> Vec<Frame> {
         vec![Frame::Data(self.line(part, None))]
     }
 
     /// A line of text; tokens without text are told only where somebody asked for them.
-    fn text(&mut self, delta: &Delta, part: Part) -> Vec<Frame> {
+    fn text(&mut self, delta: &Delta, part: LineContent) -> Vec<Frame> {
         self.note(&delta.tokens);
         let logprobs = self.logprobs(&delta.tokens);
         if delta.text.is_empty() && logprobs.is_none() {
             return Vec::new();
         }
-        self.frame(Part { logprobs, ..part })
+        self.frame(LineContent { logprobs, ..part })
     }
 
     fn logprobs(&self, tokens: &[TokenText]) -> Option<Vec<Logprob>> {
@@ -128,7 +128,7 @@ impl OllamaAnswer {
             CallEvent::End { .. } => {
                 let arguments = std::mem::take(&mut self.arguments);
                 if let Some(call) = self.call.take() {
-                    return self.frame(Part::default().with(call, &arguments));
+                    return self.frame(LineContent::default().with(call, &arguments));
                 }
             }
         }
@@ -136,7 +136,7 @@ impl OllamaAnswer {
     }
 }
 
-impl Part {
+impl LineContent {
     /// With a call of these arguments; what is no object is shown, since it cannot be executed.
     fn with(mut self, mut call: Called, arguments: &str) -> Self {
         match serde_json::from_str(arguments) {
@@ -168,11 +168,11 @@ impl Answer for OllamaAnswer {
         match event {
             TextEvent::Reasoning(delta) => {
                 let thinking = Some(delta.text.clone());
-                self.text(&delta, Part { thinking, ..Part::default() })
+                self.text(&delta, LineContent { thinking, ..LineContent::default() })
             }
             TextEvent::Content(delta) => {
                 let content = delta.text.clone();
-                self.text(&delta, Part { content, ..Part::default() })
+                self.text(&delta, LineContent { content, ..LineContent::default() })
             }
             TextEvent::Call(event) => self.call(event),
             TextEvent::Done(done) => {
@@ -188,11 +188,11 @@ impl Answer for OllamaAnswer {
     fn close(&mut self, _: &Usage) -> Vec<Frame> {
         let Some(done) = self.done.take() else { return Vec::new() };
         let end = self.end(&done);
-        vec![Frame::Data(self.line(Part::default(), Some(end)))]
+        vec![Frame::Data(self.line(LineContent::default(), Some(end)))]
     }
 
-    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
-        vec![Frame::Data(fault.told(Dialect::Ollama))]
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        vec![Frame::Data(error.told(Dialect::Ollama))]
     }
 
     /// Every line must be an object of the answer.
@@ -204,7 +204,7 @@ impl Answer for OllamaAnswer {
         let choice = choices.into_iter().next().unwrap_or_default();
         self.note(&choice.tokens);
         let logprobs = self.logprobs(&choice.tokens);
-        let part = Part { logprobs, ..Part::of(&choice) };
+        let part = LineContent { logprobs, ..LineContent::of(&choice) };
         let end = choice.done.as_ref().map(|done| self.end(done));
         self.line(part, end)
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn answer() -> OllamaAnswer {
-        OllamaAnswer::new("m", Kind::Chat, false, None)
+        OllamaAnswer::new("m", AnswerKind::Chat, false, None)
     }
 
     fn called(index: usize, name: &str, arguments: Value) -> Value {
@@ -308,8 +308,8 @@ mod tests {
 
     #[test]
     fn an_error_is_the_last_line() {
-        let fault = Fault::invalid("x", "x cannot be");
+        let error = HttpError::invalid("x", "x cannot be");
         let expected = Frame::Data(json!({"error": "x cannot be"}));
-        assert_eq!(answer().broken(&fault), [expected]);
+        assert_eq!(answer().broken(&error), [expected]);
     }
 }

@@ -1,13 +1,13 @@
 //! The request of `POST /api/chat`.
 
-use crate::fault::Fault;
-use crate::fields::Fields;
-use crate::ollama::answer::{Kind, OllamaAnswer};
+use crate::fields::ObjectReader;
+use crate::http_error::HttpError;
+use crate::ollama::answer::{AnswerKind, OllamaAnswer};
 use crate::ollama::duration::{self, KeepAlive};
 use crate::ollama::format;
-use crate::ollama::messages::{self, Message};
+use crate::ollama::messages::{self, OllamaMessage};
 use crate::ollama::options::{self, Options};
-use crate::ollama::routes::Work;
+use crate::ollama::routes::PreparedAnswer;
 use crate::ollama::think::{self, Think};
 use crate::wire;
 use api::{ChatRequest, SamplingOptions, Service};
@@ -22,7 +22,7 @@ pub(crate) struct ChatBody {
     /// Any name: one model is served.
     #[serde(rename = "model")]
     _model: Option<String>,
-    messages: Option<Vec<Message>>,
+    messages: Option<Vec<OllamaMessage>>,
     /// Tools the model may call.
     tools: Option<Vec<Value>>,
     /// Answer in lines; so it is unless this is false.
@@ -46,16 +46,17 @@ pub(crate) struct ChatBody {
 }
 
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, HttpError> {
     let body: ChatBody = wire::read(body)?;
     let unload = duration::unloads(body.keep_alive.as_ref())?;
     let logprobs = options::logprobs(body.logprobs, body.top_logprobs)?;
-    let mut answer = OllamaAnswer::new(&service.info().name, Kind::Chat, logprobs.is_some(), None);
+    let mut answer =
+        OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some(), None);
     let messages = messages::read(body.messages.unwrap_or_default())?;
     let sampling = body.options.unwrap_or_default().sampling()?;
     if messages.is_empty() {
         options::refuse(service, Vec::new(), sampling)?;
-        return Ok(Work::Idle(answer.idle(if unload { "unload" } else { "load" })));
+        return Ok(PreparedAnswer::Idle(answer.idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;
     let grammar = format::grammar(body.format.as_ref())?;
@@ -67,13 +68,14 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
         grammar,
         ..ChatRequest::default()
     };
-    let prompt = service.prepare_chat(&request).map_err(|error| Fault::of(error, "messages"))?;
-    Ok(Work::run(prompt, answer, body.stream))
+    let prompt =
+        service.prepare_chat(&request).map_err(|error| HttpError::of(error, "messages"))?;
+    Ok(PreparedAnswer::run(prompt, answer, body.stream))
 }
 
-fn tools(tools: Vec<Value>) -> Result<Vec<Value>, Fault> {
+fn tools(tools: Vec<Value>) -> Result<Vec<Value>, HttpError> {
     for (at, tool) in tools.iter().enumerate() {
-        let tool = Fields::of(tool, &format!("tools[{at}]"))?;
+        let tool = ObjectReader::of(tool, &format!("tools[{at}]"))?;
         if let Some(function) = tool.fields("function")? {
             function.text("name")?;
         }

@@ -1,6 +1,6 @@
 //! How long a model is to stay loaded: seconds, or Go's notation of durations.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -25,7 +25,7 @@ const UNITS: [(&str, f64); 8] = [
 ];
 
 /// Whether the model is to be unloaded at once.
-pub(crate) fn unloads(keep_alive: Option<&KeepAlive>) -> Result<bool, Fault> {
+pub(crate) fn unloads(keep_alive: Option<&KeepAlive>) -> Result<bool, HttpError> {
     match keep_alive {
         None => Ok(false),
         Some(KeepAlive::Seconds(seconds)) => Ok(*seconds == 0.0),
@@ -33,7 +33,7 @@ pub(crate) fn unloads(keep_alive: Option<&KeepAlive>) -> Result<bool, Fault> {
             Some(seconds) => Ok(seconds == 0.0),
             None => {
                 let message = "keep_alive must be a number of seconds or a duration such as \"5m\"";
-                Err(Fault::invalid("keep_alive", message))
+                Err(HttpError::invalid("keep_alive", message))
             }
         },
     }

@@ -1,7 +1,7 @@
 //! `POST /api/embed` and the older `/api/embeddings`.
 
 use crate::embeddings;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::ollama::duration::{self, KeepAlive};
 use crate::wire::{self, Texts};
 use api::{Embed, Prompt, Service};
@@ -58,7 +58,7 @@ pub(crate) const NORMALIZED: Embed = Embed { pooling: None, normalize: true };
 pub(crate) const AS_THEY_ARE: Embed = Embed { pooling: None, normalize: false };
 
 /// Reads a request for vectors.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<Vec<Prompt>, Fault> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Vec<Prompt>, HttpError> {
     let body: EmbedBody = wire::read(body)?;
     duration::unloads(body.keep_alive.as_ref())?;
     let texts = body.input.all().into_iter().map(Prompt::Text);
@@ -66,7 +66,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Vec<Prompt>, Fault
 }
 
 /// Reads a request for one vector.
-pub(crate) fn read_one(service: &Service, body: &Value) -> Result<Vec<Prompt>, Fault> {
+pub(crate) fn read_one(service: &Service, body: &Value) -> Result<Vec<Prompt>, HttpError> {
     let body: EmbeddingsBody = wire::read(body)?;
     duration::unloads(body.keep_alive.as_ref())?;
     embeddings::prompts(service, vec![Prompt::Text(body.prompt)], "prompt")

@@ -1,12 +1,12 @@
 //! The request of `POST /api/generate`: an answer to one prompt, the continuation of a raw text,
 //! or what is missing in the middle of one.
 
-use crate::fault::Fault;
-use crate::ollama::answer::{Kind, OllamaAnswer};
+use crate::http_error::HttpError;
+use crate::ollama::answer::{AnswerKind, OllamaAnswer};
 use crate::ollama::duration::{self, KeepAlive};
 use crate::ollama::format;
 use crate::ollama::options::{self, Options};
-use crate::ollama::routes::Work;
+use crate::ollama::routes::PreparedAnswer;
 use crate::ollama::think::{self, Think};
 use crate::wire;
 use api::{
@@ -56,18 +56,18 @@ pub(crate) struct GenerateBody {
 }
 
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, HttpError> {
     let body: GenerateBody = wire::read(body)?;
     let unload = duration::unloads(body.keep_alive.as_ref())?;
     let logprobs = options::logprobs(body.logprobs, body.top_logprobs)?;
     let answer = |context| {
-        OllamaAnswer::new(&service.info().name, Kind::Generate, logprobs.is_some(), context)
+        OllamaAnswer::new(&service.info().name, AnswerKind::Generate, logprobs.is_some(), context)
     };
     body.check()?;
     let sampling = body.options.as_ref().map(Options::sampling).transpose()?.unwrap_or_default();
     if body.prompt.as_deref().unwrap_or_default().is_empty() && body.suffix().is_none() {
         options::refuse(service, body.context.unwrap_or_default(), sampling)?;
-        return Ok(Work::Idle(answer(None).idle(if unload { "unload" } else { "load" })));
+        return Ok(PreparedAnswer::Idle(answer(None).idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;
     let grammar = format::grammar(body.format.as_ref())?;
@@ -76,9 +76,9 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<Work, Fault> {
     let logprobs = logprobs.or(goes_on.then_some(0));
     let stream = body.stream;
     let prompt = body.prepare(service, SamplingOptions { logprobs, ..sampling }, grammar);
-    let prompt = prompt.map_err(|error| Fault::of(error, "prompt"))?;
+    let prompt = prompt.map_err(|error| HttpError::of(error, "prompt"))?;
     let context = goes_on.then(|| prompt.prompt().to_vec());
-    Ok(Work::run(prompt, answer(context), stream))
+    Ok(PreparedAnswer::run(prompt, answer(context), stream))
 }
 
 impl GenerateBody {
@@ -90,7 +90,7 @@ impl GenerateBody {
         self.suffix.as_deref().filter(|suffix| !suffix.is_empty())
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), HttpError> {
         let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let (system, context) = (given(&self.system), self.context.is_some());
         let raw = self.is_raw() || self.suffix().is_some();
@@ -105,7 +105,7 @@ impl GenerateBody {
             (raw && context, "context", "context cannot go with raw or suffix"),
         ];
         match refusals.into_iter().find(|(refused, ..)| *refused) {
-            Some((_, param, message)) => Err(Fault::invalid(param, message)),
+            Some((_, param, message)) => Err(HttpError::invalid(param, message)),
             None => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 //! Ollama's calls need no ids and its results name the tool or nothing at all; ids are made here
 //! and results given those of the calls they answer, in order.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use api::arguments;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ const MAX_WAITING: usize = 128;
 /// One message of a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = OllamaMessage)]
-pub(crate) struct Message {
+pub(crate) struct OllamaMessage {
     /// `system`, `user`, `assistant` or `tool`.
     role: String,
     /// What was said.
@@ -28,7 +28,7 @@ pub(crate) struct Message {
     /// Not supported.
     images: Option<Vec<Value>>,
     /// Calls that the model made.
-    tool_calls: Option<Vec<ToolCall>>,
+    tool_calls: Option<Vec<OllamaCall>>,
     /// The tool whose result this is.
     tool_name: Option<String>,
     /// The call whose result this is.
@@ -37,7 +37,8 @@ pub(crate) struct Message {
 
 /// A call that the model made.
 #[derive(Debug, Deserialize, ToSchema)]
-struct ToolCall {
+#[schema(as = ToolCall)]
+struct OllamaCall {
     id: Option<String>,
     function: Function,
 }
@@ -45,13 +46,14 @@ struct ToolCall {
 #[derive(Debug, Deserialize, ToSchema)]
 struct Function {
     name: String,
-    arguments: Option<Arguments>,
+    arguments: Option<CallArguments>,
 }
 
 /// An object; JSON text of one is taken too.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected an object")]
-enum Arguments {
+#[schema(as = Arguments)]
+enum CallArguments {
     Object(Map<String, Value>),
     Text(String),
 }
@@ -64,20 +66,20 @@ struct Calls {
 }
 
 /// `messages` as templates read them.
-pub(crate) fn read(messages: Vec<Message>) -> Result<Vec<Value>, Fault> {
+pub(crate) fn read(messages: Vec<OllamaMessage>) -> Result<Vec<Value>, HttpError> {
     if messages.len() > MAX_MESSAGES {
         let message = format!("messages must hold at most {MAX_MESSAGES} messages");
-        return Err(Fault::invalid("messages", message));
+        return Err(HttpError::invalid("messages", message));
     }
     let mut calls = Calls::default();
     let numbered = messages.into_iter().enumerate();
     numbered.map(|(at, message)| one(message, at, &mut calls)).collect()
 }
 
-fn one(message: Message, at: usize, calls: &mut Calls) -> Result<Value, Fault> {
+fn one(message: OllamaMessage, at: usize, calls: &mut Calls) -> Result<Value, HttpError> {
     if message.images.is_some_and(|images| !images.is_empty()) {
         let path = format!("messages[{at}].images");
-        return Err(Fault::invalid(&path, format!("{path}: images are not supported")));
+        return Err(HttpError::invalid(&path, format!("{path}: images are not supported")));
     }
     let mut out = Map::new();
     out.insert("role".into(), json!(message.role));
@@ -103,14 +105,14 @@ fn one(message: Message, at: usize, calls: &mut Calls) -> Result<Value, Fault> {
 }
 
 impl Calls {
-    fn make(&mut self, call: ToolCall) -> Value {
+    fn make(&mut self, call: OllamaCall) -> Value {
         let id = call.id.unwrap_or_else(|| format!("call_{}", self.made));
         self.made += 1;
         let Function { name, arguments: given } = call.function;
         let given = match given {
             None => Map::new().into(),
-            Some(Arguments::Object(object)) => object.into(),
-            Some(Arguments::Text(text)) => arguments(&text),
+            Some(CallArguments::Object(object)) => object.into(),
+            Some(CallArguments::Text(text)) => arguments(&text),
         };
         if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back((id.clone(), name.clone()));
@@ -140,7 +142,7 @@ impl Calls {
 mod tests {
     use super::*;
 
-    fn messages(all: Value) -> Result<Vec<Value>, Fault> {
+    fn messages(all: Value) -> Result<Vec<Value>, HttpError> {
         read(serde_json::from_value(all).unwrap())
     }
 
@@ -174,7 +176,7 @@ mod tests {
     #[test]
     fn images_are_refused_where_they_stand() {
         let all = json!([{"role": "user"}, {"role": "user", "content": "", "images": ["aGk="]}]);
-        let fault = messages(all).unwrap_err();
-        assert_eq!(fault.body()["error"]["param"], "messages[1].images");
+        let error = messages(all).unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "messages[1].images");
     }
 }

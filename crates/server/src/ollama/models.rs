@@ -14,12 +14,14 @@ const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The models there are.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Tags {
-    models: Vec<Tag>,
+#[schema(as = Tags)]
+pub(crate) struct ModelTags {
+    models: Vec<ModelTag>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Tag {
+#[schema(as = Tag)]
+struct ModelTag {
     name: String,
     model: String,
     modified_at: String,
@@ -32,11 +34,12 @@ struct Tag {
 /// The models that are loaded.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Running {
-    models: Vec<Loaded>,
+    models: Vec<LoadedModel>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Loaded {
+#[schema(as = Loaded)]
+struct LoadedModel {
     name: String,
     model: String,
     /// Bytes of the weights.
@@ -71,9 +74,9 @@ struct Details {
 }
 
 /// `GET /api/tags`.
-pub(crate) fn tags(app: &App) -> Tags {
+pub(crate) fn tags(app: &App) -> ModelTags {
     let (info, card) = (app.service.info(), app.service.card());
-    let tag = Tag {
+    let tag = ModelTag {
         name: info.name.clone(),
         model: info.name.clone(),
         modified_at: modified(app),
@@ -81,13 +84,13 @@ pub(crate) fn tags(app: &App) -> Tags {
         digest: card.digest.clone(),
         details: details(&app.service),
     };
-    Tags { models: vec![tag] }
+    ModelTags { models: vec![tag] }
 }
 
 /// `GET /api/ps`.
 pub(crate) fn running(service: &Service) -> Running {
     let (info, card) = (service.info(), service.card());
-    let loaded = Loaded {
+    let loaded = LoadedModel {
         name: info.name.clone(),
         model: info.name.clone(),
         size: card.bytes,

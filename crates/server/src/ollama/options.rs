@@ -1,6 +1,6 @@
 //! `options`: sampling in Ollama's words.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire::{self, Texts};
 use api::{Prompt, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
@@ -62,15 +62,15 @@ pub(crate) fn refuse(
     service: &Service,
     before: Vec<u32>,
     sampling: SamplingOptions,
-) -> Result<(), Fault> {
+) -> Result<(), HttpError> {
     let prompt = Prompt::Ids(if before.is_empty() { vec![0] } else { before });
     let request = TextRequest { prompt, add_special: false, sampling, grammar: None };
-    service.prepare_text(&request).map(drop).map_err(|error| Fault::of(error, "options"))
+    service.prepare_text(&request).map(drop).map_err(|error| HttpError::of(error, "options"))
 }
 
 impl Options {
     /// The sampling they ask for.
-    pub fn sampling(&self) -> Result<SamplingOptions, Fault> {
+    pub fn sampling(&self) -> Result<SamplingOptions, HttpError> {
         self.check()?;
         Ok(SamplingOptions {
             temperature: self.temperature,
@@ -89,7 +89,7 @@ impl Options {
         })
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), HttpError> {
         let ranges = [
             ("num_predict", self.num_predict, -2, i64::MAX),
             ("repeat_last_n", self.repeat_last_n, -1, i64::MAX),
@@ -106,16 +106,16 @@ impl Options {
         let value = value.unwrap_or_default();
         let expected = if low == high { format!("{low}") } else { format!("at least {low}") };
         let message = format!("options.{name} must be {expected}, not {value}");
-        Err(Fault::invalid(format!("options.{name}"), message))
+        Err(HttpError::invalid(format!("options.{name}"), message))
     }
 }
 
 /// How many alternatives are told of each token, if its log probability is told at all.
-pub(crate) fn logprobs(on: Option<bool>, top: Option<usize>) -> Result<Option<usize>, Fault> {
+pub(crate) fn logprobs(on: Option<bool>, top: Option<usize>) -> Result<Option<usize>, HttpError> {
     match (on.unwrap_or(false), top) {
         (true, top) => Ok(Some(top.unwrap_or(0))),
         (false, Some(1..)) => {
-            Err(Fault::invalid("top_logprobs", "top_logprobs needs logprobs to be true"))
+            Err(HttpError::invalid("top_logprobs", "top_logprobs needs logprobs to be true"))
         }
         (false, _) => Ok(None),
     }
@@ -127,17 +127,17 @@ mod tests {
     use serde_json::{Value, json};
 
     #[derive(Debug, Deserialize)]
-    struct Body {
+    struct OptionsBody {
         options: Options,
     }
 
-    fn sampling(options: Value) -> Result<SamplingOptions, Fault> {
-        wire::read::<Body>(&json!({ "options": options }))?.options.sampling()
+    fn sampling(options: Value) -> Result<SamplingOptions, HttpError> {
+        wire::read::<OptionsBody>(&json!({ "options": options }))?.options.sampling()
     }
 
-    fn check_fault(options: Value, param: &str) {
-        let fault = sampling(options.clone()).expect_err(&options.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{options}");
+    fn check_error(options: Value, param: &str) {
+        let error = sampling(options.clone()).expect_err(&options.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{options}");
     }
 
     #[test]
@@ -179,13 +179,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_names_its_path() {
-        check_fault(json!({"temperature": "hot"}), "options.temperature");
-        check_fault(json!({"num_predict": -3}), "options.num_predict");
-        check_fault(json!({"num_predict": 1.5}), "options.num_predict");
-        check_fault(json!({"repeat_last_n": -2}), "options.repeat_last_n");
-        check_fault(json!({"num_ctx": "big"}), "options.num_ctx");
-        check_fault(json!({"mirostat": 2}), "options.mirostat");
-        check_fault(json!({"stop": [1]}), "options.stop");
-        check_fault(json!([]), "options");
+        check_error(json!({"temperature": "hot"}), "options.temperature");
+        check_error(json!({"num_predict": -3}), "options.num_predict");
+        check_error(json!({"num_predict": 1.5}), "options.num_predict");
+        check_error(json!({"repeat_last_n": -2}), "options.repeat_last_n");
+        check_error(json!({"num_ctx": "big"}), "options.num_ctx");
+        check_error(json!({"mirostat": 2}), "options.mirostat");
+        check_error(json!({"stop": [1]}), "options.stop");
+        check_error(json!([]), "options");
     }
 }

@@ -1,39 +1,35 @@
-//! What a refused request gets.
+//! What a refused request gets, as the document tells it.
 
 use serde::Serialize;
-use utoipa::{IntoResponses, ToSchema};
+use std::collections::BTreeMap;
+use utoipa::openapi::{ContentBuilder, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 /// An error.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = OllamaError)]
 pub(crate) struct Refusal {
     /// What is wrong.
     pub error: String,
 }
 
-/// What a request may be refused with, as the document tells it.
-#[derive(Debug, IntoResponses)]
-#[allow(dead_code, reason = "describes what faults write")]
-pub(crate) enum Refusals {
-    /// The request cannot be.
-    #[response(status = 400)]
-    Invalid(Refusal),
-    /// The key is missing or wrong.
-    #[response(status = 401)]
-    Unauthorized(Refusal),
-    /// There is no such thing.
-    #[response(status = 404)]
-    NotFound(Refusal),
-    /// The request is too large.
-    #[response(status = 413)]
-    TooLarge(Refusal),
-    /// Too many requests are waiting.
-    #[response(status = 429)]
-    TooMany(Refusal),
-    /// The server is at fault.
-    #[response(status = 500)]
-    Broken(Refusal),
-    /// The server takes no requests.
-    #[response(status = 503)]
-    Closing(Refusal),
+const STATUSES: [(&str, &str); 7] = [
+    ("400", "The request cannot be"),
+    ("401", "The key is missing or wrong"),
+    ("404", "There is no such thing"),
+    ("413", "The request is too large"),
+    ("429", "Too many requests are waiting"),
+    ("500", "The server is at fault"),
+    ("503", "The server takes no requests"),
+];
+
+impl IntoResponses for Refusal {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let one = |(status, what): (&str, &str)| {
+            let content = ContentBuilder::new().schema(Some(Self::schema())).build();
+            let response =
+                ResponseBuilder::new().description(what).content("application/json", content);
+            (status.to_owned(), RefOr::T(response.build()))
+        };
+        STATUSES.into_iter().map(one).collect()
+    }
 }

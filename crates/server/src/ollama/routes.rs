@@ -1,18 +1,18 @@
 //! The routes of Ollama's API.
 
 use crate::app::App;
-use crate::choices::Names;
+use crate::choices::RequestNames;
 use crate::embeddings::compute;
-use crate::fault::Fault;
 use crate::flow::{prepare, respond, start};
-use crate::guard::{self, RequestId};
+use crate::http_error::HttpError;
+use crate::middleware::{self, RequestId};
 use crate::ollama::answer::OllamaAnswer;
 use crate::ollama::chat::{self, ChatBody};
 use crate::ollama::embed::{self, EmbedBody, Embedded, Embedding, EmbeddingsBody};
 use crate::ollama::generate::{self, GenerateBody};
 use crate::ollama::line::{ChatLine, GenerateLine};
-use crate::ollama::models::{self, Running, Shown, Tags};
-use crate::ollama::refusal::Refusals;
+use crate::ollama::models::{self, ModelTags, Running, Shown};
+use crate::ollama::refusal::Refusal;
 use crate::random;
 use api::{Embed, Prepared, Prompt, RequestOptions, Service};
 use axum::Json;
@@ -29,24 +29,24 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// What a request comes to.
-pub(crate) enum Work {
+pub(crate) enum PreparedAnswer {
     /// Nothing but this answer.
     Idle(Value),
     /// An answer to be computed.
-    Run(Box<Run>),
+    Run(Box<PendingAnswer>),
 }
 
 /// An answer to be computed.
-pub(crate) struct Run {
+pub(crate) struct PendingAnswer {
     prompt: Prepared,
     answer: OllamaAnswer,
     stream: bool,
 }
 
-impl Work {
+impl PreparedAnswer {
     /// An answer to be computed, in lines unless the client says otherwise.
     pub fn run(prompt: Prepared, answer: OllamaAnswer, stream: Option<bool>) -> Self {
-        Self::Run(Box::new(Run { prompt, answer, stream: stream.unwrap_or(true) }))
+        Self::Run(Box::new(PendingAnswer { prompt, answer, stream: stream.unwrap_or(true) }))
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses(
         (status = 200, content(
             (ChatLine = "application/json"), (ChatLine = "application/x-ndjson"))),
-        Refusals
+        Refusal
     )
 )]
 async fn chat(
@@ -82,7 +82,7 @@ async fn chat(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     answer(&app, id, &headers, body, chat::read).await
 }
 
@@ -92,7 +92,7 @@ async fn chat(
     responses(
         (status = 200, content(
             (GenerateLine = "application/json"), (GenerateLine = "application/x-ndjson"))),
-        Refusals
+        Refusal
     )
 )]
 async fn generate(
@@ -100,21 +100,21 @@ async fn generate(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     answer(&app, id, &headers, body, generate::read).await
 }
 
 /// Vectors of texts.
 #[utoipa::path(
     post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
-    responses((status = 200, body = Embedded), Refusals)
+    responses((status = 200, body = Embedded), Refusal)
 )]
 async fn embed(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Embedded>, Fault> {
+) -> Result<Json<Embedded>, HttpError> {
     let start = Instant::now();
     let vectors = vectors(&app, &id, &headers, body, (embed::read, embed::NORMALIZED)).await?;
     Ok(Json(embed::answer(&app.service, vectors, start.elapsed())))
@@ -123,20 +123,20 @@ async fn embed(
 /// The vector of a text.
 #[utoipa::path(
     post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
-    responses((status = 200, body = Embedding), Refusals)
+    responses((status = 200, body = Embedding), Refusal)
 )]
 async fn embeddings(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Embedding>, Fault> {
+) -> Result<Json<Embedding>, HttpError> {
     let vectors = vectors(&app, &id, &headers, body, (embed::read_one, embed::AS_THEY_ARE)).await?;
     Ok(Json(embed::answer_one(vectors)))
 }
 
 /// Makes what is wanted of the body of a request.
-type Read<T> = fn(&Service, &Value) -> Result<T, Fault>;
+type Read<T> = fn(&Service, &Value) -> Result<T, HttpError>;
 
 async fn vectors(
     app: &App,
@@ -144,10 +144,10 @@ async fn vectors(
     headers: &HeaderMap,
     body: Body,
     (read, how): (Read<Vec<Prompt>>, Embed),
-) -> Result<Vec<api::Embedding>, Fault> {
+) -> Result<Vec<api::Embedding>, HttpError> {
     let prompts = prepare(app, body, move |service, body| read(service, &body)).await?;
-    let terms = guard::on_behalf(RequestOptions::default(), headers);
-    compute(app, prompts, how, terms, id).await
+    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    compute(app, prompts, how, options, id).await
 }
 
 async fn answer(
@@ -155,30 +155,30 @@ async fn answer(
     request: RequestId,
     headers: &HeaderMap,
     body: Body,
-    read: Read<Work>,
-) -> Result<Response, Fault> {
+    read: Read<PreparedAnswer>,
+) -> Result<Response, HttpError> {
     let work = prepare(app, body, move |service, body| read(service, &body)).await?;
     let run = match work {
-        Work::Idle(answer) => return Ok(Json(answer).into_response()),
-        Work::Run(run) => *run,
+        PreparedAnswer::Idle(answer) => return Ok(Json(answer).into_response()),
+        PreparedAnswer::Run(run) => *run,
     };
-    let terms = guard::on_behalf(RequestOptions::default(), headers);
-    let names = Names { request, answer: random::id("ollama-") };
-    let choices = start(app, &[run.prompt], 1, names, &terms)?;
+    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    let names = RequestNames { request, answer: random::id("ollama-") };
+    let choices = start(app, &[run.prompt], 1, names, &options)?;
     respond(app, choices, run.answer, run.stream).await
 }
 
 /// The models there are.
 #[utoipa::path(
-    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = Tags), Refusals)
+    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusal)
 )]
-async fn tags(State(app): State<App>) -> Json<Tags> {
+async fn tags(State(app): State<App>) -> Json<ModelTags> {
     Json(models::tags(&app))
 }
 
 /// The models that are loaded.
 #[utoipa::path(
-    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusals)
+    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusal)
 )]
 async fn ps(State(app): State<App>) -> Json<Running> {
     Json(models::running(&app.service))
@@ -201,9 +201,9 @@ struct ShowBody {
 /// What the model is.
 #[utoipa::path(
     post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
-    responses((status = 200, body = Shown), Refusals)
+    responses((status = 200, body = Shown), Refusal)
 )]
-async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, Fault> {
+async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
     let _: ShowBody = prepare(&app, body, |_, body| crate::wire::read(&body)).await?;
     Ok(Json(models::show(&app)))
 }
@@ -217,16 +217,16 @@ struct Version {
 /// The version of this program.
 #[utoipa::path(
     get, path = "/api/version", tag = "Ollama",
-    responses((status = 200, body = Version), Refusals)
+    responses((status = 200, body = Version), Refusal)
 )]
 async fn version() -> Json<Version> {
     Json(Version { version: env!("CARGO_PKG_VERSION") })
 }
 
-async fn one_model(State(app): State<App>) -> Fault {
+async fn one_model(State(app): State<App>) -> HttpError {
     let message = format!(
         "this server serves one model, {}, which was chosen when it was started",
         app.service.info().name
     );
-    Fault::request(StatusCode::NOT_IMPLEMENTED, message)
+    HttpError::request(StatusCode::NOT_IMPLEMENTED, message)
 }

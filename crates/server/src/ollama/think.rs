@@ -1,6 +1,6 @@
 //! Whether and how hard the model is asked to think.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use api::Service;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -47,13 +47,13 @@ pub(crate) fn kwargs(think: Option<Think>) -> Map<String, Value> {
 }
 
 /// Refuses thinking where the model does not.
-pub(crate) fn check(think: Option<Think>, service: &Service) -> Result<(), Fault> {
+pub(crate) fn check(think: Option<Think>, service: &Service) -> Result<(), HttpError> {
     match think {
         None | Some(Think::Switch(false)) => Ok(()),
         Some(_) if service.reasons() => Ok(()),
         Some(_) => {
             let message = format!("{} does not support thinking", service.info().name);
-            Err(Fault::invalid("think", message))
+            Err(HttpError::invalid("think", message))
         }
     }
 }

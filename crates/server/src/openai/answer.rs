@@ -1,7 +1,7 @@
 //! What all OpenAI answers share: their heading, the usage and how a stream ends.
 
 use crate::answer::Frame;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::random;
 use api::Usage;
 use serde::Serialize;
@@ -85,8 +85,8 @@ pub(crate) fn close<C: Serialize>(last: Option<Completion<C>>) -> Vec<Frame> {
 }
 
 /// The last frames of a stream that breaks off.
-pub(crate) fn broken(fault: &Fault) -> Vec<Frame> {
-    vec![Frame::Named("error", fault.body()), Frame::Word("[DONE]")]
+pub(crate) fn broken(error: &HttpError) -> Vec<Frame> {
+    vec![Frame::Named("error", error.body()), Frame::Word("[DONE]")]
 }
 
 /// Token counts.

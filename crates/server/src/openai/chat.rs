@@ -1,9 +1,9 @@
 //! The request of `POST /v1/chat/completions`: from its body to what is computed.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::openai::chat_body::ChatBody;
-use crate::openai::constraint::{self, Held};
-use crate::openai::terms::TermsBody;
+use crate::openai::constraint::{self, ConstraintField};
+use crate::openai::options::OptionsBody;
 use crate::openai::{messages, sampling, thinking, tools};
 use crate::wire;
 use api::{ChatRequest, RequestOptions, SamplingOptions, ToolChoice};
@@ -14,8 +14,8 @@ use serde_json::Value;
 pub(crate) struct ChatCall {
     pub request: ChatRequest,
     /// What the answer is held to, and by which member.
-    pub held: Option<Held>,
-    pub terms: RequestOptions,
+    pub constraint: Option<ConstraintField>,
+    pub options: RequestOptions,
     /// Answers wanted.
     pub choices: usize,
     pub stream: bool,
@@ -26,15 +26,15 @@ pub(crate) struct ChatCall {
 }
 
 /// Reads the body of a request.
-pub(crate) fn read(body: &Value) -> Result<ChatCall, Fault> {
-    let (mut chat, terms): (ChatBody, TermsBody) = (wire::read(body)?, wire::read(body)?);
+pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
+    let (mut chat, options): (ChatBody, OptionsBody) = (wire::read(body)?, wire::read(body)?);
     chat.refuse_media()?;
     let functions = chat.functions.is_some();
     let (tools, tool_choice) = tools(&chat)?;
-    let held = constraint::read(body)?;
+    let constraint = constraint::read(body)?;
     let mut messages = messages::read(chat.messages.as_deref())?;
     let prefill = prefill(&chat, &mut messages)?;
-    refuse_contradictions(held.as_ref(), &tool_choice, prefill.as_ref())?;
+    refuse_contradictions(constraint.as_ref(), &tool_choice, prefill.as_ref())?;
     let thinking = thinking::read(body)?;
     let request = ChatRequest {
         messages,
@@ -47,22 +47,25 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, Fault> {
         prefill,
         split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
         sampling: SamplingOptions { logprobs: chat.logprobs()?, ..sampling::read(body)? },
-        grammar: held.as_ref().map(|held| held.source.clone()),
+        grammar: constraint.as_ref().map(|constraint| constraint.source.clone()),
         ..ChatRequest::default()
     };
-    let (choices, (stream, stream_usage)) = (terms.choices()?, terms.stream());
-    let terms = terms.terms()?;
-    Ok(ChatCall { request, held, terms, choices, stream, stream_usage, functions })
+    let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
+    let options = options.options()?;
+    Ok(ChatCall { request, constraint, options, choices, stream, stream_usage, functions })
 }
 
-fn tools(chat: &ChatBody) -> Result<(Vec<Value>, ToolChoice), Fault> {
+fn tools(chat: &ChatBody) -> Result<(Vec<Value>, ToolChoice), HttpError> {
     let Some(functions) = &chat.functions else {
         let mut tools = tools::read(chat.tools.as_deref().unwrap_or_default())?;
         let choice = tools::choice(chat.tool_choice.as_ref(), &mut tools)?;
         return Ok((tools, choice));
     };
     if chat.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
-        return Err(Fault::invalid("functions", "functions cannot be given together with tools"));
+        return Err(HttpError::invalid(
+            "functions",
+            "functions cannot be given together with tools",
+        ));
     }
     let tools = tools::functions(functions)?;
     let choice = tools::old_choice(chat.function_call.as_ref(), &tools)?;
@@ -70,7 +73,7 @@ fn tools(chat: &ChatBody) -> Result<(Vec<Value>, ToolChoice), Fault> {
 }
 
 /// The beginning of the answer, where the last message is one.
-fn prefill(chat: &ChatBody, messages: &mut Vec<Value>) -> Result<Option<String>, Fault> {
+fn prefill(chat: &ChatBody, messages: &mut Vec<Value>) -> Result<Option<String>, HttpError> {
     const FIELD: &str = "continue_final_message";
     if chat.continue_final_message != Some(true) {
         return Ok(None);
@@ -82,25 +85,25 @@ fn prefill(chat: &ChatBody, messages: &mut Vec<Value>) -> Result<Option<String>,
         }
         _ => {
             let message = format!("{FIELD} needs an assistant's text behind other messages");
-            Err(Fault::invalid(FIELD, message))
+            Err(HttpError::invalid(FIELD, message))
         }
     }
 }
 
 /// An answer that is held to a form can neither be a call nor have begun already.
 fn refuse_contradictions(
-    held: Option<&Held>,
+    constraint: Option<&ConstraintField>,
     choice: &ToolChoice,
     prefill: Option<&String>,
-) -> Result<(), Fault> {
-    let Some(Held { field, .. }) = held else { return Ok(()) };
+) -> Result<(), HttpError> {
+    let Some(ConstraintField { field, .. }) = constraint else { return Ok(()) };
     let forced = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
     let other = match (forced, prefill) {
         (true, _) => "a tool_choice that requires a call",
         (false, Some(_)) => "continue_final_message",
         (false, None) => return Ok(()),
     };
-    Err(Fault::invalid(*field, format!("{field} cannot be given together with {other}")))
+    Err(HttpError::invalid(*field, format!("{field} cannot be given together with {other}")))
 }
 
 #[cfg(test)]
@@ -109,15 +112,15 @@ mod tests {
     use api::GrammarSource;
     use serde_json::json;
 
-    fn call(extra: Value) -> Result<ChatCall, Fault> {
+    fn call(extra: Value) -> Result<ChatCall, HttpError> {
         let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         read(&body)
     }
 
-    fn check_fault(extra: Value, param: &str) {
-        let fault = call(extra.clone()).expect_err(&extra.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{extra}");
+    fn check_error(extra: Value, param: &str) {
+        let error = call(extra.clone()).expect_err(&extra.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{extra}");
     }
 
     fn tool(name: &str) -> Value {
@@ -146,23 +149,23 @@ mod tests {
         assert!(call.functions && !call.request.parallel_calls);
         assert_eq!(call.request.tools, [tool("f")]);
         assert_eq!(call.request.tool_choice, ToolChoice::Named("f".into()));
-        check_fault(json!({"functions": [{"name": "f"}], "tools": [tool("f")]}), "functions");
-        check_fault(json!({"functions": [{}]}), "functions[0].name");
+        check_error(json!({"functions": [{"name": "f"}], "tools": [tool("f")]}), "functions");
+        check_error(json!({"functions": [{}]}), "functions[0].name");
     }
 
     #[test]
     fn what_cannot_be_honoured_is_refused() {
-        check_fault(json!({"tool_choice": "required"}), "tool_choice");
-        check_fault(
+        check_error(json!({"tool_choice": "required"}), "tool_choice");
+        check_error(
             json!({"tools": [tool("f")], "tool_choice": tool("g")}),
             "tool_choice.function.name",
         );
-        check_fault(json!({"tools": ["x"]}), "tools[0]");
-        check_fault(json!({"top_logprobs": 2}), "top_logprobs");
-        check_fault(json!({"n": 0}), "n");
-        check_fault(json!({"logprobs": 3}), "logprobs");
-        check_fault(json!({"audio": {"voice": "x"}}), "audio");
-        check_fault(json!({"modalities": ["text", "audio"]}), "modalities[1]");
+        check_error(json!({"tools": ["x"]}), "tools[0]");
+        check_error(json!({"top_logprobs": 2}), "top_logprobs");
+        check_error(json!({"n": 0}), "n");
+        check_error(json!({"logprobs": 3}), "logprobs");
+        check_error(json!({"audio": {"voice": "x"}}), "audio");
+        check_error(json!({"modalities": ["text", "audio"]}), "modalities[1]");
     }
 
     #[test]
@@ -176,12 +179,12 @@ mod tests {
     #[test]
     fn forms_reach_the_request_and_contradict_forced_calls() {
         let form = json!({"type": "json_object"});
-        let held = call(json!({"response_format": form})).unwrap();
-        assert_eq!(held.request.grammar, Some(GrammarSource::JsonObject));
+        let constraint = call(json!({"response_format": form})).unwrap();
+        assert_eq!(constraint.request.grammar, Some(GrammarSource::JsonObject));
         let mut both = json!({"response_format": form, "tools": [tool("f")]});
         assert!(call(both.clone()).is_ok());
         both["tool_choice"] = "required".into();
-        check_fault(both, "response_format");
+        check_error(both, "response_format");
     }
 
     #[test]
@@ -193,10 +196,10 @@ mod tests {
         let request = call(body.clone()).unwrap().request;
         assert_eq!((request.messages.len(), request.prefill.as_deref()), (1, Some("Well,")));
         assert!(request.add_generation_prompt);
-        let mut held = body;
-        held["guided_regex"] = "a".into();
-        check_fault(held, "guided_regex");
-        check_fault(json!({"continue_final_message": true}), "continue_final_message");
+        let mut constraint = body;
+        constraint["guided_regex"] = "a".into();
+        check_error(constraint, "guided_regex");
+        check_error(json!({"continue_final_message": true}), "continue_final_message");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The answer of `POST /v1/chat/completions`, whole and as chunks.
 
 use crate::answer::{Answer, Collected, Frame};
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::openai::answer::{self, Heading};
 use crate::openai::chat_object::{
     AssistantMessage, ChatChoice, ChatDelta, ChatLogprobs, ChunkChoice, FunctionDelta,
@@ -17,14 +17,14 @@ const CHUNK: &str = "chat.completion.chunk";
 #[derive(Debug)]
 pub(crate) struct ChatAnswer {
     heading: Heading,
-    style: Style,
+    style: ChatStyle,
     /// Choices whose first chunk, with the role, was sent.
     opened: Vec<bool>,
 }
 
 /// What the client wants to hear.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Style {
+pub(crate) struct ChatStyle {
     pub logprobs: bool,
     /// A last chunk with the usage.
     pub stream_usage: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Style {
 
 impl ChatAnswer {
     /// For an answer of so many choices.
-    pub fn new(heading: Heading, choices: usize, style: Style) -> Self {
+    pub fn new(heading: Heading, choices: usize, style: ChatStyle) -> Self {
         Self { heading, style, opened: vec![false; choices] }
     }
 
@@ -145,8 +145,8 @@ impl Answer for ChatAnswer {
         answer::close(self.style.stream_usage.then(last))
     }
 
-    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
-        answer::broken(fault)
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        answer::broken(error)
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {

@@ -1,12 +1,12 @@
 //! The members of a chat completion's body that no other request has.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::openai::constraint::ConstraintBody;
-use crate::openai::messages::Message;
+use crate::openai::messages::ChatMessage;
+use crate::openai::options::OptionsBody;
 use crate::openai::sampling::SamplingBody;
-use crate::openai::terms::TermsBody;
 use crate::openai::thinking::ThinkingBody;
-use crate::openai::tools::{Choice, Function, Tool};
+use crate::openai::tools::{ChatTool, ChatToolChoice, Function};
 use crate::wire;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ pub(crate) struct ChatCompletionRequest {
     #[serde(flatten)]
     thinking: ThinkingBody,
     #[serde(flatten)]
-    terms: TermsBody,
+    options: OptionsBody,
     #[serde(flatten)]
     constraint: ConstraintBody,
     #[serde(flatten)]
@@ -31,11 +31,11 @@ pub(crate) struct ChatCompletionRequest {
 /// The conversation and the tools.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct ChatBody {
-    #[schema(value_type = Vec<Message>, min_items = 1, max_items = 100000)]
+    #[schema(value_type = Vec<ChatMessage>, min_items = 1, max_items = 100000)]
     pub messages: Option<Vec<Value>>,
-    #[schema(value_type = Option<Vec<Tool>>)]
+    #[schema(value_type = Option<Vec<ChatTool>>)]
     pub tools: Option<Vec<Value>>,
-    #[schema(value_type = Option<Choice>)]
+    #[schema(value_type = Option<ChatToolChoice>)]
     pub tool_choice: Option<Value>,
     /// More than one call may be made in one answer; true by default.
     pub parallel_tool_calls: Option<bool>,
@@ -117,20 +117,20 @@ enum Modality {
 
 impl ChatBody {
     /// Which log probabilities are told: the chosen token's and so many more.
-    pub fn logprobs(&self) -> Result<Option<usize>, Fault> {
+    pub fn logprobs(&self) -> Result<Option<usize>, HttpError> {
         match (self.logprobs.unwrap_or(false), self.top_logprobs) {
             (true, top) => Ok(Some(top.unwrap_or(0))),
             (false, Some(1..)) => {
-                Err(Fault::invalid("top_logprobs", "top_logprobs needs logprobs to be true"))
+                Err(HttpError::invalid("top_logprobs", "top_logprobs needs logprobs to be true"))
             }
             (false, _) => Ok(None),
         }
     }
 
     /// Answers are text.
-    pub fn refuse_media(&self) -> Result<(), Fault> {
+    pub fn refuse_media(&self) -> Result<(), HttpError> {
         match self.audio {
-            Some(_) => Err(Fault::invalid("audio", "audio is not supported")),
+            Some(_) => Err(HttpError::invalid("audio", "audio is not supported")),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Chat completions and their chunks as they are written.
 
-use crate::answer::Call;
+use crate::answer::AnswerCall;
 use crate::openai::logprobs::TokenLogprob;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -27,7 +27,7 @@ pub(crate) struct AssistantMessage {
     pub reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    pub tool_calls: Vec<ToolCall>,
+    pub tool_calls: Vec<AnswerToolCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function_call: Option<CalledFunction>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct AssistantMessage {
 /// A call of a tool.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ChatToolCall)]
-pub(crate) struct ToolCall {
+pub(crate) struct AnswerToolCall {
     id: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -104,14 +104,14 @@ pub(crate) struct FunctionDelta {
     pub arguments: String,
 }
 
-impl From<&Call> for ToolCall {
-    fn from(call: &Call) -> Self {
+impl From<&AnswerCall> for AnswerToolCall {
+    fn from(call: &AnswerCall) -> Self {
         Self { id: call.id.clone(), kind: "function", function: call.into() }
     }
 }
 
-impl From<&Call> for CalledFunction {
-    fn from(call: &Call) -> Self {
+impl From<&AnswerCall> for CalledFunction {
+    fn from(call: &AnswerCall) -> Self {
         Self { name: call.name.clone(), arguments: call.arguments.clone() }
     }
 }

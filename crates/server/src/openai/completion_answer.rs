@@ -1,7 +1,7 @@
 //! The answer of `POST /v1/completions`, whole and as chunks.
 
 use crate::answer::{Answer, Collected, Frame};
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::openai::answer::{self, Heading};
 use crate::openai::logprobs::TextLogprobs;
 use api::{TextEvent, TokenText, Usage};
@@ -110,8 +110,8 @@ impl Answer for CompletionAnswer {
         answer::close(self.stream_usage.then(last))
     }
 
-    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
-        answer::broken(fault)
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        answer::broken(error)
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {

@@ -1,9 +1,9 @@
 //! The request of `POST /v1/completions`: the continuation of one or several raw texts.
 
-use crate::fault::Fault;
-use crate::openai::constraint::{self, ConstraintBody, Held};
+use crate::http_error::HttpError;
+use crate::openai::constraint::{self, ConstraintBody, ConstraintField};
+use crate::openai::options::{MAX_CHOICES, OptionsBody};
 use crate::openai::sampling::{self, SamplingBody};
-use crate::openai::terms::{MAX_CHOICES, TermsBody};
 use crate::wire;
 use api::{InfillRequest, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub(crate) struct CompletionRequest {
     #[serde(flatten)]
     text: CompletionBody,
     #[serde(flatten)]
-    terms: TermsBody,
+    options: OptionsBody,
     #[serde(flatten)]
     constraint: ConstraintBody,
     #[serde(flatten)]
@@ -76,8 +76,8 @@ pub(crate) struct CompletionCall {
     /// One per prompt.
     pub requests: Vec<TextRequest>,
     /// What the answers are held to, and by which member.
-    pub held: Option<Held>,
-    pub terms: RequestOptions,
+    pub constraint: Option<ConstraintField>,
+    pub options: RequestOptions,
     /// Answers wanted to each prompt.
     pub choices: usize,
     /// Answers computed to each prompt, of which the best are given.
@@ -94,10 +94,10 @@ pub(crate) struct CompletionCall {
 }
 
 /// Reads the body of a request.
-pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
-    let (text, terms): (CompletionBody, TermsBody) = (wire::read(body)?, wire::read(body)?);
-    let (stream, stream_usage) = terms.stream();
-    let choices = terms.choices()?;
+pub(crate) fn read(body: &Value) -> Result<CompletionCall, HttpError> {
+    let (text, options): (CompletionBody, OptionsBody) = (wire::read(body)?, wire::read(body)?);
+    let (stream, stream_usage) = options.stream();
+    let choices = options.choices()?;
     let logprobs = text.logprobs()?;
     let best_of = text.best_of(choices, stream)?;
     let echo = text.echo.unwrap_or(false);
@@ -112,10 +112,10 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
     let prompts = prompts("prompt", text.prompt.as_ref())?;
     if prompts.len() * best_of > MAX_CHOICES {
         let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
-        return Err(Fault::invalid("prompt", message));
+        return Err(HttpError::invalid("prompt", message));
     }
-    let held = constraint::read(body)?;
-    let grammar = held.as_ref().map(|held| held.source.clone());
+    let constraint = constraint::read(body)?;
+    let grammar = constraint.as_ref().map(|constraint| constraint.source.clone());
     let request = |prompt| TextRequest {
         prompt,
         add_special,
@@ -124,11 +124,11 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, Fault> {
     };
     let requests = prompts.into_iter().map(request).collect();
     let suffix = text.suffix.filter(|suffix| !suffix.is_empty());
-    let (logprobs, terms) = (logprobs.is_some(), terms.terms()?);
+    let (logprobs, options) = (logprobs.is_some(), options.options()?);
     let call = CompletionCall {
         requests,
-        held,
-        terms,
+        constraint,
+        options,
         choices,
         best_of,
         logprobs,
@@ -145,16 +145,16 @@ pub(crate) fn filling(
     service: &Service,
     request: &TextRequest,
     suffix: &str,
-) -> Result<TextRequest, Fault> {
+) -> Result<TextRequest, HttpError> {
     let Prompt::Text(prefix) = &request.prompt else {
-        return Err(Fault::invalid("suffix", "suffix needs a prompt of text"));
+        return Err(HttpError::invalid("suffix", "suffix needs a prompt of text"));
     };
     let gap = InfillRequest {
         prefix: prefix.clone(),
         suffix: suffix.to_owned(),
         ..InfillRequest::default()
     };
-    let infill = service.infill(&gap).map_err(|error| Fault::of(error, "prompt"))?;
+    let infill = service.infill(&gap).map_err(|error| HttpError::of(error, "prompt"))?;
     let mut sampling = request.sampling.clone();
     sampling.stop_ids.extend(infill.stop_ids);
     let (prompt, grammar) = (Prompt::Ids(infill.prompt), request.grammar.clone());
@@ -164,9 +164,9 @@ pub(crate) fn filling(
 impl CompletionBody {
     /// How many answers are computed for each prompt, at least as many as are given. Which are the
     /// best is known at their end, so they cannot be streamed.
-    fn best_of(&self, choices: usize, stream: bool) -> Result<usize, Fault> {
+    fn best_of(&self, choices: usize, stream: bool) -> Result<usize, HttpError> {
         let best_of = self.best_of.unwrap_or(choices);
-        let wrong = |message: String| Err(Fault::invalid("best_of", message));
+        let wrong = |message: String| Err(HttpError::invalid("best_of", message));
         match best_of {
             _ if best_of < choices => {
                 wrong(format!("best_of must be at least n, which is {choices}"))
@@ -178,7 +178,7 @@ impl CompletionBody {
     }
 
     /// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
-    fn logprobs(&self) -> Result<Option<usize>, Fault> {
+    fn logprobs(&self) -> Result<Option<usize>, HttpError> {
         #[derive(Deserialize)]
         struct Count(#[serde(deserialize_with = "wire::count")] Option<usize>);
         match &self.logprobs {
@@ -187,7 +187,7 @@ impl CompletionBody {
             Some(number) => match wire::part(number, "logprobs")? {
                 Count(Some(top)) if top > MAX_LOGPROBS => {
                     let message = format!("logprobs must be at most {MAX_LOGPROBS}, not {top}");
-                    Err(Fault::invalid("logprobs", message))
+                    Err(HttpError::invalid("logprobs", message))
                 }
                 Count(top) => Ok(top),
             },
@@ -196,32 +196,32 @@ impl CompletionBody {
 }
 
 /// A string, an array of strings, an array of ids, or an array of arrays of ids, at `field`.
-pub(crate) fn prompts(field: &str, given: Option<&Value>) -> Result<Vec<Prompt>, Fault> {
+pub(crate) fn prompts(field: &str, given: Option<&Value>) -> Result<Vec<Prompt>, HttpError> {
     match given.ok_or_else(|| wire::missing(field))? {
         Value::String(text) => Ok(vec![text.as_str().into()]),
         Value::Array(items) => match items.first() {
-            None => Err(Fault::invalid(field, format!("{field} is an empty array"))),
+            None => Err(HttpError::invalid(field, format!("{field} is an empty array"))),
             Some(Value::Number(_)) => ids(given.unwrap_or_default(), field).map(|ids| vec![ids]),
             Some(_) => several(items, field),
         },
-        _ => Err(Fault::invalid(field, format!("{field} must be a string or an array"))),
+        _ => Err(HttpError::invalid(field, format!("{field} must be a string or an array"))),
     }
 }
 
-fn several(items: &[Value], field: &str) -> Result<Vec<Prompt>, Fault> {
+fn several(items: &[Value], field: &str) -> Result<Vec<Prompt>, HttpError> {
     let one = |(at, item): (usize, &Value)| match item {
         Value::String(text) => Ok(text.as_str().into()),
         Value::Array(_) => ids(item, &format!("{field}[{at}]")),
         _ => {
             let path = format!("{field}[{at}]");
             let message = format!("{path} must be a string or an array of token ids");
-            Err(Fault::invalid(path, message))
+            Err(HttpError::invalid(path, message))
         }
     };
     items.iter().enumerate().map(one).collect()
 }
 
-fn ids(items: &Value, path: &str) -> Result<Prompt, Fault> {
+fn ids(items: &Value, path: &str) -> Result<Prompt, HttpError> {
     wire::part(items, path).map(Prompt::Ids)
 }
 
@@ -236,9 +236,9 @@ mod tests {
         assert_eq!(prompts, expected);
     }
 
-    fn check_fault(body: Value, param: &str) {
-        let fault = read(&body).expect_err(&body.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{body}");
+    fn check_error(body: Value, param: &str) {
+        let error = read(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
     }
 
     #[test]
@@ -251,13 +251,13 @@ mod tests {
 
     #[test]
     fn faults_name_the_prompt() {
-        check_fault(json!({}), "prompt");
-        check_fault(json!({"prompt": []}), "prompt");
-        check_fault(json!({"prompt": {}}), "prompt");
-        check_fault(json!({"prompt": [1, "a"]}), "prompt[1]");
-        check_fault(json!({"prompt": ["a", true]}), "prompt[1]");
-        check_fault(json!({"prompt": [[1, -1]]}), "prompt[0][1]");
-        check_fault(json!({"prompt": ["a", "b"], "n": 65}), "prompt");
+        check_error(json!({}), "prompt");
+        check_error(json!({"prompt": []}), "prompt");
+        check_error(json!({"prompt": {}}), "prompt");
+        check_error(json!({"prompt": [1, "a"]}), "prompt[1]");
+        check_error(json!({"prompt": ["a", true]}), "prompt[1]");
+        check_error(json!({"prompt": [[1, -1]]}), "prompt[0][1]");
+        check_error(json!({"prompt": ["a", "b"], "n": 65}), "prompt");
     }
 
     #[test]
@@ -270,8 +270,8 @@ mod tests {
         assert_eq!(read(json!(false)), None);
         assert_eq!(read(json!(true)), Some(0));
         assert_eq!(read(json!(3.0)), Some(3));
-        check_fault(json!({"prompt": "a", "logprobs": -1}), "logprobs");
-        check_fault(json!({"prompt": "a", "logprobs": "x"}), "logprobs");
+        check_error(json!({"prompt": "a", "logprobs": -1}), "logprobs");
+        check_error(json!({"prompt": "a", "logprobs": "x"}), "logprobs");
     }
 
     #[test]
@@ -289,13 +289,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_honoured_is_refused() {
-        check_fault(json!({"prompt": "a", "suffix": 3}), "suffix");
-        check_fault(json!({"prompt": "a", "best_of": 3, "stream": true}), "best_of");
-        check_fault(json!({"prompt": "a", "best_of": 1, "n": 2}), "best_of");
-        check_fault(json!({"prompt": "a", "best_of": 129}), "best_of");
-        check_fault(json!({"prompt": ["a", "b"], "best_of": 65}), "prompt");
-        check_fault(json!({"prompt": "a", "speculate": "ngram:0"}), "speculate");
-        check_fault(json!({"prompt": "a", "logprobs": 21}), "logprobs");
-        check_fault(json!({"prompt": "a", "guided_regex": "a", "guided_json": {}}), "guided_regex");
+        check_error(json!({"prompt": "a", "suffix": 3}), "suffix");
+        check_error(json!({"prompt": "a", "best_of": 3, "stream": true}), "best_of");
+        check_error(json!({"prompt": "a", "best_of": 1, "n": 2}), "best_of");
+        check_error(json!({"prompt": "a", "best_of": 129}), "best_of");
+        check_error(json!({"prompt": ["a", "b"], "best_of": 65}), "prompt");
+        check_error(json!({"prompt": "a", "speculate": "ngram:0"}), "speculate");
+        check_error(json!({"prompt": "a", "logprobs": 21}), "logprobs");
+        check_error(json!({"prompt": "a", "guided_regex": "a", "guided_json": {}}), "guided_regex");
     }
 }

@@ -1,7 +1,7 @@
 //! What the text of an answer is held to: OpenAI's response formats, and the members that vLLM and
 //! llama.cpp have for the same. One request has at most one of them.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use api::{ApiError, GrammarSource};
 use serde::Deserialize;
@@ -97,17 +97,19 @@ enum SchemaOrText {
 
 /// What an answer is held to, and the member that says so.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Held {
+pub(crate) struct ConstraintField {
     pub field: &'static str,
     pub source: GrammarSource,
 }
 
-impl Held {
+impl ConstraintField {
     /// `error` under the name that the client has for what it is about.
-    pub fn rename(held: Option<&Self>, error: ApiError) -> ApiError {
-        match (held, error) {
-            (Some(held), ApiError::Invalid { param, message }) if param == "response_format" => {
-                ApiError::invalid(held.field, format!("{}: {message}", held.field))
+    pub fn rename(constraint: Option<&Self>, error: ApiError) -> ApiError {
+        match (constraint, error) {
+            (Some(constraint), ApiError::Invalid { param, message })
+                if param == "response_format" =>
+            {
+                ApiError::invalid(constraint.field, format!("{}: {message}", constraint.field))
             }
             (_, error) => error,
         }
@@ -115,11 +117,11 @@ impl Held {
 }
 
 /// What `body` holds its answer to.
-pub(crate) fn read(body: &Value) -> Result<Option<Held>, Fault> {
+pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
     let asked: ConstraintBody = wire::read(body)?;
     if asked.grammar.is_some() {
         let message = "grammar: GBNF is not supported; guided_grammar takes Lark's form";
-        return Err(Fault::invalid("grammar", message));
+        return Err(HttpError::invalid("grammar", message));
     }
     let mut all = All::default();
     all.add("response_format", asked.response_format.map(of_format).transpose()?.flatten());
@@ -138,17 +140,17 @@ pub(crate) fn read(body: &Value) -> Result<Option<Held>, Fault> {
 
 /// All that were given.
 #[derive(Debug, Default)]
-struct All(Vec<Held>);
+struct All(Vec<ConstraintField>);
 
 impl All {
     fn add(&mut self, field: &'static str, source: Option<GrammarSource>) {
-        self.0.extend(source.map(|source| Held { field, source }));
+        self.0.extend(source.map(|source| ConstraintField { field, source }));
     }
 
-    fn add_structured(&mut self, wishes: StructuredOutputs) -> Result<(), Fault> {
+    fn add_structured(&mut self, wishes: StructuredOutputs) -> Result<(), HttpError> {
         if wishes.structural_tag.is_some() {
             let field = "structured_outputs.structural_tag";
-            return Err(Fault::invalid(field, format!("{field} is not supported")));
+            return Err(HttpError::invalid(field, format!("{field} is not supported")));
         }
         let field = "structured_outputs.json";
         self.add(field, wishes.json.map(|schema| json(field, schema)).transpose()?);
@@ -161,17 +163,17 @@ impl All {
         Ok(())
     }
 
-    fn one(mut self) -> Result<Option<Held>, Fault> {
+    fn one(mut self) -> Result<Option<ConstraintField>, HttpError> {
         if let [first, second, ..] = &self.0[..] {
             let (first, second) = (first.field, second.field);
             let message = format!("{second} cannot be given together with {first}");
-            return Err(Fault::invalid(second, message));
+            return Err(HttpError::invalid(second, message));
         }
         Ok(self.0.pop())
     }
 }
 
-fn of_format(format: ResponseFormat) -> Result<Option<GrammarSource>, Fault> {
+fn of_format(format: ResponseFormat) -> Result<Option<GrammarSource>, HttpError> {
     let named = format.json_schema.and_then(|named| named.schema);
     let (field, given) = match named {
         Some(given) => ("response_format.json_schema.schema", Some(given)),
@@ -185,23 +187,23 @@ fn of_format(format: ResponseFormat) -> Result<Option<GrammarSource>, Fault> {
     }
 }
 
-fn json(field: &str, given: Value) -> Result<GrammarSource, Fault> {
+fn json(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
     let Value::String(text) = &given else { return schema(field, given) };
     let parsed = serde_json::from_str(text)
-        .map_err(|error| Fault::invalid(field, format!("{field} is no JSON: {error}")))?;
+        .map_err(|error| HttpError::invalid(field, format!("{field} is no JSON: {error}")))?;
     schema(field, parsed)
 }
 
-fn schema(field: &str, given: Value) -> Result<GrammarSource, Fault> {
+fn schema(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
     if given.is_object() {
         return Ok(GrammarSource::JsonSchema(given));
     }
-    Err(Fault::invalid(field, format!("{field} must be a JSON schema, which is an object")))
+    Err(HttpError::invalid(field, format!("{field} must be a JSON schema, which is an object")))
 }
 
-fn choice(field: &str, texts: Vec<String>) -> Result<GrammarSource, Fault> {
+fn choice(field: &str, texts: Vec<String>) -> Result<GrammarSource, HttpError> {
     if texts.is_empty() {
-        return Err(Fault::invalid(field, format!("{field} must hold at least one text")));
+        return Err(HttpError::invalid(field, format!("{field} must hold at least one text")));
     }
     Ok(GrammarSource::Choice(texts))
 }
@@ -212,9 +214,9 @@ mod tests {
     use serde_json::json;
 
     fn check(body: Value, field: &str, source: GrammarSource) {
-        let held = read(&body).unwrap_or_else(|fault| panic!("{body}: {}", fault.body()));
-        let held = held.unwrap_or_else(|| panic!("{body} holds its answer to nothing"));
-        assert_eq!((held.field, held.source), (field, source), "{body}");
+        let constraint = read(&body).unwrap_or_else(|error| panic!("{body}: {}", error.body()));
+        let constraint = constraint.unwrap_or_else(|| panic!("{body} holds its answer to nothing"));
+        assert_eq!((constraint.field, constraint.source), (field, source), "{body}");
     }
 
     #[test]
@@ -256,45 +258,45 @@ mod tests {
         }
     }
 
-    fn check_fault(body: Value, param: &str) {
-        let fault = read(&body).expect_err(&body.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{body}");
+    fn check_error(body: Value, param: &str) {
+        let error = read(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
     }
 
     #[test]
     fn what_cannot_be_held_to_is_named() {
-        check_fault(json!({"response_format": {"type": "xml"}}), "response_format.type");
-        check_fault(
+        check_error(json!({"response_format": {"type": "xml"}}), "response_format.type");
+        check_error(
             json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}),
             "response_format.json_schema.schema",
         );
-        check_fault(
+        check_error(
             json!({"response_format": {"type": "json_schema", "json_schema": {"schema": 3}}}),
             "response_format.json_schema.schema",
         );
-        check_fault(json!({"grammar": "root ::= \"a\""}), "grammar");
-        check_fault(json!({"guided_json": "{"}), "guided_json");
-        check_fault(json!({"guided_json": [1]}), "guided_json");
-        check_fault(json!({"guided_choice": []}), "guided_choice");
-        check_fault(json!({"guided_choice": [1]}), "guided_choice[0]");
+        check_error(json!({"grammar": "root ::= \"a\""}), "grammar");
+        check_error(json!({"guided_json": "{"}), "guided_json");
+        check_error(json!({"guided_json": [1]}), "guided_json");
+        check_error(json!({"guided_choice": []}), "guided_choice");
+        check_error(json!({"guided_choice": [1]}), "guided_choice[0]");
         let tag = "structured_outputs.structural_tag";
-        check_fault(json!({"structured_outputs": {"structural_tag": {}}}), tag);
+        check_error(json!({"structured_outputs": {"structural_tag": {}}}), tag);
     }
 
     #[test]
     fn two_at_once_contradict_each_other() {
         let format = json!({"type": "json_object"});
-        check_fault(json!({"response_format": format, "guided_regex": "a"}), "guided_regex");
+        check_error(json!({"response_format": format, "guided_regex": "a"}), "guided_regex");
         let both = json!({"json": {}, "regex": "a"});
-        check_fault(json!({"structured_outputs": both}), "structured_outputs.regex");
+        check_error(json!({"structured_outputs": both}), "structured_outputs.regex");
     }
 
     #[test]
     fn refusals_of_a_grammar_name_the_member_it_came_in() {
-        let held = read(&json!({"guided_regex": "("})).unwrap();
+        let constraint = read(&json!({"guided_regex": "("})).unwrap();
         let error = ApiError::invalid("response_format", "unclosed group");
         let expected = ApiError::invalid("guided_regex", "guided_regex: unclosed group");
-        assert_eq!(Held::rename(held.as_ref(), error.clone()), expected);
-        assert_eq!(Held::rename(None, error.clone()), error);
+        assert_eq!(ConstraintField::rename(constraint.as_ref(), error.clone()), expected);
+        assert_eq!(ConstraintField::rename(None, error.clone()), error);
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::app::App;
 use crate::embeddings;
-use crate::fault::Fault;
 use crate::flow::prepare;
-use crate::guard::{self, RequestId};
+use crate::http_error::HttpError;
+use crate::middleware::{self, RequestId};
 use crate::openai::completions::{self, Prompts};
 use crate::openai::problem::Refusals;
 use crate::wire;
@@ -108,7 +108,7 @@ struct EmbeddingCall {
     embed: Embed,
     encoding: Encoding,
     dimensions: Option<usize>,
-    terms: RequestOptions,
+    options: RequestOptions,
 }
 
 /// Vectors of texts.
@@ -119,24 +119,24 @@ async fn embed(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<EmbeddingList>, Fault> {
+) -> Result<Json<EmbeddingList>, HttpError> {
     let call = prepare(&app, body, |service, body| {
         let call = read(&body)?;
         let prompts = embeddings::prompts(service, call.prompts, "input")?;
         Ok(EmbeddingCall { prompts, ..call })
     })
     .await?;
-    let terms = guard::on_behalf(call.terms, &headers);
-    let vectors = embeddings::compute(&app, call.prompts, call.embed, terms, &id).await?;
+    let options = middleware::on_behalf(call.options, &headers);
+    let vectors = embeddings::compute(&app, call.prompts, call.embed, options, &id).await?;
     answer(&app.service.info().name, vectors, call.encoding, call.dimensions).map(Json)
 }
 
-fn read(body: &Value) -> Result<EmbeddingCall, Fault> {
+fn read(body: &Value) -> Result<EmbeddingCall, HttpError> {
     let asked: EmbeddingRequest = wire::read(body)?;
     let prompts = completions::prompts("input", asked.input.as_ref())?;
     embeddings::count(prompts.len(), "input")?;
     if asked.dimensions == Some(0) {
-        return Err(Fault::invalid("dimensions", "dimensions must be at least 1"));
+        return Err(HttpError::invalid("dimensions", "dimensions must be at least 1"));
     }
     let pooling = asked.pooling.map(|way| match way {
         Way::Mean => Pooling::Mean,
@@ -147,7 +147,7 @@ fn read(body: &Value) -> Result<EmbeddingCall, Fault> {
         embed: Embed { pooling, normalize: asked.normalize.unwrap_or(true) },
         encoding: asked.encoding_format.unwrap_or_default(),
         dimensions: asked.dimensions,
-        terms: RequestOptions { tenant: asked.user, ..RequestOptions::default() },
+        options: RequestOptions { tenant: asked.user, ..RequestOptions::default() },
     })
 }
 
@@ -156,12 +156,12 @@ fn answer(
     vectors: Vec<Embedding>,
     encoding: Encoding,
     dimensions: Option<usize>,
-) -> Result<EmbeddingList, Fault> {
+) -> Result<EmbeddingList, HttpError> {
     let tokens = embeddings::tokens(&vectors);
     let size = vectors.first().map_or(0, |vector| vector.vector.len());
     if let Some(wanted) = dimensions.filter(|&wanted| wanted != size) {
         let message = format!("dimensions must be {size} with this model, not {wanted}");
-        return Err(Fault::invalid("dimensions", message));
+        return Err(HttpError::invalid("dimensions", message));
     }
     let item = |(index, vector): (usize, Embedding)| EmbeddingItem {
         object: "embedding",
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(call.prompts.len(), 2);
         let embed = Embed { pooling: Some(Pooling::Mean), normalize: false };
         assert_eq!((call.embed, call.dimensions), (embed, Some(2)));
-        assert_eq!((call.encoding, call.terms.tenant), (Encoding::Base64, Some("u".into())));
+        assert_eq!((call.encoding, call.options.tenant), (Encoding::Base64, Some("u".into())));
         let plain = read(&json!({"input": [1, 2]})).unwrap();
         assert_eq!(plain.embed, Embed { pooling: None, normalize: true });
         assert_eq!(plain.prompts, [Prompt::Ids(vec![1, 2])]);
@@ -208,8 +208,8 @@ mod tests {
     #[test]
     fn what_cannot_be_embedded_is_named() {
         let check = |body: Value, param: &str| {
-            let fault = read(&body).expect_err(&body.to_string());
-            assert_eq!(fault.body()["error"]["param"], param, "{body}");
+            let error = read(&body).expect_err(&body.to_string());
+            assert_eq!(error.body()["error"]["param"], param, "{body}");
         };
         check(json!({}), "input");
         check(json!({"input": []}), "input");

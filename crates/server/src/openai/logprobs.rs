@@ -71,7 +71,7 @@ impl TextLogprobs {
     /// Adds the tokens of a prompt whose text is `text`. Nothing comes before the `first` one, so
     /// that nothing can be said of how likely it was; `rest` are those behind it.
     pub fn add_prompt(&mut self, first: &[u8], rest: &[TokenText], text: &str) {
-        let mut place = Place { text: text.as_bytes(), at: 0, characters: 0 };
+        let mut place = TextCursor { text: text.as_bytes(), at: 0, characters: 0 };
         self.tokens.push(String::from_utf8_lossy(first).into_owned());
         self.token_logprobs.push(None);
         self.top_logprobs.push(None);
@@ -91,13 +91,13 @@ impl TextLogprobs {
 
 /// A place in a text.
 #[derive(Debug)]
-struct Place<'a> {
+struct TextCursor<'a> {
     text: &'a [u8],
     at: usize,
     characters: usize,
 }
 
-impl Place<'_> {
+impl TextCursor<'_> {
     /// Goes behind the next token; gives the characters before it. Tokens that the text does not
     /// show, such as the one that texts of a model begin with, have no width, nor has the space that
     /// some tokenizers put before a text.

@@ -4,7 +4,7 @@
 //! as JSON text, become objects; text that is no JSON stays text, since a model may have written
 //! it and the conversation must go on. Members that this module does not know reach the template.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use api::arguments;
 use serde::Deserialize;
@@ -17,7 +17,7 @@ const MAX_MESSAGES: usize = 100_000;
 /// A message.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatMessage)]
-pub(crate) struct Message {
+pub(crate) struct ChatMessage {
     /// `system`, `user`, `assistant`, `tool`, or what else the model's template knows; `developer`
     /// is `system`, and `function` is `tool`.
     #[schema(value_type = String)]
@@ -48,22 +48,22 @@ pub(crate) struct Message {
 #[allow(dead_code, reason = "describes what is read by hand")]
 enum Content {
     Text(String),
-    Parts(Vec<Piece>),
+    Parts(Vec<ChatContentItem>),
 }
 
 #[derive(Debug, ToSchema)]
 #[schema(as = ChatContentItem)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "describes what is read by hand")]
-enum Piece {
+enum ChatContentItem {
     Text(String),
-    Part(Part),
+    Part(ChatPart),
 }
 
 /// A part of a message; there are no images, audio or files.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatContentPart)]
-struct Part {
+struct ChatPart {
     /// `text` (by default), `input_text`, `output_text` or `refusal`.
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -91,7 +91,7 @@ struct PastFunction {
     #[schema(value_type = String)]
     name: Option<String>,
     /// The text of an object, or the object.
-    #[schema(value_type = Option<Arguments>)]
+    #[schema(value_type = Option<PastArguments>)]
     arguments: Option<Value>,
 }
 
@@ -99,18 +99,18 @@ struct PastFunction {
 #[schema(as = ChatArguments)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "describes what is read by hand")]
-enum Arguments {
+enum PastArguments {
     Text(String),
     #[schema(value_type = Object)]
     Object(Map<String, Value>),
 }
 
 /// The messages of a conversation, ready for the template.
-pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Value>, Fault> {
+pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Value>, HttpError> {
     let messages = messages.ok_or_else(|| wire::missing("messages"))?;
     if messages.is_empty() || messages.len() > MAX_MESSAGES {
         let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
-        return Err(Fault::invalid("messages", message));
+        return Err(HttpError::invalid("messages", message));
     }
     messages
         .iter()
@@ -119,11 +119,11 @@ pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Value>, Fault> {
         .collect()
 }
 
-fn one(given: &Value, path: &str) -> Result<Value, Fault> {
-    let message: Message = wire::part(given, path)?;
+fn one(given: &Value, path: &str) -> Result<Value, HttpError> {
+    let message: ChatMessage = wire::part(given, path)?;
     if message.audio.is_some() {
         let path = format!("{path}.audio");
-        return Err(Fault::invalid(&path, format!("{path} is not supported")));
+        return Err(HttpError::invalid(&path, format!("{path} is not supported")));
     }
     let role = role(&message, path)?;
     let content = content(&message, role, path)?;
@@ -144,7 +144,7 @@ fn one(given: &Value, path: &str) -> Result<Value, Fault> {
 }
 
 /// The role in the words of templates.
-fn role<'a>(message: &'a Message, path: &str) -> Result<&'a str, Fault> {
+fn role<'a>(message: &'a ChatMessage, path: &str) -> Result<&'a str, HttpError> {
     match message.role.as_deref() {
         None => Err(wire::missing(&format!("{path}.role"))),
         Some("developer") => Ok("system"),
@@ -153,14 +153,14 @@ fn role<'a>(message: &'a Message, path: &str) -> Result<&'a str, Fault> {
     }
 }
 
-fn content(message: &Message, role: &str, path: &str) -> Result<Value, Fault> {
+fn content(message: &ChatMessage, role: &str, path: &str) -> Result<Value, HttpError> {
     let path = format!("{path}.content");
     match &message.content {
         Some(Value::String(text)) => Ok(text.clone().into()),
         Some(Value::Array(parts)) => joined(parts, &path).map(Value::String),
         Some(_) => {
             let message = format!("{path} must be a string or an array of text parts");
-            Err(Fault::invalid(path, message))
+            Err(HttpError::invalid(path, message))
         }
         None if role != "assistant" => Err(wire::missing(&path)),
         None if message.calls_something() => Ok(Value::Null),
@@ -172,38 +172,38 @@ fn content(message: &Message, role: &str, path: &str) -> Result<Value, Fault> {
     }
 }
 
-impl Message {
+impl ChatMessage {
     fn calls_something(&self) -> bool {
         self.tool_calls.is_some() || self.function_call.is_some()
     }
 }
 
 /// The texts of `parts`, one line each where there are several.
-fn joined(parts: &[Value], path: &str) -> Result<String, Fault> {
+fn joined(parts: &[Value], path: &str) -> Result<String, HttpError> {
     let part = |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"));
-    let texts: Result<Vec<String>, Fault> = parts.iter().enumerate().map(part).collect();
+    let texts: Result<Vec<String>, HttpError> = parts.iter().enumerate().map(part).collect();
     Ok(texts?.join("\n"))
 }
 
-fn text_part(value: &Value, path: &str) -> Result<String, Fault> {
+fn text_part(value: &Value, path: &str) -> Result<String, HttpError> {
     if let Value::String(text) = value {
         return Ok(text.clone());
     }
-    let part: Part = wire::part(value, path)?;
+    let part: ChatPart = wire::part(value, path)?;
     let (name, text) = match part.kind.as_deref().unwrap_or("text") {
         "text" | "input_text" | "output_text" => ("text", part.text),
         "refusal" => ("refusal", part.refusal),
         other => {
             let path = format!("{path}.type");
             let message = format!("{path}: parts of type {other} are not supported");
-            return Err(Fault::invalid(path, message));
+            return Err(HttpError::invalid(path, message));
         }
     };
     text.ok_or_else(|| wire::missing(&format!("{path}.{name}")))
 }
 
 /// The calls of an assistant with their arguments as objects, otherwise as they were `given`.
-fn calls(message: &Message, given: &Value, path: &str) -> Result<Vec<Value>, Fault> {
+fn calls(message: &ChatMessage, given: &Value, path: &str) -> Result<Vec<Value>, HttpError> {
     let path_of = |at: usize| format!("{path}.tool_calls[{at}]");
     let mut calls = Vec::new();
     for (at, call) in message.tool_calls.iter().flatten().enumerate() {
@@ -225,7 +225,7 @@ fn calls(message: &Message, given: &Value, path: &str) -> Result<Vec<Value>, Fau
     Ok(calls)
 }
 
-fn called(function: &PastFunction, given: &Value, path: &str) -> Result<Value, Fault> {
+fn called(function: &PastFunction, given: &Value, path: &str) -> Result<Value, HttpError> {
     if function.name.is_none() {
         return Err(wire::missing(&format!("{path}.name")));
     }
@@ -236,7 +236,7 @@ fn called(function: &PastFunction, given: &Value, path: &str) -> Result<Value, F
         Some(_) => {
             let path = format!("{path}.arguments");
             let message = format!("{path} must be the text of an object, or an object");
-            return Err(Fault::invalid(path, message));
+            return Err(HttpError::invalid(path, message));
         }
     };
     let mut out = given.clone();
@@ -248,7 +248,7 @@ fn called(function: &PastFunction, given: &Value, path: &str) -> Result<Value, F
 mod tests {
     use super::*;
 
-    fn messages(messages: Value) -> Result<Vec<Value>, Fault> {
+    fn messages(messages: Value) -> Result<Vec<Value>, HttpError> {
         read(messages.as_array().map(Vec::as_slice))
     }
 
@@ -256,9 +256,9 @@ mod tests {
         assert_eq!(messages(json!([message])).unwrap(), [expected]);
     }
 
-    fn check_fault(all: Value, param: &str) {
-        let fault = messages(all.clone()).expect_err(&all.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{all}");
+    fn check_error(all: Value, param: &str) {
+        let error = messages(all.clone()).expect_err(&all.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{all}");
     }
 
     #[test]
@@ -318,27 +318,27 @@ mod tests {
 
     #[test]
     fn faults_name_the_message_and_member() {
-        check_fault(json!([]), "messages");
-        check_fault(json!("hi"), "messages");
-        check_fault(json!([1]), "messages[0]");
-        check_fault(json!([{"content": "x"}]), "messages[0].role");
-        check_fault(json!([{"role": "user"}]), "messages[0].content");
-        check_fault(json!([{"role": "assistant"}]), "messages[0].content");
-        check_fault(json!([{"role": "user", "content": 3}]), "messages[0].content");
+        check_error(json!([]), "messages");
+        check_error(json!("hi"), "messages");
+        check_error(json!([1]), "messages[0]");
+        check_error(json!([{"content": "x"}]), "messages[0].role");
+        check_error(json!([{"role": "user"}]), "messages[0].content");
+        check_error(json!([{"role": "assistant"}]), "messages[0].content");
+        check_error(json!([{"role": "user", "content": 3}]), "messages[0].content");
         let image = json!([{"type": "text", "text": "a"}, {"type": "image_url"}]);
-        check_fault(json!([{"role": "user", "content": image}]), "messages[0].content[1].type");
+        check_error(json!([{"role": "user", "content": image}]), "messages[0].content[1].type");
         let empty = json!([{"type": "text"}]);
-        check_fault(json!([{"role": "user", "content": empty}]), "messages[0].content[0].text");
-        check_fault(
+        check_error(json!([{"role": "user", "content": empty}]), "messages[0].content[0].text");
+        check_error(
             json!([{"role": "assistant", "tool_calls": [{"function": 1}]}]),
             "messages[0].tool_calls[0].function",
         );
-        check_fault(
+        check_error(
             json!([{"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}]),
             "messages[0].tool_calls[0].function.name",
         );
-        check_fault(json!([call(json!(3))]), "messages[0].tool_calls[0].function.arguments");
+        check_error(json!([call(json!(3))]), "messages[0].tool_calls[0].function.arguments");
         let audio = json!([{"role": "assistant", "content": "a", "audio": {"id": "x"}}]);
-        check_fault(audio, "messages[0].audio");
+        check_error(audio, "messages[0].audio");
     }
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ModelList {
     object: &'static str,
-    data: Vec<Model>,
+    data: Vec<ModelObject>,
     /// Models with the instructions that a client of Codex's kind gives them. It names its version
     /// and insists on this list; as this server has no instructions for it, it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,7 +19,8 @@ pub(crate) struct ModelList {
 
 /// A model.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Model {
+#[schema(as = Model)]
+pub(crate) struct ModelObject {
     id: String,
     object: &'static str,
     /// When the server started, in seconds since 1970.
@@ -47,8 +48,8 @@ pub(crate) fn list(info: &ModelInfo, created: u64, query: Option<&str>) -> Model
 }
 
 /// One model.
-pub(crate) fn one(info: &ModelInfo, created: u64) -> Model {
-    Model {
+pub(crate) fn one(info: &ModelInfo, created: u64) -> ModelObject {
+    ModelObject {
         id: info.name.clone(),
         object: "model",
         created,

@@ -1,6 +1,6 @@
-//! Errors as the OpenAPI document tells of them: the form of [`Fault::body`].
+//! Errors as the OpenAPI document tells of them: the form of [`HttpError::body`].
 //!
-//! [`Fault::body`]: crate::fault::Fault::body
+//! [`HttpError::body`]: crate::http_error::Fault::body
 
 use utoipa::{IntoResponses, ToSchema};
 
@@ -70,14 +70,14 @@ pub(crate) enum Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::Fault;
+    use crate::http_error::HttpError;
     use api::ApiError;
 
     #[test]
     fn faults_are_as_the_document_says() {
         let long = ApiError::ContextLength { prompt_tokens: 9, context_length: 8 };
         for error in [long, ApiError::Stopped, ApiError::QueueFull(3)] {
-            let body = Fault::of(error, "input").body();
+            let body = HttpError::of(error, "input").body();
             let problem: Problem = serde_json::from_value(body).unwrap();
             assert!(!problem.error.message.is_empty());
         }

@@ -1,18 +1,18 @@
 //! The routes of OpenAI's API.
 
 use crate::app::App;
-use crate::choices::Names;
-use crate::fault::Fault;
+use crate::choices::RequestNames;
 use crate::flow::{prepare, respond, start};
-use crate::guard::{self, RequestId};
+use crate::http_error::HttpError;
+use crate::middleware::{self, RequestId};
 use crate::openai::answer::{Completion, Heading};
-use crate::openai::chat_answer::{ChatAnswer, Style};
+use crate::openai::chat_answer::{ChatAnswer, ChatStyle};
 use crate::openai::chat_body::ChatCompletionRequest;
 use crate::openai::chat_object::{ChatChoice, ChunkChoice};
 use crate::openai::completion_answer::{CompletionAnswer, Echo, TextChoice};
 use crate::openai::completions::CompletionRequest;
-use crate::openai::constraint::Held;
-use crate::openai::models::{Model, ModelList};
+use crate::openai::constraint::ConstraintField;
+use crate::openai::models::{ModelList, ModelObject};
 use crate::openai::problem::{Problem, Refusals};
 use crate::openai::{chat, completions, embeddings, models};
 use crate::sse;
@@ -50,14 +50,17 @@ async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<M
 
 /// A model by its name, which may have slashes.
 #[utoipa::path(get, path = "/v1/models/{id}", tag = "OpenAI", params(("id" = String, Path)),
-    responses((status = 200, body = Model), (status = 401, body = Problem),
+    responses((status = 200, body = ModelObject), (status = 401, body = Problem),
         (status = 404, body = Problem)))]
-async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Model>, Fault> {
+async fn model(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<ModelObject>, HttpError> {
     if id == app.service.info().name {
         return Ok(Json(models::one(app.service.info(), app.started)));
     }
     let message = format!("no such model: {id}");
-    Err(Fault::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
+    Err(HttpError::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
 }
 
 /// The next message of a conversation.
@@ -70,20 +73,22 @@ async fn chat_completions(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let (call, prompt) = prepare(&app, body, |service, body| {
         let call = chat::read(&body)?;
         let prompt = service.prepare_chat(&call.request);
-        let fault = |error| Fault::of(Held::rename(call.held.as_ref(), error), "messages");
-        let prompt = prompt.map_err(fault)?;
+        let error = |error| {
+            HttpError::of(ConstraintField::rename(call.constraint.as_ref(), error), "messages")
+        };
+        let prompt = prompt.map_err(error)?;
         Ok((call, prompt))
     })
     .await?;
     let heading = Heading::new("chatcmpl-", &app.service.info().name);
-    let terms = guard::on_behalf(call.terms, &headers);
-    let names = Names { request: id, answer: heading.id.clone() };
-    let choices = start(&app, &[prompt], call.choices, names, &terms)?;
-    let style = Style {
+    let options = middleware::on_behalf(call.options, &headers);
+    let names = RequestNames { request: id, answer: heading.id.clone() };
+    let choices = start(&app, &[prompt], call.choices, names, &options)?;
+    let style = ChatStyle {
         logprobs: call.request.sampling.logprobs.is_some(),
         stream_usage: call.stream_usage,
         functions: call.functions,
@@ -101,10 +106,10 @@ async fn text_completions(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let (call, prompts, echoes) = prepare(&app, body, |service, body| {
         let call = completions::read(&body)?;
-        let prompts: Result<Vec<Prepared>, Fault> =
+        let prompts: Result<Vec<Prepared>, HttpError> =
             call.requests.iter().map(|request| prepared(service, request, &call)).collect();
         let prompts = prompts?;
         let echoes = echoes(service, &call, &prompts);
@@ -112,9 +117,9 @@ async fn text_completions(
     })
     .await?;
     let heading = Heading::new("cmpl-", &app.service.info().name);
-    let terms = guard::on_behalf(call.terms, &headers);
-    let names = Names { request: id, answer: heading.id.clone() };
-    let choices = start(&app, &prompts, call.best_of, names, &terms)?;
+    let options = middleware::on_behalf(call.options, &headers);
+    let names = RequestNames { request: id, answer: heading.id.clone() };
+    let choices = start(&app, &prompts, call.best_of, names, &options)?;
     let answer = CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage);
     if call.best_of > call.choices {
         return sse::best(choices, call.choices, answer).await;
@@ -127,12 +132,14 @@ fn prepared(
     service: &Service,
     request: &TextRequest,
     call: &completions::CompletionCall,
-) -> Result<Prepared, Fault> {
+) -> Result<Prepared, HttpError> {
     let filling = call.suffix.as_deref();
     let filling = filling.map(|suffix| completions::filling(service, request, suffix));
     let filling = filling.transpose()?;
     let prompt = service.prepare_text(filling.as_ref().unwrap_or(request));
-    prompt.map_err(|error| Fault::of(Held::rename(call.held.as_ref(), error), "prompt"))
+    prompt.map_err(|error| {
+        HttpError::of(ConstraintField::rename(call.constraint.as_ref(), error), "prompt")
+    })
 }
 
 /// What each choice begins with, where the client wants its prompt back.

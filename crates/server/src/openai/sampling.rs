@@ -2,7 +2,7 @@
 //! of vLLM and llama.cpp. Their bounds are checked in the precision of the document, which states
 //! the same ones.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use api::SamplingOptions;
 use serde::Deserialize;
@@ -95,12 +95,12 @@ enum Stop {
 }
 
 /// Reads everything about sampling but log probabilities, which chat and text ask for differently.
-pub(crate) fn read(body: &Value) -> Result<SamplingOptions, Fault> {
+pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
     wire::read::<SamplingBody>(body)?.options()
 }
 
 impl SamplingBody {
-    fn options(self) -> Result<SamplingOptions, Fault> {
+    fn options(self) -> Result<SamplingOptions, HttpError> {
         let share = |name, value| within(name, value, 0.0, 1.0);
         let typical = [("typical_p", self.typical_p), ("typ_p", self.typ_p)];
         let repeat = [
@@ -139,24 +139,24 @@ impl SamplingBody {
 }
 
 /// A number of at least `low` and at most `high`. The bounds count before it is rounded.
-fn within(name: &str, value: Option<f64>, low: f64, high: f64) -> Result<Option<f32>, Fault> {
+fn within(name: &str, value: Option<f64>, low: f64, high: f64) -> Result<Option<f32>, HttpError> {
     match value {
         Some(value) if !(low..=high).contains(&value) => {
             let message = format!("{name} must be between {low} and {high}, not {value}");
-            Err(Fault::invalid(name, message))
+            Err(HttpError::invalid(name, message))
         }
         value => Ok(value.map(|value| value as f32)),
     }
 }
 
 /// A count for which -1 says that there is no limit.
-fn unlimited(name: &str, value: Option<i64>) -> Result<Option<Option<usize>>, Fault> {
+fn unlimited(name: &str, value: Option<i64>) -> Result<Option<Option<usize>>, HttpError> {
     match value {
         Some(number) if number < -1 => {
             let message = format!(
                 "{name} must be an integer of at least 0, or -1 for no limit, not {number}"
             );
-            Err(Fault::invalid(name, message))
+            Err(HttpError::invalid(name, message))
         }
         value => Ok(value.map(|number| usize::try_from(number).ok())),
     }
@@ -165,8 +165,8 @@ fn unlimited(name: &str, value: Option<i64>) -> Result<Option<Option<usize>>, Fa
 /// The first of several spellings that is present; all of them must be sound.
 fn first<T, R, const N: usize>(
     spellings: [(&'static str, Option<T>); N],
-    check: impl Fn(&'static str, Option<T>) -> Result<Option<R>, Fault>,
-) -> Result<Option<R>, Fault> {
+    check: impl Fn(&'static str, Option<T>) -> Result<Option<R>, HttpError>,
+) -> Result<Option<R>, HttpError> {
     let mut found = None;
     for (name, value) in spellings {
         let value = check(name, value)?;
@@ -175,18 +175,18 @@ fn first<T, R, const N: usize>(
     Ok(found)
 }
 
-fn biases(biases: BTreeMap<String, Option<f64>>) -> Result<Vec<(u32, f32)>, Fault> {
+fn biases(biases: BTreeMap<String, Option<f64>>) -> Result<Vec<(u32, f32)>, HttpError> {
     let mut list = Vec::with_capacity(biases.len());
     for (key, bias) in biases {
         let id = key.parse().map_err(|_| {
-            Fault::invalid("logit_bias", format!("logit_bias: {key:?} is not a token id"))
+            HttpError::invalid("logit_bias", format!("logit_bias: {key:?} is not a token id"))
         })?;
         list.extend(bias.map(|bias| (id, bias as f32)));
     }
     Ok(list)
 }
 
-fn stop(stop: Option<&Value>) -> Result<Vec<String>, Fault> {
+fn stop(stop: Option<&Value>) -> Result<Vec<String>, HttpError> {
     match stop {
         None => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(vec![text.clone()]),
@@ -200,9 +200,9 @@ mod tests {
     use serde_json::json;
     use utoipa::PartialSchema;
 
-    fn check_fault(body: Value, param: &str) {
-        let fault = read(&body).expect_err(&body.to_string());
-        assert_eq!(fault.body()["error"]["param"], param, "{body}");
+    fn check_error(body: Value, param: &str) {
+        let error = read(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
     }
 
     #[test]
@@ -240,17 +240,17 @@ mod tests {
 
     #[test]
     fn wrong_types_name_the_field() {
-        check_fault(json!({"temperature": "hot"}), "temperature");
-        check_fault(json!({"stop": [1]}), "stop[0]");
-        check_fault(json!({"stop": 1}), "stop");
-        check_fault(json!({"logit_bias": {"a": 1}}), "logit_bias");
-        check_fault(json!({"logit_bias": {"1": "x"}}), "logit_bias.1");
-        check_fault(json!({"logit_bias": []}), "logit_bias");
-        check_fault(json!({"stop_token_ids": [-1]}), "stop_token_ids[0]");
-        check_fault(json!({"seed": 1.5}), "seed");
-        check_fault(json!({"max_tokens": -2}), "max_tokens");
-        check_fault(json!({"max_completion_tokens": 5, "max_tokens": -2}), "max_tokens");
-        check_fault(json!({"ignore_eos": 1}), "ignore_eos");
+        check_error(json!({"temperature": "hot"}), "temperature");
+        check_error(json!({"stop": [1]}), "stop[0]");
+        check_error(json!({"stop": 1}), "stop");
+        check_error(json!({"logit_bias": {"a": 1}}), "logit_bias");
+        check_error(json!({"logit_bias": {"1": "x"}}), "logit_bias.1");
+        check_error(json!({"logit_bias": []}), "logit_bias");
+        check_error(json!({"stop_token_ids": [-1]}), "stop_token_ids[0]");
+        check_error(json!({"seed": 1.5}), "seed");
+        check_error(json!({"max_tokens": -2}), "max_tokens");
+        check_error(json!({"max_completion_tokens": 5, "max_tokens": -2}), "max_tokens");
+        check_error(json!({"ignore_eos": 1}), "ignore_eos");
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
                 let whole = property["type"].to_string().contains("integer");
                 let beyond = if whole { json!(bound as i64 - 1) } else { json!(bound + beyond) };
                 assert!(read(&json!({name: bound})).is_ok(), "{name} = {bound}");
-                check_fault(json!({name: beyond}), name);
+                check_error(json!({name: beyond}), name);
                 bounded += 1;
             }
         }

@@ -2,7 +2,7 @@
 //! says something counts: the template's own variables, then those below in the order of the
 //! document.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ pub(crate) struct ThinkingBody {
     #[schema(minimum = -1)]
     thinking_budget: Option<i64>,
     /// An extension.
-    reasoning: Option<ReasoningWish>,
+    reasoning: Option<ReasoningSwitch>,
     /// For the chat template; `none` switches thinking off.
     reasoning_effort: Option<String>,
 }
@@ -48,7 +48,7 @@ enum ThinkingKind {
 /// How to reason.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatReasoning)]
-struct ReasoningWish {
+struct ReasoningSwitch {
     enabled: Option<bool>,
     /// As `reasoning_effort`.
     effort: Option<String>,
@@ -59,7 +59,7 @@ struct ReasoningWish {
 
 /// What a request says of thinking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Thinking {
+pub(crate) struct ThinkingOptions {
     /// Most tokens of reasoning.
     pub budget: Option<usize>,
     on: Option<bool>,
@@ -67,14 +67,14 @@ pub(crate) struct Thinking {
 }
 
 /// What `body` says of thinking.
-pub(crate) fn read(body: &Value) -> Result<Thinking, Fault> {
+pub(crate) fn read(body: &Value) -> Result<ThinkingOptions, HttpError> {
     let asked: ThinkingBody = wire::read(body)?;
     let switch = asked.thinking.as_ref();
     let reasoning = asked.reasoning.as_ref();
     if let Some(budget) = asked.thinking_budget.filter(|&budget| budget < -1) {
         let message =
             format!("thinking_budget must be at least 0, or -1 for no limit, not {budget}");
-        return Err(Fault::invalid("thinking_budget", message));
+        return Err(HttpError::invalid("thinking_budget", message));
     }
     let budgets = [
         switch.and_then(|switch| switch.budget_tokens),
@@ -90,10 +90,10 @@ pub(crate) fn read(body: &Value) -> Result<Thinking, Fault> {
     let silent = (effort.as_deref() == Some("none")).then_some(false);
     let wished = reasoning.and_then(|wish| wish.enabled);
     let on = asked.enable_thinking.or(switched).or(wished).or(silent);
-    Ok(Thinking { budget: budgets.into_iter().flatten().next(), on, effort })
+    Ok(ThinkingOptions { budget: budgets.into_iter().flatten().next(), on, effort })
 }
 
-impl Thinking {
+impl ThinkingOptions {
     /// The template's variables with what they do not say themselves.
     pub fn kwargs(&self, mut given: Map<String, Value>) -> Map<String, Value> {
         if let Some(on) = self.on {
@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn wrong_wishes_are_named() {
         let check = |body: Value, param: &str| {
-            let fault = read(&body).expect_err(&body.to_string());
-            assert_eq!(fault.body()["error"]["param"], param, "{body}");
+            let error = read(&body).expect_err(&body.to_string());
+            assert_eq!(error.body()["error"]["param"], param, "{body}");
         };
         check(json!({"thinking": {"type": "maybe"}}), "thinking.type");
         check(json!({"thinking": {"budget_tokens": -1}}), "thinking.budget_tokens");

@@ -1,6 +1,6 @@
 //! The tools of a chat, and which of them the model may or must call.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::wire;
 use api::ToolChoice;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ const CHOICE: &str = "tool_choice";
 /// A tool.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatTool)]
-pub(crate) struct Tool {
+pub(crate) struct ChatTool {
     /// `function`.
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Function {
 #[schema(as = ChatToolChoice)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum Choice {
+pub(crate) enum ChatToolChoice {
     Mode(Mode),
     Object(ChoiceObject),
 }
@@ -100,15 +100,15 @@ struct AllowedTool {
 }
 
 /// The tools in the form that templates read, as far as possible in the client's own words.
-pub(crate) fn read(tools: &[Value]) -> Result<Vec<Value>, Fault> {
+pub(crate) fn read(tools: &[Value]) -> Result<Vec<Value>, HttpError> {
     tools.iter().enumerate().map(|(at, tool)| one(tool, &format!("tools[{at}]"))).collect()
 }
 
-fn one(value: &Value, path: &str) -> Result<Value, Fault> {
-    let tool: Tool = wire::part(value, path)?;
+fn one(value: &Value, path: &str) -> Result<Value, HttpError> {
+    let tool: ChatTool = wire::part(value, path)?;
     if let Some(kind) = tool.kind.as_deref().filter(|&kind| kind != "function") {
         let message = format!("{path}: tools of type {kind} are not supported");
-        return Err(Fault::invalid(format!("{path}.type"), message));
+        return Err(HttpError::invalid(format!("{path}.type"), message));
     }
     match (&tool.function, &tool.name) {
         (Some(function), _) => {
@@ -127,7 +127,7 @@ fn one(value: &Value, path: &str) -> Result<Value, Fault> {
 }
 
 /// Functions as they were before there were tools.
-pub(crate) fn functions(functions: &[Value]) -> Result<Vec<Value>, Fault> {
+pub(crate) fn functions(functions: &[Value]) -> Result<Vec<Value>, HttpError> {
     let one = |(at, value): (usize, &Value)| {
         let path = format!("functions[{at}]");
         check(&wire::part(value, &path)?, &path)?;
@@ -136,7 +136,7 @@ pub(crate) fn functions(functions: &[Value]) -> Result<Vec<Value>, Fault> {
     functions.iter().enumerate().map(one).collect()
 }
 
-fn check(function: &Function, path: &str) -> Result<(), Fault> {
+fn check(function: &Function, path: &str) -> Result<(), HttpError> {
     match function.name.as_deref() {
         None | Some("") => Err(wire::missing(&format!("{path}.name"))),
         Some(_) => Ok(()),
@@ -148,20 +148,26 @@ fn wrapped(function: Value) -> Value {
 }
 
 /// Reads `tool_choice`. Tools that it does not allow leave `tools`.
-pub(crate) fn choice(given: Option<&Value>, tools: &mut Vec<Value>) -> Result<ToolChoice, Fault> {
+pub(crate) fn choice(
+    given: Option<&Value>,
+    tools: &mut Vec<Value>,
+) -> Result<ToolChoice, HttpError> {
     let choice = match given {
         None => ToolChoice::Auto,
         Some(object @ Value::Object(_)) => of_object(wire::part(object, CHOICE)?, tools)?,
         Some(word) => of_mode(wire::part(word, CHOICE)?),
     };
     if choice == ToolChoice::Required && tools.is_empty() {
-        return Err(Fault::invalid(CHOICE, "tool_choice requires a call, but there is no tool"));
+        return Err(HttpError::invalid(
+            CHOICE,
+            "tool_choice requires a call, but there is no tool",
+        ));
     }
     Ok(choice)
 }
 
 /// Reads `function_call`, which is what `tool_choice` was before there were tools.
-pub(crate) fn old_choice(given: Option<&Value>, tools: &[Value]) -> Result<ToolChoice, Fault> {
+pub(crate) fn old_choice(given: Option<&Value>, tools: &[Value]) -> Result<ToolChoice, HttpError> {
     const FIELD: &str = "function_call";
     match given {
         None => Ok(ToolChoice::Auto),
@@ -170,7 +176,7 @@ pub(crate) fn old_choice(given: Option<&Value>, tools: &[Value]) -> Result<ToolC
         }
         Some(word) => match wire::part(word, FIELD)? {
             Mode::Required => {
-                Err(Fault::invalid(FIELD, "function_call must be none, auto or an object"))
+                Err(HttpError::invalid(FIELD, "function_call must be none, auto or an object"))
             }
             mode => Ok(of_mode(mode)),
         },
@@ -185,7 +191,7 @@ fn of_mode(mode: Mode) -> ToolChoice {
     }
 }
 
-fn of_object(choice: ChoiceObject, tools: &mut Vec<Value>) -> Result<ToolChoice, Fault> {
+fn of_object(choice: ChoiceObject, tools: &mut Vec<Value>) -> Result<ToolChoice, HttpError> {
     match choice.kind.as_deref() {
         Some("function") => known(&choice, CHOICE, tools).map(ToolChoice::Named),
         Some("allowed_tools") => {
@@ -195,24 +201,24 @@ fn of_object(choice: ChoiceObject, tools: &mut Vec<Value>) -> Result<ToolChoice,
         None => Err(wire::missing(&format!("{CHOICE}.type"))),
         Some(other) => {
             let message = format!("a tool_choice of type {other} is not supported");
-            Err(Fault::invalid(format!("{CHOICE}.type"), message))
+            Err(HttpError::invalid(format!("{CHOICE}.type"), message))
         }
     }
 }
 
 /// The name of the function in `choice`, which must be one of `tools`.
-fn known(choice: &ChoiceObject, path: &str, tools: &[Value]) -> Result<String, Fault> {
+fn known(choice: &ChoiceObject, path: &str, tools: &[Value]) -> Result<String, HttpError> {
     let path = format!("{path}.function");
     named(choice.function.as_ref().ok_or_else(|| wire::missing(&path))?, &path, tools)
 }
 
-fn named(named: &Named, path: &str, tools: &[Value]) -> Result<String, Fault> {
+fn named(named: &Named, path: &str, tools: &[Value]) -> Result<String, HttpError> {
     let path = format!("{path}.name");
     let name = named.name.clone().ok_or_else(|| wire::missing(&path))?;
     if tools.iter().any(|tool| name_of(tool) == Some(name.as_str())) {
         return Ok(name);
     }
-    Err(Fault::invalid(&path, format!("{path}: there is no tool named {name}")))
+    Err(HttpError::invalid(&path, format!("{path}: there is no tool named {name}")))
 }
 
 fn name_of(tool: &Value) -> Option<&str> {
@@ -220,7 +226,7 @@ fn name_of(tool: &Value) -> Option<&str> {
 }
 
 /// Some of the tools. One that must be called is named, so that the prompt keeps them all.
-fn allowed(given: Allowed, path: &str, tools: &mut Vec<Value>) -> Result<ToolChoice, Fault> {
+fn allowed(given: Allowed, path: &str, tools: &mut Vec<Value>) -> Result<ToolChoice, HttpError> {
     let path = format!("{path}.tools");
     let present: HashSet<&str> = tools.iter().filter_map(name_of).collect();
     let mut names = HashSet::new();
@@ -230,7 +236,10 @@ fn allowed(given: Allowed, path: &str, tools: &mut Vec<Value>) -> Result<ToolCho
         let name = name.ok_or_else(|| wire::missing(&format!("{path}.name")))?;
         if !present.contains(name.as_str()) {
             let path = format!("{path}.name");
-            return Err(Fault::invalid(&path, format!("{path}: there is no tool named {name}")));
+            return Err(HttpError::invalid(
+                &path,
+                format!("{path}: there is no tool named {name}"),
+            ));
         }
         names.insert(name);
     }
@@ -265,8 +274,8 @@ mod tests {
     #[test]
     fn tools_that_cannot_be_called_are_named() {
         let check = |tool: Value, param: &str| {
-            let fault = read(&[tool]).unwrap_err();
-            assert_eq!(fault.body()["error"]["param"], param);
+            let error = read(&[tool]).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], param);
         };
         check(json!("x"), "tools[0]");
         check(json!({"type": "custom", "custom": {"name": "c"}}), "tools[0].type");
@@ -280,7 +289,7 @@ mod tests {
         );
     }
 
-    fn choose(given: Value) -> Result<(ToolChoice, usize), Fault> {
+    fn choose(given: Value) -> Result<(ToolChoice, usize), HttpError> {
         let mut tools = vec![tool("f"), tool("g"), tool("h")];
         let choice = choice(Some(&given), &mut tools)?;
         Ok((choice, tools.len()))
@@ -309,8 +318,8 @@ mod tests {
     #[test]
     fn what_cannot_be_chosen_is_named() {
         let check = |given: Value, param: &str| {
-            let fault = choose(given.clone()).expect_err(&given.to_string());
-            assert_eq!(fault.body()["error"]["param"], param, "{given}");
+            let error = choose(given.clone()).expect_err(&given.to_string());
+            assert_eq!(error.body()["error"]["param"], param, "{given}");
         };
         check(json!("sometimes"), "tool_choice");
         check(json!(3), "tool_choice");

@@ -4,27 +4,27 @@
 //! so that no client executes it; its text follows as a message.
 
 use crate::answer::{Answer, Collected, Frame};
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::responses::background::Log;
 use crate::responses::events::Events;
 use crate::responses::history::Item;
 use crate::responses::items::ItemStatus;
-use crate::responses::kept::Kept;
-use crate::responses::object::{Failure, Response, Status, Tokens};
-use crate::responses::opened::{Opened, View};
-use crate::responses::store::{Entry, Owner, Store};
+use crate::responses::object::{Response, ResponseFailure, Status, Tokens};
+use crate::responses::open_item::{ItemView, OpenItem};
+use crate::responses::store::{Owner, ResponseStore, StoreEntry};
+use crate::responses::stored_response::StoredResponse;
 use crate::responses::tools::Tools;
-use crate::responses::turns::Turn;
+use crate::responses::turns::StoredTurn;
 use api::{CallEvent, Delta, Finish, TextEvent, Usage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Where a finished response goes.
 #[derive(Debug)]
-pub(crate) struct Deposit {
-    pub store: Arc<Store>,
+pub(crate) struct StoreSlot {
+    pub store: Arc<ResponseStore>,
     pub owner: Owner,
-    pub parent: Option<Arc<Turn>>,
+    pub parent: Option<Arc<StoredTurn>>,
     pub input: Vec<Arc<Item>>,
     /// The events of one that runs in the background.
     pub log: Option<Arc<Log>>,
@@ -34,18 +34,23 @@ pub(crate) struct Deposit {
 #[derive(Debug)]
 pub(crate) struct ResponseAnswer {
     response: Response,
-    view: View,
+    view: ItemView,
     tools: Tools,
     events: Events,
-    opened: Option<Opened>,
+    opened: Option<OpenItem>,
     /// Items that were announced.
     announced: usize,
-    deposit: Option<Deposit>,
+    deposit: Option<StoreSlot>,
 }
 
 impl ResponseAnswer {
     /// Fills in `response`, and puts it where it is kept, if it is.
-    pub fn new(response: Response, view: View, tools: Tools, deposit: Option<Deposit>) -> Self {
+    pub fn new(
+        response: Response,
+        view: ItemView,
+        tools: Tools,
+        deposit: Option<StoreSlot>,
+    ) -> Self {
         let events = Events::default();
         Self { response, view, tools, events, opened: None, announced: 0, deposit }
     }
@@ -71,9 +76,9 @@ impl ResponseAnswer {
 
     fn reason(&mut self, delta: Delta) -> Vec<Frame> {
         let mut frames = Vec::new();
-        if !self.opened.as_ref().is_some_and(Opened::is_reasoning) {
+        if !self.opened.as_ref().is_some_and(OpenItem::is_reasoning) {
             frames = self.end_item(ItemStatus::Completed);
-            frames.extend(self.begin(Opened::reasoning));
+            frames.extend(self.begin(OpenItem::reasoning));
         }
         frames.extend(self.more(delta));
         frames
@@ -81,9 +86,9 @@ impl ResponseAnswer {
 
     fn say(&mut self, delta: Delta) -> Vec<Frame> {
         let mut frames = Vec::new();
-        if !self.opened.as_ref().is_some_and(Opened::is_message) {
+        if !self.opened.as_ref().is_some_and(OpenItem::is_message) {
             frames = self.end_item(ItemStatus::Completed);
-            frames.extend(self.begin(Opened::message));
+            frames.extend(self.begin(OpenItem::message));
         }
         frames.extend(self.more(delta));
         frames
@@ -91,7 +96,7 @@ impl ResponseAnswer {
 
     fn begin(
         &mut self,
-        begin: impl FnOnce(usize, &Events, View) -> (Opened, Vec<Frame>),
+        begin: impl FnOnce(usize, &Events, ItemView) -> (OpenItem, Vec<Frame>),
     ) -> Vec<Frame> {
         let (opened, frames) = begin(self.announced, &self.events, self.view);
         self.announced += 1;
@@ -109,7 +114,7 @@ impl ResponseAnswer {
                 let mut frames = self.end_item(ItemStatus::Completed);
                 let wire = self.tools.wire(&name);
                 let begun =
-                    self.begin(|place, events, _| Opened::call(place, events, index, id, wire));
+                    self.begin(|place, events, _| OpenItem::call(place, events, index, id, wire));
                 frames.extend(begun);
                 frames
             }
@@ -149,15 +154,15 @@ impl ResponseAnswer {
 
     fn keep(&mut self) {
         let Some(deposit) = self.deposit.take() else { return };
-        let Deposit { store, owner, parent, input, log } = deposit;
+        let StoreSlot { store, owner, parent, input, log } = deposit;
         let output = self.response.output.iter().map(|item| Arc::new(item.into())).collect();
-        let turn = Arc::new(Turn::new(parent, input, output, store.held()));
+        let turn = Arc::new(StoredTurn::new(parent, input, output, store.held()));
         let json = self.response.json().to_string();
-        let kept = Kept::new(json, turn, store.held());
+        let kept = StoredResponse::new(json, turn, store.held());
         let id = &self.response.id;
         match self.response.background {
             true => store.finish(&owner, id, Arc::new(kept.in_background(log))),
-            false => store.put(&owner, id, Entry::Kept(Arc::new(kept))),
+            false => store.put(&owner, id, StoreEntry::Kept(Arc::new(kept))),
         }
     }
 }
@@ -199,9 +204,9 @@ impl Answer for ResponseAnswer {
         vec![self.state(kind)]
     }
 
-    fn broken(&mut self, fault: &Fault) -> Vec<Frame> {
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
         let mut frames = self.end_item(ItemStatus::Incomplete);
-        let error = fault.body()["error"].take();
+        let error = error.body()["error"].take();
         let text = |name: &str| error[name].as_str().map(str::to_owned);
         let message = text("message").unwrap_or_default();
         let members = json!({ "code": error["code"], "message": message, "param": error["param"] });
@@ -211,7 +216,7 @@ impl Answer for ResponseAnswer {
             Some("invalid_request_error") => "invalid_prompt",
             _ => "server_error",
         };
-        self.response.error = Some(Failure { code: code.into(), message });
+        self.response.error = Some(ResponseFailure { code: code.into(), message });
         self.response.end(Status::Failed);
         self.keep();
         frames.push(self.state("response.failed"));

@@ -5,7 +5,7 @@ use crate::choices::Choices;
 use crate::responses::answer::ResponseAnswer;
 use crate::responses::history::Item;
 use crate::responses::object::Response;
-use crate::responses::turns::{Charge, Held};
+use crate::responses::turns::{ByteCharge, HeldBytes};
 use crate::sse;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
@@ -91,7 +91,7 @@ async fn made(mut choices: Choices, answer: &mut ResponseAnswer, running: &Runni
         };
         match event {
             Some(Ok((index, event))) => running.tell(answer.frames(index, event)),
-            Some(Err(fault)) => return answer.broken(&fault),
+            Some(Err(error)) => return answer.broken(&error),
             None => return answer.close(choices.usage()),
         }
     }
@@ -108,12 +108,12 @@ pub(crate) struct Log {
 #[derive(Debug)]
 struct Written {
     events: Vec<Bytes>,
-    charge: Charge,
+    charge: ByteCharge,
 }
 
 impl Log {
     /// An empty one, which is charged to `held` as it grows.
-    pub fn new(held: &Held) -> Self {
+    pub fn new(held: &HeldBytes) -> Self {
         let written = Written { events: Vec::new(), charge: held.charge(size_of::<Self>()) };
         Self { written: Mutex::new(written), state: watch::Sender::new((0, false)) }
     }
@@ -172,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn followers_may_begin_anywhere_and_hear_the_end() {
-        let held = Held::default();
+        let held = HeldBytes::default();
         let log = Log::new(&held);
         let frame = |number: u64| Frame::Named("e", json!({ "sequence_number": number }));
         log.push(&[frame(0), frame(1)]);

@@ -1,16 +1,16 @@
 //! From the body of a request to what is computed and what is answered.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::openai::answer::unix_now;
-use crate::openai::{constraint, sampling, terms};
+use crate::openai::{constraint, options, sampling};
 use crate::random;
 use crate::responses::history::{self, Item};
-use crate::responses::object::{Kind, Response, Status};
-use crate::responses::opened::View;
-use crate::responses::request::{CreateResponse, Summary, TextWish, Truncation};
-use crate::responses::store::{Entry, Owner, Store};
+use crate::responses::object::{Response, ResponseKind, Status};
+use crate::responses::open_item::ItemView;
+use crate::responses::request::{CreateResponse, SummaryKind, TextOptions, Truncation};
+use crate::responses::store::{Owner, ResponseStore, StoreEntry};
 use crate::responses::tools::Tools;
-use crate::responses::turns::Turn;
+use crate::responses::turns::StoredTurn;
 use crate::responses::warnings::Warnings;
 use crate::responses::{choice, input};
 use crate::wire;
@@ -32,31 +32,31 @@ const NEVER_THERE: [&str; 6] = [
 #[derive(Debug)]
 pub(crate) struct ResponseCall {
     pub request: ChatRequest,
-    pub terms: RequestOptions,
+    pub options: RequestOptions,
     pub stream: bool,
     /// The answer, still empty.
     pub response: Response,
-    pub view: View,
+    pub view: ItemView,
     pub tools: Tools,
     /// What this request adds to the conversation.
     pub input: Vec<Arc<Item>>,
     /// The conversation before.
-    pub parent: Option<Arc<Turn>>,
+    pub parent: Option<Arc<StoredTurn>>,
 }
 
 /// Where requests are read.
 #[derive(Debug)]
-pub(crate) struct Desk<'a> {
+pub(crate) struct RequestReader<'a> {
     pub service: &'a Service,
-    pub store: &'a Store,
+    pub store: &'a ResponseStore,
     pub owner: &'a Owner,
     /// Most bytes of a conversation.
     pub limit: usize,
 }
 
-impl Desk<'_> {
+impl RequestReader<'_> {
     /// Reads the body of a request.
-    pub fn read(&self, body: &Value) -> Result<ResponseCall, Fault> {
+    pub fn read(&self, body: &Value) -> Result<ResponseCall, HttpError> {
         let asked: CreateResponse = wire::read(body)?;
         refuse(&asked)?;
         let mut warnings = Warnings::default();
@@ -76,29 +76,29 @@ impl Desk<'_> {
             template_kwargs: template_kwargs(&asked),
             sampling,
             grammar: match grammar(asked.text.as_ref())? {
-                None => constraint::read(body)?.map(|held| held.source),
-                held => held,
+                None => constraint::read(body)?.map(|field| field.source),
+                grammar => grammar,
             },
             ..ChatRequest::default()
         };
-        let terms = terms(body, &asked)?;
+        let options = options(body, &asked)?;
         let stream = asked.stream.unwrap_or(false);
         let response = self.response(asked, &request.sampling, &tool_choice, warnings);
-        Ok(ResponseCall { request, terms, stream, response, view, tools, input, parent })
+        Ok(ResponseCall { request, options, stream, response, view, tools, input, parent })
     }
 
     /// The turn of the response `id`.
-    fn parent(&self, id: Option<&str>) -> Result<Option<Arc<Turn>>, Fault> {
+    fn parent(&self, id: Option<&str>) -> Result<Option<Arc<StoredTurn>>, HttpError> {
         let field = "previous_response_id";
         let Some(id) = id else { return Ok(None) };
         match self.store.get(self.owner, id) {
-            Some(Entry::Kept(kept)) => Ok(Some(Arc::clone(&kept.turn))),
-            Some(Entry::Running(_)) => {
-                Err(Fault::invalid(field, format!("response {id} is still in progress")))
+            Some(StoreEntry::Kept(kept)) => Ok(Some(Arc::clone(&kept.turn))),
+            Some(StoreEntry::Running(_)) => {
+                Err(HttpError::invalid(field, format!("response {id} is still in progress")))
             }
             None => {
                 let message = format!("previous response with id '{id}' not found");
-                Err(Fault::invalid(field, message).with_code("previous_response_not_found"))
+                Err(HttpError::invalid(field, message).with_code("previous_response_not_found"))
             }
         }
     }
@@ -107,10 +107,10 @@ impl Desk<'_> {
         &self,
         asked: &CreateResponse,
         warnings: &mut Warnings,
-    ) -> Result<Vec<Arc<Item>>, Fault> {
+    ) -> Result<Vec<Arc<Item>>, HttpError> {
         match &asked.input {
             None if asked.previous_response_id.is_some() => Ok(Vec::new()),
-            None => Err(Fault::invalid("input", "input is missing")),
+            None => Err(HttpError::invalid("input", "input is missing")),
             Some(given) => {
                 let known = self.store.items(self.owner, &input::references(given)?);
                 input::read(given, &known, warnings)
@@ -122,20 +122,20 @@ impl Desk<'_> {
     fn messages(
         &self,
         asked: &CreateResponse,
-        parent: Option<&Turn>,
+        parent: Option<&StoredTurn>,
         input: &[Arc<Item>],
-    ) -> Result<Vec<Value>, Fault> {
-        let mut items = parent.map(Turn::items).unwrap_or_default();
+    ) -> Result<Vec<Value>, HttpError> {
+        let mut items = parent.map(StoredTurn::items).unwrap_or_default();
         items.extend_from_slice(input);
         let bytes: usize = items.iter().map(|item| item.size()).sum();
         if bytes > self.limit.saturating_mul(2) {
             let message = format!("the conversation has {bytes} bytes, which is too much");
-            return Err(Fault::invalid("input", message).with_code("body_too_large"));
+            return Err(HttpError::invalid("input", message).with_code("body_too_large"));
         }
         let messages =
             history::render(asked.instructions.as_deref(), items.iter().map(Arc::as_ref));
         if messages.is_empty() {
-            return Err(Fault::invalid("input", "input holds nothing to answer"));
+            return Err(HttpError::invalid("input", "input holds nothing to answer"));
         }
         Ok(messages)
     }
@@ -153,7 +153,7 @@ impl Desk<'_> {
         let used = sampling.over(self.service.defaults()).params();
         Response {
             id: random::id("resp_"),
-            object: Kind::Response,
+            object: ResponseKind::Response,
             created_at: unix_now(),
             status,
             background,
@@ -172,8 +172,8 @@ impl Desk<'_> {
             service_tier: "default".into(),
             store: asked.store.unwrap_or(true),
             temperature: used.temperature,
-            text: told_text(asked.text.as_ref()),
-            tool_choice: asked.tool_choice.unwrap_or_else(|| told_choice(choice)),
+            text: text_json(asked.text.as_ref()),
+            tool_choice: asked.tool_choice.unwrap_or_else(|| tool_choice_json(choice)),
             tools: asked.tools.unwrap_or_default(),
             top_logprobs: asked.top_logprobs.unwrap_or(0),
             top_p: used.top_p,
@@ -191,8 +191,8 @@ impl Desk<'_> {
 }
 
 /// Refuses what would change the answer and cannot be done.
-fn refuse(asked: &CreateResponse) -> Result<(), Fault> {
-    let refused = |field: &str, why: &str| Err(Fault::invalid(field, format!("{field} {why}")));
+fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
+    let refused = |field: &str, why: &str| Err(HttpError::invalid(field, format!("{field} {why}")));
     if asked.conversation.is_some() {
         return refused("conversation", "is not supported; use previous_response_id");
     }
@@ -209,28 +209,28 @@ fn refuse(asked: &CreateResponse) -> Result<(), Fault> {
 }
 
 /// What the text is held to.
-fn grammar(text: Option<&TextWish>) -> Result<Option<GrammarSource>, Fault> {
+fn grammar(text: Option<&TextOptions>) -> Result<Option<GrammarSource>, HttpError> {
     let Some(format) = text.and_then(|text| text.format.as_ref()) else { return Ok(None) };
     match (format.kind.as_str(), &format.schema) {
         ("text", _) => Ok(None),
         ("json_object", _) => Ok(Some(GrammarSource::JsonObject)),
         ("json_schema", Some(schema)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
         ("json_schema", None) => {
-            Err(Fault::invalid("text.format.schema", "text.format.schema is missing"))
+            Err(HttpError::invalid("text.format.schema", "text.format.schema is missing"))
         }
         (kind, _) => {
             let message =
                 format!("text.format.type must be text, json_object or json_schema, not {kind}");
-            Err(Fault::invalid("text.format.type", message))
+            Err(HttpError::invalid("text.format.type", message))
         }
     }
 }
 
-fn view(asked: &CreateResponse, warnings: &mut Warnings) -> View {
-    let mut view = View {
+fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
+    let mut view = ItemView {
         summaries: summary(asked).is_some(),
         logprobs: asked.top_logprobs.is_some_and(|top| top > 0),
-        ..View::default()
+        ..ItemView::default()
     };
     for name in asked.include.iter().flatten() {
         match name.as_str() {
@@ -255,10 +255,14 @@ fn warn(asked: &CreateResponse, warnings: &mut Warnings) {
 
 fn summary(asked: &CreateResponse) -> Option<&'static str> {
     let wish = asked.reasoning.as_ref()?;
-    wish.summary.or(wish.generate_summary).and_then(Summary::name)
+    wish.summary.or(wish.generate_summary).and_then(SummaryKind::name)
 }
 
-fn sampling(body: &Value, asked: &CreateResponse, view: View) -> Result<SamplingOptions, Fault> {
+fn sampling(
+    body: &Value,
+    asked: &CreateResponse,
+    view: ItemView,
+) -> Result<SamplingOptions, HttpError> {
     let shared = sampling::read(body)?;
     Ok(SamplingOptions {
         max_tokens: asked.max_output_tokens,
@@ -267,10 +271,10 @@ fn sampling(body: &Value, asked: &CreateResponse, view: View) -> Result<Sampling
     })
 }
 
-fn terms(body: &Value, asked: &CreateResponse) -> Result<RequestOptions, Fault> {
-    let terms = terms::read(body)?;
-    let tenant = terms.tenant.clone().or_else(|| asked.safety_identifier.clone());
-    Ok(RequestOptions { tenant, ..terms })
+fn options(body: &Value, asked: &CreateResponse) -> Result<RequestOptions, HttpError> {
+    let options = options::read(body)?;
+    let tenant = options.tenant.clone().or_else(|| asked.safety_identifier.clone());
+    Ok(RequestOptions { tenant, ..options })
 }
 
 fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
@@ -290,14 +294,14 @@ fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
     kwargs
 }
 
-fn told_text(text: Option<&TextWish>) -> Value {
+fn text_json(text: Option<&TextOptions>) -> Value {
     let verbosity = text.and_then(|text| text.verbosity.as_deref()).unwrap_or("medium");
     let format = text.and_then(|text| text.format.as_ref());
     let format = format.map_or_else(|| json!({ "type": "text" }), |format| json!(format));
     json!({ "format": format, "verbosity": verbosity })
 }
 
-fn told_choice(choice: &ToolChoice) -> Value {
+fn tool_choice_json(choice: &ToolChoice) -> Value {
     match choice {
         ToolChoice::Auto => "auto".into(),
         ToolChoice::None => "none".into(),

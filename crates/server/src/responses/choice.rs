@@ -1,7 +1,7 @@
 //! Which tools the model may or must call.
 
-use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
+use crate::fields::{ObjectReader, wrong};
+use crate::http_error::HttpError;
 use crate::responses::tools::{Tools, flat, required};
 use api::ToolChoice;
 use serde_json::Value;
@@ -10,59 +10,59 @@ use std::collections::HashSet;
 const FIELD: &str = "tool_choice";
 
 /// Reads `tool_choice`. Tools that it does not allow leave `tools`.
-pub(crate) fn read(choice: Option<&Value>, tools: &mut Tools) -> Result<ToolChoice, Fault> {
+pub(crate) fn read(choice: Option<&Value>, tools: &mut Tools) -> Result<ToolChoice, HttpError> {
     let choice = match choice {
         None => ToolChoice::Auto,
         Some(Value::String(mode)) => of_mode(mode, FIELD)?,
-        Some(value @ Value::Object(_)) => of_object(&Fields::of(value, FIELD)?, tools)?,
+        Some(value @ Value::Object(_)) => of_object(&ObjectReader::of(value, FIELD)?, tools)?,
         Some(other) => return Err(wrong(FIELD, "a string or an object", other)),
     };
     if choice == ToolChoice::Required && tools.functions.is_empty() {
-        return Err(Fault::invalid(FIELD, "tool_choice requires a call, but there is no tool"));
+        return Err(HttpError::invalid(FIELD, "tool_choice requires a call, but there is no tool"));
     }
     Ok(choice)
 }
 
-fn of_mode(mode: &str, path: &str) -> Result<ToolChoice, Fault> {
+fn of_mode(mode: &str, path: &str) -> Result<ToolChoice, HttpError> {
     match mode {
         "auto" => Ok(ToolChoice::Auto),
         "none" => Ok(ToolChoice::None),
         "required" => Ok(ToolChoice::Required),
         other => {
             let message = format!("{path} must be auto, none or required, not {other}");
-            Err(Fault::invalid(path, message))
+            Err(HttpError::invalid(path, message))
         }
     }
 }
 
-fn of_object(fields: &Fields<'_>, tools: &mut Tools) -> Result<ToolChoice, Fault> {
+fn of_object(fields: &ObjectReader<'_>, tools: &mut Tools) -> Result<ToolChoice, HttpError> {
     match required(fields, "type")? {
         "function" | "custom" => Ok(ToolChoice::Named(known(fields, tools)?)),
         "allowed_tools" => allowed(fields, tools),
         other => {
             let message = format!("a tool_choice of type {other} is not supported");
-            Err(Fault::invalid(fields.path("type"), message))
+            Err(HttpError::invalid(fields.path("type"), message))
         }
     }
 }
 
 /// The name that the model has for the tool in `fields`, which must be one of `tools`.
-fn known(fields: &Fields<'_>, tools: &Tools) -> Result<String, Fault> {
+fn known(fields: &ObjectReader<'_>, tools: &Tools) -> Result<String, HttpError> {
     let name = flat(fields.text("namespace")?, required(fields, "name")?);
     if tools.knows(&name) {
         return Ok(name);
     }
     let path = fields.path("name");
-    Err(Fault::invalid(&path, format!("{path}: there is no tool named {name}")))
+    Err(HttpError::invalid(&path, format!("{path}: there is no tool named {name}")))
 }
 
 /// Some of the tools. One that must be called is named, so that the prompt keeps them all.
-fn allowed(fields: &Fields<'_>, tools: &mut Tools) -> Result<ToolChoice, Fault> {
+fn allowed(fields: &ObjectReader<'_>, tools: &mut Tools) -> Result<ToolChoice, HttpError> {
     let mode = of_mode(fields.text("mode")?.unwrap_or("auto"), &fields.path("mode"))?;
     let path = fields.path("tools");
     let mut names = HashSet::new();
     for (at, tool) in fields.array("tools")?.unwrap_or_default().iter().enumerate() {
-        let fields = Fields::of(tool, &format!("{path}[{at}]"))?;
+        let fields = ObjectReader::of(tool, &format!("{path}[{at}]"))?;
         // Those that the server would run were left out with a warning.
         if matches!(required(&fields, "type")?, "function" | "custom") {
             names.insert(known(&fields, tools)?);
@@ -81,7 +81,7 @@ mod tests {
     use crate::responses::warnings::Warnings;
     use serde_json::json;
 
-    fn choose(choice: Value) -> Result<(ToolChoice, usize), Fault> {
+    fn choose(choice: Value) -> Result<(ToolChoice, usize), HttpError> {
         let given = json!([{"type": "function", "name": "f"}, {"type": "custom", "name": "c"},
             {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]}]);
         let mut tools = Tools::read(given.as_array().unwrap(), &mut Warnings::default()).unwrap();
@@ -121,8 +121,8 @@ mod tests {
             (json!({"type": "allowed_tools", "mode": "required"}), "tool_choice"),
             (json!({"type": "allowed_tools", "tools": [3]}), "tool_choice.tools[0]"),
         ] {
-            let fault = choose(choice.clone()).unwrap_err();
-            assert_eq!(fault.body()["error"]["param"], param, "{choice}");
+            let error = choose(choice.clone()).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], param, "{choice}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: the items of an answer give the messages that the answer was, its reasoning and the
 //! names of its calls included, so that its tokens are found in the cache.
 
-use crate::responses::items::{OutputItem, Part, Passage};
+use crate::responses::items::{MessagePart, OutputItem, Passage};
 use crate::responses::tools::{INPUT, flat};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -11,15 +11,15 @@ use std::collections::HashMap;
 /// An item of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    Message { id: String, role: Role, texts: Vec<String> },
+    Message { id: String, role: ItemRole, texts: Vec<String> },
     Reasoning { id: String, text: String },
-    Call(Call),
+    Call(CallItem),
     Result { id: String, call_id: String, text: String, custom: bool },
 }
 
 /// A call that the model made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct CallItem {
     pub id: String,
     pub call_id: String,
     pub name: String,
@@ -31,14 +31,14 @@ pub(crate) struct Call {
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ItemRole {
     User,
     Assistant,
     System,
     Developer,
 }
 
-impl Role {
+impl ItemRole {
     /// The role that OpenAI's API calls `name`.
     pub fn of(name: &str) -> Option<Self> {
         match name {
@@ -89,7 +89,7 @@ impl Item {
         match self {
             Self::Message { id, role, texts } => {
                 let part = |text: &String| match role {
-                    Role::Assistant => {
+                    ItemRole::Assistant => {
                         json!({ "type": "output_text", "text": text, "annotations": [] })
                     }
                     _ => json!({ "type": "input_text", "text": text }),
@@ -112,7 +112,7 @@ impl Item {
     }
 }
 
-impl Call {
+impl CallItem {
     fn json(&self) -> Value {
         let (kind, input) = match self.custom {
             true => ("custom_tool_call", "input"),
@@ -148,13 +148,13 @@ impl From<&OutputItem> for Item {
                 Self::Reasoning { id: reasoning.id.clone(), text: passages.map(text).collect() }
             }
             OutputItem::Message(message) => {
-                let text = |part: &Part| match part {
-                    Part::OutputText { text, .. } => text.clone(),
+                let text = |part: &MessagePart| match part {
+                    MessagePart::OutputText { text, .. } => text.clone(),
                 };
                 let texts = message.content.iter().map(text).collect();
-                Self::Message { id: message.id.clone(), role: Role::Assistant, texts }
+                Self::Message { id: message.id.clone(), role: ItemRole::Assistant, texts }
             }
-            OutputItem::FunctionCall(call) => Self::Call(Call {
+            OutputItem::FunctionCall(call) => Self::Call(CallItem {
                 id: call.id.clone(),
                 call_id: call.call_id.clone(),
                 name: call.name.clone(),
@@ -162,7 +162,7 @@ impl From<&OutputItem> for Item {
                 input: call.arguments.clone(),
                 custom: false,
             }),
-            OutputItem::CustomToolCall(call) => Self::Call(Call {
+            OutputItem::CustomToolCall(call) => Self::Call(CallItem {
                 id: call.id.clone(),
                 call_id: call.call_id.clone(),
                 name: call.name.clone(),
@@ -194,14 +194,14 @@ pub(crate) fn render<'a>(
 struct Renderer<'a> {
     messages: Vec<Value>,
     /// The message of the assistant that may go on.
-    open: Option<Turn>,
+    open: Option<OpenTurn>,
     /// Names of the functions that were called.
     called: HashMap<&'a str, String>,
 }
 
 /// What the assistant said between two others.
 #[derive(Default)]
-struct Turn {
+struct OpenTurn {
     reasoning: String,
     content: Option<String>,
     calls: Vec<Value>,
@@ -210,8 +210,10 @@ struct Turn {
 impl<'a> Renderer<'a> {
     fn add(&mut self, item: &'a Item) {
         match item {
-            Item::Message { role: Role::Assistant, texts, .. } => self.assistant(&texts.join("\n")),
-            Item::Message { role: Role::User, texts, .. } => {
+            Item::Message { role: ItemRole::Assistant, texts, .. } => {
+                self.assistant(&texts.join("\n"))
+            }
+            Item::Message { role: ItemRole::User, texts, .. } => {
                 self.push(json!({ "role": "user", "content": texts.join("\n") }));
             }
             Item::Message { texts, .. } => self.system(&texts.join("\n")),
@@ -267,11 +269,11 @@ impl<'a> Renderer<'a> {
     }
 
     fn flush(&mut self) {
-        self.messages.extend(self.open.take().map(Turn::message));
+        self.messages.extend(self.open.take().map(OpenTurn::message));
     }
 }
 
-impl Turn {
+impl OpenTurn {
     fn called(&self) -> bool {
         !self.calls.is_empty()
     }

@@ -1,9 +1,9 @@
 //! Reading the member `input`: a text, or items in the forms that clients send back.
 
-use crate::fault::Fault;
-use crate::fields::{Fields, wrong};
+use crate::fields::{ObjectReader, wrong};
+use crate::http_error::HttpError;
 use crate::random;
-use crate::responses::history::{Call, Item, Role};
+use crate::responses::history::{CallItem, Item, ItemRole};
 use crate::responses::tools::required;
 use crate::responses::warnings::Warnings;
 use base64::Engine;
@@ -29,14 +29,17 @@ fn unsealed(sealed: &str) -> Option<String> {
 }
 
 /// The ids of items that `input` refers to; each may come once.
-pub(crate) fn references(input: &Value) -> Result<HashSet<String>, Fault> {
+pub(crate) fn references(input: &Value) -> Result<HashSet<String>, HttpError> {
     let mut ids = HashSet::new();
     for (at, item) in input.as_array().into_iter().flatten().enumerate() {
         if let Some(id) = reference(item)
             && !ids.insert(id.to_owned())
         {
             let path = format!("input[{at}].id");
-            return Err(Fault::invalid(&path, format!("{path} refers to an item a second time")));
+            return Err(HttpError::invalid(
+                &path,
+                format!("{path} refers to an item a second time"),
+            ));
         }
     }
     Ok(ids)
@@ -55,19 +58,19 @@ pub(crate) fn read(
     input: &Value,
     known: &HashMap<String, Arc<Item>>,
     warnings: &mut Warnings,
-) -> Result<Vec<Arc<Item>>, Fault> {
+) -> Result<Vec<Arc<Item>>, HttpError> {
     let items = match input {
-        Value::String(text) => return Ok(vec![Arc::new(message(Role::User, text.clone()))]),
+        Value::String(text) => return Ok(vec![Arc::new(message(ItemRole::User, text.clone()))]),
         Value::Array(items) => items,
         other => return Err(wrong("input", "a string or an array of items", other)),
     };
     if items.len() > MAX_ITEMS {
         let message = format!("input must hold at most {MAX_ITEMS} items, not {}", items.len());
-        return Err(Fault::invalid("input", message));
+        return Err(HttpError::invalid("input", message));
     }
     let mut read = Vec::with_capacity(items.len());
     for (at, value) in items.iter().enumerate() {
-        let fields = Fields::of(value, &format!("input[{at}]"))?;
+        let fields = ObjectReader::of(value, &format!("input[{at}]"))?;
         match reference(value) {
             Some(id) => read.push(referred(id, &fields, known)?),
             None => read.extend(one(&fields, warnings)?.map(Arc::new)),
@@ -76,24 +79,24 @@ pub(crate) fn read(
     Ok(read)
 }
 
-fn message(role: Role, text: String) -> Item {
+fn message(role: ItemRole, text: String) -> Item {
     Item::Message { id: random::id("msg_"), role, texts: vec![text] }
 }
 
 fn referred(
     id: &str,
-    fields: &Fields<'_>,
+    fields: &ObjectReader<'_>,
     known: &HashMap<String, Arc<Item>>,
-) -> Result<Arc<Item>, Fault> {
+) -> Result<Arc<Item>, HttpError> {
     known.get(id).cloned().ok_or_else(|| {
         let path = fields.path("id");
-        Fault::invalid(&path, format!("{path}: there is no stored item {id}"))
+        HttpError::invalid(&path, format!("{path}: there is no stored item {id}"))
             .with_code("item_not_found")
     })
 }
 
 /// One item; none of those that only a server with tools of its own has.
-fn one(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<Option<Item>, Fault> {
+fn one(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Option<Item>, HttpError> {
     let kind = match fields.text("type")? {
         Some(kind) => kind,
         None if fields.value("role").is_some() => "message",
@@ -113,28 +116,28 @@ fn one(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<Option<Item>, Fau
     }
 }
 
-fn id(fields: &Fields<'_>, prefix: &str) -> Result<String, Fault> {
+fn id(fields: &ObjectReader<'_>, prefix: &str) -> Result<String, HttpError> {
     let given = fields.text("id")?.filter(|id| !id.is_empty()).map(str::to_owned);
     Ok(given.unwrap_or_else(|| random::id(prefix)))
 }
 
-fn spoken(fields: &Fields<'_>) -> Result<Item, Fault> {
+fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
     let name = required(fields, "role")?;
-    let role = Role::of(name).ok_or_else(|| {
+    let role = ItemRole::of(name).ok_or_else(|| {
         let path = fields.path("role");
         let expected = "user, assistant, system or developer";
-        Fault::invalid(&path, format!("{path} must be {expected}, not {name}"))
+        HttpError::invalid(&path, format!("{path} must be {expected}, not {name}"))
     })?;
     let texts = match (texts(fields, "content")?, role) {
         (Some(texts), _) => texts,
-        (None, Role::Assistant) => Vec::new(),
+        (None, ItemRole::Assistant) => Vec::new(),
         (None, _) => return Err(missing(fields, "content")),
     };
     Ok(Item::Message { id: id(fields, "msg_")?, role, texts })
 }
 
-fn call(fields: &Fields<'_>, input: &str) -> Result<Item, Fault> {
-    Ok(Item::Call(Call {
+fn call(fields: &ObjectReader<'_>, input: &str) -> Result<Item, HttpError> {
+    Ok(Item::Call(CallItem {
         id: id(fields, "fc_")?,
         call_id: required(fields, "call_id")?.to_owned(),
         name: required(fields, "name")?.to_owned(),
@@ -144,7 +147,7 @@ fn call(fields: &Fields<'_>, input: &str) -> Result<Item, Fault> {
     }))
 }
 
-fn result(fields: &Fields<'_>, kind: &str) -> Result<Item, Fault> {
+fn result(fields: &ObjectReader<'_>, kind: &str) -> Result<Item, HttpError> {
     let texts = texts(fields, "output")?.ok_or_else(|| missing(fields, "output"))?;
     Ok(Item::Result {
         id: id(fields, "fco_")?,
@@ -155,7 +158,7 @@ fn result(fields: &Fields<'_>, kind: &str) -> Result<Item, Fault> {
 }
 
 /// The text that the model thought: what was sealed here, else what is shown of it.
-fn reasoning(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<Item, Fault> {
+fn reasoning(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Item, HttpError> {
     let id = id(fields, "rs_")?;
     let sealed = fields.text("encrypted_content")?;
     if let Some(text) = sealed.and_then(unsealed) {
@@ -171,7 +174,7 @@ fn reasoning(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<Item, Fault
 }
 
 /// The texts of the member `name`: a string, or parts that each have one.
-fn texts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<String>>, Fault> {
+fn texts(fields: &ObjectReader<'_>, name: &str) -> Result<Option<Vec<String>>, HttpError> {
     let path = fields.path(name);
     match fields.value(name) {
         None => Ok(None),
@@ -184,23 +187,23 @@ fn texts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<String>>, Fault> 
     }
 }
 
-fn text(part: &Value, path: &str) -> Result<String, Fault> {
-    let fields = Fields::of(part, path)?;
+fn text(part: &Value, path: &str) -> Result<String, HttpError> {
+    let fields = ObjectReader::of(part, path)?;
     let name = match required(&fields, "type")? {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => "text",
         "refusal" => "refusal",
         other => {
             let path = fields.path("type");
             let message = format!("{path}: parts of type {other} are not supported");
-            return Err(Fault::invalid(path, message));
+            return Err(HttpError::invalid(path, message));
         }
     };
     fields.text(name)?.map(str::to_owned).ok_or_else(|| missing(&fields, name))
 }
 
-fn missing(fields: &Fields<'_>, name: &str) -> Fault {
+fn missing(fields: &ObjectReader<'_>, name: &str) -> HttpError {
     let path = fields.path(name);
-    Fault::invalid(&path, format!("{path} is missing"))
+    HttpError::invalid(&path, format!("{path} is missing"))
 }
 
 #[cfg(test)]
@@ -209,7 +212,7 @@ mod tests {
     use crate::responses::history::render;
     use serde_json::json;
 
-    fn items(input: &Value) -> Result<(Vec<Arc<Item>>, String), Fault> {
+    fn items(input: &Value) -> Result<(Vec<Arc<Item>>, String), HttpError> {
         references(input)?;
         let mut warnings = Warnings::default();
         let items = read(input, &HashMap::new(), &mut warnings)?;
@@ -344,8 +347,8 @@ mod tests {
             (json!([{"type": "item_reference", "id": "x"}]), "input[0].id"),
             (json!([{"id": "x"}, {"id": "x"}]), "input[1].id"),
         ] {
-            let fault = items(&input).expect_err(&input.to_string());
-            assert_eq!(fault.body()["error"]["param"], param, "{input}");
+            let error = items(&input).expect_err(&input.to_string());
+            assert_eq!(error.body()["error"]["param"], param, "{input}");
         }
     }
 }

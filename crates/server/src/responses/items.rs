@@ -18,7 +18,7 @@ pub(crate) enum ItemStatus {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum OutputItem {
     Reasoning(Reasoning),
-    Message(Message),
+    Message(MessageItem),
     FunctionCall(FunctionCall),
     CustomToolCall(CustomCall),
 }
@@ -44,11 +44,12 @@ pub(crate) enum Passage {
 
 /// What the model said.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Message {
+#[schema(as = Message)]
+pub(crate) struct MessageItem {
     pub id: String,
     pub status: ItemStatus,
     pub role: Assistant,
-    pub content: Vec<Part>,
+    pub content: Vec<MessagePart>,
 }
 
 /// Who said it.
@@ -61,7 +62,8 @@ pub(crate) enum Assistant {
 /// A part of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Part {
+#[schema(as = Part)]
+pub(crate) enum MessagePart {
     OutputText {
         text: String,
         /// None are ever made.
@@ -73,7 +75,7 @@ pub(crate) enum Part {
     },
 }
 
-impl Part {
+impl MessagePart {
     /// A part of this text.
     pub fn text(text: String, logprobs: Vec<Value>) -> Self {
         Self::OutputText { text, annotations: [], logprobs }

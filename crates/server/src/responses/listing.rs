@@ -1,6 +1,6 @@
 //! Pages of items.
 
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::responses::history::Item;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,11 +46,11 @@ pub(crate) struct ItemList {
 
 impl ItemList {
     /// The wanted page of `items`, the oldest of which comes first.
-    pub fn of(mut items: Vec<Arc<Item>>, page: &Page) -> Result<Self, Fault> {
+    pub fn of(mut items: Vec<Arc<Item>>, page: &Page) -> Result<Self, HttpError> {
         let limit = page.limit.unwrap_or(LIMIT);
         if !(1..=MOST).contains(&limit) {
             let message = format!("limit must be 1 to {MOST}, not {limit}");
-            return Err(Fault::invalid("limit", message));
+            return Err(HttpError::invalid("limit", message));
         }
         if page.order.unwrap_or_default() == Order::Desc {
             items.reverse();
@@ -59,7 +59,7 @@ impl ItemList {
             None => 0,
             Some(id) => {
                 items.iter().position(|item| item.id() == id).map(|at| at + 1).ok_or_else(|| {
-                    Fault::invalid("after", format!("after: there is no item {id}"))
+                    HttpError::invalid("after", format!("after: there is no item {id}"))
                 })?
             }
         };
@@ -79,12 +79,12 @@ impl ItemList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::responses::history::Role;
+    use crate::responses::history::ItemRole;
 
     fn page(after: Option<&str>, limit: Option<usize>, order: Option<Order>) -> Option<String> {
         let item = |number: usize| {
             let texts = vec!["x".into()];
-            Arc::new(Item::Message { id: number.to_string(), role: Role::User, texts })
+            Arc::new(Item::Message { id: number.to_string(), role: ItemRole::User, texts })
         };
         let page = Page { after: after.map(str::to_owned), limit, order };
         let list = ItemList::of((0..5).map(item).collect(), &page).ok()?;

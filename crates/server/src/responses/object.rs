@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Response {
     pub id: String,
-    pub object: Kind,
+    pub object: ResponseKind,
     pub created_at: u64,
     pub status: Status,
     pub background: bool,
     pub completed_at: Option<u64>,
-    pub error: Option<Failure>,
+    pub error: Option<ResponseFailure>,
     pub incomplete_details: Option<Incomplete>,
     pub instructions: Option<String>,
     pub max_output_tokens: Option<usize>,
@@ -53,7 +53,8 @@ pub(crate) struct Response {
 
 /// What kind of object it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) enum Kind {
+#[schema(as = Kind)]
+pub(crate) enum ResponseKind {
     #[serde(rename = "response")]
     Response,
 }
@@ -72,7 +73,8 @@ pub(crate) enum Status {
 
 /// Why a response failed.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Failure {
+#[schema(as = Failure)]
+pub(crate) struct ResponseFailure {
     pub code: String,
     pub message: String,
 }

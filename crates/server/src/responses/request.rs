@@ -14,7 +14,7 @@ pub(crate) struct CreateResponse {
     pub model: Option<String>,
     /// A text, or an array of items: messages, function calls and their outputs, reasoning,
     /// references to items of stored responses.
-    #[schema(value_type = Option<Input>)]
+    #[schema(value_type = Option<ResponseInput>)]
     pub input: Option<Value>,
     /// The first system message.
     pub instructions: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct CreateResponse {
     #[schema(value_type = Option<Vec<Object>>)]
     pub tools: Option<Vec<Value>>,
     /// `auto`, `none`, `required`, or an object that names a tool or those allowed.
-    #[schema(value_type = Option<Input>)]
+    #[schema(value_type = Option<ResponseInput>)]
     pub tool_choice: Option<Value>,
     pub parallel_tool_calls: Option<bool>,
     #[serde(default, deserialize_with = "wire::count")]
@@ -44,8 +44,8 @@ pub(crate) struct CreateResponse {
     pub top_logprobs: Option<usize>,
     /// `reasoning.encrypted_content` and `message.output_text.logprobs` are heeded.
     pub include: Option<Vec<String>>,
-    pub reasoning: Option<ReasoningWish>,
-    pub text: Option<TextWish>,
+    pub reasoning: Option<ReasoningOptions>,
+    pub text: Option<TextOptions>,
     pub truncation: Option<Truncation>,
     /// Keep the response; true by default.
     pub store: Option<bool>,
@@ -70,7 +70,8 @@ pub(crate) struct CreateResponse {
 #[derive(Debug, ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum Input {
+#[schema(as = Input)]
+pub(crate) enum ResponseInput {
     Text(String),
     #[schema(value_type = Vec<Object>)]
     Items(Vec<Value>),
@@ -78,25 +79,27 @@ pub(crate) enum Input {
 
 /// How to reason.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-pub(crate) struct ReasoningWish {
+#[schema(as = ReasoningWish)]
+pub(crate) struct ReasoningOptions {
     /// For the chat template; `none` switches thinking off.
     pub effort: Option<String>,
-    pub summary: Option<Summary>,
+    pub summary: Option<SummaryKind>,
     /// Older name of `summary`.
-    pub generate_summary: Option<Summary>,
+    pub generate_summary: Option<SummaryKind>,
 }
 
 /// Which summary of reasoning; all give the whole text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Summary {
+#[schema(as = Summary)]
+pub(crate) enum SummaryKind {
     Auto,
     Concise,
     Detailed,
     None,
 }
 
-impl Summary {
+impl SummaryKind {
     /// Its name; none for `none`.
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -110,7 +113,8 @@ impl Summary {
 
 /// What the text of the answer shall be.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-pub(crate) struct TextWish {
+#[schema(as = TextWish)]
+pub(crate) struct TextOptions {
     pub format: Option<Format>,
     /// For the chat template.
     pub verbosity: Option<String>,

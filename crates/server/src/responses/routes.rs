@@ -1,17 +1,17 @@
 //! The routes that make responses.
 
 use crate::app::App;
-use crate::choices::Names;
-use crate::fault::Fault;
+use crate::choices::RequestNames;
 use crate::flow::{counted, prepare, respond, start};
-use crate::guard::{self, RequestId};
+use crate::http_error::HttpError;
+use crate::middleware::{self, RequestId};
 use crate::openai::problem::Refusals;
-use crate::responses::answer::{Deposit, ResponseAnswer};
+use crate::responses::answer::{ResponseAnswer, StoreSlot};
 use crate::responses::background::{self, Log, Running};
-use crate::responses::call::{Desk, ResponseCall};
+use crate::responses::call::{RequestReader, ResponseCall};
 use crate::responses::object::Response as Made;
 use crate::responses::request::CreateResponse;
-use crate::responses::store::{Entry, Owner};
+use crate::responses::store::{Owner, StoreEntry};
 use crate::responses::stored;
 use api::{ApiError, Prepared, RequestOptions};
 use axum::Json;
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 /// Whose responses a request may see: those of the key that it came with.
 pub(crate) fn owner(headers: &HeaderMap) -> Owner {
-    guard::on_behalf(RequestOptions::default(), headers).tenant.map(Arc::from)
+    middleware::on_behalf(RequestOptions::default(), headers).tenant.map(Arc::from)
 }
 
 /// A response: whole, as events, or in the background.
@@ -46,12 +46,12 @@ async fn create(
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let owner = owner(&headers);
     let (mut call, prompt) = read(&app, &owner, body, |prepared| prepared).await?;
-    let terms = guard::on_behalf(std::mem::take(&mut call.terms), &headers);
-    let names = Names { request: id, answer: call.response.id.clone() };
-    let choices = start(&app, &[prompt], 1, names, &terms)?;
+    let options = middleware::on_behalf(std::mem::take(&mut call.options), &headers);
+    let names = RequestNames { request: id, answer: call.response.id.clone() };
+    let choices = start(&app, &[prompt], 1, names, &options)?;
     let stream = call.stream;
     if call.response.background {
         let (answer, running) = in_background(&app, &owner, call);
@@ -69,32 +69,33 @@ async fn read<T: Send + 'static>(
     owner: &Owner,
     body: Body,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
-) -> Result<(ResponseCall, T), Fault> {
+) -> Result<(ResponseCall, T), HttpError> {
     let (store, owner) = (Arc::clone(&app.responses), owner.clone());
     let limit = app.options.body_limit;
     prepare(app, body, move |service, body| {
-        let desk = Desk { service, store: &store, owner: &owner, limit };
+        let desk = RequestReader { service, store: &store, owner: &owner, limit };
         let call = desk.read(&body)?;
         let prompt = check(service.prepare_chat(&call.request));
-        Ok((call, prompt.map_err(fault)?))
+        Ok((call, prompt.map_err(error)?))
     })
     .await
 }
 
 /// The error of a prompt, in the words of this protocol.
-fn fault(error: ApiError) -> Fault {
+fn error(error: ApiError) -> HttpError {
     match error {
-        ApiError::Invalid { param, message } if param == "max_tokens" => {
-            Fault::invalid("max_output_tokens", message.replace("max_tokens", "max_output_tokens"))
-        }
-        other => Fault::of(other, "input"),
+        ApiError::Invalid { param, message } if param == "max_tokens" => HttpError::invalid(
+            "max_output_tokens",
+            message.replace("max_tokens", "max_output_tokens"),
+        ),
+        other => HttpError::of(other, "input"),
     }
 }
 
 fn answer(app: &App, owner: Owner, call: ResponseCall, log: Option<Arc<Log>>) -> ResponseAnswer {
     let ResponseCall { response, view, tools, input, parent, .. } = call;
     let store = Arc::clone(&app.responses);
-    let deposit = response.store.then(|| Deposit { store, owner, parent, input, log });
+    let deposit = response.store.then(|| StoreSlot { store, owner, parent, input, log });
     ResponseAnswer::new(response, view, tools, deposit)
 }
 
@@ -104,7 +105,7 @@ fn in_background(app: &App, owner: &Owner, call: ResponseCall) -> (ResponseAnswe
     let mut asked = call.parent.as_ref().map(|parent| parent.items()).unwrap_or_default();
     asked.extend_from_slice(&call.input);
     let running = Arc::new(Running::new(&call.response, asked, log.clone()));
-    app.responses.put(owner, &call.response.id, Entry::Running(Arc::clone(&running)));
+    app.responses.put(owner, &call.response.id, StoreEntry::Running(Arc::clone(&running)));
     (answer(app, owner.clone(), call, log), running)
 }
 
@@ -131,7 +132,7 @@ async fn input_tokens(
     State(app): State<App>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let (_, input_tokens) = read(&app, &owner(&headers), body, counted).await?;
     Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }).into_response())
 }

@@ -5,8 +5,8 @@
 
 use crate::responses::background::Running;
 use crate::responses::history::Item;
-use crate::responses::kept::Kept;
-use crate::responses::turns::Held;
+use crate::responses::stored_response::StoredResponse;
+use crate::responses::turns::HeldBytes;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,68 +16,68 @@ pub(crate) type Owner = Option<Arc<str>>;
 
 /// A response that can be asked for again.
 #[derive(Clone)]
-pub(crate) enum Entry {
+pub(crate) enum StoreEntry {
     /// It is being made in the background.
     Running(Arc<Running>),
     /// It is made.
-    Kept(Arc<Kept>),
+    Kept(Arc<StoredResponse>),
 }
 
 /// All of them.
-pub(crate) struct Store {
+pub(crate) struct ResponseStore {
     most: usize,
     most_bytes: usize,
-    held: Held,
-    shelf: Mutex<Shelf>,
+    held: HeldBytes,
+    shelf: Mutex<StoreState>,
 }
 
 /// Owners are credentials, which no log should show.
-impl fmt::Debug for Store {
+impl fmt::Debug for ResponseStore {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Store").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
-type Name = (Owner, String);
+type StoreKey = (Owner, String);
 
 #[derive(Default)]
-struct Shelf {
-    entries: HashMap<Name, (u64, Entry)>,
+struct StoreState {
+    entries: HashMap<StoreKey, (u64, StoreEntry)>,
     /// Names of finished ones by the time of their last use.
-    order: BTreeMap<u64, Name>,
+    order: BTreeMap<u64, StoreKey>,
     clock: u64,
 }
 
-impl Store {
+impl ResponseStore {
     /// Keeps at most so many responses and bytes.
     pub fn new(most: usize, most_bytes: usize) -> Self {
-        Self { most, most_bytes, held: Held::default(), shelf: Mutex::default() }
+        Self { most, most_bytes, held: HeldBytes::default(), shelf: Mutex::default() }
     }
 
     /// The count that everything kept is charged to.
-    pub fn held(&self) -> &Held {
+    pub fn held(&self) -> &HeldBytes {
         &self.held
     }
 
     /// Keeps `entry` under `id`.
-    pub fn put(&self, owner: &Owner, id: &str, entry: Entry) {
+    pub fn put(&self, owner: &Owner, id: &str, entry: StoreEntry) {
         let mut shelf = self.shelf();
         shelf.put((owner.clone(), id.to_owned()), entry);
         self.trim(&mut shelf);
     }
 
     /// Keeps `kept` in place of the running response, unless that was removed.
-    pub fn finish(&self, owner: &Owner, id: &str, kept: Arc<Kept>) {
+    pub fn finish(&self, owner: &Owner, id: &str, kept: Arc<StoredResponse>) {
         let name = (owner.clone(), id.to_owned());
         let mut shelf = self.shelf();
         if shelf.entries.contains_key(&name) {
-            shelf.put(name, Entry::Kept(kept));
+            shelf.put(name, StoreEntry::Kept(kept));
             self.trim(&mut shelf);
         }
     }
 
     /// The response `id` of `owner`.
-    pub fn get(&self, owner: &Owner, id: &str) -> Option<Entry> {
+    pub fn get(&self, owner: &Owner, id: &str) -> Option<StoreEntry> {
         let name = (owner.clone(), id.to_owned());
         let mut shelf = self.shelf();
         let (_, entry) = shelf.entries.get(&name)?;
@@ -87,7 +87,7 @@ impl Store {
     }
 
     /// As `get`, and forgets it.
-    pub fn remove(&self, owner: &Owner, id: &str) -> Option<Entry> {
+    pub fn remove(&self, owner: &Owner, id: &str) -> Option<StoreEntry> {
         self.shelf().remove(&(owner.clone(), id.to_owned()))
     }
 
@@ -107,41 +107,41 @@ impl Store {
         found
     }
 
-    fn kept_of(&self, owner: &Owner) -> Vec<Arc<Kept>> {
+    fn kept_of(&self, owner: &Owner) -> Vec<Arc<StoredResponse>> {
         let shelf = self.shelf();
         let of_owner = shelf.entries.iter().filter(|((of, _), _)| of == owner);
         let kept = of_owner.filter_map(|(_, (_, entry))| match entry {
-            Entry::Kept(kept) => Some(Arc::clone(kept)),
-            Entry::Running(_) => None,
+            StoreEntry::Kept(kept) => Some(Arc::clone(kept)),
+            StoreEntry::Running(_) => None,
         });
         kept.collect()
     }
 
     /// Lets the oldest go while there is too much. What others go on from stays until they go.
-    fn trim(&self, shelf: &mut Shelf) {
+    fn trim(&self, shelf: &mut StoreState) {
         while shelf.order.len() > self.most || self.held.bytes() > self.most_bytes {
             let Some((_, name)) = shelf.order.pop_first() else { return };
             shelf.entries.remove(&name);
         }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, StoreState> {
         // Each change leaves it whole.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
-    fn put(&mut self, name: Name, entry: Entry) {
+impl StoreState {
+    fn put(&mut self, name: StoreKey, entry: StoreEntry) {
         self.remove(&name);
         self.clock += 1;
-        if matches!(entry, Entry::Kept(_)) {
+        if matches!(entry, StoreEntry::Kept(_)) {
             self.order.insert(self.clock, name.clone());
         }
         self.entries.insert(name, (self.clock, entry));
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Entry> {
+    fn remove(&mut self, name: &StoreKey) -> Option<StoreEntry> {
         let (used, entry) = self.entries.remove(name)?;
         self.order.remove(&used);
         Some(entry)
@@ -151,8 +151,8 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::responses::history::Role;
-    use crate::responses::turns::Turn;
+    use crate::responses::history::ItemRole;
+    use crate::responses::turns::StoredTurn;
 
     fn owner(name: &str) -> Owner {
         Some(name.into())
@@ -160,24 +160,29 @@ mod tests {
 
     fn item(id: &str, text: &str) -> Arc<Item> {
         let texts = vec![text.to_owned()];
-        Arc::new(Item::Message { id: id.into(), role: Role::User, texts })
+        Arc::new(Item::Message { id: id.into(), role: ItemRole::User, texts })
     }
 
-    fn keep(store: &Store, of: &str, id: &str, parent: Option<Arc<Turn>>) -> Arc<Turn> {
+    fn keep(
+        store: &ResponseStore,
+        of: &str,
+        id: &str,
+        parent: Option<Arc<StoredTurn>>,
+    ) -> Arc<StoredTurn> {
         let input = vec![item(&format!("in_{id}"), "question")];
-        let turn = Arc::new(Turn::new(parent, input, Vec::new(), store.held()));
-        let kept = Kept::new("{}".into(), Arc::clone(&turn), store.held());
-        store.put(&owner(of), id, Entry::Kept(Arc::new(kept)));
+        let turn = Arc::new(StoredTurn::new(parent, input, Vec::new(), store.held()));
+        let kept = StoredResponse::new("{}".into(), Arc::clone(&turn), store.held());
+        store.put(&owner(of), id, StoreEntry::Kept(Arc::new(kept)));
         turn
     }
 
-    fn has(store: &Store, of: &str, id: &str) -> bool {
+    fn has(store: &ResponseStore, of: &str, id: &str) -> bool {
         store.get(&owner(of), id).is_some()
     }
 
     #[test]
     fn the_one_used_longest_ago_goes_first() {
-        let store = Store::new(2, usize::MAX);
+        let store = ResponseStore::new(2, usize::MAX);
         keep(&store, "a", "1", None);
         keep(&store, "a", "2", None);
         assert!(has(&store, "a", "1"));
@@ -187,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_key_sees_its_own_only() {
-        let store = Store::new(9, usize::MAX);
+        let store = ResponseStore::new(9, usize::MAX);
         keep(&store, "a", "1", None);
         assert!(has(&store, "a", "1") && !has(&store, "b", "1"));
         assert!(store.get(&None, "1").is_none());
@@ -199,7 +204,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_with_their_histories() {
-        let store = Store::new(1000, 20_000);
+        let store = ResponseStore::new(1000, 20_000);
         let mut last = None;
         for number in 0..1000 {
             last = Some(keep(&store, "a", &number.to_string(), last));
@@ -211,10 +216,10 @@ mod tests {
 
     #[test]
     fn what_is_removed_is_not_put_back_by_its_end() {
-        let store = Store::new(9, usize::MAX);
+        let store = ResponseStore::new(9, usize::MAX);
         let turn = keep(&store, "a", "1", None);
         assert!(store.remove(&owner("a"), "1").is_some());
-        let kept = Kept::new("{}".into(), turn, store.held());
+        let kept = StoredResponse::new("{}".into(), turn, store.held());
         store.finish(&owner("a"), "1", Arc::new(kept));
         assert!(!has(&store, "a", "1"));
     }

@@ -1,13 +1,13 @@
 //! The routes of responses that are kept or under way.
 
 use crate::app::App;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::openai::problem::Problem;
 use crate::responses::background;
 use crate::responses::listing::{ItemList, Page};
 use crate::responses::object::Response as Made;
 use crate::responses::routes::owner;
-use crate::responses::store::Entry;
+use crate::responses::store::StoreEntry;
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -52,22 +52,22 @@ async fn retrieve(
     id: Id,
     wanted: Result<Query<Retrieval>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpError> {
     let Query(wanted) = wanted.map_err(bad_query)?;
     let (_, entry) = find(&app, &headers, id)?;
     if wanted.stream != Some(true) {
         return Ok(match entry {
-            Entry::Running(running) => json(running.json()),
-            Entry::Kept(kept) => json(kept.json.clone()),
+            StoreEntry::Running(running) => json(running.json()),
+            StoreEntry::Kept(kept) => json(kept.json.clone()),
         });
     }
     let log = match entry {
-        Entry::Running(running) => running.log.clone(),
-        Entry::Kept(kept) => kept.log.clone(),
+        StoreEntry::Running(running) => running.log.clone(),
+        StoreEntry::Kept(kept) => kept.log.clone(),
     };
     let log = log.ok_or_else(|| {
         let message = "only a response made with background and stream can be streamed again";
-        Fault::invalid("stream", message)
+        HttpError::invalid("stream", message)
     })?;
     let from = wanted.starting_after.map_or(0, |number| number.saturating_add(1));
     Ok(background::follow(log, from, app.options.keep_alive))
@@ -88,10 +88,10 @@ async fn remove(
     State(app): State<App>,
     id: Id,
     headers: HeaderMap,
-) -> Result<Json<Removed>, Fault> {
+) -> Result<Json<Removed>, HttpError> {
     let (id, entry) = find(&app, &headers, id)?;
     app.responses.remove(&owner(&headers), &id);
-    if let Entry::Running(running) = entry {
+    if let StoreEntry::Running(running) = entry {
         running.cancel().await;
     }
     Ok(Json(Removed { id, object: "response", deleted: true }))
@@ -101,18 +101,18 @@ async fn remove(
 #[utoipa::path(post, path = "/v1/responses/{id}/cancel", tag = "OpenAI",
     params(("id" = String, Path)),
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
-async fn cancel(State(app): State<App>, id: Id, headers: HeaderMap) -> Result<Response, Fault> {
+async fn cancel(State(app): State<App>, id: Id, headers: HeaderMap) -> Result<Response, HttpError> {
     let (id, entry) = find(&app, &headers, id)?;
-    if let Entry::Running(running) = entry {
+    if let StoreEntry::Running(running) = entry {
         running.cancel().await;
     }
     // It may have been removed meanwhile.
     match app.responses.get(&owner(&headers), &id) {
-        Some(Entry::Kept(kept)) if kept.background => Ok(json(kept.json.clone())),
-        Some(Entry::Running(running)) => Ok(json(running.json())),
-        Some(Entry::Kept(_)) => {
+        Some(StoreEntry::Kept(kept)) if kept.background => Ok(json(kept.json.clone())),
+        Some(StoreEntry::Running(running)) => Ok(json(running.json())),
+        Some(StoreEntry::Kept(_)) => {
             let message = "only a response made in the background can be cancelled";
-            Err(Fault::request(StatusCode::BAD_REQUEST, message))
+            Err(HttpError::request(StatusCode::BAD_REQUEST, message))
         }
         None => Err(unknown(&id)),
     }
@@ -127,28 +127,28 @@ async fn input_items(
     id: Id,
     page: Result<Query<Page>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Json<ItemList>, Fault> {
+) -> Result<Json<ItemList>, HttpError> {
     let Query(page) = page.map_err(bad_query)?;
     let items = match find(&app, &headers, id)?.1 {
-        Entry::Running(running) => running.asked.clone(),
-        Entry::Kept(kept) => kept.turn.asked(),
+        StoreEntry::Running(running) => running.asked.clone(),
+        StoreEntry::Kept(kept) => kept.turn.asked(),
     };
     ItemList::of(items, &page).map(Json)
 }
 
-fn find(app: &App, headers: &HeaderMap, id: Id) -> Result<(String, Entry), Fault> {
-    let Path(id) = id.map_err(|rejection| Fault::invalid("id", rejection.body_text()))?;
+fn find(app: &App, headers: &HeaderMap, id: Id) -> Result<(String, StoreEntry), HttpError> {
+    let Path(id) = id.map_err(|rejection| HttpError::invalid("id", rejection.body_text()))?;
     match app.responses.get(&owner(headers), &id) {
         Some(entry) => Ok((id, entry)),
         None => Err(unknown(&id)),
     }
 }
 
-fn unknown(id: &str) -> Fault {
+fn unknown(id: &str) -> HttpError {
     let message = format!("response with id '{id}' not found");
-    Fault::request(StatusCode::NOT_FOUND, message).with_code("response_not_found")
+    HttpError::request(StatusCode::NOT_FOUND, message).with_code("response_not_found")
 }
 
-fn bad_query(rejection: QueryRejection) -> Fault {
-    Fault::request(StatusCode::BAD_REQUEST, rejection.body_text())
+fn bad_query(rejection: QueryRejection) -> HttpError {
+    HttpError::request(StatusCode::BAD_REQUEST, rejection.body_text())
 }

@@ -1,8 +1,8 @@
 //! The tools of a request: as functions for the model, with the way back to what the client
 //! calls them.
 
-use crate::fault::Fault;
-use crate::fields::Fields;
+use crate::fields::ObjectReader;
+use crate::http_error::HttpError;
 use crate::responses::warnings::Warnings;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -29,10 +29,10 @@ pub(crate) struct Tools {
 
 impl Tools {
     /// Reads the array `tools`.
-    pub fn read(tools: &[Value], warnings: &mut Warnings) -> Result<Self, Fault> {
+    pub fn read(tools: &[Value], warnings: &mut Warnings) -> Result<Self, HttpError> {
         let mut all = Self::default();
         for (at, tool) in tools.iter().enumerate() {
-            let fields = Fields::of(tool, &format!("tools[{at}]"))?;
+            let fields = ObjectReader::of(tool, &format!("tools[{at}]"))?;
             match fields.text("type")? {
                 Some("namespace") => all.add_namespace(&fields, warnings)?,
                 _ => all.add(&fields, None, warnings)?,
@@ -61,11 +61,15 @@ impl Tools {
         });
     }
 
-    fn add_namespace(&mut self, fields: &Fields<'_>, warnings: &mut Warnings) -> Result<(), Fault> {
+    fn add_namespace(
+        &mut self,
+        fields: &ObjectReader<'_>,
+        warnings: &mut Warnings,
+    ) -> Result<(), HttpError> {
         let namespace = required(fields, "name")?;
         let path = fields.path("tools");
         for (at, tool) in fields.array("tools")?.unwrap_or_default().iter().enumerate() {
-            let fields = Fields::of(tool, &format!("{path}[{at}]"))?;
+            let fields = ObjectReader::of(tool, &format!("{path}[{at}]"))?;
             self.add(&fields, Some(namespace), warnings)?;
         }
         Ok(())
@@ -73,10 +77,10 @@ impl Tools {
 
     fn add(
         &mut self,
-        fields: &Fields<'_>,
+        fields: &ObjectReader<'_>,
         namespace: Option<&str>,
         warnings: &mut Warnings,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), HttpError> {
         let kind = required(fields, "type")?;
         let custom = kind == "custom";
         if !custom && kind != "function" {
@@ -111,14 +115,14 @@ pub(crate) fn flat(namespace: Option<&str>, name: &str) -> String {
 }
 
 /// The string `name` of an object, which must be there.
-pub(crate) fn required<'a>(fields: &Fields<'a>, name: &str) -> Result<&'a str, Fault> {
+pub(crate) fn required<'a>(fields: &ObjectReader<'a>, name: &str) -> Result<&'a str, HttpError> {
     fields.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| {
         let path = fields.path(name);
-        Fault::invalid(&path, format!("{path} is missing"))
+        HttpError::invalid(&path, format!("{path} is missing"))
     })
 }
 
-fn plain_function(fields: &Fields<'_>, name: &str) -> Result<Value, Fault> {
+fn plain_function(fields: &ObjectReader<'_>, name: &str) -> Result<Value, HttpError> {
     let mut function = Map::new();
     function.insert("name".into(), name.into());
     if let Some(description) = fields.text("description")? {
@@ -134,10 +138,10 @@ fn plain_function(fields: &Fields<'_>, name: &str) -> Result<Value, Fault> {
 }
 
 fn custom_function(
-    fields: &Fields<'_>,
+    fields: &ObjectReader<'_>,
     name: &str,
     warnings: &mut Warnings,
-) -> Result<Value, Fault> {
+) -> Result<Value, HttpError> {
     let mut input = json!({ "type": "string" });
     if let Some(format) = fields.fields("format")?
         && let Some(definition) = format.text("definition")?
@@ -224,8 +228,8 @@ mod tests {
     #[test]
     fn faults_name_their_place() {
         let check = |tool: Value, param: &str| {
-            let fault = Tools::read(&[tool], &mut Warnings::default()).unwrap_err();
-            assert_eq!(fault.body()["error"]["param"], param);
+            let error = Tools::read(&[tool], &mut Warnings::default()).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], param);
         };
         check(json!(3), "tools[0]");
         check(json!({}), "tools[0].type");

@@ -8,29 +8,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that are held, over all holders.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Arc<AtomicUsize>);
+pub(crate) struct HeldBytes(Arc<AtomicUsize>);
 
-impl Held {
+impl HeldBytes {
     /// Bytes now.
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Counts `bytes` for as long as the result lives.
-    pub fn charge(&self, bytes: usize) -> Charge {
+    pub fn charge(&self, bytes: usize) -> ByteCharge {
         self.0.fetch_add(bytes, Ordering::Relaxed);
-        Charge { held: self.clone(), bytes }
+        ByteCharge { held: self.clone(), bytes }
     }
 }
 
 /// Bytes of one holder.
 #[derive(Debug)]
-pub(crate) struct Charge {
-    held: Held,
+pub(crate) struct ByteCharge {
+    held: HeldBytes,
     bytes: usize,
 }
 
-impl Charge {
+impl ByteCharge {
     /// Counts `bytes` more.
     pub fn grow(&mut self, bytes: usize) {
         self.held.0.fetch_add(bytes, Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for ByteCharge {
     fn drop(&mut self) {
         self.held.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -46,20 +46,20 @@ impl Drop for Charge {
 
 /// What a response was asked and answered.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    parent: Option<Arc<Turn>>,
+pub(crate) struct StoredTurn {
+    parent: Option<Arc<StoredTurn>>,
     pub input: Vec<Arc<Item>>,
     pub output: Vec<Arc<Item>>,
-    _charge: Charge,
+    _charge: ByteCharge,
 }
 
-impl Turn {
+impl StoredTurn {
     /// A turn that goes on from `parent`.
     pub fn new(
-        parent: Option<Arc<Turn>>,
+        parent: Option<Arc<StoredTurn>>,
         input: Vec<Arc<Item>>,
         output: Vec<Arc<Item>>,
-        held: &Held,
+        held: &HeldBytes,
     ) -> Self {
         let bytes = input.iter().chain(&output).map(|item| item.size()).sum::<usize>();
         Self { parent, input, output, _charge: held.charge(bytes + size_of::<Self>()) }
@@ -92,7 +92,7 @@ impl Turn {
 }
 
 /// Chains are long: one link is let go after the other, not each within the other.
-impl Drop for Turn {
+impl Drop for StoredTurn {
     fn drop(&mut self) {
         let mut next = self.parent.take();
         while let Some(turn) = next {
@@ -104,11 +104,11 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::responses::history::Role;
+    use crate::responses::history::ItemRole;
 
     fn item(text: &str) -> Arc<Item> {
         let texts = vec![text.to_owned()];
-        Arc::new(Item::Message { id: text.into(), role: Role::User, texts })
+        Arc::new(Item::Message { id: text.into(), role: ItemRole::User, texts })
     }
 
     fn texts(items: Vec<Arc<Item>>) -> String {
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn long_chains_are_counted_in_order_and_let_go_without_recursion() {
-        let held = Held::default();
-        let mut last: Option<Arc<Turn>> = None;
+        let held = HeldBytes::default();
+        let mut last: Option<Arc<StoredTurn>> = None;
         for _ in 0..100_000 {
-            last = Some(Arc::new(Turn::new(last, vec![item("q")], vec![item("a")], &held)));
+            last = Some(Arc::new(StoredTurn::new(last, vec![item("q")], vec![item("a")], &held)));
         }
         assert!(held.bytes() > 20_000_000);
         drop(last);
@@ -129,11 +129,16 @@ mod tests {
 
     #[test]
     fn a_parent_is_shared_and_outlives_its_own_holder() {
-        let held = Held::default();
-        let turn = |parent: &Arc<Turn>, question, answer| {
-            Turn::new(Some(Arc::clone(parent)), vec![item(question)], vec![item(answer)], &held)
+        let held = HeldBytes::default();
+        let turn = |parent: &Arc<StoredTurn>, question, answer| {
+            StoredTurn::new(
+                Some(Arc::clone(parent)),
+                vec![item(question)],
+                vec![item(answer)],
+                &held,
+            )
         };
-        let root = Arc::new(Turn::new(None, vec![item("1")], vec![item("2")], &held));
+        let root = Arc::new(StoredTurn::new(None, vec![item("1")], vec![item("2")], &held));
         let alone = held.bytes();
         let (one, other) = (turn(&root, "3", "4"), turn(&root, "5", "6"));
         drop(root);

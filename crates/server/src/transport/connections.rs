@@ -3,10 +3,10 @@
 //! Invariant: nothing that a client does or leaves undone holds up another connection, or its own
 //! for longer than the limits say.
 
-use super::patience::Patience;
+use super::timeouts::WriteTimeout;
 use super::{Listener, Socket};
 use crate::caller::Peer;
-use crate::fault::Fault;
+use crate::http_error::HttpError;
 use crate::options::ServerOptions;
 use crate::shutdown::{Life, Phase};
 use axum::Router;
@@ -118,7 +118,7 @@ impl Connections {
             request.extensions_mut().insert(peer);
             self.router.clone().oneshot(request)
         });
-        let io = TokioIo::new(Patience::new(socket, self.stall_timeout));
+        let io = TokioIo::new(WriteTimeout::new(socket, self.stall_timeout));
         let mut connection = pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -140,8 +140,8 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(socket: S, _place: OwnedSemap
 }
 
 async fn tell_too_many<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) -> io::Result<()> {
-    let fault = Fault::server(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
-    let body = fault.with_code("too_many_connections").body().to_string();
+    let error = HttpError::server(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
+    let body = error.with_code("too_many_connections").body().to_string();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
          connection: close\r\nretry-after: 1\r\ncontent-length: {}\r\n\r\n",

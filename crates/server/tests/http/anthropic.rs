@@ -4,7 +4,7 @@ use crate::harness::{Server, ok};
 use crate::support::{Act, CONTEXT, ids};
 use reqwest::Response;
 use serde_json::{Value, json};
-use server::{Keys, ServerOptions};
+use server::{ApiKeys, ServerOptions};
 use std::time::Duration;
 
 const MESSAGES: &str = "/v1/messages";
@@ -156,15 +156,15 @@ async fn overflow_is_told_in_the_words_that_agents_look_for() {
     let server = Server::start([Act::Say("x")]).await;
     let long =
         json!({"stream": true, "messages": [{"role": "user", "content": "x".repeat(CONTEXT)}]});
-    let fault = error(server.post(MESSAGES, &body(long)).await, 400).await;
-    let tokens = fault["n_prompt_tokens"].as_u64().unwrap();
+    let error = error(server.post(MESSAGES, &body(long)).await, 400).await;
+    let tokens = error["n_prompt_tokens"].as_u64().unwrap();
     let expected = json!({
         "type": "invalid_request_error",
         "message": format!("prompt is too long: {tokens} tokens > {} maximum", CONTEXT - 1),
         "n_prompt_tokens": tokens,
         "n_ctx": CONTEXT,
     });
-    assert_eq!(fault, expected);
+    assert_eq!(error, expected);
     assert!(server.no_report());
 }
 
@@ -218,7 +218,7 @@ async fn last_words_of_the_assistant_begin_the_answer() {
 
 #[tokio::test]
 async fn every_refusal_is_anthropics_error() {
-    let options = ServerOptions { keys: Keys::new(["secret"]).unwrap(), ..Default::default() };
+    let options = ServerOptions { keys: ApiKeys::new(["secret"]).unwrap(), ..Default::default() };
     let server = Server::start_with([], 4, options).await;
     let denied = server.post(MESSAGES, &body(json!({}))).await;
     assert_eq!(error(denied, 401).await["type"], "authentication_error");
@@ -230,8 +230,8 @@ async fn every_refusal_is_anthropics_error() {
     assert_eq!(error(unknown, 404).await["type"], "not_found_error");
     for text in ["", "{", "[1]", &"[".repeat(100_000), "{\"messages\": 1}"] {
         for path in [MESSAGES, COUNT] {
-            let fault = error(post(path, text.to_owned()).await.unwrap(), 400).await;
-            assert_eq!(fault["type"], "invalid_request_error");
+            let error = error(post(path, text.to_owned()).await.unwrap(), 400).await;
+            assert_eq!(error["type"], "invalid_request_error");
         }
     }
 }
@@ -240,8 +240,8 @@ async fn every_refusal_is_anthropics_error() {
 async fn faults_name_the_place_in_their_message() {
     let server = Server::start([]).await;
     let check = async |extra: Value, place: &str| {
-        let fault = error(server.post(MESSAGES, &body(extra)).await, 400).await;
-        assert!(fault["message"].as_str().unwrap().contains(place), "{fault}");
+        let error = error(server.post(MESSAGES, &body(extra)).await, 400).await;
+        assert!(error["message"].as_str().unwrap().contains(place), "{error}");
     };
     let image = json!([{"role": "user", "content": [{"type": "image", "source": {}}]}]);
     check(json!({"messages": image}), "messages[0].content[0].type").await;

@@ -166,8 +166,8 @@ async fn histories_of_any_quality_are_rendered() {
 async fn calls_that_cannot_be_forced_are_refused() {
     let server = Server::start([]).await;
     let check = async |extra: Value, param: &str| {
-        let fault = error(server.post("/v1/chat/completions", &chat_body(extra)).await, 400).await;
-        assert_eq!(fault["param"], param, "{fault}");
+        let error = error(server.post("/v1/chat/completions", &chat_body(extra)).await, 400).await;
+        assert_eq!(error["param"], param, "{error}");
     };
     check(json!({"tool_choice": "required"}), "tool_choice").await;
     let absent = json!({"type": "function", "function": {"name": "absent"}});

@@ -51,17 +51,17 @@ async fn base64_holds_the_floats_lowest_byte_first() {
 async fn what_cannot_be_embedded_is_named() {
     let server = Server::start([]).await;
     let check = async |body: Value, param: &str| {
-        let fault = error(server.post(PATH, &body).await, 400).await;
-        assert_eq!(fault["param"], param, "{fault}");
+        let error = error(server.post(PATH, &body).await, 400).await;
+        assert_eq!(error["param"], param, "{error}");
     };
     check(json!({}), "input").await;
     check(json!({"input": "a", "dimensions": 3}), "dimensions").await;
     check(json!({"input": [99999]}), "input[0]").await;
     check(json!({"input": ["a", [1, "x"]]}), "input[1][1]").await;
     let long = "x".repeat(CONTEXT + 1);
-    let fault = error(server.post(PATH, &json!({"input": ["a", long]})).await, 400).await;
+    let error = error(server.post(PATH, &json!({"input": ["a", long]})).await, 400).await;
     assert_eq!(
-        (&fault["param"], &fault["code"]),
+        (&error["param"], &error["code"]),
         (&json!("input[1]"), &json!("context_length_exceeded"))
     );
 }

@@ -3,7 +3,7 @@
 use crate::harness::{Server, chat_body, error, events};
 use crate::support::{Act, CONTEXT};
 use serde_json::{Value, json};
-use server::{Keys, ServerOptions};
+use server::{ApiKeys, ServerOptions};
 use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -13,13 +13,13 @@ async fn context_overflow_tells_the_sizes_before_any_compute() {
     let server = Server::start([Act::Say("x")]).await;
     let long = "x".repeat(CONTEXT);
     let body = json!({"messages": [{"role": "user", "content": long}], "stream": true});
-    let fault = error(server.post(CHAT, &body).await, 400).await;
-    assert_eq!(fault["code"], "context_length_exceeded");
-    assert_eq!((&fault["param"], &fault["n_ctx"]), (&json!("messages"), &json!(CONTEXT)));
-    assert!(fault["n_prompt_tokens"].as_u64().unwrap() > CONTEXT as u64);
-    let fault = error(server.post("/v1/completions", &json!({"prompt": long})).await, 400).await;
+    let refused = error(server.post(CHAT, &body).await, 400).await;
+    assert_eq!(refused["code"], "context_length_exceeded");
+    assert_eq!((&refused["param"], &refused["n_ctx"]), (&json!("messages"), &json!(CONTEXT)));
+    assert!(refused["n_prompt_tokens"].as_u64().unwrap() > CONTEXT as u64);
+    let error = error(server.post("/v1/completions", &json!({"prompt": long})).await, 400).await;
     assert_eq!(
-        (&fault["param"], &fault["n_prompt_tokens"]),
+        (&error["param"], &error["n_prompt_tokens"]),
         (&json!("prompt"), &json!(CONTEXT + 1))
     );
     assert!(server.no_report());
@@ -31,14 +31,14 @@ async fn broken_json_is_a_bad_request() {
     let deep = "[".repeat(100_000);
     for body in ["", "{", "[1]", "\u{0}", "{\"messages\": \"\\ud800\"}", deep.as_str()] {
         let request = server.client.post(server.url(CHAT)).body(body.to_owned());
-        let fault = error(request.send().await.unwrap(), 400).await;
-        assert_eq!(fault["type"], "invalid_request_error");
+        let error = error(request.send().await.unwrap(), 400).await;
+        assert_eq!(error["type"], "invalid_request_error");
     }
 }
 
 async fn check_param(server: &Server, extra: Value, param: &str) {
-    let fault = error(server.post(CHAT, &chat_body(extra)).await, 400).await;
-    assert_eq!(fault["param"], param, "{fault}");
+    let error = error(server.post(CHAT, &chat_body(extra)).await, 400).await;
+    assert_eq!(error["param"], param, "{error}");
 }
 
 #[tokio::test]
@@ -70,8 +70,8 @@ async fn wrong_fields_are_named() {
 async fn templates_that_refuse_are_bad_requests() {
     let server = Server::start([]).await;
     let body = json!({"messages": [{"role": "forbidden", "content": "x"}]});
-    let fault = error(server.post(CHAT, &body).await, 400).await;
-    assert!(fault["message"].as_str().unwrap().contains("no such role"), "{fault}");
+    let error = error(server.post(CHAT, &body).await, 400).await;
+    assert!(error["message"].as_str().unwrap().contains("no such role"), "{error}");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn bodies_that_never_come_are_given_up() {
 
 #[tokio::test]
 async fn keys_guard_all_but_health() {
-    let options = ServerOptions { keys: Keys::new(["secret"]).unwrap(), ..Default::default() };
+    let options = ServerOptions { keys: ApiKeys::new(["secret"]).unwrap(), ..Default::default() };
     let server = Server::start_with([Act::Say("x")], 4, options).await;
     assert_eq!(server.get("/health").await.status(), 200);
     assert_eq!(error(server.get("/v1/models").await, 401).await["code"], "invalid_api_key");
@@ -116,7 +116,7 @@ async fn keys_guard_all_but_health() {
 /// network, where pages of `allowed` may.
 async fn preflight(allowed: Option<&str>, page: &str) -> reqwest::header::HeaderMap {
     let cors_origin = allowed.map(str::to_owned);
-    let keys = Keys::new(["secret"]).unwrap();
+    let keys = ApiKeys::new(["secret"]).unwrap();
     let options = ServerOptions { cors_origin, keys, ..Default::default() };
     let server = Server::start_with([], 4, options).await;
     let asked = server
@@ -157,19 +157,19 @@ async fn other_pages_are_allowed_nothing() {
 async fn browsers_read_faults_and_the_names_of_their_limits() {
     let options = ServerOptions { cors_origin: Some("*".into()), ..Default::default() };
     let server = Server::start_with([], 4, options).await;
-    let fault = server.client.get(server.url("/x")).header("origin", PAGE);
-    let fault = fault.send().await.unwrap();
-    assert_eq!(fault.headers()["access-control-allow-origin"], "*");
-    let shown = fault.headers()["access-control-expose-headers"].to_str().unwrap();
+    let error = server.client.get(server.url("/x")).header("origin", PAGE);
+    let error = error.send().await.unwrap();
+    assert_eq!(error.headers()["access-control-allow-origin"], "*");
+    let shown = error.headers()["access-control-expose-headers"].to_str().unwrap();
     assert!(shown.contains("x-request-id") && shown.contains("x-ratelimit-reset-tokens"));
 }
 
 #[tokio::test]
 async fn broken_generations_are_server_errors() {
     let server = Server::start([Act::Say("a"), Act::Fail("layer 3: not a number")]).await;
-    let fault = error(server.post(CHAT, &chat_body(json!({}))).await, 500).await;
+    let error = error(server.post(CHAT, &chat_body(json!({}))).await, 500).await;
     assert_eq!(
-        (&fault["type"], &fault["message"]),
+        (&error["type"], &error["message"]),
         (&json!("server_error"), &json!("layer 3: not a number"))
     );
 }
@@ -182,8 +182,8 @@ async fn streams_that_break_say_so_and_end() {
     let text = response.text().await.unwrap();
     let last: Vec<&str> = text.lines().rev().filter(|line| !line.is_empty()).take(3).collect();
     assert_eq!((last[2], last[0]), ("event: error", "data: [DONE]"));
-    let fault: Value = serde_json::from_str(last[1].strip_prefix("data: ").unwrap()).unwrap();
-    assert_eq!(fault["error"]["message"], "layer 3: not a number");
+    let error: Value = serde_json::from_str(last[1].strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(error["error"]["message"], "layer 3: not a number");
 }
 
 #[tokio::test]

@@ -5,11 +5,16 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use server::{Listener, ServeError, ServerOptions, serve};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::{Mutex, Once};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// Most time that anything waited for may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Server {
     pub addr: SocketAddr,
@@ -72,6 +77,16 @@ impl Server {
         self.client.post(self.url(path)).json(body).send().await.unwrap()
     }
 
+    /// The members of `/v1/stats`.
+    pub async fn stats(&self) -> Value {
+        ok(self.get("/v1/stats?format=json").await).await
+    }
+
+    /// Waits until the engine computes a request.
+    pub async fn computes(&self) {
+        until("a request runs", async || self.stats().await["requests"]["running"] == 1).await;
+    }
+
     /// The answer to a chat request, which must succeed.
     pub async fn chat(&self, extra: Value) -> Value {
         ok(self.post("/v1/chat/completions", &chat_body(extra)).await).await
@@ -97,10 +112,54 @@ impl Server {
         self.shutdown.take().map(|ask| ask.send(()));
     }
 
+    /// Waits until the server, asked to end, takes no more connections.
+    pub async fn drains(&self) {
+        until("no connection is taken", async || TcpStream::connect(self.addr).await.is_err())
+            .await;
+    }
+
     /// How the server ended.
     pub async fn ended(self) -> Result<(), ServeError> {
-        let limit = Duration::from_secs(10);
-        tokio::time::timeout(limit, self.served).await.expect("the server ends").unwrap()
+        tokio::time::timeout(PATIENCE, self.served).await.expect("the server ends").unwrap()
+    }
+}
+
+/// Waits until `condition` holds.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+static ERRORS: Mutex<String> = Mutex::new(String::new());
+
+/// Keeps the errors that are logged from now on, for [`error_names`].
+pub fn keep_errors() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let log = tracing_subscriber::fmt().with_max_level(tracing::Level::ERROR);
+        log.with_ansi(false).with_writer(|| Errors).init();
+    });
+}
+
+/// Waits until an error is logged that names the file `path`.
+pub async fn error_names(path: &Path) {
+    let name = path.display().to_string();
+    until("an error names the file", async || ERRORS.lock().unwrap().contains(&name)).await;
+}
+
+struct Errors;
+
+impl std::io::Write for Errors {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        *ERRORS.lock().unwrap() += &String::from_utf8_lossy(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -117,8 +176,7 @@ pub async fn raw<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, request: &str
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = socket.read_to_end(&mut answer);
-    let limit = Duration::from_secs(10);
-    let _ = tokio::time::timeout(limit, read).await.expect("the server closes the connection");
+    let _ = tokio::time::timeout(PATIENCE, read).await.expect("the server closes the connection");
     String::from_utf8(answer).unwrap()
 }
 

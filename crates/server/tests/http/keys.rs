@@ -1,16 +1,16 @@
-//! Keys: who comes in with which, and as whom.
+//! ApiKeys: who comes in with which, and as whom.
 
-use crate::harness::{Server, chat_body, error};
+use crate::harness::{Server, chat_body, error, error_names, keep_errors, until};
 use crate::support::Act;
 use reqwest::{Response, StatusCode};
 use serde_json::json;
-use server::{Keys, ServerOptions};
+use server::{ApiKeys, ServerOptions};
 use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
 const MODELS: &str = "/v1/models";
 
-async fn server(keys: Keys) -> Server {
+async fn server(keys: ApiKeys) -> Server {
     let options =
         ServerOptions { keys, reload: Duration::from_millis(10), ..ServerOptions::default() };
     Server::start_with([Act::Say("x")], 4, options).await
@@ -26,7 +26,7 @@ async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> Response 
 
 #[tokio::test]
 async fn each_of_several_keys_opens_in_each_header() {
-    let server = server(Keys::new(["one", "two"]).unwrap()).await;
+    let server = server(ApiKeys::new(["one", "two"]).unwrap()).await;
     for headers in [
         [("authorization", "Bearer one")].as_slice(),
         &[("authorization", "Bearer two")],
@@ -40,7 +40,7 @@ async fn each_of_several_keys_opens_in_each_header() {
 
 #[tokio::test]
 async fn wrong_keys_are_refused_and_told_what_is_wanted() {
-    let server = server(Keys::new(["one", "two"]).unwrap()).await;
+    let server = server(ApiKeys::new(["one", "two"]).unwrap()).await;
     for headers in [
         [].as_slice(),
         &[("authorization", "Bearer on")],
@@ -51,15 +51,15 @@ async fn wrong_keys_are_refused_and_told_what_is_wanted() {
     ] {
         let refused = get(&server, MODELS, headers).await;
         assert_eq!(refused.headers()["www-authenticate"], "Bearer", "{headers:?}");
-        let fault = error(refused, 401).await;
-        assert_eq!(fault["code"], "invalid_api_key");
-        assert!(!fault.to_string().contains("three"), "{fault}");
+        let error = error(refused, 401).await;
+        assert_eq!(error["code"], "invalid_api_key");
+        assert!(!error.to_string().contains("three"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn the_page_and_the_health_are_open_and_the_data_is_not() {
-    let server = server(Keys::new(["one"]).unwrap()).await;
+    let server = server(ApiKeys::new(["one"]).unwrap()).await;
     for path in ["/", "/docs", "/openapi.json", "/health", "/ready"] {
         let status = get(&server, path, &[]).await.status();
         assert_ne!(status, StatusCode::UNAUTHORIZED, "{path}");
@@ -74,16 +74,15 @@ async fn keys_of_a_file_open_until_they_are_taken_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys");
     std::fs::write(&path, "# ours\nalice:first\nsecond\n").unwrap();
-    let server = server(Keys::default().with_file(&path).unwrap()).await;
+    keep_errors();
+    let server = server(ApiKeys::default().with_file(&path).unwrap()).await;
     let status = async |key| get(&server, MODELS, &[("x-api-key", key)]).await.status();
     assert_eq!([status("first").await, status("second").await], [200, 200]);
     std::fs::write(&path, "second\nthird is broken\n").unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    error_names(&path).await;
     assert_eq!([status("first").await, status("third").await], [200, 401]);
     std::fs::write(&path, "second\nthird\n").unwrap();
-    while status("first").await != 401 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("the first key is refused", async || status("first").await == 401).await;
     assert_eq!([status("second").await, status("third").await], [200, 200]);
 }
 
@@ -98,7 +97,7 @@ async fn tenant(server: Server, name: &str, value: &str) -> (u64, Server) {
 
 #[tokio::test]
 async fn a_key_is_the_same_tenant_wherever_it_stands() {
-    let server = server(Keys::new(["one", "two"]).unwrap()).await;
+    let server = server(ApiKeys::new(["one", "two"]).unwrap()).await;
     let (bearer, server) = tenant(server, "authorization", "Bearer one").await;
     let (plain, server) = tenant(server, "x-api-key", "one").await;
     let (other, _server) = tenant(server, "x-api-key", "two").await;

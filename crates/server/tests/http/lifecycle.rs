@@ -44,7 +44,7 @@ async fn leaving_a_whole_answer_cancels_too() {
     let (url, client) = (server.url(CHAT), server.client.clone());
     let asking =
         tokio::spawn(async move { client.post(url).json(&chat_body(json!({}))).send().await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.computes().await;
     asking.abort();
     let (report, _server) = server.report().await;
     assert!(report.cancelled);
@@ -126,7 +126,7 @@ async fn requests_on_open_connections_are_refused_during_shutdown() {
     let mut socket = TcpStream::connect(server.addr).await.unwrap();
     server.get("/health").await;
     server.shut_down();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.drains().await;
     let sent = socket.write_all((head + first).as_bytes()).await;
     let sent = sent.and(socket.write_all(rest.as_bytes()).await);
     let mut answer = String::new();
@@ -160,7 +160,7 @@ async fn whole_answers_are_refused_when_grace_ends() {
     let (url, client) = (server.url(CHAT), server.client.clone());
     let asking =
         tokio::spawn(async move { client.post(url).json(&chat_body(json!({}))).send().await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.computes().await;
     server.shut_down();
     error(asking.await.unwrap().unwrap(), 503).await;
     server.ended().await.unwrap();

@@ -1,17 +1,17 @@
 //! Limits of what callers may take, and of what bodies may be.
 
-use crate::harness::{Server, chat_body, error, events, ok};
+use crate::harness::{Server, chat_body, error, events, ok, until};
 use crate::support::Act;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
-use server::{Keys, RateLimits, ServerOptions};
+use server::{ApiKeys, RateLimits, ServerOptions};
 use std::time::{Duration, Instant};
 
 const CHAT: &str = "/v1/chat/completions";
 
 async fn server(rates: RateLimits, script: impl Into<Vec<Act>>) -> Server {
-    let keys = Keys::new(["one", "two"]).unwrap();
+    let keys = ApiKeys::new(["one", "two"]).unwrap();
     let options = ServerOptions { rates, keys, ..ServerOptions::default() };
     Server::start_with(script, 16, options).await
 }
@@ -41,9 +41,9 @@ async fn requests_beyond_the_rate_are_told_when_to_come_back() {
     let refused = ask(&server, "one", false).await;
     assert!((15..=30).contains(&number(refused.headers(), "retry-after")), "{refused:?}");
     assert_eq!(number(refused.headers(), "x-ratelimit-remaining-requests"), 0);
-    let fault = error(refused, 429).await;
+    let error = error(refused, 429).await;
     assert_eq!(
-        (&fault["type"], &fault["code"]),
+        (&error["type"], &error["code"]),
         (&json!("rate_limit_error"), &json!("rate_limit_exceeded"))
     );
     ok(ask(&server, "two", false).await).await;
@@ -103,7 +103,11 @@ async fn check_left(said: &'static str, extra: Value) {
     }
     drop(answer);
     let (report, server) = server.report().await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let stats = server.client.get(server.url("/v1/stats?format=json")).bearer_auth("one");
+    until("the client has left", async || {
+        ok(stats.try_clone().unwrap().send().await.unwrap()).await["requests"]["clients_left"] == 1
+    })
+    .await;
     let next = ask(&server, "one", true).await;
     let remaining = number(next.headers(), "x-ratelimit-remaining-tokens");
     let back = started.elapsed().as_secs() * 240 / 60 + 2;
@@ -164,9 +168,7 @@ async fn answers_at_one_time_are_limited_until_they_end_or_are_left() {
     let again = ask(&server, "one", true).await;
     assert_eq!(again.status(), 200);
     drop(again);
-    while ask(&server, "one", true).await.status() == 429 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("the place is free", async || ask(&server, "one", true).await.status() != 429).await;
 }
 
 #[tokio::test]
@@ -196,8 +198,11 @@ async fn bodies_deeper_than_the_limit_are_told_the_limit() {
         let deep = "[".repeat(depth) + &"]".repeat(depth);
         server.client.post(server.url(CHAT)).body(format!(r#"{{"deep": {deep}}}"#)).send()
     };
-    let fault = error(nested(5).await.unwrap(), 400).await;
-    assert_eq!(fault["code"], "body_too_deep");
-    assert!(fault["message"].as_str().unwrap().contains("5 is allowed (json-depth)"), "{fault}");
+    let refused = error(nested(5).await.unwrap(), 400).await;
+    assert_eq!(refused["code"], "body_too_deep");
+    assert!(
+        refused["message"].as_str().unwrap().contains("5 is allowed (json-depth)"),
+        "{refused}"
+    );
     assert_ne!(error(nested(4).await.unwrap(), 400).await["code"], "body_too_deep");
 }

@@ -1,6 +1,7 @@
 //! The server over real sockets, its engine played by a script.
 
 mod anthropic;
+mod bodies;
 mod chat;
 mod chat_tools;
 mod completions;
@@ -8,16 +9,20 @@ mod corpus;
 mod document;
 mod embeddings;
 mod errors;
+#[allow(dead_code, reason = "other tests need the rest")]
+#[path = "../../../api/tests/families/family.rs"]
+mod family;
 mod harness;
 mod keys;
 mod lifecycle;
 mod limits;
 mod llama;
 mod models;
+mod observability;
 mod ollama;
+mod rendered;
 mod responses;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
 mod transport;
-mod watch;
 mod web;

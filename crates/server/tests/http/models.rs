@@ -14,8 +14,8 @@ async fn the_model_is_listed_under_its_name() {
     assert_eq!(model["meta"], json!({"n_vocab": 265, "n_ctx": 256}));
     assert!(model["meta"]["n_vocab"].as_u64().is_some_and(|size| size > 0), "{model}");
     assert_eq!(ok(server.get("/v1/models/test/model").await).await, *model);
-    let fault = error(server.get("/v1/models/other").await, 404).await;
-    assert_eq!(fault["code"], "model_not_found");
+    let error = error(server.get("/v1/models/other").await, 404).await;
+    assert_eq!(error["code"], "model_not_found");
 }
 
 #[tokio::test]

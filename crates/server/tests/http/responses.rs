@@ -1,6 +1,6 @@
 //! The Responses API over the wire.
 
-use crate::harness::{Server, error, ok};
+use crate::harness::{Server, error, ok, until};
 use crate::support::{Act, CONTEXT, tokenizer};
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -199,9 +199,9 @@ async fn what_is_not_to_be_kept_is_not() {
     let response = ask(&server, json!({"store": false})).await;
     error(server.get(&format!("{PATH}/{}", id(&response))).await, 404).await;
     let next = body(json!({"previous_response_id": id(&response)}));
-    let fault = error(server.post(PATH, &next).await, 400).await;
+    let error = error(server.post(PATH, &next).await, 400).await;
     assert_eq!(
-        (&fault["code"], &fault["param"]),
+        (&error["code"], &error["param"]),
         (&json!("previous_response_not_found"), &json!("previous_response_id"))
     );
 }
@@ -221,8 +221,8 @@ async fn a_key_sees_only_what_it_asked() {
                                       {"role": "user", "content": "q"}]}));
     let post = || server.client.post(server.url(PATH)).json(&refer);
     ok(with_key(post(), "mine").await.unwrap()).await;
-    let fault = error(with_key(post(), "yours").await.unwrap(), 400).await;
-    assert_eq!(fault["param"], "input[0].id");
+    let error = error(with_key(post(), "yours").await.unwrap(), 400).await;
+    assert_eq!(error["param"], "input[0].id");
 }
 
 #[tokio::test]
@@ -247,10 +247,11 @@ async fn background_responses_are_polled_to_their_end() {
     let url = format!("{PATH}/{}", id(&response));
     let next = body(json!({"previous_response_id": id(&response)}));
     assert_eq!(error(server.post(PATH, &next).await, 400).await["param"], "previous_response_id");
-    while ["queued", "in_progress"].map(Value::from).contains(&response["status"]) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    until("the response has ended", async || {
         response = ok(server.get(&url).await).await;
-    }
+        !["queued", "in_progress"].map(Value::from).contains(&response["status"])
+    })
+    .await;
     assert_eq!((&response["status"], text(&response)), (&json!("completed"), "hello"));
     // To cancel what has ended changes nothing.
     let cancelled = ok(server.post(&format!("{url}/cancel"), &json!({})).await).await;
@@ -264,7 +265,10 @@ async fn cancelling_ends_the_work_and_leaves_what_was_said() {
     let script: Vec<Act> = std::iter::repeat_n([Act::Say("x"), tick], 200).flatten().collect();
     let server = Server::start(script).await;
     let response = ask(&server, json!({"background": true})).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("tokens are generated", async || {
+        server.stats().await["tokens"]["generated"].as_u64() > Some(2)
+    })
+    .await;
     let url = format!("{PATH}/{}", id(&response));
     let cancelled = ok(server.post(&format!("{url}/cancel"), &json!({})).await).await;
     assert_eq!(cancelled["status"], "cancelled");
@@ -332,12 +336,12 @@ async fn prompts_are_counted_without_an_answer() {
     let long = json!({"input": "x".repeat(CONTEXT)});
     let counted = ok(server.post(&path, &body(long.clone())).await).await;
     assert!(counted["input_tokens"].as_u64().unwrap() > CONTEXT as u64);
-    let fault = error(server.post(PATH, &body(long)).await, 400).await;
+    let error = error(server.post(PATH, &body(long)).await, 400).await;
     assert_eq!(
-        (&fault["code"], &fault["param"]),
+        (&error["code"], &error["param"]),
         (&json!("context_length_exceeded"), &json!("input"))
     );
-    assert_eq!(fault["n_prompt_tokens"], counted["input_tokens"]);
+    assert_eq!(error["n_prompt_tokens"], counted["input_tokens"]);
 }
 
 #[tokio::test]
@@ -372,8 +376,8 @@ async fn faults_name_their_field() {
         (json!({"background": true, "store": false}), "background"),
         (json!({"stream": "yes"}), "stream"),
     ] {
-        let fault = error(server.post(PATH, &body(extra.clone())).await, 400).await;
-        assert_eq!(fault["param"], param, "{extra}: {fault}");
+        let error = error(server.post(PATH, &body(extra.clone())).await, 400).await;
+        assert_eq!(error["param"], param, "{extra}: {error}");
     }
     assert!(server.no_report());
 }

@@ -2,11 +2,11 @@
 
 use crate::harness::{Server, error};
 use reqwest::{Method, Response};
-use server::{Keys, ServerOptions};
+use server::{ApiKeys, ServerOptions};
 use std::collections::BTreeSet;
 
 async fn with_key() -> Server {
-    let options = ServerOptions { keys: Keys::new(["secret"]).unwrap(), ..Default::default() };
+    let options = ServerOptions { keys: ApiKeys::new(["secret"]).unwrap(), ..Default::default() };
     Server::start_with([], 4, options).await
 }
 
@@ -137,7 +137,7 @@ async fn the_page_is_at_no_other_path() {
         assert_eq!(error(server.get(path).await, 404).await["code"], "unknown_endpoint", "{path}");
     }
     for path in ["/", "/ui/main.js"] {
-        let fault = error(request(&server, Method::POST, path).await, 405).await;
-        assert_eq!(fault["code"], "method_not_allowed");
+        let error = error(request(&server, Method::POST, path).await, 405).await;
+        assert_eq!(error["code"], "method_not_allowed");
     }
 }

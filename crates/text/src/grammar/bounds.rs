@@ -1,21 +1,21 @@
-//! What is refused before anything reads it: sources too large or too deep, and what a Lark grammar
-//! could ask for that nobody here honours.
+//! Checks before compilation: sources too large or too deep, and features of Lark that are not
+//! supported.
 
 use super::{GrammarError, GrammarSource};
-use crate::output::ToolSignature;
+use crate::call_reader::call::ToolSignature;
 
-/// Bytes of sources.
+/// Bytes of a source.
 const MAX_SCHEMA: usize = 512 << 10;
 const MAX_LARK: usize = 128 << 10;
 const MAX_REGEX: usize = 16 << 10;
-/// Brackets within each other.
+/// Depth of brackets.
 const MAX_NESTING: usize = 100;
 
-/// Statements and attributes of Lark grammars that are not honoured: schemas, which nobody checks,
-/// sampling within a rule, and ends that would take back what was chosen.
-const NOT_HONOURED: [&str; 4] = ["%json", "temperature", "max_tokens", "stop"];
+/// Statements and attributes of Lark grammars that are not supported: schemas, which would go
+/// unchecked, sampling within a rule, and ends that would take back tokens.
+const UNSUPPORTED: [&str; 4] = ["%json", "temperature", "max_tokens", "stop"];
 
-/// Refuses `source` unless it can be looked at.
+/// Checks the size, the depth and the features of `source`.
 pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
     check_size(source)?;
     check_nesting(source)?;
@@ -44,7 +44,7 @@ fn check_size(source: &GrammarSource) -> Result<(), GrammarError> {
     Err(GrammarError::Source { kind, what })
 }
 
-/// Parsers of expressions call themselves for every bracket.
+/// Checks the depth of brackets: parsers of expressions recurse at each of them.
 fn check_nesting(source: &GrammarSource) -> Result<(), GrammarError> {
     let (kind, text) = match source {
         GrammarSource::Regex(text) => ("regex", text),
@@ -63,8 +63,7 @@ fn check_nesting(source: &GrammarSource) -> Result<(), GrammarError> {
     if deepest <= MAX_NESTING {
         return Ok(());
     }
-    let what =
-        format!("expected at most {MAX_NESTING} brackets within each other, found {deepest}");
+    let what = format!("expected at most {MAX_NESTING} nested brackets, found {deepest}");
     Err(GrammarError::Source { kind, what })
 }
 
@@ -74,20 +73,20 @@ fn check_lark(text: &str) -> Result<(), GrammarError> {
         true => true,
         false => behind.trim_start().starts_with(['=', ',', ']']),
     };
-    let found = NOT_HONOURED.iter().find(|name| {
+    let found = UNSUPPORTED.iter().find(|name| {
         let mut places = bare.match_indices(**name);
         places.any(|(at, _)| attribute(name, &bare[at + name.len()..]))
     });
     match found {
         None => Ok(()),
         Some(name) => {
-            let what = format!("{name} cannot be honoured");
+            let what = format!("{name} is not supported");
             Err(GrammarError::Source { kind: "grammar", what })
         }
     }
 }
 
-/// A Lark grammar without what its literals say.
+/// Returns a Lark grammar without the text of its literals.
 fn without_strings(text: &str) -> String {
     let (mut bare, mut inside, mut escaped) = (String::new(), false, false);
     for c in text.chars() {
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_that_are_not_honoured_are_found_outside_of_literals() {
+    fn unsupported_attributes_are_found_outside_of_literals() {
         let check = |text: &str| check(&GrammarSource::Lark(text.into())).is_ok();
         assert!(check("start: \"%json stop= \\\"temperature=\" | stopped\nstopped: \"a\""));
         assert!(!check("start: %json {}"));

@@ -1,107 +1,29 @@
 //! Calls of tools as a grammar, in the syntax that each family of models was trained on.
 //!
 //! Markers that are tokens of the vocabulary must be those tokens, others are text. The root is in
-//! llguidance's dialect of Lark, arguments are grammars of their own that it refers to by name.
+//! llguidance's dialect of Lark; arguments are grammars of their own that it refers to by name.
 
-use super::compiler::json_grammar;
-use super::lark::{Tags, literal};
-use super::parameters::{Style, any_parameters, parameters};
-use super::schema::checked;
+use super::lark::{MarkerTokens, literal};
+use super::parameters::{any_parameters, parameters};
+use super::schema::{checked, json_grammar};
 use super::source::CallGrammar;
 use super::{GrammarError, Thinking};
 use crate::Tokenizer;
-use crate::output::{ToolFormat, ToolSignature};
+use crate::call_reader::call::ToolSignature;
+use crate::tool_formats::ToolFormat;
+use crate::tool_formats::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use llguidance::api::GrammarWithLexer;
 use serde_json::{Value, json};
 
-/// Tools of a request.
+/// Number of tools of a request.
 const MAX_TOOLS: usize = 128;
 /// Bytes of the name of a tool.
 const MAX_NAME: usize = 128;
 
-/// How a format writes a block of calls. `NAME` stands for the tool's name.
-#[derive(Clone, Copy)]
-struct Layout {
-    open: &'static str,
-    /// The text that begins a call where no token does.
-    begin: &'static str,
-    before: &'static str,
-    after: &'static str,
-    between: &'static str,
-    close: &'static str,
-    /// How arguments are written where they are not one JSON object.
-    style: Option<Style>,
-    /// More than one call may be made.
-    many: bool,
-}
-
-const PLAIN: Layout = Layout {
-    open: "",
-    begin: "",
-    before: "",
-    after: "",
-    between: "",
-    close: "",
-    style: None,
-    many: true,
-};
-
-const HERMES: Layout = Layout {
-    begin: "<tool_call>",
-    before: "\n{\"name\": \"NAME\", \"arguments\": ",
-    after: "}\n</tool_call>",
-    between: "\n",
-    ..PLAIN
-};
-const CODER: Layout = Layout {
-    begin: "<tool_call>",
-    before: "\n<function=NAME>\n",
-    after: "</function>\n</tool_call>",
-    between: "\n",
-    style: Some(Style::Coder),
-    ..PLAIN
-};
-const LLAMA: Layout =
-    Layout { before: "{\"name\": \"NAME\", \"parameters\": ", after: "}", many: false, ..PLAIN };
-const MISTRAL_LIST: Layout = Layout {
-    open: "[TOOL_CALLS][",
-    before: "{\"name\": \"NAME\", \"arguments\": ",
-    after: "}",
-    between: ", ",
-    close: "]",
-    ..PLAIN
-};
-const MISTRAL_NAMED: Layout = Layout { before: "[TOOL_CALLS]NAME[ARGS]", ..PLAIN };
-const DEEPSEEK_V3: Layout = Layout {
-    open: "<｜tool▁calls▁begin｜>",
-    before: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\n",
-    after: "\n```<｜tool▁call▁end｜>",
-    between: "\n",
-    close: "<｜tool▁calls▁end｜>",
-    ..PLAIN
-};
-const DEEPSEEK_V31: Layout = Layout {
-    open: "<｜tool▁calls▁begin｜>",
-    before: "<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>",
-    after: "<｜tool▁call▁end｜>",
-    close: "<｜tool▁calls▁end｜>",
-    ..PLAIN
-};
-const DSML: Layout = Layout {
-    open: "<｜DSML｜tool_calls>\n",
-    before: "<｜DSML｜invoke name=\"NAME\">\n",
-    after: "</｜DSML｜invoke>\n",
-    close: "</｜DSML｜tool_calls>",
-    style: Some(Style::Dsml),
-    ..PLAIN
-};
-const HARMONY: Layout = Layout {
-    before: "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>",
-    many: false,
-    ..PLAIN
-};
-
-/// The grammars of `calls`, the root first.
+/// Returns the grammars of `calls`, the root first.
+///
+/// # Errors
+/// If a tool's name or schema cannot be used, or the vocabulary lacks a token of the format.
 pub(super) fn grammars(
     calls: &CallGrammar,
     thinking: Thinking,
@@ -109,8 +31,8 @@ pub(super) fn grammars(
 ) -> Result<Vec<GrammarWithLexer>, GrammarError> {
     check(calls)?;
     let mut writer = Writer {
-        tags: Tags::new(tokenizer),
-        layout: layout(calls.format, tokenizer),
+        tags: MarkerTokens::new(tokenizer),
+        syntax: syntax(calls.format, tokenizer),
         grammars: vec![GrammarWithLexer::default()],
         rules: String::new(),
     };
@@ -119,15 +41,15 @@ pub(super) fn grammars(
         tools.push(writer.call(at, tool)?);
     }
     writer.rules.push_str(&format!("body: {}\n", tools.join(" | ")));
-    let many = calls.parallel && writer.layout.many;
-    let answer = match calls.format {
-        ToolFormat::Harmony => writer.harmony(calls.required)?,
+    let many = calls.parallel && writer.syntax.many;
+    let answer = match writer.syntax.answer {
+        AnswerSyntax::Messages(messages) => writer.messages(messages, calls.required)?,
         _ if calls.required => writer.block(many),
-        ToolFormat::Llama => writer.bare(many),
-        _ => writer.on_demand(many)?,
+        AnswerSyntax::TextOrCall => writer.text_or_call(many),
+        AnswerSyntax::TextThenCalls => writer.text_then_calls(many)?,
     };
-    let before = match calls.format {
-        ToolFormat::Harmony => String::new(),
+    let before = match writer.syntax.answer {
+        AnswerSyntax::Messages(_) => String::new(),
         _ => writer.tags.reasoning(thinking, &mut writer.rules),
     };
     let root = format!("start: {before}{answer}\n{}", writer.rules);
@@ -152,42 +74,36 @@ fn check(calls: &CallGrammar) -> Result<(), GrammarError> {
     Ok(())
 }
 
-fn layout(format: ToolFormat, tokenizer: &Tokenizer) -> Layout {
-    match format {
-        ToolFormat::Hermes => HERMES,
-        ToolFormat::QwenCoder => CODER,
-        ToolFormat::Llama => LLAMA,
-        ToolFormat::Mistral if tokenizer.token_to_id("[ARGS]").is_some() => MISTRAL_NAMED,
-        ToolFormat::Mistral => MISTRAL_LIST,
-        ToolFormat::DeepSeekV3 => DEEPSEEK_V3,
-        ToolFormat::DeepSeekV31 => DEEPSEEK_V31,
-        ToolFormat::Dsml => DSML,
-        ToolFormat::Harmony => HARMONY,
+/// Returns the syntax of a format that fits a vocabulary.
+fn syntax(format: &'static ToolFormat, tokenizer: &Tokenizer) -> &'static CallSyntax {
+    match format.writes.without {
+        Some((token, other)) if tokenizer.token_to_id(token).is_none() => other,
+        _ => &format.writes,
     }
 }
 
 /// Writes the rules.
 struct Writer {
-    tags: Tags,
-    layout: Layout,
+    tags: MarkerTokens,
+    syntax: &'static CallSyntax,
     grammars: Vec<GrammarWithLexer>,
     rules: String,
 }
 
 impl Writer {
-    /// The rule of a call of `tool`, by name.
+    /// Adds the rule of a call of `tool` and returns its name.
     fn call(&mut self, at: usize, tool: &ToolSignature) -> Result<String, GrammarError> {
-        let Layout { before, after, style, .. } = self.layout;
+        let CallSyntax { before, after, parameters: one_by_one, .. } = *self.syntax;
         let schema = match &tool.parameters {
             Value::Null => json!({"type": "object"}),
             schema => checked(schema)?,
         };
-        let arguments = match style {
+        let arguments = match one_by_one {
             None => self.json(format!("arguments-{at}"), schema),
-            Some(style) => {
+            Some(syntax) => {
                 let written = match &tool.parameters {
-                    Value::Null => any_parameters(style, at, &self.tags),
-                    _ => parameters(style, at, &schema, &self.tags)?,
+                    Value::Null => any_parameters(syntax, at, &self.tags),
+                    _ => parameters(syntax, at, &schema, &self.tags)?,
                 };
                 for (name, schema) in written.values {
                     self.json(name, schema);
@@ -202,22 +118,22 @@ impl Writer {
         Ok(format!("body-{at}"))
     }
 
-    /// Adds the grammar of a JSON value, and gives the reference to it.
+    /// Adds the grammar of a JSON value and returns the reference to it.
     fn json(&mut self, name: String, schema: Value) -> String {
         let reference = format!("@{name}");
         self.grammars.push(GrammarWithLexer { name: Some(name), ..json_grammar(schema) });
         reference
     }
 
-    /// One call or several, with what stands around them.
+    /// One call or several, with the texts around them.
     fn block(&mut self, many: bool) -> String {
-        let begin = self.tags.sequence(self.layout.begin);
-        format!("{} {begin} {}", self.tags.sequence(self.layout.open), self.rest(many))
+        let begin = self.tags.sequence(self.syntax.begin);
+        format!("{} {begin} {}", self.tags.sequence(self.syntax.open), self.rest(many))
     }
 
     /// A block from the body of its first call on.
     fn rest(&mut self, many: bool) -> String {
-        let Layout { begin, between, close, .. } = self.layout;
+        let CallSyntax { begin, between, close, .. } = *self.syntax;
         let [next, close] =
             [&[between, begin].concat(), close].map(|text| self.tags.sequence(text));
         let more = if many { format!("({next} body)*") } else { String::new() };
@@ -225,13 +141,13 @@ impl Writer {
     }
 
     /// Free text, behind which calls may begin.
-    fn on_demand(&mut self, many: bool) -> Result<String, GrammarError> {
-        let Layout { open, begin, before, .. } = self.layout;
+    fn text_then_calls(&mut self, many: bool) -> Result<String, GrammarError> {
+        let CallSyntax { open, begin, before, .. } = *self.syntax;
         let first = [open, begin, before].concat();
         self.rules.push_str("TEXT: /(?s:.*)/\n");
         match self.tags.first(&first) {
             Some("") => Ok(format!("TEXT ({})?", self.block(many))),
-            // What stands before the token belongs to the text, in which no lexeme ends.
+            // The literal before the token belongs to the text, in which no lexeme ends.
             Some(lead) => {
                 let lead = lead.to_owned();
                 self.rules.push_str(&format!("LEAD: TEXT {}\n", literal(&lead)));
@@ -254,17 +170,17 @@ impl Writer {
         }
     }
 
-    /// The whole answer is a call, or text that cannot be taken for one.
-    fn bare(&mut self, many: bool) -> String {
+    /// A call, or text that cannot be taken for one.
+    fn text_or_call(&mut self, many: bool) -> String {
         self.rules.push_str("TEXT: /([^{ \\n](?s:.*))?/\n");
         format!("(TEXT | {})", self.block(many))
     }
 
-    /// A message to a tool, or one to the reader; messages of other channels may stand before it.
-    fn harmony(&mut self, required: bool) -> Result<String, GrammarError> {
-        let message = self.tags.message_rules(&mut self.rules)?;
+    /// Messages of other channels, then a message to a tool or, unless `required`, the answer.
+    fn messages(&mut self, syntax: &MessageSyntax, required: bool) -> Result<String, GrammarError> {
+        self.tags.message_rules(syntax, &mut self.rules)?;
         let call = self.block(false);
         let end = if required { call } else { format!("({call} | final TEXT)") };
-        Ok(format!("{message}* {end}"))
+        Ok(format!("other* {end}"))
     }
 }

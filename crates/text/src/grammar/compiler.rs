@@ -1,10 +1,11 @@
-//! From a source to a grammar that sequences can follow.
+//! Compilation of sources into grammars that sequences follow.
 
-use super::lark::{Tags, literal};
+use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::matcher::plain;
 use super::vocabulary::Vocabulary;
 use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, schema};
+use crate::tool_formats::harmony::MESSAGES;
 use crate::{TextAssets, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
@@ -14,8 +15,8 @@ use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, OnceLock};
 use toktrie::{InferenceCapabilities, TokEnv};
 
-/// Compiles grammars for one vocabulary. What the vocabulary needs is made once, when it is first
-/// wanted.
+/// Compiles grammars for one vocabulary. The trie of its tokens is built once, before the first
+/// grammar.
 pub struct GrammarCompiler {
     assets: Arc<TextAssets>,
     ready: OnceLock<Result<Ready, GrammarError>>,
@@ -39,17 +40,23 @@ impl GrammarCompiler {
         Self { assets, ready: OnceLock::new() }
     }
 
-    /// The model's text side.
+    /// Returns the tokenizer and templates of the model.
     pub fn assets(&self) -> &Arc<TextAssets> {
         &self.assets
     }
 
-    /// Makes what the vocabulary needs, if that has not been done.
+    /// Builds the trie of the vocabulary, unless that has been done.
+    ///
+    /// # Errors
+    /// If the vocabulary is too large for grammars.
     pub fn prepare(&self) -> Result<(), GrammarError> {
         self.ready().map(drop)
     }
 
-    /// Compiles `source`, behind reasoning if there is any, in bounded time and memory.
+    /// Compiles `source`, which reasoning may precede, in bounded time and memory.
+    ///
+    /// # Errors
+    /// If the source is malformed, too large, or uses features that are not supported.
     pub fn compile(
         &self,
         source: &GrammarSource,
@@ -59,7 +66,7 @@ impl GrammarCompiler {
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
         ready.compile(grammars).map_err(|what| match source {
-            // Who sees a message has the schema in front of him, and it may be long.
+            // The message names the part of the schema at fault: the schema may be long.
             GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
                 Ok(schema) => located(&schema, what, |part| ready.error_of(part)),
                 Err(error) => error,
@@ -101,23 +108,23 @@ impl Ready {
         if let Some(error) = inner.get_error() {
             return Err(plain(&error));
         }
-        // A warning says that the grammar is not what was asked for.
+        // A warning says that part of the grammar is ignored.
         if let Some(warning) = inner.grammar_warnings().first() {
             return Err(plain(warning));
         }
-        // Expressions are taken apart when they are first met: what is too complex shows here.
+        // Expressions are compiled when they are first met: one that is too complex fails here.
         inner.compute_mask().map_err(|error| plain(&error.to_string()))?;
         Ok(CompiledGrammar(Arc::new(Matcher::new(inner, self.end))))
     }
 
-    /// What is wrong with a schema.
+    /// Returns the error of compiling a schema.
     fn error_of(&self, schema: Value) -> Option<String> {
-        self.compile(vec![json_grammar(schema)]).err()
+        self.compile(vec![schema::json_grammar(schema)]).err()
     }
 }
 
 impl CompiledGrammar {
-    /// The state before the first token.
+    /// Returns the state before the first token.
     pub fn start(&self) -> Matcher {
         Matcher::clone(&self.0)
     }
@@ -129,20 +136,22 @@ impl Debug for CompiledGrammar {
     }
 }
 
-/// What a grammar may grow into. States are kept for each sequence, a kilobyte or so each.
+/// Returns the limits of a grammar. Each sequence keeps its states, about a kilobyte each.
 fn limits() -> ParserLimits {
     ParserLimits { max_lexer_states: 30_000, verbose_errors: false, ..ParserLimits::default() }
 }
 
-/// What llguidance is given, the root first, and what the source is called.
+/// Returns the kind of a source and its grammars for llguidance, the root first.
 fn grammars(
     source: &GrammarSource,
     thinking: Thinking,
     tokenizer: &Tokenizer,
 ) -> Result<(&'static str, Vec<GrammarWithLexer>), GrammarError> {
     let (kind, answer) = match source {
-        GrammarSource::JsonSchema(schema) => ("schema", json_grammar(schema::checked(schema)?)),
-        GrammarSource::JsonObject => ("schema", json_grammar(json!({"type": "object"}))),
+        GrammarSource::JsonSchema(schema) => {
+            ("schema", schema::json_grammar(schema::checked(schema)?))
+        }
+        GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
         GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
         GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
         GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
@@ -151,28 +160,17 @@ fn grammars(
         }
     };
     let answer = GrammarWithLexer { name: Some(ANSWER.into()), ..answer };
-    let (tags, mut rules) = (Tags::new(tokenizer), String::new());
+    let (tags, mut rules) = (MarkerTokens::new(tokenizer), String::new());
     let before = match thinking {
         Thinking::None => return Ok((kind, vec![answer])),
-        Thinking::Channels => format!("{}* final", tags.message_rules(&mut rules)?),
+        Thinking::Channels => {
+            tags.message_rules(&MESSAGES, &mut rules)?;
+            "other* final".to_owned()
+        }
         other => tags.reasoning(other, &mut rules),
     };
     let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));
     Ok((kind, vec![root, answer]))
-}
-
-/// One space may follow `,` and `:`, and no other white space stands between values: models that
-/// may choose add line breaks without end.
-pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
-    let form =
-        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
-    match &mut schema {
-        Value::Object(object) => {
-            object.insert("x-guidance".into(), form);
-        }
-        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
-    }
-    GrammarWithLexer::from_json_schema(schema)
 }
 
 fn choice(texts: &[String]) -> Result<String, GrammarError> {

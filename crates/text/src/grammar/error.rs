@@ -1,12 +1,12 @@
-//! Why a grammar is refused, or a match broke.
+//! Errors of grammars and of their matches.
 
-/// What is wrong with a grammar, or what became of its match.
+/// An error of a grammar or of its match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
-    /// A part of a JSON schema that cannot be honoured.
+    /// A part of a JSON schema is malformed or not supported.
     #[error("schema at {pointer}: {what}")]
     Schema {
-        /// Where, as a JSON pointer in a fragment, such as `#/properties/a`.
+        /// The part, as a JSON pointer in a fragment, such as `#/properties/a`.
         pointer: String,
         /// What was expected and found.
         what: String,
@@ -14,12 +14,12 @@ pub enum GrammarError {
     /// The grammar as a whole cannot be compiled.
     #[error("{kind}: {what}")]
     Source {
-        /// What it is: `schema`, `regex`, `grammar`, `choice` or `tools`.
+        /// The kind of source: `schema`, `regex`, `grammar`, `choice` or `tools`.
         kind: &'static str,
         /// What was expected and found.
         what: String,
     },
-    /// The match of an answer cannot go on.
-    #[error("the grammar cannot be followed: {0}")]
+    /// The match of an answer failed.
+    #[error("the answer cannot match the grammar: {0}")]
     Match(String),
 }

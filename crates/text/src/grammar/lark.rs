@@ -1,30 +1,29 @@
-//! Pieces of grammars in llguidance's dialect of Lark.
+//! Parts of grammars in llguidance's dialect of Lark.
 
 use super::vocabulary::is_marker;
 use super::{GrammarError, Thinking};
-use crate::output::ToolFormat;
+use crate::think::THINK_OR_BRACKETS;
+use crate::tool_formats::ToolFormat;
+use crate::tool_formats::syntax::MessageSyntax;
 use crate::{TokenKind, Tokenizer};
 use serde_json::json;
 
-/// Tags around reasoning.
-const THINK: [[&str; 2]; 2] = [["<think>", "</think>"], ["[THINK]", "[/THINK]"]];
-
-/// A text as a literal.
+/// Returns a text as a literal.
 pub(super) fn literal(text: &str) -> String {
     json!(text).to_string()
 }
 
-/// Markers that are tokens of a vocabulary.
-pub(super) struct Tags {
+/// Markers that are tokens of a vocabulary, with their ids.
+pub(super) struct MarkerTokens {
     tokens: Vec<(&'static str, u32)>,
 }
 
-impl Tags {
+impl MarkerTokens {
     pub fn new(tokenizer: &Tokenizer) -> Self {
-        let formats = ToolFormat::ALL.iter().flat_map(|format| format.markers());
+        let formats = ToolFormat::ALL.iter().flat_map(|format| format.markers);
         let mut tokens = Vec::new();
-        for tag in formats.chain(THINK.as_flattened()) {
-            // As the vocabulary of grammars has it: apart from text.
+        for tag in formats.chain(THINK_OR_BRACKETS.as_flattened()) {
+            // The vocabulary of grammars keeps such tokens apart from text.
             let id = tokenizer.token_to_id(tag).filter(|id| match tokenizer.token_kind(*id) {
                 Some(TokenKind::Special) => true,
                 Some(TokenKind::Added) => is_marker(tag),
@@ -35,19 +34,19 @@ impl Tags {
         Self { tokens }
     }
 
-    /// The first token that `text` holds: the text before it, its own, and its id.
+    /// Returns the first marker in `text`: the text before it, its own text and its id.
     fn find<'a>(&self, text: &'a str) -> Option<(&'a str, &'static str, u32)> {
         let places = self.tokens.iter().filter_map(|(tag, id)| Some((text.find(tag)?, *tag, *id)));
         let (at, tag, id) = places.min_by_key(|(at, ..)| *at)?;
         Some((&text[..at], tag, id))
     }
 
-    /// What stands before the first token in `text`, if there is one.
+    /// Returns the text before the first marker in `text`, if there is a marker.
     pub fn first<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.find(text).map(|(lead, ..)| lead)
     }
 
-    /// `text` with its markers as tokens.
+    /// Returns `text` as a sequence of literals and tokens.
     pub fn sequence(&self, text: &str) -> String {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((lead, tag, id)) = self.find(rest) {
@@ -67,10 +66,10 @@ impl Tags {
         self.tokens.iter().find(|(text, _)| *text == tag).map(|(_, id)| *id)
     }
 
-    /// What stands before an answer that may be preceded by reasoning; `rules` gets what it needs.
+    /// Adds the rules of reasoning to `rules` and returns the sequence that precedes the answer.
     pub fn reasoning(&self, thinking: Thinking, rules: &mut String) -> String {
-        let known = THINK.iter().find(|[open, _]| self.token(open).is_some());
-        let [open, close] = *known.unwrap_or(&THINK[0]);
+        let known = THINK_OR_BRACKETS.iter().find(|[open, _]| self.token(open).is_some());
+        let [open, close] = *known.unwrap_or(&THINK_OR_BRACKETS[0]);
         let begin = match thinking {
             Thinking::None | Thinking::Channels => return String::new(),
             Thinking::Open => String::new(),
@@ -91,20 +90,28 @@ impl Tags {
         format!("({begin} thought {end} SPACE){optional} ")
     }
 
-    /// The rules of messages between channels: gives that of one that is not the answer, and leaves
-    /// `final` and `TEXT` for one that is.
-    pub fn message_rules(&self, rules: &mut String) -> Result<&'static str, GrammarError> {
-        let missing = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>"];
-        if let Some(tag) = missing.iter().find(|tag| self.token(tag).is_none()) {
+    /// Adds the rules of messages: `other` is one that is not the answer, `final` and `TEXT` make
+    /// one that is.
+    ///
+    /// # Errors
+    /// If the vocabulary lacks a token that messages are made of.
+    pub fn message_rules(
+        &self,
+        syntax: &MessageSyntax,
+        rules: &mut String,
+    ) -> Result<(), GrammarError> {
+        if let Some(tag) = syntax.tokens.iter().find(|tag| self.token(tag).is_none()) {
             let what = format!("the vocabulary has no token {tag}, which messages are made of");
             return Err(GrammarError::Source { kind: "tools", what });
         }
         let [channel, message, next] =
-            ["<|channel|>", "<|message|>", "<|end|><|start|>assistant"].map(|t| self.sequence(t));
+            [syntax.channel, syntax.message, syntax.next].map(|text| self.sequence(text));
+        let [first, second, answer] =
+            [syntax.before[0], syntax.before[1], syntax.answer].map(literal);
         rules.push_str(&format!(
-            "TEXT: /(?s:.*)/\nother: {channel} (\"analysis\" | \"commentary\") {message} TEXT {next}\n\
-             final: {channel} \"final\" {message}\n"
+            "TEXT: /(?s:.*)/\nother: {channel} ({first} | {second}) {message} TEXT {next}\n\
+             final: {channel} {answer} {message}\n"
         ));
-        Ok("other")
+        Ok(())
     }
 }

@@ -1,14 +1,14 @@
-//! Which part of a schema is at fault: the smallest that cannot be compiled on its own.
+//! Search for the smallest part of a schema that does not compile on its own.
 
 use super::GrammarError;
 use super::schema::escaped;
 use serde_json::{Map, Value};
 use std::time::{Duration, Instant};
 
-/// How long to look: beyond that, a larger part is named.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Time for the search; after that, a larger part is named.
+const MAX_TIME: Duration = Duration::from_millis(200);
 
-/// The error of a checked `schema`, whose own is `what`. `error_of` says what is wrong with a part.
+/// Returns the error of a checked `schema` that fails with `what`; `error_of` compiles a part.
 pub(super) fn located(
     schema: &Value,
     what: String,
@@ -17,26 +17,26 @@ pub(super) fn located(
     let began = Instant::now();
     let none = Map::new();
     let whole = schema.as_object().unwrap_or(&none);
-    let (mut part, mut found) = (schema, Found { pointer: "#".into(), what });
+    let (mut part, mut found) = (schema, SchemaFault { pointer: "#".into(), what });
     loop {
         let fault = children(part).into_iter().find_map(|(place, child)| {
-            let late = began.elapsed() > PATIENCE;
+            let late = began.elapsed() > MAX_TIME;
             let error = if late { None } else { error_of(with_definitions(child, whole)) };
             Some((place, child, error?))
         });
         let Some((place, child, what)) = fault else { break };
-        found = Found { pointer: format!("{}/{place}", found.pointer), what };
+        found = SchemaFault { pointer: format!("{}/{place}", found.pointer), what };
         part = child;
     }
     GrammarError::Schema { pointer: found.pointer, what: found.what }
 }
 
-struct Found {
+struct SchemaFault {
     pointer: String,
     what: String,
 }
 
-/// The schemas directly within one, and where they are.
+/// Returns the direct subschemas and their places.
 fn children(schema: &Value) -> Vec<(String, &Value)> {
     let mut children = Vec::new();
     for (key, value) in schema.as_object().into_iter().flatten() {
@@ -53,12 +53,12 @@ fn children(schema: &Value) -> Vec<(String, &Value)> {
             _ => {}
         }
     }
-    // Those that say yes or no to everything are at no fault.
+    // Schemas that are true or false always compile.
     children.retain(|(_, child)| child.is_object());
     children
 }
 
-/// A part of a schema, which may refer to definitions of the whole.
+/// Returns a part of a schema with the definitions of the whole.
 pub(super) fn with_definitions(part: &Value, whole: &Map<String, Value>) -> Value {
     let Value::Object(part) = part else { return part.clone() };
     let mut part = part.clone();

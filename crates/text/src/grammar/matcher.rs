@@ -1,12 +1,12 @@
-//! Where a sequence stands in its grammar.
+//! The state of a sequence in its grammar.
 
 use super::GrammarError;
 use std::fmt::{Debug, Display, Formatter};
 
-/// Marks the end of messages that would show the parser's insides.
-const INSIDES: &str = "\n<";
+/// Begins the part of a message that shows the state of the parser.
+const PARSER_STATE: &str = "\n<";
 
-/// The state of one sequence. It depends on the grammar and the tokens alone.
+/// The state of one sequence. The state depends on the grammar and the tokens alone.
 pub struct Matcher {
     inner: llguidance::Matcher,
     /// The token that stands for the end.
@@ -18,8 +18,11 @@ impl Matcher {
         Self { inner, end }
     }
 
-    /// Calls `allow` with the tokens that may come next as words of 32 bits, the lowest bit first,
-    /// and says whether the text may end here. Bits beyond the vocabulary may be set.
+    /// Calls `allow` with the mask of allowed tokens, in words of 32 bits, lowest bit first.
+    /// Returns whether the text may end here. Bits beyond the vocabulary may be set.
+    ///
+    /// # Errors
+    /// If the match has failed.
     pub fn mask(&mut self, allow: impl FnOnce(&[u32])) -> Result<bool, GrammarError> {
         if self.is_complete() {
             return Ok(true);
@@ -31,15 +34,21 @@ impl Matcher {
         Ok(may_end)
     }
 
-    /// Takes note of a token, which the grammar must allow here.
+    /// Takes the next token.
+    ///
+    /// # Errors
+    /// If the grammar does not allow the token here.
     pub fn accept(&mut self, id: u32) -> Result<(), GrammarError> {
         if self.is_complete() || id == self.end {
-            return Err(GrammarError::Match(format!("token {id} stands behind the end")));
+            return Err(GrammarError::Match(format!("token {id} comes after the end")));
         }
         self.inner.consume_token(id).map_err(broken)
     }
 
-    /// Forgets the last `tokens` that were accepted.
+    /// Takes back the last `tokens` accepted tokens.
+    ///
+    /// # Errors
+    /// If fewer tokens were accepted.
     pub fn rollback(&mut self, tokens: usize) -> Result<(), GrammarError> {
         self.inner.rollback(tokens).map_err(broken)
     }
@@ -51,7 +60,7 @@ impl Matcher {
 }
 
 impl Clone for Matcher {
-    /// A state that shares nothing with this one, so that neither waits for the other.
+    /// Returns a state that shares nothing with this one, so that neither waits for the other.
     fn clone(&self) -> Self {
         Self { inner: self.inner.deep_clone(), end: self.end }
     }
@@ -63,9 +72,9 @@ impl Debug for Matcher {
     }
 }
 
-/// The part of a message that is for people.
+/// Returns a message without the state of the parser.
 pub(super) fn plain(message: &str) -> String {
-    let end = message.find(INSIDES).unwrap_or(message.len());
+    let end = message.find(PARSER_STATE).unwrap_or(message.len());
     message[..end].trim().replace('\n', "; ")
 }
 

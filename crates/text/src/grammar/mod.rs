@@ -1,9 +1,9 @@
-//! Grammars: what an answer may look like, as sets of tokens that may come next.
+//! Grammars: constraints on answers, as masks of the tokens that may come next.
 //!
-//! A [`GrammarSource`] says what a caller wants, a [`GrammarCompiler`] holds what a vocabulary needs
-//! once, a [`CompiledGrammar`] is shared by all sequences of a request, and a [`Matcher`] is the
-//! state of one of them. Invariant: what cannot be honoured to the letter is refused, and no source
-//! makes compiling or matching take more than bounded time and memory.
+//! A [`GrammarSource`] is a constraint as callers write it, a [`GrammarCompiler`] compiles sources
+//! for one vocabulary, a [`CompiledGrammar`] is shared by all sequences of a request, and a
+//! [`Matcher`] is the state of one sequence. Invariants: a source that is not supported in full is
+//! an error; compilation and matching take bounded time and memory.
 
 mod bounds;
 mod calls;

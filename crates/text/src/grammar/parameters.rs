@@ -1,38 +1,33 @@
-//! Arguments that a format writes one by one: text as it is, other values as JSON.
+//! Arguments that a format writes one by one: strings as they are, other values as JSON.
 
 use super::GrammarError;
-use super::lark::{Tags, literal};
+use super::lark::{MarkerTokens, literal};
 use super::locate::with_definitions;
+use crate::tool_formats::syntax::ParameterSyntax;
 use serde_json::{Map, Value};
-
-/// How parameters are written.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Style {
-    /// `<parameter=KEY>`, a line break, the value, another.
-    Coder,
-    /// `<｜DSML｜parameter name="KEY" string="true">`, the value.
-    Dsml,
-}
 
 /// The arguments of one tool.
 pub(super) struct Parameters {
-    /// What a call refers to.
+    /// The sequence that stands in the rule of the call.
     pub sequence: String,
-    /// The rules that it needs.
+    /// The rules that the sequence refers to.
     pub rules: String,
     /// The names and schemas of JSON values.
     pub values: Vec<(String, Value)>,
 }
 
-/// Keywords of a text that is written as it is.
-const OF_TEXT: [&str; 3] = ["type", "enum", "const"];
+/// Keywords of a schema of strings that are written as they are.
+const STRING_KEYWORDS: [&str; 3] = ["type", "enum", "const"];
 
-/// The grammar of the arguments of tool `tool`, whose `schema` is checked.
+/// Returns the grammar of the arguments of tool `tool`, whose `schema` is checked.
+///
+/// # Errors
+/// If the format cannot write arguments of this schema.
 pub(super) fn parameters(
-    style: Style,
+    syntax: ParameterSyntax,
     tool: usize,
     schema: &Value,
-    tags: &Tags,
+    tags: &MarkerTokens,
 ) -> Result<Parameters, GrammarError> {
     let place = |key: &str| format!("#/properties/{key}");
     let wrong = |pointer: String, what: String| Err(GrammarError::Schema { pointer, what });
@@ -58,18 +53,19 @@ pub(super) fn parameters(
         }
         let name = format!("value-{tool}-{at}");
         let text = value["type"] == "string";
-        let before = tags.sequence(&style.before(key, text));
+        let before =
+            tags.sequence(&if text { syntax.text } else { syntax.json }.replace("KEY", key));
         let rule = match (text, value.as_object()) {
-            (true, Some(value)) if !value.keys().all(|key| OF_TEXT.contains(&&**key)) => {
+            (true, Some(value)) if !value.keys().all(|key| STRING_KEYWORDS.contains(&&**key)) => {
                 return wrong(
                     place(key),
-                    "a text of this format can have a type and values only".into(),
+                    "a string of this format can have a type and values only".into(),
                 );
             }
-            (true, Some(value)) => style.text(&name, value, tags, &mut all.rules),
+            (true, Some(value)) => string(syntax, &name, value, tags, &mut all.rules),
             _ => {
                 all.values.push((name.clone(), with_definitions(value, object)));
-                format!("@{name} {}", tags.sequence(style.after()))
+                format!("@{name} {}", tags.sequence(syntax.close))
             }
         };
         let optional = if is_required(key) { "" } else { "?" };
@@ -78,56 +74,50 @@ pub(super) fn parameters(
     Ok(all)
 }
 
-/// Parameters of any name, each of them a text.
-pub(super) fn any_parameters(style: Style, tool: usize, tags: &Tags) -> Parameters {
+/// Returns the grammar of strings of any names.
+pub(super) fn any_parameters(
+    syntax: ParameterSyntax,
+    tool: usize,
+    tags: &MarkerTokens,
+) -> Parameters {
     let (name, key) = (format!("any-{tool}"), format!("KEY-{tool}"));
     let mut rules = format!("{key}: /[A-Za-z_][A-Za-z0-9_.-]{{0,63}}/\n");
-    let text = style.text(&format!("value-{tool}"), &Map::new(), tags, &mut rules);
-    let before = style.before("KEY", true);
-    let (before, behind) = before.split_once("KEY").unwrap_or((&before, ""));
+    let text = string(syntax, &format!("value-{tool}"), &Map::new(), tags, &mut rules);
+    let (before, behind) = syntax.text.split_once("KEY").unwrap_or((syntax.text, ""));
     let [before, behind] = [before, behind].map(|text| tags.sequence(text));
     rules.push_str(&format!("{name}: {before} {key} {behind} {text}\n"));
     Parameters { sequence: format!("{name}*"), rules, values: Vec::new() }
 }
 
-impl Style {
-    fn before(self, key: &str, text: bool) -> String {
-        match self {
-            Self::Coder => format!("<parameter={key}>\n"),
-            Self::Dsml => format!("<｜DSML｜parameter name=\"{key}\" string=\"{text}\">"),
-        }
+/// Adds the rules of a string of the values that `of` allows, and of what ends it. Returns their
+/// sequence.
+fn string(
+    syntax: ParameterSyntax,
+    name: &str,
+    of: &Map<String, Value>,
+    tags: &MarkerTokens,
+    rules: &mut String,
+) -> String {
+    let close = syntax.close;
+    let values = of.get("enum").and_then(Value::as_array);
+    let values = values.map(Vec::as_slice).or(of.get("const").map(std::slice::from_ref));
+    if let Some(values) = values {
+        let literals: Vec<String> = values.iter().filter_map(Value::as_str).map(literal).collect();
+        return format!("({}) {}", literals.join(" | "), tags.sequence(close));
     }
-
-    fn after(self) -> &'static str {
-        match self {
-            Self::Coder => "\n</parameter>\n",
-            Self::Dsml => "</｜DSML｜parameter>\n",
+    match tags.first(close) {
+        // The string ends where the token is: the text between them is part of it.
+        Some(lead) => {
+            let rest = tags.sequence(&close[lead.len()..]);
+            let token = name.to_uppercase();
+            rules.push_str(&format!("{token}: /(?s:.*)/ {}\n", literal(lead)));
+            format!("{token} {rest}")
         }
-    }
-
-    /// A text and what ends it.
-    fn text(self, name: &str, of: &Map<String, Value>, tags: &Tags, rules: &mut String) -> String {
-        let values = of.get("enum").and_then(Value::as_array);
-        let values = values.map(Vec::as_slice).or(of.get("const").map(std::slice::from_ref));
-        if let Some(values) = values {
-            let literals: Vec<String> =
-                values.iter().filter_map(Value::as_str).map(literal).collect();
-            return format!("({}) {}", literals.join(" | "), tags.sequence(self.after()));
-        }
-        match tags.first(self.after()) {
-            // The text ends where the token is: what stands between them is part of it.
-            Some(lead) => {
-                let rest = tags.sequence(&self.after()[lead.len()..]);
-                let token = name.to_uppercase();
-                rules.push_str(&format!("{token}: /(?s:.*)/ {}\n", literal(lead)));
-                format!("{token} {rest}")
-            }
-            None => {
-                // Readers take the first closing tag for the end, a line break before it or not.
-                let tag = literal(self.after().trim());
-                rules.push_str(&format!("{name}[suffix={tag}]: /(?s:.*)/\n"));
-                format!("{name} \"\\n\"")
-            }
+        None => {
+            // Readers take the first closing tag for the end, a line break before it or not.
+            let tag = literal(close.trim());
+            rules.push_str(&format!("{name}[suffix={tag}]: /(?s:.*)/\n"));
+            format!("{name} \"\\n\"")
         }
     }
 }

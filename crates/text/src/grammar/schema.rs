@@ -1,10 +1,11 @@
-//! JSON schemas before they are compiled: every keyword is known, or the schema is refused.
+//! Checks of JSON schemas before compilation: a schema with an unknown keyword is an error.
 //!
-//! Subset of draft 2020-12. What says nothing about validity (titles, defaults) is left out, what
-//! would be ignored or got wrong behind here is an error that names its place.
+//! The keywords are a subset of draft 2020-12. Annotations (titles, defaults) are dropped. A
+//! keyword that the compiler would ignore or misread is an error that names its place.
 
 use super::GrammarError;
-use serde_json::{Map, Value};
+use llguidance::api::GrammarWithLexer;
+use serde_json::{Map, Value, json};
 
 /// Bounds of a schema.
 const MAX_DEPTH: usize = 64;
@@ -12,10 +13,10 @@ const MAX_NODES: usize = 20_000;
 const MAX_COUNT: u64 = 100_000;
 const MAX_TEXT: usize = 4096;
 
-/// What stands behind a keyword.
+/// The kind of value that a keyword has.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    /// Says nothing about validity.
+enum KeywordKind {
+    /// An annotation.
     Note,
     Schema,
     Schemas,
@@ -34,57 +35,60 @@ enum Kind {
     Empty,
 }
 
-const KEYWORDS: [(&str, Kind); 45] = [
-    ("title", Kind::Note),
-    ("description", Kind::Note),
-    ("default", Kind::Note),
-    ("examples", Kind::Note),
-    ("example", Kind::Note),
-    ("deprecated", Kind::Note),
-    ("readOnly", Kind::Note),
-    ("writeOnly", Kind::Note),
-    ("contentMediaType", Kind::Note),
-    ("contentEncoding", Kind::Note),
-    ("$comment", Kind::Note),
-    ("$schema", Kind::Note),
-    ("$defs", Kind::SchemasByName),
-    ("definitions", Kind::SchemasByName),
-    ("properties", Kind::SchemasByName),
-    ("additionalProperties", Kind::Schema),
-    ("items", Kind::Schema),
-    ("prefixItems", Kind::Schemas),
-    ("anyOf", Kind::Schemas),
-    ("oneOf", Kind::Schemas),
-    ("allOf", Kind::Schemas),
-    ("$ref", Kind::Reference),
-    ("type", Kind::Types),
-    ("required", Kind::Names),
-    ("const", Kind::Value),
-    ("enum", Kind::Values),
-    ("minItems", Kind::Count),
-    ("maxItems", Kind::Count),
-    ("minProperties", Kind::Count),
-    ("maxProperties", Kind::Count),
-    ("minLength", Kind::Count),
-    ("maxLength", Kind::Count),
-    ("minimum", Kind::Number),
-    ("maximum", Kind::Number),
-    ("exclusiveMinimum", Kind::Number),
-    ("exclusiveMaximum", Kind::Number),
-    ("multipleOf", Kind::Number),
-    ("pattern", Kind::Text),
-    ("format", Kind::Text),
-    ("uniqueItems", Kind::Never),
-    ("nullable", Kind::Never),
-    ("patternProperties", Kind::Empty),
-    ("dependentRequired", Kind::Empty),
-    ("dependentSchemas", Kind::Empty),
-    ("dependencies", Kind::Empty),
+const KEYWORDS: [(&str, KeywordKind); 45] = [
+    ("title", KeywordKind::Note),
+    ("description", KeywordKind::Note),
+    ("default", KeywordKind::Note),
+    ("examples", KeywordKind::Note),
+    ("example", KeywordKind::Note),
+    ("deprecated", KeywordKind::Note),
+    ("readOnly", KeywordKind::Note),
+    ("writeOnly", KeywordKind::Note),
+    ("contentMediaType", KeywordKind::Note),
+    ("contentEncoding", KeywordKind::Note),
+    ("$comment", KeywordKind::Note),
+    ("$schema", KeywordKind::Note),
+    ("$defs", KeywordKind::SchemasByName),
+    ("definitions", KeywordKind::SchemasByName),
+    ("properties", KeywordKind::SchemasByName),
+    ("additionalProperties", KeywordKind::Schema),
+    ("items", KeywordKind::Schema),
+    ("prefixItems", KeywordKind::Schemas),
+    ("anyOf", KeywordKind::Schemas),
+    ("oneOf", KeywordKind::Schemas),
+    ("allOf", KeywordKind::Schemas),
+    ("$ref", KeywordKind::Reference),
+    ("type", KeywordKind::Types),
+    ("required", KeywordKind::Names),
+    ("const", KeywordKind::Value),
+    ("enum", KeywordKind::Values),
+    ("minItems", KeywordKind::Count),
+    ("maxItems", KeywordKind::Count),
+    ("minProperties", KeywordKind::Count),
+    ("maxProperties", KeywordKind::Count),
+    ("minLength", KeywordKind::Count),
+    ("maxLength", KeywordKind::Count),
+    ("minimum", KeywordKind::Number),
+    ("maximum", KeywordKind::Number),
+    ("exclusiveMinimum", KeywordKind::Number),
+    ("exclusiveMaximum", KeywordKind::Number),
+    ("multipleOf", KeywordKind::Number),
+    ("pattern", KeywordKind::Text),
+    ("format", KeywordKind::Text),
+    ("uniqueItems", KeywordKind::Never),
+    ("nullable", KeywordKind::Never),
+    ("patternProperties", KeywordKind::Empty),
+    ("dependentRequired", KeywordKind::Empty),
+    ("dependentSchemas", KeywordKind::Empty),
+    ("dependencies", KeywordKind::Empty),
 ];
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// The parts of `schema` that decide validity.
+/// Returns `schema` without annotations.
+///
+/// # Errors
+/// If the schema is malformed, too large, or has a keyword that is not supported.
 pub(super) fn checked(schema: &Value) -> Result<Value, GrammarError> {
     let mut walk = Walk { place: vec!["#".into()], nodes: 0 };
     walk.schema(schema)
@@ -122,7 +126,7 @@ impl Walk {
             }
             self.place.pop();
         }
-        // Names of further properties may repeat, so that their number says little.
+        // Additional properties may repeat a name, so only required ones can be counted.
         let required = object.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
         let least = object.get("minProperties").and_then(Value::as_u64).unwrap_or(0);
         if least > required {
@@ -134,26 +138,26 @@ impl Walk {
         Ok(Value::Object(kept))
     }
 
-    /// The value of a keyword, unless it says nothing about validity.
+    /// Returns the checked value of a keyword, `None` for an annotation.
     fn keyword(&mut self, key: &str, value: &Value) -> Result<Option<Value>, GrammarError> {
         let root = self.place.len() == 2;
         let kind = KEYWORDS.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
         match kind {
             None if root && key == "$id" => Ok(None),
             None if key.starts_with("x-") && key != "x-guidance" => Ok(None),
-            None => self.wrong("this keyword cannot be honoured".into()),
-            Some(Kind::Note) => Ok(None),
-            Some(Kind::Never) => match value {
+            None => self.wrong("this keyword is not supported".into()),
+            Some(KeywordKind::Note) => Ok(None),
+            Some(KeywordKind::Never) => match value {
                 Value::Bool(false) => Ok(None),
-                _ => self.wrong("this keyword cannot be honoured".into()),
+                _ => self.wrong("this keyword is not supported".into()),
             },
-            Some(Kind::Empty) => match value.as_object() {
+            Some(KeywordKind::Empty) => match value.as_object() {
                 Some(object) if object.is_empty() => Ok(None),
-                _ => self.wrong("this keyword cannot be honoured".into()),
+                _ => self.wrong("this keyword is not supported".into()),
             },
-            Some(Kind::Schema) => self.schema(value).map(Some),
-            Some(Kind::Schemas) => self.schemas(value).map(Some),
-            Some(Kind::SchemasByName) => self.schemas_by_name(value).map(Some),
+            Some(KeywordKind::Schema) => self.schema(value).map(Some),
+            Some(KeywordKind::Schemas) => self.schemas(value).map(Some),
+            Some(KeywordKind::SchemasByName) => self.schemas_by_name(value).map(Some),
             Some(kind) => self.plain(kind, value).map(Some),
         }
     }
@@ -184,30 +188,30 @@ impl Walk {
         Ok(Value::Object(checked))
     }
 
-    /// A value that holds no schema.
-    fn plain(&mut self, kind: Kind, value: &Value) -> Checked {
+    /// Checks a value that holds no schema.
+    fn plain(&mut self, kind: KeywordKind, value: &Value) -> Checked {
         let of_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
         let short = |value: &Value| value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
         let all = |check: &dyn Fn(&Value) -> bool| {
             value.as_array().is_some_and(|list| list.iter().all(check))
         };
         let (expected, found): (String, bool) = match kind {
-            Kind::Reference => (
+            KeywordKind::Reference => (
                 "a reference into this schema, such as #/$defs/name".into(),
                 value.as_str().is_some_and(|to| to == "#" || to.starts_with("#/")),
             ),
-            Kind::Types => {
+            KeywordKind::Types => {
                 let list = value.as_array().is_some_and(|list| !list.is_empty()) && all(&of_type);
                 (format!("one or more of {}", TYPES.join(", ")), of_type(value) || list)
             }
-            Kind::Names => ("an array of names".into(), all(&Value::is_string)),
-            Kind::Count => (
+            KeywordKind::Names => ("an array of names".into(), all(&Value::is_string)),
+            KeywordKind::Count => (
                 format!("a whole number up to {MAX_COUNT}"),
                 value.as_u64().is_some_and(|count| count <= MAX_COUNT),
             ),
-            Kind::Number => ("a number".into(), value.is_number()),
-            Kind::Text => (format!("a text of at most {MAX_TEXT} bytes"), short(value)),
-            Kind::Values => {
+            KeywordKind::Number => ("a number".into(), value.is_number()),
+            KeywordKind::Text => (format!("a text of at most {MAX_TEXT} bytes"), short(value)),
+            KeywordKind::Values => {
                 let some = value.as_array().is_some_and(|list| !list.is_empty());
                 ("an array of values".into(), some)
             }
@@ -230,7 +234,21 @@ impl Walk {
     }
 }
 
-/// A name as a JSON pointer writes it.
+/// Returns the grammar of JSON for `schema`. One space may follow `,` and `:`, and no other white
+/// space stands between values: models that are free to add line breaks add them without end.
+pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
+    let form =
+        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
+    match &mut schema {
+        Value::Object(object) => {
+            object.insert("x-guidance".into(), form);
+        }
+        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
+    }
+    GrammarWithLexer::from_json_schema(schema)
+}
+
+/// Returns a name as it is written in a JSON pointer.
 pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -238,15 +256,14 @@ pub(super) fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn check(schema: Value, message: &str) {
         assert_eq!(checked(&schema).unwrap_err().to_string(), message, "{schema}");
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_an_error_that_names_its_place() {
-        let no = |place: &str| format!("schema at #/{place}: this keyword cannot be honoured");
+    fn unsupported_schemas_are_an_error_that_names_its_place() {
+        let no = |place: &str| format!("schema at #/{place}: this keyword is not supported");
         check(json!({"not": {}}), &no("not"));
         check(json!({"properties": {"a/b": {"if": {}}}}), &no("properties/a~1b/if"));
         check(json!({"anyOf": [true, {"uniqueItems": true}]}), &no("anyOf/1/uniqueItems"));

@@ -1,9 +1,10 @@
-//! What a caller wants an answer to look like.
+//! Constraints as callers write them.
 
-use crate::output::{ToolFormat, ToolSignature};
+use crate::call_reader::call::ToolSignature;
+use crate::tool_formats::ToolFormat;
 use serde_json::Value;
 
-/// The form of an answer.
+/// A constraint on an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GrammarSource {
     /// JSON that is valid against this schema.
@@ -20,32 +21,32 @@ pub enum GrammarSource {
     Calls(CallGrammar),
 }
 
-/// Calls of tools. Arguments are held to the schemas of their tools; a schema that cannot be
-/// honoured is an error, so that who does not insist on it leaves it out (`Value::Null`: any object,
-/// or any parameters where they are written one by one, as texts).
+/// Calls of tools. Arguments match the schemas of their tools; a schema that is not supported is an
+/// error. `Value::Null` as schema allows any object, or any strings if the format writes arguments
+/// one by one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallGrammar {
     /// How the model writes a call.
-    pub format: ToolFormat,
+    pub format: &'static ToolFormat,
     /// Tools that may be called.
     pub tools: Vec<ToolSignature>,
-    /// At least one call, and no text but reasoning before it. Otherwise text is free until a call
-    /// begins, which is then held to its tool and ends the answer.
+    /// Whether the answer is at least one call, with no text but reasoning before it. Otherwise
+    /// text is free until a call begins, which must match its tool and ends the answer.
     pub required: bool,
-    /// More than one call may follow each other, where the format has a way to write them.
+    /// Whether several calls may follow each other, if the format can write them.
     pub parallel: bool,
 }
 
-/// Whether reasoning comes before the answer that a grammar is about.
+/// The reasoning before the part of an answer that a grammar constrains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thinking {
-    /// It does not.
+    /// None.
     #[default]
     None,
     /// The answer may begin with `<think>`, free text and `</think>`.
     Possible,
     /// The prompt ended with `<think>`: free text comes first, until `</think>`.
     Open,
-    /// The answer is a message of the channel `final`, and those of others may stand before it.
+    /// The answer is a message of the channel `final`, after messages of other channels.
     Channels,
 }

@@ -1,9 +1,8 @@
-//! A tokenizer as llguidance wants to see it: a trie of the bytes of all tokens.
+//! The tokenizer in the form of llguidance: a trie of the bytes of all tokens.
 //!
-//! Tokens that mark something (control tokens, and added ones that look like `<tool_call>`) stand
-//! apart from text: a grammar gets them only by naming them, so that no string of an answer holds
-//! one. One token more than the tokenizer has stands for the end, so that a grammar may name every
-//! real one.
+//! Markers (control tokens, and added tokens that look like `<tool_call>`) are apart from text: a
+//! grammar allows them only by name, so no string of an answer holds one. One token more than the
+//! tokenizer has stands for the end, so that a grammar may name every token of the tokenizer.
 
 use super::GrammarError;
 use crate::{EncodeOptions, TextAssets, TokenKind, Tokenizer};
@@ -11,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use toktrie::{TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
-/// Tokens of more bytes are left out: the trie has no room for them, and a text can do without.
+/// Bytes of a token in the trie; longer tokens are left out, and texts are spelled without them.
 const MAX_TOKEN_BYTES: usize = 512;
-/// Texts whose tokens tell whether the tokenizer takes text as it is, wherever it stands.
+/// Texts that are encoded and decoded to find out whether the tokenizer keeps text as it is.
 const PROBES: [&str; 4] = ["{\"name\": \"value\"", "\": [1, 2.5], \"", "a\nb", "  é}"];
 
 /// The trie and the tokenizer.
@@ -31,7 +30,7 @@ impl Vocabulary {
         let end = words.len() as u32;
         words.push(marker(b"<end of the answer>"));
         let info = TokRxInfo::new(words.len() as u32, end);
-        // The trie asserts its limits, which no ordinary vocabulary comes near.
+        // The trie asserts its limits, which are far above ordinary vocabularies.
         let trie = catch_unwind(AssertUnwindSafe(|| TokTrie::from(&info, &words)));
         let trie = trie.map_err(|_| GrammarError::Source {
             kind: "vocabulary",
@@ -44,7 +43,7 @@ impl Vocabulary {
         Ok(Self { canonical, trie, assets })
     }
 
-    /// The token that stands for the end.
+    /// Returns the token that stands for the end.
     pub fn end(&self) -> TokenId {
         self.trie.eos_token()
     }
@@ -71,7 +70,7 @@ fn encode(tokenizer: &Tokenizer, bytes: &[u8]) -> Option<Vec<u32>> {
     tokenizer.encode(text, EncodeOptions::default()).ok()
 }
 
-/// The bytes of a token in the trie; none for tokens that no grammar may choose.
+/// Returns the bytes of a token in the trie; none for a token that no grammar allows.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let text = tokenizer.id_to_token(id).unwrap_or_default();
     let word = match tokenizer.token_kind(id) {
@@ -83,8 +82,8 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     if word.len() > MAX_TOKEN_BYTES { Vec::new() } else { word }
 }
 
-/// Whether an added token stands for something else than its text. Vocabularies have runs of spaces
-/// and the like as added tokens too.
+/// Whether an added token is a marker; vocabularies also have added tokens for runs of spaces and
+/// the like.
 pub(super) fn is_marker(text: &str) -> bool {
     let around = |open, close| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
     around('<', '>') || around('[', ']') || around('｜', '｜')

@@ -1,28 +1,28 @@
-//! Content and calls: finding where a call begins, and giving back as text what turns out to be
-//! none.
+//! Content and calls: finds where a call begins, and gives back as text what turns out to be none.
 //!
-//! Everything is decided one character at a time, so that it makes no difference how an answer is
-//! cut. White space around calls is dropped. While a call is read, its text is kept: where it
-//! breaks, that text is content, and the search for calls goes on behind it.
+//! Everything is decided one character at a time, so it makes no difference how an answer is cut.
+//! White space around calls is dropped. While a call is read, its text is kept: if the call breaks
+//! off, that text is content, and the search for calls goes on behind it.
 
-use super::OutputForm;
-use super::call::Call;
-use super::call_reader::{CallReader, Flow, Role, Syntax};
-use super::literals::{Found, Literals};
+use crate::call_reader::call::{Call, ToolSignature};
+use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::{CallReader, Flow, LiteralRole};
+use crate::tool_formats::ToolFormat;
+use std::sync::Arc;
 
-/// White space that may stand before what closes a block.
+/// Bytes of white space that may stand before a literal that closes a block.
 const MAX_SPACE: usize = 64;
 
 /// The state of reading content with calls in it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Calls {
-    syntax: &'static Syntax,
+    format: &'static ToolFormat,
     parallel: bool,
     pub call: Call,
     /// White space that is dropped if a call follows.
     space: String,
     literals: Literals,
-    reader: Option<CallReader>,
+    reader: Option<Box<dyn CallReader>>,
     /// The exact text since the call began, or since the last whole call of its block.
     raw: String,
     /// Only white space and closing tags have come since the last call.
@@ -31,23 +31,23 @@ pub(crate) struct Calls {
     begun: bool,
     /// A call has broken off.
     broken: bool,
-    /// The only call has been made: what closes its block is waited for.
+    /// The only call is over, and the literals that close its block may come.
     closing: bool,
-    /// Something else has come instead.
+    /// Other text has come instead.
     cut: bool,
     complete: bool,
 }
 
 impl Calls {
-    /// For what `form` asks; `None` if it wants no calls to be looked for.
-    pub fn new(form: &OutputForm) -> Option<Self> {
-        Some(Calls {
-            syntax: Syntax::of(form)?,
-            parallel: form.parallel,
-            call: Call::new(form.tools.clone()),
+    /// A reader of calls of `tools`; the first call ends the answer unless `parallel`.
+    pub fn new(format: &'static ToolFormat, tools: Arc<[ToolSignature]>, parallel: bool) -> Self {
+        Calls {
+            format,
+            parallel,
+            call: Call::new(tools),
             space: String::new(),
             literals: Literals::default(),
-            reader: None,
+            reader: format.reads_answers().then(|| (format.reader)("")),
             raw: String::new(),
             after_call: false,
             begun: false,
@@ -55,15 +55,15 @@ impl Calls {
             closing: false,
             cut: false,
             complete: false,
-        })
+        }
     }
 
-    /// Whether nothing that follows counts.
+    /// Whether all that follows is dropped.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether the answer was completed where its text was not.
+    /// Whether the answer was completed by text that does not belong to it.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -71,6 +71,11 @@ impl Calls {
     /// Whether a call or a block has begun and not ended.
     pub fn is_inside(&self) -> bool {
         self.reader.is_some()
+    }
+
+    /// Whether the text that comes next is reasoning.
+    pub fn in_reasoning(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.in_reasoning())
     }
 
     /// Takes the next character.
@@ -85,7 +90,7 @@ impl Calls {
         let ended = self.call.ended;
         match reader.push(c, &mut self.call) {
             Flow::Refused => {
-                self.give_back();
+                self.refuse();
                 return self.text(c);
             }
             Flow::More => self.raw.push(c),
@@ -93,40 +98,44 @@ impl Calls {
             Flow::Complete => self.complete = true,
         }
         if self.call.ended > ended {
-            self.settle();
+            self.end_call();
         }
     }
 
-    /// The end of the answer.
+    /// Takes the end of the answer.
     pub fn finish(&mut self, truncated: bool) {
         if self.complete || self.closing {
             return;
         }
-        if let Some(mut reader) = self.reader.take() {
+        if let Some(reader) = &mut self.reader {
             if !reader.finish(truncated, &mut self.call) {
-                self.give_back();
+                self.refuse();
             }
             return;
         }
         let rest = self.literals.take();
-        let closes = |(text, role): &(&str, Role)| {
-            matches!(role, Role::Close | Role::End) && text.starts_with(&rest)
+        let closes = |(text, role): &(&str, LiteralRole)| {
+            matches!(role, LiteralRole::Close | LiteralRole::End) && text.starts_with(&rest)
         };
-        if !(self.after_call && self.syntax.after.iter().any(closes)) {
+        if !(self.after_call && self.format.literals.iter().any(closes)) {
             self.content(&rest);
         }
         let space = std::mem::take(&mut self.space);
         self.call.content(&space);
     }
 
-    /// Outside of calls.
+    /// Takes a character outside of calls.
     fn text(&mut self, c: char) {
-        let options = self.options();
-        match self.literals.push(options.iter().map(|(text, _)| *text), c) {
-            Found::More => {}
-            Found::One(index) => self.literal(options[index]),
-            Found::Nothing if self.literals.is_empty() => self.plain(c),
-            Found::Nothing => {
+        let mut options = self.options();
+        match self.literals.push(options.clone().map(|literal| literal.0), c) {
+            Scan::Partial => {}
+            Scan::Whole(index) => {
+                if let Some(&(text, role)) = options.nth(index) {
+                    self.literal(text, role);
+                }
+            }
+            Scan::None if self.literals.is_empty() => self.plain(c),
+            Scan::None => {
                 let read = self.literals.take();
                 self.content(&read);
                 self.text(c);
@@ -134,23 +143,26 @@ impl Calls {
         }
     }
 
-    fn options(&self) -> &'static [(&'static str, Role)] {
-        match self.after_call {
-            true => self.syntax.after,
-            false if self.syntax.anywhere || !self.begun => self.syntax.text,
-            false => &[],
-        }
+    /// Returns the literals that count here.
+    fn options(
+        &self,
+    ) -> impl Iterator<Item = &'static (&'static str, LiteralRole)> + Clone + use<> {
+        let after_call = self.after_call;
+        let searched = after_call || self.format.anywhere || !self.begun;
+        let literals = if searched { self.format.literals } else { &[] };
+        literals.iter().filter(move |(_, role)| role.counts(after_call))
     }
 
-    fn literal(&mut self, (text, role): (&str, Role)) {
+    fn literal(&mut self, text: &str, role: LiteralRole) {
+        use LiteralRole::{Close, End, First, Implicit, Next, Start};
         match role {
-            Role::Implicit if self.broken => self.content(text),
-            Role::Start | Role::Implicit => {
-                self.reader = Some((self.syntax.open)(text));
+            Implicit if self.broken => self.content(text),
+            Start | First | Next | Implicit => {
+                self.reader = Some((self.format.reader)(text));
                 self.raw.push_str(text);
             }
-            Role::Close => {}
-            Role::End => self.complete = true,
+            Close => {}
+            End => self.complete = true,
         }
     }
 
@@ -173,25 +185,25 @@ impl Calls {
         }
     }
 
-    /// A call has ended.
-    fn settle(&mut self) {
+    /// Takes the end of a call.
+    fn end_call(&mut self) {
         self.raw.clear();
         self.space.clear();
         self.after_call = true;
         if !self.parallel && !self.complete {
             self.reader = None;
             self.closing = true;
-            self.complete = self.syntax.closing.is_empty();
+            self.complete = self.format.closing.is_empty();
         }
     }
 
-    /// Behind the only call.
+    /// Takes a character behind the only call.
     fn close(&mut self, c: char) {
-        let options = self.syntax.closing;
+        let options = self.format.closing;
         match self.literals.push(options.iter().map(|(text, _)| *text), c) {
-            Found::More => {}
-            Found::One(index) => self.complete = options[index].1,
-            Found::Nothing => {
+            Scan::Partial => {}
+            Scan::Whole(index) => self.complete = options[index].1,
+            Scan::None => {
                 self.space.push(c);
                 self.cut =
                     !self.literals.is_empty() || !c.is_whitespace() || self.space.len() > MAX_SPACE;
@@ -200,8 +212,8 @@ impl Calls {
         }
     }
 
-    /// What was read as a call is text.
-    fn give_back(&mut self) {
+    /// Gives out as text what was read as a call.
+    fn refuse(&mut self) {
         self.reader = None;
         let raw = std::mem::take(&mut self.raw);
         let text = if self.after_call { raw.trim_start() } else { &raw };

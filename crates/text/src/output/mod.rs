@@ -1,38 +1,22 @@
-//! What a model wrote, parted into reasoning, content and tool calls while it streams in.
+//! Parsing of model output into reasoning, content and tool calls while it streams in.
 //!
-//! Whatever the pieces in which an answer comes, the events are the same once neighbours of a kind
+//! The events are the same for all ways to cut an answer into pieces, once neighbours of a kind
 //! are joined.
 
-mod call;
-mod call_reader;
 mod calls;
-mod coder;
-mod deepseek;
-mod dsml;
-mod dsml_tag;
-mod envelope;
-mod format;
-mod harmony;
-mod json;
-mod listed;
-mod literals;
-mod mistral;
 mod recovery;
-mod tagged;
 
-pub use format::{ToolFormat, UnknownFormat};
-pub(crate) use literals::{Found, Literals};
-
-use crate::think::ThinkSplitter;
-use harmony::Harmony;
-use serde_json::Value;
+use crate::call_reader::call::{OutputEvent, ToolSignature};
+use crate::think::{THINK, THINK_OR_BRACKETS, ThinkPart, ThinkSplitter};
+use crate::tool_formats::ToolFormat;
+use calls::Calls;
+use recovery::Recovery;
 use std::sync::Arc;
-use tagged::Tagged;
 
-/// How reasoning is told from content where it stands between tags.
+/// Where reasoning between tags can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reasoning {
-    /// Not at all: everything is content.
+    /// Nowhere: everything is content.
     Unsplit,
     /// The answer may begin with an opening tag.
     Possible,
@@ -40,81 +24,64 @@ pub enum Reasoning {
     Open,
 }
 
-/// Name of a tool and JSON schema of its parameters (`Value::Null` if it has none).
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolSignature {
-    /// The name that calls use.
-    pub name: String,
-    /// The schema of the object that calls give.
-    pub parameters: Value,
-}
-
-/// How one answer is to be read.
+/// How one answer is parsed.
 #[derive(Clone, Debug)]
 pub struct OutputForm {
     /// Where reasoning can be.
     pub reasoning: Reasoning,
-    /// How calls are written; `None`: none are looked for.
-    pub format: Option<ToolFormat>,
+    /// How calls are written; `None` if calls are not looked for.
+    pub format: Option<&'static ToolFormat>,
     /// The tools that can be called; without any, calls are not looked for.
     pub tools: Arc<[ToolSignature]>,
-    /// Whether more than one call may be made: if not, the first one ends the answer.
+    /// Whether more than one call may be made; otherwise the first one ends the answer.
     pub parallel: bool,
 }
 
 impl OutputForm {
-    /// Texts which, where they are special tokens of the vocabulary, the parser must be shown.
+    /// Returns the texts that the parser must be shown where they are special tokens of the
+    /// vocabulary.
     pub fn markers(&self) -> Vec<&'static str> {
         let mut markers = Vec::new();
         if self.reasoning != Reasoning::Unsplit {
-            markers.extend(["<think>", "</think>", "[THINK]", "[/THINK]"]);
+            markers.extend(THINK_OR_BRACKETS.as_flattened());
         }
-        if let Some(format) = self.format
-            && (format == ToolFormat::Harmony || !self.tools.is_empty())
-        {
-            markers.extend(format.markers());
+        if let Some(format) = self.searched() {
+            markers.extend(format.markers);
         }
         markers
     }
+
+    /// The format that answers are read in.
+    fn searched(&self) -> Option<&'static ToolFormat> {
+        self.format.filter(|format| format.reads_answers() || !self.tools.is_empty())
+    }
 }
 
-/// A piece of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OutputEvent {
-    /// More of the reasoning.
-    Reasoning(String),
-    /// More of the answer proper.
-    Content(String),
-    /// A call of a known tool begins.
-    CallStart {
-        /// The tool.
-        name: String,
-    },
-    /// More of the JSON text of its arguments; the pieces of a call together are one JSON object.
-    CallArguments(String),
-    /// The call is complete.
-    CallEnd,
-    /// The call that was started broke: its text follows as content.
-    CallBroken,
-}
-
-/// A running reading of one answer.
-#[derive(Clone, Debug)]
-pub struct OutputParser(Reader);
-
-#[derive(Clone, Debug)]
-enum Reader {
-    Tagged(Box<Tagged>),
-    Harmony(Box<Harmony>),
+/// Parses one answer.
+#[derive(Debug)]
+pub struct OutputParser {
+    splitter: Option<ThinkSplitter>,
+    calls: Option<Calls>,
+    /// Calls in the reasoning, until it ends.
+    recovery: Option<Recovery>,
+    parallel: bool,
 }
 
 impl OutputParser {
-    /// At the start of an answer.
+    /// A parser at the start of an answer.
     pub fn new(form: &OutputForm) -> Self {
-        OutputParser(match form.format {
-            Some(ToolFormat::Harmony) => Reader::Harmony(Box::new(Harmony::new(form))),
-            _ => Reader::Tagged(Box::new(Tagged::new(form))),
-        })
+        let open = form.reasoning == Reasoning::Open;
+        let format = form.searched();
+        let tags = form.format.map_or(THINK, |format| format.thinking);
+        let tagged =
+            form.reasoning != Reasoning::Unsplit && !format.is_some_and(ToolFormat::reads_answers);
+        let recovery = format.filter(|_| tagged);
+        OutputParser {
+            splitter: tagged.then(|| ThinkSplitter::new(tags, open)),
+            calls: format.map(|format| Calls::new(format, Arc::clone(&form.tools), form.parallel)),
+            recovery: recovery.map(|format| Recovery::new(format, Arc::clone(&form.tools))),
+            parallel: form.parallel,
+        }
     }
 
     /// Whether a rendered prompt ends by opening reasoning.
@@ -122,52 +89,66 @@ impl OutputParser {
         ThinkSplitter::prompt_opens_reasoning(prompt)
     }
 
-    /// What `piece` brought.
+    /// Takes the next piece of the answer and returns the events that it completes.
     pub fn push(&mut self, piece: &str) -> Vec<OutputEvent> {
-        match &mut self.0 {
-            Reader::Tagged(tagged) => tagged.push(piece),
-            Reader::Harmony(harmony) => {
-                piece.chars().for_each(|c| harmony.push(c));
-                harmony.call.take_events()
-            }
-        }
+        let parts = match &mut self.splitter {
+            Some(splitter) => splitter.push(piece),
+            None => vec![(ThinkPart::Content, piece.to_owned())],
+        };
+        self.read(parts)
     }
 
-    /// The end of the answer; `truncated`: a limit cut it off, the model did not end it.
+    /// Takes the end of the answer, which a limit has cut off if `truncated`.
     pub fn finish(&mut self, truncated: bool) -> Vec<OutputEvent> {
-        match &mut self.0 {
-            Reader::Tagged(tagged) => tagged.finish(truncated),
-            Reader::Harmony(harmony) => {
-                harmony.finish();
-                harmony.call.take_events()
-            }
+        let rest = self.splitter.as_mut().map(ThinkSplitter::finish).unwrap_or_default();
+        let mut events = self.read(rest);
+        if let Some(calls) = &mut self.calls {
+            calls.finish(truncated);
+            events.extend(calls.call.take_events());
         }
+        if let Some(recovery) = self.recovery.take().filter(|_| self.in_reasoning()) {
+            events.extend(recovery.finish(self.parallel));
+        }
+        events
     }
 
-    /// Whether the answer is complete although the model has not ended it: a closing tag after
-    /// which the format has nothing, or the first call with what closes it where one is all that
-    /// may be made.
+    /// Whether the answer is complete although the model has not ended it: after a closing tag
+    /// behind which the format has nothing, or after the only call and the literals that close it.
     pub fn is_complete(&self) -> bool {
-        match &self.0 {
-            Reader::Tagged(tagged) => tagged.is_complete(),
-            Reader::Harmony(harmony) => harmony.is_complete(),
-        }
+        self.calls.as_ref().is_some_and(Calls::is_complete)
     }
 
-    /// Whether the answer was completed by something that does not belong to it, so that its text
-    /// is not what a model would have written.
+    /// Whether the answer was completed by text that does not belong to it, so that its text is
+    /// not what a model would have written.
     pub fn is_cut(&self) -> bool {
-        match &self.0 {
-            Reader::Tagged(tagged) => tagged.is_cut(),
-            Reader::Harmony(_) => false,
-        }
+        self.calls.as_ref().is_some_and(Calls::is_cut)
     }
 
     /// Whether the text that comes next is reasoning, as far as is known.
     pub fn in_reasoning(&self) -> bool {
-        match &self.0 {
-            Reader::Tagged(tagged) => tagged.in_reasoning(),
-            Reader::Harmony(harmony) => harmony.in_reasoning(),
+        match &self.splitter {
+            Some(splitter) => splitter.part() == ThinkPart::Reasoning,
+            None => self.calls.as_ref().is_some_and(Calls::in_reasoning),
         }
+    }
+
+    fn read(&mut self, parts: Vec<(ThinkPart, String)>) -> Vec<OutputEvent> {
+        let mut events = Vec::new();
+        for (part, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            match (part, &mut self.calls) {
+                (ThinkPart::Reasoning, _) => {
+                    if let Some(recovery) = &mut self.recovery {
+                        recovery.push(&text);
+                    }
+                    events.push(OutputEvent::Reasoning(text));
+                }
+                (ThinkPart::Content, None) => events.push(OutputEvent::Content(text)),
+                (ThinkPart::Content, Some(calls)) => {
+                    text.chars().for_each(|c| calls.push(c));
+                    events.extend(calls.call.take_events());
+                }
+            }
+        }
+        events
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! Some models write their calls without closing the reasoning first. A block of calls inside
 //! reasoning may as well be quoted, and whether the reasoning ends is known only when the answer
-//! does. So reasoning is handed out as it comes, and a block is only remembered; it is made good
-//! at the end if the reasoning was never closed and nothing but white space followed the block.
+//! does. So reasoning is given out as it comes and a block is only remembered; its calls are given
+//! out at the end if the reasoning was never closed and only white space followed the block.
 
-use super::OutputEvent;
-use super::OutputForm;
 use super::calls::Calls;
+use crate::call_reader::call::{OutputEvent, ToolSignature};
+use crate::tool_formats::ToolFormat;
+use std::sync::Arc;
 
-/// A reading of reasoning for the calls it ends with.
-#[derive(Clone, Debug)]
+/// Reads reasoning for the calls that it ends with.
+#[derive(Debug)]
 pub(crate) struct Recovery {
-    fresh: Calls,
+    format: &'static ToolFormat,
+    tools: Arc<[ToolSignature]>,
     calls: Calls,
     /// Whole calls behind which nothing has come.
     found: Vec<OutputEvent>,
@@ -21,12 +23,12 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub fn new(form: &OutputForm) -> Option<Self> {
-        let fresh = Calls::new(&OutputForm { parallel: true, ..form.clone() })?;
-        Some(Recovery { calls: fresh.clone(), fresh, found: Vec::new(), open: Vec::new() })
+    pub fn new(format: &'static ToolFormat, tools: Arc<[ToolSignature]>) -> Self {
+        let calls = Calls::new(format, Arc::clone(&tools), true);
+        Recovery { format, tools, calls, found: Vec::new(), open: Vec::new() }
     }
 
-    /// More of the reasoning.
+    /// Takes more of the reasoning.
     pub fn push(&mut self, text: &str) {
         for c in text.chars() {
             if self.calls.is_complete() {
@@ -34,26 +36,26 @@ impl Recovery {
                     continue;
                 }
                 self.found.clear();
-                self.calls = self.fresh.clone();
+                self.calls = Calls::new(self.format, Arc::clone(&self.tools), true);
             }
             self.calls.push(c);
-            self.sort();
+            self.collect();
         }
     }
 
-    /// The calls that the reasoning ended with; only the first one unless `parallel`.
+    /// Returns the calls that the reasoning ended with; only the first one unless `parallel`.
     pub fn finish(mut self, parallel: bool) -> Vec<OutputEvent> {
         if self.calls.is_inside() && !self.calls.is_complete() {
             return Vec::new();
         }
         self.calls.finish(true);
-        self.sort();
+        self.collect();
         let end = self.found.iter().position(|event| *event == OutputEvent::CallEnd);
         self.found.truncate(if parallel { usize::MAX } else { end.map_or(0, |end| end + 1) });
         self.found
     }
 
-    fn sort(&mut self) {
+    fn collect(&mut self) {
         for event in self.calls.call.take_events() {
             match event {
                 OutputEvent::Content(text) if text.trim().is_empty() => {}

@@ -1,19 +1,19 @@
-//! What a template may spend: bytes it makes and bytes it looks at.
+//! Budgets of a template: bytes written and bytes read.
 //!
-//! Instructions are counted by the template engine; these two budgets bound what one instruction
-//! can do. Both grow with the input, so that long conversations render and endless ones do not.
+//! The template engine counts instructions; these two budgets bound the work of one instruction.
+//! Both grow with the input, so that long conversations render and endless ones do not.
 
 use minijinja::{Error, ErrorKind, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that any template may make, and how many more for each byte of input.
+/// Bytes that a template may write, and how many more for each byte of input.
 const MAKE_BASE: u64 = 24 << 20;
 const MAKE_PER_INPUT_BYTE: u64 = 64;
 /// The same for bytes that operations read.
 const READ_BASE: u64 = 512 << 20;
 const READ_PER_INPUT_BYTE: u64 = 1024;
-/// What one element of a list counts for.
+/// Bytes that one element of a list counts for.
 const ELEMENT: u64 = 32;
 
 /// The remaining budgets of one rendering.
@@ -36,17 +36,17 @@ impl Budget {
         Budget(Arc::new(Remaining { make, read }))
     }
 
-    /// Pays for making `bytes` bytes, before they are made where that is possible.
+    /// Charges for `bytes` bytes, if possible before they are written.
     pub fn make(&self, bytes: usize) -> Result<(), Error> {
         spend(&self.0.make, bytes as u64, "the text it makes is too long")
     }
 
-    /// Pays for a list of `count` elements.
+    /// Charges for a list of `count` elements.
     pub fn make_list(&self, count: usize) -> Result<(), Error> {
         spend(&self.0.make, ELEMENT.saturating_mul(count as u64), "a list is too long")
     }
 
-    /// Pays for a value that has been made, and passes it on.
+    /// Charges for a value that has been made, and returns it.
     pub fn made(&self, value: Value) -> Result<Value, Error> {
         match value.as_str() {
             Some(text) => self.make(text.len())?,
@@ -55,7 +55,7 @@ impl Budget {
         Ok(value)
     }
 
-    /// Pays for reading `value`, and passes it on.
+    /// Charges for reading `value`, and returns it.
     pub fn touch(&self, value: Value) -> Result<Value, Error> {
         let size = match value.as_str() {
             Some(text) => text.len() as u64,
@@ -67,7 +67,7 @@ impl Budget {
     }
 }
 
-/// Values whose length is nothing, or nothing to count.
+/// Whether a value has no length to charge for.
 fn is_cheap(value: &Value) -> bool {
     value.is_number() || value.is_none() || value.is_undefined()
 }

@@ -1,13 +1,13 @@
-//! Python's comparisons: an order only among like things, membership only in containers.
+//! Python's comparisons: order among values of like types, membership in containers.
 
 use super::lazy::{is_generator, is_list};
-use super::ops::{as_int, invalid, text_of};
 use super::pystr::as_float;
+use super::values::{as_int, invalid, text_of};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 use std::cmp::Ordering;
 
-/// How `a` and `b` are ordered; `None` where a NaN leaves them without order.
+/// Returns the order of `a` and `b`; `None` if a NaN leaves them without order.
 fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
     if let (Some(x), Some(y)) = (as_int(a), as_int(b)) {
         return Ok(Some(x.cmp(&y)));
@@ -47,11 +47,11 @@ pub(super) fn contains(item: &Value, container: &Value) -> Result<bool, Error> {
     }
 }
 
-/// What a loop or a filter runs over; none is not iterable, undefined is empty.
+/// Returns the value that a loop or a filter iterates; none is an error, undefined is empty.
 pub(super) fn iterable(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::None => Err(invalid("none is not iterable")),
-        // Loops look ahead, so what is left of a generator becomes a list.
+        // Loops look ahead, so the rest of a generator becomes a list.
         _ if is_generator(&value) => Ok(value.try_iter()?.collect::<Vec<Value>>().into()),
         _ => Ok(value),
     }

@@ -1,4 +1,4 @@
-//! Keeping deep templates off the stack.
+//! Bounds on the depth of templates.
 //!
 //! The engine walks expressions recursively, and a chain of operators nests as deeply as it is
 //! long. The chain in one tag is bounded here, and templates run on a stack that fits the bound.
@@ -12,7 +12,7 @@ const MAX_OPERATORS: usize = 1000;
 /// Address space for the stack of a rendering; only what is used costs memory.
 const STACK: usize = 128 << 20;
 
-/// Refuses tags whose expressions would nest too deeply.
+/// Checks that no expression of a tag nests too deeply.
 pub(super) fn check(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     let mut operators = 0;
     for token in tokenize(source, false, syntax.clone()) {
@@ -40,7 +40,7 @@ fn nests(token: &Token) -> bool {
     }
 }
 
-/// Runs `work` on a stack that fits the deepest template.
+/// Runs `work` on a stack that is large enough for the deepest template.
 pub(super) fn on_large_stack<T: Send>(
     work: impl FnOnce() -> Result<T, Error> + Send,
 ) -> Result<T, Error> {

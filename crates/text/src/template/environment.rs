@@ -1,9 +1,9 @@
 //! The environment that templates run in: functions, limits and output.
 
 use super::budget::Budget;
-use super::ops::{self, invalid};
 use super::rewrite::names;
-use super::{compare, filters, lazy, methods, pystr, slicing};
+use super::values::invalid;
+use super::{compare, filters, lazy, methods, ops, pystr, slicing};
 use chrono::NaiveDateTime;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value};

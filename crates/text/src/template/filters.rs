@@ -1,12 +1,13 @@
-//! The filters and tests that behave as Jinja2's where the template engine's own do not.
+//! Filters and tests of Jinja2 that replace differing ones of the template engine.
 
 use super::budget::Budget;
 use super::json::tojson;
 use super::lazy;
-use super::methods::soft;
 use super::numbers::{file_size, to_float, to_int};
-use super::ops::{as_int, escaped, format_like, invalid, split_kwargs, text_like, text_of};
-use super::strings;
+use super::ops::{escaped, format_like};
+use super::pystr::str_of;
+use super::values::{as_int, first, invalid, options, text_like, text_of};
+use super::{methods, strings};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, Value};
@@ -19,7 +20,7 @@ const FILTERS: [(&str, Filter); 28] = [
     ("upper", |_, args| on_text(args, str::to_uppercase)),
     ("lower", |_, args| on_text(args, str::to_lowercase)),
     ("capitalize", |_, args| on_text(args, strings::capitalize)),
-    ("title", |_, args| Ok(Value::from(title(&soft(first(args)?)?)))),
+    ("title", |_, args| Ok(Value::from(title(&str_of(first(args)?)?)))),
     ("trim", trim),
     ("join", join),
     ("replace", replace),
@@ -28,8 +29,8 @@ const FILTERS: [(&str, Filter); 28] = [
     ("format", format),
     ("escape", escape),
     ("e", escape),
-    ("forceescape", |_, args| Ok(markup(strings::escape(&soft(first(args)?)?)))),
-    ("safe", |_, args| Ok(markup(soft(first(args)?)?))),
+    ("forceescape", |_, args| Ok(markup(strings::escape(&str_of(first(args)?)?)))),
+    ("safe", |_, args| Ok(markup(str_of(first(args)?)?))),
     ("wordcount", word_count),
     ("length", length),
     ("default", default),
@@ -39,12 +40,12 @@ const FILTERS: [(&str, Filter); 28] = [
     ("int", to_int),
     ("float", to_float),
     ("filesizeformat", file_size),
-    ("items", lazy::items),
+    ("items", methods::items),
     ("truncate", truncate),
     ("urlencode", url_encode),
 ];
 
-/// Puts our filters and tests in place of the engine's.
+/// Installs the filters and tests.
 pub(super) fn install(env: &mut Environment, budget: &Budget) {
     for (name, filter) in FILTERS {
         let budget = budget.clone();
@@ -73,29 +74,9 @@ fn install_tests(env: &mut Environment) {
     env.add_test("callable", |v: &Value| v.kind() == ValueKind::Plain);
 }
 
-/// The value that a filter is applied to.
-pub(super) fn first(args: &[Value]) -> Result<&Value, Error> {
-    args.first().ok_or_else(|| invalid("the filter needs a value"))
-}
-
 fn on_text(args: &[Value], change: impl Fn(&str) -> String) -> Result<Value, Error> {
     let value = first(args)?;
-    Ok(text_like(value, change(&soft(value)?)))
-}
-
-/// The arguments after the value, keyword arguments at the places of their names.
-pub(super) fn options<const N: usize>(
-    args: &[Value],
-    names: [&str; N],
-) -> Result<[Option<Value>; N], Error> {
-    let (args, kwargs) = split_kwargs(args)?;
-    let mut found = [const { None }; N];
-    for (index, name) in names.iter().enumerate() {
-        let named: Option<Value> = kwargs.get(name)?;
-        found[index] = named.or_else(|| args.get(index + 1).cloned());
-    }
-    kwargs.assert_all_used()?;
-    Ok(found)
+    Ok(text_like(value, change(&str_of(value)?)))
 }
 
 fn trim(_: &Budget, args: &[Value]) -> Result<Value, Error> {
@@ -106,14 +87,14 @@ fn trim(_: &Budget, args: &[Value]) -> Result<Value, Error> {
 
 fn join(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     let [separator, attribute] = options(args, ["d", "attribute"])?;
-    let separator = separator.map_or(Ok(String::new()), |s| soft(&s))?;
+    let separator = separator.map_or(Ok(String::new()), |s| str_of(&s))?;
     let mut out = String::new();
     for (index, item) in first(args)?.try_iter()?.enumerate() {
         let item = match &attribute {
             Some(name) => item.get_item(name)?,
             None => item,
         };
-        let text = soft(&item)?;
+        let text = str_of(&item)?;
         budget.make(text.len() + separator.len())?;
         if index > 0 {
             out.push_str(&separator);
@@ -129,22 +110,22 @@ fn replace(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
         return Err(invalid("replace needs two strings"));
     };
     let count = count.as_ref().and_then(as_int).and_then(|n| usize::try_from(n).ok());
-    let text = soft(first(args)?)?;
-    Ok(Value::from(strings::replace(budget, &text, &soft(&old)?, &soft(&new)?, count)?))
+    let text = str_of(first(args)?)?;
+    Ok(Value::from(strings::replace(budget, &text, &str_of(&old)?, &str_of(&new)?, count)?))
 }
 
 fn indent(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     let [width, head, blank] = options(args, ["width", "first", "blank"])?;
     let [head, blank] = [head, blank].map(|v| v.is_some_and(|v| v.is_true()));
     let by = match &width {
-        Some(text) if text_of(text).is_some() => soft(text)?,
+        Some(text) if text_of(text).is_some() => str_of(text)?,
         Some(width) => {
             let count = as_int(width).ok_or_else(|| invalid("indent: width is not a number"))?;
             strings::spaces(budget, usize::try_from(count.max(0)).unwrap_or(usize::MAX))?
         }
         None => " ".repeat(4),
     };
-    let text = soft(first(args)?)? + "\n";
+    let text = str_of(first(args)?)? + "\n";
     let lines = strings::split_lines(&text, false);
     budget.make(text.len().saturating_add(lines.len().saturating_mul(by.len())))?;
     let mut out = String::new();
@@ -160,15 +141,15 @@ fn indent(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
 fn center(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     let [width] = options(args, ["width"])?;
     let width = width.as_ref().and_then(as_int).unwrap_or(80);
-    Ok(Value::from(strings::pad(budget, &soft(first(args)?)?, "center", width, ' ')?))
+    Ok(Value::from(strings::pad(budget, &str_of(first(args)?)?, "center", width, ' ')?))
 }
 
 fn format(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
-    let pattern = soft(first(args)?)?;
+    let pattern = str_of(first(args)?)?;
     format_like(budget, FormatStyle::Printf, first(args)?, &pattern, &args[1..])
 }
 
-/// The filter's own rule, which differs from the method's: words start after space, `-`, `(`,
+/// `title` as a filter, which differs from the method: words start after space, `-`, `(`,
 /// `{`, `[` and `<`.
 fn title(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
@@ -199,7 +180,7 @@ fn truncate(_: &Budget, args: &[Value]) -> Result<Value, Error> {
         size.ok_or_else(|| invalid("truncate: expected a length"))
     };
     let (length, leeway) = (size(length, 255)?, size(leeway, 5)?);
-    let end = end.map_or(Ok("...".into()), |e| soft(&e))?;
+    let end = end.map_or(Ok("...".into()), |e| str_of(&e))?;
     let value = first(args)?;
     let text = text_of(value).ok_or_else(|| invalid("truncate: expected a string"))?;
     let room = length.checked_sub(end.chars().count());
@@ -218,23 +199,23 @@ fn truncate(_: &Budget, args: &[Value]) -> Result<Value, Error> {
 fn url_encode(_: &Budget, args: &[Value]) -> Result<Value, Error> {
     let value = first(args)?;
     let pairs = match value.kind() {
-        ValueKind::Map => super::methods::map_method(value, "items", &[])?,
+        ValueKind::Map => methods::map_method(value, "items", &[])?,
         ValueKind::Seq | ValueKind::Iterable => Some(value.clone()),
         _ => None,
     };
     let Some(pairs) = pairs else {
-        return Ok(Value::from(strings::url_quote(&soft(value)?, false)));
+        return Ok(Value::from(strings::url_quote(&str_of(value)?, false)));
     };
     let mut parts = Vec::new();
     for pair in pairs.try_iter()? {
-        let side = |at| soft(&pair.get_item_by_index(at)?).map(|t| strings::url_quote(&t, true));
+        let side = |at| str_of(&pair.get_item_by_index(at)?).map(|t| strings::url_quote(&t, true));
         parts.push(format!("{}={}", side(0)?, side(1)?));
     }
     Ok(Value::from(parts.join("&")))
 }
 
 fn word_count(_: &Budget, args: &[Value]) -> Result<Value, Error> {
-    let text = soft(first(args)?)?;
+    let text = str_of(first(args)?)?;
     let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
     Ok(Value::from(words.filter(|word| !word.is_empty()).count()))
 }
@@ -249,11 +230,11 @@ fn default(_: &Budget, args: &[Value]) -> Result<Value, Error> {
     Ok(value.clone())
 }
 
-/// The first or last element; undefined where there is none.
+/// Returns the first or last element; undefined if there is none.
 fn end(args: &[Value], front: bool) -> Result<Value, Error> {
     let value = first(args)?;
     if lazy::is_generator(value) {
-        // Taking the first leaves the others; backwards it cannot be walked.
+        // The first element leaves the generator; the last one cannot be reached.
         let front = front.then(|| value.try_iter()).transpose()?;
         let mut items = front.ok_or_else(|| invalid("a generator has no last element"))?;
         return Ok(items.next().unwrap_or(Value::UNDEFINED));

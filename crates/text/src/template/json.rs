@@ -2,8 +2,8 @@
 
 use super::budget::Budget;
 use super::lazy::is_list;
-use super::ops::{as_int, invalid, split_kwargs, text_of};
 use super::pystr::{as_float, float_repr};
+use super::values::{as_int, invalid, split_kwargs, text_of};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 100;
 const MAX_INDENT: i128 = 64;
 
 /// The options of `json.dumps` that the filter takes.
-struct Style {
+struct JsonStyle {
     ascii: bool,
     indent: Option<String>,
     item: String,
@@ -28,9 +28,12 @@ pub(super) fn tojson(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
         let named: Option<Value> = kwargs.get(name)?;
         Ok(named.or_else(|| rest.get(index).cloned()).unwrap_or_else(|| Value::from(())))
     };
-    let style =
-        Style::new(&option(0, "ensure_ascii")?, &option(1, "indent")?, &option(2, "separators")?)?
-            .sorted(option(3, "sort_keys")?.is_true());
+    let style = JsonStyle::new(
+        &option(0, "ensure_ascii")?,
+        &option(1, "indent")?,
+        &option(2, "separators")?,
+    )?
+    .sorted(option(3, "sort_keys")?.is_true());
     kwargs.assert_all_used()?;
     let mut writer = Writer { out: String::new(), paid: 0, style, budget };
     writer.value(value, 0)?;
@@ -38,7 +41,7 @@ pub(super) fn tojson(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(writer.out))
 }
 
-impl Style {
+impl JsonStyle {
     fn new(ascii: &Value, indent: &Value, separators: &Value) -> Result<Self, Error> {
         let indent = match (text_of(indent), as_int(indent)) {
             (Some(text), _) => Some(text.to_owned()),
@@ -54,7 +57,7 @@ impl Style {
             };
             (item, key) = (first.to_owned(), second.to_owned());
         }
-        Ok(Style { ascii: ascii.is_true(), indent, item, key, sort: false })
+        Ok(JsonStyle { ascii: ascii.is_true(), indent, item, key, sort: false })
     }
 
     fn sorted(mut self, sort: bool) -> Self {
@@ -66,7 +69,7 @@ impl Style {
 struct Writer<'a> {
     out: String,
     paid: usize,
-    style: Style,
+    style: JsonStyle,
     budget: &'a Budget,
 }
 

@@ -1,10 +1,8 @@
-//! Generators: what Jinja2's `map`, `select` and their like give.
+//! Generators, the results of Jinja2's `map`, `select` and similar filters.
 //!
-//! A generator is true whatever it holds, has no length, and can be walked once.
+//! A generator is true even if it is empty, has no length, and can be iterated once.
 
-use super::budget::Budget;
-use super::filters::{first, options};
-use super::ops::{invalid, text_of};
+use super::values::{invalid, options, text_of};
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, State, Value};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -24,7 +22,7 @@ pub(super) const FILTERS: [&str; 10] = [
     "reverse",
 ];
 
-/// The elements that are left.
+/// The elements that have not been taken.
 #[derive(Debug)]
 struct Generator(Mutex<std::vec::IntoIter<Value>>);
 
@@ -50,7 +48,7 @@ pub(super) fn is_list(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) && !is_generator(value)
 }
 
-/// A list as a generator; anything else stays as it is.
+/// Returns a list as a generator, and any other value unchanged.
 pub(super) fn generator(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => {
@@ -61,7 +59,7 @@ pub(super) fn generator(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// The function `joiner`: a function that gives nothing at first and the separator from then on.
+/// The result of `joiner`: a function that returns nothing at first, and then the separator.
 #[derive(Debug)]
 struct Joiner {
     separator: Value,
@@ -90,7 +88,7 @@ pub(super) fn joiner(args: &[Value]) -> Result<Value, Error> {
     Ok(Value::from_object(Joiner { separator, used: AtomicBool::new(false) }))
 }
 
-/// The function `cycler`: its items in turn, by `next()`.
+/// The result of `cycler`: its items in turn, by `next()`.
 #[derive(Debug)]
 struct Cycler {
     items: Vec<Value>,
@@ -134,14 +132,4 @@ pub(super) fn cycler(args: &[Value]) -> Result<Value, Error> {
         return Err(invalid("at least one item has to be provided"));
     }
     Ok(Value::from_object(Cycler { items: args.to_vec(), at: AtomicUsize::new(0) }))
-}
-
-/// `value|items`: pairs of a dictionary, none of an undefined value.
-pub(super) fn items(_: &Budget, args: &[Value]) -> Result<Value, Error> {
-    let value = first(args)?;
-    if value.is_undefined() {
-        return Ok(Value::from(Vec::<Value>::new()));
-    }
-    super::methods::map_method(value, "items", &[])?
-        .ok_or_else(|| invalid("items: expected a dictionary"))
 }

@@ -1,12 +1,13 @@
 //! Python's methods of strings, lists and dictionaries.
 //!
-//! Those that would change a list or dictionary do not exist, as in the immutable sandbox.
+//! Methods that change a list or dictionary do not exist, as in the immutable sandbox.
 
 use super::budget::Budget;
 use super::lazy::is_list;
-use super::ops::{as_int, escaped, format_text, invalid, list_like, split_kwargs, text_of};
+use super::ops::{escaped, format_text};
 use super::pystr::str_of;
 use super::strings;
+use super::values::{as_int, first, invalid, list_like, split_kwargs, text_of};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Rest, Serde, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, State, Value};
@@ -50,7 +51,7 @@ fn markup_argument(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// What a method of markup gives: its strings are markup too.
+/// Returns the result of a method of markup: its strings are markup too.
 fn as_markup(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => Ok(Value::from_safe_string(str_of(&value)?)),
@@ -74,7 +75,7 @@ pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<V
     }))
 }
 
-/// A method of a plain dictionary; `None` where there is no such method.
+/// Calls a method of a plain dictionary; `None` if there is no such method.
 pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     // Loops, namespaces and macros are objects with attributes of their own.
     let plain = map.as_object().is_none_or(|o| o.type_name().contains("Map"));
@@ -119,13 +120,13 @@ pub(super) fn dict(args: &[Value]) -> Result<Value, Error> {
     for name in kwargs.args() {
         pairs.push((name.to_owned(), kwargs.get(name)?));
     }
-    Ok(Value::from(Serde(&Pairs(pairs))))
+    Ok(Value::from(Serde(&DictPairs(pairs))))
 }
 
 /// Pairs that become a dictionary in their order.
-struct Pairs(Vec<(String, Value)>);
+struct DictPairs(Vec<(String, Value)>);
 
-impl Serialize for Pairs {
+impl Serialize for DictPairs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
@@ -157,7 +158,7 @@ pub(super) fn namespace(args: &[Value]) -> Result<Value, Error> {
     minijinja::functions::namespace(Some(ValueOrKwargs::from(start)))
 }
 
-/// Positional arguments, with keyword arguments put at their places.
+/// Returns positional arguments, with keyword arguments at their places.
 pub(super) fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, Error> {
     let (given, kwargs) = split_kwargs(args)?;
     let mut all = given.to_vec();
@@ -241,8 +242,8 @@ fn string_search(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
 /// Methods that take a string to look for, a start and an end.
 const SEARCHES: [&str; 7] = ["startswith", "endswith", "find", "rfind", "index", "rindex", "count"];
 
-/// The part of `s` between two optional bounds, with the number of characters before it; `None`
-/// where the start is behind the end.
+/// Returns the part of `s` between two optional bounds, with the number of characters before it;
+/// `None` if the start is behind the end.
 fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, Error> {
     if bounds.is_empty() {
         return Ok(Some((0, s)));
@@ -265,7 +266,7 @@ fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, 
     Ok(Some((start as usize, &s[byte(start)..byte(end)])))
 }
 
-/// The only argument, which must be a string.
+/// Returns the only argument, which must be a string.
 pub(super) fn one_text(args: &[Value]) -> Result<&str, Error> {
     match args {
         [only] => text_of(only).ok_or_else(|| invalid("expected a string argument")),
@@ -370,7 +371,7 @@ fn string_change(
     Ok(Some(Value::from(text)))
 }
 
-/// The width and the character that a padding method is given.
+/// Returns the width and the fill character of a padding method.
 fn padding(name: &str, args: &[Value]) -> Result<(i128, char), Error> {
     let tabs = name == "expandtabs";
     let args = positional(args, if tabs { &["tabsize"] } else { &[] })?;
@@ -405,7 +406,11 @@ fn join(budget: &Budget, separator: &str, items: &Value) -> Result<Value, Error>
     Ok(Value::from(out))
 }
 
-/// The text a filter works on: what the value prints.
-pub(super) fn soft(value: &Value) -> Result<String, Error> {
-    str_of(value)
+/// `value|items`: pairs of a dictionary, none of an undefined value.
+pub(super) fn items(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let value = first(args)?;
+    if value.is_undefined() {
+        return Ok(Value::from(Vec::<Value>::new()));
+    }
+    map_method(value, "items", &[])?.ok_or_else(|| invalid("items: expected a dictionary"))
 }

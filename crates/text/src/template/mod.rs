@@ -3,7 +3,7 @@
 //! Follows `apply_chat_template` of transformers 5: Jinja2 3.1 with `trim_blocks`,
 //! `lstrip_blocks`, loop controls, `{% generation %}`, a plain `tojson`, `raise_exception` and
 //! `strftime_now`. Templates are hostile: parsing depth, instructions, recursion, and the bytes
-//! they make and read are all bounded.
+//! written and read are all bounded.
 
 mod budget;
 mod compare;
@@ -19,6 +19,7 @@ mod pystr;
 mod rewrite;
 mod slicing;
 mod strings;
+mod values;
 
 use crate::error::{Result, TextError};
 use chrono::NaiveDateTime;
@@ -29,7 +30,7 @@ use minijinja::{AutoEscape, Error, Value};
 use serde_json::Value as Json;
 use std::borrow::Cow;
 
-/// The largest template that is accepted.
+/// Bytes of a template.
 const MAX_SOURCE: usize = 1 << 20;
 
 /// A chat template that has been checked for syntax.
@@ -64,19 +65,19 @@ impl ChatTemplate {
         Ok(ChatTemplate { source })
     }
 
-    /// Whether the template mentions `word`, such as a keyword argument it understands.
+    /// Whether the template contains `word`, such as the name of a keyword argument.
     pub fn mentions(&self, word: &str) -> bool {
         self.source.contains(word)
     }
 
-    /// The template itself.
+    /// Returns the source of the template.
     pub fn source(&self) -> &str {
         &self.source
     }
 
     /// Renders an input object: `messages`, and optionally `tools`, `documents`,
-    /// `add_generation_prompt` (true where it is left out) and any further variables.
-    /// `strftime_now` sees `now`, or the local time where that is `None`.
+    /// `add_generation_prompt` (true by default) and any further variables. `strftime_now` sees
+    /// `now`, or the local time if that is `None`.
     pub fn render(
         &self,
         input: &Json,
@@ -166,7 +167,7 @@ fn generation_blocks(source: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// The rest of an opening `raw` tag, and the text after it.
+/// Returns the rest of an opening `raw` tag, and the text after it.
 fn raw_body(tag: &str) -> (&str, &str) {
     match tag.find("%}") {
         Some(at) if !tag[..at].ends_with('-') => tag.split_at(at + 2),
@@ -174,7 +175,7 @@ fn raw_body(tag: &str) -> (&str, &str) {
     }
 }
 
-/// Where `word` stands alone between here and `%}`.
+/// Returns the place of `word` if it stands alone before the next `%}`.
 fn lone_word(tag: &str, word: &str) -> Option<(usize, usize)> {
     let body = tag.strip_prefix(['-', '+']).unwrap_or(tag);
     let body = body.trim_start();
@@ -184,7 +185,7 @@ fn lone_word(tag: &str, word: &str) -> Option<(usize, usize)> {
     after.starts_with("%}").then_some((open, open + word.len()))
 }
 
-/// The variables of a template: what the input says over what always exists.
+/// Returns the variables of a template: those of the input replace the defaults.
 fn context(input: &Json, special: &SpecialTokens) -> Json {
     let mut all = serde_json::Map::new();
     for name in ["tools", "documents"] {
@@ -208,7 +209,7 @@ fn context(input: &Json, special: &SpecialTokens) -> Json {
     Json::Object(all)
 }
 
-/// About how many bytes a JSON value has.
+/// Returns about how many bytes a JSON value has.
 fn size(value: &Json) -> usize {
     match value {
         Json::String(text) => text.len() + 2,

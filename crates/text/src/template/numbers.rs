@@ -1,13 +1,12 @@
 //! The filters `int`, `float` and `filesizeformat`: numbers as Python reads them.
 
 use super::budget::Budget;
-use super::filters::{first, options};
-use super::ops::{as_int, int, invalid, text_of};
 use super::pystr::as_float;
 use super::strings;
+use super::values::{as_int, first, int, invalid, options, text_of};
 use minijinja::{Error, Value};
 
-/// `value|int(default, base)`: what is no number becomes the default.
+/// `value|int(default, base)`: a value that is no number becomes the default.
 pub(super) fn to_int(_: &Budget, args: &[Value]) -> Result<Value, Error> {
     let [default, base] = options(args, ["default", "base"])?;
     let value = defined(args)?;
@@ -79,7 +78,7 @@ fn parse_int(text: &str, base: i128) -> Option<i128> {
     i128::from_str_radix(digits, radix).ok().map(|x| sign * x)
 }
 
-/// The text without space around it and without the underscores that Python allows in digits.
+/// Returns a text without space around it and without the underscores that Python allows.
 fn without_underscores(text: &str) -> Option<String> {
     let text = strings::strip(text, None, true, true);
     let digit = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);

@@ -4,11 +4,11 @@ use super::budget::Budget;
 use super::lazy::is_list;
 use super::pystr::{as_float, str_of};
 use super::strings;
+use super::values::{as_int, int, invalid, list_like, text_like, text_of};
 use minijinja::formatting::{FormatStyle, format as format_values};
-use minijinja::value::{Kwargs, ValueKind, from_args};
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::{Error, Value};
 
-/// The longest run of digits in a format string: widths and precisions are allocated.
+/// Digits of a width or precision in a format string, which are allocated.
 const MAX_WIDTH_DIGITS: usize = 4;
 
 /// `a + b`: numbers, strings, lists and tuples.
@@ -32,7 +32,7 @@ pub(super) fn add(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error>
     }
 }
 
-/// `a ~ b`: the concatenation of what both print.
+/// `a ~ b`: the concatenation of the printed values.
 pub(super) fn concat(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error> {
     let (left, right) = (str_of(a)?, str_of(b)?);
     budget.make(left.len() + right.len())?;
@@ -93,7 +93,7 @@ pub(super) fn pow(a: &Value, b: &Value) -> Result<Value, Error> {
     }
 }
 
-/// Formatting with widths that cannot be used to allocate.
+/// Formats with bounded widths.
 pub(super) fn format_text(
     budget: &Budget,
     style: FormatStyle,
@@ -112,7 +112,7 @@ pub(super) fn format_text(
     Ok(Value::from(text))
 }
 
-/// Formatting that escapes what goes into a pattern that is markup.
+/// Formats, and escapes the values if the pattern is markup.
 pub(super) fn format_like(
     budget: &Budget,
     style: FormatStyle,
@@ -137,12 +137,6 @@ enum Numbers {
     Float(f64, f64),
 }
 
-/// An integer, counting booleans as Python does.
-pub(super) fn as_int(value: &Value) -> Option<i128> {
-    let whole = value.is_integer() || value.kind() == ValueKind::Bool;
-    whole.then(|| i128::try_from(value.clone()).ok()).flatten()
-}
-
 fn numbers(a: &Value, b: &Value) -> Option<Numbers> {
     if let (Some(x), Some(y)) = (as_int(a), as_int(b)) {
         return Some(Numbers::Int(x, y));
@@ -151,51 +145,12 @@ fn numbers(a: &Value, b: &Value) -> Option<Numbers> {
     Some(Numbers::Float(float(a)?, float(b)?))
 }
 
-/// An integer, or an error where it was too large to compute.
-pub(super) fn int(value: Option<i128>) -> Result<Value, Error> {
-    let value = value.ok_or_else(|| invalid("an integer is too large"))?;
-    Ok(i64::try_from(value).map_or_else(|_| Value::from(value), Value::from))
-}
-
-/// Positional arguments and keyword arguments.
-pub(super) fn split_kwargs(args: &[Value]) -> Result<(&[Value], Kwargs), Error> {
-    let (plain, named) = match args.split_last() {
-        Some((last, rest)) if last.is_kwargs() => (rest, std::slice::from_ref(last)),
-        _ => (args, &[][..]),
-    };
-    let (kwargs,): (Kwargs,) = from_args(named)?;
-    Ok((plain, kwargs))
-}
-
-/// Text that is markup if `model` is, so that joining it with other text escapes that.
-pub(super) fn text_like(model: &Value, text: String) -> Value {
-    if model.is_safe() { Value::from_safe_string(text) } else { Value::from(text) }
-}
-
-/// What a value prints, as markup.
+/// Returns the printed value as markup.
 pub(super) fn escaped(value: &Value) -> Result<String, Error> {
     let text = str_of(value)?;
     Ok(if value.is_safe() { text } else { strings::escape(&text) })
 }
 
-/// The text of a string, and of nothing else.
-pub(super) fn text_of(value: &Value) -> Option<&str> {
-    if value.kind() == ValueKind::String { value.as_str() } else { None }
-}
-
-/// A list or tuple, as `model` is one.
-pub(super) fn list_like(model: &Value, items: Vec<Value>) -> Value {
-    if model.is_tuple() {
-        return Value::from(minijinja::value::Tuple::from(items));
-    }
-    Value::from(items)
-}
-
 fn unsupported(op: &str, a: &Value, b: &Value) -> Error {
     invalid(&format!("unsupported operand types for {op}: {} and {}", a.kind(), b.kind()))
-}
-
-/// An operation that Python would refuse too.
-pub(super) fn invalid(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, what.to_owned())
 }

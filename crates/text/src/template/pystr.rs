@@ -5,7 +5,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt::Write;
 
-/// How deep printed values may nest.
+/// Depth of printed values.
 const MAX_DEPTH: usize = 100;
 
 /// `str(value)`; undefined values print as nothing.
@@ -43,7 +43,7 @@ pub(super) fn float_repr(x: f64) -> String {
     if text.contains('.') { text } else { text + ".0" }
 }
 
-/// The float a value is, if it is one rather than an integer.
+/// Returns the float that a value is, `None` for integers and other values.
 pub(super) fn as_float(value: &Value) -> Option<f64> {
     let float = value.is_number() && !value.is_integer();
     float.then(|| f64::try_from(value.clone()).ok()).flatten()

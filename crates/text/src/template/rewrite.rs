@@ -1,9 +1,9 @@
-//! Rewriting a parsed template so that its operators are ours.
+//! Rewriting of parsed templates: operators become calls of functions of this crate.
 //!
-//! The template engine's own operators differ from Python's in places and know no budgets.
-//! `+ * % ** ~ < in` become calls, results of filters, calls and slices are paid for, what they read
-//! is paid for, and methods are looked up as Python does. Statements that Hugging Face's
-//! environment does not have are refused.
+//! The operators of the template engine differ from Python's in places and have no budgets.
+//! `+ * % ** ~ < in` become calls; filters, calls and slices are charged for the bytes that they
+//! read and write; methods are looked up as in Python. Statements that the environment of Hugging
+//! Face does not have are errors.
 
 use super::lazy;
 use minijinja::machinery::Span;
@@ -31,23 +31,23 @@ pub(super) mod names {
     pub const ATTRIBUTE: &str = "__attribute";
 }
 
-/// Attributes that name a method of every dictionary, whatever its keys are.
+/// Attributes that name a method of every dictionary, even if it has such a key.
 const DICT_METHODS: [&str; 4] = ["items", "keys", "values", "get"];
 
-/// Filters that walk their value, and so refuse none.
+/// Filters that iterate their value, for which none is an error.
 const ITERATING: [&str; 9] =
     ["list", "join", "sort", "unique", "groupby", "sum", "max", "min", "batch"];
 
 type Rewritten<T> = Result<T, Error>;
 
-/// The statement with its operators replaced.
+/// Returns the statement with its operators replaced.
 pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Rewritten<Stmt<'a>> {
     Ok(match stmt {
         Stmt::Template(t) => {
             Stmt::Template(again(t, ast::Template { children: all(&t.children)? }))
         }
         Stmt::EmitExpr(e) => Stmt::EmitExpr(again(e, ast::EmitExpr { expr: expr(&e.expr) })),
-        // Emitted as an expression, raw text passes the formatter, which pays for it.
+        // As an expression, raw text passes the formatter, which charges for it.
         Stmt::EmitRaw(r) => Stmt::EmitExpr(again(r, ast::EmitExpr { expr: text(r.raw, r.span()) })),
         Stmt::ForLoop(l) => Stmt::ForLoop(again(l, for_loop(l)?)),
         Stmt::IfCond(c) => {
@@ -76,7 +76,7 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Rewritten<Stmt<'a>> {
         }
         Stmt::Macro(m) => Stmt::Macro(again(m, macro_decl(m)?)),
         Stmt::CallBlock(c) => {
-            // The called macro receives the block; its result is paid for where it is emitted.
+            // The called macro receives the block; its result is charged for where it is emitted.
             let call = Spanned::new(call_parts(&c.call), c.call.span());
             let macro_decl = again(&c.macro_decl, macro_decl(&c.macro_decl)?);
             Stmt::CallBlock(again(c, ast::CallBlock { call, macro_decl }))
@@ -276,7 +276,7 @@ fn filter<'a>(f: &Spanned<ast::Filter<'a>>) -> Expr<'a> {
     result
 }
 
-/// `object.name`, where dictionaries answer with a method before they look for a key.
+/// `object.name`; dictionaries have methods before keys.
 fn attribute<'a>(g: &Spanned<ast::GetAttr<'a>>) -> Expr<'a> {
     let object = expr(&g.expr);
     if DICT_METHODS.contains(&g.name) {
@@ -285,7 +285,7 @@ fn attribute<'a>(g: &Spanned<ast::GetAttr<'a>>) -> Expr<'a> {
     Expr::GetAttr(again(g, ast::GetAttr { expr: object, name: g.name }))
 }
 
-/// A call; `object.name(...)` goes through our own method table.
+/// A call; `object.name(...)` calls the methods of this crate.
 fn call_parts<'a>(c: &Call<'a>) -> Call<'a> {
     let mut args = arguments(&c.args);
     let Expr::GetAttr(method) = &c.expr else {
@@ -306,13 +306,13 @@ fn arguments<'a>(args: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
     args.iter().map(one).collect()
 }
 
-/// Pays for the value of an expression.
+/// Charges for the value of an expression.
 fn made(e: Expr<'_>) -> Expr<'_> {
     let span = e.span();
     function(names::MADE, vec![e], span)
 }
 
-/// Pays for reading the value of an expression; constants are short.
+/// Charges for reading the value of an expression; constants are short.
 fn touch<'a>(e: &Expr<'a>) -> Expr<'a> {
     let span = e.span();
     match e {
@@ -321,12 +321,12 @@ fn touch<'a>(e: &Expr<'a>) -> Expr<'a> {
     }
 }
 
-/// What a loop runs over.
+/// The value that a loop iterates.
 fn iterable<'a>(e: &Expr<'a>) -> Expr<'a> {
     function(names::ITERABLE, vec![touch(e)], e.span())
 }
 
-/// As [`touch`], where only strings are read whole.
+/// As [`touch`], but not for the variable `loop`.
 fn touch_text<'a>(e: &Expr<'a>) -> Expr<'a> {
     match e {
         Expr::Var(v) if v.id == "loop" => expr(e),

@@ -1,7 +1,7 @@
 //! Python's slices: `value[start:stop:step]` of strings, lists and tuples.
 
 use super::lazy::is_list;
-use super::ops::{as_int, invalid, list_like, text_like, text_of};
+use super::values::{as_int, invalid, list_like, text_like, text_of};
 use minijinja::{Error, Value};
 
 /// `value[start:stop:step]`.
@@ -33,7 +33,7 @@ pub(super) fn slice(
     Ok(list_like(value, picked.collect()))
 }
 
-/// The indices that a slice of a sequence of this length takes, in order.
+/// Returns the indices that a slice of a sequence of this length takes, in order.
 fn indices(
     len: usize,
     start: Option<i128>,

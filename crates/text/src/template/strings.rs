@@ -1,7 +1,7 @@
 //! Python's string operations on plain text.
 
 use super::budget::Budget;
-use super::ops::invalid;
+use super::values::invalid;
 use minijinja::Error;
 
 /// White space as `str.strip` and `str.split` see it.
@@ -109,7 +109,7 @@ pub(super) fn title(s: &str) -> String {
     out
 }
 
-/// Markup that shows `s`.
+/// Returns markup that shows `s`.
 pub(super) fn escape(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
     for c in s.chars() {
@@ -161,7 +161,7 @@ pub(super) fn swap_case(s: &str) -> String {
     out
 }
 
-/// `replace`, paid for before it is made.
+/// `replace`, charged for before it is done.
 pub(super) fn replace(
     budget: &Budget,
     s: &str,
@@ -175,7 +175,7 @@ pub(super) fn replace(
     Ok(s.replacen(old, new, hits))
 }
 
-/// `zfill`, `center`, `ljust`, `rjust` and `expandtabs`, paid for before they are made.
+/// `zfill`, `center`, `ljust`, `rjust` and `expandtabs`, charged for before they are done.
 pub(super) fn pad(
     budget: &Budget,
     s: &str,
@@ -222,7 +222,7 @@ fn expand_tabs(budget: &Budget, s: &str, width: usize) -> Result<String, Error> 
     Ok(out)
 }
 
-/// A run of spaces, paid for.
+/// Returns a run of spaces, which is charged for.
 pub(super) fn spaces(budget: &Budget, count: usize) -> Result<String, Error> {
     budget.make(count)?;
     Ok(" ".repeat(count))

@@ -1,10 +1,11 @@
 //! Calls under a grammar are calls to the parser of the same format, with valid arguments.
 
 use crate::answers::valid;
-use crate::player::{Player, TINY};
+use crate::player::{MARKED, Player, TINY, pick};
 use base::Rng;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use text::tool_formats::{harmony::HARMONY, hermes::HERMES, llama::LLAMA, qwen_coder::QWEN_CODER};
 use text::{CallGrammar, GrammarSource, Thinking};
 use text::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature};
 
@@ -21,32 +22,40 @@ fn tools() -> Vec<ToolSignature> {
         .to_vec()
 }
 
-pub fn source(format: ToolFormat, required: bool, parallel: bool) -> GrammarSource {
+pub fn source(format: &'static ToolFormat, required: bool, parallel: bool) -> GrammarSource {
     GrammarSource::Calls(CallGrammar { format, tools: tools(), required, parallel })
 }
 
-/// The calls that the parser finds in a random answer, and the other text.
-fn calls(player: &Player, source: &GrammarSource, seed: u64) -> (Vec<(String, String)>, String) {
-    let GrammarSource::Calls(grammar) = source else { panic!("{source:?}") };
-    let compiled = player.compile(source);
-    let text = player.answer(&compiled, &mut Rng::new(seed));
-    let tools: Arc<[ToolSignature]> = grammar.tools.clone().into();
-    let reasoning = Reasoning::Unsplit;
-    let form = OutputForm { reasoning, format: Some(grammar.format), tools, parallel: true };
+type NamedArguments = Vec<(String, String)>;
+
+/// The calls that the parser finds in an answer that comes in `pieces`, and the other text.
+fn read<'a>(
+    grammar: &CallGrammar,
+    pieces: impl Iterator<Item = &'a str>,
+) -> (NamedArguments, String) {
+    let (format, tools) = (Some(grammar.format), grammar.tools.clone().into());
+    let form = OutputForm { reasoning: Reasoning::Unsplit, format, tools, parallel: true };
     let mut parser = OutputParser::new(&form);
-    let mut events = parser.push(&text);
+    let mut events: Vec<OutputEvent> = pieces.flat_map(|piece| parser.push(piece)).collect();
     events.extend(parser.finish(false));
-    let (mut calls, mut rest) = (Vec::<(String, String)>::new(), String::new());
+    let (mut calls, mut rest) = (NamedArguments::new(), String::new());
     for event in events {
         match event {
             OutputEvent::CallStart { name } => calls.push((name, String::new())),
             OutputEvent::CallArguments(piece) => calls.last_mut().unwrap().1.push_str(&piece),
             OutputEvent::CallEnd => {}
             OutputEvent::Content(piece) | OutputEvent::Reasoning(piece) => rest.push_str(&piece),
-            OutputEvent::CallBroken => panic!("broken: {text}"),
+            OutputEvent::CallBroken => panic!("a call of {:?} broke off", calls.last()),
         }
     }
     (calls, rest)
+}
+
+/// The calls that the parser finds in a random answer, and the other text.
+fn calls(player: &Player, source: &GrammarSource, seed: u64) -> (NamedArguments, String) {
+    let GrammarSource::Calls(grammar) = source else { panic!("{source:?}") };
+    let text = player.answer(&player.compile(source), &mut Rng::new(seed));
+    read(grammar, [&*text].into_iter())
 }
 
 fn check(calls: &[(String, String)]) {
@@ -56,20 +65,14 @@ fn check(calls: &[(String, String)]) {
     }
 }
 
-/// Formats whose markers the built-in vocabulary need not have as tokens.
-const WRITABLE: [ToolFormat; 7] = [
-    ToolFormat::Hermes,
-    ToolFormat::QwenCoder,
-    ToolFormat::Llama,
-    ToolFormat::Mistral,
-    ToolFormat::DeepSeekV3,
-    ToolFormat::DeepSeekV31,
-    ToolFormat::Dsml,
-];
+/// Formats whose markers need not be tokens of the vocabulary.
+fn writable() -> impl Iterator<Item = &'static ToolFormat> {
+    ToolFormat::ALL.iter().copied().filter(|format| *format != &HARMONY)
+}
 
 #[test]
 fn a_required_call_is_a_valid_call_in_every_format() {
-    for format in WRITABLE {
+    for format in writable() {
         for seed in 0..15 {
             let (calls, rest) = calls(&TINY, &source(format, true, false), seed);
             assert_eq!((calls.len(), rest.trim()), (1, ""), "{format}");
@@ -80,7 +83,7 @@ fn a_required_call_is_a_valid_call_in_every_format() {
 
 #[test]
 fn parallel_calls_follow_each_other() {
-    for format in WRITABLE {
+    for format in writable() {
         let counts: Vec<usize> = (0..25)
             .map(|seed| {
                 let (calls, _) = calls(&TINY, &source(format, true, true), seed);
@@ -89,17 +92,17 @@ fn parallel_calls_follow_each_other() {
             })
             .collect();
         let many = counts.iter().any(|count| *count > 1);
-        assert_eq!(many, format != ToolFormat::Llama, "{format}: {counts:?}");
+        assert_eq!(many, format != &LLAMA, "{format}: {counts:?}");
     }
 }
 
 #[test]
 fn a_call_that_the_model_begins_itself_is_held_to_its_tool() {
-    for format in [ToolFormat::Hermes, ToolFormat::QwenCoder, ToolFormat::Llama] {
+    for format in [&HERMES, &QWEN_CODER, &LLAMA] {
         let compiled = TINY.compile(&source(format, false, true));
-        let start = match format {
-            ToolFormat::Llama => "{\"name\": \"",
-            ToolFormat::QwenCoder => "Well:<tool_call>\n<function=",
+        let start = match format.name {
+            "llama" => "{\"name\": \"",
+            "qwen-coder" => "Well:<tool_call>\n<function=",
             _ => "Well:<tool_call>\n{\"name\": \"",
         };
         let accepts = |text: &str| {
@@ -108,7 +111,7 @@ fn a_call_that_the_model_begins_itself_is_held_to_its_tool() {
             let mut matcher = compiled.start();
             ids.iter().all(|id| matcher.accept(*id).is_ok())
         };
-        assert!(accepts("Hello { there }.") || format == ToolFormat::Llama);
+        assert!(accepts("Hello { there }.") || format == &LLAMA);
         assert!(accepts("Hello."));
         assert!(accepts(&format!("{start}sum")), "{format}");
         assert!(!accepts(&format!("{start}other")), "{format}");
@@ -117,7 +120,7 @@ fn a_call_that_the_model_begins_itself_is_held_to_its_tool() {
 
 #[test]
 fn reasoning_comes_before_a_required_call() {
-    let source = source(ToolFormat::Hermes, true, false);
+    let source = source(&HERMES, true, false);
     let compiled = TINY.compiler.compile(&source, Thinking::Open).unwrap();
     let text = TINY.answer(&compiled, &mut Rng::new(3));
     let (_, call) = text.split_once("</think>").unwrap();
@@ -135,14 +138,96 @@ fn tools_that_cannot_be_held_to_are_refused() {
         let error = with(name, parameters, format).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    refused("a b", Value::Null, ToolFormat::Hermes, "letters");
-    refused("a", json!({"not": {}}), ToolFormat::Hermes, "#/not");
-    refused("a", json!({"anyOf": [{"type": "object"}]}), ToolFormat::QwenCoder, "an object");
-    refused("a", Value::Null, ToolFormat::Harmony, "<|start|>");
+    refused("a b", Value::Null, &HERMES, "letters");
+    refused("a", json!({"not": {}}), &HERMES, "#/not");
+    refused("a", json!({"anyOf": [{"type": "object"}]}), &QWEN_CODER, "an object");
+    refused("a", Value::Null, &HARMONY, "<|start|>");
     let dated =
         json!({"type": "object", "properties": {"at": {"type": "string", "format": "date"}}});
-    refused("a", dated, ToolFormat::QwenCoder, "#/properties/at");
-    for format in WRITABLE {
+    refused("a", dated, &QWEN_CODER, "#/properties/at");
+    for format in writable() {
         with("a", Value::Null, format).unwrap();
+    }
+}
+
+/// Random arguments, and the schema that allows no others. A string can end no tag.
+fn constant(rng: &mut Rng) -> (Value, Value) {
+    let words =
+        ["a", "é", "😀", "\"", "\\", "\n", " ", "\t", "{", "]", "<", "</", ">", "1", "null"];
+    let (mut arguments, mut properties) = (json!({}), json!({}));
+    for at in 0..rng.below(4) {
+        let text: String = (0..rng.below(6)).map(|_| words[pick(rng, words.len())]).collect();
+        let number = rng.below(2000) as i64 - 1000;
+        let values = [
+            json!(text),
+            json!(number),
+            json!(number as f64 / 8.0),
+            json!(number > 0),
+            Value::Null,
+            json!([number, text, []]),
+            json!({"key": text, "inner": {}}),
+        ];
+        let value = values[pick(rng, values.len())].clone();
+        let mut schema = json!({"const": value});
+        if value.is_string() {
+            schema["type"] = "string".into();
+        }
+        properties[format!("key-{at}")] = schema;
+        arguments[format!("key-{at}")] = value;
+    }
+    let required: Vec<String> = properties.as_object().unwrap().keys().cloned().collect();
+    let schema = json!({"type": "object", "properties": properties, "required": required,
+        "additionalProperties": false});
+    (arguments, schema)
+}
+
+/// The names of tools in the order in which they stand in `text`.
+fn names_in<'a>(text: &str, arguments: &'a BTreeMap<String, Value>) -> Vec<&'a str> {
+    let at = |start: usize| {
+        let names = arguments.keys().filter(|name| text[start..].starts_with(&***name));
+        names.max_by_key(|name| name.len()).map(String::as_str)
+    };
+    text.char_indices().filter_map(|(start, _)| at(start)).collect()
+}
+
+fn check_round_trip(player: &Player, format: &'static ToolFormat, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let (mut arguments, mut tools) = (BTreeMap::new(), Vec::new());
+    for name in ["zq_find", "zq_find.all-9"] {
+        let (value, parameters) = constant(&mut rng);
+        arguments.insert(name.to_owned(), value);
+        tools.push(ToolSignature { name: name.into(), parameters });
+    }
+    let grammar = CallGrammar { format, tools, required: true, parallel: seed.is_multiple_of(2) };
+    let compiled = player.compile(&GrammarSource::Calls(grammar.clone()));
+    let text = player.answer(&compiled, &mut rng);
+    let written = names_in(&text, &arguments);
+    assert!(!written.is_empty(), "{format}: {text}");
+    let ends: Vec<usize> = text.char_indices().map(|(at, c)| at + c.len_utf8()).collect();
+    for size in 1..=ends.len() {
+        let mut start = 0;
+        let pieces = ends.chunks(size).map(|ends| {
+            let end = *ends.last().unwrap();
+            &text[std::mem::replace(&mut start, end)..end]
+        });
+        let (calls, _) = read(&grammar, pieces);
+        let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, written, "{format} in pieces of {size}: {text}");
+        for (name, json) in calls {
+            let found: Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(found, arguments[&name], "{format} in pieces of {size}: {text}");
+        }
+    }
+}
+
+#[test]
+fn forced_calls_round_trip_through_the_parser() {
+    for format in ToolFormat::ALL {
+        for seed in 0..8 {
+            check_round_trip(&MARKED, format, seed);
+            if *format != &HARMONY {
+                check_round_trip(&TINY, format, seed);
+            }
+        }
     }
 }

@@ -160,7 +160,11 @@ fn a_broken_match_says_so_and_stays_broken() {
     let source = GrammarSource::Choice(vec!["yes".into()]);
     let mut matcher = TINY.compile(&source).start();
     assert!(
-        matcher.accept(5).unwrap_err().to_string().starts_with("the grammar cannot be followed")
+        matcher
+            .accept(5)
+            .unwrap_err()
+            .to_string()
+            .starts_with("the answer cannot match the grammar")
     );
     assert!(matcher.mask(|_| {}).is_err());
     assert!(!matcher.is_complete());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use text::{
     CompiledGrammar, GgufOptions, GrammarCompiler, GrammarSource, Matcher, TextAssets, Thinking,
-    TokenKind,
+    TokenKind, Tokenizer, ToolFormat,
 };
 
 /// Tokens before an answer counts as endless.
@@ -25,6 +25,28 @@ pub static TINY: LazyLock<Player> = LazyLock::new(|| {
     Player::of(TextAssets::from_folder(&folder).unwrap())
 });
 
+/// The built-in vocabulary, with the markers of all formats as tokens.
+pub static MARKED: LazyLock<Player> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/tiny");
+    let mut assets = TextAssets::from_folder(&folder).unwrap();
+    let mut file = crate::common::json(&folder.join("tokenizer.json"));
+    let added = file["added_tokens"].as_array_mut().unwrap();
+    let first = added[0].clone();
+    let mut id = assets.tokenizer.vocab_size();
+    for marker in ToolFormat::ALL.iter().flat_map(|format| format.markers) {
+        if added.iter().all(|token| token["content"] != *marker) {
+            let mut token = first.clone();
+            token["content"] = (*marker).into();
+            token["id"] = id.into();
+            token["special"] = false.into();
+            added.push(token);
+            id += 1;
+        }
+    }
+    assets.tokenizer = Tokenizer::from_json_bytes(file.to_string().as_bytes(), None).unwrap();
+    Player::of(assets)
+});
+
 impl Player {
     pub fn of(assets: TextAssets) -> Self {
         let assets = Arc::new(assets);
@@ -33,7 +55,7 @@ impl Player {
 
     /// A large vocabulary, where it is at hand.
     pub fn shared(vocabulary: &str) -> Option<Self> {
-        let file = crate::common::shared_fixtures()?.join("vocab").join(vocabulary);
+        let file = fixtures::find(&format!("vocab/{vocabulary}"))?;
         Some(Self::of(TextAssets::load(&file, &GgufOptions::default()).unwrap()))
     }
 
@@ -87,7 +109,7 @@ impl Player {
             tokenizer.token_kind(**id) == Some(TokenKind::Added) && bytes(id).starts_with(b"<")
         };
         let towards = |id: &&u32| !bytes(id).is_empty() && goal[begun..].starts_with(bytes(id));
-        let end = allowed.iter().find(is_marker);
+        let end = allowed.iter().find(is_marker).filter(|_| rng.below(2) == 0);
         *end.or(allowed.iter().filter(towards).max_by_key(|id| bytes(id).len())).unwrap_or(&any)
     }
 }

@@ -1,13 +1,13 @@
 //! What DSML becomes: dialects, escapes, objects within, repair.
 
+use crate::formats_by_name::DSML;
 use crate::{check_form, form};
-use text::ToolFormat::Dsml;
 
 /// Checks with `|D|` for the marker, and for the short and the plain dialect too.
 fn check_cut(answer: &str, truncated: bool, expected: &str) {
     for prefix in ["｜DSML｜", "DSML｜", ""] {
         let in_dialect = |text: &str| text.replace("|D|", prefix);
-        check_form(&form(Dsml), &in_dialect(answer), truncated, &in_dialect(expected));
+        check_form(&form(&DSML), &in_dialect(answer), truncated, &in_dialect(expected));
     }
 }
 
@@ -79,10 +79,10 @@ fn parameters_without_a_type_may_be_objects() {
 fn an_invocation_may_stand_without_its_block() {
     for prefix in ["｜DSML｜", "DSML｜"] {
         let text = "hm <|D|invoke name=\"now\"></|D|invoke></|D|tool_calls>".replace("|D|", prefix);
-        check_form(&form(Dsml), &text, false, "hmnow{};");
+        check_form(&form(&DSML), &text, false, "hmnow{};");
     }
     let text = "write <invoke name=\"now\"></invoke>";
-    check_form(&form(Dsml), text, false, text);
+    check_form(&form(&DSML), text, false, text);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn only_whole_parameters_are_repaired() {
     for cut in ["<|D|parameter name=\"s\" string=\"true\">x", "<|D|para", "<|D|parameter name=\"s"]
     {
         let events =
-            crate::read(&form(Dsml), &[&format!("{open}{cut}").replace("|D|", "｜DSML｜")], true);
+            crate::read(&form(&DSML), &[&format!("{open}{cut}").replace("|D|", "｜DSML｜")], true);
         assert!(events.contains(&text::OutputEvent::CallBroken), "{cut}");
         assert!(!events.contains(&text::OutputEvent::CallEnd), "{cut}");
     }
@@ -130,7 +130,7 @@ fn every_cut_of_a_block_gives_whole_calls_or_text() {
     let block = block.replace("|D|", "｜DSML｜");
     let first = block.find("</｜DSML｜invoke>").unwrap() + "</｜DSML｜invoke>".len();
     for at in (0..block.len()).filter(|&at| block.is_char_boundary(at)) {
-        let events = crate::read(&form(Dsml), &[&block[..at]], true);
+        let events = crate::read(&form(&DSML), &[&block[..at]], true);
         let calls = events.iter().filter(|e| **e == text::OutputEvent::CallEnd).count();
         assert!(calls >= usize::from(at >= first), "{at}: {events:?}");
         let text: String = events

@@ -1,7 +1,8 @@
 //! Which format a template shows.
 
-use crate::common::{data, shared_fixtures};
-use text::{ToolFormat, ToolFormat::*};
+use crate::common::data;
+use crate::formats_by_name::*;
+use text::ToolFormat;
 
 fn template(name: &str) -> String {
     std::fs::read_to_string(data("templates").join(name)).unwrap()
@@ -10,34 +11,33 @@ fn template(name: &str) -> String {
 #[test]
 fn templates_show_their_format() {
     let check = |source: &str, format| assert_eq!(ToolFormat::detect(source), format, "{source}");
-    check(&template("Qwen-Qwen3-0.6B.jinja"), Some(Hermes));
-    check(&template("deepseek-ai-DeepSeek-V3.1.jinja"), Some(DeepSeekV31));
+    check(&template("Qwen-Qwen3-0.6B.jinja"), Some(&HERMES));
+    check(&template("deepseek-ai-DeepSeek-V3.1.jinja"), Some(&DEEPSEEK_V31));
     check(
         "{{'<｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>' + name + '\\n' + '```json'}}",
-        Some(DeepSeekV3),
+        Some(&DEEPSEEK_V3),
     );
-    check("{%- set dsml_token = '｜DSML｜' -%}", Some(Dsml));
-    check("{{- '<tool_call>\\n<function=' + tool_call.name + '>\\n' }}", Some(QwenCoder));
-    check("{{- \"<|python_tag|>\" + tool_call.name + \".call(\" }}", Some(Llama));
-    check("<|start_header_id|>{{- '\"parameters\": ' }}", Some(Llama));
-    check("{{- \"[TOOL_CALLS][\" }}", Some(Mistral));
-    check("{{- \"<|channel|>analysis<|message|>\" }}", Some(Harmony));
+    check("{%- set dsml_token = '｜DSML｜' -%}", Some(&DSML));
+    check("{{- '<tool_call>\\n<function=' + tool_call.name + '>\\n' }}", Some(&QWEN_CODER));
+    check("{{- \"<|python_tag|>\" + tool_call.name + \".call(\" }}", Some(&LLAMA));
+    check("<|start_header_id|>{{- '\"parameters\": ' }}", Some(&LLAMA));
+    check("{{- \"[TOOL_CALLS][\" }}", Some(&MISTRAL));
+    check("{{- \"<|channel|>analysis<|message|>\" }}", Some(&HARMONY));
     check("<tool_call>{{ name }}<arg_key>{{ key }}</arg_key>", None);
     check("<|start_header_id|>{{ message.role }}<|end_header_id|>", None);
 }
 
 #[test]
 fn templates_of_many_families_show_their_format() {
-    let Some(fixtures) = shared_fixtures() else { return };
-    let folder = fixtures.join("templates");
+    let Some(folder) = fixtures::find("templates") else { return };
     let known = [
-        ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", Hermes),
-        ("Qwen-Qwen2.5-7B-Instruct", Hermes),
-        ("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", DeepSeekV3),
-        ("deepseek-ai-DeepSeek-V4", Dsml),
-        ("meta-llama-Llama-3.1-8B-Instruct", Llama),
-        ("mistralai-Mistral-Nemo-Instruct-2407", Mistral),
-        ("openai-gpt-oss-120b", Harmony),
+        ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", &HERMES),
+        ("Qwen-Qwen2.5-7B-Instruct", &HERMES),
+        ("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", &DEEPSEEK_V3),
+        ("deepseek-ai-DeepSeek-V4", &DSML),
+        ("meta-llama-Llama-3.1-8B-Instruct", &LLAMA),
+        ("mistralai-Mistral-Nemo-Instruct-2407", &MISTRAL),
+        ("openai-gpt-oss-120b", &HARMONY),
     ];
     for (name, format) in known {
         let source = std::fs::read_to_string(folder.join(format!("{name}.jinja"))).unwrap();
@@ -48,9 +48,10 @@ fn templates_of_many_families_show_their_format() {
 #[test]
 fn formats_are_found_by_name() {
     for format in ToolFormat::ALL {
-        assert_eq!(format.name().parse(), Ok(*format));
-        assert!(!format.markers().is_empty() && !format.block_starts().is_empty());
+        assert_eq!(format.name.parse(), Ok(*format));
+        assert!(!format.markers.is_empty());
     }
-    let error = "xml".parse::<ToolFormat>().unwrap_err().to_string();
-    assert!(error.contains("\"xml\"") && error.contains("deepseek-v3.1"), "{error}");
+    let error = "xml".parse::<&ToolFormat>().unwrap_err().to_string();
+    let known = "hermes, qwen-coder, llama, mistral, deepseek-v3, deepseek-v3.1, dsml, harmony";
+    assert_eq!(error, format!("unknown tool format \"xml\" (known: {known})"));
 }

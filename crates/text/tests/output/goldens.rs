@@ -1,11 +1,12 @@
 //! What answers of each format become.
 
+use crate::formats_by_name::*;
 use crate::{check, check_form, form};
-use text::{OutputForm, OutputParser, ToolFormat::*};
+use text::{OutputForm, OutputParser};
 
 #[test]
 fn hermes_calls_are_json_between_tags() {
-    let check = |answer: &str, expected: &str| check(Hermes, answer, expected);
+    let check = |answer: &str, expected: &str| check(&HERMES, answer, expected);
     check(
         "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"a}\"}}\n</tool_call>",
         "f{\"s\": \"a}\"};",
@@ -25,7 +26,7 @@ fn hermes_calls_are_json_between_tags() {
 
 #[test]
 fn broken_hermes_calls_are_text() {
-    let check = |answer: &str, expected: &str| check(Hermes, answer, expected);
+    let check = |answer: &str, expected: &str| check(&HERMES, answer, expected);
     check("x\n <tool_call>\nno</tool_call>", "x\n <tool_call>\nno</tool_call>");
     check("<tool_call>{\"name\": \"g\", \"arg", "<tool_call>{\"name\": \"g\", \"arg");
     check("<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>{\"name\": \"f\"}</tool_call>");
@@ -41,21 +42,21 @@ fn broken_hermes_calls_are_text() {
 
 #[test]
 fn a_hermes_call_with_whole_arguments_needs_no_closing_tag() {
-    check(Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", "f{};");
-    check_form(&form(Hermes), "<tool_call>{\"name\": \"f\", \"arguments\": {}", true, "f{};");
+    check(&HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", "f{};");
+    check_form(&form(&HERMES), "<tool_call>{\"name\": \"f\", \"arguments\": {}", true, "f{};");
     check_form(
-        &form(Hermes),
+        &form(&HERMES),
         "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_",
         true,
         "f{};",
     );
     let cut = "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"";
-    check_form(&form(Hermes), cut, true, &format!("f{{\"s\": \"!{cut}"));
+    check_form(&form(&HERMES), cut, true, &format!("f{{\"s\": \"!{cut}"));
 }
 
 #[test]
 fn qwen_coder_values_follow_the_schema() {
-    let check = |answer: &str, expected: &str| check(QwenCoder, answer, expected);
+    let check = |answer: &str, expected: &str| check(&QWEN_CODER, answer, expected);
     check(
         "Go.\n\n<tool_call>\n<function=f>\n<parameter=s>\nline \"1\"\n2\n</parameter>\n\
          <parameter=n>\n 7 \n</parameter>\n</function>\n</tool_call>",
@@ -81,7 +82,7 @@ fn qwen_coder_values_follow_the_schema() {
 
 #[test]
 fn broken_qwen_coder_calls_are_text() {
-    let check = |answer: &str, expected: &str| check(QwenCoder, answer, expected);
+    let check = |answer: &str, expected: &str| check(&QWEN_CODER, answer, expected);
     check("<function=g>\n</function>", "<function=g>\n</function>");
     check("<tool_call>\nfunction", "<tool_call>\nfunction");
     let broken = "<tool_call><function=f><parameter=s>x</parameter>stray</function></tool_call>";
@@ -92,7 +93,7 @@ fn broken_qwen_coder_calls_are_text() {
 
 #[test]
 fn llama_calls_are_the_whole_answer() {
-    let check = |answer: &str, expected: &str| check(Llama, answer, expected);
+    let check = |answer: &str, expected: &str| check(&LLAMA, answer, expected);
     check(r#"{"name": "f", "parameters": {"s": "a"}}"#, r#"f{"s": "a"};"#);
     check(r#"<|python_tag|>{"type": "function", "name": "f", "arguments": {}}"#, "f{};");
     check(r#"{"name": "f", "parameters": {}}; {"name": "now", "parameters": {}}"#, "f{};now{};");
@@ -109,15 +110,15 @@ fn other_json_of_llama_is_content() {
         "<|python_tag|>print(1)",
         " {\"name\": \"f\"} ",
     ] {
-        check(Llama, text, text);
+        check(&LLAMA, text, text);
     }
     let text = r#"{"name": "f", "parameters": {"a" 1}}"#;
-    check(Llama, text, &format!("f{{\"a\" !{text}"));
+    check(&LLAMA, text, &format!("f{{\"a\" !{text}"));
 }
 
 #[test]
 fn mistral_calls_are_listed_or_named() {
-    let check = |answer: &str, expected: &str| check(Mistral, answer, expected);
+    let check = |answer: &str, expected: &str| check(&MISTRAL, answer, expected);
     check(
         r#"[TOOL_CALLS] [{"name": "f", "arguments": {"s": "]"}, "id": "a"}, {"name": "now", "arguments": {}}]"#,
         r#"f{"s": "]"};now{};"#,
@@ -144,11 +145,11 @@ fn deepseek_v3_calls_are_fenced() {
         one("f", "{\"s\": \"```\"}"),
         one("now", "{}")
     );
-    check(DeepSeekV3, &block, "Hm.f{\"s\": \"```\"};now{};");
+    check(&DEEPSEEK_V3, &block, "Hm.f{\"s\": \"```\"};now{};");
     let unknown = format!("<｜tool▁calls▁begin｜>{}", one("g", "{}"));
-    check(DeepSeekV3, &unknown, &unknown);
+    check(&DEEPSEEK_V3, &unknown, &unknown);
     let broken = format!("<｜tool▁calls▁begin｜>{}", one("f", "{oops}"));
-    check(DeepSeekV3, &broken, &format!("f{{!{broken}"));
+    check(&DEEPSEEK_V3, &broken, &format!("f{{!{broken}"));
 }
 
 #[test]
@@ -158,16 +159,16 @@ fn deepseek_v31_calls_are_bare() {
     };
     let calls = one("f", "{\"n\": 1}") + &one("get_weather", "{}");
     let block = format!("Hm.<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>more");
-    check(DeepSeekV31, &block, "Hm.f{\"n\": 1};get_weather{};");
+    check(&DEEPSEEK_V31, &block, "Hm.f{\"n\": 1};get_weather{};");
     let half = format!("<｜tool▁calls▁begin｜>{}", one("now", "{} x"));
-    check(DeepSeekV31, &half, "now{};x<｜tool▁call▁end｜>");
+    check(&DEEPSEEK_V31, &half, "now{};x<｜tool▁call▁end｜>");
     let text = "<｜tool▁calls▁begin｜>f<｜tool▁sep｜>{}";
-    check(DeepSeekV31, text, text);
+    check(&DEEPSEEK_V31, text, text);
 }
 
 #[test]
 fn the_end_of_a_block_completes_the_answer() {
-    let mut parser = OutputParser::new(&form(DeepSeekV31));
+    let mut parser = OutputParser::new(&form(&DEEPSEEK_V31));
     parser
         .push("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>");
     assert!(!parser.is_complete());
@@ -179,7 +180,7 @@ fn the_end_of_a_block_completes_the_answer() {
 
 #[test]
 fn without_parallel_calls_the_first_one_completes_the_answer() {
-    let mut form = form(Hermes);
+    let mut form = form(&HERMES);
     form.parallel = false;
     let call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
     check_form(&form, &format!("a{call}{call}b"), false, "af{};");
@@ -200,24 +201,24 @@ fn the_only_call_is_complete_with_what_closes_it() {
         assert_eq!((parser.is_complete(), parser.is_cut()), (true, cut), "{answer}{rest}");
     };
     let call = "<tool_call>{\"name\": \"now\", \"arguments\": {}}";
-    check(Hermes, call, "\n</tool_call>", false);
-    check(Hermes, call, " x", true);
-    check(Hermes, call, "</tool_x", true);
-    check(Hermes, call, &" ".repeat(65), true);
+    check(&HERMES, call, "\n</tool_call>", false);
+    check(&HERMES, call, " x", true);
+    check(&HERMES, call, "</tool_x", true);
+    check(&HERMES, call, &" ".repeat(65), true);
     let call = "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}";
-    check(Mistral, call, " ]", false);
-    check(Mistral, call, ", {", true);
+    check(&MISTRAL, call, " ]", false);
+    check(&MISTRAL, call, ", {", true);
     let call = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>";
-    check(DeepSeekV31, call, "<｜tool▁calls▁end｜>", false);
-    check(DeepSeekV31, call, "<｜tool▁call▁begin｜>", true);
+    check(&DEEPSEEK_V31, call, "<｜tool▁calls▁end｜>", false);
+    check(&DEEPSEEK_V31, call, "<｜tool▁call▁begin｜>", true);
     let call = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>";
-    check(Dsml, call, "\n</｜DSML｜tool_calls>", false);
-    check(Dsml, call, "\n<｜DSML｜invoke name=\"f\">", true);
+    check(&DSML, call, "\n</｜DSML｜tool_calls>", false);
+    check(&DSML, call, "\n<｜DSML｜invoke name=\"f\">", true);
 }
 
 #[test]
 fn without_tools_nothing_is_a_call() {
-    let mut form = form(Hermes);
+    let mut form = form(&HERMES);
     form.tools = [].into();
     let call = " <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n";
     check_form(&form, call, false, call);

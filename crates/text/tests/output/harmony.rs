@@ -1,10 +1,11 @@
 //! What messages with channels become.
 
+use crate::formats_by_name::HARMONY;
 use crate::{check, check_form, form};
-use text::{OutputParser, ToolFormat::Harmony};
+use text::OutputParser;
 
 fn check_harmony(answer: &str, expected: &str) {
-    check(Harmony, answer, expected);
+    check(&HARMONY, answer, expected);
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn malformed_messages_are_content() {
     let broken = "<|channel|>commentary to=functions.f<|message|>{x}";
     check_harmony(broken, &format!("f{{!{broken}"));
     let cut = "<|channel|>commentary to=functions.f<|message|>{\"s\": 1";
-    check_form(&form(Harmony), cut, true, &format!("f{{\"s\": 1!{cut}"));
+    check_form(&form(&HARMONY), cut, true, &format!("f{{\"s\": 1!{cut}"));
     let empty = "<|channel|>commentary to=functions.f<|message|>";
     check_harmony(empty, empty);
     check_harmony("<|channel|>ana\nlysis<|message|>x", "<|channel|>ana\nlysis<|message|>x");
@@ -56,7 +57,7 @@ fn malformed_messages_are_content() {
 
 #[test]
 fn channels_are_split_without_tools() {
-    let mut form = form(Harmony);
+    let mut form = form(&HARMONY);
     form.tools = [].into();
     check_form(
         &form,
@@ -68,7 +69,7 @@ fn channels_are_split_without_tools() {
 
 #[test]
 fn reasoning_is_told_while_it_lasts() {
-    let mut parser = OutputParser::new(&form(Harmony));
+    let mut parser = OutputParser::new(&form(&HARMONY));
     assert!(!parser.in_reasoning());
     parser.push("<|channel|>analysis<|message|>x");
     assert!(parser.in_reasoning());

@@ -1,5 +1,6 @@
 //! What holds for every format and every answer.
 
+use crate::formats_by_name::*;
 use crate::{form, join, read};
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
@@ -83,30 +84,27 @@ const FRAGMENTS: &[&str] = &[
 ];
 
 /// Whole calls of each format, to be cut and mixed.
-const CALLS: &[(ToolFormat, &str)] = &[
+const CALLS: &[(&ToolFormat, &str)] = &[
+    (&HERMES, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"a\"}}\n</tool_call>"),
     (
-        ToolFormat::Hermes,
-        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"a\"}}\n</tool_call>",
-    ),
-    (
-        ToolFormat::QwenCoder,
+        &QWEN_CODER,
         "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>",
     ),
-    (ToolFormat::Llama, "{\"name\": \"f\", \"parameters\": {\"s\": \"a\"}}"),
-    (ToolFormat::Mistral, "[TOOL_CALLS]f[ARGS]{\"s\": \"a\"}"),
+    (&LLAMA, "{\"name\": \"f\", \"parameters\": {\"s\": \"a\"}}"),
+    (&MISTRAL, "[TOOL_CALLS]f[ARGS]{\"s\": \"a\"}"),
     (
-        ToolFormat::DeepSeekV3,
+        &DEEPSEEK_V3,
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"s\": \"a\"}\n```<｜tool▁call▁end｜>",
     ),
     (
-        ToolFormat::DeepSeekV31,
+        &DEEPSEEK_V31,
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"s\": \"a\"}<｜tool▁call▁end｜>",
     ),
     (
-        ToolFormat::Dsml,
+        &DSML,
         "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" string=\"true\">a</｜DSML｜parameter>\n</｜DSML｜invoke>",
     ),
-    (ToolFormat::Harmony, "<|channel|>commentary to=functions.f<|message|>{\"s\": \"a\"}<|end|>"),
+    (&HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"s\": \"a\"}<|end|>"),
 ];
 
 fn answers() -> impl Strategy<Value = String> {
@@ -200,7 +198,7 @@ proptest! {
         let mut parser = OutputParser::new(&form);
         parser.push(&answer);
         // A block without calls ends the turn as well, and messages lose their headers.
-        if !ended && !parser.is_complete() && form.format != Some(ToolFormat::Harmony) {
+        if !ended && !parser.is_complete() && form.format != Some(&HARMONY) {
             prop_assert_eq!(content(&events), answer);
         }
     }
@@ -222,7 +220,7 @@ proptest! {
         count in 1usize..3,
     ) {
         // Where calls are the whole answer, text before them makes them text.
-        let alone = matches!(format, ToolFormat::Llama | ToolFormat::Harmony);
+        let alone = [&LLAMA, &HARMONY].contains(&format);
         let text = if alone { String::new() } else { text };
         let answer = text.clone() + &vec![call; count].join("\n");
         let events = read(&form(format), &[&answer], false);
@@ -233,7 +231,7 @@ proptest! {
 }
 
 /// The text that has come out after each character of an answer.
-fn lag(format: ToolFormat, head: &str, body: &str) -> usize {
+fn lag(format: &'static ToolFormat, head: &str, body: &str) -> usize {
     let mut parser = OutputParser::new(&form(format));
     let mut out = 0;
     let mut worst = 0;
@@ -256,14 +254,14 @@ fn content_and_arguments_are_not_held_back() {
     for &(format, call) in CALLS {
         let head = &call[..call.rfind('a').map_or(0, |_| call.len())];
         let head = head.split("a\"}").next().unwrap();
-        let head = match format {
-            ToolFormat::QwenCoder => "<tool_call>\n<function=f>\n<parameter=s>\n",
-            ToolFormat::Dsml => head.split(">a</").next().unwrap(),
+        let head = match format.name {
+            "qwen-coder" => "<tool_call>\n<function=f>\n<parameter=s>\n",
+            "dsml" => head.split(">a</").next().unwrap(),
             _ => head,
         };
-        let head = if format == ToolFormat::Dsml { format!("{head}>") } else { head.to_owned() };
+        let head = if format == &DSML { format!("{head}>") } else { head.to_owned() };
         assert_eq!(lag(format, &head, &body), 0, "{format} {head}");
-        let start = if format == ToolFormat::Harmony { "<|channel|>final<|message|>" } else { "" };
+        let start = if format == &HARMONY { "<|channel|>final<|message|>" } else { "" };
         assert_eq!(lag(format, start, &body), 0, "{format}");
     }
 }

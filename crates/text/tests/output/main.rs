@@ -14,8 +14,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use text::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature};
 
+/// The statics of all formats.
+pub mod formats_by_name {
+    pub use text::tool_formats::deepseek::{DEEPSEEK_V3, DEEPSEEK_V31};
+    pub use text::tool_formats::{dsml::DSML, harmony::HARMONY, hermes::HERMES, llama::LLAMA};
+    pub use text::tool_formats::{mistral::MISTRAL, qwen_coder::QWEN_CODER};
+}
+
 /// Tools `f` (with a schema), `get_weather` and `now`.
-pub fn form(format: ToolFormat) -> OutputForm {
+pub fn form(format: &'static ToolFormat) -> OutputForm {
     let parameters = json!({
         "type": "object",
         "properties": {
@@ -79,6 +86,6 @@ pub fn check_form(form: &OutputForm, answer: &str, truncated: bool, expected: &s
 }
 
 /// Likewise for an answer that the model ended.
-pub fn check(format: ToolFormat, answer: &str, expected: &str) {
+pub fn check(format: &'static ToolFormat, answer: &str, expected: &str) {
     check_form(&form(format), answer, false, expected);
 }

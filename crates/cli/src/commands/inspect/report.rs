@@ -232,7 +232,7 @@ fn config_json(config: &ModelConfig) -> Json {
         json["shared_expert_width"] = experts.shared_width.into();
         json["layers_with_experts"] = experts.layers.iter().filter(|has| **has).count().into();
     }
-    if let Some(latent) = &config.latent {
+    if let Some(latent) = config.latent() {
         json["q_rank"] = latent.q_rank.into();
         json["kv_rank"] = latent.kv_rank.into();
         json["nope_dim"] = latent.nope_dim.into();

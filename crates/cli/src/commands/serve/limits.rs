@@ -3,7 +3,7 @@
 use crate::args::{bytes, seconds};
 use anyhow::Result;
 use clap::value_parser;
-use server::{Keys, RateLimits, ServerOptions};
+use server::{ApiKeys, RateLimits, ServerOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -77,8 +77,8 @@ pub(super) struct ConnectionArgs {
 }
 
 impl ClientArgs {
-    fn keys(&self) -> Result<Keys> {
-        let keys = Keys::new(&self.api_key)?;
+    fn keys(&self) -> Result<ApiKeys> {
+        let keys = ApiKeys::new(&self.api_key)?;
         Ok(match &self.api_key_file {
             Some(path) => keys.with_file(path)?,
             None => keys,

@@ -2,16 +2,17 @@
 
 use std::collections::HashSet;
 
-use super::super::experts::{MAX_EXPERTS, Names};
+use super::super::check::ExpertFieldNames;
 use super::super::family::Family;
-use super::super::hf::{MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
+use super::super::fields::{
+    GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_WIDTH, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN,
+};
 use super::super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RouterScores};
-use super::keys::{Keys, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
 use crate::error::Result;
 use crate::gguf::GgufFile;
 
 /// Suffixes of the keys that laws are about.
-pub(super) const NAMES: Names = Names {
+pub(super) const NAMES: ExpertFieldNames = ExpertFieldNames {
     count: "expert_count",
     chosen: "expert_used_count",
     groups: "expert_group_count",
@@ -22,7 +23,7 @@ const ROUTER: &str = "ffn_gate_inp.weight";
 
 /// Routed experts, if any of the layers has them. `mlp` is the width of the others' MLP.
 pub(super) fn read(
-    keys: &Keys,
+    keys: &GgufKeys,
     file: &GgufFile,
     family: &Family,
     layers: usize,
@@ -39,11 +40,13 @@ pub(super) fn read(
         true => after_dense(keys, layers)?,
         false => with_router(file, layers),
     };
+    let shared_width = shared_width(keys, family, width, mlp)?;
     Ok(layers.contains(&true).then_some(ExpertsConfig {
         count,
         chosen,
         width,
-        shared_width: shared_width(keys, family, width, mlp)?,
+        shared_width,
+        shared_gate: defaults.shared && shared_width > 0,
         layers,
         scores,
         normalise: normalise.unwrap_or(defaults.normalise),
@@ -52,7 +55,7 @@ pub(super) fn read(
     }))
 }
 
-fn scores(keys: &Keys, default: RouterScores) -> Result<RouterScores> {
+fn scores(keys: &GgufKeys, default: RouterScores) -> Result<RouterScores> {
     let key = keys.key("expert_gating_func");
     match keys.metadata.opt_count(&key)? {
         // 0 stands for no choice.
@@ -67,14 +70,14 @@ fn scores(keys: &Keys, default: RouterScores) -> Result<RouterScores> {
     }
 }
 
-fn shared_width(keys: &Keys, family: &Family, width: usize, mlp: usize) -> Result<usize> {
+fn shared_width(keys: &GgufKeys, family: &Family, width: usize, mlp: usize) -> Result<usize> {
     if family.gguf_experts.shared {
         return Ok(keys.opt_count("expert_shared_feed_forward_length", MAX_WIDTH)?.unwrap_or(mlp));
     }
     Ok(width * keys.opt_count("expert_shared_count", MAX_EXPERTS)?.unwrap_or(0))
 }
 
-fn groups(keys: &Keys, scores: RouterScores) -> Result<Option<ExpertGroups>> {
+fn groups(keys: &GgufKeys, scores: RouterScores) -> Result<Option<ExpertGroups>> {
     let count = keys.opt_count(NAMES.groups, MAX_EXPERTS)?;
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };
     let rank = match scores {
@@ -85,7 +88,7 @@ fn groups(keys: &Keys, scores: RouterScores) -> Result<Option<ExpertGroups>> {
     Ok(Some(ExpertGroups { count, chosen, rank }))
 }
 
-fn after_dense(keys: &Keys, layers: usize) -> Result<Vec<bool>> {
+fn after_dense(keys: &GgufKeys, layers: usize) -> Result<Vec<bool>> {
     let dense = keys.opt_count("leading_dense_block_count", MAX_LAYERS)?.unwrap_or(0);
     Ok((0..layers).map(|layer| layer >= dense).collect())
 }
@@ -103,9 +106,9 @@ fn with_router(file: &GgufFile, layers: usize) -> Vec<bool> {
 
 /// Latent attention. Older files give the length of keys and values as they are computed with;
 /// newer ones that of the cached rows, and the others under names of their own.
-pub(super) fn latent(keys: &Keys, family: &Family) -> Result<Option<LatentConfig>> {
+pub(super) fn latent(keys: &GgufKeys, family: &Family) -> Result<Option<LatentConfig>> {
     const KEY: &str = "attention.key_length";
-    if !family.has_latent {
+    if family.latent.is_none() {
         return Ok(None);
     }
     let length = |newer: &str, older: &str| match keys.opt_count(newer, MAX_HEADS)? {

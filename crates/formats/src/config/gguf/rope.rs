@@ -3,26 +3,26 @@
 use kernels::quant::QuantType;
 
 use super::super::family::Family;
-use super::super::hf::{MAX_HEADS, MAX_TOKENS};
+use super::super::fields::{GgufKeys, MAX_HEADS, MAX_TOKENS};
 use super::super::{LatentConfig, RopeConfig, RopeScaling, yarn};
-use super::{Keys, ROPE_FACTORS, find};
+use super::{ROPE_FACTORS, find};
 use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::tensor::TensorView;
 
 /// What a file says of rotation, and how much it sharpens latent attention.
-pub(super) struct Rope {
+pub(super) struct GgufRope {
     pub config: RopeConfig,
     pub sharpening: f32,
 }
 
 pub(super) fn read(
-    keys: &Keys,
+    keys: &GgufKeys,
     file: &GgufFile,
     family: &Family,
     head_dim: usize,
     latent: Option<LatentConfig>,
-) -> Result<Rope> {
+) -> Result<GgufRope> {
     let dim = keys.opt_positive("rope.dimension_count", MAX_HEADS)?.unwrap_or(head_dim);
     let scaling = rope_scaling(keys, file, family, dim)?;
     let factor = match scaling {
@@ -41,13 +41,13 @@ pub(super) fn read(
         magnitude: factor.map_or(Ok(1.0), |factor| magnitude(keys, factor, log_multiplier))?,
     };
     let sharpening = factor.zip(log_multiplier).map_or(1.0, |(f, log)| yarn::sharpening(f, log));
-    Ok(Rope { config, sharpening })
+    Ok(GgufRope { config, sharpening })
 }
 
 /// The converter writes transformers' `attention_factor` as `yarn_attn_factor`. Where attention is
 /// sharpened by a multiplier of its own, `mscale` is taken to be `mscale_all_dim`, as llama.cpp
 /// takes it: then the cosines keep their size.
-fn magnitude(keys: &Keys, factor: f32, log_multiplier: Option<f32>) -> Result<f32> {
+fn magnitude(keys: &GgufKeys, factor: f32, log_multiplier: Option<f32>) -> Result<f32> {
     let more = keys.opt_above_zero("rope.scaling.attn_factor")?.unwrap_or(1.0);
     let default = match log_multiplier {
         Some(_) => 1.0,
@@ -56,7 +56,7 @@ fn magnitude(keys: &Keys, factor: f32, log_multiplier: Option<f32>) -> Result<f3
     Ok(more * keys.opt_above_zero("rope.scaling.yarn_attn_factor")?.unwrap_or(default))
 }
 
-fn yarn(keys: &Keys, family: &Family) -> Result<RopeScaling> {
+fn yarn(keys: &GgufKeys, family: &Family) -> Result<RopeScaling> {
     let (fast, slow) = yarn::BETAS;
     let original = keys.opt_count("rope.scaling.original_context_length", MAX_TOKENS)?;
     Ok(RopeScaling::Yarn {
@@ -75,7 +75,12 @@ fn yarn(keys: &Keys, family: &Family) -> Result<RopeScaling> {
     })
 }
 
-fn rope_scaling(keys: &Keys, file: &GgufFile, family: &Family, dim: usize) -> Result<RopeScaling> {
+fn rope_scaling(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    dim: usize,
+) -> Result<RopeScaling> {
     let key = keys.key("rope.scaling.type");
     let factor = || keys.above_zero("rope.scaling.factor");
     let scaling = match keys.metadata.opt_text(&key)? {

@@ -1,13 +1,14 @@
 //! Rotary position embedding in config.json.
 
 use super::super::family::Family;
+use super::super::fields::MAX_TOKENS;
 use super::super::{LatentConfig, RopeConfig, RopeLayout, RopeScaling, yarn};
-use super::{MAX_TOKENS, NAMES, above_zero, need_above_zero, opt_positive, positive};
+use super::NAMES;
 use crate::error::{Result, shown};
 use crate::json::Object;
 
 /// What config.json says of rotation, and how much it sharpens latent attention.
-pub(super) struct Rope {
+pub(super) struct HfRope {
     pub config: RopeConfig,
     pub sharpening: f32,
 }
@@ -34,11 +35,11 @@ pub(super) fn read(
     family: &Family,
     head_dim: usize,
     latent: Option<LatentConfig>,
-) -> Result<Rope> {
+) -> Result<HfRope> {
     let parameters = parameters(config)?;
     let number = |key: &str| -> Result<Option<f32>> {
-        let outer = above_zero(config, key)?;
-        Ok(parameters.map_or(Ok(None), |inner| above_zero(inner, key))?.or(outer))
+        let outer = config.above_zero(key)?;
+        Ok(parameters.map_or(Ok(None), |inner| inner.above_zero(key))?.or(outer))
     };
     let share = number(NAMES.rope_dim)?.unwrap_or(family.rotary_share);
     let interleaved = latent.is_some() && config.flag("rope_interleave")? != Some(false);
@@ -53,7 +54,7 @@ pub(super) fn read(
         scaling,
         magnitude,
     };
-    Ok(Rope { config, sharpening })
+    Ok(HfRope { config, sharpening })
 }
 
 /// The object of rotary parameters under its old name or its new one. Where both say
@@ -80,7 +81,7 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
     let kind = kind.or(if rope.has("factor") { None } else { Some("default") });
     match rope.need("rope_type", "a string", kind)? {
         "default" => Ok(RopeScaling::None.into()),
-        "linear" => Ok(RopeScaling::Linear { factor: need_above_zero(rope, "factor")? }.into()),
+        "linear" => Ok(RopeScaling::Linear { factor: rope.need_above_zero("factor")? }.into()),
         "llama3" => llama3(rope).map(Scaling::from),
         "yarn" => read_yarn(config, rope),
         other => {
@@ -92,8 +93,8 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
 }
 
 fn llama3(rope: Object) -> Result<RopeScaling> {
-    let low_freq_factor = need_above_zero(rope, "low_freq_factor")?;
-    let high_freq_factor = need_above_zero(rope, "high_freq_factor")?;
+    let low_freq_factor = rope.need_above_zero("low_freq_factor")?;
+    let high_freq_factor = rope.need_above_zero("high_freq_factor")?;
     if high_freq_factor <= low_freq_factor {
         let problem = format!(
             "expected more than low_freq_factor ({low_freq_factor}), found {high_freq_factor}"
@@ -101,25 +102,25 @@ fn llama3(rope: Object) -> Result<RopeScaling> {
         return Err(rope.error("high_freq_factor", problem));
     }
     Ok(RopeScaling::Llama3 {
-        factor: need_above_zero(rope, "factor")?,
+        factor: rope.need_above_zero("factor")?,
         low_freq_factor,
         high_freq_factor,
-        original_context: positive(rope, "original_max_position_embeddings", MAX_TOKENS)?,
+        original_context: rope.positive("original_max_position_embeddings", MAX_TOKENS)?,
     })
 }
 
 fn read_yarn(config: Object, rope: Object) -> Result<Scaling> {
     const ORIGINAL: &str = "original_max_position_embeddings";
-    let context = positive(config, "max_position_embeddings", MAX_TOKENS)?;
-    let original = match opt_positive(config, ORIGINAL, MAX_TOKENS)? {
+    let context = config.positive("max_position_embeddings", MAX_TOKENS)?;
+    let original = match config.opt_positive(ORIGINAL, MAX_TOKENS)? {
         Some(outer) => outer,
-        None => opt_positive(rope, ORIGINAL, MAX_TOKENS)?.unwrap_or(context),
+        None => rope.opt_positive(ORIGINAL, MAX_TOKENS)?.unwrap_or(context),
     };
-    let factor = above_zero(rope, "factor")?.unwrap_or(context as f32 / original as f32);
+    let factor = rope.above_zero("factor")?.unwrap_or(context as f32 / original as f32);
     // The reference library takes zero for absent in all of these.
     let number = |key: &str| match rope.number(key)? {
         Some(0.0) => Ok(None),
-        _ => above_zero(rope, key),
+        _ => rope.above_zero(key),
     };
     let sharpening = |multiplier: f32| yarn::sharpening(factor, yarn::tenth(multiplier));
     let (mscale, all) = (number("mscale")?, number("mscale_all_dim")?);
@@ -136,7 +137,7 @@ fn read_yarn(config: Object, rope: Object) -> Result<Scaling> {
             beta_slow: number("beta_slow")?.unwrap_or(slow),
             truncate: rope.flag("truncate")?.unwrap_or(true),
         },
-        magnitude: above_zero(rope, "attention_factor")?.unwrap_or(default),
+        magnitude: rope.above_zero("attention_factor")?.unwrap_or(default),
         sharpening: all.map_or(1.0, sharpening),
     })
 }

@@ -1,20 +1,18 @@
 //! A configuration as GGUF metadata, with the keys of llama.cpp.
 
 use super::super::family::Family;
-use super::super::gguf::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
-use super::super::{
-    ExpertsConfig, LatentConfig, ModelConfig, RopeScaling, RouterScores, llama, yarn,
-};
+use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
+use super::super::{ExpertsConfig, LatentConfig, ModelConfig, RopeScaling, RouterScores, yarn};
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
 
 /// Keys under the name of the architecture.
-struct Keys<'a> {
+struct GgufKeyWriter<'a> {
     writer: &'a mut GgufWriter,
     prefix: &'static str,
 }
 
-impl Keys<'_> {
+impl GgufKeyWriter<'_> {
     fn set(&mut self, key: &str, value: Value) {
         self.writer.set(&format!("{}.{key}", self.prefix), value);
     }
@@ -29,13 +27,9 @@ impl Keys<'_> {
 }
 
 impl ModelConfig {
-    /// Sets the keys of GGUF metadata that describe the model. Divisors of the rotary
-    /// frequencies, if there are any, go into the tensor `rope_freqs.weight`.
-    pub fn to_gguf(&self, writer: &mut GgufWriter) -> Result<()> {
-        let family = self.family()?;
-        // Families without a name of their own are `llama`.
-        let prefix = family.gguf_name.unwrap_or(llama::LLAMA.name);
-        let mut keys = Keys { writer, prefix };
+    pub(crate) fn gguf_keys(&self, family: &Family, writer: &mut GgufWriter) -> Result<()> {
+        let prefix = family.gguf_name;
+        let mut keys = GgufKeyWriter { writer, prefix };
         keys.count("block_count", self.layers);
         keys.count("context_length", self.context_length);
         keys.count("embedding_length", self.hidden_size);
@@ -43,7 +37,7 @@ impl ModelConfig {
         keys.count("rope.dimension_count", self.rope.dim);
         keys.count("vocab_size", self.vocab_size);
         keys.count("attention.head_count", self.heads);
-        match self.latent {
+        match self.latent() {
             Some(latent) => latent_keys(&mut keys, latent),
             None => {
                 keys.count("attention.head_count_kv", self.kv_heads);
@@ -64,7 +58,7 @@ impl ModelConfig {
     }
 
     /// One window for all layers, or all in the pattern of the family, or flags that say which.
-    fn window_keys(&self, keys: &mut Keys, family: &Family) -> Result<()> {
+    fn window_keys(&self, keys: &mut GgufKeyWriter, family: &Family) -> Result<()> {
         const FIELD: &str = "sliding_window";
         let Some(window) = self.windows.iter().flatten().next().copied() else { return Ok(()) };
         let uniform = self.windows.iter().all(|found| *found == Some(window));
@@ -84,7 +78,12 @@ impl ModelConfig {
         }
     }
 
-    fn expert_keys(&self, keys: &mut Keys, family: &Family, experts: &ExpertsConfig) -> Result<()> {
+    fn expert_keys(
+        &self,
+        keys: &mut GgufKeyWriter,
+        family: &Family,
+        experts: &ExpertsConfig,
+    ) -> Result<()> {
         keys.count("expert_count", experts.count);
         keys.count("expert_used_count", experts.chosen);
         keys.count("expert_feed_forward_length", experts.width);
@@ -111,7 +110,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    fn scaling_keys(&self, keys: &mut Keys) {
+    fn scaling_keys(&self, keys: &mut GgufKeyWriter) {
         let kind = |kind: &str| Value::String(kind.to_owned());
         match self.rope.scaling {
             RopeScaling::Linear { factor } => {
@@ -142,7 +141,7 @@ impl ModelConfig {
 }
 
 /// The cache holds one row for all heads: llama.cpp counts it as a head of its own size.
-fn latent_keys(keys: &mut Keys, latent: LatentConfig) {
+fn latent_keys(keys: &mut GgufKeyWriter, latent: LatentConfig) {
     keys.count("attention.head_count_kv", 1);
     keys.count("attention.key_length", latent.kv_rank + latent.rope_dim);
     keys.count("attention.value_length", latent.kv_rank);

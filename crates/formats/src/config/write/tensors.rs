@@ -1,14 +1,14 @@
 //! The tensors of a model of a configuration: canonical names and shapes, as GGUF files hold
 //! them and as Hugging Face checkpoints do.
 
-use super::super::family::{self, Family};
-use super::super::{ExpertsConfig, LatentConfig, ModelConfig, RouterScores};
+use super::super::family::{Family, HEAD_NORMS};
+use super::super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, RouterScores};
 
-type Tensors = Vec<(String, Vec<usize>)>;
+pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
 /// Where tensors differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(crate) enum TensorForm {
     /// All experts of a layer in one tensor, keys and values of latent attention in two.
     Gguf,
     /// Each expert's matrices apart, or gates and ups in one; keys and values in one tensor.
@@ -18,41 +18,26 @@ enum Form {
 }
 
 impl ModelConfig {
-    /// Canonical names and shapes of all tensors of a GGUF file of this configuration.
-    pub fn tensors(&self) -> Tensors {
-        self.in_form(Form::Gguf)
-    }
-
-    /// Canonical names and shapes of all tensors of a Hugging Face checkpoint of this
-    /// configuration; the family's table of names has their names there.
-    pub fn hf_tensors(&self) -> Tensors {
-        self.in_form(Form::Hf)
-    }
-
-    /// Canonical names and shapes of all tensors of an open checkpoint of the same.
-    pub fn read_tensors(&self) -> Tensors {
-        self.in_form(Form::Read)
-    }
-
-    fn in_form(&self, form: Form) -> Tensors {
+    /// Canonical names and shapes of all tensors of a checkpoint of this family in `form`.
+    pub(crate) fn tensors_in(&self, family: &Family, form: TensorForm) -> Tensors {
         let (hidden, vocab) = (self.hidden_size, self.vocab_size);
-        let family = family::by_name(&self.architecture);
         let mut tensors = vec![("token_embd.weight".to_owned(), vec![vocab, hidden])];
         for layer in 0..self.layers {
-            let mut parts = match self.latent {
+            let mut parts = match self.latent() {
                 Some(latent) => self.latent_attention(latent, form),
                 None => self.attention(),
             };
             parts.push(named("ffn_norm.weight", &[hidden]));
-            match self.experts.as_ref().filter(|experts| experts.layers[layer]) {
-                Some(experts) => parts.extend(self.experts(experts, family, form)),
+            match self.experts_of(layer) {
+                Some(experts) => parts.extend(self.experts(experts, family.experts_by_turns, form)),
                 None => parts.extend(mlp(
                     ["ffn_gate", "ffn_up", "ffn_down"],
                     hidden,
                     self.intermediate_size,
                 )),
             }
-            parts.extend(family.map_or(&[][..], |f| f.written).iter().map(|name| self.extra(name)));
+            let vectors = self.vectors(family, layer);
+            parts.extend(vectors.into_iter().map(|name| named(name, &self.shape_of(name))));
             tensors.extend(
                 parts.into_iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape)),
             );
@@ -76,7 +61,7 @@ impl ModelConfig {
         ]
     }
 
-    fn latent_attention(&self, latent: LatentConfig, form: Form) -> Tensors {
+    fn latent_attention(&self, latent: LatentConfig, form: TensorForm) -> Tensors {
         let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = latent;
         let (hidden, heads) = (self.hidden_size, self.heads);
         let q = heads * self.head_dim;
@@ -92,11 +77,11 @@ impl ModelConfig {
         tensors.push(named("attn_kv_a_mqa.weight", &[kv_rank + rope_dim, hidden]));
         tensors.push(named("attn_kv_a_norm.weight", &[kv_rank]));
         match form {
-            Form::Gguf => tensors.extend([
+            TensorForm::Gguf => tensors.extend([
                 named("attn_k_b.weight", &[heads, kv_rank, nope_dim]),
                 named("attn_v_b.weight", &[heads, value_dim, kv_rank]),
             ]),
-            Form::Hf | Form::Read => {
+            TensorForm::Hf | TensorForm::Read => {
                 tensors.push(named("attn_kv_b.weight", &[heads * (nope_dim + value_dim), kv_rank]));
             }
         }
@@ -104,19 +89,18 @@ impl ModelConfig {
         tensors
     }
 
-    fn experts(&self, experts: &ExpertsConfig, family: Option<&Family>, form: Form) -> Tensors {
+    fn experts(&self, experts: &ExpertsConfig, biased: bool, form: TensorForm) -> Tensors {
         let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
         let mut tensors = vec![named("ffn_gate_inp.weight", &[count, hidden])];
         if experts.scores == RouterScores::Sigmoid {
             tensors.push(named("exp_probs_b.bias", &[count]));
         }
-        let biased = family.is_some_and(|family| family.biases.contains(&"ffn_down_exps.bias"));
         match (form, biased) {
-            (Form::Gguf | Form::Read, _) => {
+            (TensorForm::Gguf | TensorForm::Read, _) => {
                 tensors.extend(stacked(count, hidden, width, biased));
             }
-            (Form::Hf, true) => tensors.extend(fused(count, hidden, width)),
-            (Form::Hf, false) => {
+            (TensorForm::Hf, true) => tensors.extend(fused(count, hidden, width)),
+            (TensorForm::Hf, false) => {
                 let one =
                     |number| ["gate", "up", "down"].map(|part| format!("ffn_{part}.{number}"));
                 tensors.extend((0..count).flat_map(|number| mlp(one(number), hidden, width)));
@@ -125,27 +109,41 @@ impl ModelConfig {
         if experts.shared_width > 0 {
             let names = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
             tensors.extend(mlp(names, hidden, experts.shared_width));
-            if family.is_some_and(|family| family.gguf_experts.shared) {
+            if experts.shared_gate {
                 let row = [1, hidden];
-                let shape = if form == Form::Gguf { &row[1..] } else { &row[..] };
+                let shape = if form == TensorForm::Gguf { &row[1..] } else { &row[..] };
                 tensors.push(named("ffn_gate_inp_shexp.weight", shape));
             }
         }
         tensors
     }
 
-    /// A vector that only some families have.
-    fn extra(&self, name: &str) -> (String, Vec<usize>) {
+    /// Vectors of a layer that only some families have; those of experts are with their matrices.
+    fn vectors(&self, family: &Family, layer: usize) -> Vec<&'static str> {
+        let mut names = family.written.to_vec();
+        if let Attention::Grouped { head_norms, sinks } = self.attention {
+            names.extend(head_norms.then_some(HEAD_NORMS).into_iter().flatten());
+            names.extend(sinks.then_some("attn_sinks.weight"));
+        }
+        let of_experts = |name: &&str| name.contains("_exps.") || name.starts_with("exp_probs_b.");
+        let required = (family.required)(self, layer);
+        names.extend(required.iter().copied().filter(|name| !of_experts(name)));
+        names
+    }
+
+    /// Shape of a bias, norm or sink of a layer.
+    pub(crate) fn shape_of(&self, name: &str) -> Vec<usize> {
         let experts = self.experts.as_ref().map_or(0, |experts| experts.count);
-        let len = match name {
-            "attn_q.bias" => self.heads * self.head_dim,
-            "attn_k.bias" | "attn_v.bias" => self.kv_heads * self.head_dim,
-            "attn_q_norm.weight" | "attn_k_norm.weight" => self.head_dim,
-            "attn_sinks.weight" => self.heads,
-            "ffn_gate_inp.bias" => experts,
-            _ => self.hidden_size,
-        };
-        named(name, &[len])
+        match name {
+            "attn_q.bias" => vec![self.heads * self.head_dim],
+            "attn_k.bias" | "attn_v.bias" => vec![self.kv_heads * self.head_dim],
+            "attn_q_norm.weight" | "attn_k_norm.weight" => vec![self.head_dim],
+            "attn_sinks.weight" => vec![self.heads],
+            "ffn_gate.bias" | "ffn_up.bias" => vec![self.intermediate_size],
+            "ffn_gate_inp.bias" | "exp_probs_b.bias" => vec![experts],
+            "ffn_down_exps.bias" => vec![experts, self.hidden_size],
+            _ => vec![self.hidden_size],
+        }
     }
 }
 

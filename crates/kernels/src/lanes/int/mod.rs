@@ -1,8 +1,8 @@
 //! Sixteen i32 sums of products of bytes: the integer side of the lanes.
 //!
 //! A group of sixteen weight rows is held as 64 bytes, four consecutive inputs of each row. The
-//! sums are exact, so every instruction set gives the same integers whatever it makes of them
-//! underway; only [`IntLanes::float`] leads on to values that are rounded.
+//! sums are exact, so every instruction set gets the same integers whatever its intermediate steps;
+//! only [`IntLanes::float`] rounds.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "aarch64")]
@@ -13,11 +13,11 @@ pub(crate) mod x86;
 
 use super::{LANES, Lanes};
 
-/// A piece of work on any lanes.
+/// Work that is generic over the integer lanes.
 pub(crate) trait Task {
-    /// What it gives.
+    /// Result of the work.
     type Output;
-    /// Does it.
+    /// Runs the work.
     fn run<I: IntLanes>(self) -> Self::Output;
 }
 
@@ -87,8 +87,8 @@ pub(crate) trait IntLanes: Copy {
         f32::from_bits(largest.into_iter().fold(0, u32::max))
     }
 
-    /// Values rounded to nearest even, to signed bytes, and their sum. What is beyond bytes gives
-    /// any bytes.
+    /// Values rounded to nearest even, to signed bytes, and their sum. Values outside
+    /// -128..=127 become unspecified bytes.
     fn bytes(values: Self::Float, out: &mut [u32; 4]) -> i32 {
         let mut rounded = [0.0; LANES];
         values.round().store(&mut rounded);
@@ -121,57 +121,27 @@ macro_rules! int_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
-            use $crate::isa::Kind;
-            #[cfg(target_arch = "x86_64")]
-            use $crate::lanes::int::x86;
+            use $crate::isa::{IsaKind, call_compiled};
+            use $crate::lanes::int;
             match isa.kind() {
-                Kind::Scalar => $body::<$crate::lanes::int::scalar::Scalar>($($arg),*),
+                IsaKind::Scalar => $body::<int::scalar::ScalarInt>($($arg),*),
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx2 | Kind::Avx512 => {
-                    #[target_feature(enable = "avx2,fma,f16c")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<x86::Avx2>($($arg),*)
-                    }
-                    // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx2 | IsaKind::Avx512 => {
+                    call_compiled!(Avx2, $body::<int::x86::Avx2>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::AvxVnni => {
-                    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<x86::AvxVnni>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::AvxVnni => {
+                    call_compiled!(AvxVnni, $body::<int::x86::AvxVnni>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512Vnni | Kind::Avx512Bf16 | Kind::Amx => {
-                    #[target_feature(
-                        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c"
-                    )]
-                    fn shell($($arg: $ty),*) {
-                        $body::<x86::Avx512Vnni>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+                    call_compiled!(Avx512Vnni, $body::<int::x86::Avx512Vnni>, $($arg: $ty),*)
                 }
                 #[cfg(target_arch = "aarch64")]
-                Kind::Neon => {
-                    #[target_feature(enable = "neon")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::int::neon::Neon>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
-                }
+                IsaKind::Neon => call_compiled!(Neon, $body::<int::neon::Neon>, $($arg: $ty),*),
                 #[cfg(target_arch = "aarch64")]
-                Kind::NeonDot => {
-                    #[target_feature(enable = "neon,dotprod")]
-                    fn shell($($arg: $ty),*) {
-                        $body::<$crate::lanes::int::neon::NeonDot>($($arg),*)
-                    }
-                    // SAFETY: as above.
-                    unsafe { shell($($arg),*) }
+                IsaKind::NeonDot => {
+                    call_compiled!(NeonDot, $body::<int::neon::NeonDot>, $($arg: $ty),*)
                 }
             }
         }

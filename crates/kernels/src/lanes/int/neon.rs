@@ -5,6 +5,7 @@
 #![allow(clippy::undocumented_unsafe_blocks)]
 
 use super::{IntLanes, Task};
+use crate::isa::features;
 use crate::lanes::{LANES, Lanes, neon as float};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -16,7 +17,7 @@ pub(crate) struct Neon;
 #[derive(Clone, Copy)]
 pub(crate) struct NeonDot;
 
-type Bytes = [uint8x16_t; 4];
+type CodeBytes = [uint8x16_t; 4];
 type Four = [int32x4_t; 4];
 
 /// Sums of four products each: pairs fit sixteen bits, because no activation is -128.
@@ -34,50 +35,50 @@ unsafe fn quads(sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
 macro_rules! common {
     () => {
         type Float = float::Neon;
-        type Codes = Bytes;
+        type Codes = CodeBytes;
         type Sums = Four;
         const ROWS: usize = 4;
         const BIAS: Option<u32> = None;
 
         #[inline(always)]
-        unsafe fn codes_at(src: *const u8) -> Bytes {
+        unsafe fn codes_at(src: *const u8) -> CodeBytes {
             unsafe {
                 [vld1q_u8(src), vld1q_u8(src.add(16)), vld1q_u8(src.add(32)), vld1q_u8(src.add(48))]
             }
         }
 
         #[inline(always)]
-        unsafe fn store_codes(codes: Bytes, dst: *mut u8) {
+        unsafe fn store_codes(codes: CodeBytes, dst: *mut u8) {
             for (i, codes) in codes.into_iter().enumerate() {
                 unsafe { vst1q_u8(dst.add(16 * i), codes) }
             }
         }
 
         #[inline(always)]
-        fn field(codes: Bytes, shift: u32, mask: u8) -> Bytes {
+        fn field(codes: CodeBytes, shift: u32, mask: u8) -> CodeBytes {
             let (count, mask) = unsafe { (vdupq_n_s8(-(shift as i8)), vdupq_n_u8(mask)) };
             codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
         }
 
         #[inline(always)]
-        fn raised(codes: Bytes, shift: u32, mask: u8) -> Bytes {
+        fn raised(codes: CodeBytes, shift: u32, mask: u8) -> CodeBytes {
             let (count, mask) = unsafe { (vdupq_n_s8(shift as i8), vdupq_n_u8(mask)) };
             codes.map(|codes| unsafe { vandq_u8(vshlq_u8(codes, count), mask) })
         }
 
         #[inline(always)]
-        fn either(a: Bytes, b: Bytes) -> Bytes {
+        fn either(a: CodeBytes, b: CodeBytes) -> CodeBytes {
             std::array::from_fn(|i| unsafe { vorrq_u8(a[i], b[i]) })
         }
 
         #[inline(always)]
-        fn lookup(table: &[i8; 16], codes: Bytes) -> Bytes {
+        fn lookup(table: &[i8; 16], codes: CodeBytes) -> CodeBytes {
             let table = unsafe { vld1q_u8(table.as_ptr().cast()) };
             codes.map(|codes| unsafe { vqtbl1q_u8(table, codes) })
         }
 
         #[inline(always)]
-        fn signed(codes: Bytes) -> Bytes {
+        fn signed(codes: CodeBytes) -> CodeBytes {
             codes
         }
 
@@ -117,40 +118,42 @@ impl IntLanes for Neon {
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
-        #[inline(never)]
-        #[target_feature(enable = "neon")]
-        fn shell<T: Task>(task: T) -> T::Output {
-            task.run::<Neon>()
+        features! { Neon compiled
+            #[inline(never)]
+            fn shell<T: Task>(task: T) -> T::Output {
+                task.run::<Neon>()
+            }
         }
         unsafe { shell(task) }
     }
 
     #[inline(always)]
-    fn dot(sums: Four, codes: Bytes, quad: i32) -> Four {
+    fn dot(sums: Four, codes: CodeBytes, quad: i32) -> Four {
         let x = unsafe { vreinterpretq_s8_s32(vdupq_n_s32(quad)) };
         std::array::from_fn(|i| unsafe { quads(sums[i], codes[i], x) })
     }
 
     #[inline(always)]
-    fn dot_signed(sums: Four, codes: Bytes, quad: i32) -> Four {
+    fn dot_signed(sums: Four, codes: CodeBytes, quad: i32) -> Four {
         Self::dot(sums, codes, quad)
     }
 }
 
-/// Adds sums of four products each. By hand: the intrinsic is not stable yet.
-#[inline]
-#[target_feature(enable = "dotprod")]
-fn sdot(mut sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
-    unsafe {
-        std::arch::asm!(
-            "sdot {sums:v}.4s, {codes:v}.16b, {x:v}.16b",
-            sums = inout(vreg) sums,
-            codes = in(vreg) codes,
-            x = in(vreg) x,
-            options(pure, nomem, nostack, preserves_flags),
-        );
+features! { NeonDot compiled
+    /// Adds sums of four products each. By hand: the intrinsic is not stable yet.
+    #[inline]
+    fn sdot(mut sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
+        unsafe {
+            std::arch::asm!(
+                "sdot {sums:v}.4s, {codes:v}.16b, {x:v}.16b",
+                sums = inout(vreg) sums,
+                codes = in(vreg) codes,
+                x = in(vreg) x,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        sums
     }
-    sums
 }
 
 impl IntLanes for NeonDot {
@@ -158,22 +161,23 @@ impl IntLanes for NeonDot {
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
-        #[inline(never)]
-        #[target_feature(enable = "neon,dotprod")]
-        fn shell<T: Task>(task: T) -> T::Output {
-            task.run::<NeonDot>()
+        features! { NeonDot compiled
+            #[inline(never)]
+            fn shell<T: Task>(task: T) -> T::Output {
+                task.run::<NeonDot>()
+            }
         }
         unsafe { shell(task) }
     }
 
     #[inline(always)]
-    fn dot(sums: Four, codes: Bytes, quad: i32) -> Four {
+    fn dot(sums: Four, codes: CodeBytes, quad: i32) -> Four {
         let x = unsafe { vreinterpretq_s8_s32(vdupq_n_s32(quad)) };
         std::array::from_fn(|i| unsafe { sdot(sums[i], codes[i], x) })
     }
 
     #[inline(always)]
-    fn dot_signed(sums: Four, codes: Bytes, quad: i32) -> Four {
+    fn dot_signed(sums: Four, codes: CodeBytes, quad: i32) -> Four {
         Self::dot(sums, codes, quad)
     }
 }

@@ -7,9 +7,9 @@ use half::f16;
 use std::array::from_fn;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Scalar;
+pub(crate) struct ScalarInt;
 
-impl IntLanes for Scalar {
+impl IntLanes for ScalarInt {
     type Float = crate::lanes::scalar::Scalar;
     type Codes = [u8; 64];
     type Sums = [i32; LANES];

@@ -5,6 +5,7 @@
 #![allow(clippy::undocumented_unsafe_blocks)]
 
 use super::{IntLanes, Task};
+use crate::isa::features;
 use crate::lanes::x86 as float;
 use std::arch::x86_64::*;
 
@@ -131,10 +132,11 @@ impl IntLanes for Avx2 {
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
-        #[inline(never)]
-        #[target_feature(enable = "avx2,fma,f16c")]
-        fn shell<T: Task>(task: T) -> T::Output {
-            task.run::<Avx2>()
+        features! { Avx2 compiled
+            #[inline(never)]
+            fn shell<T: Task>(task: T) -> T::Output {
+                task.run::<Avx2>()
+            }
         }
         unsafe { shell(task) }
     }
@@ -173,10 +175,11 @@ impl IntLanes for AvxVnni {
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
-        #[inline(never)]
-        #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-        fn shell<T: Task>(task: T) -> T::Output {
-            task.run::<AvxVnni>()
+        features! { AvxVnni compiled
+            #[inline(never)]
+            fn shell<T: Task>(task: T) -> T::Output {
+                task.run::<AvxVnni>()
+            }
         }
         unsafe { shell(task) }
     }
@@ -206,23 +209,24 @@ impl IntLanes for AvxVnni {
     }
 }
 
-/// Sixteen times the value at `src`, shifted to the left. By hand: the compiler shifts before it
-/// copies to all lanes, and a copy between registers takes a port of the products, which neither
-/// copies from memory nor shifts do.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn shifted<const SHIFT: u32>(src: *const u32) -> __m512i {
-    let sums;
-    unsafe {
-        std::arch::asm!(
-            "vpslld {sums}, dword ptr [{src}]{{1to16}}, {shift}",
-            sums = lateout(zmm_reg) sums,
-            src = in(reg) src,
-            shift = const SHIFT,
-            options(pure, readonly, nostack, preserves_flags),
-        );
+features! { Avx512Vnni compiled
+    /// Sixteen times the value at `src`, shifted to the left. By hand: the compiler shifts before
+    /// it copies to all lanes, and a copy between registers takes a port of the products, which
+    /// neither copies from memory nor shifts do.
+    #[inline]
+    unsafe fn shifted<const SHIFT: u32>(src: *const u32) -> __m512i {
+        let sums;
+        unsafe {
+            std::arch::asm!(
+                "vpslld {sums}, dword ptr [{src}]{{1to16}}, {shift}",
+                sums = lateout(zmm_reg) sums,
+                src = in(reg) src,
+                shift = const SHIFT,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        sums
     }
-    sums
 }
 
 #[derive(Clone, Copy)]
@@ -237,10 +241,11 @@ impl IntLanes for Avx512Vnni {
 
     #[inline(always)]
     fn enter<T: Task>(task: T) -> T::Output {
-        #[inline(never)]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-        fn shell<T: Task>(task: T) -> T::Output {
-            task.run::<Avx512Vnni>()
+        features! { Avx512Vnni compiled
+            #[inline(never)]
+            fn shell<T: Task>(task: T) -> T::Output {
+                task.run::<Avx512Vnni>()
+            }
         }
         unsafe { shell(task) }
     }

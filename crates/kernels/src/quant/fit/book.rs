@@ -6,7 +6,7 @@
 //! and then the upper halves of their positions, passing over those that are too bad even with the
 //! best of the rest.
 
-use super::{Group, Rounded, Rounding};
+use super::{Rounded, Rounding, WeightedGroup};
 
 /// Entries of `P` positions, each of which has one of `L` levels.
 pub(in super::super) struct Book<const P: usize, const L: usize> {
@@ -29,7 +29,7 @@ pub(in super::super) struct Leveled<'a, const P: usize, const L: usize> {
 
 impl<const N: usize, const P: usize, const L: usize> Rounding<N> for Leveled<'_, P, L> {
     #[inline(always)]
-    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N> {
+    fn round(self, group: WeightedGroup<'_, N>, scale: f32) -> Rounded<N> {
         let mut rounded = Rounded { levels: [0.0; N], loss: 0.0 };
         let parts = group.values.as_chunks::<P>().0.iter().zip(group.weights.as_chunks::<P>().0);
         for ((values, weights), out) in parts.zip(rounded.levels.as_chunks_mut::<P>().0) {
@@ -44,7 +44,7 @@ impl<const N: usize, const P: usize, const L: usize> Rounding<N> for Leveled<'_,
 impl<const P: usize, const L: usize> Leveled<'_, P, L> {
     /// The one or two entries of eight values, and what they lose.
     #[inline(always)]
-    pub fn nearest_eight(self, eight: Group<'_, 8>, scale: f32) -> ([u16; 2], f32) {
+    pub fn nearest_eight(self, eight: WeightedGroup<'_, 8>, scale: f32) -> ([u16; 2], f32) {
         let (mut numbers, mut total) = ([0; 2], 0.0);
         let parts = eight.values.as_chunks::<P>().0.iter().zip(eight.weights.as_chunks::<P>().0);
         for ((values, weights), number) in parts.zip(&mut numbers) {

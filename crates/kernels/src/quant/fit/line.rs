@@ -3,7 +3,7 @@
 //!
 //! For given codes the best line is the weighted least-squares one; codes are then rounded anew.
 
-use super::{Block, Group, SMALLEST, each, factor, factors, inverse, nearest, sum};
+use super::{SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, nearest, sum};
 use half::f16;
 
 /// A line that codes are mapped to values by.
@@ -15,7 +15,7 @@ pub(in super::super) struct Line {
 
 /// The scale, offset and codes of the groups of a block, as stored:
 /// `value = factors[0] * scale * code - factors[1] * min`.
-pub(in super::super) struct Lines<const G: usize> {
+pub(in super::super) struct FittedLines<const G: usize> {
     pub factors: [f16; 2],
     pub steps: [[f32; 2]; G],
 }
@@ -32,7 +32,7 @@ impl Line {
 
     /// Error of a group when codes are rounded under this line.
     #[inline(always)]
-    fn loss<const N: usize>(self, group: Group<'_, N>, top: f32) -> f32 {
+    fn loss<const N: usize>(self, group: WeightedGroup<'_, N>, top: f32) -> f32 {
         let inverse = inverse(self.scale);
         let values = group.values;
         let codes: [f32; N] = each(|i| nearest((values[i] - self.offset) * inverse, 0.0, top));
@@ -51,7 +51,7 @@ struct Sums {
 
 impl Sums {
     #[inline(always)]
-    fn of<const N: usize>(group: Group<'_, N>) -> Self {
+    fn of<const N: usize>(group: WeightedGroup<'_, N>) -> Self {
         let weights = sum::<N>(|i| group.weights[i]);
         let mean = sum::<N>(|i| group.weights[i] * group.values[i]) / weights;
         Self { weights, mean, spread: group.error(|_| mean) }
@@ -62,7 +62,7 @@ impl Sums {
     #[inline(always)]
     fn improved<const N: usize>(
         &self,
-        group: Group<'_, N>,
+        group: WeightedGroup<'_, N>,
         line: Line,
         top: f32,
         below: bool,
@@ -92,7 +92,7 @@ impl Sums {
 
 /// The line under which a group loses least. `below` allows no offset above zero.
 #[inline(always)]
-fn fit_line<const N: usize>(group: Group<'_, N>, top: f32, below: bool) -> Line {
+fn fit_line<const N: usize>(group: WeightedGroup<'_, N>, top: f32, below: bool) -> Line {
     let (mut low, mut high) = (group.values[0], group.values[0]);
     for &value in group.values {
         (low, high) = (low.min(value), high.max(value));
@@ -125,7 +125,10 @@ fn lesser<T>(a: (T, f32), b: (T, f32)) -> (T, f32) {
 
 /// The f16 scale and offset under which a group loses least.
 #[inline(always)]
-pub(in super::super) fn fit_f16_line<const N: usize>(group: Group<'_, N>, top: f32) -> [f16; 2] {
+pub(in super::super) fn fit_f16_line<const N: usize>(
+    group: WeightedGroup<'_, N>,
+    top: f32,
+) -> [f16; 2] {
     let line = fit_line(group, top, false);
     let mut best = ([f16::ZERO; 2], f32::INFINITY);
     for scale in factors(line.scale) {
@@ -139,7 +142,7 @@ pub(in super::super) fn fit_f16_line<const N: usize>(group: Group<'_, N>, top: f
     best.0
 }
 
-impl<const G: usize> Lines<G> {
+impl<const G: usize> FittedLines<G> {
     /// The line of group `g`.
     #[inline(always)]
     pub fn line(&self, g: usize) -> Line {
@@ -156,21 +159,21 @@ fn line([scale, min]: [f16; 2], steps: [f32; 2]) -> Line {
 /// codes `0..=top` loses least.
 #[inline(always)]
 pub(in super::super) fn fit_lines<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
+    block: &WeightedBlock<LEN>,
     top: f32,
     most: f32,
     shrinks: &[f32],
-) -> Lines<G> {
+) -> FittedLines<G> {
     let mut fitted = [Line { scale: 0.0, offset: 0.0 }; G];
     for (fitted, group) in fitted.iter_mut().zip(block.groups::<N>()) {
         *fitted = fit_line(group, top, true);
     }
     let scale = fitted.iter().fold(0.0f32, |m, l| m.max(l.scale));
     let min = fitted.iter().fold(0.0f32, |m, l| m.max(-l.offset));
-    let mut best = Lines { factors: [f16::ZERO; 2], steps: [[0.0; 2]; G] };
+    let mut best = FittedLines { factors: [f16::ZERO; 2], steps: [[0.0; 2]; G] };
     let mut least = f32::INFINITY;
     for &shrink in shrinks {
-        let mut lines = Lines {
+        let mut lines = FittedLines {
             factors: [factor(scale * shrink / most), factor(min * shrink / most)],
             steps: [[0.0; 2]; G],
         };
@@ -185,7 +188,7 @@ pub(in super::super) fn fit_lines<const LEN: usize, const N: usize, const G: usi
                 break;
             }
             least = loss;
-            best = Lines { ..lines };
+            best = FittedLines { ..lines };
             lines.factors = refit::<LEN, N, G>(block, &lines, top);
         }
     }
@@ -196,8 +199,8 @@ pub(in super::super) fn fit_lines<const LEN: usize, const N: usize, const G: usi
 /// total loss.
 #[inline(always)]
 fn round_steps<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
-    lines: &mut Lines<G>,
+    block: &WeightedBlock<LEN>,
+    lines: &mut FittedLines<G>,
     top: f32,
     most: f32,
 ) -> f32 {
@@ -237,8 +240,8 @@ const NEIGHBOURS: [(f32, f32); 8] = [
 /// The least-squares factors for the steps of `lines` and the codes that values have.
 #[inline(always)]
 fn refit<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
-    lines: &Lines<G>,
+    block: &WeightedBlock<LEN>,
+    lines: &FittedLines<G>,
     top: f32,
 ) -> [f16; 2] {
     // Normal equations of `value = factors[0] * a - factors[1] * b`.

@@ -1,4 +1,4 @@
-//! What quantisers share: blocks of values with weights, and searches for the scales that lose
+//! Common parts of quantisers: blocks of values with weights, and searches for the scales that lose
 //! least. The error of a fit is the sum over a group of `weight * (value - restored)^2`; a fit
 //! proposes scales, rounds values to the nearest level under each, and keeps the best, always
 //! judging by factors and scales as stored.
@@ -10,13 +10,13 @@ mod signs;
 mod step;
 
 pub(super) use book::{Book, Leveled};
-pub(super) use line::{Line, Lines, fit_f16_line, fit_lines};
+pub(super) use line::{FittedLines, Line, fit_f16_line, fit_lines};
 pub(super) use scale::{Levels, fit_f16_scale, fit_scales};
 pub(super) use signs::{Signs, Unsigned};
-pub(super) use step::{Rounded, Rounding, Steps, fit_steps};
+pub(super) use step::{Rounded, Rounding, StepGrid, fit_steps};
 
 use crate::Isa;
-use crate::lanes::{Work, run_on};
+use crate::lanes::{Kernel, run_on};
 use half::f16;
 use std::marker::PhantomData;
 
@@ -30,23 +30,23 @@ const SMALLEST: f32 = 1e-12;
 const LEAST_WEIGHT: f32 = 1e-4;
 
 /// Values of one quant block and how much an error of each counts.
-pub(super) struct Block<const LEN: usize> {
+pub(super) struct WeightedBlock<const LEN: usize> {
     pub values: [f32; LEN],
     pub weights: [f32; LEN],
 }
 
 /// The part of a block that shares one scale.
 #[derive(Clone, Copy)]
-pub(super) struct Group<'a, const N: usize> {
+pub(super) struct WeightedGroup<'a, const N: usize> {
     pub values: &'a [f32; N],
     pub weights: &'a [f32; N],
 }
 
-/// What a type makes of a quant block.
+/// How a type stores a quant block.
 pub(super) trait Quantiser<const LEN: usize, const BYTES: usize> {
     /// Stores `values` in `block`, which is zero. `#[inline(always)]`, so that it is compiled for
     /// the instruction set of its caller.
-    fn store(values: &Block<LEN>, block: &mut [u8; BYTES]);
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]);
 }
 
 /// Stores whole quant blocks with the instructions that the CPU has.
@@ -55,7 +55,7 @@ pub(super) fn quantize<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: 
     importance: Option<&[f32]>,
     dst: &mut [u8],
 ) {
-    run_on(isa(), Blocks::<Q, LEN, BYTES> { src, importance, dst, quantiser: PhantomData });
+    run_on(isa(), QuantizeBlocks::<Q, LEN, BYTES> { src, importance, dst, quantiser: PhantomData });
 }
 
 /// The instruction set to use.
@@ -67,15 +67,15 @@ pub(super) fn isa() -> Isa {
     Isa::detect().unwrap_or(Isa::SCALAR)
 }
 
-struct Blocks<'a, Q, const LEN: usize, const BYTES: usize> {
+struct QuantizeBlocks<'a, Q, const LEN: usize, const BYTES: usize> {
     src: &'a [f32],
     importance: Option<&'a [f32]>,
     dst: &'a mut [u8],
     quantiser: PhantomData<Q>,
 }
 
-impl<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize> Work
-    for Blocks<'_, Q, LEN, BYTES>
+impl<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
+    for QuantizeBlocks<'_, Q, LEN, BYTES>
 {
     #[inline(always)]
     fn run(self) {
@@ -86,7 +86,7 @@ impl<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize> Work
                 None => [1.0; LEN],
             };
             out.fill(0);
-            Q::store(&Block { values: values.map(bounded), weights }, out);
+            Q::store(&WeightedBlock { values: values.map(bounded), weights }, out);
         }
     }
 }
@@ -111,27 +111,29 @@ pub(super) fn relative<const LEN: usize>(importance: &[f32]) -> [f32; LEN] {
     weights
 }
 
-impl<const LEN: usize> Block<LEN> {
+impl<const LEN: usize> WeightedBlock<LEN> {
     /// Groups of `N` values in their order.
     #[inline(always)]
-    pub fn groups<const N: usize>(&self) -> impl ExactSizeIterator<Item = Group<'_, N>> + Clone {
+    pub fn groups<const N: usize>(
+        &self,
+    ) -> impl ExactSizeIterator<Item = WeightedGroup<'_, N>> + Clone {
         let (values, weights) = (self.values.as_chunks::<N>().0, self.weights.as_chunks::<N>().0);
-        values.iter().zip(weights).map(|(values, weights)| Group { values, weights })
+        values.iter().zip(weights).map(|(values, weights)| WeightedGroup { values, weights })
     }
 
     /// The block as one group.
     #[inline(always)]
-    pub fn whole(&self) -> Group<'_, LEN> {
-        Group { values: &self.values, weights: &self.weights }
+    pub fn whole(&self) -> WeightedGroup<'_, LEN> {
+        WeightedGroup { values: &self.values, weights: &self.weights }
     }
 }
 
-impl<'a, const N: usize> Group<'a, N> {
+impl<'a, const N: usize> WeightedGroup<'a, N> {
     /// The eights of the group.
     #[inline(always)]
-    pub fn eights(self) -> impl Iterator<Item = Group<'a, 8>> {
+    pub fn eights(self) -> impl Iterator<Item = WeightedGroup<'a, 8>> {
         let (values, weights) = (self.values.as_chunks::<8>().0, self.weights.as_chunks::<8>().0);
-        values.iter().zip(weights).map(|(values, weights)| Group { values, weights })
+        values.iter().zip(weights).map(|(values, weights)| WeightedGroup { values, weights })
     }
 
     /// Error of restoring value `i` as `restored(i)`.
@@ -150,7 +152,7 @@ impl<'a, const N: usize> Group<'a, N> {
     }
 }
 
-/// Sum of `N` terms, which are a multiple of sixteen, in a fixed order that leaves room for vector
+/// Sum of `N` terms, which are a multiple of sixteen, in a fixed order that allows vector
 /// instructions.
 #[inline(always)]
 fn sum<const N: usize>(term: impl Fn(usize) -> f32) -> f32 {

@@ -4,7 +4,7 @@
 //! For given levels the best scale is the least-squares one, `sum(w x l) / sum(w l l)`, and the
 //! error it leaves is smallest where `sum(w x l)^2 / sum(w l l)` is largest.
 
-use super::{Block, Group, SMALLEST, each, factor, factors, inverse, nearest, sum};
+use super::{SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, nearest, sum};
 use half::f16;
 
 /// The levels of a type, in units of the scale.
@@ -20,7 +20,10 @@ pub(in super::super) struct Levels<R> {
 
 /// The scale under which a group loses least, before it is rounded to what a block stores.
 #[inline(always)]
-fn fit_scale<const N: usize>(group: Group<'_, N>, levels: Levels<impl Fn(f32) -> f32>) -> f32 {
+fn fit_scale<const N: usize>(
+    group: WeightedGroup<'_, N>,
+    levels: Levels<impl Fn(f32) -> f32>,
+) -> f32 {
     let extreme = group.extreme();
     if extreme.abs() < SMALLEST {
         return 0.0;
@@ -46,7 +49,7 @@ fn fit_scale<const N: usize>(group: Group<'_, N>, levels: Levels<impl Fn(f32) ->
 /// The best scale for the levels nearest to `values * inverse`, and what it gains.
 #[inline(always)]
 fn least_squares<const N: usize>(
-    group: Group<'_, N>,
+    group: WeightedGroup<'_, N>,
     inverse: f32,
     round: impl Fn(f32) -> f32,
 ) -> (f32, f32) {
@@ -59,7 +62,11 @@ fn least_squares<const N: usize>(
 
 /// Error of a group under a scale as stored.
 #[inline(always)]
-fn loss<const N: usize>(group: Group<'_, N>, scale: f32, round: impl Fn(f32) -> f32) -> f32 {
+fn loss<const N: usize>(
+    group: WeightedGroup<'_, N>,
+    scale: f32,
+    round: impl Fn(f32) -> f32,
+) -> f32 {
     let inverse = inverse(scale);
     let restored: [f32; N] = each(|i| scale * round(group.values[i] * inverse));
     group.error(|i| restored[i])
@@ -68,7 +75,7 @@ fn loss<const N: usize>(group: Group<'_, N>, scale: f32, round: impl Fn(f32) -> 
 /// The f16 scale under which a group loses least.
 #[inline(always)]
 pub(in super::super) fn fit_f16_scale<const N: usize>(
-    group: Group<'_, N>,
+    group: WeightedGroup<'_, N>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
 ) -> f16 {
     let scale = fit_scale(group, levels);
@@ -87,7 +94,7 @@ fn best_of<T: Copy>(tries: impl IntoIterator<Item = T>, loss: impl Fn(T) -> f32)
 /// whole scales are tried, in steps.
 #[inline(always)]
 pub(in super::super) fn fit_scales<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
+    block: &WeightedBlock<LEN>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
     range: [f32; 2],
     reach: i16,
@@ -118,7 +125,7 @@ pub(in super::super) fn fit_scales<const LEN: usize, const N: usize, const G: us
 /// The whole scales about `wanted` under which each group loses least, and the total loss.
 #[inline(always)]
 fn round_scales<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
+    block: &WeightedBlock<LEN>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
     unit: f16,
     wanted: &[f32; G],
@@ -145,7 +152,7 @@ fn round_scales<const LEN: usize, const N: usize, const G: usize>(
 /// The best factor for the levels that values have under `unit` and `scales`.
 #[inline(always)]
 fn refit<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
+    block: &WeightedBlock<LEN>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
     unit: f16,
     scales: &[f32; G],

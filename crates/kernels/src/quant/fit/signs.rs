@@ -3,7 +3,7 @@
 //! gets the wrong sign, which makes its magnitude a negative one that is best restored as the
 //! smallest there is.
 
-use super::{Block, Group, Leveled};
+use super::{Leveled, WeightedBlock, WeightedGroup};
 
 const LEN: usize = 256;
 const EIGHT: usize = 8;
@@ -17,16 +17,16 @@ pub(in super::super) enum Signs {
 
 /// Magnitudes, and the signs that they are stored with.
 pub(in super::super) struct Unsigned {
-    pub block: Block<LEN>,
+    pub block: WeightedBlock<LEN>,
     /// A set bit for each negative value of eight.
     signs: [u8; LEN / EIGHT],
 }
 
 impl Unsigned {
     #[inline(always)]
-    pub fn of(block: &Block<LEN>, stored: Signs) -> Self {
+    pub fn of(block: &WeightedBlock<LEN>, stored: Signs) -> Self {
         let mut parts = Self {
-            block: Block { values: block.values.map(f32::abs), weights: block.weights },
+            block: WeightedBlock { values: block.values.map(f32::abs), weights: block.weights },
             signs: [0; LEN / EIGHT],
         };
         for (at, (signs, eight)) in parts.signs.iter_mut().zip(block.groups::<EIGHT>()).enumerate()
@@ -59,7 +59,7 @@ impl Unsigned {
         for i in 0..tries {
             let flipped = if wrong == 0 { 0 } else { 1 << i };
             let values = std::array::from_fn(|j| signed(eight.values[j].abs(), flipped >> j & 1));
-            let tried = Group { values: &values, ..eight };
+            let tried = WeightedGroup { values: &values, ..eight };
             let (found, loss) = book.nearest_eight(tried, scale);
             if loss < least {
                 (entries, least) = (found, loss);
@@ -95,7 +95,7 @@ mod tests {
         let grid: Vec<u16> = (0..4096).collect();
         let (book, levels) =
             (Book::<4, 8>::new(&grid, 3), [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]);
-        let block = Block {
+        let block = WeightedBlock {
             values: std::array::from_fn(|_| rng.normal() * 5.0),
             weights: std::array::from_fn(|_| rng.normal().exp()),
         };

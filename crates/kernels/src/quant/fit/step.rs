@@ -1,16 +1,16 @@
-//! Fits of groups that entries of a codebook are stored for, whose scales are a small whole number
+//! Fits of groups that are stored as entries of a codebook, whose scales are a small whole number
 //! and a half under one f16 factor.
 //!
 //! Which entries are nearest depends on the scale; the best scale for given entries is the
 //! least-squares one.
 
-use super::{Block, Group, SMALLEST, factor, inverse, nearest, sum};
+use super::{SMALLEST, WeightedBlock, WeightedGroup, factor, inverse, nearest, sum};
 use half::f16;
 
 /// How a type rounds a group to entries of its codebook.
 pub(in super::super) trait Rounding<const N: usize>: Copy {
     /// What the group becomes under a scale. `#[inline(always)]`, as all here.
-    fn round(self, group: Group<'_, N>, scale: f32) -> Rounded<N>;
+    fn round(self, group: WeightedGroup<'_, N>, scale: f32) -> Rounded<N>;
 }
 
 /// What a group becomes under a scale.
@@ -22,7 +22,7 @@ pub(in super::super) struct Rounded<const N: usize> {
 
 /// How a type stores its scales.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Steps {
+pub(in super::super) struct StepGrid {
     /// Scales are `factor * part * (step + 1/2)`.
     pub part: f32,
     /// The largest step.
@@ -31,7 +31,7 @@ pub(in super::super) struct Steps {
     pub reaches: &'static [f32],
 }
 
-impl Steps {
+impl StepGrid {
     /// The scale of a group.
     #[inline(always)]
     pub fn scale(&self, factor: f16, step: f32) -> f32 {
@@ -42,8 +42,8 @@ impl Steps {
 /// The factor and the step of each of `G` groups under which a block loses least.
 #[inline(always)]
 pub(in super::super) fn fit_steps<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
-    steps: Steps,
+    block: &WeightedBlock<LEN>,
+    steps: StepGrid,
     rounding: impl Rounding<N>,
 ) -> (f16, [f32; G]) {
     let mut wanted = [0.0; G];
@@ -71,7 +71,7 @@ pub(in super::super) fn fit_steps<const LEN: usize, const N: usize, const G: usi
 /// The scale under which a group loses least, before it is rounded to a step.
 #[inline(always)]
 fn fit_scale<const N: usize>(
-    group: Group<'_, N>,
+    group: WeightedGroup<'_, N>,
     reaches: &[f32],
     rounding: impl Rounding<N>,
 ) -> f32 {
@@ -93,7 +93,7 @@ fn fit_scale<const N: usize>(
 
 /// The best scale for the levels of a group, and what it gains.
 #[inline(always)]
-fn least_squares<const N: usize>(group: Group<'_, N>, levels: &[f32; N]) -> (f32, f32) {
+fn least_squares<const N: usize>(group: WeightedGroup<'_, N>, levels: &[f32; N]) -> (f32, f32) {
     let (values, weights) = (group.values, group.weights);
     let square = sum::<N>(|i| weights[i] * levels[i] * levels[i]);
     let product = sum::<N>(|i| weights[i] * levels[i] * values[i]);
@@ -101,7 +101,7 @@ fn least_squares<const N: usize>(group: Group<'_, N>, levels: &[f32; N]) -> (f32
 }
 
 /// A block under one factor.
-struct Found<const G: usize> {
+struct RoundedBlock<const G: usize> {
     steps: [f32; G],
     loss: f32,
     /// The best scales for the entries found.
@@ -111,7 +111,7 @@ struct Found<const G: usize> {
     square: f32,
 }
 
-impl<const G: usize> Found<G> {
+impl<const G: usize> RoundedBlock<G> {
     /// The least-squares factor for the entries found under `unit`.
     #[inline(always)]
     fn refit(&self, unit: f16) -> f16 {
@@ -122,14 +122,14 @@ impl<const G: usize> Found<G> {
 /// The steps about the `wanted` scales under which each group loses least.
 #[inline(always)]
 fn round_steps<const LEN: usize, const N: usize, const G: usize>(
-    block: &Block<LEN>,
-    steps: Steps,
+    block: &WeightedBlock<LEN>,
+    steps: StepGrid,
     unit: f16,
     wanted: &[f32; G],
     rounding: impl Rounding<N>,
-) -> Found<G> {
+) -> RoundedBlock<G> {
     let mut found =
-        Found { steps: [0.0; G], loss: 0.0, wanted: *wanted, product: 0.0, square: 0.0 };
+        RoundedBlock { steps: [0.0; G], loss: 0.0, wanted: *wanted, product: 0.0, square: 0.0 };
     let one = inverse(unit.to_f32() * steps.part);
     for (g, group) in block.groups::<N>().enumerate() {
         let step = wanted[g] * one - 0.5;

@@ -1,4 +1,4 @@
-//! What went wrong in other servers, by name.
+//! Failures known from other servers.
 
 use super::*;
 
@@ -41,29 +41,29 @@ fn a_generated_answer_is_found_by_the_next_turn() {
 }
 
 #[test]
-fn a_prompt_shorter_than_a_block_is_found_in_any_block_that_goes_on_from_it() {
+fn a_prompt_shorter_than_a_block_is_found_in_any_block_that_continues_it() {
     let mut machine = Machine::new(LIMITS);
     machine.add(1, &prompt(1, 2), 3);
     machine.finish(10);
-    // The two tokens are the tail of the first; the third brings a longer one in its place.
+    // The two tokens are the tail of the first; the third replaces it by a longer one.
     assert_eq!(machine.cached(2, &prompt(1, 2)), 1);
     assert_eq!(machine.cached(3, &prompt(1, 3)), 2);
     assert_eq!(machine.cached(4, &prompt(1, 2)), 1);
-    // And at last a full block.
+    // Then by a full block.
     assert_eq!(machine.cached(5, &prompt(1, 8)), 3);
     assert_eq!(machine.cached(6, &prompt(1, 3)), 2);
     machine.check();
 }
 
 #[test]
-fn what_a_tail_is_the_beginning_of_takes_its_place() {
+fn a_tail_is_replaced_by_a_block_that_continues_it() {
     let mut machine = Machine::new(LIMITS);
     for len in 1..=9 {
         machine.add(len, &prompt(1, len as usize), len as usize + 1);
         machine.finish(10);
     }
-    assert_eq!(machine.scheduler.blocks().cached, 3, "two full ones and a tail");
-    // A beginning of what is there adds nothing.
+    assert_eq!(machine.scheduler.blocks().cached, 3, "two full blocks and a tail");
+    // A prefix of a cached block adds nothing.
     machine.add(10, &prompt(1, 6), 7);
     machine.finish(10);
     assert_eq!(machine.scheduler.blocks().cached, 3);
@@ -79,19 +79,19 @@ fn a_preempted_sequence_computes_nothing_twice_if_its_blocks_are_still_there() {
     machine.add(1, &prompt(1, 6), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 5), 8);
-    finish_beside(&mut machine, 1, 2);
-    assert_eq!(machine.scheduler.counters().0, 1, "its place was needed");
+    finish_while_stalled(&mut machine, 1, 2);
+    assert_eq!(machine.scheduler.counters().0, 1, "it was preempted");
     machine.finish(100);
     // All tokens but the last of each.
     assert_eq!(machine.rows, 15 + 7);
 }
 
 #[test]
-fn a_copy_may_be_all_that_there_is_room_for() {
+fn a_block_may_be_copied_onto_itself_if_there_is_no_other() {
     let mut machine = Machine::new(SchedulerLimits { blocks: 1, running: 1, logits: 1, ..LIMITS });
     machine.add(1, &prompt(1, 3), 4);
     machine.finish(10);
-    // The only block is both the source and the room.
+    // The only block is both source and target.
     assert_eq!(machine.cached(2, &prompt(1, 2)), 1);
     assert_eq!(machine.copied, 0);
 }
@@ -114,14 +114,14 @@ fn preemption_while_a_prefix_hit_is_being_admitted() {
     // Four blocks of cache; two long sequences that outgrow the rest, and a hit in between.
     machine.add(2, &prompt(2, 4), 24);
     machine.add(3, &prompt(3, 4), 24);
-    machine.step(|id, length| (id.0 * 100) as u32 + length as u32);
+    machine.step(|id, length| (id * 100) as u32 + length as u32);
     machine.add(4, &prompt(1, 16), 20);
     for _ in 0..100 {
-        machine.step(|id, length| (id.0 * 100) as u32 + length as u32);
+        machine.step(|id, length| (id * 100) as u32 + length as u32);
         machine.check();
     }
     assert!(machine.scheduler.is_idle());
-    assert!(machine.scheduler.counters().0 > 0, "somebody was preempted");
+    assert!(machine.scheduler.counters().0 > 0, "some sequence was preempted");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_prompt_larger_than_the_pool_never_gets_in() {
 }
 
 #[test]
-fn a_prompt_as_large_as_the_pool_gets_its_turn() {
+fn a_prompt_as_large_as_the_pool_is_admitted() {
     let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
     machine.add(1, &prompt(1, 4), 12);
     machine.step(|_, length| length as u32);
@@ -160,12 +160,12 @@ fn a_cancel_between_plan_and_commit_is_forgotten_whole() {
     machine.add(2, &prompt(2, 2), 20);
     let plan = machine.plan();
     plan.iter().for_each(|planned| machine.forward(planned, &[]));
-    machine.scheduler.finish(SequenceId(1));
+    machine.end(1);
     for planned in &plan {
         machine.scheduler.commit(planned, if planned.samples { &[7] } else { &[] });
     }
     machine.check();
-    assert_eq!(machine.scheduler.tokens(SequenceId(2)).len(), 3);
+    assert_eq!(machine.find(2).unwrap().tokens.len(), 3);
     assert_eq!(machine.scheduler.blocks().used, 1);
     machine.finish(100);
 }
@@ -180,25 +180,24 @@ fn the_newest_is_preempted_and_comes_back_before_new_work() {
     }
     machine.add(3, &prompt(3, 1), 3);
     assert_eq!(machine.scheduler.waiting(), 2);
-    let order: Vec<u64> = std::iter::from_fn(|| {
-        (!machine.scheduler.is_idle()).then(|| machine.step(|_, length| length as u32))
-    })
-    .flatten()
-    .map(|planned| planned.id.0)
-    .collect();
+    let mut order = Vec::new();
+    while !machine.scheduler.is_idle() {
+        let plan = machine.step(|_, length| length as u32);
+        order.extend(plan.iter().map(|planned| machine.id(planned)));
+    }
     let first = |id| order.iter().position(|&other| other == id).unwrap();
     assert!(first(2) < first(3), "{order:?}");
 }
 
 #[test]
-fn a_stalled_reader_gives_way_to_those_who_read() {
+fn a_stalled_sequence_gives_way_to_ready_ones() {
     let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
     machine.add(1, &prompt(1, 8), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 16);
     // The first is not ready any more; the second needs its blocks to go on.
-    while machine.scheduler.find(SequenceId(2)).is_some() {
-        let plan = machine.plan_with(8, |id| id != SequenceId(1), |_| 0);
+    while machine.find(2).is_some() {
+        let plan = machine.plan_with(8, |id| id != 1, |_| 0);
         assert!(!plan.is_empty(), "the second waits for the first");
         for planned in &plan {
             machine.forward(planned, &[]);
@@ -209,19 +208,12 @@ fn a_stalled_reader_gives_way_to_those_who_read() {
 }
 
 fn add_with_output(machine: &mut Machine, id: u64, prompt: &[u32], output: PromptOutput) {
-    machine.scheduler.add(NewSequence {
-        id: SequenceId(id),
-        prompt: prompt.to_vec(),
-        capacity: prompt.len() + 1,
-        priority: 0,
-        tenant: 0,
-        cold: false,
-        output,
-    });
+    let (prompt, capacity) = (prompt.to_vec(), prompt.len() + 1);
+    machine.add_new(id, NewSequence { prompt, capacity, output, ..NewSequence::default() });
 }
 
 #[test]
-fn logits_of_a_whole_prompt_come_in_as_many_steps_as_there_is_room_for_rows_of_them() {
+fn logits_of_a_whole_prompt_take_as_many_steps_as_the_limit_of_logits_requires() {
     let limits = SchedulerLimits { rows: 20, running: 2, logits: 5, ..LIMITS };
     for (output, steps) in [
         (PromptOutput::LastLogits, 1),
@@ -229,7 +221,7 @@ fn logits_of_a_whole_prompt_come_in_as_many_steps_as_there_is_room_for_rows_of_t
         (PromptOutput::HiddenStates, 1),
     ] {
         let mut machine = Machine::new(limits);
-        // What the cache has of it has no results.
+        // The cached part of it has no outputs.
         machine.cached(1, &prompt(1, 20));
         add_with_output(&mut machine, 2, &prompt(1, 20), output);
         let plans = std::iter::from_fn(|| {
@@ -245,20 +237,20 @@ fn two_that_want_all_logits_share_a_step() {
     for id in [1, 2] {
         add_with_output(&mut machine, id, &prompt(id as u32, 10), PromptOutput::AllLogits);
     }
-    // Three rows of logits are nobody's, and each has one.
+    // Three rows of logits are spare, and each sequence has one.
     let results: Vec<_> = machine.plan().iter().map(|planned| planned.outputs).collect();
     assert_eq!(results, [4, 1]);
 }
 
-/// Steps in which `stalled` does not read, until `other` has ended.
-fn finish_beside(machine: &mut Machine, stalled: u64, other: u64) {
+/// Runs steps in which `stalled` is not ready, until `other` has ended.
+fn finish_while_stalled(machine: &mut Machine, stalled: u64, other: u64) {
     for _ in 0..100 {
-        if machine.scheduler.find(SequenceId(other)).is_none() {
+        if machine.find(other).is_none() {
             return;
         }
-        let plan = machine.plan_with(8, |id| id != SequenceId(stalled), |_| 0);
-        assert!(plan.iter().all(|planned| planned.id != SequenceId(stalled)), "it was not ready");
-        assert!(!plan.is_empty(), "nothing moves");
+        let plan = machine.plan_with(8, |id| id != stalled, |_| 0);
+        assert!(plan.iter().all(|planned| machine.id(planned) != stalled), "it was not ready");
+        assert!(!plan.is_empty(), "no progress");
         for planned in &plan {
             machine.forward(planned, &[]);
             machine.commit(planned, if planned.samples { &[9] } else { &[] });
@@ -269,31 +261,31 @@ fn finish_beside(machine: &mut Machine, stalled: u64, other: u64) {
 }
 
 #[test]
-fn a_stalled_reader_gives_its_blocks_to_those_who_wait() {
+fn a_stalled_sequence_gives_its_blocks_to_waiting_ones() {
     let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
     machine.add(1, &prompt(1, 12), 16);
     machine.step(|_, length| length as u32);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 12), 14);
-    finish_beside(&mut machine, 1, 2);
-    // It is put back to wait, and does not keep others from their turn there either.
+    finish_while_stalled(&mut machine, 1, 2);
+    // Preempted, it does not keep other waiting sequences from being admitted.
     machine.add(3, &prompt(3, 2), 4);
-    finish_beside(&mut machine, 1, 3);
+    finish_while_stalled(&mut machine, 1, 3);
     machine.finish(100);
 }
 
 #[test]
-fn stalled_readers_give_their_places_to_those_who_wait() {
+fn stalled_sequences_are_preempted_for_waiting_ones() {
     let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..LIMITS });
     machine.add(1, &prompt(1, 4), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 8);
-    finish_beside(&mut machine, 1, 2);
+    finish_while_stalled(&mut machine, 1, 2);
     machine.finish(100);
 }
 
 #[test]
-fn a_window_lets_blocks_go_and_is_found_again() {
+fn blocks_behind_a_window_are_released_and_found_again() {
     let mut machine = Machine::new(SchedulerLimits { window: Some(6), blocks: 16, ..LIMITS });
     machine.add(1, &prompt(1, 40), 44);
     machine.finish(100);

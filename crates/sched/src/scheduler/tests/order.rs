@@ -1,29 +1,23 @@
-//! Who goes before whom.
+//! Order of admission and rows.
 
 use super::*;
 
-fn ids(plan: &[Planned]) -> Vec<u64> {
-    plan.iter().map(|p| p.id.0).collect()
+fn ids(machine: &Machine, plan: &[Planned]) -> Vec<u64> {
+    plan.iter().map(|planned| machine.id(planned)).collect()
 }
 
 fn add(machine: &mut Machine, id: u64, priority: i32, tenant: u64) {
     let prompt = vec![id as u32; 8];
-    machine.scheduler.add(NewSequence {
-        id: SequenceId(id),
-        prompt,
-        capacity: 9,
-        priority,
-        tenant,
-        cold: false,
-        output: PromptOutput::LastLogits,
-    });
+    let new = NewSequence { prompt, capacity: 9, priority, tenant, ..NewSequence::default() };
+    machine.add_new(id, new);
 }
 
-/// The order in which sequences get their turn, one prompt a step.
+/// Order in which sequences are planned, one prompt per step.
 fn turns(machine: &mut Machine) -> Vec<u64> {
     let mut order = Vec::new();
     while !machine.scheduler.is_idle() {
-        order.extend(ids(&machine.step(|_, _| 0)));
+        let plan = machine.step(|_, _| 0);
+        order.extend(ids(machine, &plan));
     }
     order
 }
@@ -36,17 +30,17 @@ fn one_at_a_time() -> Machine {
 fn decodes_come_before_prompt_chunks() {
     let mut machine = Machine::new(LIMITS);
     machine.add(1, &[1, 2, 3], 10);
-    let planned = |id, position, tokens, samples| Planned {
-        id: SequenceId(id),
+    let planned = |slot, position, tokens, samples| Planned {
+        slot: Slot(slot),
         position,
         tokens,
         drafts: 0,
         outputs: usize::from(samples),
         samples,
     };
-    assert_eq!(machine.step(|_, _| 0), [planned(1, 0, 3, true)]);
+    assert_eq!(machine.step(|_, _| 0), [planned(0, 0, 3, true)]);
     machine.add(2, &[7; 20], 30);
-    assert_eq!(machine.plan(), [planned(1, 3, 1, true), planned(2, 0, 7, false)]);
+    assert_eq!(machine.plan(), [planned(0, 3, 1, true), planned(1, 0, 7, false)]);
 }
 
 #[test]
@@ -57,7 +51,8 @@ fn a_large_request_is_not_overtaken_by_a_small_one() {
     machine.add(2, &[2; 16], 16);
     machine.add(3, &[3], 2);
     machine.add(1_000, &[4], 2);
-    assert_eq!(ids(&machine.plan()), [2], "the first has ended");
+    let plan = machine.plan();
+    assert_eq!(ids(&machine, &plan), [2], "the first has ended");
 }
 
 #[test]
@@ -70,7 +65,7 @@ fn lower_priority_numbers_go_first_and_equals_in_order_of_arrival() {
 }
 
 #[test]
-fn tenants_take_turns_whoever_asks_more_often() {
+fn tenants_alternate_however_many_requests_each_has() {
     let mut machine = one_at_a_time();
     for id in 1..=6 {
         add(&mut machine, id, 0, 1);
@@ -81,14 +76,14 @@ fn tenants_take_turns_whoever_asks_more_often() {
 }
 
 #[test]
-fn who_was_idle_has_no_credit() {
+fn an_idle_tenant_gets_no_credit() {
     let mut machine = one_at_a_time();
     for id in 1..=3 {
         add(&mut machine, id, 0, 1);
     }
     machine.step(|_, _| 0);
     machine.step(|_, _| 0);
-    // The other tenant comes late: it gets its turn next, and not two of them.
+    // The other tenant comes late: it is next, but not twice.
     for id in 4..=6 {
         add(&mut machine, id, 0, 2);
     }
@@ -96,13 +91,14 @@ fn who_was_idle_has_no_credit() {
 }
 
 #[test]
-fn nobody_is_overtaken_for_ever() {
+fn no_sequence_is_overtaken_forever() {
     let mut machine = one_at_a_time();
     add(&mut machine, 0, 9, 0);
     let mut waited = 0;
     for id in 1..100 {
         add(&mut machine, id, 0, 0);
-        if ids(&machine.step(|_, _| 0)) == [0] {
+        let plan = machine.step(|_, _| 0);
+        if ids(&machine, &plan) == [0] {
             break;
         }
         waited += 1;
@@ -111,17 +107,17 @@ fn nobody_is_overtaken_for_ever() {
 }
 
 #[test]
-fn a_sequence_whose_reader_is_slow_waits_alone() {
+fn a_stalled_sequence_does_not_stall_others() {
     let mut machine = Machine::new(LIMITS);
     machine.add(1, &[1, 2], 10);
     machine.add(2, &[3, 4], 10);
     machine.step(|_, _| 0);
-    let plan = machine.plan_with(8, |id| id != SequenceId(1), |_| 0);
-    assert_eq!(ids(&plan), [2]);
+    let plan = machine.plan_with(8, |id| id != 1, |_| 0);
+    assert_eq!(ids(&machine, &plan), [2]);
 }
 
 #[test]
-fn drafts_fill_what_rows_and_logits_are_left() {
+fn drafts_fill_the_remaining_rows_and_logits() {
     let mut machine = Machine::new(SchedulerLimits { logits: 6, ..LIMITS });
     machine.add(1, &[1, 2], 10);
     machine.add(2, &[3, 4], 5);
@@ -129,12 +125,12 @@ fn drafts_fill_what_rows_and_logits_are_left() {
     let plan = machine.plan_with(0, |_| true, |_| 4);
     // The second may have two more tokens, of which the first alone needs a slot beforehand.
     assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [3, 0]);
-    let plan = machine.plan_with(0, |_| true, |id| 2 * id.0 as usize);
+    let plan = machine.plan_with(0, |_| true, |id| 2 * id as usize);
     assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [2, 1]);
 }
 
 #[test]
-fn guesses_take_no_block_that_others_need() {
+fn drafts_take_no_block_that_others_need() {
     let mut machine = Machine::new(SchedulerLimits { logits: 6, blocks: 4, ..LIMITS });
     machine.add(1, &[1, 2, 3], 8);
     machine.add(2, &[5, 6, 7], 8);

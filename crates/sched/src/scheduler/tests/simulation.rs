@@ -1,12 +1,24 @@
-//! Hundreds of thousands of steps from seeds.
+//! Simulation of hundreds of thousands of steps from seeds.
 //!
-//! `GANNET_SEED=n` replays one seed, `GANNET_SEEDS=n` runs as many.
+//! `GANNET_SEED=n` replays one seed, `GANNET_SEEDS=n` runs the first n seeds.
 
 use super::*;
 use base::Rng;
 
 /// Seeds in an ordinary run, of some 400 steps each.
 const SEEDS: u64 = 700;
+/// Seeds whose plans share one of [`DIGESTS`].
+const SEEDS_OF_A_DIGEST: u64 = 100;
+/// Digests of every plan of all seeds: a scheduler that plans differently has to change them.
+const DIGESTS: [&str; (SEEDS / SEEDS_OF_A_DIGEST) as usize] = [
+    "9166f362a66ecc9e4752aa37ae281602",
+    "4c2ff02d18c17c7e73355d142efb6491",
+    "2b935fa66fdb6f88a52df2cc59bb23aa",
+    "77504abf444619f03432ab46607420c6",
+    "102fac666fa22f72887c5225d7bd79d8",
+    "4a34c7ec17de52da6843ce17fa3dd27a",
+    "c62f837ebd4224cc47ae00aa5a368dbb",
+];
 const ARRIVALS: u64 = 300;
 
 fn limits(rng: &mut Rng) -> SchedulerLimits {
@@ -19,8 +31,8 @@ fn limits(rng: &mut Rng) -> SchedulerLimits {
 }
 
 struct Client {
-    id: SequenceId,
-    /// Steps it has been without a row of its own while others had some.
+    id: u64,
+    /// Consecutive steps without a row of its own while others had some.
     waits: usize,
 }
 
@@ -28,11 +40,12 @@ struct Simulation {
     machine: Machine,
     rng: Rng,
     clients: Vec<Client>,
-    trace: Vec<Planned>,
+    /// Numbers of sequences, and what was planned for them.
+    trace: Vec<(u64, Planned)>,
     rejected: usize,
 }
 
-/// Most sequences that wait; the door's part in the engine.
+/// Maximum number of waiting sequences, which the queue bounds in the engine.
 const QUEUE: usize = 12;
 
 impl Simulation {
@@ -42,7 +55,7 @@ impl Simulation {
         Self { machine, rng, clients: Vec::new(), trace: Vec::new(), rejected: 0 }
     }
 
-    /// A prompt that is new, or begins like others.
+    /// A prompt that is new or shares a prefix with others.
     fn prompt(&mut self, len: usize) -> Vec<u32> {
         let family = self.rng.below(3) as u32;
         let own = self.rng.below(len as u64 + 1) as usize;
@@ -63,7 +76,6 @@ impl Simulation {
         let capacity = 2 + self.rng.below(most as u64 - 1) as usize;
         let len = 1 + self.rng.below(capacity as u64 - 1) as usize;
         let new = NewSequence {
-            id: SequenceId(id),
             prompt: self.prompt(len),
             capacity,
             priority: self.rng.below(3) as i32 - 1,
@@ -75,29 +87,30 @@ impl Simulation {
                 _ => PromptOutput::LastLogits,
             },
         };
-        self.machine.scheduler.add(new);
-        self.clients.push(Client { id: SequenceId(id), waits: 0 });
+        self.machine.add_new(id, new);
+        self.clients.push(Client { id, waits: 0 });
     }
 
     fn cancel(&mut self) {
         if !self.clients.is_empty() {
             let at = self.rng.below(self.clients.len() as u64) as usize;
-            self.machine.scheduler.finish(self.clients.swap_remove(at).id);
+            self.machine.end(self.clients.swap_remove(at).id);
         }
     }
 
     fn step(&mut self, stalls: bool) {
         let stalled = (stalls && self.rng.below(5) == 0).then(|| self.rng.below(ARRIVALS));
         let (prompt, drafts) = (self.rng.below(16) as usize + 1, self.rng.below(4) as usize);
-        let ready = |id: SequenceId| stalled.is_none_or(|stalled| id.0 % 7 != stalled % 7);
+        let ready = |id: u64| stalled.is_none_or(|stalled| id % 7 != stalled % 7);
         let plan = self.machine.plan_with(prompt, ready, |_| drafts);
         // A cancel while the step is computed.
         if stalls && self.rng.below(15) == 0 {
             self.cancel();
         }
-        for planned in &plan {
-            if self.machine.scheduler.find(planned.id).is_some() {
-                self.compute(planned);
+        let plan: Vec<_> = plan.iter().map(|one| (self.machine.id(one), *one)).collect();
+        for (id, planned) in &plan {
+            if self.machine.find(*id).is_some() {
+                self.compute(*id, planned);
             }
         }
         self.machine.check();
@@ -105,28 +118,28 @@ impl Simulation {
         self.trace.extend(plan);
     }
 
-    fn compute(&mut self, planned: &Planned) {
+    fn compute(&mut self, id: u64, planned: &Planned) {
         let right = self.rng.below(planned.drafts as u64 + 1) as usize;
-        let sequence = self.machine.scheduler.find(planned.id).unwrap();
+        let sequence = self.machine.scheduler.sequence(planned.slot);
         let room = sequence.capacity - sequence.tokens.len();
         let count = if planned.samples { (1 + right).min(room) } else { 0 };
         let sampled: Vec<u32> = (0..count).map(|_| self.rng.below(2) as u32).collect();
         self.machine.forward(planned, &sampled[..count.saturating_sub(1)]);
         self.machine.commit(planned, &sampled);
         if count == room {
-            self.clients.retain(|client| client.id != planned.id);
+            self.clients.retain(|client| client.id != id);
         }
     }
 
-    fn count_waits(&mut self, plan: &[Planned]) {
+    fn count_waits(&mut self, plan: &[(u64, Planned)]) {
         for client in &mut self.clients {
-            let served = plan.iter().any(|planned| planned.id == client.id);
+            let served = plan.iter().any(|(id, _)| *id == client.id);
             client.waits = if served { 0 } else { client.waits + usize::from(!plan.is_empty()) };
             assert!(client.waits < 20_000, "{:?} starves", client.id);
         }
     }
 
-    fn run(mut self) -> (Vec<Planned>, Count) {
+    fn run(mut self) -> (Vec<(u64, Planned)>, Count) {
         for id in 0..ARRIVALS {
             if self.rng.below(3) == 0 {
                 self.arrive(id);
@@ -142,7 +155,7 @@ impl Simulation {
             let before = self.trace.len();
             self.step(false);
             idle = if self.trace.len() > before { 0 } else { idle + 1 };
-            assert!(idle < 2, "nothing moves");
+            assert!(idle < 2, "no progress");
         }
         assert_eq!(self.machine.scheduler.blocks().used, 0);
         let (preempted, evicted) = self.machine.scheduler.counters();
@@ -151,7 +164,7 @@ impl Simulation {
     }
 }
 
-/// What happened in a simulation.
+/// Counts of events in a simulation.
 #[derive(Debug, Default, PartialEq)]
 struct Count {
     preempted: u64,
@@ -160,8 +173,8 @@ struct Count {
     copied: usize,
 }
 
-/// Runs a seed; a failure says how to see it again.
-fn simulate(seed: u64) -> (Vec<Planned>, Count) {
+/// Runs a seed; a failure names the command that repeats it.
+fn simulate(seed: u64) -> (Vec<(u64, Planned)>, Count) {
     std::panic::catch_unwind(|| Simulation::new(seed).run()).unwrap_or_else(|_| {
         panic!("GANNET_SEED={seed} cargo test -p gannet-sched every_sequence -- --nocapture")
     })
@@ -171,25 +184,42 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// The fields of plans as numbers.
+fn numbers(trace: &[(u64, Planned)]) -> Vec<u32> {
+    let one = |(id, planned): &(u64, Planned)| {
+        let Planned { position, tokens, drafts, outputs, samples, .. } = *planned;
+        [*id as u32, position as u32, tokens as u32, drafts as u32, outputs as u32, samples.into()]
+    };
+    trace.iter().flat_map(one).collect()
+}
+
 #[test]
 fn every_sequence_finishes_blocks_are_conserved_and_slots_hold_what_they_should() {
     let seeds = match number("GANNET_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("GANNET_SEEDS").unwrap_or(SEEDS),
     };
-    let all = seeds.end - seeds.start == SEEDS;
+    let all = seeds == (0..SEEDS);
     let (mut sum, mut steps) = (Count::default(), 0);
+    let mut digests = Vec::new();
     for seed in seeds {
         let (trace, count) = simulate(seed);
+        if seed % SEEDS_OF_A_DIGEST == 0 {
+            digests.push(Name::root(b"plans"));
+        }
+        let digest = digests.pop().unwrap_or(Name::root(b"plans"));
+        digests.push(digest.child(&numbers(&trace)));
         sum.preempted += count.preempted;
         sum.evicted += count.evicted;
         sum.rejected += count.rejected;
         sum.copied += count.copied;
         steps += trace.len();
     }
-    // A simulation in which nothing happens proves nothing.
+    // A simulation without such events proves nothing.
     let much = sum.preempted > 1000 && sum.evicted > 1000 && sum.copied > 1000;
     assert!(!all || (much && sum.rejected > 100 && steps > 100_000), "{sum:?}");
+    let digests: Vec<String> = digests.iter().map(Name::to_string).collect();
+    assert!(!all || digests == DIGESTS, "the plans differ: {digests:#?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::openai::answer::unix_now;
-use crate::responses::object::Kind;
+use crate::responses::object::ResponseKind;
 use crate::responses::warnings::Warnings;
 use api::{ApiError, Done, TokenText};
 use serde_json::Map;
@@ -10,7 +10,7 @@ use serde_json::Map;
 fn response() -> Response {
     Response {
         id: "resp_1".into(),
-        object: Kind::Response,
+        object: ResponseKind::Response,
         created_at: unix_now(),
         status: Status::InProgress,
         background: false,
@@ -43,7 +43,7 @@ fn response() -> Response {
     }
 }
 
-fn answer(view: View) -> ResponseAnswer {
+fn answer(view: ItemView) -> ResponseAnswer {
     let tools = json!([{"type": "function", "name": "f"}, {"type": "custom", "name": "c"},
         {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]}]);
     let tools = Tools::read(tools.as_array().unwrap(), &mut Warnings::default()).unwrap();
@@ -97,7 +97,7 @@ fn called(index: usize, name: &str, pieces: &[&str]) -> Vec<TextEvent> {
 
 /// All events of a stream, which ends by itself unless it is told how; their numbers and names
 /// are right in every one.
-fn stream(view: View, events: impl IntoIterator<Item = TextEvent>) -> Vec<Value> {
+fn stream(view: ItemView, events: impl IntoIterator<Item = TextEvent>) -> Vec<Value> {
     let mut answer = answer(view);
     let mut frames = answer.open();
     let mut events: Vec<TextEvent> = events.into_iter().collect();
@@ -139,7 +139,7 @@ fn reasoning_text_and_calls_have_their_events_in_order() {
         .chain(called(0, "f", &["{\"x\"", ": 1}"]))
         .chain(called(1, "f", &["{}"]))
         .chain([stop]);
-    let events = stream(View::default(), events);
+    let events = stream(ItemView::default(), events);
     let expected = "created in_progress \
         output_item.added content_part.added reasoning_text.delta reasoning_text.done \
         content_part.done output_item.done \
@@ -167,7 +167,7 @@ fn reasoning_text_and_calls_have_their_events_in_order() {
 fn deltas_make_what_done_says() {
     let events = [reasoning("a"), reasoning("b"), content("c"), content("d")].into_iter();
     let events: Vec<_> = events.chain(called(0, "f", &["{", "}"])).collect();
-    for view in [View::default(), View { summaries: true, ..View::default() }] {
+    for view in [ItemView::default(), ItemView { summaries: true, ..ItemView::default() }] {
         let events = stream(view, events.clone());
         let reasoning = if view.summaries { "reasoning_summary_text" } else { "reasoning_text" };
         for (name, member) in
@@ -186,7 +186,7 @@ fn deltas_make_what_done_says() {
 
 #[test]
 fn summaries_take_the_place_of_content() {
-    let view = View { summaries: true, sealed: true, ..View::default() };
+    let view = ItemView { summaries: true, sealed: true, ..ItemView::default() };
     let events = stream(view, [reasoning("hm"), done(Finish::StopId(1))]);
     let expected = "created in_progress output_item.added reasoning_summary_part.added \
         reasoning_summary_text.delta reasoning_summary_text.done reasoning_summary_part.done \
@@ -201,7 +201,7 @@ fn summaries_take_the_place_of_content() {
 #[test]
 fn custom_tools_get_their_text_and_namespaces_their_names() {
     let events = called(0, "c", &["{\"input\": \"a\\", "nb\"}"]);
-    let events = stream(View::default(), events.into_iter().chain(called(1, "n__g", &["{}"])));
+    let events = stream(ItemView::default(), events.into_iter().chain(called(1, "n__g", &["{}"])));
     let text: Vec<&Value> =
         of_kind(&events, "custom_tool_call_input.delta").iter().map(|e| &e["delta"]).collect();
     assert_eq!(text, ["a", "\nb"]);
@@ -219,7 +219,7 @@ fn a_broken_call_is_no_item_and_its_text_follows() {
     let mut broken = called(0, "f", &["{"]);
     broken.pop();
     broken.push(TextEvent::Call(CallEvent::Broken { index: 0 }));
-    let events = stream(View::default(), broken.into_iter().chain([content("text")]));
+    let events = stream(ItemView::default(), broken.into_iter().chain([content("text")]));
     assert_eq!(of_kind(&events, "output_item.done").len(), 1);
     let added: Vec<&Value> =
         of_kind(&events, "output_item.added").iter().map(|event| &event["output_index"]).collect();
@@ -230,7 +230,7 @@ fn a_broken_call_is_no_item_and_its_text_follows() {
 
 #[test]
 fn the_limit_leaves_the_last_item_and_the_response_incomplete() {
-    let events = stream(View::default(), [content("a"), done(Finish::Length)]);
+    let events = stream(ItemView::default(), [content("a"), done(Finish::Length)]);
     assert_eq!(events.last().unwrap()["type"], "response.incomplete");
     let response = last(&events);
     assert_eq!(response["incomplete_details"], json!({"reason": "max_output_tokens"}));
@@ -243,10 +243,10 @@ fn the_limit_leaves_the_last_item_and_the_response_incomplete() {
 
 #[test]
 fn what_breaks_off_has_a_last_word_too() {
-    let mut answer = answer(View::default());
+    let mut answer = answer(ItemView::default());
     let mut frames = answer.open();
     frames.extend(answer.frames(0, content("a")));
-    frames.extend(answer.broken(&Fault::of(ApiError::Engine("gone".into()), "input")));
+    frames.extend(answer.broken(&HttpError::of(ApiError::Engine("gone".into()), "input")));
     let events = told(frames);
     let expected = "created in_progress output_item.added content_part.added output_text.delta \
         output_text.done content_part.done output_item.done error failed";
@@ -262,9 +262,9 @@ fn what_breaks_off_has_a_last_word_too() {
 #[test]
 fn log_probabilities_are_of_the_text_alone() {
     let events = [reasoning("hm"), content("a"), content("b")];
-    let plain = stream(View::default(), events.clone());
+    let plain = stream(ItemView::default(), events.clone());
     assert_eq!(last(&plain)["output"][1]["content"][0]["logprobs"], json!([]));
-    let events = stream(View { logprobs: true, ..View::default() }, events);
+    let events = stream(ItemView { logprobs: true, ..ItemView::default() }, events);
     let tokens = last(&events)["output"][1]["content"][0]["logprobs"].clone();
     let texts: Vec<&Value> = tokens.as_array().unwrap().iter().map(|t| &t["token"]).collect();
     assert_eq!(texts, ["a", "b"]);
@@ -275,8 +275,8 @@ fn log_probabilities_are_of_the_text_alone() {
 fn a_whole_answer_is_what_its_stream_ends_with() {
     let events = [reasoning("hm"), content("a")].into_iter().chain(called(0, "c", &["{\"input\""]));
     let events: Vec<TextEvent> = events.chain([done(Finish::ToolCalls)]).collect();
-    let streamed = stream(View::default(), events.clone());
-    let mut answer = answer(View::default());
+    let streamed = stream(ItemView::default(), events.clone());
+    let mut answer = answer(ItemView::default());
     events.iter().for_each(|event| answer.note(0, event));
     let whole = answer.whole(Vec::new(), &usage());
     let bare = |response: &Value| {
@@ -300,7 +300,7 @@ fn a_whole_answer_is_what_its_stream_ends_with() {
 
 #[test]
 fn silence_is_bridged_by_numbered_events() {
-    let mut answer = answer(View::default());
+    let mut answer = answer(ItemView::default());
     let mut frames = answer.open();
     frames.extend(answer.ping());
     frames.extend(answer.frames(0, content("a")));
@@ -321,14 +321,14 @@ fn silence_is_bridged_by_numbered_events() {
 
 #[test]
 fn what_is_kept_gives_the_messages_of_the_answer_again() {
-    use crate::responses::history::{Role, render};
+    use crate::responses::history::{ItemRole, render};
     for summaries in [false, true] {
-        let view = View { summaries, ..View::default() };
-        let store = Arc::new(Store::new(9, 1 << 20));
+        let view = ItemView { summaries, ..ItemView::default() };
+        let store = Arc::new(ResponseStore::new(9, 1 << 20));
         let texts = vec!["q".to_owned()];
-        let question = Item::Message { id: "msg_q".into(), role: Role::User, texts };
+        let question = Item::Message { id: "msg_q".into(), role: ItemRole::User, texts };
         let mut answer = answer(view);
-        answer.deposit = Some(Deposit {
+        answer.deposit = Some(StoreSlot {
             store: Arc::clone(&store),
             owner: None,
             parent: None,
@@ -342,7 +342,7 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
         }
         answer.frames(0, done(Finish::ToolCalls));
         answer.close(&usage());
-        let Some(Entry::Kept(kept)) = store.get(&None, "resp_1") else { panic!("not kept") };
+        let Some(StoreEntry::Kept(kept)) = store.get(&None, "resp_1") else { panic!("not kept") };
         let items = kept.turn.items();
         let call = |id: &str, name: &str, arguments: Value| {
             json!({"id": id, "type": "function",

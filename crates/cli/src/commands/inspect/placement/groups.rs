@@ -2,13 +2,13 @@
 
 use indexmap::IndexMap;
 use kernels::quant::QuantType;
-use models::placement::{Kind, Placed, TensorInfo};
+use models::placement::{Placed, TensorInfo, TensorKind};
 use serde_json::{Value as Json, json};
 
 /// Tensors of one kind with the same storage type and placement.
 #[derive(Debug)]
 pub(super) struct PlacementGroup<'a> {
-    pub kind: Kind,
+    pub kind: TensorKind,
     pub stored: &'static QuantType,
     /// The placement of the first tensor, and except for name and bytes of all.
     pub placed: &'a Placed,

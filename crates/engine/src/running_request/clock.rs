@@ -1,0 +1,72 @@
+//! The times of a request.
+
+use crate::metrics::{Metrics, RequestTotals};
+use crate::outcome::Outcome;
+use crate::request::Timings;
+use std::time::{Duration, Instant};
+
+/// When a request was submitted, admitted and given its tokens, and how long it may take.
+#[derive(Debug)]
+pub(super) struct RequestClock {
+    submitted: Instant,
+    /// Maximum time from submission to the end.
+    timeout: Option<Duration>,
+    admitted: Option<Instant>,
+    first_token: Option<Instant>,
+    last_token: Option<Instant>,
+}
+
+impl RequestClock {
+    pub fn new(submitted: Instant, timeout: Option<Duration>) -> Self {
+        Self { submitted, timeout, admitted: None, first_token: None, last_token: None }
+    }
+
+    /// The outcome of a request whose time is up.
+    pub fn expired(&self) -> Option<Outcome> {
+        let timeout = self.timeout?;
+        (self.submitted.elapsed() >= timeout).then_some(Outcome::TimedOut(timeout))
+    }
+
+    /// Starts the computation and returns the time in the queue; `None` if it has started before.
+    pub fn admit(&mut self) -> Option<Duration> {
+        if self.admitted.is_some() {
+            return None;
+        }
+        self.admitted = Some(Instant::now());
+        Some(self.submitted.elapsed())
+    }
+
+    /// Counts `tokens` generated tokens of a step; `computed` prompt tokens came before the first.
+    pub fn record_tokens(&mut self, tokens: usize, computed: usize, metrics: &Metrics) {
+        if tokens == 0 {
+            return;
+        }
+        let now = Instant::now();
+        match self.last_token.replace(now) {
+            Some(last) => metrics.tokens(tokens, now - last),
+            None => {
+                self.first_token = Some(now);
+                let prefill = now - self.admitted.unwrap_or(now);
+                metrics.first_token(self.submitted.elapsed(), prefill, computed);
+                metrics.tokens(tokens - 1, Duration::ZERO);
+            }
+        }
+    }
+
+    /// The totals of a request that ends at `now`.
+    pub fn totals(&self, now: Instant, prompt_tokens: usize, generated: usize) -> RequestTotals {
+        let decode = self.first_token.map_or(Duration::ZERO, |first| now - first);
+        RequestTotals { prompt_tokens, generated, total: now - self.submitted, decode }
+    }
+
+    /// The times of a request that ends at `now`.
+    pub fn timings(&self, now: Instant) -> Timings {
+        let admitted = self.admitted.unwrap_or(now);
+        let first = self.first_token.unwrap_or(now);
+        Timings {
+            queued_s: (admitted - self.submitted).as_secs_f64(),
+            prefill_s: (first - admitted).as_secs_f64(),
+            decode_s: (now - first).as_secs_f64(),
+        }
+    }
+}

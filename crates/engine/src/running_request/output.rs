@@ -1,0 +1,42 @@
+//! The output of a request in one step.
+
+use crate::embedding_pooler::EmbeddingPooler;
+use crate::outcome::Outcome;
+use crate::request::TokenLogprobs;
+
+/// What a step brings to a request.
+#[derive(Debug)]
+pub(super) struct StepOutput {
+    /// Sampled ids.
+    pub ids: Vec<u32>,
+    /// Log probabilities of the sampled ids, where requested.
+    pub logprobs: Vec<Option<TokenLogprobs>>,
+    /// Index of the first prompt token that has log probabilities in this step.
+    pub first_prompt: usize,
+    /// Prompt tokens and their log probabilities.
+    pub prompt: Vec<(u32, TokenLogprobs)>,
+    /// Pools hidden states, for requests of one vector.
+    pub pooler: Option<EmbeddingPooler>,
+    /// How the sequence ends with this step.
+    pub outcome: Option<Outcome>,
+}
+
+impl StepOutput {
+    /// For steps of at most `max_drafted` drafts.
+    pub fn new(max_drafted: usize, pooler: Option<EmbeddingPooler>) -> Self {
+        let tokens = max_drafted + 1;
+        let (ids, logprobs) = (Vec::with_capacity(tokens), Vec::with_capacity(tokens));
+        Self { ids, logprobs, first_prompt: 0, prompt: Vec::new(), pooler, outcome: None }
+    }
+
+    /// Forgets the ids of the step before.
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.logprobs.clear();
+    }
+
+    /// Ends the sequence unless it has ended already.
+    pub fn end(&mut self, outcome: Outcome) {
+        self.outcome.get_or_insert(outcome);
+    }
+}

@@ -1,0 +1,44 @@
+//! The reader's end of a request.
+
+use crate::handle::QueueSlot;
+use crate::outcome::Outcome;
+use crate::request::Event;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
+
+/// The channel to the caller of a request, and its slot in the queue until it is admitted.
+#[derive(Debug)]
+pub(super) struct ReaderChannel {
+    events: Sender<Event>,
+    queue_slot: Option<QueueSlot>,
+}
+
+impl ReaderChannel {
+    pub fn new(events: Sender<Event>, queue_slot: Option<QueueSlot>) -> Self {
+        Self { events, queue_slot }
+    }
+
+    /// The outcome of a request whose caller dropped the generation.
+    pub fn gone(&self) -> Option<Outcome> {
+        self.events.is_closed().then_some(Outcome::Cancelled)
+    }
+
+    /// Whether the channel has room for the events of a step of up to `max_drafted` drafts.
+    pub fn has_room(&self, max_drafted: usize) -> bool {
+        // Besides the drafts: a token, the admission, the prompt's log probabilities, and the end.
+        self.events.capacity() >= max_drafted + 4
+    }
+
+    /// Leaves the queue.
+    pub fn leave_queue(&mut self) {
+        self.queue_slot = None;
+    }
+
+    /// Sends an event. Sequences whose channel is full are not planned, so it fits; a request that
+    /// is aborted before its caller has read loses its last events.
+    pub fn send(&self, event: Event) {
+        if let Err(TrySendError::Full(event)) = self.events.try_send(event) {
+            tracing::debug!("the reader is too slow for {event:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Bounded numbers in both kinds of files: fields of config.json, and the keys of GGUF metadata
+//! under one architecture's prefix.
+
+use crate::error::Result;
+use crate::gguf::{Array, Metadata, Value};
+use crate::json::Object;
+
+pub(crate) const MAX_LAYERS: usize = 4096;
+pub(crate) const MAX_WIDTH: usize = 1 << 24;
+pub(crate) const MAX_HEADS: usize = 1 << 16;
+pub(crate) const MAX_TOKENS: usize = 1 << 28;
+pub(crate) const MAX_EXPERTS: usize = 1 << 16;
+
+/// Values of `expert_gating_func`.
+pub(crate) const SOFTMAX: usize = 1;
+pub(crate) const SIGMOID: usize = 2;
+pub(crate) const SOFTMAX_OF_CHOSEN: usize = 3;
+
+impl Object<'_> {
+    /// An integer from 1 to `max` that must be there.
+    pub fn positive(&self, key: &str, max: usize) -> Result<usize> {
+        let expected = format!("an integer from 1 to {max}");
+        self.need(key, &expected, self.opt_positive(key, max)?)
+    }
+
+    /// An integer from 1 to `max`, if there.
+    pub fn opt_positive(&self, key: &str, max: usize) -> Result<Option<usize>> {
+        match self.count(key, max)? {
+            Some(0) => {
+                Err(self.error(key, format!("expected an integer from 1 to {max}, found 0")))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// An integer from 1 to `max`; `default` where there is none.
+    pub fn setting(&self, key: &str, max: usize, default: usize) -> Result<usize> {
+        Ok(self.opt_positive(key, max)?.unwrap_or(default))
+    }
+
+    /// A number above 0, if there.
+    pub fn above_zero(&self, key: &str) -> Result<Option<f32>> {
+        match self.number(key)? {
+            Some(number) if number <= 0.0 => {
+                Err(self.error(key, format!("expected a number above 0, found {number}")))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// A number above 0 that must be there.
+    pub fn need_above_zero(&self, key: &str) -> Result<f32> {
+        self.need(key, "a number above 0", self.above_zero(key)?)
+    }
+}
+
+/// The metadata under one architecture's prefix.
+pub(crate) struct GgufKeys<'a> {
+    pub metadata: &'a Metadata,
+    pub prefix: &'a str,
+}
+
+impl GgufKeys<'_> {
+    pub fn key(&self, suffix: &str) -> String {
+        format!("{}.{suffix}", self.prefix)
+    }
+
+    pub fn positive(&self, suffix: &str, max: usize) -> Result<usize> {
+        let key = self.key(suffix);
+        self.metadata.count(&key)?;
+        Ok(self.opt_positive(suffix, max)?.expect("the key is there"))
+    }
+
+    pub fn opt_positive(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
+        let key = self.key(suffix);
+        match self.metadata.opt_count(&key)? {
+            Some(found) if found == 0 || found > max => {
+                let problem = format!("expected an integer from 1 to {max}, found {found}");
+                Err(self.metadata.error(&key, problem))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// A count whose absence and 0 mean the same.
+    pub fn opt_count(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
+        match self.metadata.opt_count(&self.key(suffix))? {
+            Some(0) => Ok(None),
+            _ => self.opt_positive(suffix, max),
+        }
+    }
+
+    pub fn above_zero(&self, suffix: &str) -> Result<Option<f32>> {
+        let key = self.key(suffix);
+        match self.metadata.opt_float(&key)? {
+            Some(found) if found <= 0.0 => {
+                let problem = format!("expected a number above 0, found {found}");
+                Err(self.metadata.error(&key, problem))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// A number whose absence and 0 mean the same.
+    pub fn opt_above_zero(&self, suffix: &str) -> Result<Option<f32>> {
+        match self.metadata.opt_float(&self.key(suffix))? {
+            Some(0.0) => Ok(None),
+            _ => self.above_zero(suffix),
+        }
+    }
+
+    /// An array of flags, if the key holds one.
+    pub fn flags(&self, suffix: &str) -> Option<&[bool]> {
+        match self.metadata.get(&self.key(suffix))? {
+            Value::Array(Array::Bool(flags)) => Some(flags),
+            _ => None,
+        }
+    }
+
+    /// Mixtures of experts share the name `llama` with dense models.
+    pub fn has_experts(&self) -> Result<bool> {
+        Ok(self.opt_count("expert_count", MAX_EXPERTS)?.is_some())
+    }
+
+    /// DeepSeek V3 shares its name with V2, whose files may have no such key.
+    pub fn has_sigmoid_router(&self) -> Result<bool> {
+        Ok(self.metadata.opt_count(&self.key("expert_gating_func"))? == Some(SIGMOID))
+    }
+}

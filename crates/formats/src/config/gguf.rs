@@ -1,0 +1,241 @@
+//! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
+
+mod experts;
+mod rope;
+
+use super::check::{self, ExpertFieldNames, FieldNames};
+use super::family::{Family, HeadNorms, Windows};
+use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
+use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
+use crate::error::Result;
+use crate::gguf::{GgufFile, Metadata, Strings};
+use crate::tensor::TensorView;
+
+const EMBEDDING: &str = "token_embd.weight";
+const OUTPUT: &str = "output.weight";
+/// A tensor that models with norms of query heads have.
+pub(crate) const FIRST_HEAD_NORM: &str = "blk.0.attn_q_norm.weight";
+/// Divisors of the rotary frequencies, one per pair.
+pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// Reads the configuration of an open file of this family. `name` is for people, where the file
+/// has none.
+pub(crate) fn read(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    name: &str,
+) -> Result<ModelConfig> {
+    let metadata = keys.metadata;
+    let key = |suffix: &str| keys.key(suffix);
+    let (experts, chosen) = (key(experts::NAMES.count), key(experts::NAMES.chosen));
+    let (groups, chosen_groups) = (key(experts::NAMES.groups), key(experts::NAMES.chosen_groups));
+    let names = FieldNames {
+        heads: &key("attention.head_count"),
+        kv_heads: &key("attention.head_count_kv"),
+        rope_dim: &key("rope.dimension_count"),
+        head_dim: &key("attention.key_length"),
+        theta: &key("rope.freq_base"),
+        scaling: &key("rope.scaling.factor"),
+        shared_experts: &key("expert_shared_count"),
+        experts: ExpertFieldNames {
+            count: &experts,
+            chosen: &chosen,
+            groups: &groups,
+            chosen_groups: &chosen_groups,
+        },
+    };
+    let model = build(keys, file, family, name, &names)?;
+    check_tokens(metadata, model.vocab_size)?;
+    match check::broken(&model, &names) {
+        None => Ok(model),
+        Some((field, problem)) => Err(metadata.error(field, problem)),
+    }
+}
+
+fn build(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    name: &str,
+    names: &FieldNames,
+) -> Result<ModelConfig> {
+    let layers = layers(keys)?;
+    let hidden_size = keys.positive("embedding_length", MAX_WIDTH)?;
+    let heads = keys.positive("attention.head_count", MAX_HEADS)?;
+    let latent = experts::latent(keys, family)?;
+    let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
+    let intermediate_size = keys.positive("feed_forward_length", MAX_WIDTH)?;
+    let rope::GgufRope { config: rope, sharpening } =
+        rope::read(keys, file, family, head_dim, latent)?;
+    Ok(ModelConfig {
+        architecture: family.name.to_owned(),
+        name: keys.metadata.opt_text("general.name")?.unwrap_or(name).to_owned(),
+        hidden_size,
+        layers,
+        heads,
+        kv_heads: kv_heads(keys, latent, heads)?,
+        head_dim,
+        attention_scale: yarn::attention_scale(head_dim, sharpening),
+        intermediate_size,
+        activation: family.gguf_activation,
+        experts: experts::read(keys, file, family, layers, intermediate_size)?,
+        attention: attention(file, family, latent),
+        vocab_size: vocab_size(keys, file)?,
+        context_length: keys.positive("context_length", MAX_TOKENS)?,
+        rms_norm_eps: eps(keys)?,
+        rope,
+        windows: windows(keys, family, layers)?,
+        tied_embeddings: find(file, OUTPUT).is_none(),
+        special: special(keys.metadata)?,
+    })
+}
+
+fn attention(file: &GgufFile, family: &Family, latent: Option<LatentConfig>) -> Attention {
+    if let Some(sizes) = latent {
+        return Attention::Latent(sizes);
+    }
+    let head_norms = match family.head_norms {
+        HeadNorms::Never => false,
+        HeadNorms::Always => true,
+        HeadNorms::Declared => find(file, FIRST_HEAD_NORM).is_some(),
+    };
+    Attention::Grouped { head_norms, sinks: family.sinks }
+}
+
+/// Layers that predict further tokens are counted too.
+fn layers(keys: &GgufKeys) -> Result<usize> {
+    const MORE: &str = "nextn_predict_layers";
+    let all = keys.positive("block_count", MAX_LAYERS)?;
+    let more = keys.opt_count(MORE, MAX_LAYERS)?.unwrap_or(0);
+    if more >= all {
+        let problem = format!("expected fewer than block_count ({all}), found {more}");
+        return Err(keys.metadata.error(&keys.key(MORE), problem));
+    }
+    Ok(all - more)
+}
+
+/// With latent attention the key counts cached rows.
+fn kv_heads(keys: &GgufKeys, latent: Option<LatentConfig>, heads: usize) -> Result<usize> {
+    match latent {
+        Some(_) => Ok(heads),
+        None => Ok(keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(heads)),
+    }
+}
+
+fn head_dim(
+    keys: &GgufKeys,
+    latent: Option<LatentConfig>,
+    hidden: usize,
+    heads: usize,
+    names: &FieldNames,
+) -> Result<usize> {
+    if let Some(latent) = latent {
+        return Ok(latent.nope_dim + latent.rope_dim);
+    }
+    let key_length = keys.opt_positive("attention.key_length", MAX_HEADS)?;
+    let dim = match key_length {
+        Some(dim) => dim,
+        None => check::even_head_dim(hidden, heads, names)
+            .map_err(|problem| keys.metadata.error(&keys.key("embedding_length"), problem))?,
+    };
+    let value_length = keys.opt_positive("attention.value_length", MAX_HEADS)?;
+    match value_length {
+        Some(found) if found != dim => {
+            let problem = format!("expected the length of keys ({dim}), found {found}");
+            Err(keys.metadata.error(&keys.key("attention.value_length"), problem))
+        }
+        _ => Ok(dim),
+    }
+}
+
+/// A window of 0 means none. Of each `period` layers, as the family or the file has it, the last
+/// sees everything.
+fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
+    let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
+    if window.is_none() {
+        keys.positive("attention.sliding_window", MAX_TOKENS)?;
+    }
+    if let Some(flags) = keys.flags(PATTERN) {
+        if flags.len() < layers {
+            let problem = format!("expected one flag per layer ({layers}), found {}", flags.len());
+            return Err(keys.metadata.error(&keys.key(PATTERN), problem));
+        }
+        return Ok(flags[..layers].iter().map(|&slides| window.filter(|_| slides)).collect());
+    }
+    let period = keys.metadata.opt_count(&keys.key(PATTERN))?.unwrap_or(period);
+    let slides = |layer: usize| period == 0 || layer % period < period - 1;
+    Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
+}
+
+fn eps(keys: &GgufKeys) -> Result<f32> {
+    const SUFFIX: &str = "attention.layer_norm_rms_epsilon";
+    keys.metadata.float(&keys.key(SUFFIX))?;
+    Ok(keys.above_zero(SUFFIX)?.expect("the key is there"))
+}
+
+/// The declared size; else the rows of the embedding; else the entries of the vocabulary.
+fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
+    if let Some(size) = keys.opt_positive("vocab_size", MAX_TOKENS)? {
+        return Ok(size);
+    }
+    let rows = find(file, EMBEDDING).and_then(|tensor| tensor.shape.first().copied());
+    let size = match rows {
+        Some(rows) => rows,
+        None => keys.metadata.opt_strings("tokenizer.ggml.tokens")?.map_or(0, |t| t.len()),
+    };
+    if size == 0 || size > MAX_TOKENS {
+        let problem = format!("expected a vocabulary of 1 to {MAX_TOKENS} tokens, found {size}");
+        return Err(keys.metadata.error(&keys.key("vocab_size"), problem));
+    }
+    Ok(size)
+}
+
+/// A token without a row in the embedding could never be computed with.
+fn check_tokens(metadata: &Metadata, rows: usize) -> Result<()> {
+    const KEY: &str = "tokenizer.ggml.tokens";
+    let found = metadata.opt_strings(KEY)?.map_or(0, Strings::len);
+    if found > rows {
+        let problem = format!("expected at most one token per embedding ({rows}), found {found}");
+        return Err(metadata.error(KEY, problem));
+    }
+    Ok(())
+}
+
+fn special(metadata: &Metadata) -> Result<SpecialIds> {
+    let mut eos = Vec::new();
+    for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
+        let id = metadata.opt_id(&format!("tokenizer.ggml.{key}"))?;
+        eos.extend(id.filter(|id| !eos.contains(id)));
+    }
+    for id in ends_by_text(metadata)? {
+        if !eos.contains(&id) {
+            eos.push(id);
+        }
+    }
+    Ok(SpecialIds {
+        bos: metadata.opt_id("tokenizer.ggml.bos_token_id")?,
+        eos,
+        pad: metadata.opt_id("tokenizer.ggml.padding_token_id")?,
+    })
+}
+
+/// Control tokens whose text says that they end a turn. Files of chat models often name one
+/// end only, and of the base model's at that.
+fn ends_by_text(metadata: &Metadata) -> Result<Vec<u32>> {
+    const CONTROL: i32 = 3;
+    const ENDS: [&str; 6] =
+        ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
+    let tokens = metadata.opt_strings("tokenizer.ggml.tokens")?;
+    let types = metadata.opt_ints("tokenizer.ggml.token_type")?.unwrap_or_default();
+    let Some(tokens) = tokens else { return Ok(Vec::new()) };
+    let ends = tokens.iter().zip(types).enumerate();
+    let ends = ends.filter(|(_, (text, kind))| *kind == CONTROL && ENDS.contains(text));
+    Ok(ends.map(|(id, _)| id as u32).collect())
+}
+
+fn find<'a>(file: &'a GgufFile, name: &str) -> Option<&'a TensorView> {
+    file.tensors().iter().find(|tensor| tensor.source_name == name)
+}

@@ -1,0 +1,193 @@
+//! `config.json` of Hugging Face checkpoints, in the published style (`rope_theta`,
+//! `rope_scaling`) and in that of transformers 5 (`rope_parameters`, `layer_types`).
+//!
+//! Absent fields mean what the configuration classes of transformers make of them.
+
+pub(crate) mod experts;
+mod rope;
+
+use super::check::{self, ExpertFieldNames, FieldNames};
+use serde_json::Value as Json;
+
+use super::family::{Family, HeadNorms, Windows};
+use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
+use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
+use crate::error::Result;
+use crate::json::{Object, describe};
+
+/// What the reference library takes where config.json has no `sliding_window` at all.
+const DEFAULT_WINDOW: usize = 4096;
+
+const NAMES: FieldNames = FieldNames {
+    heads: "num_attention_heads",
+    kv_heads: "num_key_value_heads",
+    rope_dim: "partial_rotary_factor",
+    head_dim: "head_dim",
+    theta: "rope_theta",
+    scaling: "rope_scaling",
+    shared_experts: "n_shared_experts",
+    experts: ExpertFieldNames::HF,
+};
+
+/// What config.json says.
+pub(crate) struct HfConfig {
+    pub model: ModelConfig,
+    pub family: &'static Family,
+    /// Tensors that it declares for every layer, beside those the family always has.
+    pub declared: Vec<&'static str>,
+}
+
+/// Reads a config.json of this family. `name` is for people; `has_output` tells whether the
+/// checkpoint has an output head of its own, for configurations that do not say.
+pub(crate) fn read(
+    config: Object,
+    family: &'static Family,
+    name: &str,
+    has_output: bool,
+) -> Result<HfConfig> {
+    let model = build(config, family, name, has_output)?;
+    let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
+    if model.latent().is_some() {
+        (names.rope_dim, names.head_dim) = ("qk_rope_head_dim", "qk_head_dim");
+    }
+    if let Some((field, problem)) = check::broken(&model, &names) {
+        return Err(config.error(field, problem));
+    }
+    Ok(HfConfig { model, family, declared: (family.declared)(config)? })
+}
+
+fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Result<ModelConfig> {
+    check_activation(config)?;
+    let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;
+    let hidden_size = config.positive("hidden_size", MAX_WIDTH)?;
+    let heads = config.positive(NAMES.heads, MAX_HEADS)?;
+    let latent = family.latent.map(|read| read(config)).transpose()?;
+    let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
+    let rope::HfRope { config: rope, sharpening } = rope::read(config, family, head_dim, latent)?;
+    let tied = config.flag("tie_word_embeddings")?;
+    Ok(ModelConfig {
+        architecture: family.name.to_owned(),
+        name: name.to_owned(),
+        hidden_size,
+        layers,
+        heads,
+        kv_heads: kv_heads(config, family, latent, heads)?,
+        head_dim,
+        attention_scale: yarn::attention_scale(head_dim, latent.map_or(1.0, |_| sharpening)),
+        intermediate_size: config.positive("intermediate_size", MAX_WIDTH)?,
+        activation: (family.activation)(config)?,
+        experts: (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true)),
+        attention: attention(config, family, latent)?,
+        vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
+        context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
+        rms_norm_eps: eps(config)?,
+        rope,
+        windows: (family.windows)(config, layers)?,
+        tied_embeddings: tied.unwrap_or(!has_output),
+        special: special(config)?,
+    })
+}
+
+fn attention(config: Object, family: &Family, latent: Option<LatentConfig>) -> Result<Attention> {
+    if let Some(sizes) = latent {
+        return Ok(Attention::Latent(sizes));
+    }
+    let head_norms = match family.head_norms {
+        HeadNorms::Never => false,
+        HeadNorms::Always => true,
+        HeadNorms::Declared => config.flag("use_qk_norm")? == Some(true),
+    };
+    Ok(Attention::Grouped { head_norms, sinks: family.sinks })
+}
+
+fn check_activation(config: Object) -> Result<()> {
+    match config.text("hidden_act")? {
+        None | Some("silu" | "swish") => Ok(()),
+        Some(other) => {
+            let problem = format!("expected silu, found {}", crate::error::shown(other));
+            Err(config.error("hidden_act", problem))
+        }
+    }
+}
+
+fn kv_heads(
+    config: Object,
+    family: &Family,
+    latent: Option<LatentConfig>,
+    heads: usize,
+) -> Result<usize> {
+    if latent.is_some() {
+        return Ok(heads);
+    }
+    let default = if config.has(NAMES.kv_heads) { None } else { family.kv_heads };
+    Ok(config.opt_positive(NAMES.kv_heads, MAX_HEADS)?.or(default).unwrap_or(heads))
+}
+
+fn head_dim(
+    config: Object,
+    family: &Family,
+    latent: Option<LatentConfig>,
+    hidden: usize,
+    heads: usize,
+) -> Result<usize> {
+    if let Some(latent) = latent {
+        return Ok(latent.nope_dim + latent.rope_dim);
+    }
+    if let Some(dim) = config.opt_positive(NAMES.head_dim, MAX_HEADS)?.or(family.head_dim) {
+        return Ok(dim);
+    }
+    check::even_head_dim(hidden, heads, &NAMES)
+        .map_err(|problem| config.error("hidden_size", problem))
+}
+
+fn eps(config: Object) -> Result<f32> {
+    const KEY: &str = "rms_norm_eps";
+    config
+        .above_zero(KEY)?
+        .ok_or_else(|| config.error(KEY, "expected a number, found no such field"))
+}
+
+/// The sliding window of families that have one: `null` means none.
+pub(crate) fn window(config: Object) -> Result<Option<usize>> {
+    const KEY: &str = "sliding_window";
+    match config.has(KEY) {
+        true => config.opt_positive(KEY, MAX_TOKENS),
+        false => Ok(Some(DEFAULT_WINDOW)),
+    }
+}
+
+fn special(config: Object) -> Result<SpecialIds> {
+    Ok(SpecialIds {
+        bos: config.ids("bos_token_id")?.first().copied(),
+        eos: config.ids("eos_token_id")?,
+        pad: config.padding("pad_token_id")?,
+    })
+}
+
+/// Windows from `layer_types`, if config.json has it.
+pub(crate) fn windows_by_type(
+    config: Object,
+    layers: usize,
+    window: Option<usize>,
+) -> Result<Option<Windows>> {
+    const KEY: &str = "layer_types";
+    let Some(types) = config.array(KEY)? else { return Ok(None) };
+    if types.len() != layers {
+        let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
+        return Err(config.error(KEY, problem));
+    }
+    let window_of = |kind: &Json| match kind.as_str() {
+        Some("full_attention") => Ok(None),
+        Some("sliding_attention") if window.is_some() => Ok(window),
+        Some("sliding_attention") => {
+            let problem = "expected a window, as layer_types has sliding_attention; found none";
+            Err(config.error("sliding_window", problem))
+        }
+        _ => {
+            let found = describe(kind);
+            let expected = "expected full_attention or sliding_attention";
+            Err(config.error(KEY, format!("{expected}, found {found}")))
+        }
+    };
+    types.iter().map(window_of).collect::<Result<_>>().map(Some)
+}

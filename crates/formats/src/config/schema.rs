@@ -1,0 +1,234 @@
+//! What a model is, normalised once: no architecture reads a raw JSON key or GGUF field.
+
+/// Everything the forward pass needs to know besides the weights, whichever file format
+/// it was read from. All counts are checked to be positive and consistent when built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// Canonical family name: `llama`, `qwen3_moe`, `deepseek_v3` and so on.
+    pub architecture: String,
+    /// Name for people, from the checkpoint's metadata or its folder.
+    pub name: String,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Transformer layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Values per head; `hidden_size / heads` unless the checkpoint says otherwise.
+    pub head_dim: usize,
+    /// Factor of the attention scores: `1 / sqrt(values per query)` unless scaling of the context
+    /// changes it.
+    pub attention_scale: f32,
+    /// Width of the gated MLP of layers without routed experts.
+    pub intermediate_size: usize,
+    /// How gates are applied in MLPs and experts.
+    pub activation: Activation,
+    /// Routed experts, where any layer has them.
+    pub experts: Option<ExpertsConfig>,
+    /// How all layers attend.
+    pub attention: Attention,
+    /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
+    pub vocab_size: usize,
+    /// Longest context the model was trained for, in tokens.
+    pub context_length: usize,
+    /// Epsilon of RMSNorm.
+    pub rms_norm_eps: f32,
+    /// Rotary position embedding.
+    pub rope: RopeConfig,
+    /// Per layer: positions a query sees, itself included, or `None` for all before it.
+    pub windows: Vec<Option<usize>>,
+    /// Whether the embedding is the output head too: there is no `output.weight` then.
+    pub tied_embeddings: bool,
+    /// Token ids that begin and end text, as the checkpoint declares them.
+    pub special: SpecialIds,
+}
+
+/// Rotary position embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeConfig {
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// Leading values of a head that are rotated; even, at most `head_dim`.
+    pub dim: usize,
+    /// Which values form a pair.
+    pub layout: RopeLayout,
+    /// Change of the frequencies for longer contexts.
+    pub scaling: RopeScaling,
+    /// Factor of the cosines and sines; 1 but for YaRN.
+    pub magnitude: f32,
+}
+
+/// Which two values of a head are rotated together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeLayout {
+    /// `(i, i + dim/2)`: Hugging Face checkpoints, and GGUF files of most architectures.
+    Halves,
+    /// `(2i, 2i + 1)`: GGUF files of `llama`, whose Q and K rows are permuted to match.
+    Interleaved,
+}
+
+/// Change of the rotary frequencies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// As trained.
+    None,
+    /// All positions divided by `factor`.
+    Linear {
+        /// How much longer the context becomes.
+        factor: f32,
+    },
+    /// Llama 3.1's: long wavelengths divided, short ones kept, a ramp between.
+    Llama3 {
+        /// Divisor of the long wavelengths.
+        factor: f32,
+        /// Wavelengths above `original_context / low_freq_factor` are divided.
+        low_freq_factor: f32,
+        /// Wavelengths below `original_context / high_freq_factor` are kept.
+        high_freq_factor: f32,
+        /// Context before scaling, in tokens.
+        original_context: usize,
+    },
+    /// YaRN (Peng et al., 2023): short wavelengths kept, long ones divided, a ramp between.
+    Yarn {
+        /// How much longer the context becomes.
+        factor: f32,
+        /// Context before scaling, in tokens.
+        original_context: usize,
+        /// Turns over the original context from which frequencies are kept.
+        beta_fast: f32,
+        /// Turns over the original context up to which they are divided.
+        beta_slow: f32,
+        /// Whether the ends of the ramp are rounded to whole pairs.
+        truncate: bool,
+    },
+    /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`.
+    Factors(Vec<f32>),
+}
+
+/// How the gate of an MLP is applied to what passes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// `silu(gate) * up`.
+    Silu,
+    /// gpt-oss: `gate * sigmoid(alpha * gate) * (up + 1)`, `gate` at most `limit` and `up` within
+    /// `-limit..=limit`.
+    ClampedSwiglu {
+        /// Slope of the sigmoid.
+        alpha: f32,
+        /// Where values are cut off.
+        limit: f32,
+    },
+}
+
+impl ModelConfig {
+    /// The experts of a layer, if it has any.
+    pub fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
+        self.experts.as_ref().filter(|experts| experts.layers[layer])
+    }
+
+    /// The sizes of latent attention, where layers attend so.
+    pub fn latent(&self) -> Option<LatentConfig> {
+        match self.attention {
+            Attention::Latent(sizes) => Some(sizes),
+            Attention::Grouped { .. } => None,
+        }
+    }
+}
+
+/// How layers attend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// Grouped-query attention: `heads / kv_heads` query heads share one KV head.
+    Grouped {
+        /// Whether an RMSNorm of `head_dim` values is applied to each query and key head.
+        head_norms: bool,
+        /// Whether each query head has a sink: one more score, of no position, in its softmax.
+        sinks: bool,
+    },
+    /// Multi-head latent attention: keys and values are expanded from a shared low-rank row.
+    Latent(LatentConfig),
+}
+
+/// Routed experts: of many small MLPs each token passes through a few.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertsConfig {
+    /// Routed experts of a layer.
+    pub count: usize,
+    /// Experts that each token is sent to; at most `count`.
+    pub chosen: usize,
+    /// Width of a routed expert's MLP.
+    pub width: usize,
+    /// Width of the MLP that every token passes through beside them; 0 for none.
+    pub shared_width: usize,
+    /// Whether the output of that MLP is scaled by a learned gate.
+    pub shared_gate: bool,
+    /// Per layer: whether it has routed experts rather than one MLP.
+    pub layers: Vec<bool>,
+    /// How the router's logits become scores.
+    pub scores: RouterScores,
+    /// Whether the weights of the chosen experts are divided by their sum.
+    pub normalise: bool,
+    /// Factor of the weights.
+    pub scale: f32,
+    /// Experts are chosen from the best groups only, if there is more than one.
+    pub groups: Option<ExpertGroups>,
+}
+
+/// How the logits of a router become scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterScores {
+    /// A softmax over all experts, before the choice.
+    Softmax,
+    /// A softmax over the chosen experts' logits.
+    SoftmaxOfChosen,
+    /// The sigmoid of each logit; a bias, where the checkpoint has one, counts in the choice only.
+    Sigmoid,
+}
+
+/// The first of two choices: groups of experts, then experts within them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// Groups of equal size, consecutive experts each; divides the number of experts.
+    pub count: usize,
+    /// Groups that experts are chosen from.
+    pub chosen: usize,
+    /// What a group is worth.
+    pub rank: GroupRank,
+}
+
+/// What a group of experts is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRank {
+    /// Its best score (DeepSeek V2).
+    Best,
+    /// The sum of its two best scores (DeepSeek V3).
+    BestTwo,
+}
+
+/// Multi-head latent attention (DeepSeek V2): sizes per head, and of the rows they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentConfig {
+    /// Rank of the queries' projection; `None` where queries are projected at once.
+    pub q_rank: Option<usize>,
+    /// Values of the row that keys and values are expanded from.
+    pub kv_rank: usize,
+    /// Values of a query or key head that are not rotated. They come first.
+    pub nope_dim: usize,
+    /// Values of a query head, and of the key row shared by all heads, that are rotated.
+    pub rope_dim: usize,
+    /// Values of a value head.
+    pub value_dim: usize,
+}
+
+/// Token ids with a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// Begins a text, where the model wants one.
+    pub bos: Option<u32>,
+    /// Each of these ends a generation (`generation_config.json` may list several).
+    pub eos: Vec<u32>,
+    /// Padding; never generated.
+    pub pad: Option<u32>,
+}

@@ -1,0 +1,169 @@
+//! Configurations written back: config.json, GGUF metadata, and the tensors a model has. For
+//! writing checkpoints of a given shape.
+
+mod gguf;
+mod tensors;
+
+pub(crate) use tensors::{TensorForm, Tensors};
+
+use serde_json::{Value as Json, json};
+
+use super::family::Family;
+use super::{LatentConfig, ModelConfig, RopeLayout, RopeScaling, yarn};
+use crate::error::{Error, Result};
+
+impl RopeScaling {
+    /// One divisor per pair of rotated values, as GGUF files store them: `None` where the
+    /// frequencies are not changed one by one.
+    pub fn factors(&self, theta: f32, dim: usize) -> Option<Vec<f32>> {
+        match self {
+            Self::None | Self::Linear { .. } | Self::Yarn { .. } => None,
+            Self::Factors(factors) => Some(factors.clone()),
+            Self::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
+                let (low, high) = (f64::from(*low_freq_factor), f64::from(*high_freq_factor));
+                let (factor, context) = (f64::from(*factor), *original_context as f64);
+                let divisor = |pair: usize| {
+                    let exponent = 2.0 * pair as f64 / dim as f64;
+                    let wavelength = std::f64::consts::TAU * f64::from(theta).powf(exponent);
+                    // How far a wavelength lies between the long ones (0) and the short (1).
+                    let ramp = ((context / wavelength - low) / (high - low)).clamp(0.0, 1.0);
+                    (1.0 / ((1.0 - ramp) / factor + ramp)) as f32
+                };
+                Some((0..dim / 2).map(divisor).collect())
+            }
+        }
+    }
+}
+
+impl ModelConfig {
+    pub(crate) fn hf_json(&self, family: &Family) -> Result<Json> {
+        let mut json = json!({
+            "architectures": [family.hf_class],
+            "model_type": self.architecture,
+            "hidden_act": "silu",
+            "hidden_size": self.hidden_size,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "intermediate_size": self.intermediate_size,
+            "vocab_size": self.vocab_size,
+            "max_position_embeddings": self.context_length,
+            "rms_norm_eps": self.rms_norm_eps,
+            "rope_theta": self.rope.theta,
+            "partial_rotary_factor": self.rope.dim as f64 / self.head_dim as f64,
+            "rope_scaling": self.rope_scaling_json(family)?,
+            "tie_word_embeddings": self.tied_embeddings,
+            "bos_token_id": self.special.bos,
+            "eos_token_id": self.special.eos,
+            "pad_token_id": self.special.pad,
+        });
+        self.windows_json(&mut json);
+        extend(&mut json, (family.to_json)(self));
+        if let Some(latent) = self.latent() {
+            let fields = json.as_object_mut().expect("made as an object");
+            fields.retain(|key, _| key != "head_dim" && key != "partial_rotary_factor");
+            extend(&mut json, self.latent_json(latent));
+        }
+        // Where a number is only where layers begin or end, not every choice of layers has one.
+        if self.experts.is_some() && family.gguf_experts.leading_dense {
+            self.leading_dense()?;
+        }
+        Ok(json)
+    }
+
+    fn latent_json(&self, latent: LatentConfig) -> Json {
+        json!({
+            "q_lora_rank": latent.q_rank,
+            "kv_lora_rank": latent.kv_rank,
+            "qk_nope_head_dim": latent.nope_dim,
+            "qk_rope_head_dim": latent.rope_dim,
+            "v_head_dim": latent.value_dim,
+            "rope_interleave": self.rope.layout == RopeLayout::Interleaved,
+        })
+    }
+
+    /// Layers before the first with experts, if all after it have them.
+    fn leading_dense(&self) -> Result<usize> {
+        let layers = self.experts.as_ref().map_or(&[][..], |experts| &experts.layers);
+        let dense = layers.iter().take_while(|sparse| !**sparse).count();
+        match layers[dense..].contains(&false) {
+            true => {
+                Err(self.error("first_k_dense_replace", "expected experts in all later layers"))
+            }
+            false => Ok(dense),
+        }
+    }
+
+    /// What `mscale_all_dim` is, if attention is sharpened.
+    fn mscale_all_dim(&self) -> Option<f64> {
+        let RopeScaling::Yarn { factor, .. } = self.rope.scaling else { return None };
+        self.latent().and_then(|_| yarn::multiplier(self.head_dim, self.attention_scale, factor))
+    }
+
+    fn rope_scaling_json(&self, family: &Family) -> Result<Json> {
+        Ok(match &self.rope.scaling {
+            RopeScaling::None if (family.default_scaling)() == RopeScaling::None => Json::Null,
+            RopeScaling::None => json!({"rope_type": "default"}),
+            RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
+            RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
+                json!({
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": low_freq_factor,
+                    "high_freq_factor": high_freq_factor,
+                    "original_max_position_embeddings": original_context,
+                })
+            }
+            RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } => {
+                let all = self.mscale_all_dim();
+                let mut json = json!({
+                    "rope_type": "yarn",
+                    "factor": factor,
+                    "original_max_position_embeddings": original_context,
+                    "beta_fast": beta_fast,
+                    "beta_slow": beta_slow,
+                    "truncate": truncate,
+                });
+                // Where both are alike, the cosines keep their size.
+                match all {
+                    Some(all) if self.rope.magnitude == 1.0 => {
+                        extend(&mut json, json!({"mscale": all, "mscale_all_dim": all}));
+                    }
+                    Some(all) => {
+                        json["mscale_all_dim"] = json!(all);
+                        json["attention_factor"] = json!(self.rope.magnitude);
+                    }
+                    None => json["attention_factor"] = json!(self.rope.magnitude),
+                }
+                json
+            }
+            RopeScaling::Factors(_) => {
+                let problem = "factors of single frequencies cannot be written to config.json";
+                return Err(self.error("rope_scaling", problem));
+            }
+        })
+    }
+
+    fn windows_json(&self, json: &mut Json) {
+        let window = self.windows.iter().flatten().next();
+        json["sliding_window"] = json!(window);
+        if window.is_some() {
+            let kind = |w: &Option<usize>| {
+                ["full_attention", "sliding_attention"][usize::from(w.is_some())]
+            };
+            json["use_sliding_window"] = json!(true);
+            json["layer_types"] = self.windows.iter().map(kind).collect();
+        }
+    }
+
+    pub(crate) fn error(&self, field: &str, problem: &str) -> Error {
+        Error::field(std::path::Path::new(&self.name), field, problem)
+    }
+}
+
+fn extend(json: &mut Json, more: Json) {
+    if let (Some(fields), Json::Object(more)) = (json.as_object_mut(), more) {
+        fields.extend(more);
+    }
+}

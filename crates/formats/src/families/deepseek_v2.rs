@@ -1,0 +1,123 @@
+//! DeepSeek V2 and V3 (Kimi K2, Moonlight and others with it): latent attention, shared experts,
+//! and routed experts chosen from groups.
+
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{self, BASE, Family, GgufExperts};
+use crate::config::fields::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
+use crate::config::hf::experts;
+use crate::config::{
+    Attention, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, ModelConfig, RopeLayout,
+    RouterScores,
+};
+use crate::error::Result;
+use crate::json::Object;
+use crate::names::*;
+
+/// GGUF files of both call themselves `deepseek2`; the scores of the router tell them apart.
+pub(super) static DEEPSEEK_V2: Family = Family {
+    name: "deepseek_v2",
+    hf_class: "DeepseekV2ForCausalLM",
+    experts: experts_of_v2,
+    tiny,
+    ..DEEPSEEK_BASE
+};
+
+pub(super) const DEEPSEEK_BASE: Family = Family {
+    gguf_name: "deepseek2",
+    gguf_rope: RopeLayout::Interleaved,
+    gguf_experts: GgufExperts { normalise: false, leading_dense: true, ..BASE.gguf_experts },
+    declared: no_biases,
+    names: NameTable {
+        layer: &[NORMS, LATENT_ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+        ..DENSE
+    },
+    latent: Some(latent),
+    to_json: experts::grouped_json,
+    ..BASE
+};
+
+/// No published checkpoint has biases in its latent attention or its experts.
+fn no_biases(config: Object) -> Result<Vec<&'static str>> {
+    for key in ["attention_bias", "mlp_bias"] {
+        if config.flag(key)? == Some(true) {
+            return Err(config.error(key, "expected false, found true"));
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn latent(config: Object) -> Result<LatentConfig> {
+    let dim = |key, default| config.setting(key, MAX_HEADS, default);
+    let q_rank = match config.has("q_lora_rank") {
+        true => config.opt_positive("q_lora_rank", MAX_WIDTH)?,
+        false => Some(1536),
+    };
+    Ok(LatentConfig {
+        q_rank,
+        kv_rank: config.setting("kv_lora_rank", MAX_WIDTH, 512)?,
+        nope_dim: dim("qk_nope_head_dim", 128)?,
+        rope_dim: dim("qk_rope_head_dim", 64)?,
+        value_dim: dim("v_head_dim", 128)?,
+    })
+}
+
+fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
+    experts::expect(config, "scoring_func", &["softmax"])?;
+    let Some(count) = experts::count(config, 64)? else { return Ok(None) };
+    let (width, shared) = (experts::width(config, 1407)?, experts::shared(config, 2)?);
+    let chosen = config.opt_positive(ExpertFieldNames::HF.chosen, MAX_EXPERTS)?;
+    Ok(Some(ExpertsConfig {
+        count,
+        chosen: config.need(ExpertFieldNames::HF.chosen, "a number of experts", chosen)?,
+        width,
+        shared_width: width * shared,
+        shared_gate: false,
+        layers: experts::after_dense(config, layers, 0)?,
+        scores: RouterScores::Softmax,
+        // The first code of the model normalised where `norm_topk_prob` said so. The reference
+        // library never does, and no published checkpoint asks for it.
+        normalise: false,
+        scale: experts::scale(config, 1.0)?,
+        groups: groups_of_v2(config)?,
+    }))
+}
+
+fn groups_of_v2(config: Object) -> Result<Option<ExpertGroups>> {
+    const METHOD: &str = "topk_method";
+    experts::expect(config, METHOD, &["greedy", "group_limited_greedy"])?;
+    match config.text(METHOD)? {
+        Some("group_limited_greedy") => experts::groups(config, GroupRank::Best, None),
+        _ => Ok(None),
+    }
+}
+
+fn tiny(layers: usize) -> ModelConfig {
+    let experts = ExpertsConfig {
+        shared_width: 80,
+        normalise: false,
+        scale: 1.5,
+        layers: (0..layers).map(|layer| layer > 0).collect(),
+        groups: Some(ExpertGroups { count: 3, chosen: 2, rank: GroupRank::Best }),
+        ..family::tiny_experts(layers)
+    };
+    tiny_latent(layers, None, experts)
+}
+
+/// A small configuration of this family or of V3.
+pub(super) fn tiny_latent(
+    layers: usize,
+    q_rank: Option<usize>,
+    experts: ExpertsConfig,
+) -> ModelConfig {
+    let sizes = LatentConfig { q_rank, kv_rank: 36, nope_dim: 20, rope_dim: 8, value_dim: 22 };
+    let mut config = family::tiny(layers);
+    (config.rope.dim, config.rope.layout) = (sizes.rope_dim, RopeLayout::Interleaved);
+    ModelConfig {
+        kv_heads: config.heads,
+        head_dim: 28,
+        attention_scale: 1.0 / 28f32.sqrt(),
+        attention: Attention::Latent(sizes),
+        experts: Some(experts),
+        ..config
+    }
+}

@@ -1,0 +1,72 @@
+//! GLM-4.5 and its like: attention of Llama over half of each head, experts of DeepSeek V3.
+
+use serde_json::json;
+
+use super::deepseek_v3;
+use crate::config::family::{self, BASE, Family, GgufExperts, HEAD_NORMS, HeadNorms, QKV_BIASES};
+use crate::config::hf::experts::{self, SigmoidDefaults};
+use crate::config::{ModelConfig, RouterScores};
+use crate::error::Result;
+use crate::json::Object;
+use crate::names::*;
+
+pub(super) static GLM4_MOE: Family = Family {
+    name: "glm4_moe",
+    hf_class: "Glm4MoeForCausalLM",
+    gguf_name: "glm4moe",
+    gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
+    gguf_experts: GgufExperts {
+        scores: RouterScores::Sigmoid,
+        normalise: false,
+        leading_dense: true,
+        ..BASE.gguf_experts
+    },
+    kv_heads: Some(8),
+    rotary_share: 0.5,
+    head_norms: HeadNorms::Declared,
+    declared,
+    names: NameTable {
+        layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+        ..DENSE
+    },
+    more_layers: true,
+    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    to_json: |config| {
+        let mut json = experts::grouped_json(config);
+        json["attention_bias"] = json!(true);
+        json["use_qk_norm"] = json!(config.attention == family::NORMED_HEADS);
+        json
+    },
+    written: &QKV_BIASES,
+    tiny,
+    ..BASE
+};
+
+const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
+    count: 128,
+    chosen: 8,
+    width: 1408,
+    dense: 1,
+    scale: 1.0,
+    groups: 1,
+    chosen_groups: 1,
+};
+
+/// The output projection has no bias here.
+fn declared(config: Object) -> Result<Vec<&'static str>> {
+    let mut names = Vec::new();
+    if config.flag("attention_bias")? == Some(true) {
+        names.extend(QKV_BIASES);
+    }
+    if config.flag("use_qk_norm")? == Some(true) {
+        names.extend(HEAD_NORMS);
+    }
+    Ok(names)
+}
+
+fn tiny(layers: usize) -> ModelConfig {
+    let mut config = family::tiny(layers);
+    config.rope.dim = 12;
+    let experts = Some(deepseek_v3::tiny_experts(layers));
+    ModelConfig { experts, attention: family::NORMED_HEADS, ..config }
+}

@@ -1,0 +1,137 @@
+//! gpt-oss: windows on every second layer, sinks beside the attention scores, biases everywhere,
+//! a clamped activation.
+
+use serde_json::{Value as Json, json};
+
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{self, ATTENTION_BIASES, BASE, Family, GgufExperts, Windows};
+use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
+use crate::config::hf::{experts, windows_by_type};
+use crate::config::{Activation, Attention, ExpertsConfig, ModelConfig, RopeScaling, RouterScores};
+use crate::error::Result;
+use crate::json::Object;
+use crate::names::*;
+
+/// Slope and limit of the activation where config.json does not say, and in GGUF files always.
+const ACTIVATION: Activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 };
+
+pub(super) static GPT_OSS: Family = Family {
+    name: "gpt_oss",
+    hf_class: "GptOssForCausalLM",
+    gguf_name: "gpt-oss",
+    gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
+    gguf_activation: ACTIVATION,
+    gguf_window_period: Some(2),
+    gguf_experts: GgufExperts {
+        scores: RouterScores::SoftmaxOfChosen,
+        normalise: false,
+        width: |mlp, _| mlp,
+        ..BASE.gguf_experts
+    },
+    kv_heads: Some(8),
+    head_dim: Some(64),
+    theta: 150_000.0,
+    default_scaling: || RopeScaling::Yarn {
+        factor: 32.0,
+        original_context: 4096,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+        truncate: false,
+    },
+    sinks: true,
+    experts_by_turns: true,
+    required: |_, _| &["ffn_gate_inp.bias", "ffn_down_exps.bias"],
+    declared: |config| {
+        let biases = config.flag("attention_bias")? != Some(false);
+        Ok(if biases { ATTENTION_BIASES.to_vec() } else { Vec::new() })
+    },
+    names: NameTable {
+        layer: &[
+            NORMS,
+            ATTENTION,
+            FUSED_EXPERTS,
+            &[
+                ("self_attn.sinks", "attn_sinks.weight"),
+                ("mlp.router.weight", "ffn_gate_inp.weight"),
+                ("mlp.router.bias", "ffn_gate_inp.bias"),
+                ("mlp.experts.gate_up_proj_bias", "ffn_gate_up_exps.bias"),
+                ("mlp.experts.gate_up_proj_blocks", "ffn_gate_up_exps.weight_blocks"),
+                ("mlp.experts.gate_up_proj_scales", "ffn_gate_up_exps.weight_scales"),
+                ("mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
+                ("mlp.experts.down_proj_blocks", "ffn_down_exps.weight_blocks"),
+                ("mlp.experts.down_proj_scales", "ffn_down_exps.weight_scales"),
+            ],
+        ],
+        ..DENSE
+    },
+    windows,
+    activation,
+    experts,
+    to_json,
+    written: &ATTENTION_BIASES,
+    tiny,
+    ..BASE
+};
+
+/// Windows on even layers where config.json does not list them.
+fn windows(config: Object, layers: usize) -> Result<Windows> {
+    const KEY: &str = "sliding_window";
+    let window = match config.has(KEY) {
+        true => config.opt_positive(KEY, MAX_TOKENS)?,
+        false => Some(128),
+    };
+    let alternating = || (0..layers).map(|layer| window.filter(|_| layer.is_multiple_of(2)));
+    Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| alternating().collect()))
+}
+
+fn activation(config: Object) -> Result<Activation> {
+    let Activation::ClampedSwiglu { alpha, limit } = ACTIVATION else { return Ok(ACTIVATION) };
+    Ok(Activation::ClampedSwiglu {
+        alpha: config.above_zero("swiglu_alpha")?.unwrap_or(alpha),
+        limit: config.above_zero("swiglu_limit")?.unwrap_or(limit),
+    })
+}
+
+fn to_json(config: &ModelConfig) -> Json {
+    let mut json = experts::local_json(config);
+    json["attention_bias"] = json!(true);
+    if let Activation::ClampedSwiglu { alpha, limit } = config.activation {
+        json["swiglu_alpha"] = json!(alpha);
+        json["swiglu_limit"] = json!(limit);
+    }
+    json
+}
+
+fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
+    let Some(count) = experts::count(config, 128)? else { return Ok(None) };
+    Ok(Some(ExpertsConfig {
+        count,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 4)?,
+        width: config.positive("intermediate_size", MAX_WIDTH)?,
+        shared_width: 0,
+        shared_gate: false,
+        layers: vec![true; layers],
+        scores: RouterScores::SoftmaxOfChosen,
+        normalise: false,
+        scale: 1.0,
+        groups: None,
+    }))
+}
+
+fn tiny(layers: usize) -> ModelConfig {
+    let mut config = family::tiny(layers);
+    (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(false), 1.1);
+    let experts = ExpertsConfig {
+        width: 104,
+        scores: RouterScores::SoftmaxOfChosen,
+        normalise: false,
+        ..family::tiny_experts(layers)
+    };
+    ModelConfig {
+        activation: Activation::ClampedSwiglu { alpha: 1.702, limit: 2.0 },
+        attention: Attention::Grouped { head_norms: false, sinks: true },
+        experts: Some(experts),
+        windows: (0..layers).map(|layer| (layer % 2 == 0).then_some(24)).collect(),
+        ..config
+    }
+}

@@ -1,0 +1,27 @@
+//! Llama 2 and 3, and the many models that are Llama in all but name.
+
+use crate::config::family::{self, BASE, Family};
+use crate::config::{ModelConfig, RopeLayout, RopeScaling};
+
+/// The name of GGUF files of Llama, and of Mistral and Mixtral too.
+pub(super) const GGUF_NAME: &str = "llama";
+
+pub(super) static LLAMA: Family = Family {
+    name: "llama",
+    hf_class: "LlamaForCausalLM",
+    gguf_name: GGUF_NAME,
+    gguf_rope: RopeLayout::Interleaved,
+    tiny,
+    ..BASE
+};
+
+fn tiny(layers: usize) -> ModelConfig {
+    let mut config = family::tiny(layers);
+    config.rope.scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_context: 64,
+    };
+    config
+}

@@ -1,0 +1,62 @@
+//! Mixtral: Mistral with routed experts in every layer.
+
+use super::llama::GGUF_NAME;
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{self, BASE, Family, GgufExperts};
+use crate::config::fields::{MAX_EXPERTS, MAX_TOKENS, MAX_WIDTH};
+use crate::config::hf::experts;
+use crate::config::{ExpertsConfig, ModelConfig, RopeLayout, RouterScores};
+use crate::error::Result;
+use crate::json::Object;
+use crate::names::*;
+
+pub(super) static MIXTRAL: Family = Family {
+    name: "mixtral",
+    hf_class: "MixtralForCausalLM",
+    gguf_name: GGUF_NAME,
+    gguf_is: |keys| keys.has_experts(),
+    gguf_rope: RopeLayout::Interleaved,
+    gguf_experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf_experts },
+    kv_heads: Some(8),
+    theta: 1e6,
+    declared: |_| Ok(Vec::new()),
+    names: NameTable {
+        layer: &[
+            NORMS,
+            ATTENTION,
+            &[
+                ("block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
+                ("block_sparse_moe.experts.{}.w1.weight", "ffn_gate.{}.weight"),
+                ("block_sparse_moe.experts.{}.w3.weight", "ffn_up.{}.weight"),
+                ("block_sparse_moe.experts.{}.w2.weight", "ffn_down.{}.weight"),
+            ],
+        ],
+        ..DENSE
+    },
+    windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
+    experts,
+    to_json: experts::local_json,
+    tiny,
+    ..BASE
+};
+
+fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
+    let Some(count) = experts::count(config, 8)? else { return Ok(None) };
+    Ok(Some(ExpertsConfig {
+        count,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 2)?,
+        width: config.positive("intermediate_size", MAX_WIDTH)?,
+        shared_width: 0,
+        shared_gate: false,
+        layers: vec![true; layers],
+        scores: RouterScores::Softmax,
+        normalise: true,
+        scale: 1.0,
+        groups: None,
+    }))
+}
+
+fn tiny(layers: usize) -> ModelConfig {
+    let experts = ExpertsConfig { width: 104, ..family::tiny_experts(layers) };
+    ModelConfig { experts: Some(experts), ..family::tiny(layers) }
+}

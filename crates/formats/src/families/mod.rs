@@ -1,0 +1,198 @@
+//! The model families: one file each, and the table of them.
+//!
+//! Invariant: a family's canonical name is written in its file alone.
+
+mod deepseek_v2;
+mod deepseek_v3;
+mod glm4_moe;
+mod gpt_oss;
+mod llama;
+mod mistral;
+mod mixtral;
+mod qwen2;
+mod qwen2_moe;
+mod qwen3;
+mod qwen3_moe;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::config::family::Family;
+use crate::config::fields::GgufKeys;
+use crate::config::hf::{self, HfConfig};
+use crate::config::write::{TensorForm, Tensors};
+use crate::config::{ModelConfig, RopeLayout, gguf};
+use crate::error::{Error, Result, shown};
+use crate::gguf::{GgufFile, GgufWriter};
+use crate::json::{self, Object};
+use crate::names::{self, NameTable};
+
+/// The families. Of those with one name in GGUF files, the special ones come first.
+static FAMILIES: &[&Family] = &[
+    &mixtral::MIXTRAL,
+    &llama::LLAMA,
+    &mistral::MISTRAL,
+    &qwen2::QWEN2,
+    &qwen3::QWEN3,
+    &qwen2_moe::QWEN2_MOE,
+    &qwen3_moe::QWEN3_MOE,
+    &deepseek_v3::DEEPSEEK_V3,
+    &deepseek_v2::DEEPSEEK_V2,
+    &glm4_moe::GLM4_MOE,
+    &gpt_oss::GPT_OSS,
+];
+
+/// The family that config.json names: by class, or by `model_type` where no class is given.
+fn of_hf(config: Object) -> Result<&'static Family> {
+    let classes = config.array("architectures")?.unwrap_or_default();
+    let class = classes.first().map(|class| class_name(config, class)).transpose()?;
+    let name = match class {
+        Some(class) => Some(class),
+        None => config.text("model_type")?,
+    };
+    let name = config.need("architectures", "a list of one class", name)?;
+    let known = |family: &&&Family| match class {
+        Some(class) => family.hf_class == class,
+        None => family.name == name || family.hf_types.contains(&name),
+    };
+    let supported = || FAMILIES.iter().map(|f| f.hf_class);
+    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path(), name, supported()))
+}
+
+fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
+    class.as_str().ok_or_else(|| {
+        let found = json::describe(class);
+        config.error("architectures", format!("expected the name of a class, found {found}"))
+    })
+}
+
+/// The family of a GGUF file, by `general.architecture` and what else its metadata say.
+fn of_gguf(keys: &GgufKeys) -> Result<&'static Family> {
+    for family in FAMILIES.iter().filter(|family| family.gguf_name == keys.prefix) {
+        if (family.gguf_is)(keys)? {
+            return Ok(family);
+        }
+    }
+    let mut supported: Vec<_> = FAMILIES.iter().map(|family| family.gguf_name).collect();
+    supported.dedup();
+    Err(unknown(keys.metadata.path(), keys.prefix, supported.into_iter()))
+}
+
+/// Canonical names of all families.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.name)
+}
+
+/// The table of Hugging Face tensor names of the family with this canonical name.
+pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
+    by_name(architecture).map(|family| &family.names)
+}
+
+/// The family with this canonical name.
+fn by_name(architecture: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| family.name == architecture).copied()
+}
+
+fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static str>) -> Error {
+    Error::Architecture {
+        path: path.to_owned(),
+        found: shown(found),
+        supported: supported.collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Reads the text of a config.json; for `name` and `has_output` see [`hf::read`].
+pub(crate) fn read_hf(text: &str, path: &Path, name: &str, has_output: bool) -> Result<HfConfig> {
+    let map = json::parse_object(text, path)?;
+    let config = Object::new(path, &map);
+    hf::read(config, of_hf(config)?, name, has_output)
+}
+
+/// Reads the configuration of an open file. `name` is for people, where the file has none.
+pub(crate) fn read_gguf(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static Family)> {
+    let metadata = file.metadata();
+    let keys = GgufKeys { metadata, prefix: metadata.text("general.architecture")? };
+    let family = of_gguf(&keys)?;
+    Ok((gguf::read(&keys, file, family, name)?, family))
+}
+
+impl ModelConfig {
+    /// Reads the text of a Hugging Face `config.json`; `path` names it in errors. Without
+    /// weights to look at, embeddings are tied only if the text says so.
+    pub fn from_hf_json(text: &str, path: &Path) -> Result<Self> {
+        let folder = path.parent().and_then(Path::file_name);
+        let name = folder.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        read_hf(text, path, &name, true).map(|read| read.model)
+    }
+
+    /// Reads the metadata of an open GGUF file, a vocabulary without tensors included.
+    pub fn from_gguf(file: &GgufFile) -> Result<Self> {
+        let stem = file.path().file_stem();
+        let name = stem.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        read_gguf(file, &name).map(|(config, _)| config)
+    }
+
+    /// A small model of a family, for tests: sizes are no multiples of lanes or blocks where they
+    /// need not be, and the family's points of variation are in use.
+    pub fn tiny(architecture: &str, layers: usize) -> Option<Self> {
+        let config = (by_name(architecture)?.tiny)(layers);
+        let name = format!("tiny-{architecture}");
+        Some(Self { architecture: architecture.to_owned(), name, ..config })
+    }
+
+    /// The configuration as config.json in the published style. `Factors` have no place there.
+    pub fn to_hf_json(&self) -> Result<Json> {
+        self.hf_json(self.family()?)
+    }
+
+    /// Sets the keys of GGUF metadata that describe the model. Divisors of the rotary
+    /// frequencies, if there are any, go into the tensor `rope_freqs.weight`.
+    pub fn to_gguf(&self, writer: &mut GgufWriter) -> Result<()> {
+        self.gguf_keys(self.family()?, writer)
+    }
+
+    /// Canonical names and shapes of all tensors of a GGUF file of this configuration.
+    pub fn tensors(&self) -> Tensors {
+        self.in_form(TensorForm::Gguf)
+    }
+
+    /// Canonical names and shapes of all tensors of a Hugging Face checkpoint of this
+    /// configuration; the family's table of names has their names there.
+    pub fn hf_tensors(&self) -> Tensors {
+        self.in_form(TensorForm::Hf)
+    }
+
+    /// Canonical names and shapes of all tensors of an open checkpoint of the same.
+    pub fn read_tensors(&self) -> Tensors {
+        self.in_form(TensorForm::Read)
+    }
+
+    fn in_form(&self, form: TensorForm) -> Tensors {
+        // An unknown architecture has Llama's tensors.
+        self.tensors_in(by_name(&self.architecture).unwrap_or(&llama::LLAMA), form)
+    }
+
+    /// Which values of a head form a pair in GGUF files of this family, whatever they do here.
+    pub fn gguf_rope(&self) -> Result<RopeLayout> {
+        self.family().map(|family| family.gguf_rope)
+    }
+
+    /// What GGUF files of this family call the tensor with this canonical name.
+    pub fn gguf_tensor_name(&self, canonical: &str) -> Result<String> {
+        let family = self.family()?;
+        let known = names::split_canonical(canonical).and_then(|(layer, rest)| {
+            let (theirs, _) = family.gguf_aliases.iter().find(|(_, known)| *known == rest)?;
+            Some(format!("blk.{layer}.{theirs}"))
+        });
+        Ok(known.unwrap_or_else(|| canonical.to_owned()))
+    }
+
+    fn family(&self) -> Result<&'static Family> {
+        by_name(&self.architecture).ok_or_else(|| {
+            self.error("architecture", &format!("{} is not supported", self.architecture))
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Qwen2-MoE: Qwen2 with routed experts, and one shared expert behind a gate.
+
+use serde_json::{Value as Json, json};
+
+use super::qwen2::{used_window, window_layers};
+use crate::config::check::ExpertFieldNames;
+use crate::config::family::{self, BASE, Family, GgufExperts, QKV_BIASES, Windows};
+use crate::config::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
+use crate::config::hf::{experts, windows_by_type};
+use crate::config::{ExpertsConfig, ModelConfig, RouterScores};
+use crate::error::Result;
+use crate::json::{Object, describe};
+use crate::names::*;
+
+pub(super) static QWEN2_MOE: Family = Family {
+    name: "qwen2_moe",
+    hf_class: "Qwen2MoeForCausalLM",
+    gguf_name: "qwen2moe",
+    gguf_experts: GgufExperts { normalise: false, shared: true, ..BASE.gguf_experts },
+    kv_heads: Some(16),
+    declared: |config| {
+        let biases = config.flag("qkv_bias")? != Some(false);
+        Ok(if biases { QKV_BIASES.to_vec() } else { Vec::new() })
+    },
+    names: NameTable {
+        layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
+        ..DENSE
+    },
+    windows: windows_of_qwen2,
+    experts: |config, layers| {
+        let width = config.setting("shared_expert_intermediate_size", MAX_WIDTH, 5632)?;
+        let defaults = Defaults { count: 60, chosen: 4, width: 1408 };
+        read(config, layers, &defaults, width)
+    },
+    to_json,
+    written: &QKV_BIASES,
+    tiny,
+    ..BASE
+};
+
+/// What the configuration classes take where config.json is silent.
+pub(super) struct Defaults {
+    pub count: usize,
+    pub chosen: usize,
+    pub width: usize,
+}
+
+pub(super) fn read(
+    config: Object,
+    layers: usize,
+    defaults: &Defaults,
+    shared_width: usize,
+) -> Result<Option<ExpertsConfig>> {
+    let Some(count) = experts::count(config, defaults.count)? else { return Ok(None) };
+    Ok(Some(ExpertsConfig {
+        count,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
+        width: experts::width(config, defaults.width)?,
+        shared_width,
+        shared_gate: shared_width > 0,
+        layers: expert_layers(config, layers)?,
+        scores: RouterScores::Softmax,
+        normalise: config.flag("norm_topk_prob")?.unwrap_or(false),
+        scale: 1.0,
+        groups: None,
+    }))
+}
+
+pub(super) fn to_json(config: &ModelConfig) -> Json {
+    let Some(experts) = &config.experts else { return json!({"num_experts": 0}) };
+    let dense = experts.layers.iter().enumerate().filter(|(_, sparse)| !**sparse);
+    let mut json = json!({
+        "num_experts": experts.count,
+        "num_experts_per_tok": experts.chosen,
+        "moe_intermediate_size": experts.width,
+        "norm_topk_prob": experts.normalise,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": dense.map(|(layer, _)| layer).collect::<Vec<_>>(),
+    });
+    if experts.shared_width > 0 {
+        json["shared_expert_intermediate_size"] = json!(experts.shared_width);
+    }
+    json
+}
+
+/// Every `decoder_sparse_step`-th layer but those in `mlp_only_layers`.
+fn expert_layers(config: Object, layers: usize) -> Result<Vec<bool>> {
+    const DENSE: &str = "mlp_only_layers";
+    let step = config.setting("decoder_sparse_step", MAX_LAYERS, 1)?;
+    let mut sparse: Vec<bool> = (1..=layers).map(|number| number.is_multiple_of(step)).collect();
+    for layer in config.array(DENSE)?.unwrap_or_default() {
+        let number = layer.as_u64().ok_or_else(|| {
+            let problem = format!("expected numbers of layers, found {}", describe(layer));
+            config.error(DENSE, problem)
+        })?;
+        // The reference library never meets a layer that is not there.
+        if let Some(sparse) = usize::try_from(number).ok().and_then(|n| sparse.get_mut(n)) {
+            *sparse = false;
+        }
+    }
+    Ok(sparse)
+}
+
+/// Unlike Qwen2's: every second layer of the first `max_window_layers`.
+fn windows_of_qwen2(config: Object, layers: usize) -> Result<Windows> {
+    let window = used_window(config)?;
+    if let Some(windows) = windows_by_type(config, layers, window)? {
+        return Ok(windows);
+    }
+    let end = window_layers(config)?;
+    let window_of = |layer: usize| window.filter(|_| layer.is_multiple_of(2) && layer < end);
+    Ok((0..layers).map(window_of).collect())
+}
+
+fn tiny(layers: usize) -> ModelConfig {
+    let experts = ExpertsConfig {
+        shared_width: 56,
+        shared_gate: true,
+        normalise: false,
+        ..family::tiny_experts(layers)
+    };
+    ModelConfig { experts: Some(experts), ..family::tiny(layers) }
+}

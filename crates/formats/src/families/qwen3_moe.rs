@@ -1,0 +1,28 @@
+//! Qwen3-MoE: Qwen3 with routed experts, and no shared one.
+
+use super::qwen2::used_window;
+use super::qwen2_moe::{Defaults, read, to_json};
+use crate::config::ModelConfig;
+use crate::config::family::{self, BASE, Family, HeadNorms};
+use crate::names::*;
+
+pub(super) static QWEN3_MOE: Family = Family {
+    name: "qwen3_moe",
+    hf_class: "Qwen3MoeForCausalLM",
+    gguf_name: "qwen3moe",
+    kv_heads: Some(4),
+    names: NameTable { layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS], ..DENSE },
+    windows: |config, layers| Ok(vec![used_window(config)?; layers]),
+    experts: |config, layers| {
+        let defaults = Defaults { count: 128, chosen: 8, width: 768 };
+        read(config, layers, &defaults, 0)
+    },
+    to_json,
+    head_norms: HeadNorms::Always,
+    tiny: |layers| ModelConfig {
+        experts: Some(family::tiny_experts(layers)),
+        attention: family::NORMED_HEADS,
+        ..family::tiny(layers)
+    },
+    ..BASE
+};

@@ -1,0 +1,221 @@
+//! What the metadata of GGUF files say of experts, latent attention, windows and YaRN.
+
+use crate::config::{
+    Activation, ExpertGroups, GroupRank, LatentConfig, ModelConfig, RopeLayout, RopeScaling,
+    RouterScores,
+};
+use crate::gguf::{Array, GgufFile, GgufWriter, Value};
+
+type Fields<'a> = &'a [(&'a str, Value)];
+
+fn u(value: u32) -> Value {
+    Value::U32(value)
+}
+
+/// Reads a file of architecture `arch` with these keys, beside those that every file needs, and
+/// these tensors.
+fn read_with(arch: &str, fields: Fields, tensors: &[&str]) -> Result<ModelConfig, String> {
+    let mut writer = GgufWriter::new();
+    writer.set("general.architecture", Value::String(arch.into()));
+    let base = [
+        ("block_count", u(4)),
+        ("embedding_length", u(64)),
+        ("feed_forward_length", u(96)),
+        ("context_length", u(512)),
+        ("vocab_size", u(320)),
+        ("attention.head_count", u(8)),
+        ("attention.layer_norm_rms_epsilon", Value::F32(1e-6)),
+    ];
+    for (key, value) in base.iter().chain(fields) {
+        writer.set(&format!("{arch}.{key}"), value.clone());
+    }
+    for name in tensors {
+        writer.plan(name, &kernels::quant::F32, &[1]).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let mut stream = writer.create(&path).unwrap();
+    tensors.iter().for_each(|_| stream.write(&[0; 4]).unwrap());
+    stream.finish().unwrap();
+    ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).map_err(|e| e.to_string())
+}
+
+fn read(arch: &str, fields: Fields) -> ModelConfig {
+    read_with(arch, fields, &[]).unwrap()
+}
+
+fn check_error(arch: &str, fields: Fields, fragments: &[&str]) {
+    let error = read_with(arch, fields, &[]).unwrap_err();
+    for fragment in fragments {
+        assert!(error.contains(fragment), "{error:?} does not say {fragment:?}");
+    }
+}
+
+fn experts(more: Fields) -> Vec<(&'static str, Value)> {
+    let mut fields = vec![("expert_count", u(16)), ("expert_used_count", u(4))];
+    let known = [
+        "expert_weights_norm",
+        "expert_weights_scale",
+        "expert_gating_func",
+        "expert_shared_feed_forward_length",
+        "expert_shared_count",
+        "expert_group_count",
+        "expert_group_used_count",
+        "leading_dense_block_count",
+        "expert_feed_forward_length",
+        "expert_used_count",
+        "attention.kv_lora_rank",
+        "attention.key_length",
+        "attention.value_length",
+        "rope.dimension_count",
+        "nextn_predict_layers",
+    ];
+    for (key, value) in more {
+        let key = known.iter().find(|known| *known == key).expect("a known key");
+        fields.push((key, value.clone()));
+    }
+    fields
+}
+
+const LATENT: [(&str, Value); 4] = [
+    ("attention.kv_lora_rank", Value::U32(32)),
+    ("attention.key_length", Value::U32(48)),
+    ("attention.value_length", Value::U32(24)),
+    ("rope.dimension_count", Value::U32(16)),
+];
+
+fn deepseek(more: Fields) -> Vec<(&'static str, Value)> {
+    experts(&[&LATENT, more].concat())
+}
+
+#[test]
+fn llama_with_experts_is_mixtral() {
+    assert_eq!(read("llama", &[("expert_count", u(0))]).architecture, "llama");
+    let config = read("llama", &experts(&[]));
+    let found = config.experts.unwrap();
+    assert_eq!(config.architecture, "mixtral");
+    assert_eq!((found.count, found.chosen, found.width), (16, 4, 96));
+    assert_eq!((found.scores, found.normalise), (RouterScores::Softmax, true));
+}
+
+#[test]
+fn qwen_files_leave_much_unsaid() {
+    let config = read("qwen2moe", &experts(&[]));
+    let found = config.experts.unwrap();
+    assert_eq!((found.width, found.shared_width, found.normalise), (24, 96, false));
+    let third = read("qwen3moe", &experts(&[])).experts.unwrap();
+    assert_eq!((third.shared_width, third.normalise), (0, true));
+    let routers = ["blk.0.ffn_gate_inp.weight", "blk.3.ffn_gate_inp.weight"];
+    let some = read_with("qwen3moe", &experts(&[]), &routers).unwrap();
+    assert_eq!(some.experts.unwrap().layers, [true, false, false, true]);
+}
+
+#[test]
+fn deepseek_v3_is_known_by_its_router() {
+    let grouped: Fields = &[
+        ("expert_gating_func", u(2)),
+        ("expert_group_count", u(4)),
+        ("expert_group_used_count", u(2)),
+        ("expert_weights_scale", Value::F32(2.5)),
+        ("expert_weights_norm", Value::Bool(true)),
+        ("expert_shared_count", u(2)),
+        ("expert_feed_forward_length", u(24)),
+        ("leading_dense_block_count", u(3)),
+    ];
+    let config = read("deepseek2", &deepseek(grouped));
+    let found = config.experts.unwrap();
+    assert_eq!(config.architecture, "deepseek_v3");
+    assert_eq!((found.scale, found.normalise, found.shared_width), (2.5, true, 48));
+    assert_eq!(found.layers, [false, false, false, true]);
+    let groups = |rank| Some(ExpertGroups { count: 4, chosen: 2, rank });
+    assert_eq!(found.groups, groups(GroupRank::BestTwo));
+    let second = read("deepseek2", &deepseek(&grouped[1..]));
+    assert_eq!(second.architecture, "deepseek_v2");
+    assert_eq!(second.experts.unwrap().groups, groups(GroupRank::Best));
+}
+
+#[test]
+fn old_and_new_files_of_latent_attention_read_alike() {
+    let old = read("deepseek2", &deepseek(&[]));
+    let new = [
+        ("attention.key_length", u(48)),
+        ("attention.value_length", u(32)),
+        ("attention.head_count_kv", u(1)),
+        ("attention.key_length_mla", u(48)),
+        ("attention.value_length_mla", u(24)),
+    ];
+    let new = read("deepseek2", &[deepseek(&[]), new.to_vec()].concat());
+    assert_eq!(old, new);
+    let expected =
+        LatentConfig { q_rank: None, kv_rank: 32, nope_dim: 32, rope_dim: 16, value_dim: 24 };
+    assert_eq!(old.latent(), Some(expected));
+    assert_eq!((old.kv_heads, old.head_dim), (8, 48));
+    assert_eq!(old.rope.layout, RopeLayout::Interleaved);
+}
+
+#[test]
+fn gpt_oss_alternates_and_is_not_truncated() {
+    let yarn = [
+        ("attention.sliding_window", u(7)),
+        ("rope.scaling.type", Value::String("yarn".into())),
+        ("rope.scaling.factor", Value::F32(32.0)),
+        ("rope.scaling.original_context_length", u(16)),
+    ];
+    let config = read("gpt-oss", &[experts(&[]), yarn.to_vec()].concat());
+    assert_eq!(config.windows, [Some(7), None, Some(7), None]);
+    assert_eq!(config.activation, Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 });
+    assert!(matches!(config.rope.scaling, RopeScaling::Yarn { truncate: false, .. }));
+    assert!((config.rope.magnitude - (0.1 * 32f32.ln() + 1.0)).abs() < 1e-6);
+    let found = config.experts.unwrap();
+    assert_eq!((found.scores, found.width), (RouterScores::SoftmaxOfChosen, 96));
+    let flags = Value::Array(Array::Bool(vec![false, true, true, false]));
+    let pattern = [("attention.sliding_window_pattern", flags)];
+    let config = read("gpt-oss", &[experts(&[]), yarn.to_vec(), pattern.to_vec()].concat());
+    assert_eq!(config.windows, [None, Some(7), Some(7), None]);
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_not_counted() {
+    let config = read("glm4moe", &experts(&[("nextn_predict_layers", u(1))]));
+    assert_eq!((config.layers, config.windows.len()), (3, 3));
+    let found = config.experts.unwrap();
+    assert_eq!((found.layers.len(), found.scores), (3, RouterScores::Sigmoid));
+    check_error("glm4moe", &experts(&[("nextn_predict_layers", u(4))]), &["nextn_predict_layers"]);
+}
+
+#[test]
+fn yarn_sharpens_latent_attention_by_its_multiplier() {
+    let scaling = |more: Fields| {
+        let yarn = [
+            ("rope.scaling.type", Value::String("yarn".into())),
+            ("rope.scaling.factor", Value::F32(40.0)),
+        ];
+        let config = read("deepseek2", &[&deepseek(&[])[..], &yarn, more].concat());
+        let scale = config.attention_scale * (config.head_dim as f32).sqrt();
+        (config.rope.magnitude, scale)
+    };
+    let close = |found: (f32, f32), expected: (f32, f32)| {
+        let near = |a: f32, b: f32| (a - b).abs() < 1e-5;
+        assert!(near(found.0, expected.0) && near(found.1, expected.1), "{found:?} {expected:?}");
+    };
+    let log = 0.1 * 40f32.ln() + 1.0;
+    close(scaling(&[]), (log, 1.0));
+    let multiplier = ("rope.scaling.yarn_log_multiplier", Value::F32(0.1));
+    close(scaling(std::slice::from_ref(&multiplier)), (1.0, log * log));
+    let factor = ("rope.scaling.yarn_attn_factor", Value::F32(0.5));
+    close(scaling(&[multiplier, factor]), (0.5, log * log));
+}
+
+#[test]
+fn broken_numbers_are_refused_by_key() {
+    let used = |count: u32| experts(&[("expert_used_count", u(count))]);
+    check_error("qwen3moe", &used(17), &["qwen3moe.expert_used_count", "expert_count (16)"]);
+    check_error("qwen3moe", &used(0), &["qwen3moe.expert_used_count"]);
+    check_error("llama", &experts(&[("expert_gating_func", u(9))]), &["expert_gating_func", "9"]);
+    let groups = deepseek(&[("expert_group_count", u(5)), ("expert_group_used_count", u(2))]);
+    check_error("deepseek2", &groups, &["deepseek2.expert_group_count", "divisor"]);
+    let short = [deepseek(&[]), vec![("attention.key_length", u(16))]].concat();
+    check_error("deepseek2", &short, &["deepseek2.attention.key_length"]);
+    let missing = &deepseek(&[])[..5];
+    check_error("deepseek2", missing, &["deepseek2."]);
+}

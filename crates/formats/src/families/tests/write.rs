@@ -1,0 +1,159 @@
+//! Written configurations read the same, and tensors are named as the families name them.
+
+use std::path::Path;
+
+use kernels::quant;
+use serde_json::{Value as Json, json};
+
+use super::super::name_table;
+use super::{llama3, with};
+use crate::config::{Attention, ModelConfig, RopeLayout};
+use crate::gguf::{GgufFile, GgufWriter};
+
+fn samples() -> Vec<ModelConfig> {
+    let mistral = json!({"sliding_window": 9, "num_key_value_heads": 2, "bos_token_id": 1});
+    let linear = json!({"rope_scaling": {"type": "linear", "factor": 2.0}});
+    let yarn = json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "beta_fast": 16}});
+    let mut samples = vec![
+        with("LlamaForCausalLM", llama3()).unwrap(),
+        with("LlamaForCausalLM", linear).unwrap(),
+        with("MistralForCausalLM", mistral).unwrap(),
+        with("Qwen2ForCausalLM", json!({"tie_word_embeddings": true})).unwrap(),
+        with("Qwen3ForCausalLM", json!({"pad_token_id": 3})).unwrap(),
+        with("Qwen3ForCausalLM", yarn).unwrap(),
+    ];
+    samples.extend(samples_with_experts());
+    samples.extend(
+        super::super::names()
+            .map(|name| ModelConfig { name: "m".into(), ..ModelConfig::tiny(name, 3).unwrap() }),
+    );
+    samples
+}
+
+fn samples_with_experts() -> Vec<ModelConfig> {
+    let read = |class: &str, fields: Json| {
+        let mut all = json!({"num_key_value_heads": 2, "num_experts": 12, "n_routed_experts": 12,
+            "num_local_experts": 12, "num_experts_per_tok": 3, "moe_intermediate_size": 32});
+        all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        with(class, all).unwrap()
+    };
+    let yarn = |mscale: f64| {
+        json!({"type": "yarn", "factor": 40, "mscale": mscale, "mscale_all_dim": mscale,
+            "original_max_position_embeddings": 64})
+    };
+    let v2 = json!({"q_lora_rank": null, "rope_scaling": yarn(0.707), "n_group": 4,
+        "topk_group": 2, "topk_method": "group_limited_greedy", "routed_scaling_factor": 2.0});
+    let v3 = json!({"q_lora_rank": 48, "kv_lora_rank": 32, "rope_scaling": yarn(1.0),
+        "n_group": 4, "topk_group": 2, "first_k_dense_replace": 2, "v_head_dim": 24});
+    let uneven = json!({"first_k_dense_replace": 1, "n_group": null, "rope_scaling":
+        {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 0.5}});
+    let qwen2 = json!({"shared_expert_intermediate_size": 48, "decoder_sparse_step": 2});
+    vec![
+        read("Qwen2MoeForCausalLM", qwen2),
+        read("Qwen3MoeForCausalLM", json!({"mlp_only_layers": [1], "norm_topk_prob": true})),
+        read("MixtralForCausalLM", json!({})),
+        read("DeepseekV2ForCausalLM", v2),
+        read("DeepseekV3ForCausalLM", v3),
+        read("DeepseekV3ForCausalLM", uneven),
+        read("Glm4MoeForCausalLM", json!({"n_shared_experts": 2, "head_dim": 16})),
+        read("GptOssForCausalLM", json!({"sliding_window": 7})),
+        read("GptOssForCausalLM", json!({"rope_parameters": {"rope_theta": 1e4}})),
+    ]
+}
+
+#[test]
+fn a_written_config_json_reads_the_same() {
+    for config in samples() {
+        let text = config.to_hf_json().unwrap().to_string();
+        let read = ModelConfig::from_hf_json(&text, Path::new("models/m/config.json"));
+        assert_eq!(read.unwrap(), config, "{text}");
+    }
+}
+
+/// Writes the metadata of `config`, and of its tensors those that the metadata lean on.
+fn write_gguf(config: &ModelConfig, path: &Path) {
+    let mut writer = GgufWriter::new();
+    config.to_gguf(&mut writer).unwrap();
+    let one = |name: String| (name, vec![0.0]);
+    let layers = config.experts.iter().flat_map(|experts| experts.layers.iter().enumerate());
+    let routers = layers.filter(|(_, sparse)| **sparse);
+    let mut tensors: Vec<(String, Vec<f32>)> =
+        routers.map(|(layer, _)| one(format!("blk.{layer}.ffn_gate_inp.weight"))).collect();
+    if !config.tied_embeddings {
+        tensors.push(one("output.weight".to_owned()));
+    }
+    if matches!(config.attention, Attention::Grouped { head_norms: true, .. }) {
+        tensors.push(one("blk.0.attn_q_norm.weight".to_owned()));
+    }
+    if let Some(factors) = config.rope.scaling.factors(config.rope.theta, config.rope.dim) {
+        tensors.push(("rope_freqs.weight".to_owned(), factors));
+    }
+    for (name, values) in &tensors {
+        writer.plan(name, &quant::F32, &[values.len()]).unwrap();
+    }
+    let mut stream = writer.create(path).unwrap();
+    for value in tensors.iter().flat_map(|(_, values)| values) {
+        stream.write(&value.to_le_bytes()).unwrap();
+    }
+    stream.finish().unwrap();
+}
+
+#[test]
+fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
+    let folder = tempfile::tempdir().unwrap();
+    for config in samples() {
+        let path = folder.path().join("m.gguf");
+        write_gguf(&config, &path);
+        let mut read = ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).unwrap();
+        if let Some(factors) = config.rope.scaling.factors(config.rope.theta, config.rope.dim) {
+            assert_eq!(read.rope.scaling.factors(0.0, 0), Some(factors));
+            read.rope.scaling = config.rope.scaling.clone();
+        }
+        (read.rope.layout, read.activation) = (config.rope.layout, config.activation);
+        read.special = config.special.clone();
+        if config.architecture == "mistral" {
+            assert_eq!(std::mem::replace(&mut read.architecture, "mistral".into()), "llama");
+        }
+        assert_eq!(read, config);
+    }
+}
+
+#[test]
+fn experts_in_every_second_layer_cannot_be_written_where_only_the_first_is_named() {
+    let fields = json!({"moe_layer_freq": 2, "first_k_dense_replace": 1});
+    let config = with("DeepseekV3ForCausalLM", fields).unwrap();
+    let error = config.to_hf_json().unwrap_err().to_string();
+    assert!(error.contains("first_k_dense_replace"), "{error}");
+    assert!(config.to_gguf(&mut GgufWriter::new()).is_err());
+}
+
+#[test]
+fn tensors_of_checkpoints_have_names_there_and_as_many_values_in_both_forms() {
+    for config in samples() {
+        let names = name_table(&config.architecture).unwrap();
+        let (ours, theirs) = (config.tensors(), config.hf_tensors());
+        for (name, _) in &theirs {
+            let source = names.source(name).unwrap_or_else(|| panic!("{name} has no source"));
+            assert_eq!(names.canonical(&source).as_ref(), Some(name));
+        }
+        let values = |tensors: &[(String, Vec<usize>)]| -> usize {
+            tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+        };
+        assert_eq!(values(&ours), values(&theirs), "{}", config.architecture);
+    }
+}
+
+#[test]
+fn gguf_files_call_the_second_norm_otherwise_in_some_families() {
+    let check = |class: &str, expected: &str| {
+        let fields = json!({"num_key_value_heads": 8, "first_k_dense_replace": 1});
+        let config = with(class, fields).unwrap();
+        assert_eq!(config.gguf_tensor_name("blk.3.ffn_norm.weight").unwrap(), expected, "{class}");
+        assert_eq!(config.gguf_tensor_name("output.weight").unwrap(), "output.weight");
+    };
+    check("GptOssForCausalLM", "blk.3.post_attention_norm.weight");
+    check("Glm4MoeForCausalLM", "blk.3.post_attention_norm.weight");
+    check("DeepseekV3ForCausalLM", "blk.3.ffn_norm.weight");
+    let config = with("DeepseekV3ForCausalLM", json!({"first_k_dense_replace": 1})).unwrap();
+    assert_eq!(config.gguf_rope().unwrap(), RopeLayout::Interleaved);
+}

@@ -1,0 +1,88 @@
+//! Names of the parts of layers that families share: one tensor per expert, as published, or one for
+//! all experts of a layer, as transformers 5 and gpt-oss store them.
+
+use super::{NamePairs, NameTable};
+
+/// The names of Hugging Face's Llama, which the other dense families took over; each family
+/// has its own choice of biases and head norms among them.
+pub(crate) const DENSE: NameTable = NameTable {
+    globals: GLOBALS,
+    layer_prefix: LAYER_PREFIX,
+    layer: &[NORMS, ATTENTION, MLP],
+    ignored: &["rotary_emb.inv_freq"],
+};
+
+pub(crate) const LAYER_PREFIX: &str = "model.layers.";
+
+pub(crate) const GLOBALS: NamePairs = &[
+    ("model.embed_tokens.weight", "token_embd.weight"),
+    ("model.norm.weight", "output_norm.weight"),
+    ("lm_head.weight", "output.weight"),
+];
+
+pub(crate) const NORMS: NamePairs = &[
+    ("input_layernorm.weight", "attn_norm.weight"),
+    ("post_attention_layernorm.weight", "ffn_norm.weight"),
+];
+
+pub(crate) const ATTENTION: NamePairs = &[
+    ("self_attn.q_proj.weight", "attn_q.weight"),
+    ("self_attn.q_proj.bias", "attn_q.bias"),
+    ("self_attn.k_proj.weight", "attn_k.weight"),
+    ("self_attn.k_proj.bias", "attn_k.bias"),
+    ("self_attn.v_proj.weight", "attn_v.weight"),
+    ("self_attn.v_proj.bias", "attn_v.bias"),
+    ("self_attn.q_norm.weight", "attn_q_norm.weight"),
+    ("self_attn.k_norm.weight", "attn_k_norm.weight"),
+    ("self_attn.o_proj.weight", "attn_output.weight"),
+    ("self_attn.o_proj.bias", "attn_output.bias"),
+];
+
+pub(crate) const MLP: NamePairs = &[
+    ("mlp.gate_proj.weight", "ffn_gate.weight"),
+    ("mlp.gate_proj.bias", "ffn_gate.bias"),
+    ("mlp.up_proj.weight", "ffn_up.weight"),
+    ("mlp.up_proj.bias", "ffn_up.bias"),
+    ("mlp.down_proj.weight", "ffn_down.weight"),
+    ("mlp.down_proj.bias", "ffn_down.bias"),
+];
+
+pub(crate) const ROUTER: NamePairs = &[
+    ("mlp.gate.weight", "ffn_gate_inp.weight"),
+    ("mlp.gate.e_score_correction_bias", "exp_probs_b.bias"),
+];
+
+pub(crate) const EXPERTS: NamePairs = &[
+    ("mlp.experts.{}.gate_proj.weight", "ffn_gate.{}.weight"),
+    ("mlp.experts.{}.up_proj.weight", "ffn_up.{}.weight"),
+    ("mlp.experts.{}.down_proj.weight", "ffn_down.{}.weight"),
+];
+
+pub(crate) const FUSED_EXPERTS: NamePairs = &[
+    ("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"),
+    ("mlp.experts.down_proj", "ffn_down_exps.weight"),
+];
+
+pub(crate) const SHARED_EXPERTS: NamePairs = &[
+    ("mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight"),
+    ("mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight"),
+    ("mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight"),
+];
+
+pub(crate) const QWEN_SHARED: NamePairs = &[
+    ("mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"),
+    ("mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight"),
+    ("mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
+    ("mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"),
+];
+
+pub(crate) const LATENT_ATTENTION: NamePairs = &[
+    ("self_attn.q_proj.weight", "attn_q.weight"),
+    ("self_attn.q_a_proj.weight", "attn_q_a.weight"),
+    ("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight"),
+    ("self_attn.q_b_proj.weight", "attn_q_b.weight"),
+    ("self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight"),
+    ("self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight"),
+    ("self_attn.kv_b_proj.weight", "attn_kv_b.weight"),
+    ("self_attn.o_proj.weight", "attn_output.weight"),
+];

@@ -1,0 +1,177 @@
+//! Weights unpacked for many rows: codes as registers hold them, scales as f32.
+//!
+//! All register tiles of many rows read the same weights, so a run of them is unpacked once, into
+//! memory that the nearest cache holds. The result is one more code layout: the same kernels
+//! compute with it and produce the same bits.
+#![allow(unsafe_code)]
+
+use super::GROUP;
+use super::code_layouts::{Planes, Scales};
+use super::packed::code_bytes;
+use crate::lanes::Lanes;
+use crate::lanes::int::{IntLanes, Task};
+use crate::quant::{BLOCK, BlockScales, SPAN};
+use std::marker::PhantomData;
+
+/// Blocks that are unpacked at a time.
+pub(super) const RUN: usize = 4 * SPAN;
+/// Groups whose runs are held together.
+pub(super) const GROUPS: usize = 2;
+/// Sixteen f32 scales.
+const LINE: usize = 4 * GROUP;
+/// Most bytes of a block: its codes, and for both halves scales and minima.
+const MOST: usize = BLOCK * GROUP + 4 * LINE;
+
+/// Planes or scales after unpacking.
+pub(super) struct Unpacked<T>(PhantomData<T>);
+
+impl<P: Planes> Planes for Unpacked<P> {
+    const WORDS: usize = 8;
+    const SIGNED: bool = P::SIGNED;
+    const OFFSET: Option<u32> = P::OFFSET;
+
+    fn words(quads: [u32; 8]) -> [u32; 8] {
+        quads
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+        // SAFETY: the caller's promise.
+        unsafe { I::codes_at(block.add(J * 4 * GROUP)) }
+    }
+}
+
+impl<S: Scales> Unpacked<S> {
+    const PARTS: usize = if S::HALVES { 2 } else { 1 };
+    const MIN: usize = SPAN * Self::PARTS * LINE;
+
+    #[inline(always)]
+    fn at(block: usize, half: usize) -> usize {
+        (block * Self::PARTS + half) * LINE
+    }
+}
+
+impl<S: Scales> Scales for Unpacked<S> {
+    const HALVES: bool = S::HALVES;
+    const MINS: bool = S::MINS;
+    const BYTES: usize = Self::MIN * if S::MINS { 2 } else { 1 };
+
+    fn store(_from: &BlockScales, _block: usize, _row: usize, _span: &mut [u8]) {
+        unreachable!("files are not packed to this");
+    }
+
+    #[inline(always)]
+    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+        // SAFETY: the caller's promise.
+        unsafe { I::Float::load_at(span.add(Self::at(block, half)).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+        // SAFETY: the caller's promise.
+        unsafe { I::Float::load_at(span.add(Self::MIN + Self::at(block, half)).cast()) }
+    }
+}
+
+/// Memory for a run of a few groups.
+#[repr(align(64))]
+pub(super) struct UnpackedRuns([[u8; RUN * MOST + 576]; GROUPS]);
+
+impl UnpackedRuns {
+    pub fn new() -> Self {
+        Self([[0; _]; GROUPS])
+    }
+
+    /// Unpacks `blocks` blocks of a group from the start of a span at `from`, as group `index` of
+    /// those held, and returns their address.
+    ///
+    /// # Safety
+    /// These blocks, with their scales, must be readable.
+    #[inline(always)]
+    pub unsafe fn fill<I: IntLanes, P: Planes, S: Scales>(
+        &mut self,
+        index: usize,
+        from: *const u8,
+        blocks: usize,
+    ) -> *const u8 {
+        assert!(blocks <= RUN, "a run of blocks");
+        let to = self.0[index].as_mut_ptr();
+        I::enter(Expand::<P, S> { from, to, blocks, layout: PhantomData });
+        to
+    }
+}
+
+struct Expand<P, S> {
+    from: *const u8,
+    to: *mut u8,
+    blocks: usize,
+    layout: PhantomData<(P, S)>,
+}
+
+impl<P: Planes, S: Scales> Task for Expand<P, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: IntLanes>(self) {
+        let Self { mut from, mut to, blocks, .. } = self;
+        for first in (0..blocks).step_by(SPAN) {
+            let count = SPAN.min(blocks - first);
+            // SAFETY: `UnpackedRuns::fill` vouches for the blocks and has space for any code
+            // layout.
+            unsafe {
+                scales::<I, S>(from, to, count);
+                from = from.add(S::BYTES);
+                to = to.add(<Unpacked<S> as Scales>::BYTES);
+                for _ in 0..count {
+                    codes::<I, P>(from, to);
+                    from = from.add(code_bytes::<P>());
+                    to = to.add(code_bytes::<Unpacked<P>>());
+                }
+            }
+        }
+    }
+}
+
+/// The scales of `blocks` blocks of a span.
+///
+/// # Safety
+/// As [`Scales::scale`] of `from`; `Unpacked<S>::BYTES` bytes must be writable at `to`.
+#[inline(always)]
+unsafe fn scales<I: IntLanes, S: Scales>(from: *const u8, to: *mut u8, blocks: usize) {
+    for block in 0..blocks {
+        for half in 0..Unpacked::<S>::PARTS {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = to.add(Unpacked::<S>::at(block, half));
+                S::scale::<I>(from, block, half).store_at(to.cast());
+                if S::MINS {
+                    S::min::<I>(from, block, half).store_at(to.add(Unpacked::<S>::MIN).cast());
+                }
+            }
+        }
+    }
+}
+
+/// The codes of a block.
+///
+/// # Safety
+/// As [`Planes::codes`]; 512 bytes must be writable at `to`.
+#[inline(always)]
+unsafe fn codes<I: IntLanes, P: Planes>(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let quads = [
+            P::codes::<I, 0>(from),
+            P::codes::<I, 1>(from),
+            P::codes::<I, 2>(from),
+            P::codes::<I, 3>(from),
+            P::codes::<I, 4>(from),
+            P::codes::<I, 5>(from),
+            P::codes::<I, 6>(from),
+            P::codes::<I, 7>(from),
+        ];
+        for (j, codes) in quads.into_iter().enumerate() {
+            I::store_codes(codes, to.add(j * 4 * GROUP));
+        }
+    }
+}

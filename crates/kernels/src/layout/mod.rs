@@ -1,0 +1,202 @@
+//! Weight layouts: how a matrix lies in memory for its product. A layout is one static [`Layout`]
+//! in a module of its own and one line of the table [`PACKED`]; [`packed`] chooses.
+//!
+//! Invariant: an output element is one sum in an order that its layout fixes, which depends neither
+//! on the rows that are computed together nor on tiles.
+
+pub(crate) mod bf16;
+mod fp8;
+mod int8;
+mod panels;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use crate::Isa;
+use crate::quant::QuantType;
+use base::Tile;
+use std::ops::Range;
+
+pub use stored::STORED;
+
+/// Weight rows side by side in a group of a packed layout.
+pub const GROUP: usize = 16;
+
+/// The layouts that weights are packed into. The first that takes a type is its layout.
+static PACKED: [&Layout; 3] = [&int8::LAYOUT, &bf16::LAYOUT, &fp8::LAYOUT];
+
+/// The layout that weights of type `ty` with rows of `cols` values are packed into for products on
+/// `isa`. Weights without one are multiplied as they are [`STORED`].
+pub fn packed(ty: &QuantType, cols: usize, isa: Isa) -> Option<&'static Layout> {
+    let takes = |layout: &&&Layout| {
+        layout.activations.run_on(isa) && layout.bytes(ty, GROUP, cols).is_some()
+    };
+    PACKED.iter().find(takes).filter(|_| cols > 0).copied()
+}
+
+/// How weights lie in memory, and the functions that write and multiply them.
+#[derive(Debug)]
+pub struct Layout {
+    /// Name in messages and documents: `stored`, `int8`, `bf16`, `fp8`.
+    pub name: &'static str,
+    /// What the inputs of the product are rounded to.
+    pub activations: Activations,
+    /// As [`Layout::bytes`], of rows of whole quant blocks.
+    bytes: fn(&QuantType, rows: usize, cols: usize) -> Option<usize>,
+    /// As [`Layout::pack`], with lengths that fit.
+    pack: fn(Isa, &QuantType, cols: usize, rows: &[u8], group: &mut [u8]),
+    /// As [`Layout::product`], with shapes that fit.
+    product: fn(Isa, Inputs<'_>, Weights<'_>, &mut Tile<'_, f32>),
+}
+
+impl Layout {
+    /// Bytes of weights `[rows, cols]`; `None` where the layout does not take such rows.
+    pub fn bytes(&self, ty: &QuantType, rows: usize, cols: usize) -> Option<usize> {
+        ty.bytes_for(cols).and_then(|_| (self.bytes)(ty, rows, cols))
+    }
+
+    /// Packs [`GROUP`] rows of `cols` values, or as many as are left, into one group: `rows` holds
+    /// their bytes as the file stores them, `group` is overwritten.
+    ///
+    /// # Panics
+    /// If the layout does not take such rows or the lengths do not fit.
+    pub fn pack(&self, isa: Isa, ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
+        let row_bytes = ty.bytes_for(cols).expect("rows of whole quant blocks");
+        let count = rows.len() / row_bytes;
+        assert!(rows.len().is_multiple_of(row_bytes) && count <= GROUP, "whole rows of a group");
+        assert_eq!(self.bytes(ty, count, cols), Some(group.len()), "bytes of a group");
+        (self.pack)(isa, ty, cols, rows, group);
+    }
+
+    /// Computes the outputs of `tile`, whose columns are rows of `weights` and whose rows are the
+    /// rows of `inputs`: `tile[m, n] = sum over k of inputs[m, k] * weights[n, k]`. The first
+    /// column of the tile is a multiple of [`GROUP`].
+    ///
+    /// # Panics
+    /// If the inputs were not rounded for this layout, if `isa` lacks its products, or if the
+    /// shapes do not fit.
+    pub fn product(
+        &self,
+        isa: Isa,
+        inputs: Inputs<'_>,
+        weights: Weights<'_>,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let Weights { ty, rows, cols, bytes } = weights;
+        assert!(self.activations.run_on(isa), "no products of {} weights on {isa:?}", self.name);
+        assert_eq!(inputs.activations, self.activations, "activations of the product");
+        assert_eq!(inputs.cols, cols, "inputs of the product");
+        assert_eq!(
+            inputs.words.len(),
+            self.activations.words(inputs.rows, cols),
+            "words of inputs"
+        );
+        assert_eq!(self.bytes(ty, rows, cols), Some(bytes.len()), "bytes of the weights");
+        assert!(tile.rows() == (0..inputs.rows), "tiles span all rows");
+        assert!(tile.cols().end <= rows && tile.cols().start.is_multiple_of(GROUP), "columns");
+        (self.product)(isa, inputs, weights, tile);
+    }
+}
+
+/// A weight matrix `[rows, cols]` in some layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a> {
+    /// Storage type.
+    pub ty: &'static QuantType,
+    /// Outputs of the product.
+    pub rows: usize,
+    /// Inputs of the product.
+    pub cols: usize,
+    /// `layout.bytes(ty, rows, cols)` bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Inputs of a product, `[rows, cols]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// What they are rounded to.
+    pub activations: Activations,
+    /// Rows.
+    pub rows: usize,
+    /// Values of a row.
+    pub cols: usize,
+    /// `activations.words(rows, cols)` words, as [`Activations::round`] writes them.
+    pub words: &'a [u32],
+}
+
+impl<'a> Inputs<'a> {
+    /// Inputs in f32: rows of `cols` values.
+    pub fn f32(values: &'a [f32], cols: usize) -> Self {
+        assert!(cols > 0 && values.len().is_multiple_of(cols), "whole rows");
+        let (rows, words) = (values.len() / cols, bytemuck::cast_slice(values));
+        Self { activations: Activations::F32, rows, cols, words }
+    }
+
+    /// The values `[rows, cols]` of inputs in f32.
+    #[inline(always)]
+    fn values(self) -> &'a [f32] {
+        debug_assert_eq!(self.activations, Activations::F32);
+        bytemuck::cast_slice(self.words)
+    }
+
+    /// Some of the rows, whole panels of them from the start of a panel on.
+    pub fn slice(self, rows: Range<usize>) -> Self {
+        let width = self.activations.words(1, self.cols);
+        Self { rows: rows.len(), words: &self.words[rows.start * width..rows.end * width], ..self }
+    }
+}
+
+/// What the inputs of a product are rounded to. Rounded rows lie in panels, the height of a
+/// register tile each, as words of 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activations {
+    /// Not rounded; row by row.
+    F32,
+    /// BF16: words of two neighbours.
+    Bf16,
+    /// Signed bytes with an f32 scale for each 32 of them.
+    Int8,
+}
+
+impl Activations {
+    /// All of them, each at the index of its number.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::Int8];
+
+    /// Whether `isa` has products of them.
+    fn run_on(self, isa: Isa) -> bool {
+        self != Self::Bf16 || isa.has_bf16_dot()
+    }
+
+    /// Words that `rows` rows of `cols` values take.
+    pub fn words(self, rows: usize, cols: usize) -> usize {
+        match self {
+            Self::F32 => rows * cols,
+            Self::Bf16 => bf16::words(rows, cols),
+            Self::Int8 => int8::words(rows, cols),
+        }
+    }
+
+    /// Most rows of a panel.
+    pub fn panel_rows(self, isa: Isa) -> usize {
+        match self {
+            Self::F32 => 1,
+            Self::Bf16 => bf16::panel_rows(isa),
+            Self::Int8 => int8::panel_rows(isa),
+        }
+    }
+
+    /// Rounds rows of `cols` values, in whole panels: `x` holds all rows, or those from a multiple
+    /// of [`Activations::panel_rows`] on. `out` has their [`Activations::words`].
+    ///
+    /// # Panics
+    /// If the lengths do not fit.
+    pub fn round(self, isa: Isa, x: &[f32], cols: usize, out: &mut [u32]) {
+        assert!(cols > 0 && x.len().is_multiple_of(cols), "whole rows");
+        assert_eq!(out.len(), self.words(x.len() / cols, cols), "words for the rows");
+        match self {
+            Self::F32 => out.copy_from_slice(bytemuck::cast_slice(x)),
+            Self::Bf16 => bf16::round(isa, x, cols, out),
+            Self::Int8 => int8::round(isa, x, cols, out),
+        }
+    }
+}

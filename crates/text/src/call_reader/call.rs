@@ -1,0 +1,156 @@
+//! Events of an answer, and the call that readers write.
+
+use super::json::{JsonObject, NotJson, Span};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Name of a tool and JSON schema of its parameters (`Value::Null` if it has none).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSignature {
+    /// The name that calls use.
+    pub name: String,
+    /// The schema of the object that calls give.
+    pub parameters: Value,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputEvent {
+    /// More of the reasoning.
+    Reasoning(String),
+    /// More of the content.
+    Content(String),
+    /// A call of a known tool begins.
+    CallStart {
+        /// The name of the tool.
+        name: String,
+    },
+    /// More of the JSON text of the arguments; the pieces of a call together are one JSON object.
+    CallArguments(String),
+    /// The call is complete.
+    CallEnd,
+    /// The call that was started broke off: its text follows as content.
+    CallBroken,
+}
+
+/// The tools that may be called, the events of the answer, and whether a call is open.
+#[derive(Debug)]
+pub(crate) struct Call {
+    tools: Arc<[ToolSignature]>,
+    events: Vec<OutputEvent>,
+    open: bool,
+    /// Number of calls that have ended.
+    pub ended: usize,
+}
+
+impl Call {
+    pub fn new(tools: Arc<[ToolSignature]>) -> Self {
+        Call { tools, events: Vec::new(), open: false, ended: 0 }
+    }
+
+    /// Returns the events since the last call of this method.
+    pub fn take_events(&mut self) -> Vec<OutputEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Returns the tool of this name.
+    pub fn tool(&self, name: &str) -> Option<&ToolSignature> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Whether the name of some tool begins with `start`.
+    pub fn may_name(&self, start: &str) -> bool {
+        self.tools.iter().any(|tool| tool.name.starts_with(start))
+    }
+
+    /// Returns the length of the longest name of a tool, in bytes.
+    pub fn max_name(&self) -> usize {
+        self.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0)
+    }
+
+    /// Whether a call has been started and not ended.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    pub fn content(&mut self, text: &str) {
+        join_or(&mut self.events, text, OutputEvent::Content);
+    }
+
+    pub fn reasoning(&mut self, text: &str) {
+        join_or(&mut self.events, text, OutputEvent::Reasoning);
+    }
+
+    pub fn start(&mut self, name: &str) {
+        self.open = true;
+        self.events.push(OutputEvent::CallStart { name: name.to_owned() });
+    }
+
+    pub fn arguments(&mut self, text: &str) {
+        join_or(&mut self.events, text, OutputEvent::CallArguments);
+    }
+
+    pub fn argument_char(&mut self, c: char) {
+        self.arguments(c.encode_utf8(&mut [0; 4]));
+    }
+
+    pub fn end(&mut self) {
+        self.open = false;
+        self.ended += 1;
+        self.events.push(OutputEvent::CallEnd);
+    }
+
+    /// Breaks the call, if one is open, and gives its text out as content.
+    pub fn fail(&mut self, text: &str) {
+        if std::mem::take(&mut self.open) {
+            self.events.push(OutputEvent::CallBroken);
+        }
+        self.content(text);
+    }
+}
+
+/// Adds text to the last event if it is of the same kind.
+fn join_or(events: &mut Vec<OutputEvent>, text: &str, kind: fn(String) -> OutputEvent) {
+    if text.is_empty() {
+        return;
+    }
+    let new = kind(String::new());
+    match (events.last_mut(), &new) {
+        (Some(OutputEvent::Reasoning(last)), OutputEvent::Reasoning(_))
+        | (Some(OutputEvent::Content(last)), OutputEvent::Content(_))
+        | (Some(OutputEvent::CallArguments(last)), OutputEvent::CallArguments(_)) => {
+            last.push_str(text);
+        }
+        _ => events.push(kind(text.to_owned())),
+    }
+}
+
+/// A call whose name stands before the bare object of its arguments.
+#[derive(Debug)]
+pub(crate) struct NamedCall {
+    name: String,
+    object: JsonObject,
+}
+
+impl NamedCall {
+    /// A call of the known tool `name`.
+    pub fn new(name: &str) -> Self {
+        NamedCall { name: name.to_owned(), object: JsonObject::new() }
+    }
+
+    /// Takes a character of the arguments and returns whether the call is complete.
+    pub fn push(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
+        let span = self.object.push(c)?;
+        if span == Span::Outside {
+            return Ok(false);
+        }
+        if !call.is_open() {
+            call.start(&self.name);
+        }
+        call.argument_char(c);
+        if span == Span::Last {
+            call.end();
+        }
+        Ok(span == Span::Last)
+    }
+}

@@ -1,0 +1,53 @@
+//! Search for literals in a text that comes one character at a time.
+//!
+//! The first character of a literal occurs in it once (backquotes apart, where it does not
+//! matter). So a start that leads nowhere hides no other start: it is text, and the character
+//! that did not fit is looked at again.
+
+/// The start of a literal that has been read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Literals {
+    read: String,
+}
+
+/// The result of one more character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scan {
+    /// The characters read may become a literal.
+    Partial,
+    /// The characters read are the option of this index.
+    Whole(usize),
+    /// No option fits: what was read before is text, and the character has not been taken.
+    None,
+}
+
+impl Literals {
+    /// Takes `c` if the characters read and `c` are the start of one of `options`.
+    pub fn push<'a>(&mut self, options: impl Iterator<Item = &'a str> + Clone, c: char) -> Scan {
+        self.read.push(c);
+        if let Some(index) = options.clone().position(|option| option == self.read) {
+            self.read.clear();
+            return Scan::Whole(index);
+        }
+        if options.into_iter().any(|option| option.starts_with(&self.read)) {
+            return Scan::Partial;
+        }
+        self.read.pop();
+        Scan::None
+    }
+
+    /// Returns the characters read, which are no literal.
+    pub fn take(&mut self) -> String {
+        std::mem::take(&mut self.read)
+    }
+
+    /// Whether the characters read may become `text`.
+    pub fn may_become(&self, text: &str) -> bool {
+        text.starts_with(&self.read)
+    }
+
+    /// Whether nothing is read.
+    pub fn is_empty(&self) -> bool {
+        self.read.is_empty()
+    }
+}

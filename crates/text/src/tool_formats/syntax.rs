@@ -1,0 +1,80 @@
+//! How grammars write calls: the texts around names and arguments.
+
+/// The syntax of a block of calls. `NAME` stands for the name of the tool.
+#[derive(Clone, Copy)]
+pub(crate) struct CallSyntax {
+    /// Begins the block.
+    pub open: &'static str,
+    /// Begins a call, and the block where no token does.
+    pub begin: &'static str,
+    /// Stands between `begin` and the arguments.
+    pub before: &'static str,
+    /// Stands behind the arguments.
+    pub after: &'static str,
+    /// Stands between two calls.
+    pub between: &'static str,
+    /// Ends the block.
+    pub close: &'static str,
+    /// How arguments are written one by one; `None` if they are one JSON object.
+    pub parameters: Option<ParameterSyntax>,
+    /// Whether a block may hold several calls.
+    pub many: bool,
+    /// What an answer holds besides calls.
+    pub answer: AnswerSyntax,
+    /// The syntax for vocabularies that have no token of the given text.
+    pub without: Option<(&'static str, &'static CallSyntax)>,
+}
+
+/// The syntax of one argument. `KEY` stands for its name.
+#[derive(Clone, Copy)]
+pub(crate) struct ParameterSyntax {
+    /// Stands before a string, which is written as it is.
+    pub text: &'static str,
+    /// Stands before another value, which is written as JSON.
+    pub json: &'static str,
+    /// Stands behind the value.
+    pub close: &'static str,
+}
+
+/// What an answer holds besides calls where none is required.
+#[derive(Clone, Copy)]
+pub(crate) enum AnswerSyntax {
+    /// Text, behind which calls may begin.
+    TextThenCalls,
+    /// A call, or text that cannot be taken for one.
+    TextOrCall,
+    /// Messages of channels.
+    Messages(&'static MessageSyntax),
+}
+
+/// The syntax of an answer that is made of messages.
+pub(crate) struct MessageSyntax {
+    /// Tokens that the vocabulary needs.
+    pub tokens: &'static [&'static str],
+    /// Stands before the name of a channel.
+    pub channel: &'static str,
+    /// Stands between the name of a channel and the text.
+    pub message: &'static str,
+    /// Ends a message and begins the next one.
+    pub next: &'static str,
+    /// Channels of messages before the answer.
+    pub before: [&'static str; 2],
+    /// The channel of the answer.
+    pub answer: &'static str,
+}
+
+impl CallSyntax {
+    /// Calls with nothing around the JSON object of their arguments.
+    pub const PLAIN: Self = Self {
+        open: "",
+        begin: "",
+        before: "",
+        after: "",
+        between: "",
+        close: "",
+        parameters: None,
+        many: true,
+        answer: AnswerSyntax::TextThenCalls,
+        without: None,
+    };
+}
