@@ -75,7 +75,8 @@ pub(crate) struct EngineArgs {
     /// Maximum number of waiting requests; more are rejected
     #[arg(long, value_name = "N", default_value_t = EngineOptions::default().queue)]
     queue: usize,
-    /// Target inter-token latency in milliseconds, which bounds the prefill of other requests per step
+    /// Target inter-token latency in milliseconds, which bounds the prefill of other requests per
+    /// step
     #[arg(long, value_name = "MS", default_value_t = 100)]
     itl_target_ms: u64,
     /// Speculative decoding: off, or ngram:N to draft up to N tokens that followed the same tokens

@@ -74,12 +74,12 @@ fn scalar(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
+    use crate::settings::SettingsFile;
     use clap::CommandFactory;
     use std::path::Path;
 
     fn effective(yaml: &str, args: &[&str]) -> String {
-        let settings = Settings::parse(yaml, Path::new("gannet.yaml")).unwrap();
+        let settings = SettingsFile::parse(yaml, Path::new("gannet.yaml")).unwrap();
         let mut program = settings.apply(crate::Cli::command()).unwrap();
         let matches = program.try_get_matches_from_mut([&["gannet", "serve"], args].concat());
         EffectiveSettings::of(&program, &matches.unwrap()).yaml(&[], &["sha256:0".to_owned()])
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_clients_are_told_by_their_digests() {
+    fn api_keys_are_shown_as_digests() {
         let yaml = effective("api-key: [hidden-1, hidden-2]", &[]);
         assert!(!yaml.contains("hidden") && yaml.contains("# a key of clients: sha256:0"));
         let yaml = effective("", &["--api-key", "hidden-3"]);

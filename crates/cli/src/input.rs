@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_no_text_are_refused_with_their_place() {
+    fn bytes_that_are_not_utf8_are_refused_with_their_offset() {
         let error = utf8(b"ab\xffc".to_vec(), "x.txt").unwrap_err().to_string();
         assert_eq!(error, "x.txt: expected UTF-8, found other bytes at offset 2");
     }

@@ -24,7 +24,7 @@ use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use effective::EffectiveSettings;
 use logging::LogFormat;
-use settings::Settings;
+use settings::SettingsFile;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 
 /// Parses the arguments over the settings; gives both merged as well. Wrong usage ends the process.
 fn parse() -> Result<(Cli, EffectiveSettings)> {
-    let settings = Settings::read(settings::file_asked_for(std::env::args_os()).as_deref())?;
+    let settings = SettingsFile::read(settings::file_asked_for(std::env::args_os()).as_deref())?;
     let mut program = settings.apply(Cli::command())?;
     let matches = program.get_matches_mut();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

@@ -2,7 +2,7 @@
 
 use crate::interrupt::Watch;
 use crate::output;
-use convert::{Interrupted, Progress};
+use convert::{Interrupted, WorkProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const BYTES: &str = "{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
@@ -51,7 +51,7 @@ impl Task {
     }
 }
 
-impl Progress for Task {
+impl WorkProgress for Task {
     fn start(&mut self, total: u64) {
         self.bar.set_length(total);
         self.bar.reset_eta();

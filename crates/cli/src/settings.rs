@@ -40,7 +40,7 @@ pub(crate) const KEYS: &[&str] = &[
 
 /// The settings of one file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct SettingsFile {
     path: PathBuf,
     values: BTreeMap<String, YamlValues>,
 }
@@ -62,7 +62,7 @@ enum YamlScalar {
     Text(String),
 }
 
-impl Settings {
+impl SettingsFile {
     /// Reads the file that was named, else the one in the current folder, else the user's. A
     /// missing file is an error only where it was named.
     pub fn read(asked_for: Option<&Path>) -> Result<Self> {
@@ -203,7 +203,7 @@ mod tests {
     use clap::{CommandFactory, FromArgMatches};
 
     fn parse(yaml: &str, args: &[&str]) -> Result<crate::Cli> {
-        let settings = Settings::parse(yaml, Path::new("gannet.yaml"))?;
+        let settings = SettingsFile::parse(yaml, Path::new("gannet.yaml"))?;
         let matches = settings.apply(crate::Cli::command())?.try_get_matches_from(args)?;
         Ok(crate::Cli::from_arg_matches(&matches)?)
     }

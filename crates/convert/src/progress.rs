@@ -1,7 +1,7 @@
 //! How long work is followed and stopped.
 
 /// Receives the progress of long work. `()` ignores it.
-pub trait Progress {
+pub trait WorkProgress {
     /// Begins work of `total` units: bytes of weights or tokens of text.
     fn start(&mut self, total: u64);
 
@@ -22,7 +22,7 @@ pub trait Progress {
     fn check(&self) -> Result<(), Interrupted>;
 }
 
-impl Progress for () {
+impl WorkProgress for () {
     fn start(&mut self, _total: u64) {}
 
     fn part(&mut self, _name: &str) {}

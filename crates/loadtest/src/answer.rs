@@ -142,7 +142,7 @@ impl Watcher {
         let chunk = serde_json::from_str(&event.data).ok();
         if event.name == "error" || chunk.as_ref().is_some_and(|c: &Chunk| c.error.is_some()) {
             let json = serde_json::from_str(&event.data).unwrap_or_default();
-            let message = said(&json).unwrap_or_else(|| shortened(&event.data));
+            let message = error_message(&json).unwrap_or_else(|| shortened(&event.data));
             return Err(RequestFailure::new("error in the stream", message));
         }
         let misread = || RequestFailure::new("not understood", shortened(&event.data));
@@ -197,8 +197,8 @@ impl Watcher {
 }
 
 impl ChunkChoice {
-    /// Whether the event stands for a token. Completions have events for tokens without text too; chats
-    /// begin with an event that only names the role.
+    /// Whether the event stands for a token. Completions have events for tokens without text too;
+    /// chats begin with an event that only names the role.
     fn has_token(&self, endpoint: Endpoint) -> bool {
         let delta = self.delta.iter().flat_map(|delta| [&delta.content, &delta.reasoning_content]);
         let mut texts = delta.flatten().chain(&self.text);
@@ -208,7 +208,7 @@ impl ChunkChoice {
 }
 
 /// The message in the JSON of an error, in any of the usual places.
-pub(super) fn said(json: &Value) -> Option<String> {
+pub(super) fn error_message(json: &Value) -> Option<String> {
     let error = json.get("error").unwrap_or(json);
     let text = error["message"].as_str().or(error.as_str()).or(json["detail"].as_str());
     text.map(shortened)

@@ -1,5 +1,5 @@
-//! An incremental parser of server-sent events, following the HTML standard: lines end with LF, CR or
-//! CRLF, and comments and unknown fields are ignored.
+//! An incremental parser of server-sent events, following the HTML standard: lines end with LF, CR
+//! or CRLF, and comments and unknown fields are ignored.
 //!
 //! Invariant: the parser holds at most one event, of bounded size.
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_breaks_off_is_none() {
+    fn an_incomplete_event_is_ignored() {
         check("data: a\n\ndata: b\n", &[("", "a")]);
         check("event: error\n\n", &[]);
     }

@@ -1,8 +1,8 @@
-//! Measures of speed: of a model on this machine ([`bench()`]), and of a server with OpenAI's protocol
-//! under load ([`LoadTest`]).
+//! Measures of speed: of a model on this machine ([`bench()`]), and of a server with OpenAI's
+//! protocol under load ([`LoadTest`]).
 //!
-//! Invariant: a load is bounded in requests, tokens and time, and stays on this machine unless another
-//! one is allowed.
+//! Invariant: a load is bounded in requests, tokens and time, and stays on this machine unless
+//! another one is allowed.
 
 mod answer;
 mod bench;

@@ -176,8 +176,8 @@ impl LoadReport<'_> {
         }
     }
 
-    /// Send delays at a rate: requests are late where the concurrency limit holds them back, or where
-    /// this process gets no time to run.
+    /// Send delays at a rate: requests are late where the concurrency limit holds them back, or
+    /// where this process gets no time to run.
     fn late(&self) -> Option<Percentiles> {
         self.load.rate.and(self.summary.late)
     }

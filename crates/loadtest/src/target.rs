@@ -174,8 +174,8 @@ fn parse(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// A client that connects only to the current addresses of the host: it follows no redirects and uses
-/// no proxy.
+/// A client that connects only to the current addresses of the host: it follows no redirects and
+/// uses no proxy.
 fn client(url: &Url, allow_remote: bool) -> Result<Client> {
     let host = url.host_str().unwrap_or_default();
     let addresses = url.socket_addrs(|| None).with_context(|| format!("cannot find {host}"))?;
@@ -221,7 +221,9 @@ fn cause(error: &reqwest::Error) -> String {
 
 /// The message in the body of an error.
 fn message(body: &[u8]) -> String {
-    let said = serde_json::from_slice(body).ok().and_then(|json: Value| super::answer::said(&json));
+    let said = serde_json::from_slice(body)
+        .ok()
+        .and_then(|json: Value| super::answer::error_message(&json));
     said.unwrap_or_else(|| super::answer::shortened(&String::from_utf8_lossy(body)))
 }
 

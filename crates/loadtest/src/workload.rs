@@ -1,5 +1,5 @@
-//! Requests and their arrival times: each is a function of the seed and of its number, so that the load
-//! is reproducible in whatever order answers arrive.
+//! Requests and their arrival times: each is a function of the seed and of its number, so that the
+//! load is reproducible in whatever order answers arrive.
 
 use super::lengths::Lengths;
 use base::Rng;

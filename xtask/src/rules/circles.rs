@@ -13,7 +13,7 @@ use std::path::Path;
 /// A module by the names on the way from the root of its crate.
 type Module = Vec<String>;
 
-/// The modules of a crate with those that each uses.
+/// The modules that each module of a crate uses.
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
 /// Finds circles in each crate.

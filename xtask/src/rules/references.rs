@@ -52,7 +52,7 @@ fn names(text: &str) -> Vec<(usize, &str)> {
     names
 }
 
-/// What there is.
+/// The things that documents may name.
 struct Index<'a> {
     tree: &'a Tree,
     crates: BTreeSet<&'a str>,
@@ -117,8 +117,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// A path is known by its end, from a whole part on. Of names without an extension only those
-    /// that begin with a folder of the project are paths.
+    /// Whether a path of the project ends with `name`. A name without an extension is a path only
+    /// where it begins with a folder of the project.
     fn knows_file(&self, name: &str) -> bool {
         let path = name.trim_end_matches('/');
         let first = path.split('/').next().unwrap_or("");

@@ -18,9 +18,9 @@ use std::time::Duration;
 /// Measure a server under load: latencies, rates and errors
 ///
 /// Sends streamed requests to any server with OpenAI's protocol. Without --rate the load is a
-/// closed loop: --concurrency requests are in flight, and the next starts when one ends. With --rate
-/// the load is open: requests arrive by a Poisson process, however fast the server is. Prompts are
-/// random token ids of exact lengths; the same --seed gives the same load.
+/// closed loop: --concurrency requests are in flight, and the next starts when one ends. With
+/// --rate the load is open: requests arrive by a Poisson process, however fast the server is.
+/// Prompts are random token ids of exact lengths; the same --seed gives the same load.
 ///
 /// TTFT is the time to first token, ITL the inter-token latency (the gap between two events with
 /// text of one request), TPOT the time per output token, E2EL the end-to-end latency. Percentiles

@@ -19,8 +19,8 @@ use text::EncodeOptions;
 /// Compare the predictions of two models for a text
 ///
 /// Prints both perplexities, the mean Kullback-Leibler divergence of B from A per token (natural
-/// logarithm), and how often both have the same most likely token. Both need the same vocabulary, as
-/// a model and its quantised form have; the tokenizer is A's.
+/// logarithm), and how often both have the same most likely token. Both need the same vocabulary,
+/// as a model and its quantised form have; the tokenizer is A's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The reference: folder, .gguf file, owner/name on the hub, or `builtin`

@@ -21,8 +21,9 @@ use std::time::Duration;
 /// Serve a model over HTTP, with the protocols of OpenAI, Anthropic, Ollama and llama-server
 ///
 /// Clients only change their base URL. A browser shows a chat at / and the routes at /docs. For
-/// operation there are GET /health, /ready, /metrics and /v1/stats. After Ctrl-C or SIGTERM, running
-/// requests finish first; a second signal exits at once. SIGHUP reloads keys and certificates.
+/// operation there are GET /health, /ready, /metrics and /v1/stats. After Ctrl-C or SIGTERM,
+/// running requests finish first; a second signal exits at once. SIGHUP reloads keys and
+/// certificates.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print the settings in effect as a gannet.yaml, without API keys, and exit
@@ -41,7 +42,7 @@ pub(crate) struct Args {
 }
 
 /// Time for remaining tasks after the server has stopped.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode> {
     let options = args.clients.options(&args.connections)?;
@@ -66,9 +67,9 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
     let ended = runtime.block_on(serve(listener, loaded.service, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
-    runtime.shutdown_timeout(LAST_WORDS);
+    runtime.shutdown_timeout(SHUTDOWN_TIME);
     if let Some(traces) = traces {
-        traces.finish(LAST_WORDS);
+        traces.finish(SHUTDOWN_TIME);
     }
     ended
 }
@@ -78,16 +79,16 @@ async fn serve(
     service: api::Service,
     options: ServerOptions,
 ) -> Result<ExitCode> {
-    static ASKED_BY: OnceLock<Signal> = OnceLock::new();
+    static SIGNAL: OnceLock<Signal> = OnceLock::new();
     let mut watch = Watch::new();
     let shutdown = async move {
         let signal = watch.wait().await;
-        let _ = ASKED_BY.set(signal);
+        let _ = SIGNAL.set(signal);
         note(format_args!("shutting down; a second Ctrl-C exits at once"));
         // The watch is dropped here: a second signal ends the process.
     };
     server::serve(listener, service, options, shutdown).await?;
-    match ASKED_BY.get() {
+    match SIGNAL.get() {
         Some(Signal::Interrupt) => Err(Interrupted.into()),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 ///
 /// Computes every prompt of the reference file and compares last-position logits, the five best
 /// tokens of every position, greedy continuations and mean NLL, and the tokenizer and chat cases
-/// where the file has them. Exits with 0 only if all checks pass. `--make-script` prints a Python program
-/// that writes such a file with transformers.
+/// where the file has them. Exits with 0 only if all checks pass. `--make-script` prints a Python
+/// program that writes such a file with transformers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name

@@ -30,7 +30,7 @@ fn only_the_answer_is_on_standard_output() {
 }
 
 #[test]
-fn json_tells_text_reason_usage_and_times() {
+fn json_has_text_finish_reason_usage_and_timings() {
     let answer = succeed(&["run", "-m", &tiny(), "hello", "-n", "5", "--json"]);
     let value: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(value["finish_reason"], "length");
@@ -70,7 +70,7 @@ fn empty_prompts_are_refused() {
 }
 
 #[test]
-fn a_piped_conversation_remembers_and_goes_on_after_mistakes() {
+fn a_piped_conversation_continues_after_mistakes() {
     let saved = path("conversation.json");
     let lines =
         format!("Hello\n/nonsense\n/save {saved}\n/load {saved}\n\n/think off\nHello\n/exit\nno\n");

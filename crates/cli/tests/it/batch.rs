@@ -86,7 +86,7 @@ fn every_line_is_answered_as_over_http() {
 }
 
 #[test]
-fn lines_that_are_no_requests_have_errors_and_the_others_their_answers() {
+fn invalid_lines_have_errors_and_the_others_answers() {
     let lines = [
         chat("a", "Hello"),
         "{broken".to_owned(),
@@ -228,7 +228,7 @@ mod endings {
     }
 
     #[test]
-    fn after_a_kill_it_goes_on_with_no_line_twice_and_none_missing() {
+    fn a_killed_batch_resumes_with_every_line_once() {
         let (input, output) = long_batch("killed");
         let mut child = begun(&input, &output, &[]);
         signal(&child, "-KILL");

@@ -103,7 +103,7 @@ fn prompts_and_answers_are_reported_only_if_that_is_asked_for() {
 }
 
 #[test]
-fn who_listens_to_the_world_without_keys_is_warned() {
+fn serving_without_keys_beyond_this_machine_warns() {
     let warned = |more: &[&str]| {
         let ended = run(&[&["serve", "--port", "0", "--model", "/no/model"], more].concat());
         ["without API keys", "without TLS"].map(|warning| ended.err.contains(warning))

@@ -75,7 +75,7 @@ fn threads_and_interruptions_change_no_byte() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_the_windows_there_are() {
+fn ctrl_c_keeps_complete_windows() {
     let (out, whole) = (path("stopped.gguf"), path("unstopped.gguf"));
     let long = file("long.txt", text().repeat(200));
     let args = ["imatrix", &tiny(), "--text", &long, "--ctx", "32", "--threads", "1", "-o"];
@@ -98,7 +98,7 @@ fn ctrl_c_keeps_the_windows_there_are() {
 }
 
 #[test]
-fn work_goes_on_only_where_it_began() {
+fn work_resumes_only_with_the_same_text_and_model() {
     let out = path("begun.gguf");
     collect(&out, &["--force", "--windows", "1"]);
     let before = std::fs::read(&out).unwrap();

@@ -96,7 +96,7 @@ fn windows_and_heads_of_synthetic_models_come_through() {
 }
 
 #[test]
-fn vocabularies_that_cannot_be_had_exactly_are_refused() {
+fn vocabularies_that_cannot_be_converted_exactly_are_refused() {
     let Some(models) = fixtures::find("models") else { return };
     let source = models.join("mistral");
     let out = path("mistral.gguf");
@@ -133,7 +133,7 @@ fn a_gguf_file_keeps_its_metadata_and_changes_its_types() {
 }
 
 #[test]
-fn rows_that_are_no_whole_blocks_are_reported() {
+fn rows_that_are_not_whole_blocks_are_reported() {
     let Some(models) = fixtures::find("models") else { return };
     let source = models.join("llama3");
     let report = quantize(source.to_str().unwrap(), &path("fell-back.gguf"), "q6_k", &[]);

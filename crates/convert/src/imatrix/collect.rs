@@ -1,7 +1,7 @@
 //! Computes the windows and adds up their sums.
 
 use super::{ROWS, Windows};
-use crate::{Interrupted, Progress};
+use crate::{Interrupted, WorkProgress};
 use anyhow::{Result, bail};
 use engine::{InputSums, Runner, SingleSequence};
 use formats::imatrix::{Imatrix, ImatrixEntry};
@@ -26,7 +26,7 @@ pub(super) fn collect(
     windows: &Windows,
     sums: &mut Imatrix,
     path: &Path,
-    progress: &mut dyn Progress,
+    progress: &mut dyn WorkProgress,
 ) -> Result<()> {
     let missing = windows.count - sums.chunks;
     progress.start((missing * windows.context) as u64);
@@ -47,7 +47,7 @@ pub(super) fn collect(
     Ok(sums.write(path)?)
 }
 
-fn compute(runner: &mut Runner, ids: &[u32], progress: &mut dyn Progress) -> Result<()> {
+fn compute(runner: &mut Runner, ids: &[u32], progress: &mut dyn WorkProgress) -> Result<()> {
     let mut session = SingleSequence::new(runner);
     for ids in ids.chunks(ROWS) {
         progress.check()?;
@@ -62,7 +62,7 @@ fn keep(
     sums: &Imatrix,
     path: &Path,
     error: &anyhow::Error,
-    progress: &mut dyn Progress,
+    progress: &mut dyn WorkProgress,
 ) -> Result<()> {
     if error.is::<Interrupted>() && sums.chunks > 0 {
         sums.write(path)?;

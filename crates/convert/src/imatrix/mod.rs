@@ -8,7 +8,7 @@
 mod collect;
 mod digest;
 
-use super::Progress;
+use super::WorkProgress;
 use anyhow::{Context, Result, bail};
 use engine::{LoadOptions, Mode, Runner};
 use formats::Checkpoint;
@@ -76,7 +76,7 @@ pub fn collect(
     text: TextIds<'_>,
     out: &Path,
     options: &ImatrixOptions,
-    progress: &mut dyn Progress,
+    progress: &mut dyn WorkProgress,
 ) -> Result<Collected> {
     let windows = windows(checkpoint, text, options)?;
     let mut sums = begin(checkpoint, &windows, out, options)?;

@@ -4,7 +4,7 @@
 
 use super::importance::Importance;
 use super::plan::Target;
-use crate::Progress;
+use crate::WorkProgress;
 use anyhow::{Result, bail};
 use base::ThreadPool;
 use formats::TensorStream;
@@ -48,7 +48,7 @@ pub(super) fn write(
     importance: Option<&Importance>,
     mut output: GgufOutput,
     pool: &ThreadPool,
-    progress: &mut dyn Progress,
+    progress: &mut dyn WorkProgress,
 ) -> Result<()> {
     progress.start(targets.iter().map(|t| t.tensor.bytes.len() as u64).sum());
     for target in targets {

@@ -17,7 +17,7 @@ pub use overrides::Override;
 pub use plan::Target;
 pub use summary::Quantized;
 
-use super::Progress;
+use super::WorkProgress;
 use anyhow::{Context, Result, bail};
 use base::ThreadPool;
 use convert::GgufOutput;
@@ -79,7 +79,7 @@ pub fn quantize(
     source: &Path,
     out: &Path,
     options: &QuantizeOptions<'_>,
-    progress: &mut dyn Progress,
+    progress: &mut dyn WorkProgress,
 ) -> Result<Quantized> {
     let started = Instant::now();
     check_name(out)?;
@@ -131,7 +131,7 @@ fn describe(
 }
 
 /// Warns of tensors that the importance file lacks. Calibration never covers the embedding.
-fn warn_of_unweighed(targets: &[Target], progress: &mut dyn Progress) {
+fn warn_of_unweighed(targets: &[Target], progress: &mut dyn WorkProgress) {
     let unweighed = |target: &&Target| {
         target.ty.block_len > 1 && !target.weighed && target.tensor.name != "token_embd.weight"
     };
@@ -143,7 +143,7 @@ fn warn_of_unweighed(targets: &[Target], progress: &mut dyn Progress) {
 }
 
 /// Warns of types with so few bits that they need the importance of columns.
-fn warn_of_no_importance(targets: &[Target], progress: &mut dyn Progress) {
+fn warn_of_no_importance(targets: &[Target], progress: &mut dyn WorkProgress) {
     const NEEDY: [&QuantType; 5] =
         [&quant::IQ1_S, &quant::IQ1_M, &quant::IQ2_XXS, &quant::IQ2_XS, &quant::IQ2_S];
     let mut needy = targets.iter().filter(|target| NEEDY.contains(&target.ty));

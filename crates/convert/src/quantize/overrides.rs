@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_fit_nothing_and_types_that_are_none_are_errors() {
+    fn patterns_without_a_match_and_unknown_types_are_errors() {
         check("attn_x", &[]);
         check("blk.(", &[]);
         let error = |text| Override::parse(text).unwrap_err().to_string();

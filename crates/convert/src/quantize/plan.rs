@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_no_whole_blocks_fall_back() {
+    fn rows_that_are_not_whole_blocks_fall_back() {
         check("blk.0.attn_q.weight", &[8, 96], "q6_k", "q8_0");
         check("blk.0.attn_q.weight", &[8, 96], "q4_k_s", "q5_0");
         check("blk.0.attn_q.weight", &[8, 24], "q4_k_s", "f16");

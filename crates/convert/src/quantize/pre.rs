@@ -72,8 +72,8 @@ pub(super) fn name(pre_tokenizer: &Json, ignore_merges: bool) -> Option<&'static
     TABLE.iter().find(same).map(|(.., name)| *name)
 }
 
-/// The expression that a stage splits by: `Some(None)` where it does not split, `None` where it does
-/// something else.
+/// The expression that a stage splits by: `Some(None)` where it does not split, `None` where it
+/// does something else.
 fn expression(stage: &Json) -> Option<Option<&str>> {
     match stage["type"].as_str()? {
         "ByteLevel" if stage["add_prefix_space"] == true => None,

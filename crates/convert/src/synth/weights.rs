@@ -1,5 +1,5 @@
-//! Random weights at the speed of memory: normal values are drawn once, and runs of them are copied in
-//! random order.
+//! Random weights at the speed of memory: normal values are drawn once, and runs of them are copied
+//! in random order.
 
 use base::Rng;
 use kernels::quant::QuantType;

@@ -5,7 +5,7 @@
 use super::SynthPlan;
 use super::vocabulary;
 use super::weights::RandomWeights;
-use crate::Progress;
+use crate::WorkProgress;
 use crate::types::whole_blocks;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
@@ -33,7 +33,7 @@ struct Tensor {
 ///
 /// A vocabulary without space for all bytes, a type that the format lacks, and errors of the
 /// file system. Then no file of weights is left.
-pub fn write(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
+pub fn write(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let mut plan = plan.clone();
     let (found, least) = (plan.config.vocab_size, vocabulary::SMALLEST);
     if found < least {
@@ -51,7 +51,7 @@ pub(super) fn is_gguf(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gguf")
 }
 
-fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
+fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let config = &plan.config;
     let names = families::name_table(&config.architecture).context("no names for its tensors")?;
     let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
@@ -74,7 +74,7 @@ fn write_json(path: &Path, value: &Json) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn Progress) -> Result<()> {
+fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let config = &plan.config;
     let mut writer = GgufWriter::new();
     config.to_gguf(&mut writer)?;
@@ -102,8 +102,8 @@ fn typed(
     tensors.into_iter().map(tensor).collect()
 }
 
-/// The type of a tensor in a GGUF file, as converters choose it: vectors, biases and routers are F32,
-/// rows that are not whole blocks get the closest type.
+/// The type of a tensor in a GGUF file, as converters choose it: vectors, biases and routers are
+/// F32, rows that are not whole blocks get the closest type.
 fn gguf_type(ty: &'static QuantType, name: &str, shape: &[usize]) -> &'static QuantType {
     match shape {
         _ if name.ends_with(".bias") || name.ends_with(ROUTER) => &quant::F32,
@@ -132,7 +132,7 @@ struct FileData<'a> {
 }
 
 impl FileData<'_> {
-    fn write(&self, mut stream: TensorStream, progress: &mut dyn Progress) -> Result<()> {
+    fn write(&self, mut stream: TensorStream, progress: &mut dyn WorkProgress) -> Result<()> {
         progress.start(self.tensors.iter().map(|t| t.bytes() as u64).sum());
         let elements = self.tensors.iter().map(Tensor::elements).max().unwrap_or(0);
         let mut weights = RandomWeights::new(self.seed, elements);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_without_room_for_all_bytes_is_refused() {
+    fn a_vocabulary_smaller_than_all_bytes_is_refused() {
         let mut config = super::super::named_shape("tiny-qwen3").unwrap();
         config.vocab_size = 200;
         let plan = SynthPlan { config, ty: &quant::BF16, seed: 0 };

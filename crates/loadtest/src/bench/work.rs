@@ -18,7 +18,7 @@ pub(super) struct ForwardCost {
     head_weights: u64,
     /// Multiply-adds of attention for one token and one position it sees.
     attention: u64,
-    /// What most weights are multiplied with.
+    /// The arithmetic of most weights: what their inputs are rounded to.
     pub arithmetic: Activations,
 }
 
@@ -89,7 +89,8 @@ impl ForwardCost {
         work
     }
 
-    /// Operations of `tokens` tokens that attend to `seen` positions in all, with `logits` rows of logits.
+    /// Operations of `tokens` tokens that attend to `seen` positions in all, with `logits` rows of
+    /// logits.
     pub fn operations(&self, tokens: u64, seen: u64, logits: u64) -> u64 {
         2 * (tokens * self.layer_weights + logits * self.head_weights + seen * self.attention)
     }

@@ -196,7 +196,8 @@ impl AnswerFile {
     }
 }
 
-/// Whether the server would give the same response again: not after an error of its own or overload.
+/// Whether the server would give the same response again: not after an error of its own or
+/// overload.
 fn lasts(status: u16) -> bool {
     status < 500 && status != 429
 }

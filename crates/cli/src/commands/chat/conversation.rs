@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_conversation_are_refused() {
+    fn files_that_are_not_conversations_are_refused() {
         check_refused("[", "JSON");
         check_refused("{}", "array of messages");
         check_refused(r#"{"messages":[{"role":"user"}]}"#, "message 0");

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_told_from_messages() {
+    fn commands_and_messages_are_distinguished() {
         check("/help", Some(SlashCommand::Help));
         check("  /think off ", Some(SlashCommand::Think(Some(false))));
         check("/think", Some(SlashCommand::Think(None)));

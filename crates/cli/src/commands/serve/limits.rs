@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_have_room_for_a_request() {
+    fn request_heads_have_a_minimum_size() {
         assert_eq!(header_limit("8KiB").unwrap(), 8192);
         assert!(header_limit("8191").is_err());
     }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_to_the_world_in_the_open_is_warned() {
+    fn listening_beyond_this_machine_warns() {
         check("127.0.0.1", true, false, 0);
         check("::1", true, false, 0);
         check("0.0.0.0", true, false, 2);
