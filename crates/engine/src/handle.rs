@@ -3,7 +3,7 @@
 
 use crate::Metrics;
 use crate::draft::{MAX_DRAFTED, Speculate};
-use crate::request::{Event, Request};
+use crate::request::{Event, Field, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
@@ -41,9 +41,14 @@ pub enum SubmitError {
         /// Tokens the context holds, answer included.
         context_length: usize,
     },
-    /// A field of the request cannot be.
-    #[error("{0}")]
-    Invalid(String),
+    /// A field of the request is invalid.
+    #[error("{message}")]
+    Invalid {
+        /// The field.
+        field: Field,
+        /// What is wrong with it.
+        message: String,
+    },
     /// Too many requests wait already.
     #[error("too many requests are waiting ({0})")]
     QueueFull(usize),
@@ -181,7 +186,7 @@ impl EngineHandle {
         let context_length = self.info.context_length;
         let prompt_tokens = request.prompt.len();
         if prompt_tokens == 0 {
-            return Err(SubmitError::Invalid("the prompt is empty".into()));
+            return Err(invalid(Field::Prompt, "the prompt is empty"));
         }
         let answer = usize::from(!request.is_prompt_only());
         if prompt_tokens + answer > context_length {
@@ -189,25 +194,27 @@ impl EngineHandle {
         }
         if request.embed.is_some() && request.prompt_logprobs.is_some() {
             let message = "a vector and log probabilities of one prompt take two requests";
-            return Err(SubmitError::Invalid(message.into()));
+            return Err(invalid(Field::Parameter("embed"), message));
         }
         let vocab = self.info.vocab_size;
         if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
-            return Err(SubmitError::Invalid(format!(
-                "prompt holds token id {id}, but the model has {vocab} tokens"
-            )));
+            let message = format!("prompt holds token id {id}, but the model has {vocab} tokens");
+            return Err(invalid(Field::Prompt, message));
         }
         let most = request.speculate.map_or(0, Speculate::most);
         if most > MAX_DRAFTED {
-            return Err(SubmitError::Invalid(format!(
-                "speculate must guess at most {MAX_DRAFTED} tokens, not {most}"
-            )));
+            let message = format!("speculate must guess at most {MAX_DRAFTED} tokens, not {most}");
+            return Err(invalid(Field::Parameter("speculate"), message));
         }
         if request.embed.is_some() && request.constraint.is_some() {
-            return Err(SubmitError::Invalid("a vector cannot be held to a grammar".into()));
+            return Err(invalid(Field::Constraint, "a vector cannot be held to a grammar"));
         }
-        request.sampling.check(vocab).map_err(SubmitError::Invalid)
+        request.sampling.check(vocab).map_err(|(field, message)| invalid(field, message))
     }
+}
+
+fn invalid(field: Field, message: impl Into<String>) -> SubmitError {
+    SubmitError::Invalid { field, message: message.into() }
 }
 
 impl Generation {

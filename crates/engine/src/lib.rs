@@ -37,7 +37,8 @@ pub use metrics::Metrics;
 pub use models::Ranks;
 pub use models::placement::Placement;
 pub use request::{
-    Event, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
+    Bounds, Event, Field, FinishReason, Finished, Request, SamplingParams, Timings, TokenLogprobs,
+    Usage,
 };
 pub use run::{EngineOptions, start};
 pub use runner::{BLOCK, LoadOptions, Runner, Settings};

@@ -1,8 +1,8 @@
 //! What is asked: short forms of the service's requests.
 
 use crate::{Answer, Error};
-use api::{ChatRequest, Prompt, SamplingOptions, Service, TextRequest, TextStream};
-use serde_json::{Value, json};
+use api::{ChatRequest, Message, Prompt, SamplingOptions, Service, TextRequest, TextStream};
+use serde_json::json;
 
 /// A question to the model, with wishes about how it is answered.
 ///
@@ -29,8 +29,7 @@ enum Kind {
 impl Request {
     /// The next message of a conversation, or the answer to one question.
     pub fn chat(messages: impl Into<Messages>) -> Self {
-        let messages = messages.into().0.into_iter().map(|message| message.0).collect();
-        ChatRequest { messages, ..ChatRequest::default() }.into()
+        ChatRequest { messages: messages.into().0, ..ChatRequest::default() }.into()
     }
 
     /// The continuation of a text, as it is and without a template.
@@ -127,39 +126,6 @@ impl From<TextRequest> for Request {
 impl<T: Into<Messages>> From<T> for Request {
     fn from(messages: T) -> Self {
         Self::chat(messages)
-    }
-}
-
-/// One message of a conversation, as chat templates read it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Message(Value);
-
-impl Message {
-    /// What `role` says.
-    pub fn new(role: &str, content: impl Into<String>) -> Self {
-        Self(json!({"role": role, "content": content.into()}))
-    }
-
-    /// Instructions that come before the conversation.
-    pub fn system(content: impl Into<String>) -> Self {
-        Self::new("system", content)
-    }
-
-    /// What the user says.
-    pub fn user(content: impl Into<String>) -> Self {
-        Self::new("user", content)
-    }
-
-    /// What the model said.
-    pub fn assistant(content: impl Into<String>) -> Self {
-        Self::new("assistant", content)
-    }
-}
-
-/// A message with more members than role and content, such as the result of a tool.
-impl From<Value> for Message {
-    fn from(value: Value) -> Self {
-        Self(value)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::ollama::options::{self, Options};
 use crate::ollama::routes::PreparedAnswer;
 use crate::ollama::think::{self, Think};
 use crate::wire;
-use api::{ChatRequest, SamplingOptions, Service};
+use api::{ChatRequest, SamplingOptions, Service, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -73,12 +73,12 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     Ok(PreparedAnswer::run(prompt, answer, body.stream))
 }
 
-fn tools(tools: Vec<Value>) -> Result<Vec<Value>, HttpError> {
+fn tools(tools: Vec<Value>) -> Result<Vec<Tool>, HttpError> {
     for (at, tool) in tools.iter().enumerate() {
         let tool = ObjectReader::of(tool, &format!("tools[{at}]"))?;
         if let Some(function) = tool.fields("function")? {
             function.text("name")?;
         }
     }
-    Ok(tools)
+    Ok(tools.into_iter().map(Tool::from).collect())
 }

@@ -10,11 +10,11 @@ use crate::ollama::routes::PreparedAnswer;
 use crate::ollama::think::{self, Think};
 use crate::wire;
 use api::{
-    ApiError, ChatRequest, GrammarSource, InfillRequest, Prepared, Prompt, SamplingOptions,
-    Service, TextRequest,
+    ApiError, ChatRequest, GrammarSource, InfillRequest, Message, Prepared, Prompt,
+    SamplingOptions, Service, TextRequest,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A prompt to answer. Without one it asks to load the model.
@@ -126,10 +126,9 @@ impl GenerateBody {
             return service.prepare_text(&request);
         }
         let system = self.system.filter(|system| !system.is_empty());
-        let system = system.map(|system| json!({ "role": "system", "content": system }));
-        let user = json!({ "role": "user", "content": prompt });
+        let system = system.map(Message::system);
         service.prepare_chat(&ChatRequest {
-            messages: system.into_iter().chain([user]).collect(),
+            messages: system.into_iter().chain([Message::user(prompt)]).collect(),
             template_kwargs: think::kwargs(self.think),
             earlier: self.context.unwrap_or_default(),
             sampling,
