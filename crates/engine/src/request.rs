@@ -270,6 +270,11 @@ impl SamplingParams {
         },
     ];
 
+    /// The range of the parameter `name`, if it has one.
+    pub fn bounds(name: &str) -> Option<Bounds> {
+        Self::BOUNDS.into_iter().find(|bounds| bounds.name == name)
+    }
+
     /// Checks every parameter for a model of `vocab_size` tokens.
     ///
     /// # Errors

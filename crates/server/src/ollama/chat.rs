@@ -29,7 +29,8 @@ pub(crate) struct ChatBody {
     stream: Option<bool>,
     /// `"json"` or a JSON schema.
     format: Option<Value>,
-    options: Option<Options>,
+    #[schema(value_type = Option<Options>)]
+    options: Option<Value>,
     think: Option<Think>,
     /// Checked, but the model stays loaded.
     keep_alive: Option<KeepAlive>,
@@ -53,7 +54,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     let mut answer =
         OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some(), None);
     let messages = messages::read(body.messages.unwrap_or_default())?;
-    let sampling = body.options.unwrap_or_default().sampling()?;
+    let sampling = options::sampling(body.options.as_ref())?;
     if messages.is_empty() {
         options::refuse(service, Vec::new(), sampling)?;
         return Ok(PreparedAnswer::Idle(answer.idle(if unload { "unload" } else { "load" })));

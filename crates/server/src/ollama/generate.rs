@@ -39,7 +39,8 @@ pub(crate) struct GenerateBody {
     stream: Option<bool>,
     /// `"json"` or a JSON schema.
     format: Option<Value>,
-    options: Option<Options>,
+    #[schema(value_type = Option<Options>)]
+    options: Option<Value>,
     think: Option<Think>,
     /// Checked, but the model stays loaded.
     keep_alive: Option<KeepAlive>,
@@ -64,7 +65,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
         OllamaAnswer::new(&service.info().name, AnswerKind::Generate, logprobs.is_some(), context)
     };
     body.check()?;
-    let sampling = body.options.as_ref().map(Options::sampling).transpose()?.unwrap_or_default();
+    let sampling = options::sampling(body.options.as_ref())?;
     if body.prompt.as_deref().unwrap_or_default().is_empty() && body.suffix().is_none() {
         options::refuse(service, body.context.unwrap_or_default(), sampling)?;
         return Ok(PreparedAnswer::Idle(answer(None).idle(if unload { "unload" } else { "load" })));
