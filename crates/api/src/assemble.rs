@@ -5,11 +5,11 @@
 //! matched stop string are not reported, nor are those of calls.
 
 use crate::ids::call_id;
-use crate::replay::{ToolCall, arguments};
+use crate::message::ToolCall;
+use crate::replay::arguments;
 use crate::request::OutputSpec;
 use crate::stream::CallEvent;
 use engine::TokenLogprobs;
-use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use text::{IncrementalDecoder, OutputEvent, OutputParser, StopStrings, TextAssets};
@@ -220,8 +220,8 @@ impl Assembler {
         let (index, id) = (self.announced, call_id(self.call_prefix));
         self.announced += 1;
         self.arguments.clear();
-        let arguments = Value::Null;
-        self.calls.push(ToolCall { id: id.clone(), name: name.clone(), arguments });
+        let call = ToolCall { id: Some(id.clone()), name: name.clone(), ..ToolCall::default() };
+        self.calls.push(call);
         CallEvent::Start { index, id, name }
     }
 

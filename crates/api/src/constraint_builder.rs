@@ -3,10 +3,9 @@
 
 use crate::budget::Budget;
 use crate::constraint::constraint;
-use crate::conversation::function;
 use crate::error::ApiError;
 use crate::request::{ChatRequest, ToolChoice};
-use engine::GrammarRef;
+use engine::{Field, GrammarRef};
 use serde_json::Value;
 use std::collections::HashSet;
 use text::{
@@ -34,7 +33,7 @@ pub(crate) fn compile_constraint(
     thinking: Thinking,
 ) -> Result<GrammarRef, ApiError> {
     let compiled = compiler.compile(source, thinking);
-    Ok(constraint(compiled.map_err(|error| wrong("response_format", &error))?))
+    Ok(constraint(compiled.map_err(|error| wrong(Field::Constraint, &error))?))
 }
 
 impl ConstraintBuilder<'_> {
@@ -119,29 +118,25 @@ impl ConstraintBuilder<'_> {
             }
         }
         let source = GrammarSource::Calls(grammar);
-        self.compiler.compile(&source, self.thinking).map_err(|error| wrong("tools", &error))
+        self.compiler
+            .compile(&source, self.thinking)
+            .map_err(|error| wrong(Field::Parameter("tools"), &error))
     }
 }
 
 /// The names of tools whose schemas are to be kept.
 fn strict(request: &ChatRequest) -> HashSet<&str> {
-    let mut names = HashSet::new();
-    for tool in &request.tools {
-        let function = function(tool);
-        if function["strict"] == true || tool["strict"] == true {
-            names.extend(function["name"].as_str());
-        }
-    }
-    names
+    request.tools.iter().filter(|tool| tool.strict).map(|tool| &*tool.name).collect()
 }
 
-fn wrong(param: &'static str, error: &GrammarError) -> ApiError {
-    ApiError::invalid(param, error.to_string())
+fn wrong(field: Field, error: &GrammarError) -> ApiError {
+    ApiError::Invalid { field, message: error.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Tool;
     use serde_json::json;
     use std::path::Path;
     use std::sync::Arc;
@@ -156,7 +151,7 @@ mod tests {
             GrammarCompiler::new(Arc::new(TextAssets::from_folder(Path::new(DATA)).unwrap()));
         let tool = |at: usize| {
             let parameters = json!({"type": "object", "properties": {format!("p{at}"): {}}});
-            json!({"function": {"name": format!("f{at}"), "parameters": parameters}})
+            Tool { name: format!("f{at}"), parameters, ..Tool::default() }
         };
         let request = ChatRequest {
             tools: (0..10_000).map(tool).collect(),

@@ -3,6 +3,7 @@
 
 use crate::error::ApiError;
 use crate::ids::nine_characters;
+use crate::message::{Message, Tool};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
 use serde_json::{Map, Value, json};
@@ -80,16 +81,12 @@ impl Renderer<'_> {
     /// The variables of the template. Tools are left undefined where there are none, as templates
     /// ask whether there are.
     fn input(&self, request: &ChatRequest) -> Value {
-        let mut messages = json!(request.messages);
-        messages.as_array_mut().into_iter().flatten().for_each(|it| fit_turn(it, self.format));
-        if self.format == Some(&MISTRAL) {
-            shorten_ids(&mut messages);
-        }
+        let messages = request.messages.iter().map(|it| template_message(it, self.format));
         let mut input = request.template_kwargs.clone();
-        input.insert("messages".into(), messages);
+        input.insert("messages".into(), messages.collect());
         input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
         if offers_tools(request) {
-            input.insert("tools".into(), json!(request.tools));
+            input.insert("tools".into(), request.tools.iter().map(Tool::json).collect());
         }
         Value::Object(input)
     }
@@ -161,17 +158,12 @@ pub(crate) fn offers_tools(request: &ChatRequest) -> bool {
 /// Names and parameters of the tools that an answer may call.
 pub(crate) fn signatures(request: &ChatRequest) -> Vec<ToolSignature> {
     let tools = if offers_tools(request) { &request.tools[..] } else { &[] };
-    let signature = |tool: &Value| {
-        let function = function(tool);
-        let name = function["name"].as_str()?.to_owned();
-        Some(ToolSignature { name, parameters: function["parameters"].clone() })
+    let named = tools.iter().filter(|tool| !tool.name.is_empty());
+    let signature = |tool: &Tool| {
+        let (name, parameters) = (tool.name.clone(), tool.parameters.clone());
+        ToolSignature { name, parameters }
     };
-    tools.iter().filter_map(signature).collect()
-}
-
-/// The function that a tool is, which some clients give without a cover.
-pub(crate) fn function(tool: &Value) -> &Value {
-    tool.get("function").unwrap_or(tool)
+    named.map(signature).collect()
 }
 
 /// All of the input that is no message.
@@ -184,42 +176,43 @@ fn setting(input: &Value) -> Value {
     setting
 }
 
-/// A turn of calls as templates of `format` can read it. Clients leave its text out or empty, some
-/// templates fail at the one, and others write a turn of its own for the other.
-fn fit_turn(message: &mut Value, format: Option<&'static ToolFormat>) {
-    let is_call = message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
-    let Some(members) = message.as_object_mut().filter(|_| is_call) else { return };
-    if format == Some(&HARMONY) {
-        join_thoughts(members);
-    }
-    let content = members.entry("content").or_insert(Value::Null);
-    if content.is_null() || content == "" {
-        let none = format == Some(&DEEPSEEK_V3);
-        *content = if none { Value::Null } else { "".into() };
-    }
-}
-
-/// Harmony's templates have one text before a call, by another name where it is reasoning.
-fn join_thoughts(members: &mut Map<String, Value>) {
-    let Some(Value::String(thought)) = members.shift_remove("reasoning_content") else { return };
-    let content = members.insert("content".into(), "".into());
-    let content = content.as_ref().and_then(Value::as_str).unwrap_or_default();
-    let thoughts = [&thought, content].into_iter().filter(|text| !text.is_empty());
-    members.insert("thinking".into(), thoughts.collect::<Vec<&str>>().join("\n").into());
-}
-
-/// Templates of this family refuse ids that have not nine characters.
-fn shorten_ids(messages: &mut Value) {
-    let shorten = |id: Option<&mut Value>| {
-        if let Some(Value::String(id)) = id {
-            *id = nine_characters(id);
+/// A message as templates of `format` read it. Clients leave the text beside calls out or empty;
+/// some templates fail at the one, and others write a turn of its own for the other.
+fn template_message(message: &Message, format: Option<&'static ToolFormat>) -> Value {
+    let is_call = !message.calls.is_empty();
+    let mut content = message.text().filter(|text| !is_call || !text.is_empty());
+    let mut members = Map::new();
+    members.insert("role".into(), message.role.name().into());
+    members.insert("content".into(), Value::Null);
+    match &message.reasoning {
+        // Harmony's templates have one text before a call, by another name where it is reasoning.
+        Some(thought) if is_call && format == Some(&HARMONY) => {
+            let texts = [Some(thought.clone()), content.take()].into_iter().flatten();
+            let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+            members.insert("thinking".into(), texts.join("\n").into());
         }
-    };
-    for message in messages.as_array_mut().into_iter().flatten() {
-        shorten(message.get_mut("tool_call_id"));
-        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
-        calls.into_iter().flatten().for_each(|call| shorten(call.get_mut("id")));
+        Some(thought) => {
+            members.insert("reasoning_content".into(), thought.as_str().into());
+        }
+        None => {}
     }
+    if is_call && format != Some(&DEEPSEEK_V3) {
+        content.get_or_insert_default();
+    }
+    members.insert("content".into(), content.into());
+    // Templates of Mistral's family refuse ids that have not nine characters.
+    let id = |id: &Option<String>| match format {
+        Some(format) if format == &MISTRAL => id.as_deref().map(nine_characters),
+        _ => id.clone(),
+    };
+    if is_call {
+        let calls = message.calls.iter().map(|call| call.json(id(&call.id)));
+        members.insert("tool_calls".into(), calls.collect());
+    }
+    let named = [("tool_call_id", id(&message.call_id)), ("name", message.name.clone())];
+    members.extend(named.into_iter().filter_map(|(name, text)| Some((name.into(), text?.into()))));
+    members.extend(message.extra.clone());
+    members.into()
 }
 
 pub(crate) fn text_error(error: TextError) -> ApiError {

@@ -1,6 +1,6 @@
 //! Why a request was refused or broke.
 
-use engine::{Outcome, SubmitError};
+use engine::{Field, Outcome, SubmitError};
 
 /// What can go wrong between a request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,11 +20,11 @@ pub enum ApiError {
     /// The chat template refused the messages.
     #[error("chat template: {0}")]
     Template(String),
-    /// A field of the request cannot be.
+    /// A field of the request is invalid.
     #[error("{message}")]
     Invalid {
-        /// The field, as OpenAI's API calls it.
-        param: String,
+        /// The field.
+        field: Field,
         /// What is wrong with it.
         message: String,
     },
@@ -46,9 +46,9 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// The field `param` of a request cannot be.
-    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
-        Self::Invalid { param: param.to_owned(), message: message.into() }
+    /// The parameter `name` of a request is invalid.
+    pub fn invalid(name: &'static str, message: impl Into<String>) -> Self {
+        Self::Invalid { field: Field::Parameter(name), message: message.into() }
     }
 
     /// The error of a request that ended without an answer; `None` for one that has an answer.
@@ -68,33 +68,9 @@ impl From<SubmitError> for ApiError {
             SubmitError::ContextLength { prompt_tokens, context_length } => {
                 Self::ContextLength { prompt_tokens, context_length }
             }
-            SubmitError::Invalid(message) => Self::invalid(first_word(&message), message.as_str()),
+            SubmitError::Invalid { field, message } => Self::Invalid { field, message },
             SubmitError::QueueFull(waiting) => Self::QueueFull(waiting),
             SubmitError::Stopped => Self::Stopped,
         }
-    }
-}
-
-/// The engine's messages about a field begin with its name; those about the prompt do too.
-fn first_word(message: &str) -> &str {
-    message.trim_start_matches("the ").split_whitespace().next().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(message: &str, param: &str) {
-        let expected = ApiError::Invalid { param: param.into(), message: message.into() };
-        assert_eq!(ApiError::from(SubmitError::Invalid(message.into())), expected);
-    }
-
-    #[test]
-    fn refusals_of_the_engine_name_the_field() {
-        let params = engine::SamplingParams { temperature: -1.0, ..Default::default() };
-        check(&params.check(10).unwrap_err(), "temperature");
-        let params = engine::SamplingParams { logit_bias: vec![(10, 1.0)], ..Default::default() };
-        check(&params.check(10).unwrap_err(), "logit_bias");
-        check("the prompt is empty", "prompt");
     }
 }

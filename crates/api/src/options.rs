@@ -60,48 +60,44 @@ pub struct SamplingOptions {
 }
 
 impl SamplingOptions {
-    /// These options where they say something, else `defaults`. Stop ids add up, unless
+    /// These options, with those of `defaults` where they are not set. Stop ids add up, unless
     /// `ignore_eos` drops those of `defaults`.
     pub fn over(&self, defaults: &Self) -> Self {
         let model_ids = if self.ignore_eos { &[][..] } else { &defaults.stop_ids };
-        Self {
-            temperature: self.temperature.or(defaults.temperature),
-            top_k: self.top_k.or(defaults.top_k),
-            top_p: self.top_p.or(defaults.top_p),
-            min_p: self.min_p.or(defaults.min_p),
-            typical_p: self.typical_p.or(defaults.typical_p),
-            repeat_penalty: self.repeat_penalty.or(defaults.repeat_penalty),
-            presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
-            frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
-            penalty_window: self.penalty_window.or(defaults.penalty_window),
-            logit_bias: either(&self.logit_bias, &defaults.logit_bias),
-            seed: self.seed.or(defaults.seed),
-            max_tokens: self.max_tokens.or(defaults.max_tokens),
-            min_tokens: self.min_tokens.or(defaults.min_tokens),
-            stop: either(&self.stop, &defaults.stop),
-            stop_ids: [&self.stop_ids, model_ids].concat(),
-            ignore_eos: self.ignore_eos,
-            logprobs: self.logprobs.or(defaults.logprobs),
-            prompt_logprobs: self.prompt_logprobs.or(defaults.prompt_logprobs),
+        macro_rules! merged {
+            ($($field:ident)*) => {
+                Self {
+                    $($field: self.$field.or(defaults.$field),)*
+                    logit_bias: either(&self.logit_bias, &defaults.logit_bias),
+                    stop: either(&self.stop, &defaults.stop),
+                    stop_ids: [&self.stop_ids, model_ids].concat(),
+                    ignore_eos: self.ignore_eos,
+                }
+            };
         }
+        merged!(
+            temperature top_k top_p min_p typical_p repeat_penalty presence_penalty
+            frequency_penalty penalty_window seed max_tokens min_tokens logprobs prompt_logprobs
+        )
     }
 
-    /// The engine's form of the sampling itself.
+    /// The parameters of the engine's sampler.
     pub fn params(&self) -> SamplingParams {
-        let off = SamplingParams::default();
-        SamplingParams {
-            logit_bias: self.logit_bias.clone(),
-            repeat_penalty: self.repeat_penalty.unwrap_or(off.repeat_penalty),
-            presence_penalty: self.presence_penalty.unwrap_or(off.presence_penalty),
-            frequency_penalty: self.frequency_penalty.unwrap_or(off.frequency_penalty),
-            penalty_window: self.penalty_window,
-            top_k: self.top_k.unwrap_or(off.top_k),
-            typical_p: self.typical_p.unwrap_or(off.typical_p),
-            top_p: self.top_p.unwrap_or(off.top_p),
-            min_p: self.min_p.unwrap_or(off.min_p),
-            temperature: self.temperature.unwrap_or(FALLBACK_TEMPERATURE),
-            seed: self.seed,
+        let off = SamplingParams { temperature: FALLBACK_TEMPERATURE, ..SamplingParams::default() };
+        macro_rules! params {
+            ($($field:ident)*) => {
+                SamplingParams {
+                    $($field: self.$field.unwrap_or(off.$field),)*
+                    logit_bias: self.logit_bias.clone(),
+                    penalty_window: self.penalty_window,
+                    seed: self.seed,
+                }
+            };
         }
+        params!(
+            temperature top_k top_p min_p typical_p repeat_penalty presence_penalty
+            frequency_penalty
+        )
     }
 
     /// Refuses what the engine's own check does not see.
@@ -173,6 +169,7 @@ fn either<T: Clone>(first: &[T], second: &[T]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::Field;
 
     fn defaults() -> SamplingOptions {
         SamplingOptions {
@@ -216,9 +213,9 @@ mod tests {
         assert_eq!((defaults.temperature, defaults.stop_ids), (Some(0.0), vec![7]));
     }
 
-    fn check_param(options: SamplingOptions, expected: &str) {
+    fn check_param(options: SamplingOptions, expected: &'static str) {
         match options.check() {
-            Err(ApiError::Invalid { param, .. }) => assert_eq!(param, expected),
+            Err(ApiError::Invalid { field, .. }) => assert_eq!(field, Field::Parameter(expected)),
             other => panic!("{other:?} is not about {expected}"),
         }
     }

@@ -11,7 +11,8 @@
 //! Invariant: at most [`MAX_IDS`] ids and [`MAX_BYTES`] bytes, those included that turns go on
 //! from and that nobody finds any more. The least recently used go first.
 
-use serde_json::Value;
+use crate::message::{Message, ToolCall};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +24,9 @@ const MAX_IDS: usize = 100_000;
 const MAX_BYTES: usize = 256 << 20;
 /// Counted for each turn besides its tokens and texts.
 const OVERHEAD: usize = 256;
+
+/// Members of a message that some clients leave out when they send it back.
+const HIDDEN: [&str; 4] = ["reasoning", "refusal", "audio", "annotations"];
 
 /// Stands for everything before a message.
 pub(crate) type Digested = [u8; 32];
@@ -66,15 +70,6 @@ impl Drop for Weight {
     }
 }
 
-/// A call as its client knows it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ToolCall {
-    pub id: String,
-    pub name: String,
-    /// An object, or the text that is none.
-    pub arguments: Value,
-}
-
 impl ReplayTurn {
     /// All tokens up to its end.
     pub fn tokens(&self) -> Vec<u32> {
@@ -85,16 +80,21 @@ impl ReplayTurn {
     }
 
     fn bytes(&self) -> usize {
-        let argument = |call: &ToolCall| call.id.len() + call.name.len() + size(&call.arguments);
+        let argument = |call: &ToolCall| {
+            let (id, name, arguments) = call.key();
+            id.len() + name.len() + size(arguments)
+        };
         let tokens = (self.prompt.len() + self.sampled.len()) * size_of::<u32>();
         let calls: usize = self.calls.iter().map(argument).sum();
         tokens + calls + self.content.len() + OVERHEAD
     }
 
     /// Whether `message` is this turn as a client sends it back. Its text may be left out.
-    fn is(&self, message: &Value) -> bool {
-        let content = message["content"].as_str().unwrap_or_default().trim();
-        calls(message) == self.calls && (content.is_empty() || content == self.content.trim())
+    fn is(&self, message: &Message) -> bool {
+        let content = message.text().unwrap_or_default();
+        let content = content.trim();
+        message.calls.iter().map(ToolCall::key).eq(self.calls.iter().map(ToolCall::key))
+            && (content.is_empty() || content == self.content.trim())
     }
 }
 
@@ -132,7 +132,7 @@ impl ReplayMemory {
     /// conversation before a message.
     pub fn find(
         &self,
-        messages: &[Value],
+        messages: &[Message],
         before: impl Fn(usize) -> Digested,
     ) -> Option<(usize, Arc<ReplayTurn>)> {
         let mut memory = self.lock();
@@ -149,8 +149,8 @@ impl ReplayMemory {
 
 impl ReplayState {
     /// The turn that `message` is, used now.
-    fn turn(&mut self, message: &Value) -> Option<Arc<ReplayTurn>> {
-        let id = message["tool_calls"].get(0)?["id"].as_str()?;
+    fn turn(&mut self, message: &Message) -> Option<Arc<ReplayTurn>> {
+        let id = message.calls.first()?.id.as_ref()?;
         let used = *self.ids.get(id)?;
         if !self.turns.get(&used)?.is(message) {
             return None;
@@ -162,8 +162,8 @@ impl ReplayState {
 
     fn place(&mut self, turn: Arc<ReplayTurn>) {
         self.uses += 1;
-        for call in &turn.calls {
-            self.ids.insert(call.id.clone(), self.uses);
+        for id in turn.calls.iter().filter_map(|call| call.id.clone()) {
+            self.ids.insert(id, self.uses);
         }
         self.turns.insert(self.uses, turn);
     }
@@ -174,8 +174,8 @@ impl ReplayState {
         // What others go on from is let go with the last of them.
         while self.ids.len() > MAX_IDS || self.bytes.load(Ordering::Relaxed) > MAX_BYTES {
             let Some((_, oldest)) = self.turns.pop_first() else { return };
-            for call in &oldest.calls {
-                self.ids.remove(&call.id);
+            for id in oldest.calls.iter().filter_map(|call| call.id.as_ref()) {
+                self.ids.remove(id);
             }
         }
     }
@@ -184,7 +184,7 @@ impl ReplayState {
 /// Digests of the conversation before each message, and before the answer: what a template makes
 /// of `setting`, which all messages share, and what a client may not change without the tokens
 /// being others.
-pub(crate) fn digests(setting: &Value, messages: &[Value]) -> Vec<Digested> {
+pub(crate) fn digests(setting: &Value, messages: &[Message]) -> Vec<Digested> {
     let mut hash = Sha256::new();
     write(setting, &mut hash);
     let mut digests = vec![hash.finalize().into()];
@@ -197,20 +197,14 @@ pub(crate) fn digests(setting: &Value, messages: &[Value]) -> Vec<Digested> {
 }
 
 /// What of a message all clients send back: reasoning is left out by some, text beside calls too.
-fn visible(message: &Value) -> Value {
-    let calls = calls(message);
-    if !calls.is_empty() {
-        let call = |call: ToolCall| serde_json::json!([call.id, call.name, call.arguments]);
-        return calls.into_iter().map(call).collect();
+fn visible(message: &Message) -> Value {
+    if !message.calls.is_empty() {
+        return message.calls.iter().map(|call| json!(call.key())).collect();
     }
-    let mut visible = message.clone();
-    if let Some(members) = visible.as_object_mut() {
-        for hidden in ["reasoning_content", "reasoning", "refusal", "audio", "annotations"] {
-            members.shift_remove(hidden);
-        }
-        members.retain(|_, value| !value.is_null());
-    }
-    visible
+    let mut visible = message.extra.clone();
+    visible.retain(|name, it| !HIDDEN.contains(&&**name) && !it.is_null());
+    let Message { role, call_id, name, .. } = message;
+    json!([role.name(), message.text(), call_id, name, visible])
 }
 
 /// The arguments of a call from their text, as templates read them and as calls are compared: an
@@ -223,17 +217,6 @@ pub fn arguments(text: &str) -> Value {
         Ok(Value::Object(object)) => object.into(),
         _ => text.into(),
     }
-}
-
-/// The calls of a message.
-fn calls(message: &Value) -> Vec<ToolCall> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let call = |call: &Value| ToolCall {
-        id: text(&call["id"]),
-        name: text(&call["function"]["name"]),
-        arguments: call["function"]["arguments"].clone(),
-    };
-    message["tool_calls"].as_array().into_iter().flatten().map(call).collect()
 }
 
 /// Feeds `value` to `hash`, members in the order of their names, everything with its kind and
@@ -274,24 +257,23 @@ fn size(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    fn message(id: &str, arguments: Value) -> Value {
-        json!({"role": "assistant", "content": "so", "tool_calls": [
-            {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}]})
+    fn message(id: &str, arguments: Value) -> Message {
+        let call = json!({"id": id, "function": {"name": "f", "arguments": arguments}});
+        Message { calls: vec![call.into()], ..Message::assistant("so") }
     }
 
     fn turn(id: &str, parent: Option<Arc<ReplayTurn>>) -> ReplayTurn {
-        let calls = calls(&message(id, json!({"a": 1, "b": 2})));
+        let calls = message(id, json!({"a": 1, "b": 2})).calls;
         let (prompt, sampled) = (vec![1, 2], vec![3]);
         let weight = Weight::default();
         ReplayTurn { calls, content: "so".into(), before: [7; 32], parent, prompt, sampled, weight }
     }
 
-    fn check(sent: Value, before: Digested, found: bool) {
+    fn check(sent: Message, before: Digested, found: bool) {
         let memory = ReplayMemory::default();
         memory.remember(turn("x", None));
-        let messages = [json!({"role": "user", "content": "q"}), sent];
+        let messages = [Message::user("q"), sent];
         assert_eq!(memory.find(&messages, |_| before).is_some(), found, "{messages:?}");
     }
 
@@ -302,9 +284,9 @@ mod tests {
         check(message("x", json!({"a": 1, "b": 3})), [7; 32], false);
         check(message("y", json!({"a": 1, "b": 2})), [7; 32], false);
         let mut silent = message("x", json!({"a": 1, "b": 2}));
-        silent["content"] = Value::Null;
+        silent.content.clear();
         check(silent.clone(), [7; 32], true);
-        silent["content"] = "other".into();
+        silent.content = Message::user("other").content;
         check(silent, [7; 32], false);
     }
 
@@ -361,7 +343,7 @@ mod tests {
 
     #[test]
     fn digests_see_what_counts_and_nothing_else() {
-        let of = |message: Value| digests(&json!(null), &[message])[1];
+        let of = |message: Value| digests(&json!(null), &[message.into()])[1];
         let plain = json!({"role": "user", "content": "a"});
         assert_eq!(of(plain.clone()), of(json!({"content": "a", "role": "user", "name": null})));
         assert_ne!(of(plain.clone()), of(json!({"role": "user", "content": "b"})));

@@ -1,5 +1,6 @@
 //! What callers ask for, and the form it has once rendered, tokenized and checked.
 
+use crate::message::{Message, Tool};
 use crate::options::SamplingOptions;
 use crate::replay::{Digested, ReplayTurn};
 use engine::{Request, Speculate};
@@ -25,11 +26,10 @@ pub enum ToolChoice {
 /// The next message of a conversation.
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
-    /// Messages as the template reads them: OpenAI's, with text content and with the arguments of
-    /// calls as objects where they are valid JSON.
-    pub messages: Vec<Value>,
-    /// Tools the model may call, in OpenAI's form; none leaves the template's tools undefined.
-    pub tools: Vec<Value>,
+    /// The messages so far. Arguments of calls are objects where they are valid JSON.
+    pub messages: Vec<Message>,
+    /// Tools the model may call; none leaves the template's tools undefined.
+    pub tools: Vec<Tool>,
     /// Whether they may, must or must not be called.
     pub tool_choice: ToolChoice,
     /// More than one call may be made in one answer.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use api::{ApiError, InfillRequest};
+use api::{ApiError, Field, InfillRequest};
 use support::{BOS, MARKS, assets_with_marks, ids, scripted, scripted_with_assets};
 
 fn gap(prefix: &str, suffix: &str) -> InfillRequest {
@@ -38,7 +38,7 @@ fn models_without_marks_say_so() {
     let scripted = scripted(Vec::new());
     assert!(!scripted.service.fills());
     match scripted.service.infill(&gap("a", "b")) {
-        Err(ApiError::Invalid { param, .. }) => assert_eq!(param, "suffix"),
+        Err(ApiError::Invalid { field, .. }) => assert_eq!(field, Field::Parameter("suffix")),
         other => panic!("{other:?}"),
     }
 }

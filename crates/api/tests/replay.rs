@@ -2,17 +2,18 @@
 
 mod support;
 
-use api::{CallEvent, ChatRequest, TextEvent};
+use api::{CallEvent, ChatRequest, TextEvent, Tool};
 use serde_json::{Value, json};
 use support::{Act, Scripted, ids, scripted};
 
 const CALL: &str = "<tool_call>{\"name\":\"f\",\"arguments\":{\"b\":1,\"a\": 2}}</tool_call>";
 
-fn tools() -> Vec<Value> {
-    vec![json!({"function": {"name": "f"}})]
+fn tools() -> Vec<Tool> {
+    vec![json!({"function": {"name": "f"}}).into()]
 }
 
 fn request(messages: Vec<Value>) -> ChatRequest {
+    let messages = messages.into_iter().map(Into::into).collect();
     ChatRequest { messages, tools: tools(), ..Default::default() }
 }
 

@@ -3,18 +3,15 @@
 mod support;
 
 use api::{
-    ApiError, ChatRequest, Embed, Embedding, Finish, Prompt, RequestOptions, SamplingOptions,
-    TextEvent, TextRequest,
+    ApiError, ChatRequest, Embed, Embedding, Field, Finish, Message, Prompt, RequestOptions,
+    SamplingOptions, TextEvent, TextRequest,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::{Duration, Instant};
 use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
 
 fn chat(content: &str) -> ChatRequest {
-    ChatRequest {
-        messages: vec![json!({"role": "user", "content": content})],
-        ..Default::default()
-    }
+    ChatRequest { messages: vec![Message::user(content)], ..Default::default() }
 }
 
 fn text(prompt: &str) -> TextRequest {
@@ -104,7 +101,7 @@ fn texts_begin_as_the_tokenizer_says_and_ids_as_they_are() {
 #[test]
 fn template_sees_tools_and_keywords() {
     let mut request = chat("x");
-    request.tools = vec![json!({"name": "f"})];
+    request.tools = vec![json!({"name": "f"}).into()];
     request.template_kwargs.insert("enable_thinking".into(), json!(false));
     let rendered = scripted([]).service.render(&request).unwrap();
     let expected = "<|endoftext|><|im_start|>tools\n[{\"name\": \"f\"}]<|im_end|>\n\
@@ -127,7 +124,7 @@ fn users_cannot_forge_control_tokens() {
 #[test]
 fn template_refusals_are_template_errors() {
     let mut request = chat("x");
-    request.messages[0]["role"] = json!("forbidden");
+    request.messages[0].role = "forbidden".into();
     match scripted([]).service.chat(&request) {
         Err(ApiError::Template(message)) => assert!(message.contains("no such role"), "{message}"),
         other => panic!("{other:?}"),
@@ -350,10 +347,10 @@ fn prompts_that_fill_the_context_are_refused_before_any_compute() {
     assert!(scripted.reports.try_recv().is_err());
 }
 
-fn check_invalid(request: &TextRequest, param: &str) {
+fn check_invalid(request: &TextRequest, field: Field) {
     match scripted([]).service.prepare_text(request) {
-        Err(ApiError::Invalid { param: found, .. }) => assert_eq!(found, param),
-        other => panic!("{other:?} is not about {param}"),
+        Err(ApiError::Invalid { field: found, .. }) => assert_eq!(found, field),
+        other => panic!("{other:?} is not about {field:?}"),
     }
 }
 
@@ -361,10 +358,16 @@ fn check_invalid(request: &TextRequest, param: &str) {
 fn impossible_requests_name_their_field() {
     let with = |sampling| TextRequest { sampling, ..text("x") };
     let none = SamplingOptions::default;
-    check_invalid(&with(SamplingOptions { temperature: Some(-1.0), ..none() }), "temperature");
-    check_invalid(&with(SamplingOptions { logit_bias: vec![(999, 1.0)], ..none() }), "logit_bias");
-    check_invalid(&TextRequest { prompt: Prompt::Ids(vec![999]), ..text("") }, "prompt");
-    check_invalid(&TextRequest { prompt: Prompt::Ids(vec![]), ..text("") }, "prompt");
+    check_invalid(
+        &with(SamplingOptions { temperature: Some(-1.0), ..none() }),
+        Field::Parameter("temperature"),
+    );
+    check_invalid(
+        &with(SamplingOptions { logit_bias: vec![(999, 1.0)], ..none() }),
+        Field::Parameter("logit_bias"),
+    );
+    check_invalid(&TextRequest { prompt: Prompt::Ids(vec![999]), ..text("") }, Field::Prompt);
+    check_invalid(&TextRequest { prompt: Prompt::Ids(vec![]), ..text("") }, Field::Prompt);
 }
 
 #[test]
@@ -443,7 +446,7 @@ fn null_content_reaches_the_template_as_none() {
     let mut request = chat("x");
     request
         .messages
-        .push(json!({"role": "assistant", "content": Value::Null, "tool_calls": [call]}));
+        .push(json!({"role": "assistant", "content": null, "tool_calls": [call]}).into());
     let rendered = scripted([]).service.render(&request).unwrap();
     assert!(rendered.contains("assistant\n<tool_call>f{\"x\": 1}</tool_call>"), "{rendered}");
 }

@@ -3,7 +3,7 @@
 
 use crate::Metrics;
 use crate::draft::{MAX_DRAFTED, Speculate};
-use crate::request::{Event, Request};
+use crate::request::{Event, Field, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
@@ -42,8 +42,13 @@ pub enum SubmitError {
         context_length: usize,
     },
     /// A field of the request is invalid.
-    #[error("{0}")]
-    Invalid(String),
+    #[error("{message}")]
+    Invalid {
+        /// The field.
+        field: Field,
+        /// What is wrong with it.
+        message: String,
+    },
     /// This many requests, the maximum, are waiting.
     #[error("too many requests are waiting ({0})")]
     QueueFull(usize),
@@ -190,7 +195,7 @@ impl EngineHandle {
         let context_length = self.info.context_length;
         let prompt_tokens = request.prompt.len();
         if prompt_tokens == 0 {
-            return Err(SubmitError::Invalid("the prompt is empty".into()));
+            return Err(invalid(Field::Prompt, "the prompt is empty"));
         }
         let answer = usize::from(!request.is_prompt_only());
         if prompt_tokens + answer > context_length {
@@ -198,27 +203,30 @@ impl EngineHandle {
         }
         if request.embed.is_some() && request.prompt_logprobs.is_some() {
             let message = "an embedding and prompt log probabilities cannot be requested together";
-            return Err(SubmitError::Invalid(message.into()));
+            return Err(invalid(Field::Parameter("embed"), message));
         }
         let vocab = self.info.vocab_size;
         if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
-            return Err(SubmitError::Invalid(format!(
-                "prompt holds token id {id}, but the model has {vocab} tokens"
-            )));
+            let message = format!("prompt holds token id {id}, but the model has {vocab} tokens");
+            return Err(invalid(Field::Prompt, message));
         }
         let max = request.speculate.map_or(0, Speculate::max);
         if max > MAX_DRAFTED {
-            return Err(SubmitError::Invalid(format!(
-                "speculate must draft at most {MAX_DRAFTED} tokens, not {max}"
-            )));
+            let message = format!("speculate must draft at most {MAX_DRAFTED} tokens, not {max}");
+            return Err(invalid(Field::Parameter("speculate"), message));
         }
         if request.embed.is_some() && request.constraint.is_some() {
-            return Err(SubmitError::Invalid(
-                "an embedding cannot be constrained by a grammar".into(),
+            return Err(invalid(
+                Field::Constraint,
+                "an embedding cannot be constrained by a grammar",
             ));
         }
-        request.sampling.check(vocab).map_err(SubmitError::Invalid)
+        request.sampling.check(vocab).map_err(|(field, message)| invalid(field, message))
     }
+}
+
+fn invalid(field: Field, message: impl Into<String>) -> SubmitError {
+    SubmitError::Invalid { field, message: message.into() }
 }
 
 impl Generation {

@@ -38,7 +38,9 @@ pub use metrics::Metrics;
 pub use models::Ranks;
 pub use models::placement::Placement;
 pub use outcome::Outcome;
-pub use request::{Event, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage};
+pub use request::{
+    Bounds, Event, Field, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
+};
 pub use run::{EngineOptions, start};
 pub use runner::{BLOCK, LoadOptions, Runner, Settings};
 pub use sched::Slot;

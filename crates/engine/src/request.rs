@@ -218,39 +218,83 @@ mod biases {
 /// Far more than any logit, far less than the largest f32.
 const MAX_BIAS: f32 = 1e6;
 
+/// A part of a request that an error is about. Each protocol has its own name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The prompt.
+    Prompt,
+    /// What the answer must match.
+    Constraint,
+    /// A parameter, by the name that most protocols have for it.
+    Parameter(&'static str),
+}
+
+/// The range of a sampling parameter, both ends included.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Name of the parameter.
+    pub name: &'static str,
+    /// Least value.
+    pub low: f64,
+    /// Greatest value.
+    pub high: f64,
+    value: fn(&SamplingParams) -> f32,
+}
+
 impl SamplingParams {
-    /// Checks the fields for a model of `vocab_size` tokens.
+    /// The ranges of all parameters that have one.
+    pub const BOUNDS: [Bounds; 7] = [
+        Bounds { name: "temperature", low: 0.0, high: 100.0, value: |it| it.temperature },
+        Bounds { name: "top_p", low: 0.0, high: 1.0, value: |it| it.top_p },
+        Bounds { name: "min_p", low: 0.0, high: 1.0, value: |it| it.min_p },
+        Bounds { name: "typical_p", low: 0.0, high: 1.0, value: |it| it.typical_p },
+        Bounds { name: "repeat_penalty", low: 0.01, high: 100.0, value: |it| it.repeat_penalty },
+        Bounds {
+            name: "presence_penalty",
+            low: -100.0,
+            high: 100.0,
+            value: |it| it.presence_penalty,
+        },
+        Bounds {
+            name: "frequency_penalty",
+            low: -100.0,
+            high: 100.0,
+            value: |it| it.frequency_penalty,
+        },
+    ];
+
+    /// The range of the parameter `name`, if it has one.
+    pub fn bounds(name: &str) -> Option<Bounds> {
+        Self::BOUNDS.into_iter().find(|bounds| bounds.name == name)
+    }
+
+    /// Checks every parameter for a model of `vocab_size` tokens.
     ///
     /// # Errors
-    ///
-    /// The field that is out of range, as a message.
-    pub fn check(&self, vocab_size: usize) -> Result<(), String> {
-        let ranges = [
-            ("temperature", self.temperature, 0.0, 100.0),
-            ("top_p", self.top_p, 0.0, 1.0),
-            ("min_p", self.min_p, 0.0, 1.0),
-            ("typical_p", self.typical_p, 0.0, 1.0),
-            ("repeat_penalty", self.repeat_penalty, 0.01, 100.0),
-            ("presence_penalty", self.presence_penalty, -100.0, 100.0),
-            ("frequency_penalty", self.frequency_penalty, -100.0, 100.0),
-        ];
-        for (name, value, low, high) in ranges {
-            if !(low..=high).contains(&value) {
-                return Err(format!("{name} must be between {low} and {high}, not {value}"));
+    /// The parameter that is out of its range, with a message that begins with its name.
+    pub fn check(&self, vocab_size: usize) -> Result<(), (Field, String)> {
+        for Bounds { name, low, high, value } in Self::BOUNDS {
+            let value = value(self);
+            if !(low as f32..=high as f32).contains(&value) {
+                let message = format!("{name} must be between {low} and {high}, not {value}");
+                return Err((Field::Parameter(name), message));
             }
         }
-        for &(id, bias) in &self.logit_bias {
-            if id as usize >= vocab_size {
-                return Err(format!("logit_bias names token id {id} of {vocab_size}"));
-            }
-            // Minus infinity bans an id; values near plus infinity would leave no probabilities.
-            if !(bias.abs() <= MAX_BIAS || bias == f32::NEG_INFINITY) {
-                return Err(format!(
-                    "logit_bias of token id {id} must be between -{MAX_BIAS} and {MAX_BIAS} or \
-                     minus infinity, not {bias}"
-                ));
-            }
-        }
-        Ok(())
+        let biases = self.logit_bias.iter().try_for_each(|&bias| check_bias(bias, vocab_size));
+        biases.map_err(|message| (Field::Parameter("logit_bias"), message))
     }
+}
+
+fn check_bias((id, bias): (u32, f32), vocab_size: usize) -> Result<(), String> {
+    if id as usize >= vocab_size {
+        return Err(format!("logit_bias names token id {id} of {vocab_size}"));
+    }
+    // Minus infinity bans an id; numbers near the other one would leave no probabilities.
+    if bias.abs() <= MAX_BIAS || bias == f32::NEG_INFINITY {
+        return Ok(());
+    }
+    Err(format!(
+        "logit_bias of token id {id} must be between -{MAX_BIAS} and {MAX_BIAS} or minus infinity, \
+         not {bias}"
+    ))
 }

@@ -98,12 +98,12 @@ pub use crate::builder::Builder;
 pub use crate::engine::Engine;
 pub use crate::error::Error;
 pub use crate::quantize::quantize;
-pub use crate::request::{Message, Messages, Request};
+pub use crate::request::{Messages, Request};
 #[doc(inline)]
 pub use ::api::{
-    ApiError, ChatRequest, Finish as FinishReason, GrammarSource, Prompt,
-    SamplingOptions as Sampling, Service, TextRequest, Timings, TokenText, ToolChoice, TopToken,
-    Usage,
+    ApiError, ChatRequest, Field, Finish as FinishReason, GrammarSource, Message, Part, Prompt,
+    Role, SamplingOptions as Sampling, Service, TextRequest, Timings, TokenText, Tool,
+    ToolCall as PastCall, ToolChoice, TopToken, Usage,
 };
 #[doc(inline)]
 pub use ::engine::{

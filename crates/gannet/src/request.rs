@@ -1,8 +1,8 @@
 //! Requests: short forms of those of the service.
 
 use crate::{Answer, Error};
-use api::{ChatRequest, Prompt, SamplingOptions, Service, TextRequest, TextStream};
-use serde_json::{Value, json};
+use api::{ChatRequest, Message, Prompt, SamplingOptions, Service, TextRequest, TextStream};
+use serde_json::json;
 
 /// A request with its sampling options.
 ///
@@ -29,8 +29,7 @@ enum RequestKind {
 impl Request {
     /// Requests the next message of a conversation, or the answer to one question.
     pub fn chat(messages: impl Into<Messages>) -> Self {
-        let messages = messages.into().0.into_iter().map(|message| message.0).collect();
-        ChatRequest { messages, ..ChatRequest::default() }.into()
+        ChatRequest { messages: messages.into().0, ..ChatRequest::default() }.into()
     }
 
     /// Requests the continuation of a text, without a chat template.
@@ -127,39 +126,6 @@ impl From<TextRequest> for Request {
 impl<T: Into<Messages>> From<T> for Request {
     fn from(messages: T) -> Self {
         Self::chat(messages)
-    }
-}
-
-/// One message of a conversation, in the form that chat templates read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Message(Value);
-
-impl Message {
-    /// A message of `role`.
-    pub fn new(role: &str, content: impl Into<String>) -> Self {
-        Self(json!({"role": role, "content": content.into()}))
-    }
-
-    /// A system message: instructions before the conversation.
-    pub fn system(content: impl Into<String>) -> Self {
-        Self::new("system", content)
-    }
-
-    /// A message of the user.
-    pub fn user(content: impl Into<String>) -> Self {
-        Self::new("user", content)
-    }
-
-    /// A message of the model.
-    pub fn assistant(content: impl Into<String>) -> Self {
-        Self::new("assistant", content)
-    }
-}
-
-/// A message with more members than role and content, such as the result of a tool.
-impl From<Value> for Message {
-    fn from(value: Value) -> Self {
-        Self(value)
     }
 }
 

@@ -96,7 +96,7 @@ fn a_stream_that_is_dropped_leaves_the_engine_to_others() {
 fn the_services_own_requests_are_taken_too() {
     let sampling = Sampling { logprobs: Some(1), max_tokens: Some(2), ..Sampling::default() };
     let chat = ChatRequest {
-        messages: vec![serde_json::json!({"role": "user", "content": "Hello"})],
+        messages: vec![gannet::Message::user("Hello")],
         sampling: sampling.clone(),
         ..ChatRequest::default()
     };
@@ -115,7 +115,7 @@ fn an_answer_held_to_a_schema_is_valid_and_ends_with_it() {
     let mut finished = 0;
     for seed in 0..4 {
         let chat = ChatRequest {
-            messages: vec![serde_json::json!({"role": "user", "content": "What is 3 + 4?"})],
+            messages: vec![gannet::Message::user("What is 3 + 4?")],
             sampling: Sampling { seed: Some(seed), max_tokens: Some(200), ..Sampling::default() },
             grammar: Some(GrammarSource::JsonSchema(json.clone())),
             ..ChatRequest::default()
@@ -165,9 +165,12 @@ fn a_tool_that_must_be_called_is_called() {
     let schema = serde_json::json!({"type": "object", "properties": {"city": city},
         "required": ["city"], "additionalProperties": false});
     let chat = ChatRequest {
-        messages: vec![serde_json::json!({"role": "user", "content": "How warm is it?"})],
-        tools: vec![serde_json::json!({"type": "function",
-            "function": {"name": "weather", "parameters": schema}})],
+        messages: vec![gannet::Message::user("How warm is it?")],
+        tools: vec![
+            serde_json::json!({"type": "function",
+            "function": {"name": "weather", "parameters": schema}})
+            .into(),
+        ],
         tool_choice: gannet::ToolChoice::Required,
         sampling: Sampling { max_tokens: Some(400), ..Sampling::default() },
         ..ChatRequest::default()

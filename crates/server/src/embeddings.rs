@@ -4,9 +4,7 @@ use crate::app::App;
 use crate::http_error::HttpError;
 use crate::middleware::RequestId;
 use crate::shutdown::Phase;
-use api::{
-    ApiError, Embed, Embedding, Prompt, RequestOptions, SamplingOptions, Service, TextRequest,
-};
+use api::{Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 /// Most texts of one request.
@@ -38,18 +36,9 @@ pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
 fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpError> {
     let sampling = SamplingOptions::default();
     let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
-    let prepared = service.prepare_text(&request).map_err(|error| refused(error, path))?;
+    let refused = |error| HttpError::of_field(error, path, Field::Prompt, path);
+    let prepared = service.prepare_text(&request).map_err(refused)?;
     Ok(Prompt::Ids(prepared.prompt().to_vec()))
-}
-
-/// The error of the text at `path`.
-fn refused(error: ApiError, path: &str) -> HttpError {
-    match error {
-        ApiError::Invalid { param, message } if param == "prompt" => {
-            HttpError::invalid(path, format!("{path}: {message}"))
-        }
-        other => HttpError::of(other, path),
-    }
 }
 
 /// The vectors of all `prompts`, in their order.
@@ -71,7 +60,9 @@ pub(crate) async fn compute(
     tokio::select! {
         biased;
         () = app.conditions.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
-        vectors = all => vectors.map_err(|error| refused(error, "input")),
+        vectors = all => vectors.map_err(|error| {
+            HttpError::of_field(error, "input", Field::Prompt, "input")
+        }),
     }
 }
 

@@ -5,7 +5,8 @@
 //! document; README of llama.cpp's server. The two context numbers are an extension that other local servers share.
 
 use crate::anthropic::errors::ErrorBody;
-use api::ApiError;
+use crate::openai::problem::name;
+use api::{ApiError, Field};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -110,7 +111,7 @@ impl HttpError {
                 error.numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
                 error
             }
-            ApiError::Invalid { param, .. } => Self::invalid(param, message),
+            ApiError::Invalid { field, .. } => Self::invalid(name(&field), message),
             ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
             ApiError::QueueFull(_) => Self::rate_limited(message).with_code("queue_full"),
             ApiError::TimedOut(_) => {
@@ -123,8 +124,18 @@ impl HttpError {
         }
     }
 
+    /// As [`HttpError::of`], where the client calls `field` by this name.
+    pub fn of_field(error: ApiError, prompt: &str, field: Field, name: &str) -> Self {
+        match error {
+            ApiError::Invalid { field: found, message } if found == field => {
+                Self::invalid(name, format!("{name}: {message}"))
+            }
+            other => Self::of(other, prompt),
+        }
+    }
+
     /// The JSON that a client of this protocol gets.
-    pub fn told(&self, dialect: Dialect) -> Value {
+    pub fn json(&self, dialect: Dialect) -> Value {
         match dialect {
             Dialect::OpenAi => self.body(),
             Dialect::Anthropic => self.anthropic(),
@@ -194,7 +205,7 @@ pub(crate) fn translate(mut response: Response, dialect: Dialect) -> Response {
     }
     let Some(error) = response.extensions_mut().remove::<HttpError>() else { return response };
     response.headers_mut().remove(header::CONTENT_LENGTH);
-    response.map(|_| Body::from(error.told(dialect).to_string()))
+    response.map(|_| Body::from(error.json(dialect).to_string()))
 }
 
 #[cfg(test)]

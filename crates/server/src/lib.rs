@@ -25,6 +25,7 @@ mod random;
 mod rate_limit_headers;
 mod reload;
 mod responses;
+mod sampling;
 mod serve;
 mod shutdown;
 mod sse;

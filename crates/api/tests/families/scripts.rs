@@ -28,7 +28,9 @@ pub fn tools() -> Vec<Value> {
 
 /// A conversation about those tools.
 pub fn request(messages: Vec<Value>) -> ChatRequest {
-    ChatRequest { messages, tools: tools(), ..Default::default() }
+    let messages = messages.into_iter().map(Into::into).collect();
+    let tools = tools().into_iter().map(Into::into).collect();
+    ChatRequest { messages, tools, ..Default::default() }
 }
 
 pub fn user(text: &str) -> Value {

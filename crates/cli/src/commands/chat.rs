@@ -115,7 +115,7 @@ impl Chat {
 
     fn answer(&self) -> Result<StreamedAnswer> {
         let request = ChatRequest {
-            messages: self.conversation.messages(),
+            messages: self.conversation.messages().into_iter().map(Into::into).collect(),
             template_kwargs: super::run::think_kwargs(self.think),
             sampling: self.sampling.clone(),
             ..ChatRequest::default()

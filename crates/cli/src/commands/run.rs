@@ -6,7 +6,7 @@ use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
 use crate::output;
 use anyhow::{Context, Result, bail};
-use api::{ApiError, ChatRequest, Prompt, TextRequest, TextStream};
+use api::{ApiError, ChatRequest, Message, Prompt, TextRequest, TextStream};
 use engine::EngineOptions;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -100,9 +100,9 @@ fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream
     if content.is_empty() {
         bail!("the prompt is empty");
     }
-    let system = args.system.iter().map(|text| json!({"role": "system", "content": text}));
+    let system = args.system.iter().map(Message::system);
     let request = ChatRequest {
-        messages: system.chain([json!({"role": "user", "content": content})]).collect(),
+        messages: system.chain([Message::user(content)]).collect(),
         template_kwargs: think_kwargs(args.think.choice()),
         sampling,
         ..ChatRequest::default()

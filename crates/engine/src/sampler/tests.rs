@@ -150,6 +150,6 @@ fn banning_every_token_is_an_error_and_not_token_0() {
 fn a_bias_that_would_swallow_the_others_is_refused() {
     for bias in [f32::NAN, f32::INFINITY, f32::MAX, f32::MIN] {
         let params = SamplingParams { logit_bias: vec![(1, bias)], ..drawn() };
-        assert!(params.check(LOGITS.len()).unwrap_err().contains("logit_bias"), "{bias}");
+        assert!(params.check(LOGITS.len()).unwrap_err().1.contains("logit_bias"), "{bias}");
     }
 }

@@ -151,5 +151,5 @@ fn a_prompt_that_becomes_a_vector_may_fill_the_context_and_has_no_log_probabilit
     let engine = engine(&checkpoint, Mode::Fast, 64, 8);
     assert_eq!(ask(&engine, request(prompt(256, 0), Some(Pooling::Mean), true)).0.len(), 72);
     let both = Request { prompt_logprobs: Some(1), ..request(prompt(3, 0), None, true) };
-    assert!(matches!(engine.submit(both).unwrap_err(), SubmitError::Invalid(_)));
+    assert!(matches!(engine.submit(both).unwrap_err(), SubmitError::Invalid { .. }));
 }

@@ -121,12 +121,16 @@ fn bad_requests_are_rejected_when_submitted() {
         refusal(request(256, 1)),
         SubmitError::ContextLength { prompt_tokens: 256, context_length: 256 }
     );
-    assert!(matches!(refusal(request(0, 1)), SubmitError::Invalid(_)));
+    assert!(matches!(refusal(request(0, 1)), SubmitError::Invalid { .. }));
     let outside = Request { prompt: vec![131], ..Request::default() };
-    assert!(matches!(refusal(outside), SubmitError::Invalid(text) if text.contains("131")));
+    assert!(
+        matches!(refusal(outside), SubmitError::Invalid { message, .. } if message.contains("131"))
+    );
     let hot = SamplingParams { temperature: f32::NAN, ..SamplingParams::default() };
     let refused = refusal(Request { sampling: hot, ..request(5, 5) });
-    assert!(matches!(refused, SubmitError::Invalid(text) if text.contains("temperature")));
+    assert!(
+        matches!(refused, SubmitError::Invalid { message, .. } if message.contains("temperature"))
+    );
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl Answer for MessageAnswer {
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        vec![Frame::Named("error", error.told(Dialect::Anthropic))]
+        vec![Frame::Named("error", error.json(Dialect::Anthropic))]
     }
 
     fn ping(&self) -> Option<Frame> {

@@ -1,10 +1,11 @@
-//! A conversation in the form that templates read.
+//! The messages of a conversation.
 
 use crate::anthropic::request::Conversation;
 use crate::anthropic::system;
-use crate::anthropic::turns::{self, Answered, AssistantTurn, Called, InputTurn, UserTurn};
+use crate::anthropic::turns::{self, Answered, AssistantTurn, InputTurn, UserTurn};
 use crate::http_error::HttpError;
-use serde_json::{Value, json};
+use api::Message;
+use serde_json::Value;
 use std::collections::HashMap;
 
 /// Most messages of one conversation.
@@ -13,7 +14,7 @@ const MAX_MESSAGES: usize = 100_000;
 /// A conversation, and how the answer to it begins.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
-    pub list: Vec<Value>,
+    pub list: Vec<Message>,
     pub prefill: Option<String>,
     /// Where each call of the last answer stands among them.
     places: HashMap<String, usize>,
@@ -75,7 +76,7 @@ impl Messages {
 
     fn add_system(&mut self, texts: &[String]) {
         if !texts.is_empty() {
-            self.list.push(json!({ "role": "system", "content": texts.join("\n") }));
+            self.list.push(Message::system(texts.join("\n")));
         }
     }
 
@@ -88,11 +89,12 @@ impl Messages {
             .map(|result| Ok((self.place(&result)?, result)))
             .collect::<Result<_, HttpError>>()?;
         placed.sort_by_key(|&(place, _)| place);
-        self.list.extend(placed.into_iter().map(|(_, result)| {
-            json!({ "role": "tool", "tool_call_id": result.call, "content": result.text })
+        self.list.extend(placed.into_iter().map(|(_, result)| Message {
+            call_id: Some(result.call),
+            ..Message::new("tool", result.text)
         }));
         if says {
-            self.list.push(json!({ "role": "user", "content": texts.join("\n") }));
+            self.list.push(Message::user(texts.join("\n")));
         }
         Ok(())
     }
@@ -108,35 +110,37 @@ impl Messages {
     fn add_assistant(&mut self, assistant: AssistantTurn) {
         let AssistantTurn { reasoning, text, calls } = assistant;
         let ids = calls.iter().enumerate().rev();
-        self.places = ids.map(|(place, call)| (call.id.clone(), place)).collect();
-        let mut message = json!({ "role": "assistant", "content": text });
-        if !reasoning.is_empty() {
-            message["reasoning_content"] = reasoning.into();
-        }
-        if !calls.is_empty() {
-            message["tool_calls"] = calls.into_iter().map(call).collect();
-        }
-        self.list.push(message);
+        self.places = ids.filter_map(|(place, call)| Some((call.id.clone()?, place))).collect();
+        let reasoning = Some(reasoning).filter(|text| !text.is_empty());
+        self.list.push(Message { reasoning, calls, ..Message::assistant(text) });
     }
-}
-
-fn call(call: Called) -> Value {
-    let Called { id, name, arguments } = call;
-    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire;
+    use serde_json::json;
 
     fn messages(body: &Value) -> Result<Messages, HttpError> {
         read(&wire::read(body)?)
     }
 
+    fn check_list(mut list: Vec<Message>, expected: &Value) {
+        let calls = list.iter_mut().flat_map(|message| &mut message.calls);
+        // Where a client wrote no call, templates see one in the usual order.
+        calls.for_each(|call| {
+            let function = json!({ "name": call.name, "arguments": call.arguments });
+            let whole = json!({ "id": call.id, "type": "function", "function": function });
+            call.source = whole.as_object().cloned().unwrap();
+        });
+        let expected = expected.as_array().unwrap().iter().cloned().map(Message::from);
+        assert_eq!(list, expected.collect::<Vec<_>>());
+    }
+
     fn check(conversation: Value, expected: Value) {
         let body = json!({ "messages": conversation });
-        assert_eq!(Value::from(messages(&body).unwrap().list), expected);
+        check_list(messages(&body).unwrap().list, &expected);
     }
 
     fn check_error(conversation: Value, param: &str) {
@@ -232,7 +236,7 @@ mod tests {
         let body =
             json!({"system": "a", "messages": [system("b"), user("x"), system("c"), user("y")]});
         let expected = json!([system("a\nb"), user("x"), system("c"), user("y")]);
-        assert_eq!(Value::from(messages(&body).unwrap().list), expected);
+        check_list(messages(&body).unwrap().list, &expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::flow::{counted, prepare, start};
 use crate::http_error::HttpError;
 use crate::middleware::{self, RequestId};
 use crate::sse;
-use api::ApiError;
+use api::{ApiError, Field};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -100,12 +100,7 @@ async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCo
     Ok(Json(TokenCount { input_tokens: input_tokens.await? }))
 }
 
-/// What `error` means, in the names that fields have here.
+/// What `error` means, by the names that fields have here.
 fn refused(error: ApiError) -> HttpError {
-    match error {
-        ApiError::Invalid { param, message } if param == "stop" => {
-            HttpError::invalid("stop_sequences", format!("stop_sequences: {message}"))
-        }
-        other => HttpError::of(other, "messages"),
-    }
+    HttpError::of_field(error, "messages", Field::Parameter("stop"), "stop_sequences")
 }

@@ -1,13 +1,13 @@
-//! Tools, from Anthropic's form to the one that templates read.
+//! Tools in the form of Anthropic's API.
 
 use crate::anthropic::request::{AnthropicTool, AnthropicToolChoice, ToolChoiceKind};
 use crate::http_error::HttpError;
-use serde_json::{Value, json};
+use api::Tool;
 
 /// Tools, and whether they are called.
 #[derive(Debug)]
 pub(crate) struct Tools {
-    pub list: Vec<Value>,
+    pub list: Vec<Tool>,
     pub choice: api::ToolChoice,
     pub parallel: bool,
 }
@@ -18,14 +18,14 @@ pub(crate) fn read(
     choice: Option<&AnthropicToolChoice>,
 ) -> Result<Tools, HttpError> {
     let list = tools.iter().enumerate().filter_map(|(at, tool)| one(tool, at).transpose());
-    let list: Vec<Value> = list.collect::<Result<_, _>>()?;
+    let list: Vec<Tool> = list.collect::<Result<_, _>>()?;
     let parallel = choice.and_then(|choice| choice.disable_parallel_tool_use) != Some(true);
     let choice = choice.map_or(Ok(api::ToolChoice::Auto), |choice| chosen(choice, &list))?;
     Ok(Tools { list, choice, parallel })
 }
 
 /// `None` for a tool that does not run at the client.
-fn one(tool: &AnthropicTool, at: usize) -> Result<Option<Value>, HttpError> {
+fn one(tool: &AnthropicTool, at: usize) -> Result<Option<Tool>, HttpError> {
     let kind = tool.kind.as_deref().unwrap_or("custom");
     let path = |member| format!("tools[{at}].{member}");
     let missing = |member| HttpError::invalid(path(member), format!("{} is missing", path(member)));
@@ -37,18 +37,16 @@ fn one(tool: &AnthropicTool, at: usize) -> Result<Option<Value>, HttpError> {
         return Ok(None);
     };
     let name = tool.name.as_deref().filter(|name| !name.is_empty());
-    let mut function = json!({ "name": name.ok_or_else(|| missing("name"))? });
-    if let Some(description) = &tool.description {
-        function["description"] = description.as_str().into();
-    }
-    function["parameters"] = schema.clone().into();
-    if tool.strict == Some(true) {
-        function["strict"] = true.into();
-    }
-    Ok(Some(json!({ "type": "function", "function": function })))
+    Ok(Some(Tool {
+        name: name.ok_or_else(|| missing("name"))?.to_owned(),
+        description: tool.description.clone(),
+        parameters: schema.clone().into(),
+        strict: tool.strict == Some(true),
+        source: None,
+    }))
 }
 
-fn chosen(choice: &AnthropicToolChoice, tools: &[Value]) -> Result<api::ToolChoice, HttpError> {
+fn chosen(choice: &AnthropicToolChoice, tools: &[Tool]) -> Result<api::ToolChoice, HttpError> {
     match choice.kind {
         ToolChoiceKind::Auto => Ok(api::ToolChoice::Auto),
         ToolChoiceKind::None => Ok(api::ToolChoice::None),
@@ -59,7 +57,7 @@ fn chosen(choice: &AnthropicToolChoice, tools: &[Value]) -> Result<api::ToolChoi
         ToolChoiceKind::Any => Ok(api::ToolChoice::Required),
         ToolChoiceKind::Tool => {
             let name = choice.name.as_deref().unwrap_or_default();
-            if !tools.iter().any(|tool| tool["function"]["name"] == name) {
+            if !tools.iter().any(|tool| tool.name == name) {
                 let message = format!("tool_choice.name: no tool is called {name:?}");
                 return Err(HttpError::invalid("tool_choice.name", message));
             }
@@ -72,6 +70,7 @@ fn chosen(choice: &AnthropicToolChoice, tools: &[Value]) -> Result<api::ToolChoi
 mod tests {
     use super::*;
     use serde::Deserialize;
+    use serde_json::{Value, json};
 
     fn tools(tools: Value, choice: Value) -> Result<Tools, HttpError> {
         let tools: Vec<AnthropicTool> = serde_json::from_value(tools).unwrap();
@@ -92,13 +91,11 @@ mod tests {
             {"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
             {"type": "custom", "name": "g", "input_schema": {}, "strict": true},
         ]);
-        let expected = [
-            r#"{"type":"function","function":{"name":"f","description":"d","#,
-            r#""parameters":{"z":1,"a":{"y":1,"b":2}}}}"#,
-            r#",{"type":"function","function":{"name":"g","parameters":{},"strict":true}}"#,
-        ];
-        let list = Value::from(tools(given, json!(null)).unwrap().list).to_string();
-        assert_eq!(list, format!("[{}]", expected.concat()));
+        let list = tools(given, json!(null)).unwrap().list;
+        let names: Vec<(&str, bool)> = list.iter().map(|tool| (&*tool.name, tool.strict)).collect();
+        assert_eq!(names, [("f", false), ("g", true)]);
+        assert_eq!(list[0].description.as_deref(), Some("d"));
+        assert_eq!(list[0].parameters.to_string(), r#"{"z":1,"a":{"y":1,"b":2}}"#);
     }
 
     #[test]

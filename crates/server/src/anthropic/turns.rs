@@ -5,7 +5,7 @@ use crate::anthropic::request::{InputMessage, InputRole};
 use crate::anthropic::system;
 use crate::fields::wrong;
 use crate::http_error::HttpError;
-use api::arguments;
+use api::{ToolCall, arguments};
 use serde_json::{Map, Value};
 
 /// What one side said.
@@ -35,15 +35,7 @@ pub(crate) struct Answered {
 pub(crate) struct AssistantTurn {
     pub reasoning: String,
     pub text: String,
-    pub calls: Vec<Called>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Called {
-    pub id: String,
-    pub name: String,
-    /// An object, or the text of what should have been one.
-    pub arguments: Value,
+    pub calls: Vec<ToolCall>,
 }
 
 /// The turns that `messages` make.
@@ -148,12 +140,12 @@ fn begins_with_error(text: &str) -> bool {
     head.is_some_and(|head| head.eq_ignore_ascii_case("error"))
 }
 
-fn called(call: ToolUse, path: &str) -> Result<Called, HttpError> {
+fn called(call: ToolUse, path: &str) -> Result<ToolCall, HttpError> {
     let arguments = match call.input {
         Value::Null => Map::new().into(),
         Value::String(text) => arguments(&text),
         object @ Value::Object(_) => object,
         other => return Err(wrong(&format!("{path}.input"), "an object", &other)),
     };
-    Ok(Called { id: call.id, name: call.name, arguments })
+    Ok(ToolCall { id: Some(call.id), name: call.name, arguments, ..ToolCall::default() })
 }

@@ -222,7 +222,7 @@ impl Answer for CompletionAnswer {
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        vec![Frame::Data(error.told(Dialect::Llama))]
+        vec![Frame::Data(error.json(Dialect::Llama))]
     }
 
     fn whole(&mut self, choices: Vec<Collected>, _: &Usage) -> Value {

@@ -2,7 +2,7 @@
 
 use crate::http_error::HttpError;
 use crate::llama::answer::AnswerView;
-use crate::llama::sampling::LlamaSamplingBody;
+use crate::llama::sampling::LlamaSampling;
 use crate::llama::{prompt, sampling};
 use crate::wire;
 use api::{GrammarSource, Prepared, Prompt, SamplingOptions, Service, TextRequest};
@@ -24,7 +24,7 @@ pub(crate) struct CompletionBody {
     #[serde(flatten)]
     _how: AnswerOptions,
     #[serde(flatten)]
-    _sampling: LlamaSamplingBody,
+    _sampling: LlamaSampling,
 }
 
 /// What is to be continued.

@@ -2,7 +2,7 @@
 
 use crate::http_error::HttpError;
 use crate::llama::completion::{self, AnswerOptions, LlamaCall};
-use crate::llama::sampling::{self, LlamaSamplingBody};
+use crate::llama::sampling::{self, LlamaSampling};
 use crate::wire;
 use api::{InfillRequest, SamplingOptions, Service};
 use axum::http::StatusCode;
@@ -18,7 +18,7 @@ pub(crate) struct InfillBody {
     #[serde(flatten)]
     _how: AnswerOptions,
     #[serde(flatten)]
-    _sampling: LlamaSamplingBody,
+    _sampling: LlamaSampling,
 }
 
 /// What stands around the gap.

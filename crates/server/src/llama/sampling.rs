@@ -3,6 +3,7 @@
 use crate::fields::{ObjectReader, wrong};
 use crate::http_error::HttpError;
 use crate::llama::prompt::id;
+use crate::sampling::{SamplingRules, sampling_schema};
 use crate::wire::{self, Texts};
 use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
 use serde::Deserialize;
@@ -10,41 +11,37 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 /// The seed that stands for none.
-const NO_SEED: i64 = u32::MAX as i64;
+const NO_SEED: u64 = u32::MAX as u64;
+
+const RULES: SamplingRules = SamplingRules {
+    path: "",
+    members: &[
+        ("n_predict", "Most tokens to generate; -1 and -2 for all that the context has room for."),
+        ("temperature", "Divides the logits; 0 and less take the most likely token."),
+        ("top_k", "Keep the k most likely; 0 or less for all."),
+        ("top_p", "-"),
+        ("min_p", "-"),
+        ("typical_p", "-"),
+        ("repeat_penalty", "-"),
+        ("repeat_last_n", "How many of the last tokens the penalties look at; -1 for all."),
+        ("presence_penalty", "-"),
+        ("frequency_penalty", "-"),
+        ("seed", "-1 draws one."),
+    ],
+    least_top_k: None,
+    least_tokens: -2,
+    clamps_temperature: true,
+};
 
 /// How to sample.
+#[derive(Debug)]
+pub(crate) struct LlamaSampling;
+
+sampling_schema!(LlamaSampling, "LlamaSamplingBody", RULES, Float, OwnMembers, "How to sample.");
+
+/// The members that only this protocol has.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[schema(as = LlamaSamplingBody)]
-pub(crate) struct LlamaSamplingBody {
-    /// Most tokens to generate; -1 and -2 for all that the context has room for.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -2)]
-    n_predict: Option<i64>,
-    /// Divides the logits; 0 and less take the most likely token.
-    #[schema(maximum = 100)]
-    temperature: Option<f32>,
-    /// Keep the k most likely; 0 or less for all.
-    #[serde(default, deserialize_with = "wire::integer")]
-    top_k: Option<i64>,
-    #[schema(minimum = 0, maximum = 1)]
-    top_p: Option<f32>,
-    #[schema(minimum = 0, maximum = 1)]
-    min_p: Option<f32>,
-    #[schema(minimum = 0, maximum = 1)]
-    typical_p: Option<f32>,
-    #[schema(minimum = 0.01, maximum = 100)]
-    repeat_penalty: Option<f32>,
-    /// How many of the last tokens the penalties look at; -1 for all.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -1)]
-    repeat_last_n: Option<i64>,
-    #[schema(minimum = -100, maximum = 100)]
-    presence_penalty: Option<f32>,
-    #[schema(minimum = -100, maximum = 100)]
-    frequency_penalty: Option<f32>,
-    /// -1 draws one.
-    #[serde(default, deserialize_with = "wire::integer")]
-    seed: Option<i64>,
+struct OwnMembers {
     /// Strings that end the answer and are not part of it.
     stop: Option<Texts>,
     ignore_eos: Option<bool>,
@@ -56,7 +53,7 @@ pub(crate) struct LlamaSamplingBody {
     n_probs: Option<usize>,
     /// Not supported.
     grammar: Option<String>,
-    /// Not supported.
+    /// A JSON schema that the answer matches.
     json_schema: Option<Value>,
 }
 
@@ -67,24 +64,25 @@ const NOT_BUILT: [(&str, f64); 4] =
 /// Reads the sampling of a request.
 pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
     refuse(&ObjectReader::of(body, "")?)?;
-    let body: LlamaSamplingBody = wire::read(body)?;
-    body.check()?;
-    let logit_bias = match &body.logit_bias {
+    let own: OwnMembers = wire::read(body)?;
+    let shared = RULES.read::<f32>(body)?;
+    own.check()?;
+    let logit_bias = match &own.logit_bias {
         Some(biases) => logit_bias(biases, service)?,
         None => Vec::new(),
     };
-    Ok(SamplingOptions { logit_bias, ..body.sampling() })
+    Ok(SamplingOptions {
+        logit_bias,
+        seed: shared.seed.filter(|&seed| seed != NO_SEED),
+        stop: own.stop.map(Texts::all).unwrap_or_default(),
+        ignore_eos: own.ignore_eos.unwrap_or(false),
+        logprobs: own.n_probs.filter(|&n| n > 0),
+        ..shared
+    })
 }
 
-impl LlamaSamplingBody {
+impl OwnMembers {
     fn check(&self) -> Result<(), HttpError> {
-        let least = [("n_predict", self.n_predict, -2), ("repeat_last_n", self.repeat_last_n, -1)];
-        for (name, value, least) in least {
-            if let Some(value) = value.filter(|&value| value < least) {
-                let message = format!("{name} must be at least {least}, not {value}");
-                return Err(HttpError::invalid(name, message));
-            }
-        }
         if self.grammar.as_ref().is_some_and(|grammar| !grammar.is_empty()) {
             let message = "grammar is not supported in GBNF; json_schema is";
             return Err(HttpError::invalid("grammar", message));
@@ -92,26 +90,6 @@ impl LlamaSamplingBody {
         match &self.json_schema {
             None | Some(Value::Object(_) | Value::Bool(_)) => Ok(()),
             Some(_) => Err(HttpError::invalid("json_schema", "json_schema must be a JSON schema")),
-        }
-    }
-
-    fn sampling(self) -> SamplingOptions {
-        SamplingOptions {
-            temperature: self.temperature.map(|temperature| temperature.max(0.0)),
-            top_k: self.top_k.map(|k| usize::try_from(k).unwrap_or(0)),
-            top_p: self.top_p,
-            min_p: self.min_p,
-            typical_p: self.typical_p,
-            repeat_penalty: self.repeat_penalty,
-            penalty_window: self.repeat_last_n.and_then(|n| usize::try_from(n).ok()),
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            seed: self.seed.filter(|&seed| seed != -1 && seed != NO_SEED).map(|seed| seed as u64),
-            max_tokens: self.n_predict.and_then(|n| usize::try_from(n).ok()),
-            stop: self.stop.map(Texts::all).unwrap_or_default(),
-            ignore_eos: self.ignore_eos.unwrap_or(false),
-            logprobs: self.n_probs.filter(|&n| n > 0),
-            ..SamplingOptions::default()
         }
     }
 }

@@ -192,7 +192,7 @@ impl Answer for OllamaAnswer {
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        vec![Frame::Data(error.told(Dialect::Ollama))]
+        vec![Frame::Data(error.json(Dialect::Ollama))]
     }
 
     /// Every line must be an object of the answer.

@@ -10,7 +10,7 @@ use crate::ollama::options::{self, Options};
 use crate::ollama::routes::PreparedAnswer;
 use crate::ollama::think::{self, Think};
 use crate::wire;
-use api::{ChatRequest, SamplingOptions, Service};
+use api::{ChatRequest, SamplingOptions, Service, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -29,7 +29,8 @@ pub(crate) struct ChatBody {
     stream: Option<bool>,
     /// `"json"` or a JSON schema.
     format: Option<Value>,
-    options: Option<Options>,
+    #[schema(value_type = Option<Options>)]
+    options: Option<Value>,
     think: Option<Think>,
     /// Checked, but the model stays loaded.
     keep_alive: Option<KeepAlive>,
@@ -53,7 +54,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     let mut answer =
         OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some(), None);
     let messages = messages::read(body.messages.unwrap_or_default())?;
-    let sampling = body.options.unwrap_or_default().sampling()?;
+    let sampling = options::sampling(body.options.as_ref())?;
     if messages.is_empty() {
         options::refuse(service, Vec::new(), sampling)?;
         return Ok(PreparedAnswer::Idle(answer.idle(if unload { "unload" } else { "load" })));
@@ -73,12 +74,12 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     Ok(PreparedAnswer::run(prompt, answer, body.stream))
 }
 
-fn tools(tools: Vec<Value>) -> Result<Vec<Value>, HttpError> {
+fn tools(tools: Vec<Value>) -> Result<Vec<Tool>, HttpError> {
     for (at, tool) in tools.iter().enumerate() {
         let tool = ObjectReader::of(tool, &format!("tools[{at}]"))?;
         if let Some(function) = tool.fields("function")? {
             function.text("name")?;
         }
     }
-    Ok(tools)
+    Ok(tools.into_iter().map(Tool::from).collect())
 }

@@ -10,11 +10,11 @@ use crate::ollama::routes::PreparedAnswer;
 use crate::ollama::think::{self, Think};
 use crate::wire;
 use api::{
-    ApiError, ChatRequest, GrammarSource, InfillRequest, Prepared, Prompt, SamplingOptions,
-    Service, TextRequest,
+    ApiError, ChatRequest, GrammarSource, InfillRequest, Message, Prepared, Prompt,
+    SamplingOptions, Service, TextRequest,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A prompt to answer. Without one it asks to load the model.
@@ -39,7 +39,8 @@ pub(crate) struct GenerateBody {
     stream: Option<bool>,
     /// `"json"` or a JSON schema.
     format: Option<Value>,
-    options: Option<Options>,
+    #[schema(value_type = Option<Options>)]
+    options: Option<Value>,
     think: Option<Think>,
     /// Checked, but the model stays loaded.
     keep_alive: Option<KeepAlive>,
@@ -64,7 +65,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
         OllamaAnswer::new(&service.info().name, AnswerKind::Generate, logprobs.is_some(), context)
     };
     body.check()?;
-    let sampling = body.options.as_ref().map(Options::sampling).transpose()?.unwrap_or_default();
+    let sampling = options::sampling(body.options.as_ref())?;
     if body.prompt.as_deref().unwrap_or_default().is_empty() && body.suffix().is_none() {
         options::refuse(service, body.context.unwrap_or_default(), sampling)?;
         return Ok(PreparedAnswer::Idle(answer(None).idle(if unload { "unload" } else { "load" })));
@@ -126,10 +127,9 @@ impl GenerateBody {
             return service.prepare_text(&request);
         }
         let system = self.system.filter(|system| !system.is_empty());
-        let system = system.map(|system| json!({ "role": "system", "content": system }));
-        let user = json!({ "role": "user", "content": prompt });
+        let system = system.map(Message::system);
         service.prepare_chat(&ChatRequest {
-            messages: system.into_iter().chain([user]).collect(),
+            messages: system.into_iter().chain([Message::user(prompt)]).collect(),
             template_kwargs: think::kwargs(self.think),
             earlier: self.context.unwrap_or_default(),
             sampling,

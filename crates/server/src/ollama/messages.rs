@@ -1,12 +1,12 @@
-//! Messages: from Ollama's form to the one that templates read.
+//! Messages in the form of Ollama's API.
 //!
 //! Ollama's calls need no ids and its results name the tool or nothing at all; ids are made here
 //! and results given those of the calls they answer, in order.
 
 use crate::http_error::HttpError;
-use api::arguments;
+use api::{Message, ToolCall, arguments};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use utoipa::ToSchema;
 
@@ -65,8 +65,8 @@ struct Calls {
     waiting: VecDeque<(String, String)>,
 }
 
-/// `messages` as templates read them.
-pub(crate) fn read(messages: Vec<OllamaMessage>) -> Result<Vec<Value>, HttpError> {
+/// The messages of a conversation.
+pub(crate) fn read(messages: Vec<OllamaMessage>) -> Result<Vec<Message>, HttpError> {
     if messages.len() > MAX_MESSAGES {
         let message = format!("messages must hold at most {MAX_MESSAGES} messages");
         return Err(HttpError::invalid("messages", message));
@@ -76,40 +76,30 @@ pub(crate) fn read(messages: Vec<OllamaMessage>) -> Result<Vec<Value>, HttpError
     numbered.map(|(at, message)| one(message, at, &mut calls)).collect()
 }
 
-fn one(message: OllamaMessage, at: usize, calls: &mut Calls) -> Result<Value, HttpError> {
+fn one(message: OllamaMessage, at: usize, calls: &mut Calls) -> Result<Message, HttpError> {
     if message.images.is_some_and(|images| !images.is_empty()) {
         let path = format!("messages[{at}].images");
         return Err(HttpError::invalid(&path, format!("{path}: images are not supported")));
     }
-    let mut out = Map::new();
-    out.insert("role".into(), json!(message.role));
-    out.insert("content".into(), json!(message.content.unwrap_or_default()));
-    if let Some(thinking) = message.thinking.filter(|text| !text.is_empty()) {
-        out.insert("reasoning_content".into(), thinking.into());
-    }
+    let mut out = Message::new(&message.role, message.content.unwrap_or_default());
+    out.reasoning = message.thinking.filter(|text| !text.is_empty());
     let made = message.tool_calls.unwrap_or_default();
     if !made.is_empty() {
         calls.waiting.clear();
-        let made: Vec<Value> = made.into_iter().map(|call| calls.make(call)).collect();
-        out.insert("tool_calls".into(), made.into());
+        out.calls = made.into_iter().map(|call| calls.make(call)).collect();
     }
     if message.role == "tool" {
-        let answered = calls.answer(message.tool_call_id, message.tool_name);
-        out.extend(
-            answered
-                .into_iter()
-                .filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?)))),
-        );
+        (out.call_id, out.name) = calls.answer(message.tool_call_id, message.tool_name);
     }
-    Ok(out.into())
+    Ok(out)
 }
 
 impl Calls {
-    fn make(&mut self, call: OllamaCall) -> Value {
+    fn make(&mut self, call: OllamaCall) -> ToolCall {
         let id = call.id.unwrap_or_else(|| format!("call_{}", self.made));
         self.made += 1;
         let Function { name, arguments: given } = call.function;
-        let given = match given {
+        let arguments = match given {
             None => Map::new().into(),
             Some(CallArguments::Object(object)) => object.into(),
             Some(CallArguments::Text(text)) => arguments(&text),
@@ -117,24 +107,23 @@ impl Calls {
         if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back((id.clone(), name.clone()));
         }
-        let function = json!({ "name": name, "arguments": given });
-        json!({ "id": id, "type": "function", "function": function })
+        ToolCall { id: Some(id), name, arguments, ..ToolCall::default() }
     }
 
-    /// The members that say which call a result answers: that with its id, else the first one of
-    /// its tool, else the first one.
+    /// The id and the tool of the call that a result answers: that with its id, else the first one
+    /// of its tool, else the first one.
     fn answer(
         &mut self,
         id: Option<String>,
         tool: Option<String>,
-    ) -> [(&'static str, Option<String>); 2] {
+    ) -> (Option<String>, Option<String>) {
         let place = match (&id, &tool) {
             (Some(id), _) => self.waiting.iter().position(|(waiting, _)| waiting == id),
             (None, Some(tool)) => self.waiting.iter().position(|(_, name)| name == tool),
             (None, None) => (!self.waiting.is_empty()).then_some(0),
         };
         let (found_id, found_tool) = place.and_then(|at| self.waiting.remove(at)).unzip();
-        [("tool_call_id", id.or(found_id)), ("name", tool.or(found_tool))]
+        (id.or(found_id), tool.or(found_tool))
     }
 }
 
@@ -142,7 +131,9 @@ impl Calls {
 mod tests {
     use super::*;
 
-    fn messages(all: Value) -> Result<Vec<Value>, HttpError> {
+    use serde_json::json;
+
+    fn messages(all: Value) -> Result<Vec<Message>, HttpError> {
         read(serde_json::from_value(all).unwrap())
     }
 
@@ -158,17 +149,22 @@ mod tests {
             {"role": "tool", "content": "stray"},
         ]))
         .unwrap();
-        let made = |id: &str, name: &str| {
-            let function = json!({"name": name, "arguments": {"x": 1}});
-            json!({"id": id, "type": "function", "function": function})
+        let made = |id: &str, name: &str| ToolCall {
+            id: Some(id.into()),
+            name: name.into(),
+            arguments: json!({"x": 1}),
+            ..ToolCall::default()
         };
+        let calls = vec![made("call_0", "f"), made("call_1", "g"), made("call_2", "f")];
         let expected = [
-            json!({"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls":
-                   [made("call_0", "f"), made("call_1", "g"), made("call_2", "f")]}),
-            json!({"role": "tool", "content": "from g", "tool_call_id": "call_1", "name": "g"}),
-            json!({"role": "tool", "content": "from f", "tool_call_id": "call_0", "name": "f"}),
-            json!({"role": "tool", "content": "late", "tool_call_id": "call_2", "name": "f"}),
-            json!({"role": "tool", "content": "stray"}),
+            Message { reasoning: Some("hm".into()), calls, ..Message::assistant("") },
+            json!({"role": "tool", "content": "from g", "tool_call_id": "call_1", "name": "g"})
+                .into(),
+            json!({"role": "tool", "content": "from f", "tool_call_id": "call_0", "name": "f"})
+                .into(),
+            json!({"role": "tool", "content": "late", "tool_call_id": "call_2", "name": "f"})
+                .into(),
+            Message::new("tool", "stray"),
         ];
         assert_eq!(read, expected);
     }

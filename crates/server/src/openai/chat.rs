@@ -6,7 +6,7 @@ use crate::openai::constraint::{self, ConstraintField};
 use crate::openai::options::OptionsBody;
 use crate::openai::{messages, sampling, thinking, tools};
 use crate::wire;
-use api::{ChatRequest, RequestOptions, SamplingOptions, ToolChoice};
+use api::{ChatRequest, Message, RequestOptions, Role, SamplingOptions, Tool, ToolChoice};
 use serde_json::Value;
 
 /// A chat completion as asked for.
@@ -55,7 +55,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     Ok(ChatCall { request, constraint, options, choices, stream, stream_usage, functions })
 }
 
-fn tools(chat: &ChatBody) -> Result<(Vec<Value>, ToolChoice), HttpError> {
+fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, ToolChoice), HttpError> {
     let Some(functions) = &chat.functions else {
         let mut tools = tools::read(chat.tools.as_deref().unwrap_or_default())?;
         let choice = tools::choice(chat.tool_choice.as_ref(), &mut tools)?;
@@ -73,16 +73,15 @@ fn tools(chat: &ChatBody) -> Result<(Vec<Value>, ToolChoice), HttpError> {
 }
 
 /// The beginning of the answer, where the last message is one.
-fn prefill(chat: &ChatBody, messages: &mut Vec<Value>) -> Result<Option<String>, HttpError> {
+fn prefill(chat: &ChatBody, messages: &mut Vec<Message>) -> Result<Option<String>, HttpError> {
     const FIELD: &str = "continue_final_message";
     if chat.continue_final_message != Some(true) {
         return Ok(None);
     }
     let last = messages.pop().unwrap_or_default();
-    match (last["role"].as_str(), last["content"].as_str(), messages.is_empty()) {
-        (Some("assistant"), Some(text), false) if last.get("tool_calls").is_none() => {
-            Ok(Some(text.to_owned()))
-        }
+    let begins = last.role == Role::Assistant && last.calls.is_empty() && !messages.is_empty();
+    match last.text() {
+        Some(text) if begins => Ok(Some(text)),
         _ => {
             let message = format!("{FIELD} needs an assistant's text behind other messages");
             Err(HttpError::invalid(FIELD, message))
@@ -131,7 +130,7 @@ mod tests {
     fn choices_of_tools_reach_the_request() {
         let choose = |choice: Value| {
             let call = call(json!({"tools": [tool("f")], "tool_choice": choice})).unwrap();
-            assert_eq!(call.request.tools, [tool("f")]);
+            assert_eq!(call.request.tools, [tool("f").into()]);
             call.request.tool_choice
         };
         assert_eq!(choose(Value::Null), ToolChoice::Auto);
@@ -147,7 +146,7 @@ mod tests {
         let old = json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}});
         let call = call(old).unwrap();
         assert!(call.functions && !call.request.parallel_calls);
-        assert_eq!(call.request.tools, [tool("f")]);
+        assert_eq!(call.request.tools, [tool("f").into()]);
         assert_eq!(call.request.tool_choice, ToolChoice::Named("f".into()));
         check_error(json!({"functions": [{"name": "f"}], "tools": [tool("f")]}), "functions");
         check_error(json!({"functions": [{}]}), "functions[0].name");

@@ -4,7 +4,7 @@ use crate::http_error::HttpError;
 use crate::openai::constraint::ConstraintBody;
 use crate::openai::messages::ChatMessage;
 use crate::openai::options::OptionsBody;
-use crate::openai::sampling::SamplingBody;
+use crate::openai::sampling::ChatSampling;
 use crate::openai::thinking::ThinkingBody;
 use crate::openai::tools::{ChatTool, ChatToolChoice, Function};
 use crate::wire;
@@ -25,7 +25,7 @@ pub(crate) struct ChatCompletionRequest {
     #[serde(flatten)]
     constraint: ConstraintBody,
     #[serde(flatten)]
-    sampling: SamplingBody,
+    sampling: ChatSampling,
 }
 
 /// The conversation and the tools.

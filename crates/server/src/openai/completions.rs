@@ -3,7 +3,7 @@
 use crate::http_error::HttpError;
 use crate::openai::constraint::{self, ConstraintBody, ConstraintField};
 use crate::openai::options::{MAX_CHOICES, OptionsBody};
-use crate::openai::sampling::{self, SamplingBody};
+use crate::openai::sampling::{self, ChatSampling};
 use crate::wire;
 use api::{InfillRequest, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
@@ -24,7 +24,7 @@ pub(crate) struct CompletionRequest {
     #[serde(flatten)]
     constraint: ConstraintBody,
     #[serde(flatten)]
-    sampling: SamplingBody,
+    sampling: ChatSampling,
 }
 
 /// The prompts, and what is told of them.

@@ -3,7 +3,7 @@
 
 use crate::http_error::HttpError;
 use crate::wire;
-use api::{ApiError, GrammarSource};
+use api::{ApiError, Field, GrammarSource};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -103,15 +103,13 @@ pub(crate) struct ConstraintField {
 }
 
 impl ConstraintField {
-    /// `error` under the name that the client has for what it is about.
-    pub fn rename(constraint: Option<&Self>, error: ApiError) -> ApiError {
-        match (constraint, error) {
-            (Some(constraint), ApiError::Invalid { param, message })
-                if param == "response_format" =>
-            {
-                ApiError::invalid(constraint.field, format!("{}: {message}", constraint.field))
+    /// What `error` means to a client whose answer must match `constraint`, if anything.
+    pub fn error(constraint: Option<&Self>, error: ApiError, prompt: &str) -> HttpError {
+        match constraint {
+            Some(Self { field, .. }) => {
+                HttpError::of_field(error, prompt, Field::Constraint, field)
             }
-            (_, error) => error,
+            None => HttpError::of(error, prompt),
         }
     }
 }
@@ -294,9 +292,13 @@ mod tests {
     #[test]
     fn refusals_of_a_grammar_name_the_member_it_came_in() {
         let constraint = read(&json!({"guided_regex": "("})).unwrap();
-        let error = ApiError::invalid("response_format", "unclosed group");
-        let expected = ApiError::invalid("guided_regex", "guided_regex: unclosed group");
-        assert_eq!(ConstraintField::rename(constraint.as_ref(), error.clone()), expected);
-        assert_eq!(ConstraintField::rename(None, error.clone()), error);
+        let error = || ApiError::Invalid { field: Field::Constraint, message: "unclosed".into() };
+        let body = |constraint| {
+            let body = ConstraintField::error(constraint, error(), "prompt").body();
+            (body["error"]["param"].clone(), body["error"]["message"].clone())
+        };
+        let named = (json!("guided_regex"), json!("guided_regex: unclosed"));
+        assert_eq!(body(constraint.as_ref()), named);
+        assert_eq!(body(None), (json!("response_format"), json!("unclosed")));
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::http_error::HttpError;
 use crate::wire;
-use api::arguments;
+use api::{Message, Part, Role, ToolCall, arguments};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -25,11 +25,9 @@ pub(crate) struct ChatMessage {
     /// Only assistants that call tools or reason may go without.
     #[schema(value_type = Option<Content>)]
     content: Option<Value>,
-    #[allow(dead_code, reason = "only its type is checked")]
     name: Option<String>,
     tool_calls: Option<Vec<PastCall>>,
     function_call: Option<PastFunction>,
-    #[allow(dead_code, reason = "only its type is checked")]
     tool_call_id: Option<String>,
     /// What the assistant thought.
     reasoning_content: Option<String>,
@@ -105,8 +103,20 @@ enum PastArguments {
     Object(Map<String, Value>),
 }
 
-/// The messages of a conversation, ready for the template.
-pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Value>, HttpError> {
+/// Members of a message that have fields of their own.
+const TYPED: [&str; 8] = [
+    "role",
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "tool_calls",
+    "function_call",
+    "tool_call_id",
+    "name",
+];
+
+/// The messages of a conversation.
+pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Message>, HttpError> {
     let messages = messages.ok_or_else(|| wire::missing("messages"))?;
     if messages.is_empty() || messages.len() > MAX_MESSAGES {
         let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
@@ -119,55 +129,52 @@ pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Value>, HttpError> 
         .collect()
 }
 
-fn one(given: &Value, path: &str) -> Result<Value, HttpError> {
+fn one(given: &Value, path: &str) -> Result<Message, HttpError> {
     let message: ChatMessage = wire::part(given, path)?;
     if message.audio.is_some() {
         let path = format!("{path}.audio");
         return Err(HttpError::invalid(&path, format!("{path} is not supported")));
     }
     let role = role(&message, path)?;
-    let content = content(&message, role, path)?;
+    let content = content(&message, &role, path)?;
     let calls = calls(&message, given, path)?;
-    let mut out = given.as_object().cloned().unwrap_or_default();
-    for replaced in ["tool_calls", "function_call", "reasoning"] {
-        out.shift_remove(replaced);
-    }
-    out.insert("role".into(), role.into());
-    out.insert("content".into(), content);
-    if let Some(thought) = message.reasoning_content.or(message.reasoning) {
-        out.insert("reasoning_content".into(), thought.into());
-    }
-    if !calls.is_empty() {
-        out.insert("tool_calls".into(), calls.into());
-    }
-    Ok(Value::Object(out))
+    let mut extra = given.as_object().cloned().unwrap_or_default();
+    extra.retain(|name, _| !TYPED.contains(&&**name));
+    let ChatMessage { reasoning_content, reasoning, name, tool_call_id: call_id, .. } = message;
+    let reasoning = reasoning_content.or(reasoning);
+    Ok(Message { role, content, reasoning, calls, call_id, name, extra })
 }
 
-/// The role in the words of templates.
-fn role<'a>(message: &'a ChatMessage, path: &str) -> Result<&'a str, HttpError> {
+/// The role, by the name that templates have for it.
+fn role(message: &ChatMessage, path: &str) -> Result<Role, HttpError> {
     match message.role.as_deref() {
         None => Err(wire::missing(&format!("{path}.role"))),
-        Some("developer") => Ok("system"),
-        Some("function") => Ok("tool"),
-        Some(role) => Ok(role),
+        Some("developer") => Ok(Role::System),
+        Some("function") => Ok(Role::Tool),
+        Some(role) => Ok(role.into()),
     }
 }
 
-fn content(message: &ChatMessage, role: &str, path: &str) -> Result<Value, HttpError> {
+fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, HttpError> {
     let path = format!("{path}.content");
+    let text = |text: &str| Ok(vec![Part::Text(text.to_owned())]);
     match &message.content {
-        Some(Value::String(text)) => Ok(text.clone().into()),
-        Some(Value::Array(parts)) => joined(parts, &path).map(Value::String),
+        Some(Value::String(given)) => text(given),
+        Some(Value::Array(parts)) if parts.is_empty() => text(""),
+        Some(Value::Array(parts)) => {
+            let part = |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"));
+            parts.iter().enumerate().map(part).collect()
+        }
         Some(_) => {
             let message = format!("{path} must be a string or an array of text parts");
             Err(HttpError::invalid(path, message))
         }
-        None if role != "assistant" => Err(wire::missing(&path)),
-        None if message.calls_something() => Ok(Value::Null),
+        None if *role != Role::Assistant => Err(wire::missing(&path)),
+        None if message.calls_something() => Ok(Vec::new()),
         None => match (&message.refusal, &message.reasoning_content, &message.reasoning) {
-            (Some(refusal), ..) => Ok(refusal.clone().into()),
+            (Some(refusal), ..) => text(refusal),
             (None, None, None) => Err(wire::missing(&path)),
-            _ => Ok("".into()),
+            _ => text(""),
         },
     }
 }
@@ -178,16 +185,9 @@ impl ChatMessage {
     }
 }
 
-/// The texts of `parts`, one line each where there are several.
-fn joined(parts: &[Value], path: &str) -> Result<String, HttpError> {
-    let part = |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"));
-    let texts: Result<Vec<String>, HttpError> = parts.iter().enumerate().map(part).collect();
-    Ok(texts?.join("\n"))
-}
-
-fn text_part(value: &Value, path: &str) -> Result<String, HttpError> {
+fn text_part(value: &Value, path: &str) -> Result<Part, HttpError> {
     if let Value::String(text) = value {
-        return Ok(text.clone());
+        return Ok(Part::Text(text.clone()));
     }
     let part: ChatPart = wire::part(value, path)?;
     let (name, text) = match part.kind.as_deref().unwrap_or("text") {
@@ -199,36 +199,36 @@ fn text_part(value: &Value, path: &str) -> Result<String, HttpError> {
             return Err(HttpError::invalid(path, message));
         }
     };
-    text.ok_or_else(|| wire::missing(&format!("{path}.{name}")))
+    text.map(Part::Text).ok_or_else(|| wire::missing(&format!("{path}.{name}")))
 }
 
-/// The calls of an assistant with their arguments as objects, otherwise as they were `given`.
-fn calls(message: &ChatMessage, given: &Value, path: &str) -> Result<Vec<Value>, HttpError> {
-    let path_of = |at: usize| format!("{path}.tool_calls[{at}]");
+/// The calls of an assistant, as they were `given` but for the arguments.
+fn calls(message: &ChatMessage, given: &Value, path: &str) -> Result<Vec<ToolCall>, HttpError> {
     let mut calls = Vec::new();
     for (at, call) in message.tool_calls.iter().flatten().enumerate() {
-        let path = format!("{}.function", path_of(at));
+        let path = format!("{path}.tool_calls[{at}].function");
         let function = call.function.as_ref().ok_or_else(|| wire::missing(&path))?;
-        let mut out = given["tool_calls"][at].clone();
-        out["type"] = "function".into();
-        out["function"] = called(function, &out["function"], &path)?;
+        let mut source = given["tool_calls"][at].as_object().cloned().unwrap_or_default();
         if call.id.is_none() {
-            out.as_object_mut().map(|members| members.shift_remove("id"));
+            source.shift_remove("id");
         }
-        calls.push(out);
+        calls.push(called(function, call.id.clone(), source, &path)?);
     }
     if let Some(function) = &message.function_call {
-        let path = format!("{path}.function_call");
-        let function = called(function, &given["function_call"], &path)?;
-        calls.push(json!({ "type": "function", "function": function }));
+        let source = json!({ "type": "function", "function": given["function_call"] });
+        let source = source.as_object().cloned().unwrap_or_default();
+        calls.push(called(function, None, source, &format!("{path}.function_call"))?);
     }
     Ok(calls)
 }
 
-fn called(function: &PastFunction, given: &Value, path: &str) -> Result<Value, HttpError> {
-    if function.name.is_none() {
-        return Err(wire::missing(&format!("{path}.name")));
-    }
+fn called(
+    function: &PastFunction,
+    id: Option<String>,
+    source: Map<String, Value>,
+    path: &str,
+) -> Result<ToolCall, HttpError> {
+    let name = function.name.clone().ok_or_else(|| wire::missing(&format!("{path}.name")))?;
     let arguments = match &function.arguments {
         None => Map::new().into(),
         Some(Value::String(text)) => arguments(text),
@@ -239,21 +239,25 @@ fn called(function: &PastFunction, given: &Value, path: &str) -> Result<Value, H
             return Err(HttpError::invalid(path, message));
         }
     };
-    let mut out = given.clone();
-    out["arguments"] = arguments;
-    Ok(out)
+    Ok(ToolCall { id, name, arguments, source })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn messages(messages: Value) -> Result<Vec<Value>, HttpError> {
+    fn messages(messages: Value) -> Result<Vec<Message>, HttpError> {
         read(messages.as_array().map(Vec::as_slice))
     }
 
     fn check(message: Value, expected: Value) {
-        assert_eq!(messages(json!([message])).unwrap(), [expected]);
+        let mut read = messages(json!([message])).unwrap().remove(0);
+        let mut expected = Message::from(expected);
+        assert_eq!(read.text().unwrap_or_default(), expected.text().unwrap_or_default());
+        expected.content = std::mem::take(&mut read.content);
+        let calls = read.calls.iter_mut().chain(&mut expected.calls);
+        calls.for_each(|call| call.source.clear());
+        assert_eq!(read, expected);
     }
 
     fn check_error(all: Value, param: &str) {

@@ -2,7 +2,19 @@
 //!
 //! [`HttpError::body`]: crate::http_error::Fault::body
 
+use api::Field;
+use std::borrow::Cow;
 use utoipa::{IntoResponses, ToSchema};
+
+/// What OpenAI's protocols call a field, in the member `param` of errors. The errors of the other
+/// protocols have no such member.
+pub(crate) fn name(field: &Field) -> Cow<'static, str> {
+    match field {
+        Field::Prompt => "prompt".into(),
+        Field::Constraint => "response_format".into(),
+        Field::Parameter(name) => (*name).into(),
+    }
+}
 
 /// An error.
 #[derive(Debug, ToSchema)]

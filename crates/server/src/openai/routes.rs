@@ -77,9 +77,7 @@ async fn chat_completions(
     let (call, prompt) = prepare(&app, body, |service, body| {
         let call = chat::read(&body)?;
         let prompt = service.prepare_chat(&call.request);
-        let error = |error| {
-            HttpError::of(ConstraintField::rename(call.constraint.as_ref(), error), "messages")
-        };
+        let error = |error| ConstraintField::error(call.constraint.as_ref(), error, "messages");
         let prompt = prompt.map_err(error)?;
         Ok((call, prompt))
     })
@@ -137,9 +135,7 @@ fn prepared(
     let filling = filling.map(|suffix| completions::filling(service, request, suffix));
     let filling = filling.transpose()?;
     let prompt = service.prepare_text(filling.as_ref().unwrap_or(request));
-    prompt.map_err(|error| {
-        HttpError::of(ConstraintField::rename(call.constraint.as_ref(), error), "prompt")
-    })
+    prompt.map_err(|error| ConstraintField::error(call.constraint.as_ref(), error, "prompt"))
 }
 
 /// What each choice begins with, where the client wants its prompt back.

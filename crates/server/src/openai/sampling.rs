@@ -3,6 +3,7 @@
 //! the same ones.
 
 use crate::http_error::HttpError;
+use crate::sampling::{SamplingRules, sampling_schema};
 use crate::wire;
 use api::SamplingOptions;
 use serde::Deserialize;
@@ -10,67 +11,59 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// How tokens are chosen, and when the answer ends. What is not given is as the model's makers
-/// want it.
+const RULES: SamplingRules = SamplingRules {
+    path: "",
+    members: &[
+        ("temperature", "Divides the logits; 0 takes the most likely token."),
+        ("top_p", "Keep the smallest set of most likely tokens of at least this mass."),
+        ("top_k", "Keep the k most likely; 0 or -1 for all."),
+        ("min_p", "Drop tokens less likely than this share of the most likely one."),
+        ("typical_p", "Keep the locally typical set of this mass."),
+        ("typ_p", "As `typical_p`."),
+        ("repetition_penalty", "Divides or multiplies the logits of tokens that came up."),
+        ("repeat_penalty", "As `repetition_penalty`."),
+        ("presence_penalty", "Subtracted once from tokens that were generated."),
+        ("frequency_penalty", "Subtracted from generated tokens as often as they were."),
+        ("penalty_window", "How many of the last tokens penalties look at; -1 for all."),
+        ("repeat_last_n", "As `penalty_window`."),
+        ("logit_bias", ""),
+        (
+            "seed",
+            "Equal seeds give equal answers; -1 draws one. With several choices each has the next \
+             seed.",
+        ),
+        (
+            "max_completion_tokens",
+            "Most tokens of an answer, its reasoning included; -1 for all that the context has \
+             room for.",
+        ),
+        ("max_tokens", "As `max_completion_tokens`."),
+        ("n_predict", "As `max_completion_tokens`."),
+    ],
+    least_top_k: Some(-1),
+    least_tokens: -1,
+    clamps_temperature: false,
+};
+
+/// How tokens are chosen, and when the answer ends.
+#[derive(Debug)]
+pub(crate) struct ChatSampling;
+
+sampling_schema!(
+    ChatSampling,
+    "SamplingBody",
+    RULES,
+    Double,
+    OwnMembers,
+    "How tokens are chosen, and when the answer ends. What is not given is as the model's makers\n\
+     want it."
+);
+
+/// The members that only these protocols have.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-pub(crate) struct SamplingBody {
-    /// Divides the logits; 0 takes the most likely token.
-    #[schema(minimum = 0, maximum = 100)]
-    temperature: Option<f64>,
-    /// Keep the smallest set of most likely tokens of at least this mass.
-    #[schema(minimum = 0, maximum = 1)]
-    top_p: Option<f64>,
-    /// Keep the k most likely; 0 or -1 for all.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -1)]
-    top_k: Option<i64>,
-    /// Drop tokens less likely than this share of the most likely one.
-    #[schema(minimum = 0, maximum = 1)]
-    min_p: Option<f64>,
-    /// Keep the locally typical set of this mass.
-    #[schema(minimum = 0, maximum = 1)]
-    typical_p: Option<f64>,
-    /// As `typical_p`.
-    #[schema(minimum = 0, maximum = 1)]
-    typ_p: Option<f64>,
-    /// Divides or multiplies the logits of tokens that came up.
-    #[schema(minimum = 0.01, maximum = 100)]
-    repetition_penalty: Option<f64>,
-    /// As `repetition_penalty`.
-    #[schema(minimum = 0.01, maximum = 100)]
-    repeat_penalty: Option<f64>,
-    /// Subtracted once from tokens that were generated.
-    #[schema(minimum = -100, maximum = 100)]
-    presence_penalty: Option<f64>,
-    /// Subtracted from generated tokens as often as they were.
-    #[schema(minimum = -100, maximum = 100)]
-    frequency_penalty: Option<f64>,
-    /// How many of the last tokens penalties look at; -1 for all.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -1)]
-    penalty_window: Option<i64>,
-    /// As `penalty_window`.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -1)]
-    repeat_last_n: Option<i64>,
+struct OwnMembers {
     /// Added to the logits of these token ids.
     logit_bias: Option<BTreeMap<String, Option<f64>>>,
-    /// Equal seeds give equal answers; -1 draws one. With several choices each has the next seed.
-    #[serde(default, deserialize_with = "wire::bits")]
-    #[schema(value_type = Option<i64>)]
-    seed: Option<i128>,
-    /// Most tokens of an answer, its reasoning included; -1 for all that the context has room for.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -1)]
-    max_completion_tokens: Option<i64>,
-    /// As `max_completion_tokens`.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -1)]
-    max_tokens: Option<i64>,
-    /// As `max_completion_tokens`.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = -1)]
-    n_predict: Option<i64>,
     /// The answer does not end by itself before this many tokens.
     #[serde(default, deserialize_with = "wire::count")]
     min_tokens: Option<usize>,
@@ -96,83 +89,15 @@ enum Stop {
 
 /// Reads everything about sampling but log probabilities, which chat and text ask for differently.
 pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
-    wire::read::<SamplingBody>(body)?.options()
-}
-
-impl SamplingBody {
-    fn options(self) -> Result<SamplingOptions, HttpError> {
-        let share = |name, value| within(name, value, 0.0, 1.0);
-        let typical = [("typical_p", self.typical_p), ("typ_p", self.typ_p)];
-        let repeat = [
-            ("repetition_penalty", self.repetition_penalty),
-            ("repeat_penalty", self.repeat_penalty),
-        ];
-        let window =
-            [("penalty_window", self.penalty_window), ("repeat_last_n", self.repeat_last_n)];
-        let most = [
-            ("max_completion_tokens", self.max_completion_tokens),
-            ("max_tokens", self.max_tokens),
-            ("n_predict", self.n_predict),
-        ];
-        Ok(SamplingOptions {
-            temperature: within("temperature", self.temperature, 0.0, 100.0)?,
-            // Negative numbers switch it off, as 0 does.
-            top_k: unlimited("top_k", self.top_k)?.map(|k| k.unwrap_or(0)),
-            top_p: share("top_p", self.top_p)?,
-            min_p: share("min_p", self.min_p)?,
-            typical_p: first(typical, share)?,
-            repeat_penalty: first(repeat, |name, value| within(name, value, 0.01, 100.0))?,
-            presence_penalty: within("presence_penalty", self.presence_penalty, -100.0, 100.0)?,
-            frequency_penalty: within("frequency_penalty", self.frequency_penalty, -100.0, 100.0)?,
-            penalty_window: first(window, unlimited)?.flatten(),
-            logit_bias: biases(self.logit_bias.unwrap_or_default())?,
-            seed: self.seed.filter(|&seed| seed != -1).map(|seed| seed as u64),
-            max_tokens: first(most, unlimited)?.flatten(),
-            min_tokens: self.min_tokens,
-            stop: stop(self.stop.as_ref())?,
-            stop_ids: self.stop_token_ids.unwrap_or_default(),
-            ignore_eos: self.ignore_eos.unwrap_or(false),
-            logprobs: None,
-            prompt_logprobs: None,
-        })
-    }
-}
-
-/// A number of at least `low` and at most `high`. The bounds count before it is rounded.
-fn within(name: &str, value: Option<f64>, low: f64, high: f64) -> Result<Option<f32>, HttpError> {
-    match value {
-        Some(value) if !(low..=high).contains(&value) => {
-            let message = format!("{name} must be between {low} and {high}, not {value}");
-            Err(HttpError::invalid(name, message))
-        }
-        value => Ok(value.map(|value| value as f32)),
-    }
-}
-
-/// A count for which -1 says that there is no limit.
-fn unlimited(name: &str, value: Option<i64>) -> Result<Option<Option<usize>>, HttpError> {
-    match value {
-        Some(number) if number < -1 => {
-            let message = format!(
-                "{name} must be an integer of at least 0, or -1 for no limit, not {number}"
-            );
-            Err(HttpError::invalid(name, message))
-        }
-        value => Ok(value.map(|number| usize::try_from(number).ok())),
-    }
-}
-
-/// The first of several spellings that is present; all of them must be sound.
-fn first<T, R, const N: usize>(
-    spellings: [(&'static str, Option<T>); N],
-    check: impl Fn(&'static str, Option<T>) -> Result<Option<R>, HttpError>,
-) -> Result<Option<R>, HttpError> {
-    let mut found = None;
-    for (name, value) in spellings {
-        let value = check(name, value)?;
-        found = found.or(value);
-    }
-    Ok(found)
+    let own: OwnMembers = wire::read(body)?;
+    Ok(SamplingOptions {
+        logit_bias: biases(own.logit_bias.unwrap_or_default())?,
+        min_tokens: own.min_tokens,
+        stop: stop(own.stop.as_ref())?,
+        stop_ids: own.stop_token_ids.unwrap_or_default(),
+        ignore_eos: own.ignore_eos.unwrap_or(false),
+        ..RULES.read::<f64>(body)?
+    })
 }
 
 fn biases(biases: BTreeMap<String, Option<f64>>) -> Result<Vec<(u32, f32)>, HttpError> {
@@ -255,7 +180,7 @@ mod tests {
 
     #[test]
     fn bounds_of_the_document_are_those_that_hold() {
-        let schema = json!(SamplingBody::schema());
+        let schema = json!(ChatSampling::schema());
         let mut bounded = 0;
         for (name, property) in schema["properties"].as_object().unwrap() {
             for (bound, beyond) in [("minimum", -1e-9), ("maximum", 1e-9)] {

@@ -2,7 +2,7 @@
 
 use crate::http_error::HttpError;
 use crate::wire;
-use api::ToolChoice;
+use api::{Tool, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -99,12 +99,12 @@ struct AllowedTool {
     function: Option<Named>,
 }
 
-/// The tools in the form that templates read, as far as possible in the client's own words.
-pub(crate) fn read(tools: &[Value]) -> Result<Vec<Value>, HttpError> {
+/// The tools, as far as possible in the client's own form.
+pub(crate) fn read(tools: &[Value]) -> Result<Vec<Tool>, HttpError> {
     tools.iter().enumerate().map(|(at, tool)| one(tool, &format!("tools[{at}]"))).collect()
 }
 
-fn one(value: &Value, path: &str) -> Result<Value, HttpError> {
+fn one(value: &Value, path: &str) -> Result<Tool, HttpError> {
     let tool: ChatTool = wire::part(value, path)?;
     if let Some(kind) = tool.kind.as_deref().filter(|&kind| kind != "function") {
         let message = format!("{path}: tools of type {kind} are not supported");
@@ -114,24 +114,24 @@ fn one(value: &Value, path: &str) -> Result<Value, HttpError> {
         (Some(function), _) => {
             check(function, &format!("{path}.function"))?;
             let whole = tool.kind.is_some();
-            Ok(if whole { value.clone() } else { wrapped(value["function"].clone()) })
+            Ok(if whole { value.clone().into() } else { wrapped(&value["function"]) })
         }
         (None, Some(_)) => {
             check(&wire::part(value, path)?, path)?;
             let mut function = value.clone();
             function.as_object_mut().map(|members| members.shift_remove("type"));
-            Ok(wrapped(function))
+            Ok(wrapped(&function))
         }
         (None, None) => Err(wire::missing(&format!("{path}.function"))),
     }
 }
 
 /// Functions as they were before there were tools.
-pub(crate) fn functions(functions: &[Value]) -> Result<Vec<Value>, HttpError> {
+pub(crate) fn functions(functions: &[Value]) -> Result<Vec<Tool>, HttpError> {
     let one = |(at, value): (usize, &Value)| {
         let path = format!("functions[{at}]");
         check(&wire::part(value, &path)?, &path)?;
-        Ok(wrapped(value.clone()))
+        Ok(wrapped(value))
     };
     functions.iter().enumerate().map(one).collect()
 }
@@ -143,14 +143,14 @@ fn check(function: &Function, path: &str) -> Result<(), HttpError> {
     }
 }
 
-fn wrapped(function: Value) -> Value {
-    json!({ "type": "function", "function": function })
+fn wrapped(function: &Value) -> Tool {
+    json!({ "type": "function", "function": function }).into()
 }
 
 /// Reads `tool_choice`. Tools that it does not allow leave `tools`.
 pub(crate) fn choice(
     given: Option<&Value>,
-    tools: &mut Vec<Value>,
+    tools: &mut Vec<Tool>,
 ) -> Result<ToolChoice, HttpError> {
     let choice = match given {
         None => ToolChoice::Auto,
@@ -167,7 +167,7 @@ pub(crate) fn choice(
 }
 
 /// Reads `function_call`, which is what `tool_choice` was before there were tools.
-pub(crate) fn old_choice(given: Option<&Value>, tools: &[Value]) -> Result<ToolChoice, HttpError> {
+pub(crate) fn old_choice(given: Option<&Value>, tools: &[Tool]) -> Result<ToolChoice, HttpError> {
     const FIELD: &str = "function_call";
     match given {
         None => Ok(ToolChoice::Auto),
@@ -191,7 +191,7 @@ fn of_mode(mode: Mode) -> ToolChoice {
     }
 }
 
-fn of_object(choice: ChoiceObject, tools: &mut Vec<Value>) -> Result<ToolChoice, HttpError> {
+fn of_object(choice: ChoiceObject, tools: &mut Vec<Tool>) -> Result<ToolChoice, HttpError> {
     match choice.kind.as_deref() {
         Some("function") => known(&choice, CHOICE, tools).map(ToolChoice::Named),
         Some("allowed_tools") => {
@@ -207,28 +207,24 @@ fn of_object(choice: ChoiceObject, tools: &mut Vec<Value>) -> Result<ToolChoice,
 }
 
 /// The name of the function in `choice`, which must be one of `tools`.
-fn known(choice: &ChoiceObject, path: &str, tools: &[Value]) -> Result<String, HttpError> {
+fn known(choice: &ChoiceObject, path: &str, tools: &[Tool]) -> Result<String, HttpError> {
     let path = format!("{path}.function");
     named(choice.function.as_ref().ok_or_else(|| wire::missing(&path))?, &path, tools)
 }
 
-fn named(named: &Named, path: &str, tools: &[Value]) -> Result<String, HttpError> {
+fn named(named: &Named, path: &str, tools: &[Tool]) -> Result<String, HttpError> {
     let path = format!("{path}.name");
     let name = named.name.clone().ok_or_else(|| wire::missing(&path))?;
-    if tools.iter().any(|tool| name_of(tool) == Some(name.as_str())) {
+    if tools.iter().any(|tool| tool.name == name) {
         return Ok(name);
     }
     Err(HttpError::invalid(&path, format!("{path}: there is no tool named {name}")))
 }
 
-fn name_of(tool: &Value) -> Option<&str> {
-    tool["function"]["name"].as_str()
-}
-
 /// Some of the tools. One that must be called is named, so that the prompt keeps them all.
-fn allowed(given: Allowed, path: &str, tools: &mut Vec<Value>) -> Result<ToolChoice, HttpError> {
+fn allowed(given: Allowed, path: &str, tools: &mut Vec<Tool>) -> Result<ToolChoice, HttpError> {
     let path = format!("{path}.tools");
-    let present: HashSet<&str> = tools.iter().filter_map(name_of).collect();
+    let present: HashSet<&str> = tools.iter().map(|tool| &*tool.name).collect();
     let mut names = HashSet::new();
     for (at, choice) in given.tools.ok_or_else(|| wire::missing(&path))?.into_iter().enumerate() {
         let path = format!("{path}[{at}].function");
@@ -247,7 +243,7 @@ fn allowed(given: Allowed, path: &str, tools: &mut Vec<Value>) -> Result<ToolCho
     if mode == ToolChoice::Required && names.len() == 1 {
         return Ok(ToolChoice::Named(names.into_iter().next().unwrap_or_default()));
     }
-    tools.retain(|tool| name_of(tool).is_some_and(|name| names.contains(name)));
+    tools.retain(|tool| names.contains(&tool.name));
     Ok(mode)
 }
 
@@ -256,19 +252,24 @@ mod tests {
     use super::*;
 
     fn tool(name: &str) -> Value {
-        wrapped(json!({ "name": name }))
+        json!({ "type": "function", "function": { "name": name } })
+    }
+
+    fn check_tools(read: Result<Vec<Tool>, HttpError>, expected: Value) {
+        let sources: Vec<Value> = read.unwrap().into_iter().filter_map(|it| it.source).collect();
+        assert_eq!(sources, [expected]);
     }
 
     #[test]
     fn tools_stay_as_they_are_told() {
         let given = json!({"type": "function", "extra": 1, "function":
             {"parameters": {}, "name": "f", "strict": true}});
-        assert_eq!(read(std::slice::from_ref(&given)).unwrap(), [given]);
+        check_tools(read(std::slice::from_ref(&given)), given);
         let flat = json!({"type": "function", "name": "f", "description": "d"});
         let whole = json!({"type": "function", "function": {"name": "f", "description": "d"}});
-        assert_eq!(read(&[flat]).unwrap(), [whole]);
-        assert_eq!(read(&[json!({"function": {"name": "f"}})]).unwrap(), [tool("f")]);
-        assert_eq!(functions(&[json!({"name": "f"})]).unwrap(), [tool("f")]);
+        check_tools(read(&[flat]), whole);
+        check_tools(read(&[json!({"function": {"name": "f"}})]), tool("f"));
+        check_tools(functions(&[json!({"name": "f"})]), tool("f"));
     }
 
     #[test]
@@ -290,7 +291,7 @@ mod tests {
     }
 
     fn choose(given: Value) -> Result<(ToolChoice, usize), HttpError> {
-        let mut tools = vec![tool("f"), tool("g"), tool("h")];
+        let mut tools = ["f", "g", "h"].map(|name| tool(name).into()).to_vec();
         let choice = choice(Some(&given), &mut tools)?;
         Ok((choice, tools.len()))
     }
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn old_choices_are_understood() {
-        let choose = |given: Value| old_choice(Some(&given), &[tool("f")]);
+        let choose = |given: Value| old_choice(Some(&given), &[tool("f").into()]);
         assert_eq!(choose(json!("none")).unwrap(), ToolChoice::None);
         assert_eq!(choose(json!({"name": "f"})).unwrap(), ToolChoice::Named("f".into()));
         for wrong in [json!("required"), json!({"name": "x"}), json!({}), json!(3)] {

@@ -14,7 +14,9 @@ use crate::responses::turns::StoredTurn;
 use crate::responses::warnings::Warnings;
 use crate::responses::{choice, input};
 use crate::wire;
-use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions, Service, ToolChoice};
+use api::{
+    ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service, ToolChoice,
+};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -124,7 +126,7 @@ impl RequestReader<'_> {
         asked: &CreateResponse,
         parent: Option<&StoredTurn>,
         input: &[Arc<Item>],
-    ) -> Result<Vec<Value>, HttpError> {
+    ) -> Result<Vec<Message>, HttpError> {
         let mut items = parent.map(StoredTurn::items).unwrap_or_default();
         items.extend_from_slice(input);
         let bytes: usize = items.iter().map(|item| item.size()).sum();

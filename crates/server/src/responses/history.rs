@@ -5,7 +5,8 @@
 
 use crate::responses::items::{MessagePart, OutputItem, Passage};
 use crate::responses::tools::{INPUT, flat};
-use serde_json::{Map, Value, json};
+use api::{Message, Part, Role, ToolCall};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// An item of a conversation.
@@ -126,14 +127,13 @@ impl CallItem {
         json
     }
 
-    fn message(&self) -> Value {
+    fn called(&self) -> ToolCall {
         let arguments = match self.custom {
             true => json!({ (INPUT): self.input }),
             false => api::arguments(&self.input),
         };
         let name = flat(self.namespace.as_deref(), &self.name);
-        json!({ "id": self.call_id, "type": "function",
-                "function": { "name": name, "arguments": arguments } })
+        ToolCall { id: Some(self.call_id.clone()), name, arguments, ..ToolCall::default() }
     }
 }
 
@@ -178,7 +178,7 @@ impl From<&OutputItem> for Item {
 pub(crate) fn render<'a>(
     instructions: Option<&str>,
     items: impl Iterator<Item = &'a Item>,
-) -> Vec<Value> {
+) -> Vec<Message> {
     let mut renderer = Renderer::default();
     if let Some(text) = instructions.filter(|text| !text.is_empty()) {
         renderer.system(text);
@@ -192,102 +192,85 @@ pub(crate) fn render<'a>(
 
 #[derive(Default)]
 struct Renderer<'a> {
-    messages: Vec<Value>,
+    messages: Vec<Message>,
     /// The message of the assistant that may go on.
-    open: Option<OpenTurn>,
+    open: Option<Message>,
     /// Names of the functions that were called.
     called: HashMap<&'a str, String>,
-}
-
-/// What the assistant said between two others.
-#[derive(Default)]
-struct OpenTurn {
-    reasoning: String,
-    content: Option<String>,
-    calls: Vec<Value>,
 }
 
 impl<'a> Renderer<'a> {
     fn add(&mut self, item: &'a Item) {
         match item {
             Item::Message { role: ItemRole::Assistant, texts, .. } => {
-                self.assistant(&texts.join("\n"))
+                self.assistant(&texts.join("\n"));
             }
             Item::Message { role: ItemRole::User, texts, .. } => {
-                self.push(json!({ "role": "user", "content": texts.join("\n") }));
+                self.push(Message::user(texts.join("\n")));
             }
             Item::Message { texts, .. } => self.system(&texts.join("\n")),
             Item::Reasoning { text, .. } => {
-                if self.open.as_ref().is_some_and(|turn| turn.content.is_some() || turn.called()) {
+                let begun = |open: &Message| !open.content.is_empty() || !open.calls.is_empty();
+                if self.open.as_ref().is_some_and(begun) {
                     self.flush();
                 }
-                self.open.get_or_insert_default().reasoning.push_str(text);
+                self.open().reasoning.get_or_insert_default().push_str(text);
             }
             Item::Call(call) => {
-                let message = call.message();
-                let name = flat(call.namespace.as_deref(), &call.name);
-                self.called.insert(&call.call_id, name);
-                self.open.get_or_insert_default().calls.push(message);
+                let called = call.called();
+                self.called.insert(&call.call_id, called.name.clone());
+                self.open().calls.push(called);
             }
             Item::Result { call_id, text, .. } => {
-                let mut message = json!({ "role": "tool", "tool_call_id": call_id });
-                if let Some(name) = self.called.get(call_id.as_str()) {
-                    message["name"] = name.as_str().into();
-                }
-                message["content"] = text.as_str().into();
-                self.push(message);
+                let name = self.called.get(call_id.as_str()).cloned();
+                let call_id = Some(call_id.clone());
+                self.push(Message { call_id, name, ..Message::new("tool", text) });
             }
         }
     }
 
+    /// The message of the assistant that may go on, a new one where there is none.
+    fn open(&mut self) -> &mut Message {
+        self.open.get_or_insert_with(|| Message { role: Role::Assistant, ..Message::default() })
+    }
+
     /// Text beside calls is one message with them; after other text it is a message of its own.
     fn assistant(&mut self, text: &str) {
-        if self.open.as_ref().is_some_and(|turn| turn.content.is_some() && !turn.called()) {
+        let said = |open: &Message| !open.content.is_empty() && open.calls.is_empty();
+        if self.open.as_ref().is_some_and(said) {
             self.flush();
         }
-        let turn = self.open.get_or_insert_default();
-        turn.content.get_or_insert_default().push_str(text);
+        append(&mut self.open().content, text);
     }
 
     /// Templates know one system message at the beginning, and some no other.
     fn system(&mut self, text: &str) {
         if self.open.is_none()
-            && let [first] = self.messages.as_mut_slice()
-            && first["role"] == "system"
-            && let Some(Value::String(content)) = first.get_mut("content")
+            && let [first @ Message { role: Role::System, .. }] = self.messages.as_mut_slice()
         {
-            content.push_str("\n\n");
-            content.push_str(text);
+            append(&mut first.content, &format!("\n\n{text}"));
             return;
         }
-        self.push(json!({ "role": "system", "content": text }));
+        self.push(Message::system(text));
     }
 
-    fn push(&mut self, message: Value) {
+    fn push(&mut self, message: Message) {
         self.flush();
         self.messages.push(message);
     }
 
     fn flush(&mut self) {
-        self.messages.extend(self.open.take().map(OpenTurn::message));
+        let Some(mut message) = self.open.take() else { return };
+        append(&mut message.content, "");
+        message.reasoning = message.reasoning.filter(|text| !text.is_empty());
+        self.messages.push(message);
     }
 }
 
-impl OpenTurn {
-    fn called(&self) -> bool {
-        !self.calls.is_empty()
-    }
-
-    fn message(self) -> Value {
-        let mut message = Map::new();
-        message.insert("role".into(), "assistant".into());
-        message.insert("content".into(), self.content.unwrap_or_default().into());
-        if !self.reasoning.is_empty() {
-            message.insert("reasoning_content".into(), self.reasoning.into());
-        }
-        if !self.calls.is_empty() {
-            message.insert("tool_calls".into(), self.calls.into());
-        }
-        message.into()
+/// Adds `text` to the last text of `content`.
+fn append(content: &mut Vec<Part>, text: &str) {
+    match content.last_mut() {
+        Some(Part::Text(last)) => last.push_str(text),
+        None => content.push(Part::Text(text.to_owned())),
     }
 }

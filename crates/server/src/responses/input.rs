@@ -221,8 +221,14 @@ mod tests {
 
     fn check(input: Value, expected: Value) {
         let (items, _) = items(&input).unwrap();
-        let messages = render(None, items.iter().map(Arc::as_ref));
-        assert_eq!(json!(messages), expected, "{input}");
+        let mut messages = render(None, items.iter().map(Arc::as_ref));
+        for call in messages.iter_mut().flat_map(|message| &mut message.calls) {
+            let function = json!({"name": call.name, "arguments": call.arguments});
+            let whole = json!({"id": call.id, "type": "function", "function": function});
+            call.source = whole.as_object().cloned().unwrap();
+        }
+        let expected = expected.as_array().unwrap().iter().cloned().map(api::Message::from);
+        assert_eq!(messages, expected.collect::<Vec<_>>(), "{input}");
     }
 
     #[test]

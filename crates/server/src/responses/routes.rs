@@ -13,7 +13,7 @@ use crate::responses::object::Response as Made;
 use crate::responses::request::CreateResponse;
 use crate::responses::store::{Owner, StoreEntry};
 use crate::responses::stored;
-use api::{ApiError, Prepared, RequestOptions};
+use api::{ApiError, Field, Prepared, RequestOptions};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -76,20 +76,14 @@ async fn read<T: Send + 'static>(
         let desk = RequestReader { service, store: &store, owner: &owner, limit };
         let call = desk.read(&body)?;
         let prompt = check(service.prepare_chat(&call.request));
-        Ok((call, prompt.map_err(error)?))
+        Ok((call, prompt.map_err(refused)?))
     })
     .await
 }
 
-/// The error of a prompt, in the words of this protocol.
-fn error(error: ApiError) -> HttpError {
-    match error {
-        ApiError::Invalid { param, message } if param == "max_tokens" => HttpError::invalid(
-            "max_output_tokens",
-            message.replace("max_tokens", "max_output_tokens"),
-        ),
-        other => HttpError::of(other, "input"),
-    }
+/// What `error` means, by the names that fields have here.
+fn refused(error: ApiError) -> HttpError {
+    HttpError::of_field(error, "input", Field::Parameter("max_tokens"), "max_output_tokens")
 }
 
 fn answer(app: &App, owner: Owner, call: ResponseCall, log: Option<Arc<Log>>) -> ResponseAnswer {

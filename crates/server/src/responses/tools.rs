@@ -4,7 +4,8 @@
 use crate::fields::ObjectReader;
 use crate::http_error::HttpError;
 use crate::responses::warnings::Warnings;
-use serde_json::{Map, Value, json};
+use api::Tool;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// The parameter that carries the text of a custom tool.
@@ -22,8 +23,8 @@ pub(crate) struct Wire {
 /// The tools that the model may call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tools {
-    /// In the form of chat completions.
-    pub functions: Vec<Value>,
+    /// The tools as functions.
+    pub functions: Vec<Tool>,
     by_name: HashMap<String, Wire>,
 }
 
@@ -56,9 +57,7 @@ impl Tools {
     pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
         self.by_name.retain(|name, _| wanted(name));
         let by_name = &self.by_name;
-        self.functions.retain(|tool| {
-            tool["function"]["name"].as_str().is_some_and(|name| by_name.contains_key(name))
-        });
+        self.functions.retain(|tool| by_name.contains_key(&tool.name));
     }
 
     fn add_namespace(
@@ -93,12 +92,10 @@ impl Tools {
             warnings.add(name, "a tool of this name came twice; the later one was left out");
             return Ok(());
         }
-        let function = if custom {
-            custom_function(fields, &flat, warnings)?
-        } else {
-            plain_function(fields, &flat)?
-        };
-        self.functions.push(json!({ "type": "function", "function": function }));
+        self.functions.push(match custom {
+            true => custom_function(fields, &flat, warnings)?,
+            false => plain_function(fields, &flat)?,
+        });
         let namespace = namespace.map(str::to_owned);
         self.by_name.insert(flat, Wire { name: name.to_owned(), namespace, custom });
         Ok(())
@@ -122,26 +119,22 @@ pub(crate) fn required<'a>(fields: &ObjectReader<'a>, name: &str) -> Result<&'a 
     })
 }
 
-fn plain_function(fields: &ObjectReader<'_>, name: &str) -> Result<Value, HttpError> {
-    let mut function = Map::new();
-    function.insert("name".into(), name.into());
-    if let Some(description) = fields.text("description")? {
-        function.insert("description".into(), description.into());
-    }
-    if let Some(parameters) = fields.fields("parameters")? {
-        function.insert("parameters".into(), parameters.object().clone().into());
-    }
-    if fields.flag("strict")? == Some(true) {
-        function.insert("strict".into(), true.into());
-    }
-    Ok(function.into())
+fn plain_function(fields: &ObjectReader<'_>, name: &str) -> Result<Tool, HttpError> {
+    let parameters = fields.fields("parameters")?.map(|parameters| parameters.object().clone());
+    Ok(Tool {
+        name: name.to_owned(),
+        description: fields.text("description")?.map(str::to_owned),
+        parameters: parameters.map(Value::Object).unwrap_or_default(),
+        strict: fields.flag("strict")? == Some(true),
+        source: None,
+    })
 }
 
 fn custom_function(
     fields: &ObjectReader<'_>,
     name: &str,
     warnings: &mut Warnings,
-) -> Result<Value, HttpError> {
+) -> Result<Tool, HttpError> {
     let mut input = json!({ "type": "string" });
     if let Some(format) = fields.fields("format")?
         && let Some(definition) = format.text("definition")?
@@ -150,16 +143,15 @@ fn custom_function(
         input["description"] = format!("Text of this {syntax} grammar:\n{definition}").into();
         warnings.add(name, "the grammar is told to the model and not enforced");
     }
-    Ok(json!({
-        "name": name,
-        "description": fields.text("description")?.unwrap_or_default(),
-        "parameters": {
-            "type": "object",
-            "properties": { (INPUT): input },
-            "required": [INPUT],
-            "additionalProperties": false,
-        },
-    }))
+    let description = fields.text("description")?.unwrap_or_default().to_owned();
+    let parameters = json!({
+        "type": "object",
+        "properties": { (INPUT): input },
+        "required": [INPUT],
+        "additionalProperties": false,
+    });
+    let (name, description) = (name.to_owned(), Some(description));
+    Ok(Tool { name, description, parameters, strict: false, source: None })
 }
 
 #[cfg(test)]
@@ -176,16 +168,16 @@ mod tests {
     fn functions_are_nested_as_chat_has_them() {
         let parameters = json!({"type": "object", "properties": {"a": {"type": "string"}}});
         let (tools, _) = read(json!([
-            {"type": "function", "name": "f", "description": "d", "parameters": parameters,
+            {"type": "function", "name": "f", "description": "d", "parameters": &parameters,
              "strict": false},
             {"type": "function", "name": "g", "parameters": null, "strict": true},
         ]));
-        let expected = json!([
-            {"type": "function",
-             "function": {"name": "f", "description": "d", "parameters": parameters}},
-            {"type": "function", "function": {"name": "g", "strict": true}},
-        ]);
-        assert_eq!(json!(tools.functions), expected);
+        let description = Some("d".to_owned());
+        let expected = [
+            Tool { name: "f".into(), description, parameters, ..Tool::default() },
+            Tool { name: "g".into(), strict: true, ..Tool::default() },
+        ];
+        assert_eq!(tools.functions, expected);
     }
 
     #[test]
@@ -205,7 +197,7 @@ mod tests {
     fn custom_tools_take_one_string_and_are_told_their_grammar() {
         let (tools, warnings) = read(json!([{"type": "custom", "name": "c", "format": {
             "type": "grammar", "syntax": "lark", "definition": "start: \"x\""}}]));
-        let parameters = &tools.functions[0]["function"]["parameters"];
+        let parameters = &tools.functions[0].parameters;
         let input = &parameters["properties"]["input"];
         assert_eq!(
             (&input["type"], &parameters["required"]),

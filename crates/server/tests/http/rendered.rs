@@ -6,7 +6,7 @@ use crate::family::{FAMILIES, Family};
 use crate::harness::listener;
 use api::{ModelCard, Service, ServiceParts};
 use engine::{
-    Event, FinishReason, Finished, ModelInfo, RequestReceiver, Submission, Timings, Usage,
+    Event, Finished, ModelInfo, Outcome, RequestReceiver, Submission, Timings, Usage,
     request_channel,
 };
 use formats::GenerationDefaults;
@@ -27,7 +27,7 @@ fn play(mut receiver: RequestReceiver, prompts: &Sender<Vec<u32>>) {
         let usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
         prompts.send(request.prompt).expect("the test waits");
         let timings = Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
-        let finished = Finished { reason: FinishReason::Length, usage, timings };
+        let finished = Finished { outcome: Outcome::Length, usage, timings };
         let _ = events.blocking_send(Event::Finished(finished));
     }
 }

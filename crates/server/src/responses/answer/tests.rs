@@ -4,7 +4,7 @@ use super::*;
 use crate::openai::answer::unix_now;
 use crate::responses::object::ResponseKind;
 use crate::responses::warnings::Warnings;
-use api::{ApiError, Done, TokenText};
+use api::{ApiError, Done, Message, TokenText};
 use serde_json::Map;
 
 fn response() -> Response {
@@ -344,16 +344,18 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
         answer.close(&usage());
         let Some(StoreEntry::Kept(kept)) = store.get(&None, "resp_1") else { panic!("not kept") };
         let items = kept.turn.items();
-        let call = |id: &str, name: &str, arguments: Value| {
-            json!({"id": id, "type": "function",
-                   "function": {"name": name, "arguments": arguments}})
+        let call = |id: &str, name: &str, arguments: Value| api::ToolCall {
+            id: Some(id.into()),
+            name: name.into(),
+            arguments,
+            ..Default::default()
         };
-        let expected = json!([
-            {"role": "user", "content": "q"},
-            {"role": "assistant", "content": "let me see", "reasoning_content": "hm",
-             "tool_calls": [call("call_0", "n__g", json!({"x": 1})),
-                            call("call_1", "c", json!({"input": "y"}))]},
-        ]);
-        assert_eq!(json!(render(None, items.iter().map(Arc::as_ref))), expected);
+        let calls = vec![
+            call("call_0", "n__g", json!({"x": 1})),
+            call("call_1", "c", json!({"input": "y"})),
+        ];
+        let reasoning = Some("hm".to_owned());
+        let answered = Message { calls, reasoning, ..Message::assistant("let me see") };
+        assert_eq!(render(None, items.iter().map(Arc::as_ref)), [Message::user("q"), answered]);
     }
 }
