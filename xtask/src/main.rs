@@ -53,14 +53,14 @@ fn lines(args: &[String]) -> ExitCode {
 
 fn tidy() -> ExitCode {
     match tidy::check(&root()) {
-        Ok(found) if found.is_clean() => {
+        Ok(found) => {
             found.pending.iter().for_each(|problem| say(&format!("not enforced: {problem}")));
+            found.problems.iter().for_each(|problem| say(problem));
+            if !found.is_clean() {
+                return ExitCode::FAILURE;
+            }
             say(&found.summary());
             ExitCode::SUCCESS
-        }
-        Ok(found) => {
-            found.problems.iter().for_each(|problem| say(problem));
-            ExitCode::FAILURE
         }
         Err(error) => {
             say(&format!("error: {error}"));

@@ -53,5 +53,5 @@ pub(crate) static ENFORCED: &[Rule] = &[
     rule("comments end at column 100", false, comments::check),
     rule("modules have no circles", false, circles::check),
     rule("documents have none of the banned words", false, words::check),
-    rule("a type name is defined at most twice", false, types::check),
+    rule("a type name is defined at most twice", true, types::check),
 ];
