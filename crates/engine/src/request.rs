@@ -65,8 +65,9 @@ impl Request {
 }
 
 /// Parameters of sampling. The samplers run in the order of the fields; a field at its default does
-/// nothing.
+/// nothing. A trace that was written before a field existed is read with its default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SamplingParams {
     /// Biases added to the logits of these ids.
     #[serde(with = "biases")]
@@ -243,7 +244,7 @@ pub struct Bounds {
 
 impl SamplingParams {
     /// The ranges of all parameters that have one.
-    pub const BOUNDS: [Bounds; 7] = [
+    pub const BOUNDS: &[Bounds] = &[
         Bounds { name: "temperature", low: 0.0, high: 100.0, value: |it| it.temperature },
         Bounds { name: "top_p", low: 0.0, high: 1.0, value: |it| it.top_p },
         Bounds { name: "min_p", low: 0.0, high: 1.0, value: |it| it.min_p },
@@ -265,7 +266,7 @@ impl SamplingParams {
 
     /// The range of the parameter `name`, if it has one.
     pub fn bounds(name: &str) -> Option<Bounds> {
-        Self::BOUNDS.into_iter().find(|bounds| bounds.name == name)
+        Self::BOUNDS.iter().find(|bounds| bounds.name == name).copied()
     }
 
     /// Checks every parameter for a model of `vocab_size` tokens.
@@ -273,7 +274,7 @@ impl SamplingParams {
     /// # Errors
     /// The parameter that is out of its range, with a message that begins with its name.
     pub fn check(&self, vocab_size: usize) -> Result<(), (Field, String)> {
-        for Bounds { name, low, high, value } in Self::BOUNDS {
+        for &Bounds { name, low, high, value } in Self::BOUNDS {
             let value = value(self);
             if !(low as f32..=high as f32).contains(&value) {
                 let message = format!("{name} must be between {low} and {high}, not {value}");

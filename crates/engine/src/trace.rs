@@ -381,6 +381,15 @@ mod tests {
     }
 
     #[test]
+    fn traces_of_fewer_parameters_are_read_with_the_others_off() {
+        let request = Request { prompt: vec![1, 2], ..Request::default() };
+        let mut json = serde_json::json!(TraceRequest::of(&request));
+        assert!(json.as_object_mut().unwrap().remove("min_p").is_some());
+        let back: TraceRequest = serde_json::from_value(json).unwrap();
+        assert_eq!(back.request().unwrap(), request);
+    }
+
+    #[test]
     fn names_of_files_cannot_leave_their_folder() {
         assert_eq!(file_name("cmpl-1_a"), PathBuf::from("cmpl-1_a.json"));
         assert_eq!(file_name("../../x y"), PathBuf::from("______x_y.json"));
