@@ -4,52 +4,15 @@
 //! Every token is reported with the piece of text that carries its first byte; tokens behind a
 //! matched stop string are not reported, nor are those of calls.
 
+use crate::event::{CallEvent, Delta, TokenText, TopToken};
 use crate::ids::call_id;
 use crate::message::ToolCall;
 use crate::replay::arguments;
 use crate::request::OutputSpec;
-use crate::stream::CallEvent;
 use engine::TokenLogprobs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use text::{IncrementalDecoder, OutputEvent, OutputParser, StopStrings, TextAssets};
-
-/// A piece of text, and the tokens it came from if their log probabilities were asked for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Delta {
-    /// The text; empty only where tokens have no text of their own.
-    pub text: String,
-    /// Its tokens.
-    pub tokens: Vec<TokenText>,
-}
-
-/// A token with its log probability.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TokenText {
-    /// Its id.
-    pub id: u32,
-    /// Its bytes as text; what is not UTF-8 alone is shown as U+FFFD.
-    pub text: String,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Natural log probability.
-    pub logprob: f32,
-    /// The most likely tokens in its place, best first.
-    pub top: Vec<TopToken>,
-}
-
-/// A token that could have been chosen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TopToken {
-    /// Its id.
-    pub id: u32,
-    /// Its bytes as text; what is not UTF-8 alone is shown as U+FFFD.
-    pub text: String,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Natural log probability.
-    pub logprob: f32,
-}
 
 /// Text that is ready to be shown.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,112 +1,14 @@
 //! The answer to one request, as events.
 
-use crate::assemble::{Assembler, Delta, TextPiece, TokenText};
+use crate::assemble::{Assembler, TextPiece};
 use crate::error::ApiError;
+use crate::event::{Done, Finish, TextEvent};
 use crate::replay::{ReplayMemory, ReplayTurn, Weight};
 use crate::request::Origin;
-use crate::usage_counter::{Timings, Usage, UsageCounter};
+use crate::usage_counter::UsageCounter;
 use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// What happened to a request, in order: any number of `Prompt` and `Prefill`, then text, then exactly one of
-/// `Done` and `Failed`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TextEvent {
-    /// `done` of `total` prompt tokens are computed.
-    Prefill {
-        /// Prompt tokens computed so far.
-        done: usize,
-        /// Prompt tokens in all.
-        total: usize,
-    },
-    /// Consecutive tokens of the prompt with their log probabilities, as asked for.
-    Prompt {
-        /// Which of the prompt's tokens is the first of these; 1 at the beginning, as nothing comes
-        /// before the first.
-        first: usize,
-        /// The tokens.
-        tokens: Vec<TokenText>,
-    },
-    /// Text the model thinks to itself.
-    Reasoning(Delta),
-    /// Text of the answer.
-    Content(Delta),
-    /// Part of a tool call.
-    Call(CallEvent),
-    /// The answer is complete.
-    Done(Done),
-    /// The answer broke off.
-    Failed(ApiError),
-}
-
-/// What happened to a tool call. Calls are numbered from 0; one ends before the next starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallEvent {
-    /// The model calls a tool.
-    Start {
-        /// Number of the call.
-        index: usize,
-        /// Name of this call, unique among all answers.
-        id: String,
-        /// Name of the tool.
-        name: String,
-    },
-    /// More of the JSON text of its arguments; all of a call's pieces make one object.
-    Arguments {
-        /// Number of the call.
-        index: usize,
-        /// The piece.
-        delta: String,
-    },
-    /// The call is complete.
-    End {
-        /// Number of the call.
-        index: usize,
-    },
-    /// The call broke and must not be executed; its text follows as content.
-    Broken {
-        /// Number of the call.
-        index: usize,
-    },
-}
-
-/// The end of an answer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Done {
-    /// What ended it.
-    pub finish: Finish,
-    /// Tokens computed.
-    pub usage: Usage,
-    /// Time taken.
-    pub timings: Timings,
-}
-
-/// What ended an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// This stop id was chosen.
-    StopId(u32),
-    /// This stop string came up.
-    StopString(String),
-    /// Tools are to be called.
-    ToolCalls,
-    /// The limit of tokens was reached, or the context is full.
-    Length,
-    /// The grammar allows nothing more.
-    Complete,
-}
-
-impl Finish {
-    /// The name that OpenAI's API has for it.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::StopId(_) | Self::StopString(_) | Self::Complete => "stop",
-            Self::ToolCalls => "tool_calls",
-            Self::Length => "length",
-        }
-    }
-}
 
 /// The events of one request. Dropping it cancels the request, and only that.
 #[derive(Debug)]
