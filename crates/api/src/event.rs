@@ -1,10 +1,10 @@
-//! The events of one answer.
+//! The events that a request produces.
 
 use crate::error::ApiError;
 use crate::usage_counter::{Timings, Usage};
 
-/// What happened to a request, in order: any number of `Prompt` and `Prefill`, then text, then exactly one of
-/// `Done` and `Failed`.
+/// An event of a request. In order: any number of `Prompt` and `Prefill`, then text and calls, then
+/// exactly one of `Done` and `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
     /// `done` of `total` prompt tokens are computed.
@@ -14,15 +14,16 @@ pub enum TextEvent {
         /// Prompt tokens in all.
         total: usize,
     },
-    /// Consecutive tokens of the prompt with their log probabilities, as asked for.
+    /// Consecutive tokens of the prompt with their log probabilities, if the request sets
+    /// `prompt_logprobs`.
     Prompt {
-        /// Which of the prompt's tokens is the first of these; 1 at the beginning, as nothing comes
-        /// before the first.
+        /// Index in the prompt of the first of `tokens`; the first event has 1, because the first
+        /// prompt token has no probability.
         first: usize,
         /// The tokens.
         tokens: Vec<TokenText>,
     },
-    /// Text the model thinks to itself.
+    /// Text of the reasoning.
     Reasoning(Delta),
     /// Text of the answer.
     Content(Delta),
@@ -30,23 +31,23 @@ pub enum TextEvent {
     Call(CallEvent),
     /// The answer is complete.
     Done(Done),
-    /// The answer broke off.
+    /// The request failed.
     Failed(ApiError),
 }
 
-/// What happened to a tool call. Calls are numbered from 0; one ends before the next starts.
+/// An event of a tool call. Calls are numbered from 0; one ends before the next starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEvent {
     /// The model calls a tool.
     Start {
         /// Number of the call.
         index: usize,
-        /// Name of this call, unique among all answers.
+        /// Id of the call, unique among all answers.
         id: String,
         /// Name of the tool.
         name: String,
     },
-    /// More of the JSON text of its arguments; all of a call's pieces make one object.
+    /// A piece of the JSON text of the arguments; the pieces of a call make one object.
     Arguments {
         /// Number of the call.
         index: usize,
@@ -58,7 +59,7 @@ pub enum CallEvent {
         /// Number of the call.
         index: usize,
     },
-    /// The call broke and must not be executed; its text follows as content.
+    /// The call is malformed and must not be executed; its text follows as content.
     Broken {
         /// Number of the call.
         index: usize,
@@ -68,22 +69,22 @@ pub enum CallEvent {
 /// The end of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
-    /// What ended it.
+    /// What ended the answer.
     pub finish: Finish,
-    /// Tokens computed.
+    /// Token counts.
     pub usage: Usage,
-    /// Time taken.
+    /// Times.
     pub timings: Timings,
 }
 
 /// What ended an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// This stop id was chosen.
+    /// The model chose this stop id.
     StopId(u32),
-    /// This stop string came up.
+    /// The text reached this stop string.
     StopString(String),
-    /// Tools are to be called.
+    /// The answer ended in tool calls.
     ToolCalls,
     /// The limit of tokens was reached, or the context is full.
     Length,
@@ -92,7 +93,7 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// The name that OpenAI's API has for it.
+    /// The `finish_reason` of OpenAI's API.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::StopId(_) | Self::StopString(_) | Self::Complete => "stop",
@@ -102,38 +103,38 @@ impl Finish {
     }
 }
 
-/// A piece of text, and the tokens it came from if their log probabilities were asked for.
+/// A piece of text, with its tokens if the request sets `logprobs`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delta {
-    /// The text; empty only where tokens have no text of their own.
+    /// The text; may be empty for tokens without text.
     pub text: String,
-    /// Its tokens.
+    /// The tokens of the piece.
     pub tokens: Vec<TokenText>,
 }
 
 /// A token with its log probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenText {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// Its bytes as text; what is not UTF-8 alone is shown as U+FFFD.
+    /// The bytes as text; invalid UTF-8 is shown as U+FFFD.
     pub text: String,
-    /// Its bytes.
+    /// The bytes of the token.
     pub bytes: Vec<u8>,
     /// Natural log probability.
     pub logprob: f32,
-    /// The most likely tokens in its place, best first.
+    /// The most likely tokens at this position, best first.
     pub top: Vec<TopToken>,
 }
 
-/// A token that could have been chosen.
+/// An alternative token with its log probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopToken {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// Its bytes as text; what is not UTF-8 alone is shown as U+FFFD.
+    /// The bytes as text; invalid UTF-8 is shown as U+FFFD.
     pub text: String,
-    /// Its bytes.
+    /// The bytes of the token.
     pub bytes: Vec<u8>,
     /// Natural log probability.
     pub logprob: f32,

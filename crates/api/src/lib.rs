@@ -1,7 +1,8 @@
-//! Text in, text out: renders chat templates, tokenizes, submits to the engine, and turns its
-//! tokens back into text with stop strings and reasoning handled.
+//! The text interface of the engine: chat templates are rendered and tokenized, requests submitted,
+//! and generated tokens turned into text, reasoning, tool calls and stop strings.
 //!
-//! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
+//! Invariant: dropping a [`TextStream`] cancels its generation and no other; the crate knows
+//! nothing of HTTP.
 
 mod assemble;
 mod budget;

@@ -1,4 +1,4 @@
-//! The answer to one request, as events.
+//! The stream of events of one request.
 
 use crate::assemble::{Assembler, TextPiece};
 use crate::error::ApiError;
@@ -10,7 +10,7 @@ use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The events of one request. Dropping it cancels the request, and only that.
+/// The stream of events of one request. Dropping the stream cancels the request and no other.
 #[derive(Debug)]
 pub struct TextStream {
     generation: Option<Generation>,
@@ -20,12 +20,12 @@ pub struct TextStream {
     record: Option<TurnRecorder>,
 }
 
-/// What is remembered of an answer that ends in calls.
+/// Collects a turn for the replay memory, which keeps it if the answer ends in calls.
 #[derive(Debug)]
 pub(crate) struct TurnRecorder {
     pub memory: Arc<ReplayMemory>,
     pub origin: Origin,
-    /// The prompt behind the tokens that its parent has.
+    /// The prompt after the tokens of the parent turn.
     pub prompt: Vec<u32>,
     pub sampled: Vec<u32>,
 }
@@ -42,7 +42,7 @@ impl TextStream {
         Self { generation, assembler, meter, ready: VecDeque::new(), record }
     }
 
-    /// The next event, or `None` after the last one.
+    /// Waits for the next event; `None` after the last one.
     pub async fn next(&mut self) -> Option<TextEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -53,7 +53,7 @@ impl TextStream {
         }
     }
 
-    /// As `next`, blocking the thread. Not to be called from async code.
+    /// Blocks the thread until the next event. Must not be called from async code.
     pub fn next_blocking(&mut self) -> Option<TextEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -77,7 +77,7 @@ impl TextStream {
                 let tokens = tokens.collect();
                 self.ready.push_back(TextEvent::Prompt { first, tokens });
             }
-            // Nobody asks for a vector as text.
+            // Requests of this stream have no embedding.
             Some(Event::Embedding(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
@@ -101,7 +101,7 @@ impl TextStream {
         }
     }
 
-    /// Ends the answer before the model does.
+    /// Ends the answer and cancels the generation.
     fn cut(&mut self, finish: Finish) {
         self.meter.reasoning(self.assembler.reasoning_tokens());
         let (usage, timings) = self.meter.cut();
@@ -125,7 +125,7 @@ impl TextStream {
         self.done(Done { finish, usage, timings });
     }
 
-    /// The end of an answer that calls tools.
+    /// The finish of an answer with calls; `None` without calls.
     fn called(&self) -> Option<Finish> {
         self.assembler.calls().map(|_| Finish::ToolCalls)
     }
@@ -138,7 +138,7 @@ impl TextStream {
         self.end(TextEvent::Done(done));
     }
 
-    /// Before the client hears of the end, so that its next request finds the turn.
+    /// Stores the turn before the end is reported, so that the client's next request finds it.
     fn remember(&self, record: TurnRecorder) {
         let Some((calls, content)) = self.assembler.calls() else { return };
         let TurnRecorder { memory, origin, prompt, sampled } = record;

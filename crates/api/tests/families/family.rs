@@ -1,4 +1,4 @@
-//! What is known of each family: its template, and the tokens that its vocabulary has beyond text.
+//! The families under test: template, and the special tokens of the vocabulary.
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -32,7 +32,7 @@ pub struct Family {
     pub end: &'static str,
     /// Reasoning stands between tags.
     pub thinks: bool,
-    /// What of a turn besides its calls the template writes.
+    /// The parts of a turn that the template renders besides the calls.
     pub content: bool,
     pub reasoning: bool,
     /// Several calls in a turn.
@@ -196,7 +196,7 @@ impl Family {
         Some(read(&fixtures::find(&file)?))
     }
 
-    /// Its tokenizer with the names of its tokens.
+    /// The tokenizer of the family, with the names of its tokens.
     pub fn assets(&self) -> TextAssets {
         let folder = Path::new(DATA).join(self.base);
         let mut assets = TextAssets::from_folder(&folder).expect("the fixture is sound");

@@ -1,4 +1,4 @@
-//! A turn that called tools comes back as JSON and goes on from its own tokens.
+//! A turn that called tools is returned as JSON, and the conversation continues from its tokens.
 
 use crate::family::FAMILIES;
 use crate::scripts::{ODD, SHORT, calls, request, result, thought, user};
@@ -16,7 +16,7 @@ fn canonical(stage: &Stage, request: &ChatRequest) -> String {
     text[start + at..].to_owned()
 }
 
-/// The prompt goes on from `answer` and then as the template has it.
+/// The prompt continues from the tokens of `answer`, followed by the rendered messages after it.
 fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
     let name = stage.family.name;
     let prompt = stage.prompt(request);
@@ -43,7 +43,7 @@ fn asked(messages: Vec<Value>, setting: &Value) -> ChatRequest {
     ChatRequest { template_kwargs, ..request(messages) }
 }
 
-/// An answer with these calls, whose white space no template has.
+/// An answer with these calls, in white space that no template renders.
 fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let family = stage.family;
     let format = family.format.name;

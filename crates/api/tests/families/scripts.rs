@@ -1,5 +1,5 @@
-//! Answers as models of each family write them, with white space that no template has, and the
-//! tools that they call.
+//! Answers in the form that models of each family write, in white space that no template renders,
+//! and the tools that they call.
 
 use api::ChatRequest;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub fn tools() -> Vec<Value> {
         .to_vec()
 }
 
-/// A conversation about those tools.
+/// A conversation that offers these tools.
 pub fn request(messages: Vec<Value>) -> ChatRequest {
     let messages = messages.into_iter().map(Into::into).collect();
     let tools = tools().into_iter().map(Into::into).collect();
