@@ -246,7 +246,7 @@ impl Engine {
     }
 
     fn plan(&mut self) {
-        // Readers go on reading: each is ready for the whole plan, or not at all.
+        // Readers read concurrently, so readiness is taken once for the whole plan.
         for (slot, running) in self.requests.iter() {
             self.scheduler.set_ready(slot, running.is_ready());
         }

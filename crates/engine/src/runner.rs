@@ -199,7 +199,7 @@ impl Runner {
         self.info.cache_tokens / self.blocks
     }
 
-    /// Maximum number of positions that a row sees, if every layer has such a limit.
+    /// Maximum number of positions that a row attends to, if every layer has a window.
     pub fn window(&self) -> Option<usize> {
         self.window
     }

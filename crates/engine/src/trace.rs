@@ -35,7 +35,7 @@ pub struct Trace {
     pub cached_tokens: usize,
     /// Number of preemptions.
     pub preemptions: u32,
-    /// Its rows in each step.
+    /// Rows of the sequence in each step.
     pub steps: Vec<TraceStep>,
     /// Generated ids, without a stop id at the end.
     pub ids: Vec<u32>,
