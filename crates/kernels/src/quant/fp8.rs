@@ -3,7 +3,7 @@
 //! The codes are E4M3 of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022) in the form
 //! without infinities: one sign, four exponent and three mantissa bits, bias 7, and NaN where all
 //! seven bits are set. Files give a tile of rows and columns, a row or a whole matrix one scale;
-//! here every run of a row has it beside its codes.
+//! here every run of a row has its scale next to its codes.
 
 use super::QuantType;
 
