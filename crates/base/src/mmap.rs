@@ -1,8 +1,8 @@
 //! Read-only memory maps of whole files.
 //!
-//! A map is shared (`Arc`) by everything that borrows weights from the file, and
-//! can be told which of its pages are no longer needed, so that packing weights
-//! into memory of our own does not double what the process holds.
+//! A map is shared (`Arc`) by everything that borrows weights from the file, and releases pages
+//! that are no longer needed, so that packing weights into memory of our own does not double what
+//! the process holds.
 #![allow(unsafe_code)]
 
 use std::fs::File;
