@@ -171,13 +171,13 @@ impl Cpu {
         self.put(out, data);
     }
 
-    /// Rows of a buffer that is not lent out.
+    /// Rows of a buffer that is not taken.
     fn read_rows(&self, buffer: Buffer, rows: Range<usize>) -> &[f32] {
         let Workspace { width, data } = &self.buffers[buffer.0];
         &data[rows.start * width..rows.end * width]
     }
 
-    /// Row `row` of a buffer that is not lent out.
+    /// Row `row` of a buffer that is not taken.
     fn row(&self, buffer: Buffer, row: usize) -> &[f32] {
         let Workspace { width, data } = &self.buffers[buffer.0];
         &data[row * width..][..*width]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::read_all;
 use formats::{Checkpoint, OpenOptions};
 
-/// Every case with what its message must say. All cases name the file besides.
+/// Every case with the text that its message must contain. All messages name the file, too.
 const EXPECTED: &[(&str, &[&str])] = &[
     ("safetensors/empty.safetensors", &["8 bytes of header length", "empty"]),
     ("safetensors/seven_bytes.safetensors", &["8 bytes of header length", "found 7"]),

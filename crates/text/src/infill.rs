@@ -40,7 +40,7 @@ const FAMILIES: [InfillFamily; 11] = [
 const REPOSITORY: [&str; 3] = ["<|repo_name|>", "<repo_name>", "<reponame>"];
 /// Tokens that stand before a file.
 const FILE: [&str; 3] = ["<|file_sep|>", "<file_sep>", "<|file_separator|>"];
-/// Tokens that end an infill, besides those above and the end tokens of the model.
+/// Further tokens that end an infill, in addition to the end tokens of the model.
 const ENDS: [&str; 7] = [
     "<|fim_pad|>",
     "<fim_pad>",
@@ -62,7 +62,8 @@ pub struct InfillTokens {
     pub repository: Option<u32>,
     /// Stands before the name of each of its files.
     pub file: Option<u32>,
-    /// Tokens that end an infill: the model goes on to another text of its training data.
+    /// Tokens that end an infill, because the model continues with another text of its training
+    /// data.
     pub ends: Vec<u32>,
 }
 

@@ -86,7 +86,7 @@ impl ThinkSplitter {
         }
     }
 
-    /// Goes over to the other part.
+    /// Switches to the other part.
     fn turn(&mut self) {
         self.space.clear();
         self.reasoned = self.part == ThinkPart::Reasoning;

@@ -21,7 +21,7 @@ const AHEAD: usize = 128;
 
 /// A matrix to be packed.
 pub(super) struct PackJob {
-    /// Its bytes, row-major.
+    /// The bytes, row-major.
     pub bytes: Storage,
     /// The layout they are packed into.
     pub layout: &'static Layout,

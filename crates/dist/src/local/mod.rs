@@ -36,7 +36,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// A group of `ranks` ranks, in order. Each goes to a thread of its own.
+    /// Creates a group of `ranks` ranks, in order. Each rank runs on a separate thread.
     pub fn group(ranks: usize) -> Vec<Self> {
         let group = Arc::new(RankGroup::new(ranks));
         let local = |rank| Self { rank, group: group.clone(), turn: Mutex::new(0) };

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::json::Object;
 use crate::names::{DENSE, NameTable};
 
-/// Positions that each layer sees.
+/// Window of each layer, in positions.
 pub(crate) type Windows = Vec<Option<usize>>;
 
 /// One family of checkpoints. [`BASE`] has the defaults of all fields.

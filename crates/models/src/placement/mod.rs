@@ -41,7 +41,7 @@ pub struct Placement {
 /// One parsed rule.
 #[derive(Clone, Debug)]
 struct Rule {
-    /// Its number, line and what it matches, for messages.
+    /// Number, line and pattern of the rule, for messages.
     label: String,
     matches: Match,
     place: RulePlace,

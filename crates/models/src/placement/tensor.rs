@@ -13,7 +13,7 @@ const HEAD: &str = "output.weight";
 pub struct TensorInfo {
     /// Canonical name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tensor.
     pub kind: TensorKind,
     /// The layer it belongs to, if any.
     pub layer: Option<usize>,
@@ -78,7 +78,7 @@ impl TensorInfo {
         Some(count.saturating_mul(each))
     }
 
-    /// Bytes of a copy in this type that is not packed; those of the file where there cannot be one.
+    /// Bytes of an unpacked copy in this type, or the bytes in the file if the type allows no copy.
     pub fn copied_bytes(&self, ty: &QuantType) -> usize {
         ty.bytes_for(self.elements()).unwrap_or(self.bytes)
     }

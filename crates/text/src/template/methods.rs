@@ -77,7 +77,7 @@ pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<V
 
 /// Calls a method of a plain dictionary; `None` if there is no such method.
 pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
-    // Loops, namespaces and macros are objects with attributes of their own.
+    // Loops, namespaces and macros are objects with attributes.
     let plain = map.as_object().is_none_or(|o| o.type_name().contains("Map"));
     if !plain {
         return Ok(None);

@@ -39,7 +39,7 @@ pub struct ChatTemplate {
     source: String,
 }
 
-/// The texts of special tokens that templates may use; those that are `None` are undefined.
+/// The texts of special tokens for templates; `None` is undefined in templates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
     /// `bos_token`.

@@ -1,8 +1,8 @@
 //! DeepSeek's markup of invocations and their parameters, in its three dialects: V3.2 and later.
 //!
 //! Arguments become JSON while they stream. In the body of a string only an escaped closing tag is
-//! unescaped, which is all that models are told to escape; attributes are unescaped as in XML. A
-//! parameter without a type that begins with another parameter is an object.
+//! unescaped, because models are instructed to escape nothing else; attributes are unescaped as in
+//! XML. A parameter without a type that begins with another parameter is an object.
 
 use super::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
