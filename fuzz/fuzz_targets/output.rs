@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(read(&form, [&*answer].into_iter()), by_char);
 });
 
-/// Formats by turns, then reasoning by turns.
+/// The first byte selects the format, then the reasoning.
 fn form(choice: usize) -> OutputForm {
     let formats = ToolFormat::ALL;
     let reasoning = [Reasoning::Unsplit, Reasoning::Possible, Reasoning::Open];

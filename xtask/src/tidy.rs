@@ -29,7 +29,7 @@ impl Found {
         self.problems.is_empty()
     }
 
-    /// Counts for people.
+    /// A line with the counts.
     pub fn summary(&self) -> String {
         let [median, p95, longest] = [50, 95, 100].map(|share| self.percentile(share));
         format!(
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// Checks everything below `root` by itself, file by file.
+/// Checks every file below `root` separately.
 pub(crate) fn check_files(root: &Path, tree: &Tree) -> Found {
     let mut found = Found::default();
     for file in &tree.files {

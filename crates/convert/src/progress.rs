@@ -11,7 +11,7 @@ pub trait WorkProgress {
     /// Adds `units` to what is done.
     fn advance(&mut self, units: u64);
 
-    /// Passes on a remark for people, such as a warning.
+    /// Reports a message to the user, such as a warning.
     fn note(&mut self, text: &str);
 
     /// Called between small parts of the work.

@@ -51,7 +51,7 @@ fn the_built_in_model_in_eight_bits_says_the_same() {
     assert_eq!(shown["metadata"]["general.name"], "gannet-tiny");
 }
 
-/// Verifies against a reference; but for cases that need a rule GGUF files have no place for.
+/// Verifies against a reference, except cases that need a rule for which GGUF files have no key.
 fn verify(model: &str, reference: &Path, composes: bool) {
     let text = std::fs::read_to_string(reference).unwrap();
     let mut cases: Value = serde_json::from_str(&text).unwrap();

@@ -14,7 +14,7 @@ use When::{
 /// A named mixture.
 #[derive(Debug)]
 pub struct Mixture {
-    /// Its name, such as `q4_k_m`.
+    /// The name, such as `q4_k_m`.
     pub name: &'static str,
     /// `general.file_type` in the metadata of its files.
     pub(super) file_type: u32,
