@@ -1,8 +1,8 @@
 //! Turns token ids into text: incremental decoding, then the split into reasoning, content and
 //! calls, then stop strings on the content.
 //!
-//! Every token is reported with the piece of text that carries its first byte; tokens behind a
-//! matched stop string are not reported, nor are those of calls.
+//! Every token is reported with the piece of text that carries its first byte; tokens of calls and
+//! tokens after a matched stop string are not reported.
 
 use crate::event::{CallEvent, Delta, TokenText, TopToken};
 use crate::ids::call_id;

@@ -54,7 +54,7 @@ impl Mmap {
         self.advise(range, libc::MADV_DONTNEED);
     }
 
-    /// Tells the kernel that `range` (bytes) will be read here and there. A hint only.
+    /// Advises the kernel of random reads in `range` (bytes).
     pub fn random_access(&self, range: Range<usize>) {
         // With the pages at both ends, so that neighbours that are read so too leave no gap.
         let range = self.pages_of(range);

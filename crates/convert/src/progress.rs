@@ -1,4 +1,4 @@
-//! How long work is followed and stopped.
+//! Progress and cancellation of long work.
 
 /// Receives the progress of long work. `()` ignores it.
 pub trait WorkProgress {

@@ -6,7 +6,7 @@ use kernels::quant::{self, QuantType};
 ///
 /// # Errors
 ///
-/// A message that lists the types there are.
+/// The message for an unknown type, which lists the known ones.
 pub fn writable_type(name: &str) -> Result<&'static QuantType, String> {
     let known = quant::by_name(name).filter(|ty| ty.quantize.is_some());
     known.ok_or_else(|| format!("expected one of {}", writable_names()))

@@ -180,7 +180,7 @@ impl RunningRequest {
         self.advance_constraint();
     }
 
-    /// Tells the constraint the ids of the step, unless the sequence ended on its own.
+    /// Passes the ids of the step to the constraint, unless the sequence ended.
     fn advance_constraint(&mut self) {
         let StepOutput { ids, outcome, .. } = &mut self.output;
         let Some(constraint) = self.constraint.state() else { return };

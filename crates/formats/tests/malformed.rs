@@ -160,7 +160,7 @@ fn the_same_weights_load_with_a_sound_config() {
     load(folder.path()).unwrap();
 }
 
-/// Most memory this process ever held, in KiB, where the system tells.
+/// Peak memory of this process in KiB, if the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -58,7 +58,8 @@ pub struct View<'a> {
     pub capacity: usize,
 }
 
-/// What a step may still hold, besides one row with logits for each sequence that decodes.
+/// The rows that a step may still hold, in addition to one row with logits for each decoding
+/// sequence.
 #[derive(Clone, Copy, Debug)]
 struct StepBudget {
     prompt: usize,
@@ -165,7 +166,7 @@ impl Scheduler {
         View { tokens, table, cached: *cached, prompt: *prompt, capacity: *capacity }
     }
 
-    /// Sets whether the sequence takes part in plans; it does at first. One that is not ready keeps
+    /// Sets whether the sequence is part of plans; a new sequence is. One that is not ready keeps
     /// its state, but others may preempt it.
     pub fn set_ready(&mut self, slot: Slot, ready: bool) {
         self.sequences[slot].ready = ready;
@@ -260,7 +261,7 @@ impl Scheduler {
     }
 
     /// Allocates blocks for `rows` more rows of a running sequence. Where blocks run out, it
-    /// preempts sequences that are not ready, then those behind. Returns the rows that fit.
+    /// preempts sequences that are not ready, then later ones. Returns the rows that fit.
     fn allocate_rows(&mut self, slot: Slot, rows: usize) -> usize {
         loop {
             let granted = self.grow(slot, rows);

@@ -337,7 +337,7 @@ impl Sequence {
         (self.first, self.registered, self.computed) = (0, 0, 0);
     }
 
-    /// Registers the blocks that have become full and releases those behind the window.
+    /// Registers the blocks that have become full and releases blocks before the window.
     pub fn register_full_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
         self.extend_names(geometry);
         while self.registrable && self.registered < self.computed / geometry.block {

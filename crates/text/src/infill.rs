@@ -11,7 +11,7 @@ struct InfillFamily {
     prefix: &'static str,
     suffix: &'static str,
     middle: Option<&'static str>,
-    /// The text behind the gap comes before the text in front of it.
+    /// The text after the gap comes before the text in front of it.
     suffix_first: bool,
 }
 
@@ -58,9 +58,9 @@ pub struct InfillTokens {
     suffix: u32,
     middle: Option<u32>,
     suffix_first: bool,
-    /// Stands before the name of a repository.
+    /// Token before the name of a repository.
     pub repository: Option<u32>,
-    /// Stands before the name of each of its files.
+    /// Token before the name of each file of a repository.
     pub file: Option<u32>,
     /// Tokens that end an infill, because the model continues with another text of its training
     /// data.

@@ -17,7 +17,7 @@ pub struct Family {
     /// The file of its template.
     pub name: &'static str,
     pub format: &'static ToolFormat,
-    /// The vocabulary that its text is made of.
+    /// The vocabulary of the family's text.
     base: &'static str,
     bos: Option<&'static str>,
     eos: &'static str,
@@ -25,12 +25,12 @@ pub struct Family {
     control: &'static [&'static str],
     /// Further markers that are tokens.
     markers: &'static [&'static str],
-    /// Tokens that end an answer besides its own end.
+    /// Tokens that end an answer, in addition to its own end.
     pub ends: &'static [&'static str],
-    /// What stands before an answer in a conversation, and behind a turn of calls.
+    /// The text before an answer in a conversation, and the text after a turn of calls.
     pub header: &'static str,
     pub end: &'static str,
-    /// Reasoning stands between tags.
+    /// Whether reasoning is enclosed in tags.
     pub thinks: bool,
     /// The parts of a turn that the template renders besides the calls.
     pub content: bool,

@@ -6,7 +6,8 @@ use crate::stage::{Act, Answer, Stage};
 use api::{ChatRequest, Finish};
 use serde_json::{Value, json};
 
-/// What the template writes behind the first turn of calls, its end included.
+/// The text that the template renders after the first turn of calls, including the end of that
+/// turn.
 fn canonical(stage: &Stage, request: &ChatRequest) -> String {
     let fresh = Stage::of(stage.family).unwrap();
     let text = fresh.service.render(request).unwrap();
@@ -52,7 +53,7 @@ fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let thinks = family.thinks || format == "harmony";
     let before = if thinks { thought(family.format, " why é ", opened) } else { String::new() };
     let words = match format {
-        // Behind calls this template writes the text that stood before them.
+        // This template renders the text before calls after them.
         "harmony" | "llama" | "deepseek-v3" => "",
         _ => "Let me  see:\n\n\n",
     };
@@ -84,7 +85,7 @@ fn check_family(stage: &Stage, setting: &Value, made: &[(&str, &str)]) {
     let mut thoughtful = messages.clone();
     thoughtful[1]["reasoning_content"] = answer.reasoning.clone().into();
     check(stage, &answer, &asked(thoughtful, setting));
-    // A second turn of calls behind it.
+    // A second turn of calls.
     let text = said(stage, &second, &[("g", SHORT)]);
     let again = stage.ask(&second, Act::Say(text));
     assert_eq!(again.finish, Finish::ToolCalls, "{name}");

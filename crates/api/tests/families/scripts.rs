@@ -111,7 +111,7 @@ fn parameters(arguments: &str) -> String {
     members.iter().map(one).collect()
 }
 
-/// Reasoning, as it is written at the start of an answer; `opened`: the prompt has begun it.
+/// Reasoning at the start of an answer; `opened` if the prompt opens it.
 pub fn thought(format: &ToolFormat, text: &str, opened: bool) -> String {
     match format.name {
         "harmony" => {

@@ -59,7 +59,7 @@ pub struct Heard {
 #[derive(Debug)]
 pub struct Answer {
     pub prompt: Vec<u32>,
-    /// The tokens that were read of what was said.
+    /// The tokens that the stream has read.
     pub sampled: Vec<u32>,
     pub reasoning: String,
     pub content: String,

@@ -49,7 +49,7 @@ struct PackPiece<'a> {
 }
 
 impl PackJobs {
-    /// Adds a matrix that is packed behind all others.
+    /// Adds a matrix, packed after all others.
     pub fn push(&mut self, job: PackJob) {
         self.0.push(job);
     }

@@ -11,7 +11,7 @@ fn tiny() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny").to_owned()
 }
 
-/// Quantises with `args` behind the type, anew each time; gives the report.
+/// Quantises with `args` after the type, and returns the report.
 fn quantize(source: &str, out: &str, ty: &str, args: &[&str]) -> Value {
     let all = ["quantize", source, out, "--type", ty, "--force", "--json"];
     serde_json::from_str(&succeed(&[&all[..], args].concat())).unwrap()

@@ -42,7 +42,7 @@ impl GgufOutput {
     }
 }
 
-/// Writes all targets in order and gives the output its name. An error leaves nothing behind.
+/// Writes all targets in order, then renames the output. An error leaves no file.
 pub(super) fn write(
     targets: &[Target],
     importance: Option<&Importance>,

@@ -210,7 +210,7 @@ fn pieces(length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length.max(1)).step_by(PIECE).map(move |start| start..(start + PIECE).min(length))
 }
 
-/// A panic elsewhere leaves no half-written state behind these locks that is read later.
+/// A panic leaves no half-written state under these locks that is read later.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

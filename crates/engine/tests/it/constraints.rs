@@ -17,7 +17,7 @@ pub(crate) struct Toy {
     pub panics: Option<usize>,
     /// Only ids below this.
     pub below: u32,
-    /// The allowed ids repeat after so many places, whatever came before.
+    /// The allowed ids repeat after this many positions, independent of the text before.
     pub cycle: Option<usize>,
     pub seen: Vec<u32>,
 }

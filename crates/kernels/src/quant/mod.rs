@@ -46,7 +46,8 @@ pub struct QuantType {
     /// Whole blocks to f32, exactly as gguf-py does: the specification of the type.
     /// `src.len() / block_bytes * block_len == dst.len()`.
     pub dequantize: Option<Dequantize>,
-    /// f32 to whole blocks, under the scales found to lose least where the format leaves a choice.
+    /// Quantises f32 values to whole blocks, with the scales of least error where the format leaves
+    /// a choice.
     pub quantize: Option<Quantize>,
     /// How blocks are packed for products with activations rounded to bytes.
     pub packing: Option<&'static Packing>,

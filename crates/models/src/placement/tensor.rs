@@ -1,4 +1,4 @@
-//! What placement knows of a tensor, and what it takes in memory.
+//! The facts about a tensor that placement uses, and its size in memory.
 
 use super::TensorKind;
 use formats::{Checkpoint, TensorView};
@@ -43,7 +43,7 @@ impl TensorInfo {
         all
     }
 
-    /// Whether it is held as f32 values whatever the rules say: norms, biases and the like.
+    /// Whether the tensor is always held as f32 values: norms, biases and the like.
     pub fn is_vector(&self) -> bool {
         self.shape.len() < 2 || self.kind == TensorKind::Norm || self.name.ends_with(".bias")
     }

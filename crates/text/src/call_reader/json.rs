@@ -214,7 +214,7 @@ fn text(key: bool) -> JsonState {
     JsonState::Text { key, high: 0, at: At::Plain }
 }
 
-/// Returns the character that `c` stands for behind a backslash.
+/// Returns the character of the escape `c` after a backslash.
 fn unescaped(c: char) -> Option<char> {
     let all = [('n', '\n'), ('t', '\t'), ('r', '\r'), ('b', '\u{8}'), ('f', '\u{c}')];
     let all = [('"', '"'), ('\\', '\\'), ('/', '/')].into_iter().chain(all);
@@ -252,7 +252,7 @@ pub(crate) enum Span {
     Last,
 }
 
-/// An object that stands alone.
+/// An object alone.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonObject(Json);
 
@@ -285,7 +285,7 @@ pub(crate) fn is_json(text: &str) -> bool {
     text.chars().all(|c| json.push(c).is_ok()) && json.is_whole()
 }
 
-/// Appends `c` as it is written inside a JSON string.
+/// Appends `c`, escaped for a JSON string.
 pub(crate) fn escape_into(out: &mut String, c: char) {
     match c {
         '"' => out.push_str("\\\""),

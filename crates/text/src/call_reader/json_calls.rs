@@ -13,7 +13,7 @@ const MAX_KEY: usize = 16;
 /// What may come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonStart {
-    /// The object behind its brace.
+    /// The object after its brace.
     Inside,
     /// The object.
     Object,

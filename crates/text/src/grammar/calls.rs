@@ -140,7 +140,7 @@ impl Writer {
         format!("body {more} {close}")
     }
 
-    /// Free text, behind which calls may begin.
+    /// Free text, after which calls may begin.
     fn text_then_calls(&mut self, many: bool) -> Result<String, GrammarError> {
         let CallSyntax { open, begin, before, .. } = *self.syntax;
         let first = [open, begin, before].concat();

@@ -197,7 +197,7 @@ impl Calls {
         }
     }
 
-    /// Takes a character behind the only call.
+    /// Takes a character after the only call.
     fn close(&mut self, c: char) {
         let options = self.format.closing;
         match self.literals.push(options.iter().map(|(text, _)| *text), c) {

@@ -243,7 +243,7 @@ fn string_search(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
 const SEARCHES: [&str; 7] = ["startswith", "endswith", "find", "rfind", "index", "rindex", "count"];
 
 /// Returns the part of `s` between two optional bounds, with the number of characters before it;
-/// `None` if the start is behind the end.
+/// `None` if the start is after the end.
 fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, Error> {
     if bounds.is_empty() {
         return Ok(Some((0, s)));

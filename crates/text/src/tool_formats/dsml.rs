@@ -74,9 +74,9 @@ struct Dsml {
 
 #[derive(Clone, Debug)]
 enum DsmlState {
-    /// Behind the name of an opening tag, up to its `>`.
+    /// After the name of an opening tag, up to its `>`.
     Opening(Tag, String),
-    /// Behind the name of a closing tag; in a value also its body, if the tag turns out to be text.
+    /// After the name of a closing tag; in a value also its body, if the tag turns out to be text.
     Closing(Tag, String, Option<ParameterBody>),
     /// Between invocations.
     Block,
@@ -238,7 +238,7 @@ impl Dsml {
         }
     }
 
-    /// Takes a character behind the name of a closing tag: white space and one more bar pass.
+    /// Takes a character after the name of a closing tag: white space and one more bar pass.
     fn closing(&mut self, c: char, call: &mut Call) -> Option<Flow> {
         let DsmlState::Closing(tag, text, body) = &mut self.state else { return None };
         let (tag, body) = (*tag, body.clone());
