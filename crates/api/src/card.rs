@@ -1,4 +1,4 @@
-//! What a checkpoint says of itself, for those who list models.
+//! Metadata of a checkpoint, for lists of models.
 
 use formats::{Checkpoint, TensorView};
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! What an answer is held to: the grammar that a caller gives, calls that it forces, schemas of
-//! strict tools, and the budget of reasoning before any of them.
+//! Constraints of answers: the grammar of a request, forced tool calls, schemas of strict tools,
+//! and the budget of reasoning before any of them.
 
 use crate::budget::Budget;
 use crate::constraint::constraint;

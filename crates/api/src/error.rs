@@ -1,4 +1,4 @@
-//! Why a request was refused or broke.
+//! Errors of requests.
 
 use engine::{Field, Outcome, SubmitError};
 

@@ -1,7 +1,8 @@
 //! Text in, text out: renders chat templates, tokenizes, submits to the engine, and turns its
 //! tokens back into text with stop strings and reasoning handled.
 //!
-//! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
+//! Invariant: dropping a [`TextStream`] cancels its generation, and only that. The crate knows no
+//! HTTP.
 
 mod assemble;
 mod budget;

@@ -1,4 +1,4 @@
-//! What a caller may say about sampling, and how it merges over the model's own defaults.
+//! Sampling options of a request, merged over the defaults of the model.
 
 use crate::error::ApiError;
 use engine::SamplingParams;
@@ -17,7 +17,7 @@ const MAX_BIASES: usize = 4096;
 /// Most alternatives reported per token.
 const MAX_LOGPROBS: usize = 20;
 
-/// Sampling as a request or a model wishes it; `None` and empty say nothing.
+/// Sampling options of a request or a model; `None` and empty leave an option to the defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingOptions {
     /// Divides the logits; 0 takes the most likely token.
@@ -100,7 +100,10 @@ impl SamplingOptions {
         )
     }
 
-    /// Refuses what the engine's own check does not see.
+    /// Checks the limits that the engine does not know.
+    ///
+    /// # Errors
+    /// The option that exceeds its limit.
     pub fn check(&self) -> Result<(), ApiError> {
         self.check_lengths()?;
         let lists = [

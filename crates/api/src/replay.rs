@@ -9,7 +9,7 @@
 //! before, which it then refers to.
 //!
 //! Invariant: at most [`MAX_IDS`] ids and [`MAX_BYTES`] bytes, those included that turns go on
-//! from and that nobody finds any more. The least recently used go first.
+//! from and that are not found by their ids any more. The least recently used are dropped first.
 
 use crate::message::{Message, ToolCall};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What callers ask for, and the form it has once rendered, tokenized and checked.
+//! Requests of callers, and requests that are rendered, tokenized and checked.
 
 use crate::message::{Message, Tool};
 use crate::options::SamplingOptions;
@@ -102,14 +102,14 @@ impl From<&str> for Prompt {
     }
 }
 
-/// On what terms a request is computed: what does not change its answer.
+/// Options of a request that do not change its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions {
     /// Lower goes first; 0 is ordinary.
     pub priority: i32,
-    /// On whose behalf: tenants share the machine evenly. `None` is nobody in particular.
+    /// The tenant; tenants share the machine evenly. `None` is the common one.
     pub tenant: Option<String>,
-    /// How the next tokens are guessed; `None` for the engine's own way.
+    /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,
     /// Longest time from submission to the end; `None` for the engine's own limit.
     pub timeout: Option<Duration>,

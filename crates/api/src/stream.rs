@@ -9,8 +9,8 @@ use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What happened to a request, in order: any number of `Prompt` and `Prefill`, then text, then exactly one of
-/// `Done` and `Failed`.
+/// An event of a request, in order: any number of `Prompt` and `Prefill`, then text, then exactly
+/// one of `Done` and `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
     /// `done` of `total` prompt tokens are computed.
@@ -175,7 +175,7 @@ impl TextStream {
                 let tokens = tokens.collect();
                 self.ready.push_back(TextEvent::Prompt { first, tokens });
             }
-            // Nobody asks for a vector as text.
+            // Embeddings are not requested as text.
             Some(Event::Embedding(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
