@@ -101,6 +101,9 @@ impl SamplingOptions {
     }
 
     /// Checks the options that the engine does not check.
+    ///
+    /// # Errors
+    /// The option that exceeds its limit.
     pub fn check(&self) -> Result<(), ApiError> {
         self.check_lengths()?;
         let lists = [
