@@ -35,13 +35,8 @@ macro_rules! runs {
     ($($name:ident $text:literal $number:literal: $len:literal;)*) => {$(
         #[doc = concat!(stringify!($len), " codes after their f32 scale: `value = scale * code`.")]
         pub static $name: QuantType = QuantType {
-            name: $text,
-            gguf_id: super::NATIVE_IDS + $number,
-            block_len: $len,
-            block_bytes: 4 + $len,
             dequantize: Some(dequantize::<$len>),
-            quantize: None,
-            packing: None,
+            ..QuantType::listed($text, super::NATIVE_IDS + $number, $len, 4 + $len)
         };
     )*};
 }

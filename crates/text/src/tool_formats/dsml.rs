@@ -197,7 +197,7 @@ impl Dsml {
         }
         Some(match Dialect::attribute(text, "string").as_deref() {
             None => DsmlState::Untyped(String::new()),
-            Some("false") => DsmlState::Value(ParameterBody::Json(Json::new(), false)),
+            Some("false") => DsmlState::Value(ParameterBody::Json(Json::default(), false)),
             Some(_) => {
                 call.arguments("\"");
                 DsmlState::Value(ParameterBody::Text)
