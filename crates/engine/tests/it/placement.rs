@@ -127,8 +127,8 @@ fn as_many_bytes_are_held_as_the_table_says() {
     let check = |checkpoint: &Checkpoint, mode, text: &str| {
         let runner = load(checkpoint, mode, text);
         let tensors = TensorInfo::all(checkpoint);
-        let isa = kernels::Isa::detect().unwrap();
-        let placed = rules(text).resolve(&tensors, mode, isa).unwrap();
+        let cpu = backend::Cpu::new(1, mode).unwrap();
+        let placed = rules(text).resolve(&tensors, &cpu).unwrap();
         let expected: usize = placed.iter().map(|placed| placed.bytes).sum();
         let name = &checkpoint.config().architecture;
         assert_eq!(runner.memory().weights, expected, "{name} {mode:?} {text}");

@@ -1,9 +1,9 @@
 //! The facts about a tensor that placement uses, and its size in memory.
 
 use super::TensorKind;
+use backend::{Backend, Mode};
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
-use kernels::{Isa, layout};
 
 const EMBED: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
@@ -67,14 +67,14 @@ impl TensorInfo {
         self.matrices().2.is_multiple_of(ty.block_len)
     }
 
-    /// Bytes of a packed copy in this type, if there is such a layout. An embedding table is
-    /// looked up, not multiplied.
-    pub fn packed_bytes(&self, ty: &QuantType, isa: Isa) -> Option<usize> {
+    /// Bytes of a copy of this type that `backend` packs for products in `fast` mode, if it packs the
+    /// type. An embedding table is looked up, not multiplied.
+    pub fn packed_bytes(&self, ty: &'static QuantType, backend: &dyn Backend) -> Option<usize> {
         let (count, rows, cols) = self.matrices();
         if self.is_vector() || self.kind == TensorKind::Embed || self.elements() == 0 {
             return None;
         }
-        let each = layout::packed(ty, cols, isa)?.bytes(ty, rows, cols)?;
+        let each = backend.held(ty, rows, cols, Mode::Fast).bytes?;
         Some(count.saturating_mul(each))
     }
 
