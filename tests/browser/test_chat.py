@@ -21,7 +21,7 @@ def test_a_click_on_send_is_answered(tab, server):
     expect(tab.page.locator("article.user")).to_have_text(QUESTION)
     expect(tab.answers().locator(".md")).to_contain_text("Paris")
     counts = tab.answers().locator(".counts")
-    for part in ("tokens", "prompt", "cached", "first after"):
+    for part in ("tokens", "prompt", "cached", "time to first token"):
         expect(counts).to_contain_text(part)
     assert server.requests()["finished"]["stop"] == before + 1
 

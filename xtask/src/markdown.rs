@@ -26,7 +26,7 @@ pub(crate) fn dead_links(text: &str, folder: &Path) -> Vec<DeadLink> {
     dead
 }
 
-/// What stands in the parentheses of `[text](target)`.
+/// The text in the parentheses of `[text](target)`.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
 }

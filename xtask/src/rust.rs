@@ -34,7 +34,7 @@ pub(crate) fn test_lines(code: &str) -> Vec<Range<usize>> {
     starts.map(|at| line(at)..line(item_end(code, at + MARK.len())) + 1).collect()
 }
 
-/// Names of the modules that only tests are compiled with and that are files of their own.
+/// Names of the modules in separate files that are compiled for tests only.
 pub(crate) fn test_modules(code: &str) -> Vec<&str> {
     let marked = code.split("#[cfg(test)]").skip(1);
     let declared = marked.filter_map(|rest| rest.trim_start().strip_prefix("mod "));

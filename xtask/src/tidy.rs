@@ -2,7 +2,7 @@
 
 use crate::functions::{Function, functions};
 use crate::markdown::dead_links;
-use crate::rules::{ENFORCED, Rule};
+use crate::rules::ENFORCED;
 use crate::tree::{SourceFile, Tree};
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ const P95_LINES: usize = 40;
 pub(crate) struct Found {
     /// One line each: file, line, rule.
     pub problems: Vec<String>,
-    /// What breaks rules that are not enforced yet.
+    /// What breaks rules in folders where they are not enforced yet.
     pub pending: Vec<String>,
     files: usize,
     function_lines: Vec<usize>,
@@ -29,7 +29,7 @@ impl Found {
         self.problems.is_empty()
     }
 
-    /// Counts for people.
+    /// A line with the counts.
     pub fn summary(&self) -> String {
         let [median, p95, longest] = [50, 95, 100].map(|share| self.percentile(share));
         format!(
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// Checks everything below `root` by itself, file by file.
+/// Checks every file below `root` separately.
 pub(crate) fn check_files(root: &Path, tree: &Tree) -> Found {
     let mut found = Found::default();
     for file in &tree.files {
@@ -74,11 +74,12 @@ pub(crate) fn check(root: &Path) -> io::Result<Found> {
     let root = root.canonicalize()?;
     let tree = Tree::read(&root)?;
     let mut found = check_files(&root, &tree);
-    for Rule { name, enforced, check } in ENFORCED {
-        let problems = check(&tree).into_iter().map(|problem| problem.to_string());
-        match enforced {
-            true => found.problems.extend(problems),
-            false => found.pending.extend(problems.map(|problem| format!("{name}: {problem}"))),
+    for rule in ENFORCED {
+        for problem in (rule.check)(&tree) {
+            match rule.is_pending(&problem) {
+                true => found.pending.push(format!("{}: {problem}", rule.name)),
+                false => found.problems.push(problem.to_string()),
+            }
         }
     }
     Ok(found)

@@ -99,7 +99,7 @@ impl Tree {
     }
 }
 
-/// All files below `folder` in order, but for folders that hold nothing of the project.
+/// All files below `folder` in order, without folders that hold nothing of the project.
 pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {

@@ -1,57 +1,20 @@
-//! From token ids back to text: incremental decoding, then the split into reasoning, content and
+//! Turns token ids into text: incremental decoding, then the split into reasoning, content and
 //! calls, then stop strings on the content.
 //!
-//! Every token is reported with the piece of text that carries its first byte; tokens behind a
-//! matched stop string are not reported, nor are those of calls.
+//! Every token is reported with the piece of text that carries its first byte; tokens of calls and
+//! tokens after a matched stop string are not reported.
 
+use crate::event::{CallEvent, Delta, TokenText, TopToken};
 use crate::ids::call_id;
 use crate::message::ToolCall;
 use crate::replay::arguments;
 use crate::request::OutputSpec;
-use crate::stream::CallEvent;
 use engine::TokenLogprobs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use text::{IncrementalDecoder, OutputEvent, OutputParser, StopStrings, TextAssets};
 
-/// A piece of text, and the tokens it came from if their log probabilities were asked for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Delta {
-    /// The text; empty only where tokens have no text of their own.
-    pub text: String,
-    /// Its tokens.
-    pub tokens: Vec<TokenText>,
-}
-
-/// A token with its log probability.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TokenText {
-    /// Its id.
-    pub id: u32,
-    /// Its bytes as text; what is not UTF-8 alone is shown as U+FFFD.
-    pub text: String,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Natural log probability.
-    pub logprob: f32,
-    /// The most likely tokens in its place, best first.
-    pub top: Vec<TopToken>,
-}
-
-/// A token that could have been chosen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TopToken {
-    /// Its id.
-    pub id: u32,
-    /// Its bytes as text; what is not UTF-8 alone is shown as U+FFFD.
-    pub text: String,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Natural log probability.
-    pub logprob: f32,
-}
-
-/// Text that is ready to be shown.
+/// Text that no later token changes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TextPiece {
     Reasoning(Delta),
@@ -59,17 +22,17 @@ pub(crate) enum TextPiece {
     Call(CallEvent),
 }
 
-/// What one token, or the end, brought.
+/// The result of one token or of the end of generation.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
     pub pieces: Vec<TextPiece>,
-    /// The stop string that came up.
+    /// The stop string that the text reached.
     pub stop: Option<String>,
-    /// The answer is complete, though the model would go on.
+    /// The answer is complete before the model ends it.
     pub complete: bool,
 }
 
-/// The running text of one answer.
+/// The state of one answer's text.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     assets: Arc<TextAssets>,
@@ -77,27 +40,27 @@ pub(crate) struct Assembler {
     parser: OutputParser,
     stops: StopStrings,
     stop_strings: Vec<String>,
-    /// Tokens of which no text has come out of the decoder and the parser yet.
+    /// Tokens that the decoder and the parser still hold back.
     undecided: Vec<TokenText>,
     undecided_count: usize,
     reasoning_tokens: usize,
     /// Tokens that may belong to a stop string, and where in the content each begins.
     held: VecDeque<(usize, TokenText)>,
-    /// Bytes of content that went into the stop strings, and that came out.
+    /// Bytes of content passed to the stop strings, and returned by them.
     taken: usize,
     given: usize,
     call_prefix: &'static str,
     /// The calls so far; the last one's arguments grow as text.
     calls: Vec<ToolCall>,
     arguments: String,
-    /// Calls that were announced, broken ones too.
+    /// Number of calls started, malformed ones included.
     announced: usize,
     broken: bool,
     content: String,
 }
 
 impl Assembler {
-    /// For an answer that ends at `stop_strings`.
+    /// Creates the state of an answer that ends at `stop_strings`.
     pub fn new(assets: Arc<TextAssets>, stop_strings: &[String], form: &OutputSpec) -> Self {
         let decoder = match form.continues {
             true => IncrementalDecoder::continuing(true),
@@ -124,7 +87,7 @@ impl Assembler {
         }
     }
 
-    /// The text that the next token completes.
+    /// Adds a token and returns the text that it completes.
     pub fn push(&mut self, id: u32, logprobs: Option<TokenLogprobs>) -> Step {
         self.undecided_count += 1;
         if let Some(logprobs) = logprobs {
@@ -138,7 +101,7 @@ impl Assembler {
         step
     }
 
-    /// The text that was held back, once no token follows; `truncated` says that a limit ended it.
+    /// Ends the answer and returns the text held back; `truncated` if a limit ended it.
     pub fn finish(&mut self, truncated: bool) -> Step {
         let rest = self.decoder.finish();
         let mut events = self.parser.push(&rest);
@@ -153,18 +116,18 @@ impl Assembler {
         step
     }
 
-    /// The calls of the answer with its visible text, if it ended in calls that all are whole.
+    /// The calls of the answer and its visible text, if there are calls and all are well-formed.
     pub fn calls(&self) -> Option<(&[ToolCall], &str)> {
         let whole = !self.calls.is_empty() && !self.broken;
         whole.then_some((&self.calls[..], &self.content))
     }
 
-    /// Whether the text of the answer ends where no model would have ended it.
+    /// Whether text that is not part of the answer completed it, as [`OutputParser::is_cut`].
     pub fn is_cut(&self) -> bool {
         self.parser.is_cut()
     }
 
-    /// Tokens so far that were reasoning.
+    /// Number of reasoning tokens.
     pub fn reasoning_tokens(&self) -> usize {
         let undecided = if self.parser.in_reasoning() { self.undecided_count } else { 0 };
         self.reasoning_tokens + undecided
@@ -191,7 +154,7 @@ impl Assembler {
     }
 
     fn call(&mut self, event: OutputEvent, step: &mut Step) {
-        // What was held back cannot become a stop string any more.
+        // Text before a call can no longer become part of a stop string.
         let text = self.stops.finish();
         self.given += text.len();
         self.emit(text, step);
@@ -255,7 +218,7 @@ impl Assembler {
         }
     }
 
-    /// A token with its log probability.
+    /// The text of token `id` and of its alternatives.
     pub fn token_text(&self, id: u32, logprobs: &TokenLogprobs) -> TokenText {
         let (text, bytes) = self.shown(id);
         let top = logprobs.top.iter().map(|&(id, logprob)| {

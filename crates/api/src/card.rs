@@ -1,25 +1,25 @@
-//! What a checkpoint says of itself, for those who list models.
+//! Facts about a checkpoint, for listings of models.
 
 use formats::{Checkpoint, TensorView};
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-/// A model on its card.
+/// Facts about a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelCard {
     /// `gguf` or `safetensors`.
     pub format: &'static str,
-    /// Tells checkpoints apart, in hexadecimal digits.
+    /// Digest that identifies the checkpoint, in hexadecimal digits.
     pub digest: String,
-    /// Bytes that the weights take in their files.
+    /// Bytes of the weights in their files.
     pub bytes: u64,
     /// Number of weights.
     pub parameters: u64,
     /// The storage type of most weights, such as `Q4_K`.
     pub quantisation: String,
-    /// When the files were written.
+    /// Time at which the files were written.
     pub modified: Option<SystemTime>,
-    /// Longest context the model was trained for, in tokens.
+    /// Context length of the training, in tokens.
     pub context_length: usize,
     /// Width of the residual stream.
     pub hidden_size: usize,
@@ -32,7 +32,7 @@ pub struct ModelCard {
 }
 
 impl ModelCard {
-    /// The card of `checkpoint`, which goes by `digest`.
+    /// The card of `checkpoint`, identified by `digest`.
     pub fn of(checkpoint: &Checkpoint, digest: &str) -> Self {
         let config = checkpoint.config();
         let path = checkpoint.path();
@@ -62,7 +62,7 @@ fn bytes(tensor: &TensorView) -> u64 {
     tensor.ty.bytes_for(values).unwrap_or(0) as u64
 }
 
-/// The type that holds the most weights; of equals the first by name.
+/// The type of most weights; of equals the first by name.
 fn quantisation<'a>(tensors: impl Iterator<Item = &'a TensorView>) -> String {
     let mut held: HashMap<&str, u64> = HashMap::new();
     tensors.for_each(|tensor| *held.entry(tensor.ty.name).or_default() += values(tensor));

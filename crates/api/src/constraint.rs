@@ -3,15 +3,15 @@
 use engine::{Constraint, Grammar, GrammarRef, TokenSet};
 use text::{CompiledGrammar, Matcher};
 
-/// A compiled grammar, as the engine takes it.
+/// A compiled grammar as an `engine::Grammar`.
 #[derive(Debug)]
 struct Compiled(CompiledGrammar);
 
-/// The state of one sequence.
+/// The constraint state of one sequence.
 #[derive(Debug)]
 struct MatcherState(Matcher);
 
-/// Has the engine follow `grammar`.
+/// Wraps `grammar` for a request to the engine.
 pub(crate) fn constraint(grammar: CompiledGrammar) -> GrammarRef {
     GrammarRef::new(Compiled(grammar))
 }

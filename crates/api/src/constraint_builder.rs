@@ -1,5 +1,5 @@
-//! What an answer is held to: the grammar that a caller gives, calls that it forces, schemas of
-//! strict tools, and the budget of reasoning before any of them.
+//! The constraint of an answer: the grammar of the request, forced calls, schemas of strict tools,
+//! and the budget of reasoning before them.
 
 use crate::budget::Budget;
 use crate::constraint::constraint;
@@ -13,20 +13,20 @@ use text::{
     ToolFormat, ToolSignature,
 };
 
-/// Most tools of calls that are held to a grammar; each of their schemas is compiled.
+/// Most tools in a grammar of calls; the schema of each is compiled.
 const MAX_CALL_TOOLS: usize = 128;
 
-/// Makes the constraints of one model.
+/// Builds the constraints of one model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConstraintBuilder<'a> {
     pub compiler: &'a GrammarCompiler,
     pub format: Option<&'static ToolFormat>,
     pub thinking: Thinking,
-    /// Reasoning is looked for in the answer, whether or not it may come before a grammar.
+    /// Whether the answer may contain reasoning; the reasoning is not constrained by the grammar.
     pub may_reason: bool,
 }
 
-/// The constraint that follows `source`.
+/// Compiles `source` to a constraint.
 pub(crate) fn compile_constraint(
     compiler: &GrammarCompiler,
     source: &GrammarSource,
@@ -37,7 +37,7 @@ pub(crate) fn compile_constraint(
 }
 
 impl ConstraintBuilder<'_> {
-    /// The constraint of an answer that may call `tools`, if there is any.
+    /// The constraint of an answer that may call `tools`; `None` if the answer is free.
     pub fn of(
         &self,
         request: &ChatRequest,
@@ -59,7 +59,7 @@ impl ConstraintBuilder<'_> {
         Ok(Some(GrammarRef::new(Budget::new(tokens, opened, self.compiler.assets(), inner)?)))
     }
 
-    /// The grammar of calls, where they are forced or the schema of a tool is to be kept strictly.
+    /// The grammar of calls, if calls are forced or a tool is strict.
     fn calls(
         &self,
         request: &ChatRequest,
@@ -98,7 +98,8 @@ impl ConstraintBuilder<'_> {
         self.compiled(grammar, &strict).map(Some)
     }
 
-    /// Schemas that cannot be honoured are an error for strict tools only; others are left out.
+    /// Compiles the grammar of calls. A schema that cannot be compiled is an error for strict tools
+    /// and is left out for others.
     fn compiled(
         &self,
         mut grammar: CallGrammar,
@@ -124,7 +125,7 @@ impl ConstraintBuilder<'_> {
     }
 }
 
-/// The names of tools whose schemas are to be kept.
+/// The names of strict tools.
 fn strict(request: &ChatRequest) -> HashSet<&str> {
     request.tools.iter().filter(|tool| tool.strict).map(|tool| &*tool.name).collect()
 }

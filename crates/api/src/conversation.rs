@@ -1,5 +1,5 @@
-//! From messages to the tokens of a prompt: the template's words, or, behind a turn that called
-//! tools and is remembered, that turn's own tokens and the template's words for what follows.
+//! Renders messages to the tokens of a prompt. After a remembered turn that called tools, the
+//! prompt is the tokens of that turn, followed by the rendered messages after it.
 
 use crate::error::ApiError;
 use crate::ids::nine_characters;
@@ -13,13 +13,13 @@ use text::{
     ToolSignature,
 };
 
-/// The tags around reasoning.
+/// The tag that opens reasoning.
 pub(crate) const THINK: &str = "<think>";
 pub(crate) const CLOSE: &str = "</think>";
-/// How reasoning is ended for a model.
+/// The text that ends reasoning on behalf of the model.
 pub(crate) const CLOSING: &str = "\n</think>\n\n";
 
-/// What renders conversations.
+/// Renders conversations for one model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renderer<'a> {
     pub assets: &'a TextAssets,
@@ -30,17 +30,17 @@ pub(crate) struct Renderer<'a> {
     pub ends: &'a [u32],
 }
 
-/// A conversation as the model reads it.
+/// A rendered prompt.
 #[derive(Debug)]
 pub(crate) struct Rendered {
     pub tokens: Vec<u32>,
-    /// The text that it ends in.
+    /// The text at the end of the prompt.
     pub tail: String,
     pub origin: Origin,
 }
 
 impl Renderer<'_> {
-    /// The prompt of a conversation.
+    /// Renders the prompt of a conversation.
     pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
         let input = self.input(request);
         let messages = &request.messages;
@@ -63,14 +63,14 @@ impl Renderer<'_> {
         Ok(Rendered { tokens, tail: rendered.text, origin })
     }
 
-    /// The text of the prompt, control tokens written out.
+    /// Renders the prompt as text, with control tokens.
     pub fn text(&self, request: &ChatRequest) -> Result<String, ApiError> {
         let Rendered { tail, origin, .. } = self.prompt(request)?;
         let turns = origin.parent.map(|turn| turn.tokens()).unwrap_or_default();
         Ok(self.assets.tokenizer.decode(&turns, false) + &tail)
     }
 
-    /// The end of the prompt from the end of the turn before the message `at`.
+    /// The part of the prompt after the turn before message `at`.
     fn behind(&self, input: &Value, at: usize) -> Result<Option<RenderedPrompt>, ApiError> {
         let tokenizer = &self.assets.tokenizer;
         let ends: Vec<&str> =
@@ -78,8 +78,8 @@ impl Renderer<'_> {
         self.assets.render_behind(self.template, input, at, &ends).map_err(template_error)
     }
 
-    /// The variables of the template. Tools are left undefined where there are none, as templates
-    /// ask whether there are.
+    /// The variables of the template. `tools` is undefined without tools, because templates test
+    /// whether it is defined.
     fn input(&self, request: &ChatRequest) -> Value {
         let messages = request.messages.iter().map(|it| template_message(it, self.format));
         let mut input = request.template_kwargs.clone();
@@ -92,8 +92,8 @@ impl Renderer<'_> {
     }
 }
 
-/// The prompt with the content that the answer begins with, if that is given. Reasoning that the
-/// template has opened ends before it, and no text of it is a control token.
+/// Appends the content with which the answer begins, if given, after closing the reasoning that the
+/// template opened. Control tokens in the content are plain text.
 fn begun(mut prompt: RenderedPrompt, words: Option<&str>) -> RenderedPrompt {
     let Some(words) = words else { return prompt };
     if opens_reasoning(&prompt.text) {
@@ -110,19 +110,19 @@ fn opens_reasoning(prompt: &str) -> bool {
     prompt.trim_end().ends_with(THINK)
 }
 
-/// What the reasoning of an answer can be, by its prompt.
+/// Whether an answer may contain reasoning, given the end of its prompt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beginning {
-    /// The prompt has opened it.
+    /// The prompt opens the reasoning.
     opened: bool,
-    /// The prompt has ended it.
+    /// The prompt closes the reasoning.
     closed: bool,
-    /// There can be some. None comes once the content has begun.
+    /// The answer may contain reasoning; an answer with a given beginning does not.
     pub may_reason: bool,
 }
 
 impl Beginning {
-    /// That of the answer to a prompt that ends in `tail`, of a model that `thinks` or not.
+    /// Examines a prompt that ends in `tail`, for a model that `thinks` or not.
     pub fn of(request: &ChatRequest, tail: &str, thinks: bool) -> Self {
         let begun = request.prefill.is_some();
         let opened = !begun && opens_reasoning(tail);
@@ -130,7 +130,7 @@ impl Beginning {
         Self { opened, closed, may_reason: opened || (thinks && !begun) }
     }
 
-    /// Where it is looked for.
+    /// Where the output parser looks for reasoning.
     pub fn reasoning(&self) -> Reasoning {
         match self.may_reason {
             true if self.opened => Reasoning::Open,
@@ -139,7 +139,7 @@ impl Beginning {
         }
     }
 
-    /// Whether it comes before what a grammar is about.
+    /// Where reasoning may precede the text that a grammar constrains.
     pub fn thinking(&self, format: Option<&'static ToolFormat>) -> Thinking {
         match self.may_reason {
             _ if format == Some(&HARMONY) => Thinking::Channels,
@@ -150,7 +150,7 @@ impl Beginning {
     }
 }
 
-/// Whether the model hears of the tools.
+/// Whether the tools are part of the prompt.
 pub(crate) fn offers_tools(request: &ChatRequest) -> bool {
     !request.tools.is_empty() && request.tool_choice != ToolChoice::None
 }
@@ -166,7 +166,7 @@ pub(crate) fn signatures(request: &ChatRequest) -> Vec<ToolSignature> {
     named.map(signature).collect()
 }
 
-/// All of the input that is no message.
+/// The template's variables without the messages.
 fn setting(input: &Value) -> Value {
     let mut setting = input.clone();
     if let Some(members) = setting.as_object_mut() {
@@ -176,8 +176,9 @@ fn setting(input: &Value) -> Value {
     setting
 }
 
-/// A message as templates of `format` read it. Clients leave the text beside calls out or empty;
-/// some templates fail at the one, and others write a turn of its own for the other.
+/// A message in the form that templates of `format` expect. Clients omit the text of a message with
+/// calls or send an empty one; some templates fail on an omitted text, and others render a separate
+/// turn for an empty one.
 fn template_message(message: &Message, format: Option<&'static ToolFormat>) -> Value {
     let is_call = !message.calls.is_empty();
     let mut content = message.text().filter(|text| !is_call || !text.is_empty());
@@ -185,7 +186,7 @@ fn template_message(message: &Message, format: Option<&'static ToolFormat>) -> V
     members.insert("role".into(), message.role.name().into());
     members.insert("content".into(), Value::Null);
     match &message.reasoning {
-        // Harmony's templates have one text before a call, by another name where it is reasoning.
+        // Harmony's templates take one text before a call, in `thinking`.
         Some(thought) if is_call && format == Some(&HARMONY) => {
             let texts = [Some(thought.clone()), content.take()].into_iter().flatten();
             let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
@@ -200,7 +201,7 @@ fn template_message(message: &Message, format: Option<&'static ToolFormat>) -> V
         content.get_or_insert_default();
     }
     members.insert("content".into(), content.into());
-    // Templates of Mistral's family refuse ids that have not nine characters.
+    // Mistral's templates accept only ids of nine characters.
     let id = |id: &Option<String>| match format {
         Some(format) if format == &MISTRAL => id.as_deref().map(nine_characters),
         _ => id.clone(),

@@ -1,4 +1,4 @@
-//! One vector of a text instead of an answer.
+//! Embeddings: one vector for a text.
 
 use crate::error::ApiError;
 use crate::request::{Prompt, RequestOptions};
@@ -6,18 +6,18 @@ use crate::service::Service;
 use crate::usage_counter::Usage;
 use engine::{Embed, Event, Request};
 
-/// A vector and what it took.
+/// An embedding with its token counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
-    /// As many values as the model's states have.
+    /// The vector, as wide as the model's hidden states.
     pub vector: Vec<f32>,
     /// Tokens of the prompt, and those found in the cache.
     pub usage: Usage,
 }
 
 impl Service {
-    /// Tokenizes `prompt`, as a text of its own where it is one, and makes one vector of it.
-    /// Dropping the future cancels the computation.
+    /// Computes the embedding of `prompt`; a text gets the model's special tokens. Dropping the
+    /// future cancels the computation.
     pub async fn embed(
         &self,
         prompt: &Prompt,

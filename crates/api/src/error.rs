@@ -1,12 +1,12 @@
-//! Why a request was refused or broke.
+//! Errors of requests.
 
 use engine::{Field, Outcome, SubmitError};
 
-/// What can go wrong between a request and its answer.
+/// Why a request was rejected or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// The prompt leaves no room for an answer. Agents know the error by these words, which are
-    /// llama.cpp's, and shorten the conversation.
+    /// The prompt fills the context. The message is llama.cpp's, by which agents recognise the
+    /// error and shorten the conversation.
     #[error(
         "a prompt of {prompt_tokens} tokens with room for an answer exceeds the available context size \
          of {context_length} tokens"
@@ -14,7 +14,7 @@ pub enum ApiError {
     ContextLength {
         /// Tokens of the prompt.
         prompt_tokens: usize,
-        /// Tokens the context holds, answer included.
+        /// Context length in tokens, answer included.
         context_length: usize,
     },
     /// The chat template refused the messages.
@@ -25,22 +25,22 @@ pub enum ApiError {
     Invalid {
         /// The field.
         field: Field,
-        /// What is wrong with it.
+        /// The reason.
         message: String,
     },
-    /// Too many requests wait already.
+    /// The queue of requests is full.
     #[error("too many requests are waiting ({0})")]
     QueueFull(usize),
-    /// The engine has ended.
+    /// The engine has stopped.
     #[error("the engine has stopped")]
     Stopped,
-    /// The prompt could not be turned into tokens.
+    /// The prompt cannot be tokenized.
     #[error("tokenizer: {0}")]
     Text(String),
-    /// It took longer than it was given.
+    /// The request exceeded its time limit.
     #[error("the request took longer than {} s", .0.as_secs_f64())]
     TimedOut(std::time::Duration),
-    /// The generation broke.
+    /// The engine failed.
     #[error("{0}")]
     Engine(String),
 }
@@ -51,7 +51,7 @@ impl ApiError {
         Self::Invalid { field: Field::Parameter(name), message: message.into() }
     }
 
-    /// The error of a request that ended without an answer; `None` for one that has an answer.
+    /// The error of a request that ended with `outcome`; `None` if the answer is complete.
     pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Outcome::StopId(_) | Outcome::Length | Outcome::Complete => None,

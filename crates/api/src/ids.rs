@@ -1,19 +1,20 @@
-//! Names that no two calls or answers share.
+//! Unique ids of calls and answers.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `prefix` and 32 hexadecimal digits.
+/// Returns `prefix` and 32 hexadecimal digits.
 pub(crate) fn call_id(prefix: &str) -> String {
     unique_id(prefix, 32)
 }
 
-/// `prefix` and at most 32 hexadecimal digits, different at every call and in every process.
+/// Returns `prefix` and at most 32 hexadecimal digits, different at every call and in every
+/// process.
 pub fn unique_id(prefix: &str, digits: usize) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    // Every RandomState has keys of its own, seeded by the operating system.
+    // Every `RandomState` has different keys, seeded by the operating system.
     let draw = || {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u64(count);
@@ -23,8 +24,8 @@ pub fn unique_id(prefix: &str, digits: usize) -> String {
     format!("{prefix}{}", &all[..digits.min(all.len())])
 }
 
-/// `id` as templates of Mistral's family want it: nine letters and digits. Ours are cut to their
-/// last nine; others that do not fit get nine that are always the same.
+/// Returns `id` in the form that Mistral's templates expect: nine letters and digits. Ids of this
+/// server keep their last nine; other ids of a different form are replaced by a hash.
 pub(crate) fn nine_characters(id: &str) -> String {
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let cut = id.len().checked_sub(9).and_then(|at| id.get(at..)).filter(|end| plain(end));
@@ -36,7 +37,7 @@ pub(crate) fn nine_characters(id: &str) -> String {
     }
 }
 
-/// FNV-1a of 64 bits: tells texts apart that nobody chooses to be alike.
+/// The 64-bit FNV-1a hash of `text`, which is not collision-resistant.
 pub fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

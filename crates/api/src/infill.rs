@@ -1,4 +1,4 @@
-//! Prompts that ask for what is missing in the middle of a text.
+//! Infill: prompts for the missing middle of a text.
 
 use crate::error::ApiError;
 use crate::service::Service;
@@ -7,37 +7,37 @@ use text::{EncodeOptions, InfillTokens};
 /// A text with a gap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InfillRequest {
-    /// What stands before the gap.
+    /// Text before the gap.
     pub prefix: String,
-    /// What stands after it.
+    /// Text after the gap.
     pub suffix: String,
-    /// Other files that may help, by name.
+    /// Other files for context: name and text.
     pub files: Vec<(String, String)>,
-    /// What the filling begins with.
+    /// The beginning of the infilled text.
     pub opening: String,
 }
 
 /// The prompt for a text with a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Infill {
-    /// Ids of the prompt, marks included.
+    /// Prompt ids, including the marks.
     pub prompt: Vec<u32>,
-    /// Ids that end the filling, besides those of the model.
+    /// Stop ids in addition to the model's.
     pub stop_ids: Vec<u32>,
 }
 
-/// What files are said to belong to.
+/// Repository name in prompts with files.
 const REPOSITORY: &str = "repository";
-/// What the file with the gap is called.
+/// Name of the file with the gap.
 const THIS_FILE: &str = "file";
 
 impl Service {
-    /// Whether the model can fill in what is missing in the middle of a text.
+    /// Whether the model has infill tokens.
     pub fn fills(&self) -> bool {
         self.tokenizer().infill().is_some()
     }
 
-    /// The prompt that asks for what is missing. Marks in the request's own texts stay text.
+    /// Builds the prompt of an infill request. Marks in the request's texts are plain text.
     pub fn infill(&self, request: &InfillRequest) -> Result<Infill, ApiError> {
         let Some(marks) = self.tokenizer().infill() else {
             let message = "the model has no tokens that mark a gap to be filled in";
@@ -50,7 +50,7 @@ impl Service {
         Ok(Infill { prompt: ids, stop_ids: marks.ends.clone() })
     }
 
-    /// The files before the one with the gap, each under its name where the model knows of names.
+    /// The ids of the other files, with their names if the model has tokens for names.
     fn files(
         &self,
         files: &[(String, String)],

@@ -1,7 +1,8 @@
-//! Text in, text out: renders chat templates, tokenizes, submits to the engine, and turns its
-//! tokens back into text with stop strings and reasoning handled.
+//! The text interface of the engine: chat templates are rendered and tokenized, requests submitted,
+//! and generated tokens turned into text, reasoning, tool calls and stop strings.
 //!
-//! Invariant: dropping a [`TextStream`] cancels its generation, and only that. HTTP is unknown here.
+//! Invariant: dropping a [`TextStream`] cancels its generation and no other; the crate knows
+//! nothing of HTTP.
 
 mod assemble;
 mod budget;
@@ -11,6 +12,7 @@ mod constraint_builder;
 mod conversation;
 mod embed;
 mod error;
+mod event;
 mod ids;
 mod infill;
 mod message;
@@ -21,11 +23,11 @@ mod service;
 mod stream;
 mod usage_counter;
 
-pub use assemble::{Delta, TokenText, TopToken};
 pub use card::ModelCard;
 pub use embed::Embedding;
 pub use engine::{Embed, Field, ModelInfo, Pooling, SamplingParams, Speculate, metrics};
 pub use error::ApiError;
+pub use event::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, TopToken};
 pub use ids::{fnv1a, unique_id};
 pub use infill::{Infill, InfillRequest};
 pub use message::{Message, Part, Role, Tool, ToolCall};
@@ -33,6 +35,6 @@ pub use options::SamplingOptions;
 pub use replay::arguments;
 pub use request::{ChatRequest, Prepared, Prompt, RequestOptions, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
-pub use stream::{CallEvent, Done, Finish, TextEvent, TextStream};
+pub use stream::TextStream;
 pub use text::{EncodeOptions, GrammarSource};
 pub use usage_counter::{Timings, Usage};

@@ -1,8 +1,8 @@
-//! Messages and tools of a conversation, as the readers of all protocols make them.
+//! Messages and tools of a conversation, independent of protocols.
 
 use serde_json::{Map, Value, json};
 
-/// Who a message is from.
+/// The author of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// Instructions.
@@ -19,7 +19,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The name that templates have for it.
+    /// The name of the role in templates.
     pub fn name(&self) -> &str {
         match self {
             Self::System => "system",
@@ -46,59 +46,59 @@ impl From<&str> for Role {
 /// A part of a message's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Text. Templates read the texts of a message on lines of their own.
+    /// Text. Templates get the texts of a message separated by line breaks.
     Text(String),
 }
 
 /// One message of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
-    /// Who it is from.
+    /// The author.
     pub role: Role,
-    /// Its content; empty where there is none.
+    /// The content; may be empty.
     pub content: Vec<Part>,
-    /// What the model thought before it.
+    /// The reasoning before the content.
     pub reasoning: Option<String>,
-    /// Tool calls that the model made.
+    /// Tool calls of the model.
     pub calls: Vec<ToolCall>,
-    /// The id of the call whose result this is.
+    /// The id of the call that this message is the result of.
     pub call_id: Option<String>,
     /// Name of the speaker or of the tool.
     pub name: Option<String>,
-    /// Further members, which templates may read.
+    /// Further members, available to templates.
     pub extra: Map<String, Value>,
 }
 
 impl Message {
-    /// A message of `role` with this text.
+    /// Creates a message with a text.
     pub fn new(role: &str, content: impl Into<String>) -> Self {
         let content = vec![Part::Text(content.into())];
         Self { role: role.into(), content, ..Self::default() }
     }
 
-    /// Instructions that come before the conversation.
+    /// Creates a system message.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new("system", content)
     }
 
-    /// A message of the user.
+    /// Creates a user message.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new("user", content)
     }
 
-    /// An answer of the model.
+    /// Creates a message of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new("assistant", content)
     }
 
-    /// The text of its content, one line for each part; `None` where there is no content.
+    /// The text of the content, parts separated by line breaks; `None` without content.
     pub fn text(&self) -> Option<String> {
         let texts: Vec<&str> = self.content.iter().map(|Part::Text(text)| &**text).collect();
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 }
 
-/// A message in the form of OpenAI's API. Arguments of calls are kept as they are.
+/// Reads a message in the form of OpenAI's API. Arguments of calls are kept unparsed.
 impl From<Value> for Message {
     fn from(message: Value) -> Self {
         let Value::Object(mut extra) = message else { return Self::default() };
@@ -126,26 +126,26 @@ impl From<Value> for Message {
     }
 }
 
-/// A tool call that the model made.
+/// A tool call of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolCall {
-    /// Its id; results refer to it.
+    /// Id of the call, to which its result refers.
     pub id: Option<String>,
     /// Name of the tool.
     pub name: String,
-    /// An object, or the text that should have been one.
+    /// The arguments: an object, or text that is not a valid object.
     pub arguments: Value,
-    /// The call as its client wrote it: members that templates may read too, and their order.
+    /// The call as the client sent it, with further members and their order, for templates.
     pub source: Map<String, Value>,
 }
 
 impl ToolCall {
-    /// What tells calls apart.
+    /// What identifies a call: id, name and arguments.
     pub(crate) fn key(&self) -> (&str, &str, &Value) {
         (self.id.as_deref().unwrap_or_default(), &self.name, &self.arguments)
     }
 
-    /// What templates read of it.
+    /// The value that templates get.
     pub(crate) fn json(&self, id: Option<String>) -> Value {
         let mut call = self.source.clone();
         if let Some(id) = id {
@@ -179,20 +179,20 @@ impl From<Value> for ToolCall {
 /// A tool that the model may call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tool {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: Option<String>,
-    /// JSON schema of its arguments; null where there is none.
+    /// JSON schema of the arguments, or null.
     pub parameters: Value,
     /// The arguments must match the schema.
     pub strict: bool,
-    /// The tool as its client wrote it, which templates read in place of the other fields.
+    /// The tool as the client sent it; if set, templates get it instead of the other fields.
     pub source: Option<Value>,
 }
 
 impl Tool {
-    /// What templates read of it.
+    /// The value that templates get.
     pub(crate) fn json(&self) -> Value {
         if let Some(source) = &self.source {
             return source.clone();
@@ -211,7 +211,7 @@ impl Tool {
     }
 }
 
-/// A tool in the form of OpenAI's API, or its function alone.
+/// Reads a tool in the form of OpenAI's API, or its `function` member alone.
 impl From<Value> for Tool {
     fn from(tool: Value) -> Self {
         let function = tool.get("function").unwrap_or(&tool);

@@ -1,28 +1,28 @@
-//! What a caller may say about sampling, and how it merges over the model's own defaults.
+//! Sampling options of a request, and how they override the defaults of the model.
 
 use crate::error::ApiError;
 use engine::SamplingParams;
 use formats::GenerationDefaults;
 
-/// Temperature where neither the request nor the model names one, as in OpenAI's API.
+/// Temperature if neither the request nor the model sets one, as in OpenAI's API.
 const FALLBACK_TEMPERATURE: f32 = 1.0;
-/// Longest stop string in bytes: the text held back is bounded by it.
+/// Longest stop string in bytes, which bounds the text held back.
 const MAX_STOP_BYTES: usize = 1024;
 /// Most stop strings of one request.
 const MAX_STOPS: usize = 16;
-/// Most ids that end an answer, the model's own among them; each token is compared with all.
+/// Most stop ids, including the model's; each token is compared with all.
 const MAX_STOP_IDS: usize = 1024;
 /// Most ids with a bias; each token adds all of them.
 const MAX_BIASES: usize = 4096;
 /// Most alternatives reported per token.
 const MAX_LOGPROBS: usize = 20;
 
-/// Sampling as a request or a model wishes it; `None` and empty say nothing.
+/// Sampling options of a request or a model; `None` and empty lists are unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingOptions {
     /// Divides the logits; 0 takes the most likely token.
     pub temperature: Option<f32>,
-    /// Keep the k most likely; 0 for all.
+    /// Keep the k most likely tokens; 0 for all.
     pub top_k: Option<usize>,
     /// Keep the smallest set of most likely tokens of at least this mass.
     pub top_p: Option<f32>,
@@ -36,21 +36,21 @@ pub struct SamplingOptions {
     pub presence_penalty: Option<f32>,
     /// Subtracted per occurrence from tokens generated in the window.
     pub frequency_penalty: Option<f32>,
-    /// How many of the last tokens the penalties look at; `None` for all.
+    /// Number of last tokens that count for penalties; `None` for all.
     pub penalty_window: Option<usize>,
     /// Added to the logits of these ids.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Seed of the random numbers; `None` for one from the system.
+    /// Seed of the random numbers; `None` for a random one.
     pub seed: Option<u64>,
-    /// Most tokens to generate; `None` for all that the context has room for.
+    /// Most tokens to generate; `None` for the rest of the context.
     pub max_tokens: Option<usize>,
-    /// No stop id is chosen before this many tokens.
+    /// Stop ids are masked before this many tokens.
     pub min_tokens: Option<usize>,
     /// Strings that end the answer and are not part of it.
     pub stop: Vec<String>,
-    /// Ids that end the answer, besides those of the model.
+    /// Stop ids in addition to the model's.
     pub stop_ids: Vec<u32>,
-    /// Do not stop at the ids of the model.
+    /// Do not stop at the model's stop ids.
     pub ignore_eos: bool,
     /// Report log probabilities, with this many best alternatives.
     pub logprobs: Option<usize>,
@@ -60,8 +60,8 @@ pub struct SamplingOptions {
 }
 
 impl SamplingOptions {
-    /// These options, with those of `defaults` where they are not set. Stop ids add up, unless
-    /// `ignore_eos` drops those of `defaults`.
+    /// These options, with `defaults` for unset ones. Stop ids add up, unless `ignore_eos` drops
+    /// those of `defaults`.
     pub fn over(&self, defaults: &Self) -> Self {
         let model_ids = if self.ignore_eos { &[][..] } else { &defaults.stop_ids };
         macro_rules! merged {
@@ -81,7 +81,7 @@ impl SamplingOptions {
         )
     }
 
-    /// The parameters of the engine's sampler.
+    /// Converts to the parameters of the engine's sampler.
     pub fn params(&self) -> SamplingParams {
         let off = SamplingParams { temperature: FALLBACK_TEMPERATURE, ..SamplingParams::default() };
         macro_rules! params {
@@ -100,7 +100,10 @@ impl SamplingOptions {
         )
     }
 
-    /// Refuses what the engine's own check does not see.
+    /// Checks the options that the engine does not check.
+    ///
+    /// # Errors
+    /// The option that exceeds its limit.
     pub fn check(&self) -> Result<(), ApiError> {
         self.check_lengths()?;
         let lists = [

@@ -1,15 +1,15 @@
-//! What the model really sampled when it called tools, so that a conversation that comes back as
-//! JSON goes on from the very tokens that are in the cache.
+//! Remembers the sampled tokens of turns that called tools, so that a conversation that a client
+//! returns as JSON continues from the tokens in the cache.
 //!
-//! A client returns a call as parsed JSON, without the reasoning that led to it, and a template
-//! would render it in its own words: the prefix would be lost at every turn. So each turn that
-//! ended in calls is remembered by their ids: its prompt's tokens and those that followed. A turn
-//! is used again where the client sends all of its calls unchanged behind the same conversation;
-//! otherwise the template's words stand. A turn's prompt mostly begins with that of the turn
-//! before, which it then refers to.
+//! A client returns a call as parsed JSON and may omit the reasoning before it; a template renders
+//! the call differently from the sampled tokens, and the cached prefix would be lost at every turn.
+//! Each turn that ended in calls is therefore stored under the ids of its calls: the tokens of its
+//! prompt and the sampled ones. The turn is reused if the client sends all of its calls unchanged
+//! after the same conversation; otherwise the rendered text is used. The prompt of a turn mostly
+//! begins with the tokens of an earlier turn, to which the turn then refers.
 //!
-//! Invariant: at most [`MAX_IDS`] ids and [`MAX_BYTES`] bytes, those included that turns go on
-//! from and that nobody finds any more. The least recently used go first.
+//! Invariant: at most [`MAX_IDS`] ids and [`MAX_BYTES`] bytes, including evicted turns that others
+//! refer to. The least recently used turns are evicted first.
 
 use crate::message::{Message, ToolCall};
 use serde_json::{Value, json};
@@ -18,39 +18,39 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most ids that are remembered.
+/// Most ids of calls.
 const MAX_IDS: usize = 100_000;
-/// Most bytes of tokens and texts that are remembered.
+/// Most bytes of tokens and texts.
 const MAX_BYTES: usize = 256 << 20;
-/// Counted for each turn besides its tokens and texts.
+/// Bytes counted for each turn in addition to its tokens and texts.
 const OVERHEAD: usize = 256;
 
-/// Members of a message that some clients leave out when they send it back.
+/// Members that some clients omit when they return a message.
 const HIDDEN: [&str; 4] = ["reasoning", "refusal", "audio", "annotations"];
 
-/// Stands for everything before a message.
+/// Digest of everything before a message.
 pub(crate) type Digested = [u8; 32];
 
 /// An answer that called tools.
 #[derive(Debug)]
 pub(crate) struct ReplayTurn {
-    /// Ids of its calls, in order, with what they call.
+    /// The calls, in order.
     pub calls: Vec<ToolCall>,
-    /// The visible text beside them.
+    /// The visible text.
     pub content: String,
-    /// The conversation that it answered.
+    /// Digest of the conversation before the turn.
     pub before: Digested,
-    /// The turn whose tokens its prompt begins with.
+    /// The turn with whose tokens the prompt begins.
     pub parent: Option<Arc<ReplayTurn>>,
-    /// The rest of its prompt.
+    /// The rest of the prompt.
     pub prompt: Vec<u32>,
-    /// What was sampled, the stop id not among it.
+    /// The sampled tokens, without the stop id.
     pub sampled: Vec<u32>,
-    /// Its bytes, where they are counted.
+    /// The bytes of the turn, counted while it lives.
     pub weight: Weight,
 }
 
-/// Bytes that count for as long as this lives.
+/// Bytes that are counted until the value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Weight {
     bytes: usize,
@@ -71,7 +71,7 @@ impl Drop for Weight {
 }
 
 impl ReplayTurn {
-    /// All tokens up to its end.
+    /// All tokens of the conversation up to the end of the turn.
     pub fn tokens(&self) -> Vec<u32> {
         let chain: Vec<&ReplayTurn> =
             std::iter::successors(Some(self), |turn| turn.parent.as_deref()).collect();
@@ -89,7 +89,7 @@ impl ReplayTurn {
         tokens + calls + self.content.len() + OVERHEAD
     }
 
-    /// Whether `message` is this turn as a client sends it back. Its text may be left out.
+    /// Whether `message` is this turn as a client returns it, with or without its text.
     fn is(&self, message: &Message) -> bool {
         let content = message.text().unwrap_or_default();
         let content = content.trim();
@@ -98,7 +98,7 @@ impl ReplayTurn {
     }
 }
 
-/// A long conversation is a long chain, which must not be let go of recursively.
+/// A long conversation is a long chain, which must not be dropped recursively.
 impl Drop for ReplayTurn {
     fn drop(&mut self) {
         let mut parent = self.parent.take();
@@ -114,22 +114,22 @@ pub(crate) struct ReplayMemory(Mutex<ReplayState>);
 
 #[derive(Debug, Default)]
 struct ReplayState {
-    /// Every id leads to its turn, under the number of its last use.
+    /// For each call id, the number of the last use of its turn.
     ids: HashMap<String, u64>,
     turns: BTreeMap<u64, Arc<ReplayTurn>>,
-    /// Bytes of all turns that somebody holds.
+    /// Bytes of all turns that are alive.
     bytes: Arc<AtomicUsize>,
     uses: u64,
 }
 
 impl ReplayMemory {
-    /// Remembers a turn.
+    /// Adds a turn.
     pub fn remember(&self, turn: ReplayTurn) {
         self.lock().insert(turn);
     }
 
-    /// The last of `messages` that is a remembered turn, and the turn. `before(at)` stands for the
-    /// conversation before a message.
+    /// The last of `messages` that is a remembered turn, and the turn. `before(at)` is the digest
+    /// of the conversation before message `at`.
     pub fn find(
         &self,
         messages: &[Message],
@@ -148,7 +148,7 @@ impl ReplayMemory {
 }
 
 impl ReplayState {
-    /// The turn that `message` is, used now.
+    /// The turn that `message` is; counts as a use.
     fn turn(&mut self, message: &Message) -> Option<Arc<ReplayTurn>> {
         let id = message.calls.first()?.id.as_ref()?;
         let used = *self.ids.get(id)?;
@@ -171,7 +171,7 @@ impl ReplayState {
     fn insert(&mut self, mut turn: ReplayTurn) {
         turn.weight = Weight::new(turn.bytes(), &self.bytes);
         self.place(Arc::new(turn));
-        // What others go on from is let go with the last of them.
+        // A turn that others refer to is freed with the last of them.
         while self.ids.len() > MAX_IDS || self.bytes.load(Ordering::Relaxed) > MAX_BYTES {
             let Some((_, oldest)) = self.turns.pop_first() else { return };
             for id in oldest.calls.iter().filter_map(|call| call.id.as_ref()) {
@@ -181,9 +181,8 @@ impl ReplayState {
     }
 }
 
-/// Digests of the conversation before each message, and before the answer: what a template makes
-/// of `setting`, which all messages share, and what a client may not change without the tokens
-/// being others.
+/// Digests of the conversation before each message and before the answer, over `setting`, the
+/// template's other variables, and the parts of messages that decide the rendered tokens.
 pub(crate) fn digests(setting: &Value, messages: &[Message]) -> Vec<Digested> {
     let mut hash = Sha256::new();
     write(setting, &mut hash);
@@ -196,7 +195,8 @@ pub(crate) fn digests(setting: &Value, messages: &[Message]) -> Vec<Digested> {
     digests
 }
 
-/// What of a message all clients send back: reasoning is left out by some, text beside calls too.
+/// The parts of a message that all clients return; some omit reasoning, or the text of a message
+/// with calls.
 fn visible(message: &Message) -> Value {
     if !message.calls.is_empty() {
         return message.calls.iter().map(|call| json!(call.key())).collect();
@@ -207,8 +207,8 @@ fn visible(message: &Message) -> Value {
     json!([role.name(), message.text(), call_id, name, visible])
 }
 
-/// The arguments of a call from their text, as templates read them and as calls are compared: an
-/// object, or the text that is none.
+/// Parses the arguments of a call for templates and comparisons: an object, or the text if it is
+/// not a valid object.
 pub fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return serde_json::Map::new().into();
@@ -219,8 +219,8 @@ pub fn arguments(text: &str) -> Value {
     }
 }
 
-/// Feeds `value` to `hash`, members in the order of their names, everything with its kind and
-/// length, so that different values are different texts.
+/// Feeds `value` to `hash`: members sorted by name, each value with its kind and length, so that
+/// different values have different encodings.
 fn write(value: &Value, hash: &mut Sha256) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! What callers ask for, and the form it has once rendered, tokenized and checked.
+//! Requests of callers, and prepared requests: rendered, tokenized and checked.
 
 use crate::message::{Message, Tool};
 use crate::options::SamplingOptions;
@@ -12,45 +12,45 @@ use text::{GrammarSource, OutputForm, Reasoning};
 /// Whether an answer calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the model thinks best.
+    /// The model decides.
     #[default]
     Auto,
-    /// It does not, although the prompt may tell of them.
+    /// The answer calls no tool.
     None,
-    /// It calls at least one.
+    /// The answer calls at least one tool.
     Required,
-    /// It calls this one.
+    /// The answer calls the named tool.
     Named(String),
 }
 
-/// The next message of a conversation.
+/// A request for the next message of a conversation.
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
     /// The messages so far. Arguments of calls are objects where they are valid JSON.
     pub messages: Vec<Message>,
-    /// Tools the model may call; none leaves the template's tools undefined.
+    /// Tools that the model may call; an empty list leaves the template's `tools` undefined.
     pub tools: Vec<Tool>,
-    /// Whether they may, must or must not be called.
+    /// Whether tools may, must or must not be called.
     pub tool_choice: ToolChoice,
     /// More than one call may be made in one answer.
     pub parallel_calls: bool,
-    /// What the ids of calls begin with.
+    /// Prefix of the ids of calls.
     pub call_prefix: &'static str,
-    /// Most tokens of reasoning; it is closed when they are used up.
+    /// Most tokens of reasoning, which is closed when they are used up.
     pub reasoning_budget: Option<usize>,
-    /// Ids of an exchange that goes before, as it was computed.
+    /// Token ids of an earlier exchange, placed before the prompt.
     pub earlier: Vec<u32>,
     /// Further variables of the template, such as `enable_thinking`.
     pub template_kwargs: Map<String, Value>,
     /// Ask the template to open the answer.
     pub add_generation_prompt: bool,
-    /// How the answer's content begins; what is generated goes on from there.
+    /// The beginning of the answer's content, which generation continues.
     pub prefill: Option<String>,
-    /// Give reasoning apart from content, where the model thinks.
+    /// Report reasoning separately from content.
     pub split_reasoning: bool,
-    /// How to sample.
+    /// Sampling options.
     pub sampling: SamplingOptions,
-    /// What the answer is held to, its reasoning apart.
+    /// The grammar of the answer after its reasoning.
     pub grammar: Option<GrammarSource>,
 }
 
@@ -74,25 +74,26 @@ impl Default for ChatRequest {
     }
 }
 
-/// The continuation of a text.
+/// A request for the continuation of a text.
 #[derive(Clone, Debug)]
 pub struct TextRequest {
-    /// What to continue.
+    /// The text to continue.
     pub prompt: Prompt,
-    /// Add the tokens a text of this model begins with, such as BOS. Ids are taken as they are.
+    /// Add the tokens with which a text of the model begins, such as BOS. A prompt of ids is
+    /// unchanged.
     pub add_special: bool,
-    /// How to sample.
+    /// Sampling options.
     pub sampling: SamplingOptions,
-    /// What the continuation is held to.
+    /// The grammar of the continuation.
     pub grammar: Option<GrammarSource>,
 }
 
-/// A prompt, tokenized or not.
+/// A prompt: text or token ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// As text, in which special tokens are recognised.
+    /// Text, in which special tokens are recognised.
     Text(String),
-    /// As token ids.
+    /// Token ids.
     Ids(Vec<u32>),
 }
 
@@ -102,23 +103,23 @@ impl From<&str> for Prompt {
     }
 }
 
-/// On what terms a request is computed: what does not change its answer.
+/// Options that do not change the answer of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions {
-    /// Lower goes first; 0 is ordinary.
+    /// Priority: lower values are served first; the default is 0.
     pub priority: i32,
-    /// On whose behalf: tenants share the machine evenly. `None` is nobody in particular.
+    /// The tenant; tenants share the machine evenly. `None` for the anonymous tenant.
     pub tenant: Option<String>,
-    /// How the next tokens are guessed; `None` for the engine's own way.
+    /// Speculative decoding; `None` for the engine's setting.
     pub speculate: Option<Speculate>,
-    /// Longest time from submission to the end; `None` for the engine's own limit.
+    /// Time limit from submission to the end; `None` for the engine's limit.
     pub timeout: Option<Duration>,
-    /// What the answer is called in traces.
+    /// Name of the request in traces.
     pub name: Option<String>,
 }
 
-/// A request that is rendered, tokenized and within the model's limits. Holds no place in the
-/// queue yet.
+/// A request that is rendered, tokenized and within the model's limits. A prepared request holds no
+/// queue slot.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) request: Request,
@@ -134,18 +135,18 @@ impl Prepared {
     }
 }
 
-/// How an answer's tokens are read.
+/// How the tokens of an answer are parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputSpec {
     pub output: OutputForm,
-    /// What the ids of calls begin with.
+    /// Prefix of the ids of calls.
     pub call_prefix: &'static str,
-    /// The answer goes on where the prompt ended, so that a space it begins with counts.
+    /// The answer continues the text of the prompt, so that a leading space is kept.
     pub continues: bool,
 }
 
 impl OutputSpec {
-    /// Of an answer that is text and nothing else.
+    /// The form of an answer without reasoning and calls.
     pub fn plain(continues: bool) -> Self {
         let (reasoning, tools) = (Reasoning::Unsplit, Arc::default());
         let output = OutputForm { reasoning, format: None, tools, parallel: true };
@@ -153,12 +154,12 @@ impl OutputSpec {
     }
 }
 
-/// Where a conversation stands, for the memory of its turns.
+/// The conversation of a request, for the memory of turns.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub before: Digested,
-    /// The turn whose tokens the prompt begins with.
+    /// The turn with whose tokens the prompt begins.
     pub parent: Option<Arc<ReplayTurn>>,
-    /// How many tokens those are.
+    /// Number of these tokens.
     pub shared: usize,
 }

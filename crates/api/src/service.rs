@@ -1,4 +1,4 @@
-//! The service: one model with its tokenizer and template, shared by all callers.
+//! The service: one running model with its tokenizer and chat template.
 
 use crate::assemble::Assembler;
 use crate::card::ModelCard;
@@ -21,28 +21,28 @@ use text::{
     Tokenizer, ToolFormat, ToolSignature,
 };
 
-/// What a service is made of.
+/// The parts of a service.
 #[derive(Debug)]
 pub struct ServiceParts {
     /// The running model.
     pub engine: EngineHandle,
-    /// Its tokenizer, templates and special tokens.
+    /// The tokenizer, templates and special tokens.
     pub assets: TextAssets,
-    /// A chat template in place of the model's own.
+    /// A chat template that replaces the model's.
     pub template: Option<ChatTemplate>,
-    /// How its makers want it sampled.
+    /// Sampling defaults from the checkpoint.
     pub defaults: GenerationDefaults,
-    /// Ids that end an answer besides those of `defaults` and the tokenizer's own.
+    /// Stop ids in addition to those of `defaults` and of the tokenizer.
     pub stop_ids: Vec<u32>,
-    /// How the model writes tool calls; `None` for what its template tells.
+    /// Format of tool calls; `None` to detect it from the template.
     pub tool_format: Option<&'static ToolFormat>,
-    /// What its checkpoint says of itself.
+    /// Facts about the checkpoint.
     pub card: ModelCard,
-    /// Most answers that are computed at a time.
+    /// Most answers computed at a time.
     pub parallel: usize,
 }
 
-/// A model to talk to. Clones share it; all of them may be used at once.
+/// A running model. Clones share the model and may be used concurrently.
 #[derive(Clone, Debug)]
 pub struct Service {
     engine: EngineHandle,
@@ -50,7 +50,7 @@ pub struct Service {
     grammars: Arc<GrammarCompiler>,
     template: Option<Arc<ChatTemplate>>,
     defaults: Arc<SamplingOptions>,
-    /// The model marks its reasoning.
+    /// The vocabulary or the template has the tag of reasoning.
     thinks: bool,
     tool_format: Option<&'static ToolFormat>,
     memory: Arc<ReplayMemory>,
@@ -59,7 +59,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service of these parts.
+    /// Creates a service.
     pub fn new(parts: ServiceParts) -> Self {
         let (thinks, defaults) = (thinks(&parts), Arc::new(defaults(&parts)));
         let assets = Arc::new(parts.assets);
@@ -82,22 +82,22 @@ impl Service {
         self.engine.info()
     }
 
-    /// What its checkpoint says of itself.
+    /// Facts about the checkpoint.
     pub fn card(&self) -> &ModelCard {
         &self.card
     }
 
-    /// Most answers that are computed at a time.
+    /// Most answers computed at a time.
     pub fn parallel(&self) -> usize {
         self.parallel
     }
 
-    /// Whether the model can be asked to reason, or not to.
+    /// Whether the model has reasoning that can be controlled.
     pub fn reasons(&self) -> bool {
         self.thinks || self.template_source().is_some_and(|it| it.contains("reasoning_effort"))
     }
 
-    /// Whether the template tells the model of tools.
+    /// Whether the template renders tools.
     pub fn takes_tools(&self) -> bool {
         let templates = &self.assets.templates;
         let all = templates.names().filter_map(|name| templates.source(name));
@@ -113,7 +113,7 @@ impl Service {
         self.template.as_ref().map(|template| template.source()).or_else(own)
     }
 
-    /// The texts of the tokens that a sequence begins and ends with.
+    /// The texts of the BOS and EOS tokens.
     pub fn ends_of_text(&self) -> [Option<&str>; 2] {
         let special = &self.assets.special;
         [special.bos.as_deref(), special.eos.as_deref()]
@@ -124,12 +124,12 @@ impl Service {
         self.engine.is_alive()
     }
 
-    /// Requests that may wait.
+    /// Capacity of the queue in requests.
     pub fn queue(&self) -> usize {
         self.engine.queue()
     }
 
-    /// What the engine has counted.
+    /// The metrics of the engine.
     pub fn metrics(&self) -> &engine::Metrics {
         self.engine.metrics()
     }
@@ -139,7 +139,7 @@ impl Service {
         self.engine.stopped().await;
     }
 
-    /// The sampling of requests that ask for nothing else.
+    /// Sampling defaults of requests.
     pub fn defaults(&self) -> &SamplingOptions {
         &self.defaults
     }
@@ -149,18 +149,18 @@ impl Service {
         &self.assets.tokenizer
     }
 
-    /// Renders, tokenizes and submits: the next message of a conversation.
+    /// Renders, tokenizes and submits a request for the next message of a conversation.
     pub fn chat(&self, request: &ChatRequest) -> Result<TextStream, ApiError> {
         self.start(&self.prepare_chat(request)?, 0, &RequestOptions::default())
     }
 
-    /// Tokenizes and submits: the continuation of a text.
+    /// Tokenizes and submits a request for the continuation of a text.
     pub fn complete(&self, request: &TextRequest) -> Result<TextStream, ApiError> {
         self.start(&self.prepare_text(request)?, 0, &RequestOptions::default())
     }
 
-    /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time in
-    /// proportion to the text.
+    /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time
+    /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let template = self.template(request)?;
         let renderer = self.renderer(&template);
@@ -186,11 +186,11 @@ impl Service {
         let output = OutputForm { reasoning, format, tools: Arc::clone(&tools), parallel };
         let continues = request.prefill.is_some();
         let form = OutputSpec { output, call_prefix: request.call_prefix, continues };
-        // What goes before is no turn of this conversation.
+        // The earlier exchange is not part of the conversation that is remembered.
         let called = called && request.earlier.is_empty();
         let tokens = self.after(&request.earlier, rendered.tokens);
         let mut prepared = self.prepare(tokens, &request.sampling, form)?;
-        // To compile takes the longest: no prompt that is refused comes to it.
+        // Compilation takes longest and comes after all other checks.
         prepared.request.constraint = restraint.of(request, &tools)?;
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
@@ -206,7 +206,8 @@ impl Service {
         Ok(prepared)
     }
 
-    /// Submits a prepared request. Each `choice` of one with a seed has a seed of its own.
+    /// Submits a prepared request. `choice` is added to the seed, if there is one, so that choices
+    /// differ.
     pub fn start(
         &self,
         prepared: &Prepared,
@@ -229,7 +230,7 @@ impl Service {
         Ok(TextStream::new(generation, assembler, prompt_tokens, record))
     }
 
-    /// Submits a request on these terms.
+    /// Submits a request with the given options.
     pub(crate) fn submit(
         &self,
         mut request: Request,
@@ -242,7 +243,7 @@ impl Service {
         Ok(self.engine.submit(request)?)
     }
 
-    /// Ids of a prompt. Those that a text begins and ends with are added to a text.
+    /// The ids of a prompt; `add_special` adds the model's special tokens to a text.
     pub(crate) fn prompt_ids(
         &self,
         prompt: &Prompt,
@@ -292,7 +293,7 @@ impl Service {
         }
     }
 
-    /// `prompt` behind what goes before it, where no text begins a second time.
+    /// `earlier` followed by `prompt`, without a second BOS.
     fn after(&self, earlier: &[u32], prompt: Vec<u32>) -> Vec<u32> {
         let bos = self.assets.tokenizer.special_ids().bos;
         let again = !earlier.is_empty() && prompt.first().copied() == bos && bos.is_some();
@@ -322,15 +323,14 @@ impl Service {
     }
 }
 
-/// Tells tenants apart. That two of many share a number by chance only means that they share their
-/// part of the machine.
+/// The number of a tenant. Two tenants with the same number share one part of the machine.
 fn number_of(tenant: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     tenant.hash(&mut hasher);
     hasher.finish()
 }
 
-/// What requests get that ask for nothing else, the ends of an answer included.
+/// Sampling defaults of requests, stop ids included.
 fn defaults(parts: &ServiceParts) -> SamplingOptions {
     let mut defaults = SamplingOptions::from(&parts.defaults);
     let ids = &mut defaults.stop_ids;

@@ -1,114 +1,16 @@
-//! The answer to one request, as events.
+//! The stream of events of one request.
 
-use crate::assemble::{Assembler, Delta, TextPiece, TokenText};
+use crate::assemble::{Assembler, TextPiece};
 use crate::error::ApiError;
+use crate::event::{Done, Finish, TextEvent};
 use crate::replay::{ReplayMemory, ReplayTurn, Weight};
 use crate::request::Origin;
-use crate::usage_counter::{Timings, Usage, UsageCounter};
+use crate::usage_counter::UsageCounter;
 use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What happened to a request, in order: any number of `Prompt` and `Prefill`, then text, then exactly one of
-/// `Done` and `Failed`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TextEvent {
-    /// `done` of `total` prompt tokens are computed.
-    Prefill {
-        /// Prompt tokens computed so far.
-        done: usize,
-        /// Prompt tokens in all.
-        total: usize,
-    },
-    /// Consecutive tokens of the prompt with their log probabilities, as asked for.
-    Prompt {
-        /// Which of the prompt's tokens is the first of these; 1 at the beginning, as nothing comes
-        /// before the first.
-        first: usize,
-        /// The tokens.
-        tokens: Vec<TokenText>,
-    },
-    /// Text the model thinks to itself.
-    Reasoning(Delta),
-    /// Text of the answer.
-    Content(Delta),
-    /// Part of a tool call.
-    Call(CallEvent),
-    /// The answer is complete.
-    Done(Done),
-    /// The answer broke off.
-    Failed(ApiError),
-}
-
-/// What happened to a tool call. Calls are numbered from 0; one ends before the next starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallEvent {
-    /// The model calls a tool.
-    Start {
-        /// Number of the call.
-        index: usize,
-        /// Name of this call, unique among all answers.
-        id: String,
-        /// Name of the tool.
-        name: String,
-    },
-    /// More of the JSON text of its arguments; all of a call's pieces make one object.
-    Arguments {
-        /// Number of the call.
-        index: usize,
-        /// The piece.
-        delta: String,
-    },
-    /// The call is complete.
-    End {
-        /// Number of the call.
-        index: usize,
-    },
-    /// The call broke and must not be executed; its text follows as content.
-    Broken {
-        /// Number of the call.
-        index: usize,
-    },
-}
-
-/// The end of an answer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Done {
-    /// What ended it.
-    pub finish: Finish,
-    /// Tokens computed.
-    pub usage: Usage,
-    /// Time taken.
-    pub timings: Timings,
-}
-
-/// What ended an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// This stop id was chosen.
-    StopId(u32),
-    /// This stop string came up.
-    StopString(String),
-    /// Tools are to be called.
-    ToolCalls,
-    /// The limit of tokens was reached, or the context is full.
-    Length,
-    /// The grammar allows nothing more.
-    Complete,
-}
-
-impl Finish {
-    /// The name that OpenAI's API has for it.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::StopId(_) | Self::StopString(_) | Self::Complete => "stop",
-            Self::ToolCalls => "tool_calls",
-            Self::Length => "length",
-        }
-    }
-}
-
-/// The events of one request. Dropping it cancels the request, and only that.
+/// The stream of events of one request. Dropping the stream cancels the request and no other.
 #[derive(Debug)]
 pub struct TextStream {
     generation: Option<Generation>,
@@ -118,12 +20,12 @@ pub struct TextStream {
     record: Option<TurnRecorder>,
 }
 
-/// What is remembered of an answer that ends in calls.
+/// Collects a turn for the replay memory, which keeps it if the answer ends in calls.
 #[derive(Debug)]
 pub(crate) struct TurnRecorder {
     pub memory: Arc<ReplayMemory>,
     pub origin: Origin,
-    /// The prompt behind the tokens that its parent has.
+    /// The prompt after the tokens of the parent turn.
     pub prompt: Vec<u32>,
     pub sampled: Vec<u32>,
 }
@@ -140,7 +42,7 @@ impl TextStream {
         Self { generation, assembler, meter, ready: VecDeque::new(), record }
     }
 
-    /// The next event, or `None` after the last one.
+    /// Waits for the next event; `None` after the last one.
     pub async fn next(&mut self) -> Option<TextEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -151,7 +53,7 @@ impl TextStream {
         }
     }
 
-    /// As `next`, blocking the thread. Not to be called from async code.
+    /// Blocks the thread until the next event. Must not be called from async code.
     pub fn next_blocking(&mut self) -> Option<TextEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -175,7 +77,7 @@ impl TextStream {
                 let tokens = tokens.collect();
                 self.ready.push_back(TextEvent::Prompt { first, tokens });
             }
-            // Nobody asks for a vector as text.
+            // Requests of this stream have no embedding.
             Some(Event::Embedding(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
@@ -199,7 +101,7 @@ impl TextStream {
         }
     }
 
-    /// Ends the answer before the model does.
+    /// Ends the answer and cancels the generation.
     fn cut(&mut self, finish: Finish) {
         self.meter.reasoning(self.assembler.reasoning_tokens());
         let (usage, timings) = self.meter.cut();
@@ -223,7 +125,7 @@ impl TextStream {
         self.done(Done { finish, usage, timings });
     }
 
-    /// The end of an answer that calls tools.
+    /// The finish of an answer with calls; `None` without calls.
     fn called(&self) -> Option<Finish> {
         self.assembler.calls().map(|_| Finish::ToolCalls)
     }
@@ -236,7 +138,7 @@ impl TextStream {
         self.end(TextEvent::Done(done));
     }
 
-    /// Before the client hears of the end, so that its next request finds the turn.
+    /// Stores the turn before the end is reported, so that the client's next request finds it.
     fn remember(&self, record: TurnRecorder) {
         let Some((calls, content)) = self.assembler.calls() else { return };
         let TurnRecorder { memory, origin, prompt, sampled } = record;

@@ -1,5 +1,5 @@
-//! Token counts and times of one request, also where the answer was cut short by a stop string
-//! and the engine never came to report its own.
+//! Token counts and times of one request, also when a stop string ends the answer before the engine
+//! reports its own.
 
 use engine::Finished;
 pub use engine::Timings;
@@ -12,17 +12,17 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// Generated tokens, reasoning and the tokens of a matched stop string included.
     pub completion_tokens: usize,
-    /// Generated tokens that were reasoning.
+    /// Generated tokens of reasoning.
     pub reasoning_tokens: usize,
     /// Prompt tokens found in the cache instead of computed.
     pub cached_tokens: usize,
-    /// Tokens guessed by speculation; 0 where a stop string ended the answer.
+    /// Drafted tokens; 0 if a stop string ended the answer.
     pub drafted_tokens: usize,
-    /// Of these, the ones that the model agreed with.
+    /// Drafted tokens that were accepted.
     pub accepted_tokens: usize,
 }
 
-/// Watches the events of one request.
+/// Counts the tokens and times of one request.
 #[derive(Debug)]
 pub(crate) struct UsageCounter {
     usage: Usage,
@@ -41,7 +41,7 @@ impl UsageCounter {
         }
     }
 
-    /// Its computation begins.
+    /// Records that the request is admitted.
     pub fn admitted(&mut self, cached_tokens: usize, queued_s: f64) {
         self.usage.cached_tokens = cached_tokens;
         self.queued_s = queued_s;
@@ -52,19 +52,19 @@ impl UsageCounter {
         self.usage.completion_tokens += 1;
     }
 
-    /// So many of the tokens were reasoning.
+    /// Sets the number of reasoning tokens.
     pub fn reasoning(&mut self, tokens: usize) {
         self.usage.reasoning_tokens = tokens;
     }
 
-    /// The engine's own account of a request that it brought to its end.
+    /// The counts of a request that the engine finished.
     pub fn finished(&self, finished: &Finished) -> (Usage, Timings) {
         let engine::Usage { cached_tokens, drafted_tokens, accepted_tokens, .. } = finished.usage;
         let usage = Usage { cached_tokens, drafted_tokens, accepted_tokens, ..self.usage };
         (usage, finished.timings)
     }
 
-    /// The account of a request that ends here.
+    /// The counts of a request that ends before the engine finishes it.
     pub fn cut(&self) -> (Usage, Timings) {
         let now = Instant::now();
         let first_token = self.first_token.unwrap_or(now);

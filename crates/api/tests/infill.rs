@@ -1,4 +1,4 @@
-//! Prompts for what is missing in the middle of a text.
+//! Prompts for the missing middle of a text.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Conversations that come back as JSON go on from the tokens that were sampled.
+//! Conversations returned as JSON continue from the sampled tokens.
 
 mod support;
 

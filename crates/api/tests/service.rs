@@ -270,7 +270,7 @@ fn a_text_becomes_a_vector_with_its_usage() {
     assert!(embed(&Prompt::Ids(Vec::new())).is_err());
 }
 
-/// Token texts of each delta beside its own text.
+/// The text of each delta, with the texts of its tokens.
 fn tokens(events: &[TextEvent]) -> Vec<(String, Vec<String>)> {
     let deltas = events.iter().filter_map(|event| match event {
         TextEvent::Content(delta) | TextEvent::Reasoning(delta) => Some(delta),

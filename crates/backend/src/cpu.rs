@@ -10,13 +10,16 @@ mod products;
 mod weights;
 
 use crate::{
-    AttentionSpec, Backend, Batch, Buffer, Error, Experts, ExpertsSpec, Gate, HeadColumns, KvType,
-    LayerCache, Matrix, MatrixSpec, Memory, MemoryPolicy, Mode, Pairs, Rope, Table, Vector,
+    AttentionSpec, Backend, Batch, Buffer, DEVICES, Device, Error, Experts, ExpertsSpec, Gate,
+    HeadColumns, Held, KvType, LayerCache, Matrix, MatrixSpec, Memory, MemoryPolicy, Mode, Pairs,
+    Rope, Table, Vector,
 };
 use attend::AttentionContext;
 use base::{AlignedVec, ThreadPool};
 use experts::{ExpertGroup, ExpertScratch};
 pub use inputs::InputSums;
+use kernels::layout::{self, STORED};
+use kernels::quant::QuantType;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
 use products::Rounded;
@@ -102,32 +105,12 @@ impl Cpu {
         })
     }
 
-    /// The instruction set in use.
-    pub fn isa(&self) -> Isa {
-        self.isa
-    }
-
-    /// Threads in use.
-    pub fn threads(&self) -> usize {
-        self.pool.threads()
-    }
-
     /// Pins every thread but the caller's to a CPU of its own.
     ///
     /// # Errors
     /// If the system cannot pin threads.
     pub fn pin_threads(&self) -> Result<(), Error> {
         self.pool.pin().map_err(Error::Pin)
-    }
-
-    /// Pins the calling thread, which only computes from now on, if the others are pinned.
-    pub fn pin_caller(&self) {
-        self.pool.pin_caller();
-    }
-
-    /// Makes the system provide the memory of `blocks` of the KV cache before they are written.
-    pub fn touch_cache(&mut self, blocks: Range<usize>) {
-        self.kv.touch(&self.pool, blocks);
     }
 
     /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
@@ -171,13 +154,13 @@ impl Cpu {
         self.put(out, data);
     }
 
-    /// Rows of a buffer that is not lent out.
+    /// Rows of a buffer that is not taken.
     fn read_rows(&self, buffer: Buffer, rows: Range<usize>) -> &[f32] {
         let Workspace { width, data } = &self.buffers[buffer.0];
         &data[rows.start * width..rows.end * width]
     }
 
-    /// Row `row` of a buffer that is not lent out.
+    /// Row `row` of a buffer that is not taken.
     fn row(&self, buffer: Buffer, row: usize) -> &[f32] {
         let Workspace { width, data } = &self.buffers[buffer.0];
         &data[row * width..][..*width]
@@ -185,6 +168,28 @@ impl Cpu {
 }
 
 impl Backend for Cpu {
+    fn device(&self) -> &'static Device {
+        &DEVICES[0]
+    }
+
+    fn identity(&self) -> String {
+        self.isa.name().to_owned()
+    }
+
+    fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    fn pin_caller(&self) {
+        self.pool.pin_caller();
+    }
+
+    fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
+        let packed = layout::packed(ty, cols, self.isa).filter(|_| mode == Mode::Fast);
+        let layout = packed.unwrap_or(&STORED);
+        Held { layout: layout.name, bytes: packed.and_then(|layout| layout.bytes(ty, rows, cols)) }
+    }
+
     fn mode(&self) -> Mode {
         self.mode
     }
@@ -246,6 +251,10 @@ impl Backend for Cpu {
         self.matrices.pack(self.isa, &self.pool);
         self.kv = KvCache::new(&self.pool, layers, (block, blocks), ty)?;
         Ok(())
+    }
+
+    fn touch_cache(&mut self, blocks: Range<usize>) {
+        self.kv.touch(&self.pool, blocks);
     }
 
     fn copy_blocks(&mut self, blocks: &[(u32, u32)]) {
@@ -383,14 +392,20 @@ impl Backend for Cpu {
         });
     }
 
+    fn fetch(&mut self, _: Buffer, _: usize) {}
+
     fn read(&self, x: Buffer, rows: usize) -> &[f32] {
         let Workspace { width, data } = &self.buffers[x.0];
         &data[..rows * width]
     }
 
-    fn values_mut(&mut self, x: Buffer, rows: usize) -> &mut [f32] {
+    fn update(&mut self, x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32])) {
         let Workspace { width, data } = &mut self.buffers[x.0];
-        &mut data[..rows * *width]
+        change(&mut data[..rows * *width]);
+    }
+
+    fn input_sums(&mut self) -> Option<Vec<InputSums>> {
+        Some(self.take_input_sums())
     }
 
     fn memory(&self) -> Memory {

@@ -211,7 +211,7 @@ pub struct AttentionSpec {
     pub heads: usize,
     /// Factor of the scores.
     pub scale: f32,
-    /// Positions a query sees, itself included, or `None` for all before it.
+    /// Number of positions that a query attends to, its own included, or `None` for all.
     pub window: Option<usize>,
     /// Scores of attention sinks, one for each head: positions without a value.
     pub sinks: Option<Vector>,

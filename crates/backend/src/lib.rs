@@ -5,20 +5,26 @@
 //! what they refer to. Operations take the number of rows in use, so that a workspace made once
 //! serves every batch without allocation.
 //!
-//! Invariant: no module knows architectures, files or text. `cpu` is the only implementation and
-//! has no `unsafe`.
+//! Invariant: nothing here depends on architectures, files or text, and nothing here has `unsafe`.
+//! `Cpu` computes; `reference` is the specification of the operations.
 
 mod batch;
 mod cpu;
+mod device;
 mod handles;
+mod reference;
 
 pub use batch::{Batch, SequenceRows};
 pub use cpu::{Cpu, InputSums};
+pub use device::{DEVICES, Device, DeviceOptions, Held};
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Experts, ExpertsSpec, Gate, GroupRank, Groups, HeadColumns,
     KvType, LayerCache, Matrix, MatrixSpec, MemoryPolicy, Mode, Pairs, Rope, Routing, Scores,
     Storage, Table, ThreadLimits, Vector,
 };
+
+use kernels::quant::QuantType;
+use std::ops::Range;
 
 /// Why a backend refuses weights, memory or settings.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +64,9 @@ pub enum Error {
     /// Experts that differ in shape or type, or do not fit their router.
     #[error("{0}")]
     Experts(String),
+    /// A setting that the device does not have.
+    #[error("{0}")]
+    Device(&'static str),
     /// A head size outside what the attention kernel takes.
     #[error("expected heads of at most {max} values, found {0}", max = kernels::kv::MAX_HEAD_DIM)]
     HeadSize(usize),
@@ -86,6 +95,16 @@ pub enum Error {
 /// Operations on one device. Buffers are `[rows, width]` in f32; `rows` is the number of rows in
 /// use, at most that of the buffers.
 pub trait Backend: Send {
+    /// The table entry of the device.
+    fn device(&self) -> &'static Device;
+    /// Name of the arithmetic of this backend: equal names stand for equal bits.
+    fn identity(&self) -> String;
+    /// Number of compute threads.
+    fn threads(&self) -> usize;
+    /// Pins the calling thread, which should only compute from now on, if the others are pinned.
+    fn pin_caller(&self) {}
+    /// How the backend holds a matrix `[rows, cols]` of type `ty` for products in `mode`.
+    fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held;
     /// The mode of products with matrices that name none.
     fn mode(&self) -> Mode;
     /// Allocates a workspace `[rows, width]` of zeros.
@@ -133,6 +152,9 @@ pub trait Backend: Send {
         blocks: usize,
         ty: KvType,
     ) -> Result<(), Error>;
+    /// Touches the memory of `blocks` of the KV cache, so that the system provides it before it is
+    /// written.
+    fn touch_cache(&mut self, _blocks: Range<usize>) {}
     /// Copies KV blocks in all layers, one pair (from, to) after the other.
     fn copy_blocks(&mut self, blocks: &[(u32, u32)]);
 
@@ -188,15 +210,23 @@ pub trait Backend: Send {
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize);
     /// `out[i] = x[rows[i]]`; `out` is `[rows.len(), width]`.
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer);
-    /// The first rows of a buffer, `[rows, width]`.
+    /// Brings the first rows of a buffer to host memory, where [`Backend::read`] finds them.
+    fn fetch(&mut self, x: Buffer, rows: usize);
+    /// The first rows of a buffer, `[rows, width]`, as the last [`Backend::fetch`] left them.
     fn read(&self, x: Buffer, rows: usize) -> &[f32];
-    /// The first rows of a buffer, `[rows, width]`, to be changed, as by sums over ranks.
-    fn values_mut(&mut self, x: Buffer, rows: usize) -> &mut [f32];
+    /// Changes the first rows of a buffer, `[rows, width]`, in host memory, as by sums over ranks.
+    fn update(&mut self, x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32]));
     /// The first of the first `rows` rows that holds NaN or infinities.
-    fn first_not_finite(&self, x: Buffer, rows: usize) -> Option<usize> {
+    fn first_not_finite(&mut self, x: Buffer, rows: usize) -> Option<usize> {
+        self.fetch(x, rows);
         let values = self.read(x, rows);
         let at = values.iter().position(|value| !value.is_finite())?;
         Some(at / (values.len() / rows))
+    }
+    /// The sums over the inputs of products since the last call; the first call starts to sum and
+    /// returns none. `None` if the backend cannot sum its inputs.
+    fn input_sums(&mut self) -> Option<Vec<InputSums>> {
+        None
     }
     /// Bytes of weights, workspace and KV cache.
     fn memory(&self) -> Memory;

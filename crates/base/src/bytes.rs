@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// Bytes that are read in pieces. They are the same every time.
 ///
-/// Bytes in memory are lent. Others are computed piece by piece, so that they need
-/// not be in memory as a whole: cheapest in pieces of whole rows of the tensor they belong to.
+/// Bytes in memory are borrowed. Others are computed piece by piece, so that they need not be in
+/// memory as a whole: cheapest in pieces of whole rows of the tensor they belong to.
 pub trait Bytes: Send + Sync {
     /// Number of bytes.
     fn len(&self) -> usize;

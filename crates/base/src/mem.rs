@@ -66,8 +66,8 @@ impl<T: Pod> AlignedVec<T> {
         if len * size_of::<T>() >= HUGE { PAGE } else { ALIGN }
     }
 
-    /// Room for `len` values behind the next multiple of the alignment. The layout itself asks
-    /// for none, because allocators hand out untouched zero pages only without one.
+    /// Space for `len` values after the next multiple of the alignment. The layout itself has
+    /// alignment 1, because allocators return untouched zero pages only without an alignment.
     fn layout(len: usize) -> Option<Layout> {
         let bytes = len.checked_mul(size_of::<T>())?;
         Layout::from_size_align(bytes.checked_add(Self::align(len))?, 1).ok()

@@ -1,8 +1,8 @@
 //! Read-only memory maps of whole files.
 //!
-//! A map is shared (`Arc`) by everything that borrows weights from the file, and
-//! can be told which of its pages are no longer needed, so that packing weights
-//! into memory of our own does not double what the process holds.
+//! A map is shared (`Arc`) by everything that borrows weights from the file, and releases pages
+//! that are no longer needed, so that packing weights into memory of our own does not double what
+//! the process holds.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -54,7 +54,7 @@ impl Mmap {
         self.advise(range, libc::MADV_DONTNEED);
     }
 
-    /// Tells the kernel that `range` (bytes) will be read here and there. A hint only.
+    /// Advises the kernel of random reads in `range` (bytes).
     pub fn random_access(&self, range: Range<usize>) {
         // With the pages at both ends, so that neighbours that are read so too leave no gap.
         let range = self.pages_of(range);

@@ -1,4 +1,4 @@
-//! How many NUMA nodes there are.
+//! The number of NUMA nodes.
 
 /// Nodes of this machine; one where the system does not say.
 pub fn nodes() -> usize {

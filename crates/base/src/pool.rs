@@ -1,14 +1,13 @@
-//! The thread pool of the forward pass: persistent workers, a hand-off that spins briefly and
-//! then parks, and work claimed in fixed pieces of the output.
+//! The thread pool of the forward pass: workers spin briefly for a job, then park, and claim fixed
+//! pieces of the output.
 //!
-//! No thread waits for a worker that has not begun: shared work is done when its pieces are, and a
-//! worker that arrives later finds the gate closed. A worker that loses its core in the middle of a
-//! piece keeps the others waiting, and one that shares a core with another thread of the pool only
-//! takes turns with it: such workers are suspended for a while, the former if more time is lost to
-//! them than they save.
+//! No thread waits for a worker that has not begun: shared work ends with its last piece, and a
+//! worker that arrives later finds the gate closed. A worker is suspended for a while if it shares
+//! a core with another thread of the pool, or loses its core inside pieces and costs more time than
+//! it saves.
 //!
-//! Invariant: which thread computes a piece never matters, because a piece is a set of output
-//! elements and every output element is computed whole by the thread that claims it.
+//! Invariant: results do not depend on the thread of a piece, because one thread computes each
+//! output element whole.
 #![allow(unsafe_code)]
 
 mod gate;
@@ -40,8 +39,7 @@ type Job = *const (dyn Fn(usize) + Sync);
 struct Shared {
     gate: Gate,
     stop: AtomicBool,
-    /// Written by the caller while the gate is closed with no worker inside, read by workers
-    /// inside.
+    /// Written by the caller while no worker is inside the gate, read by workers inside.
     job: JobCell,
     states: Vec<WorkerState>,
     /// The CPU that each thread was on when it last looked, the caller's first.
@@ -93,8 +91,7 @@ impl std::fmt::Debug for ThreadPool {
 }
 
 impl ThreadPool {
-    /// A pool of `threads` threads in all, the caller's included (`threads - 1` are started; 0
-    /// counts as 1).
+    /// Creates a pool of `threads` threads (0 counts as 1), of which the calling thread is one.
     ///
     /// # Errors
     /// If the system does not start a thread, or there are more than the pool supports.
@@ -110,7 +107,7 @@ impl ThreadPool {
             job: JobCell(std::cell::UnsafeCell::new(None)),
             states: (0..helpers).map(|_| WorkerState::default()).collect(),
             cpus: (0..=helpers).map(|_| AtomicUsize::new(pin::NOWHERE)).collect(),
-            // Likely the caller, and asking makes the handle that waiting needs.
+            // Likely the caller; the call also allocates the handle that waiting needs.
             waiter: Mutex::new(Some(thread::current())),
             waits: AtomicBool::new(false),
             panic: Mutex::new(None),
@@ -125,24 +122,22 @@ impl ThreadPool {
                 .spawn(move || work(&shared, index))?;
             pool.workers.push((handle.thread().clone(), Some(handle)));
         }
-        // No job waits for a worker to start; this one does.
+        // Only this job waits until all workers have started.
         pool.run(&|_| ());
         Ok(pool)
     }
 
-    /// Threads that share the work, the caller's included.
+    /// Number of threads that share the work, including the caller.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Limits the threads that share the following work, the caller's included; `None` for all. The
-    /// pieces are the same.
+    /// Limits the threads that share later work, including the caller; `None` for all.
     pub fn limit(&self, threads: Option<usize>) {
         self.most.store(threads.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// Pins every worker to a CPU of its own, as far as there are enough of those that this process
-    /// may use.
+    /// Pins each worker to a separate CPU, as far as the process may use enough CPUs.
     ///
     /// # Errors
     /// If the system cannot pin threads.
@@ -158,18 +153,17 @@ impl ThreadPool {
         pinned.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Pins the calling thread to the CPU that `pin` left for it. Threads that it starts later
-    /// are pinned there too, so this is for threads that only compute.
+    /// Pins the calling thread, and threads that it starts later, to the CPU that `pin` left for
+    /// it.
     pub fn pin_caller(&self) {
         if let Some(cpu) = self.caller_cpu.get() {
-            // Where the workers could be pinned and this cannot, nothing is lost but speed.
+            // A failure costs only speed.
             let _ = pin::pin(*cpu);
         }
     }
 
-    /// Runs `job(worker)` once on every thread of the pool, 0 being the caller, and returns when
-    /// all have finished. A panic in any of them is raised here. A job must not call the pool
-    /// it runs on: it would wait for itself.
+    /// Runs `job(worker)` once on every thread of the pool, 0 being the caller, and waits for all.
+    /// A panic in any of them is raised here. A job must not call its own pool.
     pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         self.work_on(job, true);
     }
@@ -261,8 +255,7 @@ impl ThreadPool {
         is_done
     }
 
-    /// Waits on for workers that seem to have lost their cores, and suspends those that do so too
-    /// often.
+    /// Waits for workers that seem to have lost their cores; suspends workers that do so too often.
     fn wait_for_late(&self, patience: Duration, suspensions: &mut Suspensions) {
         let begun = Instant::now();
         for state in &self.shared.states {
@@ -388,7 +381,7 @@ impl ThreadPool {
 /// Most matrices of one [`ThreadPool::for_each_tile_of`].
 pub const MAX_MATRICES: usize = 4;
 
-/// A matrix that is handed out in tiles.
+/// A matrix from which threads take disjoint tiles.
 struct Matrix<'a, T> {
     base: SendPtr<T>,
     rows: usize,
@@ -407,7 +400,7 @@ impl<'a, T: Send> Matrix<'a, T> {
     /// The tile of `rows` and up to `cols.1` columns from `cols.0` on.
     ///
     /// # Safety
-    /// The rows must be there, and no other tile that is in use may overlap this one.
+    /// The rows must exist, and no other tile that is in use may overlap this one.
     unsafe fn tile<'t>(&'t self, rows: Range<usize>, cols: (usize, usize)) -> Tile<'t, T> {
         let cols = cols.0..(cols.0 + cols.1).min(self.width);
         Tile { base: self.base.get(), width: self.width, rows, cols, _borrow: PhantomData }
@@ -472,7 +465,7 @@ impl Shared {
                     return None;
                 }
                 let entered = self.enter(state, seen);
-                // A job that was missed is a sign that more will follow.
+                // A missed job means that more are likely to follow.
                 if entered.is_some() || self.gate.view(Ordering::SeqCst).job() != last {
                     break entered;
                 }
@@ -493,8 +486,7 @@ impl Shared {
         here != pin::NOWHERE && others.any(|cpu| cpu == here)
     }
 
-    /// Moves to a CPU that no thread of the pool is on, if there is one. The system would do this
-    /// too, but not soon for a thread that sleeps most of the time.
+    /// Moves to a CPU without a thread of the pool, if there is one; the system would do so later.
     fn goes_elsewhere(&self, thread: usize) -> bool {
         let gone = pin::leave(self.cpus.iter().map(|cpu| cpu.load(Ordering::Relaxed)));
         self.note_cpu(thread, pin::current());

@@ -23,7 +23,7 @@ pub(crate) struct LoadedModel {
     /// Threads in use.
     pub threads: usize,
     /// Instruction set in use.
-    pub isa: &'static str,
+    pub isa: String,
 }
 
 /// Overrides of the chat template.
@@ -84,7 +84,7 @@ impl SourceArgs {
             builder = builder.tool_format(format);
         }
         let engine = builder.load(&path)?;
-        let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa());
+        let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa().to_owned());
         let time = started.elapsed();
         tracing::info!(?time, threads, isa, "loaded {}", path.display());
         Ok(LoadedModel { service: engine.service().clone(), memory, time, threads, isa })

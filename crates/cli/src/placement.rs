@@ -1,8 +1,7 @@
 //! The argument for a file of placement rules.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use engine::Placement;
-use kernels::Isa;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,9 +19,4 @@ impl PlacementArgs {
         let rules = self.placement.as_deref().map(Placement::open).transpose()?;
         Ok(rules.map(Arc::new))
     }
-}
-
-/// The instruction set of the kernels, which decides what can be packed.
-pub(crate) fn isa() -> Result<Isa> {
-    Isa::detect().map_err(|problem| anyhow!(problem))
 }

@@ -1,8 +1,8 @@
-//! Model files from other model files: quantisation, the importance that steers it, and
-//! checkpoints of random weights.
+//! Writes model files: quantised checkpoints, the importance of columns that guides quantisation,
+//! and checkpoints of random weights.
 //!
-//! Invariant: a file appears under its name whole or not at all, and nothing is printed: what a
-//! person should see goes through [`WorkProgress`].
+//! Invariant: a file appears under its name complete or not at all, and the crate prints nothing:
+//! messages and progress are reported through [`WorkProgress`].
 
 pub mod imatrix;
 mod progress;

@@ -1,4 +1,4 @@
-//! How long work is followed and stopped.
+//! Progress and cancellation of long work.
 
 /// Receives the progress of long work. `()` ignores it.
 pub trait WorkProgress {
@@ -11,7 +11,7 @@ pub trait WorkProgress {
     /// Adds `units` to what is done.
     fn advance(&mut self, units: u64);
 
-    /// Passes on a remark for people, such as a warning.
+    /// Reports a message to the user, such as a warning.
     fn note(&mut self, text: &str);
 
     /// Called between small parts of the work.

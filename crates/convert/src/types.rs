@@ -6,7 +6,7 @@ use kernels::quant::{self, QuantType};
 ///
 /// # Errors
 ///
-/// A message that lists the types there are.
+/// The message for an unknown type, which lists the known ones.
 pub fn writable_type(name: &str) -> Result<&'static QuantType, String> {
     let known = quant::by_name(name).filter(|ty| ty.quantize.is_some());
     known.ok_or_else(|| format!("expected one of {}", writable_names()))
@@ -30,23 +30,11 @@ pub(super) fn whole_blocks(wanted: &'static QuantType, columns: usize) -> &'stat
 
 /// The type of smaller blocks that comes closest to `ty`, for rows that are not whole blocks.
 fn fallback(ty: &'static QuantType) -> &'static QuantType {
-    const CLOSEST: &[(&QuantType, &QuantType)] = &[
-        (&quant::TQ1_0, &quant::IQ4_NL),
-        (&quant::TQ2_0, &quant::IQ4_NL),
-        (&quant::IQ1_S, &quant::IQ4_NL),
-        (&quant::IQ1_M, &quant::IQ4_NL),
-        (&quant::IQ2_XXS, &quant::IQ4_NL),
-        (&quant::IQ2_XS, &quant::IQ4_NL),
-        (&quant::IQ2_S, &quant::IQ4_NL),
-        (&quant::IQ3_XXS, &quant::IQ4_NL),
-        (&quant::IQ3_S, &quant::IQ4_NL),
-        (&quant::Q2_K, &quant::IQ4_NL),
-        (&quant::Q3_K, &quant::IQ4_NL),
-        (&quant::IQ4_XS, &quant::IQ4_NL),
-        (&quant::Q4_K, &quant::Q5_0),
-        (&quant::Q5_K, &quant::Q5_1),
-        (&quant::Q6_K, &quant::Q8_0),
-    ];
-    let closest = CLOSEST.iter().find(|(from, _)| *from == ty);
-    closest.map_or(&quant::F16, |(_, to)| to)
+    const CLOSEST: [(&QuantType, &QuantType); 3] =
+        [(&quant::Q4_K, &quant::Q5_0), (&quant::Q5_K, &quant::Q5_1), (&quant::Q6_K, &quant::Q8_0)];
+    match CLOSEST.iter().find(|(from, _)| *from == ty) {
+        Some((_, to)) => to,
+        None if ty.block_len == 256 => &quant::IQ4_NL,
+        None => &quant::F16,
+    }
 }

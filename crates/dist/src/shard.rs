@@ -18,8 +18,8 @@ pub enum Split {
     /// Every rank holds and computes all of it: norms, routers, small matrices.
     #[default]
     Whole,
-    /// Each rank holds some rows of the matrix and computes these outputs from all inputs.
-    /// They are gathered only where all outputs are needed.
+    /// Each rank holds some rows of the matrix and computes these outputs from all inputs. The
+    /// outputs are gathered only where all are needed.
     Outputs,
     /// Each rank holds some columns and computes a share of every output from its own inputs, such
     /// as the [`Split::Outputs`] of another matrix. The shares are summed over ranks.

@@ -12,12 +12,12 @@ const VERSION: u8 = 1;
 
 /// The parent of first blocks of `block` positions that are computed under `settings`.
 pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
-    let Settings { checkpoint, mode, kv_type, isa, placement, slices } = settings;
+    let Settings { checkpoint, mode, kv_type, identity, placement, slices } = settings;
     let mut bytes = vec![VERSION];
     write_field(&mut bytes, "checkpoint", checkpoint);
     write_field(&mut bytes, "mode", mode.name());
     write_field(&mut bytes, "kv_type", kv_type.name());
-    write_field(&mut bytes, "isa", isa);
+    write_field(&mut bytes, "isa", identity);
     write_field(&mut bytes, "placement", placement);
     write_field(&mut bytes, "slices", &slices.to_string());
     write_field(&mut bytes, "block", &block.to_string());
@@ -42,7 +42,7 @@ mod tests {
             checkpoint: "0123abcd".into(),
             mode: Mode::Fast,
             kv_type: KvType::Bf16,
-            isa: "avx512bf16",
+            identity: "avx512bf16".into(),
             placement: "fedc".into(),
             slices: 2,
         }
@@ -61,7 +61,7 @@ mod tests {
             Settings { checkpoint: "0123abce".into(), ..settings() },
             Settings { mode: Mode::Exact, ..settings() },
             Settings { kv_type: KvType::F16, ..settings() },
-            Settings { isa: "avx512", ..settings() },
+            Settings { identity: "avx512".into(), ..settings() },
             Settings { placement: "fed".into(), ..settings() },
             Settings { slices: 1, ..settings() },
         ];

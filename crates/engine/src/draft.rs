@@ -158,7 +158,7 @@ mod tests {
         check(&[1, 2, 5, 1, 2, 6, 1, 2], 2, &[6, 1]);
         // The longer run decides.
         check(&[7, 1, 2, 5, 1, 2, 6, 7, 1, 2], 1, &[5]);
-        // A run that repeats itself goes on doing so.
+        // A repetition is likely to continue.
         check(&[4, 4, 4, 4], 2, &[4]);
     }
 

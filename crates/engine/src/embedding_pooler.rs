@@ -56,7 +56,7 @@ impl EmbeddingPooler {
             true => self.sum.iter().map(|value| value * value).sum::<f64>().sqrt(),
             false => self.rows as f64,
         };
-        // A vector without a direction stays as it is.
+        // A zero vector is not normalised.
         let divisor = if length > 0.0 { length } else { 1.0 };
         let vector: Vec<f32> = self.sum.iter().map(|sum| (sum / divisor) as f32).collect();
         match vector.iter().all(|value| value.is_finite()) {

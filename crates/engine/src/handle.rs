@@ -30,7 +30,7 @@ pub struct ModelInfo {
 /// Why a request was rejected when it was submitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The prompt leaves no room for an answer.
+    /// The prompt fills the context.
     #[error(
         "a prompt of {prompt_tokens} tokens with room for an answer exceeds the available context size \
          of {context_length} tokens"
@@ -38,7 +38,7 @@ pub enum SubmitError {
     ContextLength {
         /// Tokens of the prompt.
         prompt_tokens: usize,
-        /// Tokens the context holds, answer included.
+        /// Context length in tokens, answer included.
         context_length: usize,
     },
     /// A field of the request is invalid.
@@ -46,7 +46,7 @@ pub enum SubmitError {
     Invalid {
         /// The field.
         field: Field,
-        /// What is wrong with it.
+        /// The reason.
         message: String,
     },
     /// This many requests, the maximum, are waiting.
@@ -62,11 +62,11 @@ pub enum SubmitError {
 pub struct Submission {
     /// The request.
     pub request: Request,
-    /// Channel for its events; closed when the caller dropped the generation.
+    /// Channel for the events; closed when the caller dropped the generation.
     pub events: mpsc::Sender<Event>,
     /// Time of submission.
     pub submitted: std::time::Instant,
-    /// Its slot in the queue, released when it is admitted.
+    /// The slot in the queue, released when the request is admitted.
     pub queue_slot: Option<QueueSlot>,
 }
 

@@ -9,7 +9,7 @@ const SAMPLE: usize = 64;
 /// Digest of what decides the logits of a checkpoint: configuration, names, types and shapes of its
 /// tensors, and bytes from the beginning, the middle and the end of each. Paths do not matter.
 ///
-/// It distinguishes checkpoints that are confused by accident, such as a model and its next
+/// The digest distinguishes checkpoints that are confused by accident, such as a model and its next
 /// version; it does not detect single weights that were altered on purpose.
 pub(crate) fn identity(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();

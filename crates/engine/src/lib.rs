@@ -23,7 +23,7 @@ mod sampler;
 mod single_sequence;
 pub mod trace;
 
-pub use backend::{Batch, InputSums, KvType, LayerCache, Memory, Mode};
+pub use backend::{Batch, Device, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_size::KvMemory;
 pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
 pub use draft::{DraftRequest, Drafter, MAX_DRAFTED, PromptLookup, Speculate};

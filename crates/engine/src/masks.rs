@@ -86,14 +86,15 @@ impl SequenceConstraint {
         }
     }
 
-    /// Takes the state back if it is lent. States come back in the order they went.
+    /// Takes the state back from the thread if it was sent there. States return in the order in
+    /// which they were sent.
     pub fn take_back(&mut self, masks: &Masks) {
         if matches!(self, Self::Lent) {
             *self = Self::Here(masks.next());
         }
     }
 
-    /// The state, unless it is lent.
+    /// The state, unless it was sent to the thread.
     pub fn state(&mut self) -> Option<&mut ConstraintState> {
         match self {
             Self::Here(state) => Some(state),

@@ -31,8 +31,7 @@ pub struct Request {
     pub embed: Option<Embed>,
     /// Priority: lower numbers go first; 0 is the default.
     pub priority: i32,
-    /// On whose behalf the request is computed; tenants share the machine evenly. 0 for no
-    /// particular tenant.
+    /// The tenant of the request; tenants share the machine evenly. 0 for no particular tenant.
     pub tenant: u64,
     /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,
@@ -47,12 +46,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether outputs of the prompt itself are wanted, even if nothing is generated.
+    /// Whether the request needs outputs of the prompt itself, even if nothing is generated.
     pub(crate) fn wants_prompt(&self) -> bool {
         self.prompt_logprobs.is_some() || self.embed.is_some()
     }
 
-    /// Tokens to generate where the context has room for `room`.
+    /// Number of tokens to generate if `room` more fit into the context.
     pub(crate) fn budget(&self, room: usize) -> usize {
         let max_tokens = if self.embed.is_some() { Some(0) } else { self.max_tokens };
         max_tokens.unwrap_or(room).min(room)
@@ -142,7 +141,7 @@ pub enum Event {
     Embedding(Vec<f32>),
     /// A generated token.
     Token {
-        /// Its id.
+        /// The id.
         id: u32,
         /// Present if requested.
         logprobs: Option<TokenLogprobs>,

@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Removes requests whose caller is gone or whose time is up.
+    /// Removes requests that their caller has dropped or that have exceeded their time limit.
     fn remove_aborted(&mut self) {
         for slot in self.requests.slots() {
             let running = self.requests.get(slot);
@@ -236,7 +236,7 @@ impl Engine {
         }
     }
 
-    /// Removes a request, unless it is gone already, and reports its end.
+    /// Removes a request, unless it is removed already, and reports its end.
     fn remove(&mut self, slot: Slot, abort: Option<Outcome>) {
         let Some(running) = self.requests.remove(slot) else { return };
         let sequence = self.scheduler.sequence(slot);
@@ -246,7 +246,7 @@ impl Engine {
     }
 
     fn plan(&mut self) {
-        // Readers go on reading: each is ready for the whole plan, or not at all.
+        // Readers read concurrently, so readiness is taken once for the whole plan.
         for (slot, running) in self.requests.iter() {
             self.scheduler.set_ready(slot, running.is_ready());
         }

@@ -3,7 +3,10 @@
 use crate::cache_size::{CacheRequest, CacheSize, FreeMemory, KvMemory, available_memory};
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
-use backend::{Backend, Batch, Buffer, Cpu, InputSums, KvType, LayerCache, Memory, Mode};
+use backend::{
+    Backend, Batch, Buffer, DEVICES, Device, DeviceOptions, InputSums, KvType, LayerCache, Memory,
+    Mode,
+};
 use formats::{Checkpoint, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
 use models::{Model, Ranks, WorkspaceLimits};
@@ -12,6 +15,8 @@ use std::sync::Arc;
 /// How a model is loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
+    /// Device that computes.
+    pub device: &'static Device,
     /// Number of compute threads; 0 for all cores.
     pub threads: usize,
     /// Whether each thread is pinned to its own CPU.
@@ -42,6 +47,7 @@ pub struct LoadOptions {
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
+            device: &DEVICES[0],
             threads: 0,
             pin: false,
             mode: Mode::default(),
@@ -67,7 +73,7 @@ const MAX_THREADS: usize = 1024;
 
 /// A loaded model.
 pub struct Runner {
-    backend: Cpu,
+    backend: Box<dyn Backend>,
     model: Box<dyn Model>,
     info: ModelInfo,
     settings: Settings,
@@ -94,8 +100,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Storage type of the KV cache.
     pub kv_type: KvType,
-    /// Name of the instruction set.
-    pub isa: &'static str,
+    /// Name of the backend's arithmetic: the instruction set of a CPU.
+    pub identity: String,
     /// Digest of what placement rules change; empty if they change nothing.
     pub placement: String,
     /// Number of ranks that hold a slice of each layer.
@@ -104,7 +110,7 @@ pub struct Settings {
 
 impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Runner({}, {:?})", self.info.name, self.backend)
+        write!(f, "Runner({}, {})", self.info.name, self.settings.identity)
     }
 }
 
@@ -121,10 +127,8 @@ impl Runner {
             threads if threads <= MAX_THREADS => threads,
             threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
         };
-        let mut backend = Cpu::new(threads, options.mode)?;
-        if options.pin {
-            backend.pin_threads()?;
-        }
+        let LoadOptions { pin, mode, .. } = *options;
+        let mut backend = options.device.open(DeviceOptions { threads, pin, mode })?;
         if options.block == 0
             || !options.block.is_multiple_of(16)
             || !SPAN.is_multiple_of(options.block)
@@ -138,19 +142,19 @@ impl Runner {
         // A whole chunk and all sequences that decode.
         let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
-        let (placed, placement) = place(checkpoint, &backend, options.placement.as_deref())?;
-        let model = models::load(checkpoint, &mut backend, limits, &options.ranks, &placed)?;
+        let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
+        let model = models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         let settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
             kv_type,
-            isa: backend.isa().name(),
+            identity: backend.identity(),
             placement,
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
         };
         let size =
-            make_cache(&mut backend, &model.cache(), kv_type, config.context_length, options)?;
+            make_cache(&mut *backend, &model.cache(), kv_type, config.context_length, options)?;
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
@@ -199,7 +203,7 @@ impl Runner {
         self.info.cache_tokens / self.blocks
     }
 
-    /// Maximum number of positions that a row sees, if every layer has such a limit.
+    /// Maximum number of positions that a row attends to, if every layer has a window.
     pub fn window(&self) -> Option<usize> {
         self.window
     }
@@ -219,9 +223,9 @@ impl Runner {
         self.backend.threads()
     }
 
-    /// Name of the instruction set in use.
-    pub fn isa(&self) -> &'static str {
-        self.backend.isa().name()
+    /// Name of the arithmetic in use: the instruction set of a CPU.
+    pub fn isa(&self) -> &str {
+        &self.settings.identity
     }
 
     /// Bytes held.
@@ -236,12 +240,12 @@ impl Runner {
 
     /// Starts summing the inputs of the product with every matrix.
     pub fn collect_inputs(&mut self) {
-        self.backend.collect_inputs();
+        self.backend.input_sums();
     }
 
     /// Takes the sums since the last call, under the canonical names of the matrices.
     pub fn take_input_sums(&mut self) -> Vec<InputSums> {
-        self.backend.take_input_sums()
+        self.backend.input_sums().unwrap_or_default()
     }
 
     /// Touches the memory of `blocks` of the KV cache, so that the system provides it.
@@ -269,9 +273,11 @@ impl Runner {
         );
         (self.logits, self.states) = (None, 0);
         self.backend.copy_blocks(batch.copies());
-        let logits = self.model.forward(&mut self.backend, batch, self.check)?;
+        let logits = self.model.forward(&mut *self.backend, batch, self.check)?;
         self.logits = Some((logits, batch.logit_rows().len()));
         self.states = batch.state_rows().len();
+        self.backend.fetch(logits, batch.logit_rows().len());
+        self.backend.fetch(self.model.states(), self.states);
         Ok(self.logits())
     }
 
@@ -299,20 +305,20 @@ impl Runner {
 /// Returns the placement of each tensor, and a digest of what `rules` change in it.
 fn place(
     checkpoint: &Checkpoint,
-    backend: &Cpu,
+    backend: &dyn Backend,
     rules: Option<&Placement>,
 ) -> Result<(Vec<Placed>, String), Error> {
-    let (tensors, mode) = (TensorInfo::all(checkpoint), backend.mode());
-    let built_in = Placement::default().resolve(&tensors, mode, backend.isa())?;
+    let tensors = TensorInfo::all(checkpoint);
+    let built_in = Placement::default().resolve(&tensors, backend)?;
     let Some(rules) = rules else { return Ok((built_in, String::new())) };
-    let placed = rules.resolve(&tensors, mode, backend.isa())?;
+    let placed = rules.resolve(&tensors, backend)?;
     let digest = digest(&placed, &built_in);
     Ok((placed, digest))
 }
 
 /// Creates the KV cache that `options` request.
 fn make_cache(
-    backend: &mut Cpu,
+    backend: &mut dyn Backend,
     layers: &[LayerCache],
     kv_type: KvType,
     trained: usize,

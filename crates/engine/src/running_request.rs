@@ -65,7 +65,7 @@ impl RunningRequest {
         }
     }
 
-    /// The rows of the prompt whose outputs are wanted.
+    /// The rows of the prompt that need outputs.
     pub fn prompt_output(&self) -> PromptOutput {
         match &self.output.pooler {
             Some(pooler) if pooler.wants_all() => PromptOutput::HiddenStates,
@@ -74,12 +74,12 @@ impl RunningRequest {
         }
     }
 
-    /// Whether its outputs are hidden states, not logits.
+    /// Whether the request needs hidden states instead of logits.
     pub fn wants_states(&self) -> bool {
         self.output.pooler.is_some()
     }
 
-    /// Whether its reader has room for the events of a step.
+    /// Whether the events of a step fit into the reader's channel.
     pub fn is_ready(&self) -> bool {
         self.reader.has_room(self.draft.max)
     }
@@ -89,7 +89,7 @@ impl RunningRequest {
         self.reader.gone().or_else(|| self.clock.expired())
     }
 
-    /// Reports the admission of its sequence, the first time.
+    /// Reports the first admission of the sequence.
     pub fn admit(&mut self, sequence: View<'_>, metrics: &Metrics) {
         let Some(queued) = self.clock.admit() else { return };
         let cached_tokens = sequence.cached.unwrap_or(0);
@@ -180,7 +180,7 @@ impl RunningRequest {
         self.advance_constraint();
     }
 
-    /// Tells the constraint the ids of the step, unless the sequence ended on its own.
+    /// Passes the ids of the step to the constraint, unless the sequence ended.
     fn advance_constraint(&mut self) {
         let StepOutput { ids, outcome, .. } = &mut self.output;
         let Some(constraint) = self.constraint.state() else { return };

@@ -35,7 +35,7 @@ pub struct Trace {
     pub cached_tokens: usize,
     /// Number of preemptions.
     pub preemptions: u32,
-    /// Its rows in each step.
+    /// Rows of the sequence in each step.
     pub steps: Vec<TraceStep>,
     /// Generated ids, without a stop id at the end.
     pub ids: Vec<u32>,
@@ -54,7 +54,7 @@ pub struct TraceSettings {
     pub mode: String,
     /// Storage type of the KV cache.
     pub kv_type: String,
-    /// Name of the instruction set.
+    /// Name of the arithmetic: the instruction set of a CPU.
     pub isa: String,
     /// Digest of what placement rules change; empty if they change nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -136,12 +136,12 @@ impl TraceRequest {
 impl TraceSettings {
     /// The settings of a runner.
     pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, isa, placement, .. } = runner.settings();
+        let Settings { checkpoint, mode, kv_type, identity, placement, .. } = runner.settings();
         Self {
             checkpoint: checkpoint.clone(),
             mode: mode.name().into(),
             kv_type: kv_type.name().into(),
-            isa: (*isa).into(),
+            isa: identity.clone(),
             placement: placement.clone(),
             threads: runner.threads(),
             block: runner.block(),

@@ -75,7 +75,7 @@ impl Bytes for MappedBytes {
         self.map.will_need(self.within(range));
     }
 
-    /// Tells the system that it may drop the pages.
+    /// Advises the system to drop the pages.
     fn not_needed(&self, range: Range<usize>) {
         self.map.not_needed(self.within(range));
     }

@@ -1,4 +1,4 @@
-//! Brings routed experts into one form: stacks of one matrix per expert.
+//! Converts routed experts to one form: stacks of one matrix per expert.
 //!
 //! Files have one tensor per expert, one for all experts, or one for gate and up of all experts.
 //! The result is `ffn_gate_exps.weight`, `ffn_up_exps.weight` and `ffn_down_exps.weight` of each

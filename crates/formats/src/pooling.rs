@@ -13,7 +13,7 @@ pub(crate) const POOLING_FILE: &str = "1_Pooling/config.json";
 /// How the hidden states of a text's tokens become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Their mean.
+    /// The mean of all positions.
     Mean,
     /// The hidden state of the last token.
     Last,

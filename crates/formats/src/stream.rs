@@ -28,9 +28,7 @@ impl TensorStream {
         plan: Vec<(String, usize)>,
         alignment: usize,
     ) -> Result<Self> {
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".incomplete");
-        let unfinished = PathBuf::from(unfinished);
+        let unfinished = path.with_added_extension("incomplete");
         let file = File::create(&unfinished).map_err(|e| Error::write(&unfinished, e))?;
         let mut stream = Self {
             path: path.to_owned(),

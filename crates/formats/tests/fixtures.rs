@@ -89,7 +89,7 @@ fn qwen3_ties_its_embeddings() {
     read_all(&checkpoint).unwrap();
 }
 
-/// A GGUF twin says the same as its checkpoint, but for what the format cannot say.
+/// A GGUF twin gives the same configuration as its checkpoint, except fields that GGUF files lack.
 fn check_twin(folder: &str, twin: &str) -> Option<Checkpoint> {
     let original = open(&fixtures::find(&format!("models/{folder}"))?);
     let twin = open(&fixtures::find(&format!("gguf/models/{twin}.gguf"))?);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::read_all;
 use formats::{Checkpoint, OpenOptions};
 
-/// Every case with what its message must say. All cases name the file besides.
+/// Every case with the text that its message must contain. All messages name the file, too.
 const EXPECTED: &[(&str, &[&str])] = &[
     ("safetensors/empty.safetensors", &["8 bytes of header length", "empty"]),
     ("safetensors/seven_bytes.safetensors", &["8 bytes of header length", "found 7"]),
@@ -160,7 +160,7 @@ fn the_same_weights_load_with_a_sound_config() {
     load(folder.path()).unwrap();
 }
 
-/// Most memory this process ever held, in KiB, where the system tells.
+/// Peak memory of this process in KiB, if the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

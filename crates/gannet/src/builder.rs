@@ -49,107 +49,43 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets the number of compute threads; 0, the default, for all cores.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.load.threads = threads;
-        self
-    }
-
-    /// Pins each thread to a CPU of its own, if the system supports it.
-    pub fn pin(mut self, pin: bool) -> Self {
-        self.load.pin = pin;
-        self
-    }
-
-    /// Sets the context length in tokens; by default that of the model, as far as memory allows.
-    pub fn context(mut self, tokens: usize) -> Self {
-        self.load.context = Some(tokens);
-        self
-    }
-
-    /// Sets the arithmetic: exact or fast.
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.load.mode = mode;
-        self
-    }
-
-    /// Sets the storage type of the KV cache; the default depends on the mode.
-    pub fn kv_type(mut self, kv_type: KvType) -> Self {
-        self.load.kv_type = Some(kv_type);
-        self
-    }
-
-    /// Sets the memory of the KV cache; by default half of the free memory.
-    pub fn kv_memory(mut self, memory: KvMemory) -> Self {
-        self.load.kv_memory = memory;
-        self
-    }
-
-    /// Turns on speculative decoding; off by default. The text is the same.
-    pub fn speculate(mut self, speculate: Speculate) -> Self {
-        self.engine.speculate = speculate;
-        self
-    }
-
-    /// Sets the prefill chunk size in tokens.
-    pub fn chunk(mut self, tokens: usize) -> Self {
-        self.load.chunk = tokens;
-        self
-    }
-
-    /// Sets the largest number of answers computed at a time; 32 by default. A larger number
-    /// computes more tokens per second in total, and fewer for each answer.
-    pub fn parallel(mut self, answers: usize) -> Self {
-        self.engine.running = answers;
-        self
-    }
-
-    /// Sets how many requests may wait before more are rejected.
-    pub fn queue(mut self, requests: usize) -> Self {
-        self.engine.queue = requests;
-        self
-    }
-
-    /// Sets the placement rules: how each tensor is stored and computed.
-    pub fn placement(mut self, rules: impl Into<Arc<Placement>>) -> Self {
-        self.load.placement = Some(rules.into());
-        self
-    }
-
-    /// Sets all options of loading.
-    pub fn load_options(mut self, options: LoadOptions) -> Self {
-        self.load = options;
-        self
-    }
-
-    /// Sets all options of the engine.
-    pub fn engine_options(mut self, options: EngineOptions) -> Self {
-        self.engine = options;
-        self
-    }
-
-    /// Sets the name that people and clients see instead of that of the model.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// Sets a file with a Jinja chat template that replaces that of the model.
-    pub fn chat_template(mut self, path: impl Into<PathBuf>) -> Self {
-        self.template = Some(path.into());
-        self
-    }
-
-    /// Sets the tool-call format; by default the one that the chat template shows.
-    pub fn tool_format(mut self, format: &'static ToolFormat) -> Self {
-        self.tool_format = Some(format);
-        self
-    }
-
-    /// Reads GGUF vocabularies of an unknown `pre` type as this one, such as `llama-bpe`.
-    pub fn pre_fallback(mut self, name: impl Into<String>) -> Self {
-        self.gguf.pre_fallback = Some(name.into());
-        self
+    crate::setters! {
+        /// Sets the number of compute threads; 0, the default, for all cores.
+        threads(threads: usize): |it| it.load.threads = threads;
+        /// Pins each thread to a CPU of its own, if the system supports it.
+        pin(pin: bool): |it| it.load.pin = pin;
+        /// Sets the context length in tokens; by default that of the model, as far as memory
+        /// allows.
+        context(tokens: usize): |it| it.load.context = Some(tokens);
+        /// Sets the arithmetic: exact or fast.
+        mode(mode: Mode): |it| it.load.mode = mode;
+        /// Sets the storage type of the KV cache; the default depends on the mode.
+        kv_type(kv_type: KvType): |it| it.load.kv_type = Some(kv_type);
+        /// Sets the memory of the KV cache; by default half of the free memory.
+        kv_memory(memory: KvMemory): |it| it.load.kv_memory = memory;
+        /// Turns on speculative decoding; off by default. The text is the same.
+        speculate(speculate: Speculate): |it| it.engine.speculate = speculate;
+        /// Sets the prefill chunk size in tokens.
+        chunk(tokens: usize): |it| it.load.chunk = tokens;
+        /// Sets the largest number of answers computed at a time; 32 by default. A larger number
+        /// computes more tokens per second in total, and fewer for each answer.
+        parallel(answers: usize): |it| it.engine.running = answers;
+        /// Sets how many requests may wait before more are rejected.
+        queue(requests: usize): |it| it.engine.queue = requests;
+        /// Sets the placement rules: how each tensor is stored and computed.
+        placement(rules: impl Into<Arc<Placement>>): |it| it.load.placement = Some(rules.into());
+        /// Sets all options of loading.
+        load_options(options: LoadOptions): |it| it.load = options;
+        /// Sets all options of the engine.
+        engine_options(options: EngineOptions): |it| it.engine = options;
+        /// Sets the name that people and clients see instead of that of the model.
+        name(name: impl Into<String>): |it| it.name = Some(name.into());
+        /// Sets a file with a Jinja chat template that replaces that of the model.
+        chat_template(path: impl Into<PathBuf>): |it| it.template = Some(path.into());
+        /// Sets the tool-call format; by default the one that the chat template shows.
+        tool_format(format: &'static ToolFormat): |it| it.tool_format = Some(format);
+        /// Reads GGUF vocabularies of an unknown `pre` type as this one, such as `llama-bpe`.
+        pre_fallback(name: impl Into<String>): |it| it.gguf.pre_fallback = Some(name.into());
     }
 
     /// Loads the model at `path`, a folder with safetensors or a GGUF file, and starts its engine.
@@ -161,7 +97,7 @@ impl Builder {
         let template = self.template.as_deref().map(read_template).transpose()?;
         let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
         let (assets, runner) = self.load_both(&checkpoint)?;
-        let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
+        let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa().to_owned());
         let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);
         // The engine ends with the last handle, without a wait.

@@ -12,7 +12,7 @@ pub struct Engine {
     pub(crate) service: Service,
     pub(crate) memory: Memory,
     pub(crate) threads: usize,
-    pub(crate) isa: &'static str,
+    pub(crate) isa: String,
     pub(crate) parallel: usize,
 }
 
@@ -152,8 +152,8 @@ impl Engine {
     }
 
     /// Returns the instruction set in use.
-    pub fn isa(&self) -> &'static str {
-        self.isa
+    pub fn isa(&self) -> &str {
+        &self.isa
     }
 
     /// Returns the service below, for prompts rendered by hand and for async code.

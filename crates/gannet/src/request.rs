@@ -44,40 +44,19 @@ impl Request {
         .into()
     }
 
-    /// Sets the largest number of tokens to generate.
-    pub fn max_tokens(mut self, tokens: usize) -> Self {
-        self.sampling_mut().max_tokens = Some(tokens);
-        self
-    }
-
-    /// Sets the sampling temperature; 0 takes the most likely token.
-    pub fn temperature(mut self, temperature: f32) -> Self {
-        self.sampling_mut().temperature = Some(temperature);
-        self
-    }
-
-    /// Samples from the most likely tokens of at least this probability in total.
-    pub fn top_p(mut self, mass: f32) -> Self {
-        self.sampling_mut().top_p = Some(mass);
-        self
-    }
-
-    /// Samples from this number of most likely tokens.
-    pub fn top_k(mut self, tokens: usize) -> Self {
-        self.sampling_mut().top_k = Some(tokens);
-        self
-    }
-
-    /// Sets the seed; the same seed gives the same answer.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.sampling_mut().seed = Some(seed);
-        self
-    }
-
-    /// Adds a stop string, before which the answer ends.
-    pub fn stop(mut self, text: impl Into<String>) -> Self {
-        self.sampling_mut().stop.push(text.into());
-        self
+    crate::setters! {
+        /// Sets the largest number of tokens to generate.
+        max_tokens(tokens: usize): |it| it.sampling_mut().max_tokens = Some(tokens);
+        /// Sets the sampling temperature; 0 takes the most likely token.
+        temperature(temperature: f32): |it| it.sampling_mut().temperature = Some(temperature);
+        /// Samples from the most likely tokens of at least this probability in total.
+        top_p(mass: f32): |it| it.sampling_mut().top_p = Some(mass);
+        /// Samples from this number of most likely tokens.
+        top_k(tokens: usize): |it| it.sampling_mut().top_k = Some(tokens);
+        /// Sets the seed; the same seed gives the same answer.
+        seed(seed: u64): |it| it.sampling_mut().seed = Some(seed);
+        /// Adds a stop string, before which the answer ends.
+        stop(text: impl Into<String>): |it| it.sampling_mut().stop.push(text.into());
     }
 
     /// Sets all sampling options, and replaces those set before.
@@ -140,40 +119,23 @@ impl From<Answer> for Message {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Messages(Vec<Message>);
 
-impl From<&str> for Messages {
-    fn from(text: &str) -> Self {
-        Self(vec![Message::user(text)])
-    }
+macro_rules! into_messages {
+    ($($type:ty: |$from:ident| $messages:expr;)*) => {$(
+        impl From<$type> for Messages {
+            fn from($from: $type) -> Self {
+                Self($messages)
+            }
+        }
+    )*};
 }
 
-impl From<&String> for Messages {
-    fn from(text: &String) -> Self {
-        Self(vec![Message::user(text)])
-    }
-}
-
-impl From<String> for Messages {
-    fn from(text: String) -> Self {
-        Self(vec![Message::user(text)])
-    }
-}
-
-impl From<Message> for Messages {
-    fn from(message: Message) -> Self {
-        Self(vec![message])
-    }
-}
-
-impl From<Vec<Message>> for Messages {
-    fn from(messages: Vec<Message>) -> Self {
-        Self(messages)
-    }
-}
-
-impl From<&[Message]> for Messages {
-    fn from(messages: &[Message]) -> Self {
-        Self(messages.to_vec())
-    }
+into_messages! {
+    &str: |text| vec![Message::user(text)];
+    &String: |text| vec![Message::user(text)];
+    String: |text| vec![Message::user(text)];
+    Message: |message| vec![message];
+    Vec<Message>: |messages| messages;
+    &[Message]: |messages| messages.to_vec();
 }
 
 impl<const N: usize> From<[Message; N]> for Messages {

@@ -207,7 +207,7 @@ struct Partial {
 impl Partial {
     fn open(blob: &Path) -> Result<Self, Error> {
         create_parent(blob)?;
-        let path = with_ending(blob);
+        let path = blob.with_added_extension("incomplete");
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(Error::io("create", &path))?;
         let bytes = file.metadata().map_err(Error::io("read", &path))?.len();
@@ -244,12 +244,6 @@ impl Partial {
     fn rename(self, blob: &Path) -> Result<(), Error> {
         fs::rename(&self.path, blob).map_err(Error::io("rename", &self.path))
     }
-}
-
-fn with_ending(blob: &Path) -> PathBuf {
-    let mut name = blob.as_os_str().to_owned();
-    name.push(".incomplete");
-    name.into()
 }
 
 fn sha256(path: &Path) -> Result<String, Error> {

@@ -1,6 +1,5 @@
 //! Settings of the hub and its cache, from the environment variables of Hugging Face's tools.
 
-use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,14 +35,6 @@ impl std::fmt::Debug for HubSettings {
 }
 
 impl HubSettings {
-    /// Reads the environment.
-    ///
-    /// # Errors
-    /// If a variable is invalid.
-    pub fn from_env() -> Result<Self, Error> {
-        Self::from_vars(|name| env::var(name).ok())
-    }
-
     /// Reads variables from `var`. An empty value counts as absent.
     ///
     /// # Errors

@@ -110,32 +110,37 @@ pub(crate) enum IsaKind {
 /// Environment variable that forces an instruction set by name.
 pub const ISA_VARIABLE: &str = "GANNET_ISA";
 
+/// An instruction set, its name, and whether this CPU has it.
+type KnownIsa = (IsaKind, &'static str, fn() -> bool);
+
+/// All instruction sets, slowest first.
+const KINDS: &[KnownIsa] = &[
+    (IsaKind::Scalar, "scalar", || true),
+    #[cfg(target_arch = "x86_64")]
+    (IsaKind::Avx2, "avx2", || features!(Avx2 detected)),
+    #[cfg(target_arch = "x86_64")]
+    (IsaKind::AvxVnni, "avxvnni", || features!(AvxVnni detected)),
+    #[cfg(target_arch = "x86_64")]
+    (IsaKind::Avx512, "avx512f", || features!(Avx512 detected)),
+    #[cfg(target_arch = "x86_64")]
+    (IsaKind::Avx512Vnni, "avx512vnni", || features!(Avx512Vnni detected)),
+    #[cfg(target_arch = "x86_64")]
+    (IsaKind::Avx512Bf16, "avx512bf16", || features!(Avx512Bf16 detected)),
+    #[cfg(target_arch = "x86_64")]
+    (IsaKind::Amx, "amx", || features!(Avx512Bf16 detected) && has_bf16_tiles()),
+    #[cfg(target_arch = "aarch64")]
+    (IsaKind::Neon, "neon", || features!(Neon detected)),
+    #[cfg(target_arch = "aarch64")]
+    (IsaKind::NeonDot, "neondot", || features!(NeonDot detected)),
+];
+
 impl Isa {
     /// Portable code.
     pub const SCALAR: Self = Self(IsaKind::Scalar);
 
     /// The instruction sets of this CPU, slowest first.
     pub fn available() -> Vec<Self> {
-        let kinds = [
-            (IsaKind::Scalar, true),
-            #[cfg(target_arch = "x86_64")]
-            (IsaKind::Avx2, features!(Avx2 detected)),
-            #[cfg(target_arch = "x86_64")]
-            (IsaKind::AvxVnni, features!(AvxVnni detected)),
-            #[cfg(target_arch = "x86_64")]
-            (IsaKind::Avx512, features!(Avx512 detected)),
-            #[cfg(target_arch = "x86_64")]
-            (IsaKind::Avx512Vnni, features!(Avx512Vnni detected)),
-            #[cfg(target_arch = "x86_64")]
-            (IsaKind::Avx512Bf16, features!(Avx512Bf16 detected)),
-            #[cfg(target_arch = "x86_64")]
-            (IsaKind::Amx, features!(Avx512Bf16 detected) && has_bf16_tiles()),
-            #[cfg(target_arch = "aarch64")]
-            (IsaKind::Neon, features!(Neon detected)),
-            #[cfg(target_arch = "aarch64")]
-            (IsaKind::NeonDot, features!(NeonDot detected)),
-        ];
-        kinds.into_iter().filter_map(|(kind, here)| here.then_some(Self(kind))).collect()
+        KINDS.iter().filter(|(.., here)| here()).map(|(kind, ..)| Self(*kind)).collect()
     }
 
     /// The fastest available, or the one that `GANNET_ISA` names. Decided once for the process.
@@ -169,25 +174,8 @@ impl Isa {
 
     /// Name as `GANNET_ISA` takes it.
     pub fn name(self) -> &'static str {
-        match self.0 {
-            IsaKind::Scalar => "scalar",
-            #[cfg(target_arch = "x86_64")]
-            IsaKind::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            IsaKind::AvxVnni => "avxvnni",
-            #[cfg(target_arch = "x86_64")]
-            IsaKind::Avx512 => "avx512f",
-            #[cfg(target_arch = "x86_64")]
-            IsaKind::Avx512Vnni => "avx512vnni",
-            #[cfg(target_arch = "x86_64")]
-            IsaKind::Avx512Bf16 => "avx512bf16",
-            #[cfg(target_arch = "x86_64")]
-            IsaKind::Amx => "amx",
-            #[cfg(target_arch = "aarch64")]
-            IsaKind::Neon => "neon",
-            #[cfg(target_arch = "aarch64")]
-            IsaKind::NeonDot => "neondot",
-        }
+        let known = KINDS.iter().find(|(kind, ..)| *kind == self.0);
+        known.expect("all kinds are in the table").1
     }
 
     /// Whether BF16 weights are multiplied with BF16 activations in `fast` mode.

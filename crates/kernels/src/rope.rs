@@ -1,9 +1,9 @@
-//! Rotary position embedding (Su et al., 2021): pairs of values turned by an angle that grows
-//! with the position.
+//! Rotary position embedding (Su et al., 2021): rotates pairs of values by an angle proportional to
+//! the position.
 
 use crate::lanes::{Lanes, isa_dispatch};
 
-/// Which two values of a head are turned together.
+/// Which two values of a head form a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
     /// `(i, i + dim/2)`.
@@ -29,8 +29,8 @@ pub fn angles(
 }
 
 isa_dispatch! {
-    /// Turns the first `2 * cos.len()` values of each head of `row`, `head_dim` from head to head;
-    /// the rest is left as it is. The last head may end behind what is turned.
+    /// Rotates the first `2 * cos.len()` values of each head of `row`; heads are `head_dim` values
+    /// apart, and their other values do not change. The last head may end after its rotated values.
     pub fn rotate(
         row: &mut [f32],
         head_dim: usize,

@@ -23,7 +23,7 @@ pub enum Scores {
 /// What a group of experts is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRank {
-    /// Its best score.
+    /// The best score of the group.
     Best,
     /// The sum of its two best.
     BestTwo,
@@ -77,8 +77,8 @@ impl Routing {
     }
 
     /// Chooses for a row with these logits, best first, into `chosen.len()` = [`Routing::chosen`]
-    /// places. `bias`, if not empty, is added to the scores for the choice only. `scratch` is lent
-    /// for the work.
+    /// places. `bias`, if not empty, is added to the scores for the choice only. `scratch` is
+    /// working memory for the work.
     ///
     /// # Panics
     /// Unless the rule [fits](Routing::fits) the experts, and there is a bias for each or none.

@@ -13,7 +13,7 @@ impl Endpoint {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Completions, Self::Chat];
 
-    /// Its name in arguments and reports.
+    /// The name in arguments and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Completions => "completions",
@@ -21,7 +21,7 @@ impl Endpoint {
         }
     }
 
-    /// Its path below `/v1`.
+    /// The path below `/v1`.
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::Completions => "completions",

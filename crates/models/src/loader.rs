@@ -28,9 +28,9 @@ pub(crate) struct Loader<'a> {
     /// The placement of each tensor, by canonical name.
     pub placed: HashMap<&'a str, &'a Placed>,
     pub ranks: &'a Ranks,
-    /// This rank among those that share the layers.
+    /// The share of this rank in the layers.
     pub stage: Shard,
-    /// This rank among those that share tensors.
+    /// The share of this rank in each tensor.
     pub slice: Shard,
     /// The layers of this stage.
     pub layers: Range<usize>,

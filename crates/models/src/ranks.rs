@@ -50,7 +50,7 @@ impl Ranks {
     /// The minimum over all ranks of the number `own`. Every rank must call this.
     ///
     /// # Errors
-    /// If a rank is gone.
+    /// If a rank has ended.
     pub fn least(&self, own: usize) -> Result<usize, Error> {
         let mut least = own as u64;
         // Over a column of the grid, then over a row of columns.

@@ -19,8 +19,8 @@ pub struct SchedulerLimits {
     pub block: usize,
     /// Blocks of the KV cache.
     pub blocks: usize,
-    /// Positions that a row sees at most, if every layer has such a limit: blocks behind it are
-    /// released.
+    /// Maximum number of positions that a row attends to, if every layer has a window: blocks
+    /// before the window are released.
     pub window: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ pub struct Planned {
     pub tokens: usize,
     /// Rows of drafted tokens, which follow the known ones.
     pub drafts: usize,
-    /// Rows of known tokens whose outputs are wanted: the last ones.
+    /// Number of rows of known tokens that need outputs: the last ones.
     pub outputs: usize,
     /// Whether the last known token is the newest of the sequence, so that its logits give a new
     /// token, and those of each draft that proves right one more.
@@ -47,7 +47,7 @@ pub struct Planned {
 pub struct View<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
-    /// Block table, empty unless the sequence runs. Blocks that no row sees any more are
+    /// Block table, empty unless the sequence runs. Blocks before the window of all rows are
     /// `u32::MAX`.
     pub table: &'a [u32],
     /// Prompt tokens found in the cache when the sequence was first admitted; `None` before.
@@ -58,7 +58,8 @@ pub struct View<'a> {
     pub capacity: usize,
 }
 
-/// What a step may still hold, besides one row with logits for each sequence that decodes.
+/// The rows that a step may still hold, in addition to one row with logits for each decoding
+/// sequence.
 #[derive(Clone, Copy, Debug)]
 struct StepBudget {
     prompt: usize,
@@ -115,8 +116,8 @@ impl Scheduler {
         self.limits.blocks * self.limits.block
     }
 
-    /// Queues a sequence and returns its slot, which is its own until [`finish`](Self::finish).
-    /// Its capacity must fit the pool. Not to be called between a plan and its commits.
+    /// Queues a sequence and returns its slot, which is its own until [`finish`](Self::finish). The
+    /// capacity of the sequence must fit the pool. Not to be called between a plan and its commits.
     pub fn add(&mut self, new: NewSequence) -> Slot {
         assert!(new.capacity <= self.capacity(), "it can fit");
         self.arrivals += 1;
@@ -165,7 +166,7 @@ impl Scheduler {
         View { tokens, table, cached: *cached, prompt: *prompt, capacity: *capacity }
     }
 
-    /// Sets whether the sequence takes part in plans; it does at first. One that is not ready keeps
+    /// Sets whether the sequence is part of plans; a new sequence is. One that is not ready keeps
     /// its state, but others may preempt it.
     pub fn set_ready(&mut self, slot: Slot, ready: bool) {
         self.sequences[slot].ready = ready;
@@ -260,7 +261,7 @@ impl Scheduler {
     }
 
     /// Allocates blocks for `rows` more rows of a running sequence. Where blocks run out, it
-    /// preempts sequences that are not ready, then those behind. Returns the rows that fit.
+    /// preempts sequences that are not ready, then later ones. Returns the rows that fit.
     fn allocate_rows(&mut self, slot: Slot, rows: usize) -> usize {
         loop {
             let granted = self.grow(slot, rows);

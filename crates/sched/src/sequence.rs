@@ -1,4 +1,4 @@
-//! A sequence: its tokens, what of them is computed, and the KV blocks that hold it.
+//! A sequence: its tokens, the number of computed ones, and its KV blocks.
 
 use crate::name::Name;
 use crate::pool::{BlockPool, FilledBlock, Registration};
@@ -12,15 +12,15 @@ pub struct NewSequence {
     pub capacity: usize,
     /// Priority; lower numbers go first.
     pub priority: i32,
-    /// On whose behalf the sequence is computed; tenants share the machine evenly.
+    /// The tenant of the sequence; tenants share the machine evenly.
     pub tenant: u64,
     /// Whether the whole prompt is computed, without the prefix cache.
     pub cold: bool,
-    /// Which outputs of the prompt are wanted.
+    /// Which rows of the prompt need outputs.
     pub output: PromptOutput,
 }
 
-/// The rows of a prompt whose outputs are wanted. Each is computed and delivered once, whether the
+/// The rows of a prompt that need outputs. Each output is computed and delivered once, whether the
 /// sequence is preempted or not, and never found in the cache, which holds no outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PromptOutput {
@@ -33,7 +33,7 @@ pub enum PromptOutput {
     HiddenStates,
 }
 
-/// Entry of a block table for a block that no row sees any more.
+/// Entry of a block table for a block before the window of all rows.
 pub(crate) const NO_BLOCK: u32 = u32::MAX;
 
 /// Size of blocks, and which of them rows see.
@@ -41,14 +41,15 @@ pub(crate) const NO_BLOCK: u32 = u32::MAX;
 pub(crate) struct BlockGeometry {
     /// Positions of a block.
     pub block: usize,
-    /// Positions that a row sees at most, itself included, if every layer has such a limit.
+    /// Maximum number of positions that a row attends to, its own included, if every layer has a
+    /// window.
     pub window: Option<usize>,
     /// Parent of first blocks.
     pub root: Name,
 }
 
 impl BlockGeometry {
-    /// Index of the first block that the row at `position` sees.
+    /// Index of the first block that the row at `position` attends to.
     fn first_seen(&self, position: usize) -> usize {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window) / self.block)
     }
@@ -93,7 +94,7 @@ pub(crate) enum SequencePhase {
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub phase: SequencePhase,
-    /// Whether the reader has room for what a step brings.
+    /// Whether the reader can take the events of a step.
     pub ready: bool,
     /// Drafted tokens that the next plan may verify.
     pub drafts: usize,
@@ -166,14 +167,14 @@ impl Sequence {
         self.tokens.len() - self.computed
     }
 
-    /// The first row whose output is wanted; at the latest the last row.
+    /// The first row that needs an output; at the latest the last row.
     fn first_output(&self) -> usize {
         let last = self.tokens.len() - 1;
         let all = self.output != PromptOutput::LastLogits && self.delivered < self.prompt;
         if all { self.delivered.min(last) } else { last }
     }
 
-    /// How many of the next `rows` pending rows give outputs that are wanted: always the last ones.
+    /// Number of the next `rows` pending rows that need outputs: always the last ones.
     pub fn outputs(&self, rows: usize) -> usize {
         (self.computed + rows).saturating_sub(self.first_output())
     }
@@ -223,9 +224,9 @@ impl Sequence {
         }
     }
 
-    /// Finds the longest prefix for which the cache holds all blocks that the next row sees, and
-    /// the block that shares most of what follows; at most up to the first row whose output is
-    /// wanted.
+    /// Finds the longest prefix for which the cache holds all blocks that the next row attends to,
+    /// and the block that shares most of what follows; at most up to the first row that needs an
+    /// output.
     pub fn find(&self, pool: &BlockPool, geometry: &BlockGeometry) -> Match {
         if self.cold {
             return Match::default();
@@ -252,7 +253,7 @@ impl Sequence {
         Match { table: found, first, partial: self.partial(best, pool, geometry) }
     }
 
-    /// Number of tokens whose blocks may be shared. The first row whose output is wanted is always
+    /// Number of tokens whose blocks may be shared. The first row that needs an output is always
     /// computed. In a shared block that may only be the last row, which writes what is there
     /// already: any other could be followed by slots that are not written yet.
     fn reusable_tokens(&self, geometry: &BlockGeometry) -> usize {
@@ -289,8 +290,8 @@ impl Sequence {
         self.registrable && self.registered <= index && self.names.get(index) == Some(&name)
     }
 
-    /// Takes the blocks of a match, up to the first row whose output is wanted. Returns the copy
-    /// that is to be made.
+    /// Takes the blocks of a match, up to the first row that needs an output. Returns the copy that
+    /// is to be made.
     pub fn attach_prefix(
         &mut self,
         found: Match,
@@ -336,7 +337,7 @@ impl Sequence {
         (self.first, self.registered, self.computed) = (0, 0, 0);
     }
 
-    /// Registers the blocks that have become full and releases those behind the window.
+    /// Registers the blocks that have become full and releases blocks before the window.
     pub fn register_full_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
         self.extend_names(geometry);
         while self.registrable && self.registered < self.computed / geometry.block {

@@ -20,7 +20,7 @@ const MAX_CANDIDATES: usize = 64;
 struct Tenant {
     /// Tokens computed on its behalf.
     served: u64,
-    /// Its sequences that wait or run.
+    /// Number of the tenant's sequences that wait or run.
     sequences: usize,
 }
 
@@ -109,7 +109,8 @@ impl Waiting {
         out.sort_unstable_by_key(key);
     }
 
-    /// Removes a sequence that is admitted. A new one overtakes those that arrived before it.
+    /// Removes a sequence that is admitted. A new sequence overtakes the sequences that arrived
+    /// earlier.
     pub fn admit(&mut self, slot: Slot, sequences: &mut SlotTable<Sequence>) {
         let index = self.remove(slot, sequences);
         if sequences[slot].phase == SequencePhase::New {

@@ -21,7 +21,7 @@ export function counts(stats) {
     parts.push(`${number(stats.completion)} tokens`);
     parts.push(`prompt ${number(stats.prompt)}, ${number(stats.cached)} cached`);
   }
-  if (stats.first !== undefined) parts.push(`first after ${duration(stats.first)}`);
+  if (stats.first !== undefined) parts.push(`time to first token ${duration(stats.first)}`);
   return parts.join(" · ");
 }
 

@@ -76,7 +76,7 @@ pub fn router(service: Service, options: ServerOptions) -> Router {
 pub(crate) fn routes(app: App) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
     let (router, document) = documented().split_for_parts();
-    // Written once: it is long, and nobody needs a key to ask for it.
+    // Serialized once: the document is long, and needs no key.
     let document = Bytes::from(json!(document).to_string());
     let kind = [(header::CONTENT_TYPE, "application/json")];
     let router = router

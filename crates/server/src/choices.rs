@@ -33,7 +33,7 @@ pub(crate) struct Conditions {
     pub log_prompts: bool,
 }
 
-/// What a request and the answer to it are called.
+/// The ids of a request and of its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestNames {
     pub request: RequestId,
@@ -49,7 +49,7 @@ pub(crate) struct Choices {
     log: RequestLog,
 }
 
-/// What is logged of a request, finished or not.
+/// The log line of a request, written when it ends or is dropped.
 #[derive(Debug)]
 struct RequestLog {
     names: RequestNames,
@@ -109,7 +109,7 @@ impl Choices {
     }
 
     /// The next event of any choice; `None` when all have ended. The last event of a choice is
-    /// `Done`; a error ends them all.
+    /// `Done`; an error ends them all.
     pub async fn next(&mut self) -> Option<Result<Tagged, HttpError>> {
         match self.events.recv().await {
             Some(Ok((index, TextEvent::Done(done)))) => {

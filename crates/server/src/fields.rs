@@ -1,5 +1,5 @@
-//! Typed reading of a JSON object that a client sent. A member that is `null` counts as absent,
-//! members nobody asks for are ignored, and one of a wrong type is a error naming its path.
+//! Typed reading of a JSON object from a request. A member that is `null` counts as absent, unknown
+//! members are ignored, and a member of a wrong type is an error that names its path.
 
 use crate::http_error::HttpError;
 use serde_json::{Map, Value};

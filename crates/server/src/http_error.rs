@@ -1,8 +1,8 @@
-//! Errors as a client sees them: the error object of the protocol that it speaks, with the HTTP
-//! status that goes with it.
+//! Errors of requests: the error object of each protocol, with its HTTP status.
 //!
 //! Sources: OpenAI API reference, "Error codes"; Anthropic API reference, "Errors"; Ollama's API
-//! document; README of llama.cpp's server. The two context numbers are an extension that other local servers share.
+//! document; README of llama.cpp's server. The two context numbers are an extension that other
+//! local servers share.
 
 use crate::anthropic::errors::ErrorBody;
 use crate::openai::problem::name;
@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-/// Whose error objects a client reads.
+/// A protocol, for the form of its error objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     OpenAi,
@@ -69,7 +69,7 @@ impl HttpError {
         Self { status, kind, message, param: None, code: None, numbers: Vec::new() }
     }
 
-    /// 400: `param` of the request cannot be.
+    /// 400: the member `param` of the request is invalid.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         let mut error = Self::request(StatusCode::BAD_REQUEST, message);
         error.param = Some(param.into()).filter(|param| !param.is_empty());

@@ -1,4 +1,4 @@
-//! What one caller may take: requests and tokens per minute, and answers at one time.
+//! Rate limits of callers: requests and tokens per minute, and concurrent requests.
 //!
 //! Invariant: memory is bounded. Callers beyond [`MAX_CALLERS`] share what one may take until
 //! others have been idle for long enough to be forgotten.
@@ -59,14 +59,14 @@ pub(crate) struct Quota {
     pub reset: Duration,
 }
 
-/// How far a caller is from both limits per minute.
+/// What remains of both limits per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaStatus {
     pub requests: Option<Quota>,
     pub tokens: Option<Quota>,
 }
 
-/// A request that is too much.
+/// A request that exceeds a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RateLimited {
     pub message: String,
@@ -75,19 +75,19 @@ pub(crate) struct RateLimited {
     pub quotas: QuotaStatus,
 }
 
-/// A request that was let in.
+/// An admitted request.
 #[derive(Debug)]
 pub(crate) struct Admission {
     charge: TokenCharge,
     pub quotas: QuotaStatus,
 }
 
-/// Where the tokens of a request are written down. The request is being answered as long as
-/// anybody has this, be it in the background.
+/// Charges tokens to the caller of a request. The request counts as running until the last clone
+/// is dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenCharge(Option<Arc<ConcurrencyPermit>>);
 
-/// One of those that a caller may take at one time.
+/// One of the concurrent requests of a caller.
 #[derive(Debug)]
 struct ConcurrencyPermit {
     limits: Limits,
@@ -95,13 +95,16 @@ struct ConcurrencyPermit {
 }
 
 impl Limits {
-    /// Nobody has taken anything.
+    /// Limits of which nothing is used yet.
     pub fn new(rates: RateLimits) -> Self {
         let accounts = Accounts { of: HashMap::new(), swept: Instant::now() };
         Self { rates, accounts: Arc::new(Mutex::new(accounts)) }
     }
 
-    /// An admission for a request of this caller, unless that is too much.
+    /// Admits a request of `caller`.
+    ///
+    /// # Errors
+    /// The limit that the request exceeds, with the time to wait.
     pub fn admit(&self, caller: Identity) -> Result<Admission, RateLimited> {
         if self.rates == RateLimits::default() {
             return Ok(Admission {
@@ -194,7 +197,7 @@ impl Account {
 }
 
 impl Admission {
-    /// Where the request's tokens are written down.
+    /// The charge for the request's tokens.
     pub fn charge(&self) -> TokenCharge {
         self.charge.clone()
     }
@@ -208,7 +211,7 @@ impl Drop for ConcurrencyPermit {
 }
 
 impl TokenCharge {
-    /// Writes down tokens of a prompt or an answer.
+    /// Charges tokens of a prompt or an answer.
     pub fn spend(&self, tokens: usize) {
         let Some(permit) = &self.0 else { return };
         permit.limits.change(permit.caller, |account| {

@@ -1,5 +1,5 @@
-//! What stands before every route: the request's name, count and log line, the key, the limits
-//! of its caller, and the refusal of new work during shutdown.
+//! Middleware of every route: request ids, access log, API keys, rate limits, and the refusal of
+//! new work during shutdown.
 
 use crate::app::App;
 use crate::caller::{self, Caller, Peer};
@@ -39,7 +39,7 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// Most characters of a name that a client gives its request.
 const MAX_ID_BYTES: usize = 64;
 
-/// The name of a request, in its log lines and its response, and the charge that its tokens go on.
+/// The id of a request in its log lines and its response, and the charge for its tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(pub Arc<str>, TokenCharge);
 
@@ -54,7 +54,7 @@ impl RequestId {
         Self(given.map_or_else(|| random::id("req_").into(), Arc::from), TokenCharge::default())
     }
 
-    /// From now on the request's tokens go on `charge`.
+    /// Charges the request's tokens to `charge` from now on.
     pub fn charge(&mut self, charge: TokenCharge) {
         self.1 = charge;
     }

@@ -1,5 +1,4 @@
-//! What the server tells those who watch over it: whether it is ready, its counts for
-//! Prometheus, and the same for people.
+//! Health and readiness, metrics for Prometheus, and statistics for people.
 
 pub(crate) mod http;
 mod report;
@@ -26,7 +25,7 @@ use std::time::{Duration, Instant};
 /// What Prometheus asks for and every version of it reads.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything that is watched.
+/// Metrics and statistics of the server.
 #[derive(Debug)]
 pub(crate) struct Observability {
     pub http: HttpMetrics,
@@ -51,7 +50,7 @@ impl Observability {
         }
     }
 
-    /// Looks at the counts from time to time, so that there is a lately to speak of.
+    /// Samples the counts periodically for the rates of the last minute.
     pub async fn look(&self, service: &Service) -> Infallible {
         self.window.look(service.metrics()).await
     }

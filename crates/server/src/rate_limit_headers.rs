@@ -1,4 +1,4 @@
-//! Limits of callers, as a request and its response go through them.
+//! Rate limits of callers, applied to requests and reported in headers of responses.
 
 use crate::caller::Identity;
 use crate::http_error::HttpError;
@@ -89,7 +89,7 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// A response's body, which occupies its caller's admission until it is sent or given up.
+/// The body of a response, which holds its admission until the body is sent or dropped.
 struct AdmittedBody {
     body: Body,
     _admission: Admission,

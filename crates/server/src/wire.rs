@@ -1,6 +1,6 @@
-//! Reading what a client sent into the types that the OpenAPI document is made from. A member
-//! that is `null` counts as absent, members nobody asks for are ignored, and one of a wrong type
-//! is a error that names its path.
+//! Deserializing requests into the types that the OpenAPI document is made from. A member that is
+//! `null` counts as absent, unknown members are ignored, and a member of a wrong type is an error
+//! that names its path.
 
 mod strict;
 

@@ -11,7 +11,7 @@ struct InfillFamily {
     prefix: &'static str,
     suffix: &'static str,
     middle: Option<&'static str>,
-    /// The text behind the gap comes before the text in front of it.
+    /// The text after the gap comes before the text in front of it.
     suffix_first: bool,
 }
 
@@ -40,7 +40,7 @@ const FAMILIES: [InfillFamily; 11] = [
 const REPOSITORY: [&str; 3] = ["<|repo_name|>", "<repo_name>", "<reponame>"];
 /// Tokens that stand before a file.
 const FILE: [&str; 3] = ["<|file_sep|>", "<file_sep>", "<|file_separator|>"];
-/// Tokens that end an infill, besides those above and the end tokens of the model.
+/// Further tokens that end an infill, in addition to the end tokens of the model.
 const ENDS: [&str; 7] = [
     "<|fim_pad|>",
     "<fim_pad>",
@@ -58,11 +58,12 @@ pub struct InfillTokens {
     suffix: u32,
     middle: Option<u32>,
     suffix_first: bool,
-    /// Stands before the name of a repository.
+    /// Token before the name of a repository.
     pub repository: Option<u32>,
-    /// Stands before the name of each of its files.
+    /// Token before the name of each file of a repository.
     pub file: Option<u32>,
-    /// Tokens that end an infill: the model goes on to another text of its training data.
+    /// Tokens that end an infill, because the model continues with another text of its training
+    /// data.
     pub ends: Vec<u32>,
 }
 

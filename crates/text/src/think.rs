@@ -1,8 +1,8 @@
 //! Splitting of reasoning and content while the text streams in.
 //!
-//! Reasoning stands at the start of an answer between an opening and a closing tag; everything
-//! else is content, and a tag inside content is content. Text that may be the start of a tag is
-//! held back until it is known; the tags and the white space around them are dropped.
+//! Reasoning is at the start of an answer between an opening and a closing tag; everything else is
+//! content, and a tag inside content is content. Text that may be the start of a tag is held back
+//! until it is known; the tags and the white space around them are dropped.
 
 use crate::call_reader::literals::{Literals, Scan};
 
@@ -86,7 +86,7 @@ impl ThinkSplitter {
         }
     }
 
-    /// Goes over to the other part.
+    /// Switches to the other part.
     fn turn(&mut self) {
         self.space.clear();
         self.reasoned = self.part == ThinkPart::Reasoning;

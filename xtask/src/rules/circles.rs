@@ -121,7 +121,7 @@ fn take_path<'a>(
     rest
 }
 
-/// Adds the paths of a group up to its closing brace. Gives what is behind it.
+/// Adds the paths of a group up to its closing brace. Returns the rest of the text.
 fn take_group<'a>(
     mut rest: &'a str,
     before: &mut Vec<&'a str>,

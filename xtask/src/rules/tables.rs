@@ -12,7 +12,7 @@ pub(super) fn cells(line: &str) -> Vec<&str> {
     inner.map_or_else(Vec::new, |inner| inner.split('|').map(str::trim).collect())
 }
 
-/// What stands in backticks.
+/// The text in backticks.
 pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -65,7 +65,7 @@ pub(crate) fn dependencies(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// What a manifest names as dependencies, those of tests left out.
+/// The dependencies of a manifest, without those of tests.
 fn depends_on(manifest: &str) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     let mut within = false;

@@ -1,5 +1,5 @@
-//! Answers that break or are cut off: their text comes back, and no conversation goes on from
-//! them.
+//! Malformed and truncated answers: their text is returned as content, and no conversation
+//! continues from their tokens.
 
 use crate::family::FAMILIES;
 use crate::scripts::{ODD, SHORT, calls, request, result, user};
@@ -66,7 +66,7 @@ fn answers_cut_anywhere_end_by_length_and_are_forgotten() {
     }
 }
 
-/// What of a text is to be seen: headers of messages that say nothing are not.
+/// The visible part of a text, without the headers of empty messages.
 fn harmless(stage: &Stage, text: &str, answer: &Answer) -> String {
     let header =
         stage.family.format == &text::tool_formats::harmony::HARMONY && answer.content.is_empty();

@@ -1,4 +1,4 @@
-//! A budget of reasoning closes it, and the answer goes on behind.
+//! A budget closes the reasoning, and the answer continues after it.
 
 use crate::family::FAMILIES;
 use crate::scripts::{ODD, calls, request, user};

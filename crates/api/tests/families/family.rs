@@ -1,4 +1,4 @@
-//! What is known of each family: its template, and the tokens that its vocabulary has beyond text.
+//! The families under test: template, and the special tokens of the vocabulary.
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct Family {
     /// The file of its template.
     pub name: &'static str,
     pub format: &'static ToolFormat,
-    /// The vocabulary that its text is made of.
+    /// The vocabulary of the family's text.
     base: &'static str,
     bos: Option<&'static str>,
     eos: &'static str,
@@ -25,14 +25,14 @@ pub struct Family {
     control: &'static [&'static str],
     /// Further markers that are tokens.
     markers: &'static [&'static str],
-    /// Tokens that end an answer besides its own end.
+    /// Tokens that end an answer, in addition to its own end.
     pub ends: &'static [&'static str],
-    /// What stands before an answer in a conversation, and behind a turn of calls.
+    /// The text before an answer in a conversation, and the text after a turn of calls.
     pub header: &'static str,
     pub end: &'static str,
-    /// Reasoning stands between tags.
+    /// Whether reasoning is enclosed in tags.
     pub thinks: bool,
-    /// What of a turn besides its calls the template writes.
+    /// The parts of a turn that the template renders besides the calls.
     pub content: bool,
     pub reasoning: bool,
     /// Several calls in a turn.
@@ -196,7 +196,7 @@ impl Family {
         Some(read(&fixtures::find(&file)?))
     }
 
-    /// Its tokenizer with the names of its tokens.
+    /// The tokenizer of the family, with the names of its tokens.
     pub fn assets(&self) -> TextAssets {
         let folder = Path::new(DATA).join(self.base);
         let mut assets = TextAssets::from_folder(&folder).expect("the fixture is sound");

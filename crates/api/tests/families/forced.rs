@@ -1,5 +1,5 @@
-//! Whatever a model would say, forced calls are whole calls of the tools that may be called, with
-//! arguments that their schemas allow.
+//! Forced calls are complete calls of allowed tools, with arguments that match their schemas,
+//! whatever the model would generate.
 
 use crate::family::FAMILIES;
 use crate::scripts::{request, user};

@@ -1,5 +1,5 @@
-//! Families of models as they are published: their templates and markers, calls, reasoning and
-//! replay, from a conversation to a scripted engine and back.
+//! Published families of models: templates and markers, calls, reasoning and replay, from a
+//! conversation to a scripted engine and back.
 
 mod broken;
 mod budgets;

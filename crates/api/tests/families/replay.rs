@@ -1,4 +1,4 @@
-//! A turn that called tools comes back as JSON and goes on from its own tokens.
+//! A turn that called tools is returned as JSON, and the conversation continues from its tokens.
 
 use crate::family::FAMILIES;
 use crate::scripts::{ODD, SHORT, calls, request, result, thought, user};
@@ -6,7 +6,8 @@ use crate::stage::{Act, Answer, Stage};
 use api::{ChatRequest, Finish};
 use serde_json::{Value, json};
 
-/// What the template writes behind the first turn of calls, its end included.
+/// The text that the template renders after the first turn of calls, including the end of that
+/// turn.
 fn canonical(stage: &Stage, request: &ChatRequest) -> String {
     let fresh = Stage::of(stage.family).unwrap();
     let text = fresh.service.render(request).unwrap();
@@ -16,7 +17,7 @@ fn canonical(stage: &Stage, request: &ChatRequest) -> String {
     text[start + at..].to_owned()
 }
 
-/// The prompt goes on from `answer` and then as the template has it.
+/// The prompt continues from the tokens of `answer`, followed by the rendered messages after it.
 fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
     let name = stage.family.name;
     let prompt = stage.prompt(request);
@@ -43,7 +44,7 @@ fn asked(messages: Vec<Value>, setting: &Value) -> ChatRequest {
     ChatRequest { template_kwargs, ..request(messages) }
 }
 
-/// An answer with these calls, whose white space no template has.
+/// An answer with these calls, in white space that no template renders.
 fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let family = stage.family;
     let format = family.format.name;
@@ -52,7 +53,7 @@ fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let thinks = family.thinks || format == "harmony";
     let before = if thinks { thought(family.format, " why é ", opened) } else { String::new() };
     let words = match format {
-        // Behind calls this template writes the text that stood before them.
+        // This template renders the text before calls after them.
         "harmony" | "llama" | "deepseek-v3" => "",
         _ => "Let me  see:\n\n\n",
     };
@@ -84,7 +85,7 @@ fn check_family(stage: &Stage, setting: &Value, made: &[(&str, &str)]) {
     let mut thoughtful = messages.clone();
     thoughtful[1]["reasoning_content"] = answer.reasoning.clone().into();
     check(stage, &answer, &asked(thoughtful, setting));
-    // A second turn of calls behind it.
+    // A second turn of calls.
     let text = said(stage, &second, &[("g", SHORT)]);
     let again = stage.ask(&second, Act::Say(text));
     assert_eq!(again.finish, Finish::ToolCalls, "{name}");

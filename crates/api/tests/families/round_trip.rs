@@ -1,4 +1,4 @@
-//! What a template writes of a turn is read as that turn again, however it is cut.
+//! A turn that a template renders is parsed as the same turn, in pieces of any length.
 
 use crate::family::{FAMILIES, Family};
 use crate::scripts::{request, result, tools, user};

@@ -1,5 +1,5 @@
-//! Answers as models of each family write them, with white space that no template has, and the
-//! tools that they call.
+//! Answers in the form that models of each family write, in white space that no template renders,
+//! and the tools that they call.
 
 use api::ChatRequest;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub fn tools() -> Vec<Value> {
         .to_vec()
 }
 
-/// A conversation about those tools.
+/// A conversation that offers these tools.
 pub fn request(messages: Vec<Value>) -> ChatRequest {
     let messages = messages.into_iter().map(Into::into).collect();
     let tools = tools().into_iter().map(Into::into).collect();
@@ -111,7 +111,7 @@ fn parameters(arguments: &str) -> String {
     members.iter().map(one).collect()
 }
 
-/// Reasoning, as it is written at the start of an answer; `opened`: the prompt has begun it.
+/// Reasoning at the start of an answer; `opened` if the prompt opens it.
 pub fn thought(format: &ToolFormat, text: &str, opened: bool) -> String {
     match format.name {
         "harmony" => {

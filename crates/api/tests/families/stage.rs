@@ -1,5 +1,5 @@
-//! A service of one family before an engine that says what the test wants said, within what the
-//! request allows.
+//! A service of one family on a scripted engine, which generates the test's text as far as the
+//! request's constraint allows.
 
 use crate::family::Family;
 use api::{CallEvent, ChatRequest, Finish, ModelCard, Service, ServiceParts, TextEvent, Usage};
@@ -20,17 +20,17 @@ const PATIENCE: usize = 3000;
 const ENDS: [&str; 7] =
     ["\"", "}", "]", "</｜DSML｜parameter>\n", "</｜DSML｜invoke>\n", "</think>", "z"];
 
-/// What the model would like to say.
+/// The text that the scripted model generates.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// This text; it goes on with it where something else is forced on it. Without a token that
-    /// ends the answer, a limit does.
+    /// This text, continued after tokens that the constraint forces. Ends at the limit unless a
+    /// token ends the answer.
     Say(String),
-    /// Anything at all.
+    /// Random tokens from a seed.
     Random(u64),
 }
 
-/// A service, and its engine's ear and mouth.
+/// A service, with the script of its engine and what the engine generated.
 pub struct Stage {
     pub family: &'static Family,
     pub service: Service,
@@ -39,27 +39,27 @@ pub struct Stage {
     played: Receiver<Played>,
 }
 
-/// What an engine had to do.
+/// A request that the engine computed.
 struct Played {
     prompt: Vec<u32>,
     said: Vec<u32>,
 }
 
-/// A call as its client hears of it.
+/// A call as the client receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heard {
     pub id: String,
     pub name: String,
     pub arguments: String,
-    /// It broke.
+    /// The call is malformed.
     pub broken: bool,
 }
 
-/// An answer with what led to it.
+/// An answer with its prompt and tokens.
 #[derive(Debug)]
 pub struct Answer {
     pub prompt: Vec<u32>,
-    /// The tokens that were read of what was said.
+    /// The tokens that the stream has read.
     pub sampled: Vec<u32>,
     pub reasoning: String,
     pub content: String,
@@ -153,7 +153,7 @@ fn hear(calls: &mut Vec<Heard>, event: CallEvent) {
 }
 
 impl Answer {
-    /// It as the message that a client makes of it, its arguments parsed and their members in
+    /// The message that a client makes of the answer, with parsed arguments whose members are in
     /// another order.
     pub fn message(&self) -> Value {
         let call = |call: &Heard| {
@@ -185,7 +185,7 @@ impl Player {
             let (said, event) = self.say(&submission, act);
             let Submission { request, events, .. } = submission;
             for id in &said {
-                // Who has heard enough is gone.
+                // The client may have disconnected.
                 if events.blocking_send(Event::Token { id: *id, logprobs: None }).is_err() {
                     break;
                 }
@@ -293,7 +293,7 @@ fn choose(
 ) -> u32 {
     let stop = allowed.iter().find(|id| request.stop_ids.contains(id));
     let more = allowed.iter().find(|id| !request.stop_ids.contains(id));
-    // Where the answer may end, one in two models goes on for a while.
+    // Where the answer may end, one model in two continues for a while.
     match (stop, more) {
         (Some(_), Some(more)) if seed % 2 == 1 && said.len() < 300 => return *more,
         (Some(stop), _) => return *stop,

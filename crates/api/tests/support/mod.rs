@@ -1,5 +1,5 @@
-//! A service whose engine is a script: a thread plays the engine's end of the receiver with tokens
-//! that the test wrote down, and reports what became of each request.
+//! A service on a scripted engine: a thread takes requests from the receiver, answers with the
+//! tokens of the test, and reports how each request ended.
 
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 

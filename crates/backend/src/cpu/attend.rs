@@ -55,7 +55,7 @@ struct RowPiece {
     /// Index of the sequence in the batch.
     sequence: usize,
     position: usize,
-    /// Its spans among the items.
+    /// Range of the query's spans among the items.
     items: Range<usize>,
 }
 

@@ -63,9 +63,11 @@ fn mixed(threads: usize, rows: usize, chunk: usize, turned: [usize; 3]) -> Vec<f
     let mut all = Vec::new();
     for start in (0..rows).step_by(chunk) {
         let count = chunk.min(rows - start);
-        cpu.values_mut(x, count).copy_from_slice(&inputs[start * HIDDEN..][..count * HIDDEN]);
+        cpu.update(x, count, &mut |values| {
+            values.copy_from_slice(&inputs[start * HIDDEN..][..count * HIDDEN])
+        });
         let scores = &scores[start * EXPERTS..][..count * EXPERTS];
-        cpu.values_mut(logits, count).copy_from_slice(scores);
+        cpu.update(logits, count, &mut |values| values.copy_from_slice(scores));
         cpu.mix_experts(x, logits, experts, out, count);
         all.extend_from_slice(cpu.read(out, count));
     }
@@ -137,7 +139,7 @@ fn heads_take_the_inputs_of_their_columns() {
     });
     let (x, out) = (cpu.buffer(rows, 20).unwrap(), cpu.buffer(rows, 16).unwrap());
     let given = random(rows * 20, 6);
-    cpu.values_mut(x, rows).copy_from_slice(&given);
+    cpu.update(x, rows, &mut |values| values.copy_from_slice(&given));
     let from = HeadColumns { buffer: x, first: 3, stride: 10 };
     let to = HeadColumns { buffer: out, first: 2, stride: 8 };
     cpu.linear_heads(from, &weights, to, rows);
@@ -164,7 +166,7 @@ fn products_of_several_forms_leave_nothing_to_each_other() {
         let spec = MatrixSpec::new(String::new(), ty, [16, cols], Arc::new(bytes));
         let weights = cpu.matrix(spec).unwrap();
         let (x, out) = (cpu.buffer(3, cols).unwrap(), cpu.buffer(3, 16).unwrap());
-        cpu.values_mut(x, 3).fill(1.0);
+        cpu.update(x, 3, &mut |values| values.fill(1.0));
         cpu.linear(x, &[(weights, out)], 3);
         let sums = cpu.read(out, 3);
         assert!(

@@ -45,21 +45,11 @@ impl InputSums {
 }
 
 impl Cpu {
-    /// Starts to sum up the inputs of every product, from zero.
-    pub fn collect_inputs(&mut self) {
-        let zeros = self.matrices.iter().map(|m| InputSums::new(&m.name, m.cols)).collect();
-        self.inputs = Some(zeros);
-    }
-
     /// Takes the sums since the last call, of the named matrices that were multiplied, in the order
-    /// in which they were loaded, matrices of one name together. Empty where `collect_inputs` was
-    /// not called.
-    pub fn take_input_sums(&mut self) -> Vec<InputSums> {
-        if self.inputs.is_none() {
-            return Vec::new();
-        }
-        let sums = self.inputs.take().unwrap_or_default();
-        self.collect_inputs();
+    /// in which they were loaded, matrices of one name together. The first call starts to sum.
+    pub(super) fn take_input_sums(&mut self) -> Vec<InputSums> {
+        let zeros = self.matrices.iter().map(|m| InputSums::new(&m.name, m.cols)).collect();
+        let sums = self.inputs.replace(zeros).unwrap_or_default();
         let mut places = HashMap::new();
         let mut all: Vec<InputSums> = Vec::new();
         for mut more in sums.into_iter().filter(|sums| !sums.name.is_empty()) {
@@ -120,7 +110,7 @@ mod tests {
         let input = cpu.buffer(chunk, COLS).unwrap();
         let out = cpu.buffer(chunk, 16).unwrap();
         cpu.linear(input, &[(used, out)], 1); // Before sums are collected.
-        cpu.collect_inputs();
+        assert_eq!(cpu.take_input_sums(), []);
         for rows in x.chunks(chunk * COLS) {
             let mut data = cpu.take(input);
             data[..rows.len()].copy_from_slice(rows);
@@ -148,7 +138,7 @@ mod tests {
         let (input, out) = (cpu.buffer(2, COLS).unwrap(), cpu.buffer(2, 16).unwrap());
         cpu.linear(input, &[(used, out)], 2);
         assert_eq!(cpu.take_input_sums(), []);
-        cpu.collect_inputs();
+        assert_eq!(cpu.take_input_sums(), []);
         cpu.linear(input, &[(used, out)], 2);
         assert_eq!(cpu.take_input_sums()[0].rows, [2]);
         assert_eq!(cpu.take_input_sums(), []);

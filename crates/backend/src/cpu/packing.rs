@@ -21,7 +21,7 @@ const AHEAD: usize = 128;
 
 /// A matrix to be packed.
 pub(super) struct PackJob {
-    /// Its bytes, row-major.
+    /// The bytes, row-major.
     pub bytes: Storage,
     /// The layout they are packed into.
     pub layout: &'static Layout,
@@ -49,7 +49,7 @@ struct PackPiece<'a> {
 }
 
 impl PackJobs {
-    /// Adds a matrix that is packed behind all others.
+    /// Adds a matrix, packed after all others.
     pub fn push(&mut self, job: PackJob) {
         self.0.push(job);
     }

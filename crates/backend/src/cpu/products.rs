@@ -64,7 +64,7 @@ impl Cpu {
         }
     }
 
-    /// The product with a matrix whose columns may have an order of their own.
+    /// The product with a matrix, whose columns may be permuted.
     fn product_in_order(&mut self, x: Buffer, output: (Matrix, Buffer), rows: usize) {
         let weights = self.matrices.get(output.0.0);
         let (to, cols) = (weights.layout.activations, weights.cols);
@@ -129,7 +129,7 @@ impl Cpu {
     }
 
     /// Rounds rows of `cols` values that `fill` writes, one by its number at a time, to what a
-    /// product takes. Those of each of `cuts` are the inputs of products of their own.
+    /// product takes. The inputs of each of `cuts` belong to a separate product.
     pub(super) fn gather(
         &self,
         rounded: &mut Rounded,

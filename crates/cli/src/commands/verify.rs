@@ -7,7 +7,7 @@ mod text_cases;
 
 use crate::placement::PlacementArgs;
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, Mode, Runner, SingleSequence};
+use engine::{Device, LoadOptions, Mode, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::VerifyReport;
@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, default_value = "exact")]
     mode: Mode,
+    /// Device that computes: cpu, or reference, which defines every operation and is slow
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = Device::named)]
+    device: &'static Device,
     /// Compute threads; 0 for all cores
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -78,6 +81,7 @@ fn check_numbers(
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
     let longest = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len()).max();
     let options = LoadOptions {
+        device: args.device,
         threads: args.threads,
         mode: args.mode,
         context: Some(longest.unwrap_or(1).max(1)),

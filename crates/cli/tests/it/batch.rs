@@ -33,7 +33,7 @@ fn batch(input: &str, output: &str, more: &[&str]) -> Ended {
     run(&args)
 }
 
-/// The answers by `custom_id`, each of which must stand there once.
+/// The answers by `custom_id`, each of which must occur once.
 fn answers(output: &str) -> BTreeMap<String, Value> {
     let text = std::fs::read_to_string(output).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));

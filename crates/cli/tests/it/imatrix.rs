@@ -1,5 +1,4 @@
-//! `gannet imatrix`: what it sums up, that it goes on where it stopped, and that quantising
-//! reads it.
+//! `gannet imatrix`: the sums, continuation of an interrupted run, and that quantising reads it.
 
 use crate::gannet::{check_error, command, file, path, run, run_with_input, succeed, tiny};
 use formats::imatrix::Imatrix;

@@ -11,7 +11,7 @@ fn tiny() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny").to_owned()
 }
 
-/// Quantises with `args` behind the type, anew each time; gives the report.
+/// Quantises with `args` after the type, and returns the report.
 fn quantize(source: &str, out: &str, ty: &str, args: &[&str]) -> Value {
     let all = ["quantize", source, out, "--type", ty, "--force", "--json"];
     serde_json::from_str(&succeed(&[&all[..], args].concat())).unwrap()
@@ -51,7 +51,7 @@ fn the_built_in_model_in_eight_bits_says_the_same() {
     assert_eq!(shown["metadata"]["general.name"], "gannet-tiny");
 }
 
-/// Verifies against a reference; but for cases that need a rule GGUF files have no place for.
+/// Verifies against a reference, except cases that need a rule for which GGUF files have no key.
 fn verify(model: &str, reference: &Path, composes: bool) {
     let text = std::fs::read_to_string(reference).unwrap();
     let mut cases: Value = serde_json::from_str(&text).unwrap();

@@ -6,7 +6,7 @@ use crate::gannet::{check_error, file, path, run, succeed, until};
 use crate::serving::Server;
 use serde_json::{Value, json};
 
-/// The trace files in `folder`, once there are so many.
+/// Waits for `count` trace files in `folder`.
 fn traces(folder: &str, count: usize) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     until(&format!("{count} traces are in {folder}"), || {

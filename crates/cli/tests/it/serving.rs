@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A server of the built-in model, or what `args` say.
+/// A server with `args`, of the built-in model if they name none.
 pub struct Server {
     child: Child,
     pub address: String,

@@ -1,4 +1,4 @@
-//! `gannet.yaml` and variables behind the flags.
+//! `gannet.yaml` and variables as defaults of the flags.
 
 use crate::gannet::{check_error, command, file, run, tiny};
 use serde_json::Value;

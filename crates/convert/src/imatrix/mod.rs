@@ -1,7 +1,7 @@
-//! The importance of columns: sums of the squares of what goes into the product with each weight
+//! The importance of columns: sums of the squares of the inputs of the product with each weight
 //! matrix while the model reads a text.
 //!
-//! The text is cut into windows, each computed by itself. Between windows the sums are f32, as in
+//! The text is cut into windows, each computed separately. Between windows the sums are f32, as in
 //! the file, so that work that is continued from the file ends with the same bits as work that was
 //! never interrupted.
 

@@ -7,7 +7,6 @@ use super::plan::Target;
 use crate::WorkProgress;
 use anyhow::{Result, bail};
 use base::ThreadPool;
-use formats::TensorStream;
 use formats::gguf::SplitStream;
 use kernels::quant;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,36 +16,11 @@ const PIECE: usize = 8 << 20;
 /// Values that a thread converts at once.
 const SHARE: usize = 1 << 16;
 
-/// The file or files being written.
-#[derive(Debug)]
-pub(super) enum GgufOutput {
-    Whole(TensorStream),
-    Split(SplitStream),
-}
-
-impl GgufOutput {
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let done = match self {
-            Self::Whole(stream) => stream.write(bytes),
-            Self::Split(stream) => stream.write(bytes),
-        };
-        done.map_err(Into::into)
-    }
-
-    fn finish(self) -> Result<()> {
-        let done = match self {
-            Self::Whole(stream) => stream.finish(),
-            Self::Split(stream) => stream.finish(),
-        };
-        done.map_err(Into::into)
-    }
-}
-
-/// Writes all targets in order and gives the output its name. An error leaves nothing behind.
+/// Writes all targets in order, then renames the output. An error leaves no file.
 pub(super) fn write(
     targets: &[Target],
     importance: Option<&Importance>,
-    mut output: GgufOutput,
+    mut output: SplitStream,
     pool: &ThreadPool,
     progress: &mut dyn WorkProgress,
 ) -> Result<()> {
@@ -56,11 +30,11 @@ pub(super) fn write(
         RowConverter::new(target, importance).write(pool, |read, bytes| {
             progress.check()?;
             progress.advance(read as u64);
-            output.write(bytes)
+            Ok(output.write(bytes)?)
         })?;
     }
     progress.check()?;
-    output.finish()
+    Ok(output.finish()?)
 }
 
 /// Converts the rows of one tensor from one type to another.

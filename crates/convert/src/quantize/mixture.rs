@@ -1,8 +1,8 @@
 //! The storage types of the tensors of a named mixture.
 //!
-//! Follows the choices that llama.cpp publishes for dense models: the values, the ends of MLPs
-//! and the output decide most of a model's quality, so that they get more bits. The first rule
-//! of a mixture that applies to a tensor decides; without one, the base type does.
+//! Follows the choices that llama.cpp publishes for dense models: the values, the ends of MLPs and
+//! the output have the most effect on quality and get more bits. The first rule of a mixture that
+//! applies to a tensor decides; without one, the base type does.
 
 use kernels::quant::{self, QuantType};
 
@@ -14,7 +14,7 @@ use When::{
 /// A named mixture.
 #[derive(Debug)]
 pub struct Mixture {
-    /// Its name, such as `q4_k_m`.
+    /// The name, such as `q4_k_m`.
     pub name: &'static str,
     /// `general.file_type` in the metadata of its files.
     pub(super) file_type: u32,
@@ -209,7 +209,7 @@ impl Mixture {
     ///
     /// # Errors
     ///
-    /// A message that lists the mixtures there are.
+    /// The message for an unknown mixture, which lists the known ones.
     pub fn named(name: &str) -> Result<&'static Self, String> {
         let names = || MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ");
         let known = MIXTURES.iter().find(|mixture| mixture.name.eq_ignore_ascii_case(name));

@@ -20,8 +20,7 @@ pub use summary::Quantized;
 use super::WorkProgress;
 use anyhow::{Context, Result, bail};
 use base::ThreadPool;
-use convert::GgufOutput;
-use formats::gguf::{GgufWriter, Value};
+use formats::gguf::{GgufWriter, SplitStream, Value};
 use formats::{ModelFiles, OpenOptions};
 use importance::Importance;
 use kernels::quant::{self, QuantType};
@@ -161,7 +160,7 @@ fn create(
     out: &Path,
     options: &QuantizeOptions<'_>,
     header: GgufWriter,
-) -> Result<(GgufOutput, Vec<PathBuf>)> {
+) -> Result<(SplitStream, Vec<PathBuf>)> {
     let paths = match options.split_size {
         Some(size) => header.part_paths(out, size)?,
         None => vec![out.to_owned()],
@@ -170,8 +169,8 @@ fn create(
         bail!("{} exists already; --force replaces it", taken.display());
     }
     let output = match options.split_size {
-        Some(size) => GgufOutput::Split(header.create_split(out, size)?),
-        None => GgufOutput::Whole(header.create(out)?),
+        Some(size) => header.create_split(out, size)?,
+        None => header.create(out)?.into(),
     };
     Ok((output, paths))
 }

@@ -20,7 +20,7 @@ const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// A model to be written.
 #[derive(Debug)]
 pub(super) struct QuantizeSource {
-    /// Its metadata.
+    /// The metadata.
     pub header: GgufWriter,
     pub tensors: Vec<Tensor>,
     /// The properties that the rules of mixtures depend on.
@@ -34,7 +34,7 @@ pub(super) struct QuantizeSource {
 pub(super) struct Tensor {
     pub name: String,
     pub shape: Vec<usize>,
-    /// Its storage type in the source.
+    /// The storage type in the source.
     pub ty: &'static QuantType,
     pub bytes: Storage,
     /// For each stored column the input it belongs to, if they differ.

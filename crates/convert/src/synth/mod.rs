@@ -20,7 +20,8 @@ use std::path::Path;
 /// A checkpoint to be written.
 #[derive(Clone, Debug)]
 pub struct SynthPlan {
-    /// Its shape; the token ids with a role are replaced by those of the written vocabulary.
+    /// The shape of the model; the ids of special tokens are replaced by those of the written
+    /// vocabulary.
     pub config: ModelConfig,
     /// Type of the matrices.
     pub ty: &'static QuantType,
@@ -32,7 +33,7 @@ pub struct SynthPlan {
 ///
 /// # Errors
 ///
-/// An unknown name; the message lists those there are.
+/// An unknown name; the message lists the known names.
 pub fn named_shape(name: &str) -> Result<ModelConfig> {
     let unknown = || format!("shape {name} is not known (known: {})", shapes::names());
     shapes::find(name).with_context(unknown)

@@ -36,7 +36,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// A group of `ranks` ranks, in order. Each goes to a thread of its own.
+    /// Creates a group of `ranks` ranks, in order. Each rank runs on a separate thread.
     pub fn group(ranks: usize) -> Vec<Self> {
         let group = Arc::new(RankGroup::new(ranks));
         let local = |rank| Self { rank, group: group.clone(), turn: Mutex::new(0) };
@@ -210,7 +210,7 @@ fn pieces(length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length.max(1)).step_by(PIECE).map(move |start| start..(start + PIECE).min(length))
 }
 
-/// A panic elsewhere leaves no half-written state behind these locks that is read later.
+/// A panic leaves no half-written state under these locks that is read later.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

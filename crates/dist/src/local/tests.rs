@@ -128,7 +128,8 @@ fn check_dead(
             end(local);
             return Ok(());
         }
-        // The others stay, so that nobody is told of anybody else; and it is told again.
+        // The others stay, so that no rank gets the error of another; and the error is reported
+        // again.
         let results = (call(&local), call(&local));
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(results.0, results.1);
@@ -154,7 +155,7 @@ fn a_rank_that_leaves_or_panics_is_named_to_those_who_need_it() {
         check_dead(drop, call, false);
         check_dead(panics, call, true);
     }
-    // A panic is told to those, too, who wait for somebody else.
+    // Ranks that wait for another rank get the panic, too.
     check_dead(panics, |local| local.receive((local.rank() + 1) % 4, &mut [1.0]), true);
 }
 

@@ -4,7 +4,7 @@ use crate::embedding_pooler::EmbeddingPooler;
 use crate::outcome::Outcome;
 use crate::request::TokenLogprobs;
 
-/// What a step brings to a request.
+/// The output of a step for a request.
 #[derive(Debug)]
 pub(super) struct StepOutput {
     /// Sampled ids.

@@ -23,7 +23,7 @@ impl ReaderChannel {
         self.events.is_closed().then_some(Outcome::Cancelled)
     }
 
-    /// Whether the channel has room for the events of a step of up to `max_drafted` drafts.
+    /// Whether the events of a step with up to `max_drafted` drafts fit into the channel.
     pub fn has_room(&self, max_drafted: usize) -> bool {
         // Besides the drafts: a token, the admission, the prompt's log probabilities, and the end.
         self.events.capacity() >= max_drafted + 4
@@ -34,8 +34,8 @@ impl ReaderChannel {
         self.queue_slot = None;
     }
 
-    /// Sends an event. Sequences whose channel is full are not planned, so it fits; a request that
-    /// is aborted before its caller has read loses its last events.
+    /// Sends an event. The event fits, because sequences with a full channel are not planned; a
+    /// request that is aborted while its channel is full loses its last events.
     pub fn send(&self, event: Event) {
         if let Err(TrySendError::Full(event)) = self.events.try_send(event) {
             tracing::debug!("the reader is too slow for {event:?}");

@@ -97,7 +97,7 @@ impl<'a> Candidates<'a> {
         self.workspace.items.truncate(last + 1);
     }
 
-    /// Those at least `p` times as likely as the best.
+    /// Keeps candidates at least `p` times as likely as the best.
     pub fn min_p(&mut self, p: f32) {
         // Minus infinity for 0, which drops nothing.
         let least = self.best() + p.ln();
@@ -110,7 +110,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The locally typical set of mass `p` (Meister et al., 2022): those whose surprise is
+    /// The locally typical set of mass `p` (Meister et al., 2022): candidates whose surprise is
     /// closest to the entropy.
     pub fn typical(&mut self, p: f32) {
         if p >= 1.0 {

@@ -133,8 +133,8 @@ fn the_best_has_the_lowest_id_of_equals() {
     });
 }
 
-/// With draws spread evenly over [0, 1), each id comes as often as its share says, but for one:
-/// sharper than a chi-square test of random draws.
+/// With draws spread evenly over [0, 1), each id is drawn as often as its share predicts, up to one
+/// draw: sharper than a chi-square test of random draws.
 fn check_draws(candidates: &mut Candidates<'_>, want: &[Candidate], temperature: f32) {
     const DRAWS: usize = 500;
     let weight = |item: &Candidate| (f64::from(item.0 - want[0].0) / f64::from(temperature)).exp();

@@ -16,7 +16,7 @@ pub fn config(architecture: &str) -> ModelConfig {
     config_of(architecture, 2)
 }
 
-/// The same with so many layers.
+/// The same with `layers` layers.
 pub fn config_of(architecture: &str, layers: usize) -> ModelConfig {
     ModelConfig::tiny(architecture, layers).expect("a known family")
 }

@@ -12,12 +12,12 @@ use engine::{
 pub(crate) struct Toy {
     pub number: usize,
     pub length: usize,
-    /// The place whose mask is an error, and the one whose mask is a panic.
+    /// The position at which the mask fails, and the position at which it panics.
     pub broken: Option<usize>,
     pub panics: Option<usize>,
     /// Only ids below this.
     pub below: u32,
-    /// The allowed ids repeat after so many places, whatever came before.
+    /// The allowed ids repeat after this many positions, independent of the text before.
     pub cycle: Option<usize>,
     pub seen: Vec<u32>,
 }
@@ -176,7 +176,7 @@ fn a_constraint_that_allows_all_changes_nothing() {
 fn a_sequence_ends_where_no_token_may_follow() {
     let engine = engine();
     let toy = Toy { length: 7, ..Toy::of(1) };
-    // Stop ids are not needed for it, nor do those that are not due keep it.
+    // Completion needs no stop ids, and stop ids that are not allowed do not prevent it.
     for (stop_ids, min_tokens) in [(vec![], 0), (vec![], 30)] {
         let request = Request { stop_ids, min_tokens, ..request(toy.clone()) };
         let (ids, reason) = reason(&engine, request);

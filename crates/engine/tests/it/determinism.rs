@@ -152,7 +152,7 @@ fn check_ways(architecture: &str, mode: Mode, ways: &[Way]) {
         }
         let stats = engine.metrics().snapshot();
         assert!(stats.cache_hits > 0, "nothing was found in the cache: {way:?}");
-        // Blocks behind a window are let go before others run out of them.
+        // Blocks behind a window are freed before other sequences run out of blocks.
         let all_kept = checkpoint.config().windows.contains(&None);
         if all_kept && way.blocks < 32 && way.company > 16 {
             assert!(stats.preemptions > 0, "nobody was preempted: {way:?}");

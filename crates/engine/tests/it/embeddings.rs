@@ -91,7 +91,7 @@ fn a_vector_is_the_mean_of_the_states_or_the_last() {
         let mean: Vec<f32> = (0..72).map(|at| mean(at) as f32).collect();
         assert_eq!(bits(&embed(Some(Pooling::Mean), false)), bits(&mean), "{architecture}");
         assert_eq!(bits(&embed(Some(Pooling::Last), false)), bits(&states[74]), "{architecture}");
-        // What the checkpoint does not say is the last token.
+        // Without pooling in the checkpoint, the last token is used.
         assert_eq!(bits(&embed(None, false)), bits(&states[74]), "{architecture}");
         let unit = embed(Some(Pooling::Mean), true);
         let length: f32 = unit.iter().map(|value| value * value).sum();

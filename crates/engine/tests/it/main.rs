@@ -3,6 +3,7 @@
 mod checkpoints;
 mod constraints;
 mod determinism;
+mod devices;
 mod embeddings;
 mod laws;
 mod placement;

@@ -1,4 +1,4 @@
-//! Rules of placement are followed, change what they say and nothing else.
+//! Placement rules change the tensors that they match and nothing else.
 
 use crate::checkpoints::{open, random};
 use base::Rng;
@@ -51,12 +51,12 @@ fn an_exact_part_of_a_fast_model_lies_between() {
     let between = of(Mode::Fast, &rule("kind: [attention, dense]", "mode: exact"));
     let (near, far) = (distance(&exact, &between), distance(&exact, &fast));
     assert!(0.0 < near && near < far, "{near} {far}");
-    // Stored weights are computed with exactly, whatever the mode.
+    // Products with stored weights are exact in every mode.
     let mapped = of(Mode::Fast, &rule("kind: [attention, dense]", "memory: mapped"));
     assert_eq!(mapped, between);
 }
 
-/// Placements of all sorts that fit every architecture.
+/// Placements of all kinds that are valid for every architecture.
 fn mixed() -> [String; 4] {
     [
         rule("layers: 0", "mode: exact, threads: 1") + &rule("kind: embed", "memory: disk"),
@@ -127,8 +127,8 @@ fn as_many_bytes_are_held_as_the_table_says() {
     let check = |checkpoint: &Checkpoint, mode, text: &str| {
         let runner = load(checkpoint, mode, text);
         let tensors = TensorInfo::all(checkpoint);
-        let isa = kernels::Isa::detect().unwrap();
-        let placed = rules(text).resolve(&tensors, mode, isa).unwrap();
+        let cpu = backend::Cpu::new(1, mode).unwrap();
+        let placed = rules(text).resolve(&tensors, &cpu).unwrap();
         let expected: usize = placed.iter().map(|placed| placed.bytes).sum();
         let name = &checkpoint.config().architecture;
         assert_eq!(runner.memory().weights, expected, "{name} {mode:?} {text}");
@@ -169,8 +169,7 @@ fn weights_are_locked_or_it_is_said_how_they_could_be() {
     }
 }
 
-/// A random checkpoint with the matrices of layers as FP8 codes, the rows of which have a scale
-/// each.
+/// A random checkpoint with the matrices of layers as FP8 codes and one scale per row.
 fn random_fp8(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
     let (_, plain) = random(architecture);
     let (files, codes) = (ModelFiles::open(plain.path()).unwrap(), fp8_codes());
@@ -180,7 +179,7 @@ fn random_fp8(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
         let name = view.source_name.as_str();
         if view.shape.len() == 2 && name.contains(".layers.") {
             writer.plan(name, codes, &view.shape).unwrap();
-            // Below those that stand for no number.
+            // Below the codes of NaN.
             let code = |_| (rng.below(2) * 128 + rng.below(127)) as u8;
             tensors.push((0..view.elements()).map(code).collect());
             writer.plan(&format!("{name}_scale"), &F32, &[view.shape[0], 1]).unwrap();
@@ -198,7 +197,7 @@ fn random_fp8(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
     (open(folder.path()), folder)
 }
 
-/// The type of FP8 codes in files, from one that has some.
+/// The storage type of FP8 codes, taken from a checkpoint.
 fn fp8_codes() -> &'static QuantType {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../formats/tests/data/native/fp8_blocks");
     let files = ModelFiles::open(Path::new(folder)).unwrap();

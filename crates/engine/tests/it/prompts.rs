@@ -138,7 +138,7 @@ fn log_probabilities_of_a_prompt_keep_their_bits() {
             let engine = way.start(&checkpoint);
             // The second time, the cache is warm.
             for time in 0..2 {
-                // As steps go on, so that they meet in many ways.
+                // Submitted while steps run, so that requests meet in many ways.
                 let submit = |request: &Request| {
                     std::thread::sleep(Duration::from_micros(rng.below(3000)));
                     engine.submit(request.clone()).unwrap()

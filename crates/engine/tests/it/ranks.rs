@@ -1,5 +1,5 @@
-//! Ranks that share a model, each a thread with a runner of its own: the same bits as one rank
-//! where layers are shared out, the same numbers but for rounding where tensors are.
+//! Ranks that share a model, each with a runner on a separate thread. Stages give the bits of one
+//! rank; slices agree with one rank up to rounding.
 
 use crate::checkpoints::{architectures, config, config_of, open, write};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
@@ -10,12 +10,12 @@ use formats::ModelConfig;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A prompt that is computed in chunks, and tokens after it that are computed one by one.
+/// A prompt, computed in chunks, and the tokens after it, computed one by one.
 const TOKENS: usize = 45;
 const CHUNK: usize = 16;
 const DECODED: usize = 4;
 
-/// The ranks of a grid, a rank's place among the stages first.
+/// The ranks of a grid, with the stage as the outer index.
 fn grid(stages: usize, slices: usize) -> Vec<Ranks> {
     let group =
         |ranks: usize| Local::group(ranks).into_iter().map(|r| Arc::new(r) as Arc<dyn Comm>);
@@ -29,8 +29,8 @@ fn grid(stages: usize, slices: usize) -> Vec<Ranks> {
     ranks.collect()
 }
 
-/// What `work` gives on each rank, or why its model could not be loaded. Each opens the checkpoint
-/// by itself, and its ends of the groups go with its runner.
+/// The result of `work` on each rank, or the error of loading its model. Each rank opens the
+/// checkpoint separately; its members of the groups belong to its runner.
 fn on_each<T: Send>(
     folder: &Path,
     mode: Mode,
@@ -40,7 +40,7 @@ fn on_each<T: Send>(
     on_each_placed(folder, mode, "", ranks, work)
 }
 
-/// The same with rules of placement.
+/// As the function above, with rules of placement.
 fn on_each_placed<T: Send>(
     folder: &Path,
     mode: Mode,
@@ -72,8 +72,8 @@ fn on_each_placed<T: Send>(
     })
 }
 
-/// Logits of several positions: at the end of a prompt, of each token after it, and of some rows
-/// at once; and states of some.
+/// The logits of the last prompt token, of each token after it and of several rows of one batch,
+/// then hidden states of several rows.
 fn logits(runner: &mut Runner) -> Vec<f32> {
     let mut rng = Rng::new(21);
     let tokens: Vec<u32> = (0..TOKENS + DECODED + 5).map(|_| rng.below(131) as u32).collect();
@@ -97,12 +97,12 @@ fn logits(runner: &mut Runner) -> Vec<f32> {
     all
 }
 
-/// The logits of every rank, and those of one alone.
+/// The logits of every rank, and of one rank alone.
 fn together_and_alone(folder: &Path, mode: Mode, ranks: Vec<Ranks>) -> (Vec<Vec<f32>>, Vec<f32>) {
     together_and_alone_placed(folder, mode, "", ranks)
 }
 
-/// The same with rules of placement.
+/// As the function above, with rules of placement.
 fn together_and_alone_placed(
     folder: &Path,
     mode: Mode,
@@ -120,12 +120,12 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// All ranks have the same bits, and those of one alone but for rounding.
+/// Checks that all ranks give the same bits, and agree with one rank up to rounding.
 fn check_close(name: &str, folder: &Path, ranks: Vec<Ranks>) {
     check_close_placed(name, folder, "", ranks);
 }
 
-/// The same with rules of placement.
+/// As the function above, with rules of placement.
 fn check_close_placed(name: &str, folder: &Path, text: &str, ranks: Vec<Ranks>) {
     let (together, alone) = together_and_alone_placed(folder, Mode::Exact, text, ranks);
     assert!(together.iter().all(|logits| bits(logits) == bits(&together[0])), "{name}");
@@ -167,7 +167,7 @@ fn slices_agree_with_one_rank_but_for_rounding() {
     }
 }
 
-/// Columns of quantised weights are parted between blocks.
+/// Columns of quantised weights are divided between quant blocks.
 #[test]
 fn slices_of_quantised_weights_agree_with_one_rank_but_for_rounding() {
     check_close("Q8_0", Path::new(BUILT_IN_Q8_0), grid(1, 2));
@@ -198,7 +198,7 @@ fn rules_of_placement_hold_for_parts_as_for_the_whole() {
     }
 }
 
-/// Columns are parted between blocks of the type that they are held in.
+/// Columns are divided between quant blocks of the converted type.
 #[test]
 fn columns_that_are_converted_to_longer_blocks_are_parted_between_these() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,7 +238,7 @@ fn slices_in_fast_mode_give_equal_bits_on_all_ranks_and_in_every_run() {
     }
 }
 
-/// Bytes of weights of each rank.
+/// Bytes of the weights of each rank.
 fn weights(folder: &Path, ranks: Vec<Ranks>) -> Vec<usize> {
     let all = on_each(folder, Mode::Exact, ranks, |_, runner| runner.memory().weights);
     all.into_iter().map(|bytes| bytes.unwrap()).collect()
@@ -251,7 +251,7 @@ fn each_slice_holds_its_part_of_the_weights_and_together_they_hold_all() {
         let config = config(architecture);
         let alone = weights(folder.path(), vec![Ranks::default()])[0];
         let of_slices = weights(folder.path(), grid(1, 2));
-        // What is whole everywhere: the embedding and routers in BF16, norms in f32.
+        // Every rank holds these whole: the embedding and routers in BF16, norms in f32.
         let routers = config.experts.as_ref().map_or(0, |experts| config.layers * experts.count);
         let norms = 2 * config.layers + 1;
         let whole = config.hidden_size * (2 * (config.vocab_size + routers) + 4 * norms);

@@ -1,4 +1,5 @@
-//! What the cache has of a prompt is found to the token, and gives the bits of a run without it.
+//! The cached prefix of a prompt is found to the token, and the answer has the bits of a run
+//! without the cache.
 
 use crate::checkpoints::{architectures, random};
 use crate::determinism::{Answer, collect};
@@ -26,7 +27,7 @@ fn prompt() -> Vec<u32> {
     (0..PROMPT as u32).map(|i| i * 37 % 131).collect()
 }
 
-/// Prompt tokens that were found in the cache, and the answer.
+/// Number of prompt tokens found in the cache, and the answer.
 fn ask(engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
     let request = Request {
         prompt: prompt.to_vec(),
@@ -39,8 +40,8 @@ fn ask(engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
     (finished.usage.cached_tokens, answer)
 }
 
-/// Prompts one after the other, with how much of each is in the cache; every answer is that of an
-/// engine that knows nothing.
+/// Runs prompts one after the other, each with the number of its tokens in the cache, and checks
+/// that every answer is that of an engine with an empty cache.
 fn check(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType, prompts: &[(Vec<u32>, usize)]) {
     let warm = engine(checkpoint, mode, kv_type);
     for (at, (prompt, cached)) in prompts.iter().enumerate() {
@@ -52,7 +53,7 @@ fn check(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType, prompts: &[(Vec<u
     }
 }
 
-/// With every architecture, and with every type of cache.
+/// Runs `check` for every architecture and for every cache type.
 fn everywhere(prompts: &[(Vec<u32>, usize)]) {
     for architecture in architectures() {
         check(&random(architecture).0, Mode::Fast, KvType::Bf16, prompts);
@@ -95,7 +96,7 @@ fn a_branched_prompt_reuses_up_to_the_branch() {
     };
     let mut prompts = vec![(prompt(), 0)];
     prompts.extend([70, 65, 45, 44, 31, 5].map(|at| (branch(at), at)));
-    // Every branch is there now.
+    // Every branch is cached now.
     prompts.extend([5, 45, 70].map(|at| (branch(at), PROMPT - 1)));
     everywhere(&prompts);
 }
@@ -106,6 +107,6 @@ fn an_answer_is_found_by_the_next_turn() {
     let engine = engine(&checkpoint, Mode::Fast, KvType::Bf16);
     let (_, answer) = ask(&engine, &prompt());
     let next = [&prompt()[..], &answer.ids, &[1, 2, 3]].concat();
-    // The last token of the answer was sampled and never computed.
+    // The last token of the answer was sampled and not computed.
     assert_eq!(ask(&engine, &next).0, PROMPT + answer.ids.len() - 1);
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::json::Object;
 use crate::names::{DENSE, NameTable};
 
-/// Positions that each layer sees.
+/// Window of each layer, in positions.
 pub(crate) type Windows = Vec<Option<usize>>;
 
 /// One family of checkpoints. [`BASE`] has the defaults of all fields.
@@ -22,7 +22,7 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// `architectures` in config.json.
     pub hf_class: &'static str,
-    /// Values of `model_type` in config.json beside the canonical name.
+    /// Values of `model_type` in config.json in addition to the canonical name.
     pub hf_types: &'static [&'static str],
     /// `general.architecture` in GGUF files.
     pub gguf_name: &'static str,
@@ -75,7 +75,7 @@ pub(crate) struct Family {
     pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
     /// Fields that are written to config.json beyond the common ones.
     pub to_json: fn(config: &ModelConfig) -> Json,
-    /// Biases in every layer of checkpoints written here, beside the required ones.
+    /// Biases in every layer of written checkpoints, in addition to the required ones.
     pub written: &'static [&'static str],
     /// A small configuration with `layers` layers, for tests. It uses every option of the family,
     /// and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
@@ -83,7 +83,7 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// How layers attend. `declared` tells whether a file says that heads have norms.
+    /// How layers attend. `declared`: whether a file declares norms of heads.
     pub fn attention(
         &self,
         latent: Option<LatentConfig>,

@@ -152,7 +152,7 @@ fn special(config: Object) -> Result<SpecialIds> {
     })
 }
 
-/// Windows from `layer_types`, if config.json has it.
+/// Windows from `layer_types`, if config.json has that field.
 pub(crate) fn windows_by_type(
     config: Object,
     layers: usize,

@@ -6,7 +6,7 @@
 pub struct ModelConfig {
     /// Canonical family name: `llama`, `qwen3_moe`, `deepseek_v3` and so on.
     pub architecture: String,
-    /// Name for people, from the checkpoint's metadata or its folder.
+    /// Display name, from the checkpoint's metadata or its folder.
     pub name: String,
     /// Width of the residual stream.
     pub hidden_size: usize,
@@ -37,7 +37,7 @@ pub struct ModelConfig {
     pub rms_norm_eps: f32,
     /// Rotary position embedding.
     pub rope: RopeConfig,
-    /// Per layer: positions a query sees, itself included, or `None` for all before it.
+    /// Per layer: number of positions that a query attends to, its own included, or `None` for all.
     pub windows: Vec<Option<usize>>,
     /// Whether the embedding is the output head too: there is no `output.weight` then.
     pub tied_embeddings: bool,
@@ -56,7 +56,7 @@ pub struct RopeConfig {
     pub layout: RopeLayout,
     /// Change of the frequencies for longer contexts.
     pub scaling: RopeScaling,
-    /// Factor of the cosines and sines; 1 but for YaRN.
+    /// Factor of the cosines and sines; 1 except for YaRN.
     pub magnitude: f32,
 }
 
@@ -201,7 +201,7 @@ pub struct ExpertGroups {
 /// The score of a group of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRank {
-    /// Its best score (DeepSeek V2).
+    /// The best score of the group (DeepSeek V2).
     Best,
     /// The sum of its two best scores (DeepSeek V3).
     BestTwo,

@@ -94,19 +94,9 @@ fn to_json(config: &ModelConfig) -> Json {
 }
 
 fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
-    let Some(count) = experts::count(config, 128)? else { return Ok(None) };
-    Ok(Some(ExpertsConfig {
-        count,
-        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 4)?,
-        width: config.positive("intermediate_size", MAX_WIDTH)?,
-        shared_width: 0,
-        shared_gate: false,
-        layers: vec![true; layers],
-        scores: RouterScores::SoftmaxOfChosen,
-        normalise: false,
-        scale: 1.0,
-        groups: None,
-    }))
+    let (scores, normalise) = (RouterScores::SoftmaxOfChosen, false);
+    let experts = experts::local(config, layers, 128, 4)?;
+    Ok(experts.map(|experts| ExpertsConfig { scores, normalise, ..experts }))
 }
 
 fn tiny(layers: usize) -> ModelConfig {

@@ -27,27 +27,11 @@ pub(super) static MIXTRAL: Family = Family {
         ..DENSE
     },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
-    experts,
+    experts: |config, layers| experts::local(config, layers, 8, 2),
     to_json: experts::local_json,
     tiny,
     ..BASE
 };
-
-fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
-    let Some(count) = experts::count(config, 8)? else { return Ok(None) };
-    Ok(Some(ExpertsConfig {
-        count,
-        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 2)?,
-        width: config.positive("intermediate_size", MAX_WIDTH)?,
-        shared_width: 0,
-        shared_gate: false,
-        layers: vec![true; layers],
-        scores: RouterScores::Softmax,
-        normalise: true,
-        scale: 1.0,
-        groups: None,
-    }))
-}
 
 fn tiny(layers: usize) -> ModelConfig {
     let experts = ExpertsConfig { width: 104, ..family::tiny_experts(layers) };

@@ -71,7 +71,7 @@ fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
     })
 }
 
-/// The family of a GGUF file, by `general.architecture` and what else its metadata say.
+/// The family of a GGUF file, by `general.architecture` and other metadata.
 fn of_gguf(keys: &GgufKeys) -> Result<&'static Family> {
     for family in FAMILIES.iter().filter(|family| family.gguf_name == keys.prefix) {
         if (family.gguf_is)(keys)? {

@@ -74,7 +74,7 @@ pub(super) fn to_json(config: &ModelConfig) -> Json {
     json
 }
 
-/// Every `decoder_sparse_step`-th layer but those in `mlp_only_layers`.
+/// Every `decoder_sparse_step`-th layer, except layers in `mlp_only_layers`.
 fn expert_layers(config: Object, layers: usize) -> Result<Vec<bool>> {
     const DENSE: &str = "mlp_only_layers";
     let step = config.setting("decoder_sparse_step", MAX_LAYERS, 1)?;

@@ -17,7 +17,6 @@ const MAX_PARTS: usize = u16::MAX as usize;
 /// The open parts of a split model: takes the tensors' bytes in planned order.
 #[derive(Debug)]
 pub struct SplitStream {
-    paths: Vec<PathBuf>,
     parts: Vec<TensorStream>,
     current: usize,
 }
@@ -51,7 +50,7 @@ impl GgufWriter {
         let writers = self.into_parts(max_bytes);
         let parts = writers.into_iter().zip(&paths).map(|(writer, path)| writer.create(path));
         let parts = parts.collect::<Result<_>>()?;
-        Ok(SplitStream { paths, parts, current: 0 })
+        Ok(SplitStream { parts, current: 0 })
     }
 
     fn into_parts(self, max_bytes: usize) -> Vec<Self> {
@@ -90,12 +89,14 @@ impl GgufWriter {
     }
 }
 
-impl SplitStream {
-    /// The files being written.
-    pub fn paths(&self) -> &[PathBuf] {
-        &self.paths
+/// A model in one part.
+impl From<TensorStream> for SplitStream {
+    fn from(whole: TensorStream) -> Self {
+        Self { parts: vec![whole], current: 0 }
     }
+}
 
+impl SplitStream {
     /// Appends bytes of the planned tensors, in pieces of any size.
     ///
     /// # Errors
@@ -161,13 +162,13 @@ mod tests {
     fn parts_open_as_one_model_and_appear_only_when_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.gguf");
+        let paths = planned(&[3, 0, 5]).part_paths(&path, 12).unwrap();
         let mut stream = planned(&[3, 0, 5]).create_split(&path, 12).unwrap();
         let bytes: Vec<u8> = (0..32).collect();
         stream.write(&bytes[..7]).unwrap();
-        assert!(stream.paths().iter().all(|part| !part.exists()));
+        assert!(paths.iter().all(|part| !part.exists()));
         stream.write(&bytes[7..]).unwrap();
         assert!(stream.write(&[0]).is_err());
-        let paths = stream.paths().to_vec();
         assert_eq!(paths.len(), 2);
         stream.finish().unwrap();
         let file = GgufFile::open(&paths[1]).unwrap();

@@ -6,42 +6,130 @@
 use super::cursor::Cursor;
 use crate::error::{Error, Result};
 
-/// One metadata value.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // The variants are the types of the specification, one for one.
-pub enum Value {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    F32(f32),
-    Bool(bool),
-    String(String),
-    Array(Array),
-    U64(u64),
-    I64(i64),
-    F64(f64),
+/// Defines [`Value`] and [`Array`] from the number types of the specification and their codes. What
+/// is not a number is written out.
+macro_rules! define_values {
+    ($($number:ident($type:ty) = $code:literal),*) => {
+        /// One metadata value.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs)] // The variants are the types of the specification, one for one.
+        pub enum Value {
+            $($number($type),)*
+            Bool(bool),
+            String(String),
+            Array(Array),
+        }
+
+        /// An array of values of one type. Arrays of arrays are refused.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs)]
+        pub enum Array {
+            $($number(Vec<$type>),)*
+            Bool(Vec<bool>),
+            Strings(Strings),
+        }
+
+        impl Value {
+            /// Reads a value with its type number before it. `key` names it in errors.
+            pub(super) fn parse(cursor: &mut Cursor, key: &str) -> Result<Self> {
+                Ok(match cursor.u32(key)? {
+                    $($code => Self::$number(<$type>::from_le_bytes(cursor.array(key)?)),)*
+                    BOOL => Self::Bool(parse_bool(cursor.array::<1>(key)?[0], cursor, key)?),
+                    STRING => Self::String(cursor.string(key)?.to_owned()),
+                    ARRAY => Self::Array(Array::parse(cursor, key)?),
+                    code => return Err(unknown_type(cursor, key, code)),
+                })
+            }
+
+            /// Appends the type number and the value.
+            pub(super) fn write(&self, out: &mut Vec<u8>) {
+                out.extend(self.code().to_le_bytes());
+                match self {
+                    $(Self::$number(v) => out.extend(v.to_le_bytes()),)*
+                    Self::Bool(v) => out.push(u8::from(*v)),
+                    Self::String(v) => write_string(out, v),
+                    Self::Array(v) => v.write(out),
+                }
+            }
+
+            fn code(&self) -> u32 {
+                match self {
+                    $(Self::$number(_) => $code,)*
+                    Self::Bool(_) => BOOL,
+                    Self::String(_) => STRING,
+                    Self::Array(_) => ARRAY,
+                }
+            }
+        }
+
+        impl Array {
+            /// Number of elements.
+            pub fn len(&self) -> usize {
+                match self {
+                    $(Self::$number(v) => v.len(),)*
+                    Self::Bool(v) => v.len(),
+                    Self::Strings(v) => v.len(),
+                }
+            }
+
+            /// Element `index` as a single value.
+            pub fn get(&self, index: usize) -> Option<Value> {
+                Some(match self {
+                    $(Self::$number(v) => Value::$number(*v.get(index)?),)*
+                    Self::Bool(v) => Value::Bool(*v.get(index)?),
+                    Self::Strings(v) => Value::String(v.get(index)?.to_owned()),
+                })
+            }
+
+            /// The type of the elements.
+            pub fn element(&self) -> &'static str {
+                match self {
+                    $(Self::$number(_) => stringify!($type),)*
+                    Self::Bool(_) => "bool",
+                    Self::Strings(_) => "string",
+                }
+            }
+
+            fn parse(cursor: &mut Cursor, key: &str) -> Result<Self> {
+                let code = cursor.u32(key)?;
+                let len = cursor.u64(key)?;
+                Ok(match code {
+                    $($code => Self::$number(numbers(cursor, key, len, <$type>::from_le_bytes)?),)*
+                    BOOL => Self::Bool(bools(cursor, key, len)?),
+                    STRING => Self::Strings(strings(cursor, key, len)?),
+                    ARRAY => {
+                        let problem = "arrays of arrays are not supported";
+                        return Err(Error::field(cursor.path(), key, problem));
+                    }
+                    _ => return Err(unknown_type(cursor, key, code)),
+                })
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                let code = match self {
+                    $(Self::$number(_) => $code,)*
+                    Self::Bool(_) => BOOL,
+                    Self::Strings(_) => STRING,
+                };
+                out.extend(u32::to_le_bytes(code));
+                out.extend((self.len() as u64).to_le_bytes());
+                match self {
+                    $(Self::$number(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),)*
+                    Self::Bool(v) => out.extend(v.iter().map(|&x| u8::from(x))),
+                    Self::Strings(v) => v.iter().for_each(|x| write_string(out, x)),
+                }
+            }
+        }
+    };
 }
 
-/// An array of values of one type. Arrays of arrays are refused.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum Array {
-    U8(Vec<u8>),
-    I8(Vec<i8>),
-    U16(Vec<u16>),
-    I16(Vec<i16>),
-    U32(Vec<u32>),
-    I32(Vec<i32>),
-    F32(Vec<f32>),
-    Bool(Vec<bool>),
-    Strings(Strings),
-    U64(Vec<u64>),
-    I64(Vec<i64>),
-    F64(Vec<f64>),
+define_values! {
+    U8(u8) = 0, I8(i8) = 1, U16(u16) = 2, I16(i16) = 3, U32(u32) = 4, I32(i32) = 5, F32(f32) = 6,
+    U64(u64) = 10, I64(i64) = 11, F64(f64) = 12
 }
+const BOOL: u32 = 7;
+const STRING: u32 = 8;
+const ARRAY: u32 = 9;
 
 /// Many strings in one allocation: a vocabulary has hundreds of thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,47 +177,6 @@ impl<S: AsRef<str>> FromIterator<S> for Strings {
 }
 
 impl Value {
-    /// Reads a value with its type number before it. `key` names it in errors.
-    pub(super) fn parse(cursor: &mut Cursor, key: &str) -> Result<Self> {
-        let code = cursor.u32(key)?;
-        Ok(match code {
-            0 => Self::U8(u8::from_le_bytes(cursor.array(key)?)),
-            1 => Self::I8(i8::from_le_bytes(cursor.array(key)?)),
-            2 => Self::U16(u16::from_le_bytes(cursor.array(key)?)),
-            3 => Self::I16(i16::from_le_bytes(cursor.array(key)?)),
-            4 => Self::U32(cursor.u32(key)?),
-            5 => Self::I32(i32::from_le_bytes(cursor.array(key)?)),
-            6 => Self::F32(f32::from_le_bytes(cursor.array(key)?)),
-            7 => Self::Bool(parse_bool(cursor.array::<1>(key)?[0], cursor, key)?),
-            8 => Self::String(cursor.string(key)?.to_owned()),
-            9 => Self::Array(Array::parse(cursor, key)?),
-            10 => Self::U64(cursor.u64(key)?),
-            11 => Self::I64(i64::from_le_bytes(cursor.array(key)?)),
-            12 => Self::F64(f64::from_le_bytes(cursor.array(key)?)),
-            _ => return Err(unknown_type(cursor, key, code)),
-        })
-    }
-
-    /// Appends the type number and the value.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.code().to_le_bytes());
-        match self {
-            Self::U8(v) => out.push(*v),
-            Self::I8(v) => out.extend(v.to_le_bytes()),
-            Self::U16(v) => out.extend(v.to_le_bytes()),
-            Self::I16(v) => out.extend(v.to_le_bytes()),
-            Self::U32(v) => out.extend(v.to_le_bytes()),
-            Self::I32(v) => out.extend(v.to_le_bytes()),
-            Self::F32(v) => out.extend(v.to_le_bytes()),
-            Self::Bool(v) => out.push(u8::from(*v)),
-            Self::String(v) => write_string(out, v),
-            Self::Array(v) => v.write(out),
-            Self::U64(v) => out.extend(v.to_le_bytes()),
-            Self::I64(v) => out.extend(v.to_le_bytes()),
-            Self::F64(v) => out.extend(v.to_le_bytes()),
-        }
-    }
-
     /// Any integer that is not negative.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
@@ -153,125 +200,12 @@ impl Value {
         ];
         KINDS[self.code() as usize]
     }
-
-    fn code(&self) -> u32 {
-        match self {
-            Self::U8(_) => 0,
-            Self::I8(_) => 1,
-            Self::U16(_) => 2,
-            Self::I16(_) => 3,
-            Self::U32(_) => 4,
-            Self::I32(_) => 5,
-            Self::F32(_) => 6,
-            Self::Bool(_) => 7,
-            Self::String(_) => 8,
-            Self::Array(_) => 9,
-            Self::U64(_) => 10,
-            Self::I64(_) => 11,
-            Self::F64(_) => 12,
-        }
-    }
 }
 
 impl Array {
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::U8(v) => v.len(),
-            Self::I8(v) => v.len(),
-            Self::U16(v) => v.len(),
-            Self::I16(v) => v.len(),
-            Self::U32(v) => v.len(),
-            Self::I32(v) => v.len(),
-            Self::F32(v) => v.len(),
-            Self::Bool(v) => v.len(),
-            Self::Strings(v) => v.len(),
-            Self::U64(v) => v.len(),
-            Self::I64(v) => v.len(),
-            Self::F64(v) => v.len(),
-        }
-    }
-
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Element `index` as a single value.
-    pub fn get(&self, index: usize) -> Option<Value> {
-        Some(match self {
-            Self::U8(v) => Value::U8(*v.get(index)?),
-            Self::I8(v) => Value::I8(*v.get(index)?),
-            Self::U16(v) => Value::U16(*v.get(index)?),
-            Self::I16(v) => Value::I16(*v.get(index)?),
-            Self::U32(v) => Value::U32(*v.get(index)?),
-            Self::I32(v) => Value::I32(*v.get(index)?),
-            Self::F32(v) => Value::F32(*v.get(index)?),
-            Self::Bool(v) => Value::Bool(*v.get(index)?),
-            Self::Strings(v) => Value::String(v.get(index)?.to_owned()),
-            Self::U64(v) => Value::U64(*v.get(index)?),
-            Self::I64(v) => Value::I64(*v.get(index)?),
-            Self::F64(v) => Value::F64(*v.get(index)?),
-        })
-    }
-
-    fn parse(cursor: &mut Cursor, key: &str) -> Result<Self> {
-        let code = cursor.u32(key)?;
-        let len = cursor.u64(key)?;
-        Ok(match code {
-            0 => Self::U8(numbers(cursor, key, len, u8::from_le_bytes)?),
-            1 => Self::I8(numbers(cursor, key, len, i8::from_le_bytes)?),
-            2 => Self::U16(numbers(cursor, key, len, u16::from_le_bytes)?),
-            3 => Self::I16(numbers(cursor, key, len, i16::from_le_bytes)?),
-            4 => Self::U32(numbers(cursor, key, len, u32::from_le_bytes)?),
-            5 => Self::I32(numbers(cursor, key, len, i32::from_le_bytes)?),
-            6 => Self::F32(numbers(cursor, key, len, f32::from_le_bytes)?),
-            7 => Self::Bool(bools(cursor, key, len)?),
-            8 => Self::Strings(strings(cursor, key, len)?),
-            9 => {
-                return Err(Error::field(cursor.path(), key, "arrays of arrays are not supported"));
-            }
-            10 => Self::U64(numbers(cursor, key, len, u64::from_le_bytes)?),
-            11 => Self::I64(numbers(cursor, key, len, i64::from_le_bytes)?),
-            12 => Self::F64(numbers(cursor, key, len, f64::from_le_bytes)?),
-            _ => return Err(unknown_type(cursor, key, code)),
-        })
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.code().to_le_bytes());
-        out.extend((self.len() as u64).to_le_bytes());
-        match self {
-            Self::U8(v) => out.extend(v),
-            Self::I8(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::U16(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::I16(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::U32(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::I32(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::F32(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::Bool(v) => out.extend(v.iter().map(|&x| u8::from(x))),
-            Self::Strings(v) => v.iter().for_each(|x| write_string(out, x)),
-            Self::U64(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::I64(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-            Self::F64(v) => v.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        }
-    }
-
-    fn code(&self) -> u32 {
-        match self {
-            Self::U8(_) => 0,
-            Self::I8(_) => 1,
-            Self::U16(_) => 2,
-            Self::I16(_) => 3,
-            Self::U32(_) => 4,
-            Self::I32(_) => 5,
-            Self::F32(_) => 6,
-            Self::Bool(_) => 7,
-            Self::Strings(_) => 8,
-            Self::U64(_) => 10,
-            Self::I64(_) => 11,
-            Self::F64(_) => 12,
-        }
     }
 }
 

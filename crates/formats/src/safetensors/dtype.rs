@@ -5,17 +5,8 @@
 
 use kernels::quant::{self, QuantType};
 
-const fn listed(name: &'static str, number: u32, block_len: usize, bytes: usize) -> QuantType {
-    let gguf_id = 0x5afe_0000 + number;
-    QuantType {
-        name,
-        gguf_id,
-        block_len,
-        block_bytes: bytes,
-        dequantize: None,
-        quantize: None,
-        packing: None,
-    }
+const fn listed(name: &'static str, number: u32, len: usize, bytes: usize) -> QuantType {
+    QuantType::listed(name, 0x5afe_0000 + number, len, bytes)
 }
 
 static ONLY_SAFETENSORS: &[(&str, QuantType)] = &[

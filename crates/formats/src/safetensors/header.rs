@@ -57,7 +57,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<SafetensorsTensorInfo>> {
     Ok(tensors)
 }
 
-/// The header's bytes and the range of the data behind it.
+/// The header's bytes and the range of the data after it.
 fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], Range<usize>)> {
     let Some((len, rest)) = bytes.split_first_chunk::<8>() else {
         let problem = format!(

@@ -1,12 +1,12 @@
-//! Values that are part of the keys: one copy is stored, in the layout of keys, and turned into the
-//! layout of values run by run, into memory that the nearest caches hold. Not a bit of them
-//! changes.
+//! Values that are part of the keys. One copy is stored, in the layout of keys, and transposed to
+//! the layout of values run by run, in memory that fits the first caches. The bits of the values do
+//! not change.
 
 use crate::kv::{GROUP, KvLayout, KvType};
 use crate::lanes::LANES;
 use crate::lanes::transpose::{Row, Transpose};
 
-/// Words of one unit of sixteen neighbouring positions, or of nothing.
+/// Words of one unit of sixteen neighbouring positions, or zeros.
 const NOTHING: &Row = &[0; 4 * LANES];
 
 /// Writes the values of the first `count` positions of a block, of which `keys` are the keys of one
@@ -25,7 +25,7 @@ pub(super) fn values<T: Transpose>(layout: &KvLayout, keys: &[u8], count: usize,
 }
 
 /// Units of four bytes, of `WIDTH` values: squares of sixteen units by sixteen positions are
-/// turned, so that rows are positions.
+/// transposed, so that rows are positions.
 #[inline(always)]
 fn words<T: Transpose, const WIDTH: usize>(
     layout: &KvLayout,
@@ -53,7 +53,7 @@ fn words<T: Transpose, const WIDTH: usize>(
                     out[..4 * LANES].copy_from_slice(row);
                 }
             } else {
-                // A position that has none beside it yet is paired with zeros.
+                // A last single position is paired with zeros.
                 square[left..].fill([0; 4 * LANES]);
                 let pairs = square.as_chunks().0.iter().take(left.div_ceil(2));
                 for ([even, odd], out) in pairs.zip(out.chunks_mut(stride)) {
@@ -64,7 +64,7 @@ fn words<T: Transpose, const WIDTH: usize>(
     }
 }
 
-/// Two positions' neighbouring values of a head as neighbouring positions' values.
+/// Transposes pairs of neighbouring values at two positions to pairs of positions.
 #[inline(always)]
 fn pair(even: &Row, odd: &Row, out: &mut [u8]) {
     let both = even.as_chunks::<2>().0.iter().zip(odd.as_chunks::<2>().0);
@@ -86,7 +86,7 @@ fn elements<const N: usize>(layout: &KvLayout, keys: &[u8], count: usize, out: &
     }
 }
 
-/// The scales of groups of values. The last may be shared with inputs that are no values.
+/// The scales of groups of values. The last group may contain inputs that are not values.
 #[inline(always)]
 fn scales(layout: &KvLayout, keys: &[u8], count: usize, out: &mut [u8]) {
     let groups = layout.value_dim().div_ceil(GROUP);

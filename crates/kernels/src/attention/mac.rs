@@ -28,33 +28,33 @@ impl Tiles for crate::lanes::neon::Neon {
     const WIDE: bool = false;
 }
 
-/// How a unit is multiplied. A unit of a key is one or two neighbouring values of one position,
-/// a unit of values one value of one or two neighbouring positions; the factor beside it is as
-/// many values of a query, or weights.
+/// The multiply-add of a unit. A unit of a key is one or two neighbouring values of one position; a
+/// unit of values is one value of one or two neighbouring positions. Its factor is as many values
+/// of a query, or as many weights.
 pub(super) trait Mac {
     type Lanes: Tiles;
-    /// One query's side of a unit, as it is stored.
+    /// The stored factor of one query.
     type Factor: bytemuck::Pod;
-    /// The same in all lanes.
+    /// A factor in all lanes.
     type Splat: Copy;
     /// Sixteen units in registers.
     type Units: Copy;
     /// Values in a unit.
     const WIDTH: usize;
 
-    /// Factors of `values`, the last one filled up with zeros, into `factors`.
+    /// Writes the factors of `values` to `factors`, the last one padded with zeros.
     fn factors(values: &[f32], factors: &mut [Self::Factor]);
     /// # Safety
     /// A factor must be readable.
     unsafe fn splat(at: *const Self::Factor) -> Self::Splat;
     /// `acc` plus the products of a unit, in ascending order.
     fn mac(factor: Self::Splat, units: Self::Units, acc: Self::Lanes) -> Self::Lanes;
-    /// Writes the weights of positions `16 * chunk` on as factors of `row`, whose sixteen values
-    /// of that chunk may be overwritten; returns what was written.
+    /// Writes the sixteen weights from position `16 * chunk` to `row` as factors, in place of the
+    /// values of that chunk; returns the weights as rounded.
     fn put_weights(weights: Self::Lanes, row: &mut [f32], chunk: usize) -> Self::Lanes;
 }
 
-/// One f32 value a unit.
+/// Units of one f32 value.
 pub(super) struct Single<L>(PhantomData<L>);
 
 impl<L: Tiles> Mac for Single<L> {
@@ -87,7 +87,7 @@ impl<L: Tiles> Mac for Single<L> {
     }
 }
 
-/// Two BF16 values a unit, widened to f32 in registers.
+/// Units of two BF16 values, widened to f32 in registers.
 pub(super) struct Wide<L>(PhantomData<L>);
 
 impl<L: Tiles> Mac for Wide<L> {
@@ -124,7 +124,7 @@ impl<L: Tiles> Mac for Wide<L> {
     }
 }
 
-/// Two BF16 values a unit, multiplied with BF16 factors as `vdpbf16ps` does.
+/// Units of two BF16 values, multiplied with BF16 factors by `vdpbf16ps`.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Dot;
 
@@ -172,7 +172,7 @@ mod dot {
         }
     }
 
-    /// Nearest BF16 values, ties to even, denormals as zero.
+    /// Rounds to the nearest BF16 values, ties to even, denormals to zero.
     #[inline(always)]
     fn round(values: Avx512) -> [u16; LANES] {
         // SAFETY: reached only from the shell compiled for avx512bf16; both types are 32 bytes of

@@ -1,13 +1,13 @@
 //! Causal attention over a KV cache stored in blocks (see [`kv`](crate::kv) for their layout).
 //!
-//! One order for every output, whatever rows are computed together and however the prompt was
-//! cut. Positions fall into spans of [`SPAN`], aligned to absolute positions. Within a span:
-//! a score adds over the head in ascending order; weights are `exp(score - largest)`; their sum
-//! adds, in lane `l` of sixteen, positions that leave `l` when divided by 16 in ascending order,
-//! and folds the lanes; a value adds over positions in ascending order. Spans are added up in
-//! ascending order with a running maximum (Milakov and Gimelshein, 2018). So different threads
-//! may compute the spans of one row ([`attention_span`], then [`combine_spans`]) or one thread
-//! all of them ([`attention`]), with equal bits. Block size does not enter.
+//! Every output has one order of additions, independent of the rows that are computed together and
+//! of the chunks of the prompt. Positions form spans of [`SPAN`], aligned to absolute positions.
+//! Within a span: a score adds over the head in ascending order; weights are `exp(score -
+//! largest)`; their sum adds, in lane `l` of sixteen, positions that leave `l` when divided by 16
+//! in ascending order, and folds the lanes; a value adds over positions in ascending order. Spans
+//! are added in ascending order with a running maximum (Milakov and Gimelshein, 2018). Different
+//! threads may therefore compute the spans of one row ([`attention_span`], then [`combine_spans`])
+//! or one thread all of them ([`attention`]), with equal bits. Block size does not enter.
 //!
 //! All arithmetic is f32 over the exact values of the cache, with one exception: where
 //! [`Query::narrow`] allows it, the cache is BF16 and the CPU has fast BF16 dot products, queries
@@ -66,17 +66,17 @@ pub struct Query<'a> {
     pub heads: usize,
     /// Position of the first row.
     pub position: usize,
-    /// The sequence's blocks, in order of positions. Those wholly behind the window of the first
-    /// row are not looked at.
+    /// The sequence's blocks, in order of positions. Blocks before the window of the first row are
+    /// not read.
     pub blocks: &'a [u32],
     /// Factor of the scores, usually `1 / sqrt(dim)`.
     pub scale: f32,
-    /// Positions a query sees, itself included; `usize::MAX` for all before it.
+    /// Number of positions that a query attends to, its own included; `usize::MAX` for all.
     pub window: usize,
     /// Whether BF16 keys and values may be multiplied as BF16 where the CPU can.
     pub narrow: bool,
-    /// A score for each head of a place without a value, which takes its part of the weights
-    /// (attention sinks, Xiao et al., 2023), or empty.
+    /// For each head, the score of a position without a value, which takes a share of the weights
+    /// (attention sinks, Xiao et al., 2023); or empty.
     pub sinks: &'a [f32],
 }
 
@@ -86,12 +86,12 @@ impl Query<'_> {
         self.heads / kv.layout.heads
     }
 
-    /// The first position that any of the rows sees.
+    /// The first position that any row attends to.
     fn oldest(&self) -> usize {
         (self.position + 1).saturating_sub(self.window)
     }
 
-    /// The spans that any of the rows sees.
+    /// The spans that any row attends to.
     pub fn spans(&self) -> Range<usize> {
         self.oldest() / SPAN..(self.position + self.rows - 1) / SPAN + 1
     }
@@ -159,7 +159,7 @@ struct HeadTask<'a> {
 /// Destination of the results.
 enum AttentionOutput<'a, 't> {
     Rows(&'a mut Tile<'t, f32>),
-    /// Of one span alone.
+    /// Results of one span.
     Span(usize, &'a mut [f32]),
 }
 
@@ -301,9 +301,9 @@ fn put_partial(pass: &QueryPass<'_>, out: &mut [f32], scratch: &AttentionScratch
 }
 
 isa_dispatch! {
-    /// Adds up what [`attention_span`] gave for the spans of a query in one KV head, ascending,
-    /// into the outputs of `tile` (as [`attention`] takes it). Span `i` of them begins at
-    /// `partials[i * apart]`. `sinks` are those of the tile's heads, or empty.
+    /// Combines the results of [`attention_span`] for the spans of a query in one KV head, in
+    /// ascending order, to the outputs of `tile` (as in [`attention`]). The results of span `i`
+    /// begin at `partials[i * apart]`. `sinks` has one score per head of the tile, or is empty.
     pub fn combine_spans(
         layout: &KvLayout,
         partials: &[f32],

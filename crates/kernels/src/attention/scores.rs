@@ -14,7 +14,7 @@ pub(super) struct KeyBlock {
     pub units: *const u8,
     /// `[groups][block]`, of types that have any.
     pub scales: *const u8,
-    /// What is read next, of the same size.
+    /// The data read next, of the same size.
     pub ahead: *const u8,
     /// Units of a head, and positions of the block.
     pub steps: usize,
@@ -23,7 +23,7 @@ pub(super) struct KeyBlock {
     pub scale: f32,
 }
 
-/// Lays the query vectors out as `scores` reads them: for each register tile `[steps][queries]`.
+/// Packs the query vectors for `scores`: `[steps][queries]` for each register tile.
 #[inline(always)]
 pub(super) fn pack<'a, M: Mac>(
     layout: &KvLayout,
@@ -47,8 +47,8 @@ pub(super) fn pack<'a, M: Mac>(
     }
 }
 
-/// Queries of the next register tile where `left` are left; a tile that is not full computes
-/// more than is wanted.
+/// Number of queries of the next register tile, with `left` queries left. The last tile may be
+/// padded.
 #[inline(always)]
 fn tile_width<M: Mac>(left: usize) -> usize {
     match left {

@@ -1,18 +1,18 @@
-//! Scratch of a thread that computes attention, kept for its next call.
+//! Scratch memory of attention, one per thread, reused by later calls.
 
 use super::softmax::Softmax;
 use crate::kv::{MAX_HEAD_DIM, SPAN};
 use base::AlignedVec;
 use std::cell::RefCell;
 
-/// Query vectors that pass over the same keys and values together.
+/// Number of query vectors that share one pass over keys and values.
 pub(super) const QUERIES: usize = 16;
-/// Values between the rows of two queries' scores: not a power of two, or they would all compete
-/// for the same lines of the first cache.
+/// Values from one query's row of scores to the next: not a power of two, because the rows would
+/// compete for the same lines of the L1 cache.
 pub(super) const ROW: usize = SPAN + 16;
 
 pub(super) struct AttentionScratch {
-    /// Queries as factors, for one register tile after the other.
+    /// Queries as factors, one register tile after another.
     pub factors: AlignedVec<f32>,
     /// Factors of one query.
     pub row: AlignedVec<f32>,
@@ -21,7 +21,7 @@ pub(super) struct AttentionScratch {
     /// Weighted values of a span, and of all spans so far, `[queries][value stride]`.
     pub sums: AlignedVec<f32>,
     pub totals: AlignedVec<f32>,
-    /// Values of the blocks of a run, where they are part of the keys; allocated at the first use.
+    /// Values of the blocks of a run if values are part of the keys; allocated at the first use.
     pub latent: AlignedVec<u8>,
     pub softmax: [Softmax; QUERIES],
     pub total: [Softmax; QUERIES],

@@ -1,4 +1,4 @@
-//! Scores of a span become weights; spans are combined.
+//! Softmax: turns the scores of a span into weights, and combines spans.
 
 use super::mac::Mac;
 use crate::lanes::{LANES, Lanes};
@@ -13,10 +13,10 @@ pub(super) struct Softmax {
 }
 
 impl Softmax {
-    /// Of no position.
+    /// The state before any position.
     pub const NONE: Self = Self { max: f32::NEG_INFINITY, sum: 0.0 };
 
-    /// Whether no position was seen.
+    /// Whether there is no position.
     fn is_none(self) -> bool {
         self.max == f32::NEG_INFINITY && self.sum == 0.0
     }
@@ -54,7 +54,7 @@ pub(super) fn soften<M: Mac>(
     Softmax { max, sum: sum.sum() }
 }
 
-/// Adds a span, later than all before it, to `total` and its weighted values to `sums`.
+/// Adds a span that follows those in `total`, and its weighted values to `sums`.
 #[inline(always)]
 pub(super) fn combine<L: Lanes>(
     total: &mut Softmax,

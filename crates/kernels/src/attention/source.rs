@@ -7,16 +7,16 @@ use super::mac::{Mac, Single, Tiles, Wide};
 use crate::kv::{GROUP, MAX_HEAD_DIM};
 use std::marker::PhantomData;
 
-/// A storage type as one instruction set reads it.
+/// Loads of a storage type on one instruction set.
 pub(super) trait KvSource {
     type Mac: Mac;
-    /// What units of one group are multiplied with on their way into registers.
+    /// Scale by which the units of a group are multiplied when they are loaded.
     type Scale: Copy;
     /// Bytes of a unit.
     const BYTES: usize;
-    /// Units of a head's key that share a scale.
+    /// Units of a key that share a scale.
     const STEPS: usize = MAX_HEAD_DIM;
-    /// Whether a load costs more than reading.
+    /// Whether a load converts the values.
     const CONVERTS: bool = false;
 
     /// The scales of 16 keys, the first of them at index `at`.
@@ -34,11 +34,11 @@ pub(super) trait KvSource {
     /// Sixteen units.
     ///
     /// # Safety
-    /// They must be readable; no alignment is needed.
+    /// The units must be readable; no alignment is needed.
     unsafe fn load(at: *const u8, scale: Self::Scale) -> <Self::Mac as Mac>::Units;
 }
 
-/// What types without scales have in their place.
+/// The scale of types without scales.
 macro_rules! unscaled {
     () => {
         type Scale = ();
@@ -80,7 +80,7 @@ impl<L: Tiles> KvSource for Bf16<L> {
     }
 }
 
-/// BF16 multiplied as such.
+/// BF16 multiplied without widening.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Bf16Dot;
 

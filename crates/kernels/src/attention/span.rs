@@ -1,4 +1,4 @@
-//! One span of positions for the queries that pass over it together.
+//! Attention over one span of positions for the queries of one pass.
 #![allow(unsafe_code)]
 
 use super::latent;
@@ -17,8 +17,8 @@ use std::ops::Range;
 /// Positions over which weighted sums stay in registers.
 const RUN: usize = 128;
 
-/// Query vectors `first..first + count` of those that share a KV head: rows times the heads of a
-/// group.
+/// Query vectors `first..first + count` of one KV head. The vectors of a KV head are the rows times
+/// the heads of its group.
 #[derive(Clone, Copy)]
 pub(super) struct QueryPass<'a> {
     pub query: &'a Query<'a>,
@@ -29,7 +29,7 @@ pub(super) struct QueryPass<'a> {
 }
 
 impl<'a> QueryPass<'a> {
-    /// All passes over `kv_head` that `query` takes.
+    /// All passes of `query` over `kv_head`.
     pub fn all(query: &'a Query<'a>, kv: KvRef<'a>, kv_head: usize) -> impl Iterator<Item = Self> {
         let vectors = query.rows * query.group(kv);
         (0..vectors).step_by(QUERIES).map(move |first| {
@@ -60,21 +60,21 @@ impl<'a> QueryPass<'a> {
         &self.query.q[(row * self.query.heads + head) * dim..][..dim]
     }
 
-    /// The oldest position that any vector sees, and the last.
+    /// The first and the last position that any vector attends to.
     pub fn reach(&self) -> (usize, usize) {
         let oldest = (self.position(0) + 1).saturating_sub(self.query.window);
         (oldest, self.position(self.count - 1))
     }
 
-    /// Columns of the span beginning at `start` that vector `i` sees.
+    /// Columns of the span beginning at `start` that vector `i` attends to.
     fn visible(&self, i: usize, start: usize) -> Range<usize> {
         let end = self.position(i) + 1;
         let column = |position: usize| position.saturating_sub(start).min(SPAN);
         column(end.saturating_sub(self.query.window))..column(end)
     }
 
-    /// The bytes of this KV head where `position` is stored, and where the next block's are (or
-    /// the same at the end).
+    /// The bytes of this KV head in the block of `position`, and those in the next block (or the
+    /// same at the end).
     #[inline(always)]
     fn heads(&self, position: usize) -> (&'a [u8], &'a [u8]) {
         let at = position / self.kv.layout.block;
@@ -84,7 +84,7 @@ impl<'a> QueryPass<'a> {
     }
 }
 
-/// Lays the pass's queries out for [`attend`].
+/// Packs the queries of the pass for [`attend`].
 #[inline(always)]
 pub(super) fn prepare<S: KvSource>(pass: &QueryPass<'_>, scratch: &mut AttentionScratch) {
     scores::pack::<S::Mac>(&pass.kv.layout, (0..pass.count).map(|i| pass.vector(i)), scratch);
@@ -121,7 +121,7 @@ fn score<S: KvSource>(
     let layout = &pass.kv.layout;
     for at in columns.clone().step_by(layout.block) {
         let (head, next) = pass.heads(start + at);
-        // The first values are read after the last keys.
+        // The first values are prefetched with the last keys.
         let last = at + layout.block >= columns.end;
         let ahead = match last {
             true => pass.heads(start + columns.start).0.as_ptr().wrapping_add(layout.value_start()),

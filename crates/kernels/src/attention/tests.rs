@@ -11,20 +11,20 @@ struct Case {
     values: Vec<f32>,
     queries: Vec<f32>,
     positions: usize,
-    /// Values are the first so many of the keys.
+    /// Number of leading inputs of the keys that are the values.
     latent: Option<usize>,
-    /// A sink for every head, or none.
+    /// A sink for every head, or empty.
     sinks: Vec<f32>,
 }
 
-/// How a case is computed.
+/// The function that computes a case.
 #[derive(Clone, Copy)]
 struct How {
     isa: Isa,
     ty: KvType,
     narrow: bool,
     tile_rows: usize,
-    /// Every span on its own, then combined.
+    /// Every span separately, then combined.
     split: bool,
 }
 
@@ -85,8 +85,8 @@ impl Case {
         KvLayout { ty, block: self.block, heads: self.kv_heads, dim: self.dim, latent: self.latent }
     }
 
-    /// The cache with positions up to `end`. Blocks lie in reverse, so that a wrong table shows,
-    /// and are full of what others left, which must not be seen.
+    /// The cache with positions up to `end`. Blocks are in reverse order, so that a wrong table
+    /// fails, and unused slots have values of other sequences, which must not be read.
     fn cache(&self, ty: KvType, end: usize) -> (Vec<u8>, Vec<u32>) {
         let layout = self.layout(ty);
         let blocks = self.positions.div_ceil(self.block);
@@ -115,7 +115,7 @@ impl Case {
         (data, table)
     }
 
-    /// Outputs of positions `range`, everything before them being in the cache.
+    /// Outputs of positions `range`, with all positions before in the cache.
     fn run(&self, how: How, range: std::ops::Range<usize>) -> Vec<f32> {
         let (data, table) = self.cache(how.ty, range.end);
         let (columns, width) = (self.columns(), self.heads * self.dim);
@@ -144,7 +144,7 @@ impl Case {
         out
     }
 
-    /// Outputs of one position by the definition, in f64, of the values as they are given.
+    /// Outputs of one position by the definition, in f64, from the original values.
     fn naive(&self, position: usize) -> Vec<f64> {
         let mut out = Vec::new();
         for head in 0..self.heads {
@@ -175,7 +175,7 @@ fn split(isa: Isa, query: &Query<'_>, kv: KvRef<'_>, tile: &mut Tile<'_, f32>) {
     let len = query.rows * query.group(kv) * partial_len(&kv.layout);
     let apart = len + 3;
     let mut partials = vec![f32::NAN; query.spans().len() * apart];
-    // Any order of spans does.
+    // Spans may be computed in any order.
     for (partial, span) in partials.chunks_mut(apart).zip(query.spans()).rev() {
         attention_span(isa, query, kv, (kv_head, span), partial);
     }
@@ -192,7 +192,7 @@ fn cases() -> Vec<Case> {
         Case::new((64, 2, 128), 4, 24, 140),
         Case::new((16, 1, 80), 1, 1, 20),
         Case::new((32, 1, 21), 7, ALL, 40),
-        // More than two spans, and a window that leaves whole spans behind.
+        // More than two spans, and a window that excludes whole spans.
         Case::new((32, 1, 32), 2, ALL, 1100),
         Case::new((64, 1, 16), 1, 600, 1700),
         Case::new((16, 2, 16), 4, 40, 90).sinks(),
@@ -202,7 +202,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Some positions of a case, the last among them.
+/// Several positions of a case, including the last.
 fn some(case: &Case) -> Vec<usize> {
     let mut some: Vec<_> =
         [0, 1, 15, 16, 63, 64, 139, 511, 512, 513, 1024].map(|p| p % case.positions).into();
@@ -284,7 +284,7 @@ fn block_size_does_not_change_bits() {
     }
 }
 
-/// The arithmetic does not know of storage: a type gives the bits of f32 over the same values.
+/// The arithmetic is independent of storage: a type gives the bits of f32 over the same values.
 #[test]
 fn bf16_values_give_the_bits_of_f32() {
     for mut case in cases() {

@@ -15,9 +15,9 @@ pub(super) const BLOCKS: usize = 8;
 pub(super) struct ValueRun {
     /// `[units of positions][stride]` of each block.
     pub units: [*const u8; BLOCKS],
-    /// What is read after each block, of the same size.
+    /// The data read after each block, of the same size.
     pub ahead: [*const u8; BLOCKS],
-    /// Offset of the scales behind the units, `[positions][groups]`, of types that have any.
+    /// Offset of the scales after the units, `[positions][groups]`, for types with scales.
     pub scales: usize,
     pub groups: usize,
     /// Units of positions in a block, and in all blocks together.
@@ -27,12 +27,12 @@ pub(super) struct ValueRun {
     pub stride: usize,
 }
 
-/// Adds the run's values times the weights in `scratch.scores` from column `at` on (an even one) to
-/// `scratch.sums` of `count` queries.
+/// Adds the values of the run, times the weights in `scratch.scores` from the even column `at` on,
+/// to `scratch.sums` of `count` queries.
 ///
 /// # Safety
-/// Each of the blocks that `len` takes must hold `per_block * stride` units, or as many rows as
-/// are left, and their scales.
+/// Each of the blocks of `len` units of positions must hold `per_block * stride` units, or the rows
+/// that are left, and their scales.
 #[inline(always)]
 pub(super) unsafe fn weigh<S: KvSource>(
     run: &ValueRun,
@@ -48,7 +48,7 @@ pub(super) unsafe fn weigh<S: KvSource>(
         d += unsafe {
             match count {
                 1 | 2 if wide && left >= 8 * LANES => slice::<S, 8>(run, (count, at, d), scratch),
-                // More queries to a load where loads are dear.
+                // More queries per load where loads are expensive.
                 5.. if wide && S::CONVERTS => slice::<S, 2>(run, (count, at, d), scratch),
                 _ if wide && left >= 4 * LANES => slice::<S, 4>(run, (count, at, d), scratch),
                 _ => slice::<S, 2>(run, (count, at, d), scratch),
@@ -60,7 +60,7 @@ pub(super) unsafe fn weigh<S: KvSource>(
 /// `weigh` for `W * 16` columns of the head from `d` on; returns their number.
 ///
 /// # Safety
-/// As `weigh`, and so many columns must be left.
+/// As for `weigh`, and as many columns must be left.
 #[inline(always)]
 unsafe fn slice<S: KvSource, const W: usize>(
     run: &ValueRun,
@@ -155,7 +155,7 @@ unsafe fn tile<S: KvSource, const Q: usize, const W: usize>(
 /// `W * 16` units of row `u` from column `d` (a whole group's first) on, `at` bytes behind `units`.
 ///
 /// # Safety
-/// They and their scales must be there.
+/// The units and their scales must be readable.
 #[inline(always)]
 unsafe fn load_row<S: KvSource, const W: usize>(
     units: *const u8,

@@ -88,8 +88,8 @@ fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) 
     }
 }
 
-/// An even position clears its neighbour, of which nothing is known yet but that its weight is
-/// zero: whatever an earlier sequence left there must not be multiplied with it.
+/// An even position clears its neighbour, of which only the weight is known, which is zero:
+/// whatever an earlier sequence left there must not be multiplied with it.
 fn store_bf16_value(layout: &KvLayout, values: &mut [u8], slot: usize, value: &[f32]) {
     let stride = layout.value_stride();
     let pairs: &mut [u32] = cast(values);

@@ -92,7 +92,7 @@ pub struct KvLayout {
     pub heads: usize,
     /// Values of a key, at most [`MAX_HEAD_DIM`].
     pub dim: usize,
-    /// Values are the first so many of each key, and keys all that is stored (latent attention);
+    /// Values are the leading inputs of each key, and only keys are stored (latent attention);
     /// `None` where every position has values of its own, as many as a key's.
     pub latent: Option<usize>,
 }
@@ -119,7 +119,7 @@ impl KvLayout {
         (self.value_scales() + scales).next_multiple_of(ALIGN)
     }
 
-    /// Where a head's values begin behind its keys.
+    /// Offset of a head's values after its keys.
     pub(crate) fn value_start(&self) -> usize {
         let scales = if self.ty.format().scaled { 2 * self.groups() * self.block } else { 0 };
         (self.key_scales() + scales).next_multiple_of(ALIGN)

@@ -28,7 +28,7 @@ fn unpacked(layout: &KvLayout, head: &[u8]) -> (Vec<f32>, Vec<f32>) {
     (keys, values)
 }
 
-/// What a filled head of one block reads as, beside what was stored: `[block][dim]`.
+/// The stored values of a filled head of one block, and the values read back: `[block][dim]`.
 fn round_trip(ty: KvType, dim: usize, order: &[usize]) -> [Vec<f32>; 4] {
     let layout = KvLayout { ty, block: 32, heads: 1, dim, latent: None };
     let mut rng = Rng::new(dim as u64);

@@ -25,7 +25,11 @@ pub(crate) trait Lanes: Copy {
     /// All lanes `v`.
     fn splat(v: f32) -> Self;
     /// Lanes from an array.
-    fn load(src: &[f32; LANES]) -> Self;
+    #[inline(always)]
+    fn load(src: &[f32; LANES]) -> Self {
+        // SAFETY: the array holds 16 values.
+        unsafe { Self::load_at(src.as_ptr()) }
+    }
     /// Lanes from `src[0..16]`.
     ///
     /// # Safety
@@ -37,7 +41,11 @@ pub(crate) trait Lanes: Copy {
     /// 16 values must be readable; no alignment is needed.
     unsafe fn load_bf16_at(src: *const u16) -> Self;
     /// Lanes to an array.
-    fn store(self, dst: &mut [f32; LANES]);
+    #[inline(always)]
+    fn store(self, dst: &mut [f32; LANES]) {
+        // SAFETY: the array holds 16 values.
+        unsafe { self.store_at(dst.as_mut_ptr()) }
+    }
     /// Lanes to `dst[0..16]`.
     ///
     /// # Safety

@@ -4,7 +4,7 @@
 // NEON (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{LANES, Lanes};
+use super::Lanes;
 use std::arch::aarch64::*;
 
 #[derive(Clone, Copy)]
@@ -34,11 +34,6 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn load(src: &[f32; LANES]) -> Self {
-        unsafe { Self::load_at(src.as_ptr()) }
-    }
-
-    #[inline(always)]
     unsafe fn load_at(src: *const f32) -> Self {
         unsafe {
             Self([
@@ -56,11 +51,6 @@ impl Lanes for Neon {
             let quarter = |at: *const u16| vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(at)));
             Self([quarter(src), quarter(src.add(4)), quarter(src.add(8)), quarter(src.add(12))])
         }
-    }
-
-    #[inline(always)]
-    fn store(self, dst: &mut [f32; LANES]) {
-        unsafe { self.store_at(dst.as_mut_ptr()) }
     }
 
     #[inline(always)]

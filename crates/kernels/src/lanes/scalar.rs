@@ -16,10 +16,6 @@ impl Lanes for Scalar {
         Self([v; LANES])
     }
 
-    fn load(src: &[f32; LANES]) -> Self {
-        Self(*src)
-    }
-
     unsafe fn load_at(src: *const f32) -> Self {
         // SAFETY: the caller vouches for 16 readable values.
         Self(unsafe { src.cast::<[f32; LANES]>().read_unaligned() })
@@ -29,10 +25,6 @@ impl Lanes for Scalar {
         // SAFETY: the caller vouches for 16 readable values.
         let bits = unsafe { src.cast::<[u16; LANES]>().read_unaligned() };
         Self(bits.map(|b| f32::from_bits(u32::from(b) << 16)))
-    }
-
-    fn store(self, dst: &mut [f32; LANES]) {
-        *dst = self.0;
     }
 
     unsafe fn store_at(self, dst: *mut f32) {

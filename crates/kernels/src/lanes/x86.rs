@@ -4,7 +4,7 @@
 // and run on their instruction set (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{LANES, Lanes};
+use super::Lanes;
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
@@ -15,6 +15,16 @@ impl Avx2 {
     pub(crate) fn new(low: __m256, high: __m256) -> Self {
         Self(low, high)
     }
+}
+
+/// An operation of two values: `$intrinsic` on each of their registers.
+macro_rules! arithmetic {
+    ([$($register:tt),*] $name:ident $intrinsic:ident) => {
+        #[inline(always)]
+        fn $name(self, other: Self) -> Self {
+            Self($(unsafe { $intrinsic(self.$register, other.$register) }),*)
+        }
+    };
 }
 
 impl Lanes for Avx2 {
@@ -30,11 +40,6 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn load(src: &[f32; LANES]) -> Self {
-        unsafe { Self::load_at(src.as_ptr()) }
-    }
-
-    #[inline(always)]
     unsafe fn load_at(src: *const f32) -> Self {
         unsafe { Self(_mm256_loadu_ps(src), _mm256_loadu_ps(src.add(8))) }
     }
@@ -42,11 +47,6 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn load_bf16_at(src: *const u16) -> Self {
         unsafe { Self(widen8(src), widen8(src.add(8))) }
-    }
-
-    #[inline(always)]
-    fn store(self, dst: &mut [f32; LANES]) {
-        unsafe { self.store_at(dst.as_mut_ptr()) }
     }
 
     #[inline(always)]
@@ -62,25 +62,10 @@ impl Lanes for Avx2 {
         unsafe { Self(_mm256_fmadd_ps(self.0, b.0, c.0), _mm256_fmadd_ps(self.1, b.1, c.1)) }
     }
 
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        unsafe { Self(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
-    }
-
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        unsafe { Self(_mm256_sub_ps(self.0, other.0), _mm256_sub_ps(self.1, other.1)) }
-    }
-
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        unsafe { Self(_mm256_mul_ps(self.0, other.0), _mm256_mul_ps(self.1, other.1)) }
-    }
-
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        unsafe { Self(_mm256_div_ps(self.0, other.0), _mm256_div_ps(self.1, other.1)) }
-    }
+    arithmetic!([0, 1] add _mm256_add_ps);
+    arithmetic!([0, 1] sub _mm256_sub_ps);
+    arithmetic!([0, 1] mul _mm256_mul_ps);
+    arithmetic!([0, 1] div _mm256_div_ps);
 
     #[inline(always)]
     fn max(self, other: Self) -> Self {
@@ -195,11 +180,6 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn load(src: &[f32; LANES]) -> Self {
-        unsafe { Self::load_at(src.as_ptr()) }
-    }
-
-    #[inline(always)]
     unsafe fn load_at(src: *const f32) -> Self {
         Self(unsafe { _mm512_loadu_ps(src) })
     }
@@ -213,11 +193,6 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn store(self, dst: &mut [f32; LANES]) {
-        unsafe { self.store_at(dst.as_mut_ptr()) }
-    }
-
-    #[inline(always)]
     unsafe fn store_at(self, dst: *mut f32) {
         unsafe { _mm512_storeu_ps(dst, self.0) }
     }
@@ -227,25 +202,10 @@ impl Lanes for Avx512 {
         Self(unsafe { _mm512_fmadd_ps(self.0, b.0, c.0) })
     }
 
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self(unsafe { _mm512_add_ps(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Self(unsafe { _mm512_sub_ps(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        Self(unsafe { _mm512_mul_ps(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        Self(unsafe { _mm512_div_ps(self.0, other.0) })
-    }
+    arithmetic!([0] add _mm512_add_ps);
+    arithmetic!([0] sub _mm512_sub_ps);
+    arithmetic!([0] mul _mm512_mul_ps);
+    arithmetic!([0] div _mm512_div_ps);
 
     #[inline(always)]
     fn max(self, other: Self) -> Self {

@@ -77,7 +77,7 @@ mod x86 {
     use base::Tile;
     use std::arch::x86_64::*;
 
-    /// Most inputs that are widened at a time, but for the longest run.
+    /// Most inputs that are widened at a time, except for the longest run.
     const WIDE: usize = 256;
     /// Bytes of a widened pair of sixteen rows.
     const PAIR: usize = 4 * GROUP;
@@ -173,7 +173,7 @@ mod x86 {
         steps: Strides,
         /// The runs as they are packed: their scales count.
         packed: [&'a [u8]; N],
-        /// Their codes, widened.
+        /// The widened codes of the run.
         wide: &'a [[u8; WIDE / 2 * PAIR]; N],
         run: usize,
         /// The outputs have the sums of the runs before.
@@ -262,8 +262,8 @@ mod x86 {
     }
 
     features! { Avx512Bf16 compiled
-        /// BF16 bits of 32 codes: exponent and mantissa move up and the bias changes, but for codes
-        /// below the normal numbers and NaN.
+        /// BF16 bits of 32 codes: exponent and mantissa are shifted and the bias changes, except
+        /// for codes below the normal numbers and NaN.
         #[inline]
         pub(super) fn to_bf16(codes: __m256i) -> __m512i {
             let codes = _mm512_cvtepu8_epi16(codes);

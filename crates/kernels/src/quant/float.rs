@@ -5,35 +5,23 @@ use half::{bf16, f16};
 
 /// 32-bit IEEE floats.
 pub static F32: QuantType = QuantType {
-    name: "f32",
-    gguf_id: 0,
-    block_len: 1,
-    block_bytes: 4,
     dequantize: Some(|src, dst| each(src, dst, f32::from_le_bytes)),
     quantize: Some(|src, _, dst| each_back(src, dst, f32::to_le_bytes)),
-    packing: None,
+    ..QuantType::listed("f32", 0, 1, 4)
 };
 
 /// 16-bit IEEE floats.
 pub static F16: QuantType = QuantType {
-    name: "f16",
-    gguf_id: 1,
-    block_len: 1,
-    block_bytes: 2,
     dequantize: Some(|src, dst| each(src, dst, |b| f16::from_le_bytes(b).to_f32())),
     quantize: Some(|src, _, dst| each_back(src, dst, |v| f16::from_f32(v).to_le_bytes())),
-    packing: None,
+    ..QuantType::listed("f16", 1, 1, 2)
 };
 
 /// The upper 16 bits of 32-bit floats.
 pub static BF16: QuantType = QuantType {
-    name: "bf16",
-    gguf_id: 30,
-    block_len: 1,
-    block_bytes: 2,
     dequantize: Some(|src, dst| each(src, dst, |b| bf16::from_le_bytes(b).to_f32())),
     quantize: Some(|src, _, dst| each_back(src, dst, |v| bf16::from_f32(v).to_le_bytes())),
-    packing: None,
+    ..QuantType::listed("bf16", 30, 1, 2)
 };
 
 fn each<const N: usize>(src: &[u8], dst: &mut [f32], read: impl Fn([u8; N]) -> f32) {

@@ -3,7 +3,7 @@
 //! The codes are E4M3 of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022) in the form
 //! without infinities: one sign, four exponent and three mantissa bits, bias 7, and NaN where all
 //! seven bits are set. Files give a tile of rows and columns, a row or a whole matrix one scale;
-//! here every run of a row has it beside its codes.
+//! here every run of a row has its scale next to its codes.
 
 use super::QuantType;
 
@@ -35,13 +35,8 @@ macro_rules! runs {
     ($($name:ident $text:literal $number:literal: $len:literal;)*) => {$(
         #[doc = concat!(stringify!($len), " codes after their f32 scale: `value = scale * code`.")]
         pub static $name: QuantType = QuantType {
-            name: $text,
-            gguf_id: super::NATIVE_IDS + $number,
-            block_len: $len,
-            block_bytes: 4 + $len,
             dequantize: Some(dequantize::<$len>),
-            quantize: None,
-            packing: None,
+            ..QuantType::listed($text, super::NATIVE_IDS + $number, $len, 4 + $len)
         };
     )*};
 }

@@ -13,24 +13,16 @@ const BYTES_8: usize = 6 + LEN;
 /// 32 four-bit codes: f32 scale, zero point (unsigned byte), then code `i` in the low nibble of
 /// byte `i` and code `i + 16` in its high nibble.
 pub static INT4: QuantType = QuantType {
-    name: "int4",
-    gguf_id: super::NATIVE_IDS + 8,
-    block_len: LEN,
-    block_bytes: BYTES_4,
     dequantize: Some(dequantize_4),
-    quantize: None,
     packing: Some(&PACKING_4),
+    ..QuantType::listed("int4", super::NATIVE_IDS + 8, LEN, BYTES_4)
 };
 
 /// 32 signed bytes: f32 scale, zero point (16 bits, from -128 to 128), then the codes.
 pub static INT8: QuantType = QuantType {
-    name: "int8",
-    gguf_id: super::NATIVE_IDS + 9,
-    block_len: LEN,
-    block_bytes: BYTES_8,
     dequantize: Some(dequantize_8),
-    quantize: None,
     packing: Some(&PACKING_8),
+    ..QuantType::listed("int8", super::NATIVE_IDS + 9, LEN, BYTES_8)
 };
 
 static PACKING_4: Packing = packing! {

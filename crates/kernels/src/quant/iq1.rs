@@ -17,25 +17,17 @@ const DELTA: f32 = 0.125;
 
 /// A scale and a move per 32: `value = d * (2 * scale + 1) * (entry +- 1/8)`.
 pub static IQ1_S: QuantType = QuantType {
-    name: "iq1_s",
-    gguf_id: 19,
-    block_len: LEN,
-    block_bytes: 50,
     dequantize: Some(dequantize_s),
     quantize: Some(fit::quantize::<StoreS, LEN, 50>),
-    packing: None,
+    ..QuantType::listed("iq1_s", 19, LEN, 50)
 };
 
 /// A scale per 16 and a move per 8: `value = d * (2 * scale + 1) * (entry +- 1/8)`. The factor's
 /// bits are the high nibbles of the four words of scales.
 pub static IQ1_M: QuantType = QuantType {
-    name: "iq1_m",
-    gguf_id: 29,
-    block_len: LEN,
-    block_bytes: 56,
     dequantize: Some(dequantize_m),
     quantize: Some(fit::quantize::<StoreM, LEN, 56>),
-    packing: None,
+    ..QuantType::listed("iq1_m", 29, LEN, 56)
 };
 
 fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {

@@ -17,35 +17,23 @@ const LEVELS: [f32; 3] = [8.0, 25.0, 43.0];
 
 /// Entries of eight bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
 pub static IQ2_XXS: QuantType = QuantType {
-    name: "iq2_xxs",
-    gguf_id: 16,
-    block_len: LEN,
-    block_bytes: 66,
     dequantize: Some(dequantize_xxs),
     quantize: Some(fit::quantize::<StoreXxs, LEN, 66>),
-    packing: None,
+    ..QuantType::listed("iq2_xxs", 16, LEN, 66)
 };
 
 /// Entries of nine bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
 pub static IQ2_XS: QuantType = QuantType {
-    name: "iq2_xs",
-    gguf_id: 17,
-    block_len: LEN,
-    block_bytes: 74,
     dequantize: Some(dequantize_xs),
     quantize: Some(fit::quantize::<StoreXs, LEN, 74>),
-    packing: None,
+    ..QuantType::listed("iq2_xs", 17, LEN, 74)
 };
 
 /// Entries of ten bits and signs of eight: `value = d * (scale + 0.5) / 4 * entry * sign`.
 pub static IQ2_S: QuantType = QuantType {
-    name: "iq2_s",
-    gguf_id: 22,
-    block_len: LEN,
-    block_bytes: 82,
     dequantize: Some(dequantize_s),
     quantize: Some(fit::quantize::<StoreS, LEN, 82>),
-    packing: None,
+    ..QuantType::listed("iq2_s", 22, LEN, 82)
 };
 
 /// Eight signs of which seven are stored: the number of negative ones is even.

@@ -20,24 +20,16 @@ const LEVELS_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
 
 /// Entries of eight bits and signs of seven per eight: `value = d * (scale + 0.5) / 2 * entry`.
 pub static IQ3_XXS: QuantType = QuantType {
-    name: "iq3_xxs",
-    gguf_id: 18,
-    block_len: LEN,
-    block_bytes: 98,
     dequantize: Some(dequantize_xxs),
     quantize: Some(fit::quantize::<StoreXxs, LEN, 98>),
-    packing: None,
+    ..QuantType::listed("iq3_xxs", 18, LEN, 98)
 };
 
 /// Entries of nine bits and a sign for each value: `value = d * (2 * scale + 1) * entry`.
 pub static IQ3_S: QuantType = QuantType {
-    name: "iq3_s",
-    gguf_id: 21,
-    block_len: LEN,
-    block_bytes: 110,
     dequantize: Some(dequantize_s),
     quantize: Some(fit::quantize::<StoreS, LEN, 110>),
-    packing: None,
+    ..QuantType::listed("iq3_s", 21, LEN, 110)
 };
 
 /// Two entries of four values each.

@@ -19,24 +19,18 @@ pub(crate) const LEVELS: [i8; 16] =
 
 /// 32 codes with one f16 scale: `value = d * LEVELS[q]`.
 pub static IQ4_NL: QuantType = QuantType {
-    name: "iq4_nl",
-    gguf_id: 20,
-    block_len: GROUP_LEN,
-    block_bytes: 18,
     dequantize: Some(dequantize_nl),
     quantize: Some(fit::quantize::<StoreNl, GROUP_LEN, 18>),
     packing: Some(&PACKING_NL),
+    ..QuantType::listed("iq4_nl", 20, GROUP_LEN, 18)
 };
 
 /// Eight groups of 32 codes: `value = d * (scale - 32) * LEVELS[q]`.
 pub static IQ4_XS: QuantType = QuantType {
-    name: "iq4_xs",
-    gguf_id: 23,
-    block_len: 256,
-    block_bytes: 136,
     dequantize: Some(dequantize_xs),
     quantize: Some(fit::quantize::<StoreXs, 256, 136>),
     packing: Some(&PACKING_XS),
+    ..QuantType::listed("iq4_xs", 23, 256, 136)
 };
 
 static PACKING_NL: Packing = packing! {

@@ -46,7 +46,8 @@ pub struct QuantType {
     /// Whole blocks to f32, exactly as gguf-py does: the specification of the type.
     /// `src.len() / block_bytes * block_len == dst.len()`.
     pub dequantize: Option<Dequantize>,
-    /// f32 to whole blocks, under the scales found to lose least where the format leaves a choice.
+    /// Quantises f32 values to whole blocks, with the scales of least error where the format leaves
+    /// a choice.
     pub quantize: Option<Quantize>,
     /// How blocks are packed for products with activations rounded to bytes.
     pub packing: Option<&'static Packing>,
@@ -61,6 +62,17 @@ impl PartialEq for QuantType {
 impl Eq for QuantType {}
 
 impl QuantType {
+    /// A type of which no more than its name, number and size is known.
+    pub const fn listed(
+        name: &'static str,
+        gguf_id: u32,
+        block_len: usize,
+        block_bytes: usize,
+    ) -> Self {
+        let (dequantize, quantize, packing) = (None, None, None);
+        Self { name, gguf_id, block_len, block_bytes, dequantize, quantize, packing }
+    }
+
     /// Bytes that `values` values take, or `None` if they are not whole blocks or the
     /// product overflows.
     pub fn bytes_for(&self, values: usize) -> Option<usize> {
@@ -128,23 +140,6 @@ fn nibble_codes(bytes: &[u8], codes: &mut [u8]) {
     }
 }
 
-const fn listed(
-    name: &'static str,
-    gguf_id: u32,
-    block_len: usize,
-    block_bytes: usize,
-) -> QuantType {
-    QuantType {
-        name,
-        gguf_id,
-        block_len,
-        block_bytes,
-        dequantize: None,
-        quantize: None,
-        packing: None,
-    }
-}
-
 /// First number of the types in [`NATIVE`], beyond all of GGUF's.
 const NATIVE_IDS: u32 = 0x5afe_0100;
 
@@ -162,13 +157,13 @@ pub static TYPES: &[&QuantType] = &[
     &Q5_0,
     &Q5_1,
     &Q8_0,
-    &listed("q8_1", 9, 32, 36),
+    &QuantType::listed("q8_1", 9, 32, 36),
     &Q2_K,
     &Q3_K,
     &Q4_K,
     &Q5_K,
     &Q6_K,
-    &listed("q8_k", 15, 256, 292),
+    &QuantType::listed("q8_k", 15, 256, 292),
     &IQ2_XXS,
     &IQ2_XS,
     &IQ3_XXS,
@@ -177,11 +172,11 @@ pub static TYPES: &[&QuantType] = &[
     &IQ3_S,
     &IQ2_S,
     &IQ4_XS,
-    &listed("i8", 24, 1, 1),
-    &listed("i16", 25, 1, 2),
-    &listed("i32", 26, 1, 4),
-    &listed("i64", 27, 1, 8),
-    &listed("f64", 28, 1, 8),
+    &QuantType::listed("i8", 24, 1, 1),
+    &QuantType::listed("i16", 25, 1, 2),
+    &QuantType::listed("i32", 26, 1, 4),
+    &QuantType::listed("i64", 27, 1, 8),
+    &QuantType::listed("f64", 28, 1, 8),
     &IQ1_M,
     &BF16,
     &TQ1_0,

@@ -16,13 +16,10 @@ pub(crate) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4
 
 /// 32 four-bit floats: `value = 2^(e - 128) * DOUBLED[q]`.
 pub static MXFP4: QuantType = QuantType {
-    name: "mxfp4",
-    gguf_id: 39,
-    block_len: LEN,
-    block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
     packing: Some(&PACKING),
+    ..QuantType::listed("mxfp4", 39, LEN, BYTES)
 };
 
 /// A power of two is a BF16 value.

@@ -74,7 +74,7 @@ pub struct Packing {
 /// The codes and scales of a span of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSpan {
-    /// The codes: unsigned, but for [`CodeLayout::Bytes`] and [`CodeLayout::BytesZero`].
+    /// The codes, unsigned except for [`CodeLayout::Bytes`] and [`CodeLayout::BytesZero`].
     pub codes: [u8; SPAN * BLOCK],
     /// The scales of each quant block.
     pub scales: [BlockScales; SPAN],

@@ -18,13 +18,10 @@ const FACTORS: usize = 80;
 
 /// Sixteen groups of 16 two-bit codes: `value = d * scale * q - dmin * min`.
 pub static Q2_K: QuantType = QuantType {
-    name: "q2_k",
-    gguf_id: 10,
-    block_len: LEN,
-    block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
+    ..QuantType::listed("q2_k", 10, LEN, BYTES)
 };
 
 static PACKING: Packing = packing! {

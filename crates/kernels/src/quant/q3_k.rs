@@ -17,13 +17,10 @@ const FACTOR: usize = 108;
 
 /// Sixteen groups of 16 three-bit codes: `value = d * (scale - 32) * (q - 4)`.
 pub static Q3_K: QuantType = QuantType {
-    name: "q3_k",
-    gguf_id: 11,
-    block_len: LEN,
-    block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
+    ..QuantType::listed("q3_k", 11, LEN, BYTES)
 };
 
 static PACKING: Packing = packing! {

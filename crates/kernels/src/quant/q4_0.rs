@@ -18,24 +18,18 @@ const REACHES: [f32; 13] =
 
 /// 32 four-bit codes with one f16 scale: `value = d * (q - 8)`.
 pub static Q4_0: QuantType = QuantType {
-    name: "q4_0",
-    gguf_id: 2,
-    block_len: LEN,
-    block_bytes: 18,
     dequantize: Some(dequantize_0),
     quantize: Some(fit::quantize::<Store0, LEN, 18>),
     packing: Some(&PACKING_0),
+    ..QuantType::listed("q4_0", 2, LEN, 18)
 };
 
 /// 32 four-bit codes with an f16 scale and minimum: `value = d * q + m`.
 pub static Q4_1: QuantType = QuantType {
-    name: "q4_1",
-    gguf_id: 3,
-    block_len: LEN,
-    block_bytes: 20,
     dequantize: Some(dequantize_1),
     quantize: Some(fit::quantize::<Store1, LEN, 20>),
     packing: Some(&PACKING_1),
+    ..QuantType::listed("q4_1", 3, LEN, 20)
 };
 
 static PACKING_0: Packing = packing! {

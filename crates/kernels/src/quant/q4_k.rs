@@ -17,13 +17,10 @@ pub(super) const SHRINKS: [f32; 2] = [1.0, 0.95];
 
 /// Eight groups of 32 four-bit codes: `value = d * scale * q - dmin * min`.
 pub static Q4_K: QuantType = QuantType {
-    name: "q4_k",
-    gguf_id: 12,
-    block_len: LEN,
-    block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
+    ..QuantType::listed("q4_k", 12, LEN, BYTES)
 };
 
 static PACKING: Packing = packing! {

@@ -18,24 +18,18 @@ const REACHES: [f32; 11] = [0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 
 
 /// 32 five-bit codes with one f16 scale: `value = d * (q - 16)`.
 pub static Q5_0: QuantType = QuantType {
-    name: "q5_0",
-    gguf_id: 6,
-    block_len: LEN,
-    block_bytes: 22,
     dequantize: Some(dequantize_0),
     quantize: Some(fit::quantize::<Store0, LEN, 22>),
     packing: Some(&PACKING_0),
+    ..QuantType::listed("q5_0", 6, LEN, 22)
 };
 
 /// 32 five-bit codes with an f16 scale and minimum: `value = d * q + m`.
 pub static Q5_1: QuantType = QuantType {
-    name: "q5_1",
-    gguf_id: 7,
-    block_len: LEN,
-    block_bytes: 24,
     dequantize: Some(dequantize_1),
     quantize: Some(fit::quantize::<Store1, LEN, 24>),
     packing: Some(&PACKING_1),
+    ..QuantType::listed("q5_1", 7, LEN, 24)
 };
 
 static PACKING_0: Packing = packing! {

@@ -17,13 +17,10 @@ const TOP: f32 = 31.0;
 
 /// Eight groups of 32 five-bit codes: `value = d * scale * q - dmin * min`.
 pub static Q5_K: QuantType = QuantType {
-    name: "q5_k",
-    gguf_id: 13,
-    block_len: LEN,
-    block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
+    ..QuantType::listed("q5_k", 13, LEN, BYTES)
 };
 
 static PACKING: Packing = packing! {

@@ -15,13 +15,10 @@ const FACTOR: usize = 208;
 
 /// Sixteen groups of 16 six-bit codes: `value = d * scale * (q - 32)`.
 pub static Q6_K: QuantType = QuantType {
-    name: "q6_k",
-    gguf_id: 14,
-    block_len: LEN,
-    block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(fit::quantize::<Store, LEN, BYTES>),
     packing: Some(&PACKING),
+    ..QuantType::listed("q6_k", 14, LEN, BYTES)
 };
 
 static PACKING: Packing = packing! {

@@ -10,13 +10,10 @@ const BYTES: usize = 34;
 
 /// 32 signed bytes with one f16 scale: `value = d * q`.
 pub static Q8_0: QuantType = QuantType {
-    name: "q8_0",
-    gguf_id: 8,
-    block_len: LEN,
-    block_bytes: BYTES,
     dequantize: Some(dequantize),
     quantize: Some(quantize),
     packing: Some(&PACKING),
+    ..QuantType::listed("q8_0", 8, LEN, BYTES)
 };
 
 /// The codes are the bytes themselves.

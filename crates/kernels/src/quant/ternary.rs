@@ -13,24 +13,18 @@ const LEN: usize = 256;
 
 /// 256 ternary codes, five to a byte: `value = d * (q - 1)`.
 pub static TQ1_0: QuantType = QuantType {
-    name: "tq1_0",
-    gguf_id: 34,
-    block_len: LEN,
-    block_bytes: 54,
     dequantize: Some(dequantize_1),
     quantize: Some(fit::quantize::<Store1, LEN, 54>),
     packing: Some(&PACKING_1),
+    ..QuantType::listed("tq1_0", 34, LEN, 54)
 };
 
 /// 256 ternary codes in two bits each: `value = d * (q - 1)`.
 pub static TQ2_0: QuantType = QuantType {
-    name: "tq2_0",
-    gguf_id: 35,
-    block_len: LEN,
-    block_bytes: 66,
     dequantize: Some(dequantize_2),
     quantize: Some(fit::quantize::<Store2, LEN, 66>),
     packing: Some(&PACKING_2),
+    ..QuantType::listed("tq2_0", 35, LEN, 66)
 };
 
 static PACKING_1: Packing = packing! {

@@ -1,4 +1,4 @@
-//! The cost of a grammar: answers to the same prompt with and without a constraint, by turns.
+//! The cost of a grammar: answers to the same prompt with and without a constraint, alternating.
 
 use super::spread::MedianRange;
 use anyhow::{Context, Result, bail};
@@ -32,7 +32,7 @@ pub struct ConstraintRates {
     overhead: f64,
 }
 
-/// Measures answers of `generate` tokens, `runs` of each kind by turns.
+/// Measures answers of `generate` tokens, `runs` of each kind, alternating.
 ///
 /// # Errors
 ///

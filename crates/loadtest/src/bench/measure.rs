@@ -63,7 +63,7 @@ struct Cost {
     operations: u64,
 }
 
-/// Measures what `plan` says, sampling the machine before every run.
+/// Runs the measurements of `plan`, sampling the machine before every run.
 pub(super) fn run(
     runner: &mut Runner,
     probe: &mut Probe,

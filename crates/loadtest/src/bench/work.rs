@@ -16,7 +16,7 @@ pub(super) struct ForwardCost {
     layer_weights: u64,
     /// Weights of the output head, which multiply only the rows whose logits are outputs.
     head_weights: u64,
-    /// Multiply-adds of attention for one token and one position it sees.
+    /// Multiply-adds of attention for one token and one position that it attends to.
     attention: u64,
     /// The arithmetic of most weights: what their inputs are rounded to.
     pub arithmetic: Activations,

@@ -155,7 +155,7 @@ impl Decoder {
         match (&self.embed, &self.ranks.stages) {
             (Some(embed), _) => pass.backend.embed(*embed, pass.batch.tokens(), x),
             (None, Some(stages)) => {
-                stages.receive(stages.rank() - 1, pass.backend.values_mut(x, rows))?;
+                pass.exchange(x, rows, |values| stages.receive(stages.rank() - 1, values))?;
             }
             (None, None) => unreachable!("the only stage is the first"),
         }
@@ -170,14 +170,16 @@ impl Decoder {
         match (&self.head, &self.ranks.stages) {
             (Some(head), _) => self.finish(pass, head)?,
             (None, Some(stages)) => {
+                pass.backend.fetch(x, pass.rows());
                 stages.send(stages.rank() + 1, pass.backend.read(x, pass.rows()))?;
             }
             _ => {}
         }
         let Some(stages) = &self.ranks.stages else { return Ok(()) };
         for (buffer, rows) in wanted.into_iter().filter(|(_, rows)| !rows.is_empty()) {
-            let values = pass.backend.values_mut(buffer, rows.len());
-            stages.broadcast(stages.ranks() - 1, values)?;
+            pass.exchange(buffer, rows.len(), |values| {
+                stages.broadcast(stages.ranks() - 1, values)
+            })?;
         }
         Ok(())
     }

@@ -86,9 +86,11 @@ impl Head {
             (Some(others), Some(comm)) => {
                 let mut all = others.all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.resize(rows * self.vocab, 0.0);
+                pass.backend.fetch(own, rows);
                 comm.all_gather(pass.backend.read(own, rows), &mut all)?;
-                let logits = pass.backend.values_mut(logits, rows);
-                others.put(&all, logits, self.vocab);
+                pass.backend.update(logits, rows, &mut |logits| {
+                    others.put(&all, logits, self.vocab);
+                });
                 Ok(())
             }
             _ => Ok(()),

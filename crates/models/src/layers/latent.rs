@@ -3,8 +3,8 @@
 //!
 //! The cache holds these rows only, and heads attend to them directly: `k_b` projects a query into
 //! the latent space, `v_b` expands its output to the head's values. Expanding keys and values
-//! instead gives the same numbers but for rounding, so the form must not depend on how many rows
-//! are computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
+//! instead gives the same numbers up to rounding, so the form must not depend on how many rows are
+//! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
 use super::{ForwardPass, Linear, Norm};
 use crate::Error;

@@ -1,4 +1,4 @@
-//! Frequencies of the rotary embedding, as `modeling_rope_utils` of transformers computes them.
+//! Frequencies of the rotary embedding, computed as in `modeling_rope_utils` of transformers.
 
 use formats::config::{RopeConfig, RopeScaling};
 use std::f32::consts::TAU;
@@ -19,7 +19,7 @@ pub(crate) fn frequencies(rope: &RopeConfig) -> Vec<f32> {
     }
 }
 
-/// YaRN: frequencies that make many turns over the original context are kept, those that make few
+/// YaRN: frequencies with many turns over the original context are kept, frequencies with few turns
 /// are divided.
 fn yarn(rope: &RopeConfig) -> Vec<f32> {
     let RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } =
@@ -28,7 +28,7 @@ fn yarn(rope: &RopeConfig) -> Vec<f32> {
         unreachable!("asked for with YaRN only")
     };
     let dim = rope.dim as f32;
-    // The pair that makes this many turns.
+    // The pair with this many turns over the original context.
     let pair = |turns: f32| {
         let context = original_context as f64 / (f64::from(turns) * std::f64::consts::TAU);
         f64::from(dim) * context.ln() / (2.0 * f64::from(rope.theta).ln())

@@ -1,8 +1,7 @@
 //! The placement of one tensor under a rule.
 
 use super::{Placed, RulePlace, TensorInfo, TensorKind, TensorMemory, Type};
-use backend::Mode;
-use kernels::Isa;
+use backend::{Backend, Device, Mode};
 use kernels::quant::{self, QuantType};
 
 /// Kinds of which a step reads few bytes: they may stay on disk.
@@ -24,14 +23,15 @@ impl RulePlace {
     }
 
     /// The placement of a tensor, or why this rule is impossible for it.
-    pub fn decide(&self, tensor: &TensorInfo, mode: Mode, isa: Isa) -> Result<Placed, String> {
-        self.check_numa(base::numa::nodes()).map_err(|why| format!("{}: {why}", tensor.name))?;
+    pub fn decide(&self, tensor: &TensorInfo, backend: &dyn Backend) -> Result<Placed, String> {
+        let checked = self.check_numa(base::numa::nodes()).and(self.check_device(backend.device()));
+        checked.map_err(|why| format!("{}: {why}", tensor.name))?;
         let (mode, ty, memory) = match tensor.is_vector() {
             true => (Mode::Exact, &quant::F32, TensorMemory::Copied),
             false => {
-                let mode = self.mode.unwrap_or(mode);
+                let mode = self.mode.unwrap_or(backend.mode());
                 let ty = self.held_type(tensor)?;
-                (mode, ty, self.held_in(tensor, mode, ty, isa)?)
+                (mode, ty, self.held_in(tensor, mode, ty, backend)?)
             }
         };
         Ok(Placed {
@@ -40,11 +40,11 @@ impl RulePlace {
             mode,
             ty,
             memory,
-            device: self.device.unwrap_or_default(),
+            device: backend.device(),
             prefill_threads: self.prefill_threads.or(self.threads),
             decode_threads: self.decode_threads.or(self.threads),
             numa: self.numa,
-            bytes: bytes(tensor, ty, memory, isa),
+            bytes: bytes(tensor, ty, memory, backend),
         })
     }
 
@@ -64,6 +64,17 @@ impl RulePlace {
                 "place.numa {node}: weights cannot be bound to NUMA nodes yet; expected none, or \
                  node 0 of a machine with one node, found {nodes} here"
             )),
+        }
+    }
+
+    /// Weights are held by the device that the model is loaded into.
+    fn check_device(&self, loaded: &Device) -> Result<(), String> {
+        match self.device {
+            Some(device) if device != loaded => Err(format!(
+                "place.device {}: expected {}, the device that the model is loaded into",
+                device.name, loaded.name
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -90,10 +101,10 @@ impl RulePlace {
         &self,
         tensor: &TensorInfo,
         mode: Mode,
-        ty: &QuantType,
-        isa: Isa,
+        ty: &'static QuantType,
+        backend: &dyn Backend,
     ) -> Result<TensorMemory, String> {
-        let packs = tensor.packed_bytes(ty, isa).is_some();
+        let packs = tensor.packed_bytes(ty, backend).is_some();
         let converted = ty != tensor.ty;
         let memory = match self.memory {
             None if packs && mode == Mode::Fast => return Ok(TensorMemory::Packed),
@@ -123,9 +134,14 @@ impl RulePlace {
     }
 }
 
-fn bytes(tensor: &TensorInfo, ty: &QuantType, memory: TensorMemory, isa: Isa) -> usize {
+fn bytes(
+    tensor: &TensorInfo,
+    ty: &'static QuantType,
+    memory: TensorMemory,
+    backend: &dyn Backend,
+) -> usize {
     match memory {
-        TensorMemory::Packed => tensor.packed_bytes(ty, isa).unwrap_or(0),
+        TensorMemory::Packed => tensor.packed_bytes(ty, backend).unwrap_or(0),
         TensorMemory::Mapped | TensorMemory::Locked => tensor.bytes,
         TensorMemory::Disk => 0,
         TensorMemory::Copied => tensor.copied_bytes(ty),

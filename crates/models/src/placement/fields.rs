@@ -68,10 +68,7 @@ pub(super) fn one_of<T: Copy>(
     let text = value.as_str().unwrap_or_default();
     let names: Vec<_> = all.iter().map(|one| name(*one)).collect();
     let found = all.iter().find(|one| name(**one) == text);
-    found.copied().ok_or_else(|| match names.as_slice() {
-        [only] => format!("{only}, which is all there is"),
-        _ => format!("one of {}{}", names.join(", "), hint(text, &names)),
-    })
+    found.copied().ok_or_else(|| format!("one of {}{}", names.join(", "), hint(text, &names)))
 }
 
 /// A count.

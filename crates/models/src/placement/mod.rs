@@ -22,7 +22,7 @@ pub use digest::digest;
 pub use kind::TensorKind;
 pub use tensor::TensorInfo;
 
-use backend::{MemoryPolicy, Mode, ThreadLimits};
+use backend::{Device, MemoryPolicy, Mode, ThreadLimits};
 use kernels::quant::QuantType;
 use regex::Regex;
 use std::ops::RangeInclusive;
@@ -41,7 +41,7 @@ pub struct Placement {
 /// One parsed rule.
 #[derive(Clone, Debug)]
 struct Rule {
-    /// Its number, line and what it matches, for messages.
+    /// Number, line and pattern of the rule, for messages.
     label: String,
     matches: Match,
     place: RulePlace,
@@ -65,7 +65,7 @@ struct RulePlace {
     prefill_threads: Option<usize>,
     decode_threads: Option<usize>,
     numa: Option<usize>,
-    device: Option<Device>,
+    device: Option<&'static Device>,
 }
 
 /// The storage type of held weights.
@@ -93,14 +93,6 @@ pub enum TensorMemory {
     Copied,
 }
 
-/// The device that computes with a tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Device {
-    /// The CPU.
-    #[default]
-    Cpu,
-}
-
 /// The placement of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
@@ -115,7 +107,7 @@ pub struct Placed {
     /// Memory of its bytes.
     pub memory: TensorMemory,
     /// Device that computes with it.
-    pub device: Device,
+    pub device: &'static Device,
     /// Largest number of threads in prefill; `None` for all.
     pub prefill_threads: Option<usize>,
     /// Largest number of threads in decode; `None` for all.
@@ -155,18 +147,6 @@ impl TensorMemory {
             Self::Locked => "locked",
             Self::Disk => "disk",
             Self::Copied => "copied",
-        }
-    }
-}
-
-impl Device {
-    /// All devices.
-    pub const ALL: [Self; 1] = [Self::Cpu];
-
-    /// The name in rules and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
         }
     }
 }

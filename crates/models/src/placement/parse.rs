@@ -1,9 +1,9 @@
 //! Parses rules from YAML.
 
 use super::fields::{self, RuleFields, one_of, whole};
-use super::{Device, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorKind, TensorMemory, Type};
+use super::{MAX_BYTES, Match, Placement, Rule, RulePlace, TensorKind, TensorMemory, Type};
 use crate::Error;
-use backend::Mode;
+use backend::{DEVICES, Mode};
 use kernels::quant;
 use regex::Regex;
 use serde_json::Value;
@@ -125,7 +125,7 @@ fn read_place(fields: &RuleFields) -> Result<RulePlace, String> {
             whole(value).ok_or_else(|| "the number of a NUMA node".to_owned())
         })?,
         device: fields
-            .read("device", |value| one_of(value, &Device::ALL, |device| device.name()))?,
+            .read("device", |value| one_of(value, &DEVICES.each_ref(), |device| device.name))?,
     })
 }
 

@@ -2,8 +2,7 @@
 
 use super::{Placed, Placement, Rule, RulePlace, TensorInfo, TensorKind, TensorMemory};
 use crate::Error;
-use backend::Mode;
-use kernels::Isa;
+use backend::Backend;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -30,8 +29,7 @@ struct Use {
 }
 
 impl Placement {
-    /// Decides the placement of every tensor, in order, of a model that is computed in `mode` on
-    /// `isa`.
+    /// Decides the placement of every tensor, in order, of a model that `backend` computes.
     ///
     /// A rule that matches nothing, that decides nothing because earlier rules do, or that is
     /// impossible, is an error that names the rule.
@@ -41,15 +39,14 @@ impl Placement {
     pub fn resolve(
         &self,
         tensors: &[TensorInfo],
-        mode: Mode,
-        isa: Isa,
+        backend: &dyn Backend,
     ) -> Result<Vec<Placed>, Error> {
         let mut uses = vec![Use::default(); self.rules.len()];
         let placed = tensors.iter().map(|tensor| {
             let rule = self.rules.iter().position(|rule| rule.matches.holds(tensor));
             self.count(tensor, rule, &mut uses);
             let said = rule.map_or_else(RulePlace::default, |rule| self.rules[rule].place);
-            let decided = said.or(built_in(tensor)).decide(tensor, mode, isa);
+            let decided = said.or(built_in(tensor)).decide(tensor, backend);
             match (decided, rule) {
                 (Ok(placed), _) => Ok(Placed { rule: rule.map(|rule| rule + 1), ..placed }),
                 (Err(problem), Some(rule)) => Err(self.error(&self.rules[rule], problem)),

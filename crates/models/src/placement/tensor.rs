@@ -1,9 +1,9 @@
-//! What placement knows of a tensor, and what it takes in memory.
+//! The facts about a tensor that placement uses, and its size in memory.
 
 use super::TensorKind;
+use backend::{Backend, Mode};
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
-use kernels::{Isa, layout};
 
 const EMBED: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
@@ -13,7 +13,7 @@ const HEAD: &str = "output.weight";
 pub struct TensorInfo {
     /// Canonical name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the tensor.
     pub kind: TensorKind,
     /// The layer it belongs to, if any.
     pub layer: Option<usize>,
@@ -43,7 +43,7 @@ impl TensorInfo {
         all
     }
 
-    /// Whether it is held as f32 values whatever the rules say: norms, biases and the like.
+    /// Whether the tensor is always held as f32 values: norms, biases and the like.
     pub fn is_vector(&self) -> bool {
         self.shape.len() < 2 || self.kind == TensorKind::Norm || self.name.ends_with(".bias")
     }
@@ -67,18 +67,18 @@ impl TensorInfo {
         self.matrices().2.is_multiple_of(ty.block_len)
     }
 
-    /// Bytes of a packed copy in this type, if there is such a layout. An embedding table is
-    /// looked up, not multiplied.
-    pub fn packed_bytes(&self, ty: &QuantType, isa: Isa) -> Option<usize> {
+    /// Bytes of a copy of this type that `backend` packs for products in `fast` mode, if it packs the
+    /// type. An embedding table is looked up, not multiplied.
+    pub fn packed_bytes(&self, ty: &'static QuantType, backend: &dyn Backend) -> Option<usize> {
         let (count, rows, cols) = self.matrices();
         if self.is_vector() || self.kind == TensorKind::Embed || self.elements() == 0 {
             return None;
         }
-        let each = layout::packed(ty, cols, isa)?.bytes(ty, rows, cols)?;
+        let each = backend.held(ty, rows, cols, Mode::Fast).bytes?;
         Some(count.saturating_mul(each))
     }
 
-    /// Bytes of a copy in this type that is not packed; those of the file where there cannot be one.
+    /// Bytes of an unpacked copy in this type, or the bytes in the file if the type allows no copy.
     pub fn copied_bytes(&self, ty: &QuantType) -> usize {
         ty.bytes_for(self.elements()).unwrap_or(self.bytes)
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Error;
+use backend::Cpu;
 use kernels::Isa;
 use kernels::quant::{BF16, F32, Q4_K, Q8_0, fp8::FP8_128};
 use std::path::Path;
@@ -33,8 +34,12 @@ fn parse(text: &str) -> Result<Placement, Error> {
     Placement::parse(text, Path::new("rules.yaml"))
 }
 
+fn cpu(mode: Mode, isa: Isa) -> Cpu {
+    Cpu::with_isa(1, mode, isa).unwrap()
+}
+
 fn resolve_in(text: &str, mode: Mode) -> Result<Vec<Placed>, Error> {
-    parse(text)?.resolve(&model(), mode, Isa::available()[0])
+    parse(text)?.resolve(&model(), &cpu(mode, Isa::available()[0]))
 }
 
 fn placed(text: &str, name: &str) -> Placed {
@@ -188,7 +193,7 @@ fn a_shared_head_takes_the_bytes_that_the_embedding_leaves() {
     let mut tensors = model();
     tensors[2].bytes = 0;
     let head = |text: &str| {
-        let placed = parse(text).unwrap().resolve(&tensors, Mode::Exact, Isa::available()[0]);
+        let placed = parse(text).unwrap().resolve(&tensors, &cpu(Mode::Exact, Isa::available()[0]));
         placed.unwrap()[2].bytes
     };
     assert_eq!(head(""), 0);
@@ -277,7 +282,8 @@ fn what_cannot_be_is_refused_by_rule_and_tensor() {
 fn fp8_is_packed_where_there_are_products_with_it() {
     let tensors = [TensorInfo::new("blk.0.attn_q.weight", &[40, 256], &FP8_128, 40 * 2 * 132)];
     for isa in Isa::available() {
-        let memory = |mode| parse("").unwrap().resolve(&tensors, mode, isa).unwrap().remove(0);
+        let memory =
+            |mode| parse("").unwrap().resolve(&tensors, &cpu(mode, isa)).unwrap().remove(0);
         let fast = memory(Mode::Fast);
         match isa.has_bf16_dot() {
             true => assert_eq!((fast.memory, fast.bytes), (TensorMemory::Packed, 48 * 2 * 132)),
@@ -292,7 +298,7 @@ fn rows_must_be_whole_blocks_of_the_new_type() {
     let tensors = [TensorInfo::new("blk.0.attn_q.weight", &[4, 96], &BF16, 4 * 96 * 2)];
     let resolve = |ty| {
         let rules = parse(&rule("kind: attention", &format!("type: {ty}"))).unwrap();
-        rules.resolve(&tensors, Mode::Fast, Isa::available()[0])
+        rules.resolve(&tensors, &cpu(Mode::Fast, Isa::available()[0]))
     };
     assert_eq!(resolve("q8_0").unwrap()[0].ty.name, "q8_0");
     let error = resolve("q4_k").unwrap_err().to_string();
@@ -318,7 +324,7 @@ fn unknown_fields_and_values_are_refused_with_the_nearest_known() {
     check_refused(&rule(ok, "memory: copied"), "expected one of packed, mapped, locked, disk");
     check_refused(
         &rule(ok, "device: cuda"),
-        "place.device: expected cpu, which is all there is, found cuda",
+        "place.device: expected one of cpu, reference, found cuda",
     );
     check_refused(&rule(ok, "threads: 0"), "place.threads: expected at least 1 thread, found 0");
     check_refused(

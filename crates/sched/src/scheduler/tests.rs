@@ -21,7 +21,7 @@ pub struct Machine {
     pub rows: usize,
     /// Number of blocks copied.
     pub copied: usize,
-    /// Number of rows of prompts whose outputs were delivered, where all are wanted.
+    /// Number of delivered outputs of prompt rows, where all rows need outputs.
     delivered: HashMap<u64, usize>,
     /// Numbers of sequences by slot, and slots of the sequences that wait or run.
     ids: HashMap<Slot, u64>,
@@ -95,7 +95,7 @@ impl Machine {
         if sequence.wants_logits() { planned.outputs } else { 0 }
     }
 
-    /// Checks that every row whose output is wanted gives it once, in order.
+    /// Checks that every row that needs an output gives it once, in order.
     fn take_outputs(&mut self, planned: &Planned) {
         let sequence = &self.scheduler.sequences[planned.slot];
         let end = planned.position + planned.tokens;

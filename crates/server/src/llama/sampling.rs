@@ -37,11 +37,11 @@ const RULES: SamplingRules = SamplingRules {
 #[derive(Debug)]
 pub(crate) struct LlamaSampling;
 
-sampling_schema!(LlamaSampling, "LlamaSamplingBody", RULES, Float, OwnMembers, "How to sample.");
+sampling_schema!(LlamaSampling, "LlamaSamplingBody", RULES, Float, LlamaMembers, "How to sample.");
 
 /// The members that only this protocol has.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-struct OwnMembers {
+struct LlamaMembers {
     /// Strings that end the answer and are not part of it.
     stop: Option<Texts>,
     ignore_eos: Option<bool>,
@@ -64,7 +64,7 @@ const NOT_BUILT: [(&str, f64); 4] =
 /// Reads the sampling of a request.
 pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
     refuse(&ObjectReader::of(body, "")?)?;
-    let own: OwnMembers = wire::read(body)?;
+    let own: LlamaMembers = wire::read(body)?;
     let shared = RULES.read::<f32>(body)?;
     own.check()?;
     let logit_bias = match &own.logit_bias {
@@ -81,7 +81,7 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, H
     })
 }
 
-impl OwnMembers {
+impl LlamaMembers {
     fn check(&self) -> Result<(), HttpError> {
         if self.grammar.as_ref().is_some_and(|grammar| !grammar.is_empty()) {
             let message = "grammar is not supported in GBNF; json_schema is";

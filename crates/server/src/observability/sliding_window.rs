@@ -1,4 +1,4 @@
-//! How fast tokens came window: the counts as they were now and then, back to a minute ago.
+//! Token rates of the last minute, from periodic samples of the counts.
 
 use api::metrics::{Metrics, Stats};
 use std::collections::VecDeque;
@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far back lately goes.
+/// Length of the window.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Time between two looks.
+/// Time between two samples.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// The counts of the last minute, oldest first; never none.

@@ -41,7 +41,7 @@ sampling_schema!(
     "Options",
     RULES,
     Float,
-    OwnMembers,
+    OllamaMembers,
     "How to sample. Options that say how a model is loaded, such as `num_ctx`, are read and change\n\
      nothing."
 );
@@ -49,7 +49,7 @@ sampling_schema!(
 /// The options that only this protocol has.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename = "Options")]
-struct OwnMembers {
+struct OllamaMembers {
     /// Strings that end the answer and are not part of it.
     stop: Option<Texts>,
     /// The context is what the server was started with.
@@ -76,7 +76,7 @@ pub(crate) fn refuse(
 /// The sampling that `options` ask for.
 pub(crate) fn sampling(options: Option<&Value>) -> Result<SamplingOptions, HttpError> {
     let Some(options) = options else { return Ok(SamplingOptions::default()) };
-    let own: OwnMembers = wire::part(options, RULES.path)?;
+    let own: OllamaMembers = wire::part(options, RULES.path)?;
     let shared = RULES.read::<f32>(options)?;
     own.check()?;
     Ok(SamplingOptions {
@@ -86,7 +86,7 @@ pub(crate) fn sampling(options: Option<&Value>) -> Result<SamplingOptions, HttpE
     })
 }
 
-impl OwnMembers {
+impl OllamaMembers {
     fn check(&self) -> Result<(), HttpError> {
         let wrong = |name: &str, expected: &str, value: i64| {
             let message = format!("options.{name} must be {expected}, not {value}");

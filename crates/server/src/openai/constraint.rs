@@ -1,5 +1,5 @@
-//! What the text of an answer is held to: OpenAI's response formats, and the members that vLLM and
-//! llama.cpp have for the same. One request has at most one of them.
+//! Constraints of answers: OpenAI's response formats, and the members that vLLM and llama.cpp have
+//! for the same. A request has at most one of them.
 
 use crate::http_error::HttpError;
 use crate::wire;
@@ -95,7 +95,7 @@ enum SchemaOrText {
     Text(String),
 }
 
-/// What an answer is held to, and the member that says so.
+/// The grammar of an answer, and the member of the request that gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ConstraintField {
     pub field: &'static str,

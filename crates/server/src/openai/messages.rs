@@ -254,7 +254,7 @@ mod tests {
         let mut read = messages(json!([message])).unwrap().remove(0);
         let mut expected = Message::from(expected);
         assert_eq!(read.text().unwrap_or_default(), expected.text().unwrap_or_default());
-        expected.content = std::mem::take(&mut read.content);
+        expected.content.clone_from(&read.content);
         let calls = read.calls.iter_mut().chain(&mut expected.calls);
         calls.for_each(|call| call.source.clear());
         assert_eq!(read, expected);

@@ -54,14 +54,14 @@ sampling_schema!(
     "SamplingBody",
     RULES,
     Double,
-    OwnMembers,
+    OpenAiMembers,
     "How tokens are chosen, and when the answer ends. What is not given is as the model's makers\n\
      want it."
 );
 
 /// The members that only these protocols have.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-struct OwnMembers {
+struct OpenAiMembers {
     /// Added to the logits of these token ids.
     logit_bias: Option<BTreeMap<String, Option<f64>>>,
     /// The answer does not end by itself before this many tokens.
@@ -89,7 +89,7 @@ enum Stop {
 
 /// Reads everything about sampling but log probabilities, which chat and text ask for differently.
 pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
-    let own: OwnMembers = wire::read(body)?;
+    let own: OpenAiMembers = wire::read(body)?;
     Ok(SamplingOptions {
         logit_bias: biases(own.logit_bias.unwrap_or_default())?,
         min_tokens: own.min_tokens,

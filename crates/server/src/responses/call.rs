@@ -46,7 +46,7 @@ pub(crate) struct ResponseCall {
     pub parent: Option<Arc<StoredTurn>>,
 }
 
-/// Where requests are read.
+/// Reads requests, with what they may refer to.
 #[derive(Debug)]
 pub(crate) struct RequestReader<'a> {
     pub service: &'a Service,

@@ -1,4 +1,4 @@
-//! The item that an answer is at, from its beginning to its end.
+//! The item of an answer that is being generated.
 
 use crate::answer::Frame;
 use crate::openai::logprobs;
@@ -25,7 +25,7 @@ pub(crate) struct ItemView {
     pub logprobs: bool,
 }
 
-/// An item under way.
+/// An item that is being generated.
 #[derive(Debug)]
 pub(crate) struct OpenItem {
     /// Its place among the items of the answer.

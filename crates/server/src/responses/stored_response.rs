@@ -4,7 +4,7 @@ use crate::responses::background::Log;
 use crate::responses::turns::{ByteCharge, HeldBytes, StoredTurn};
 use std::sync::Arc;
 
-/// The response as it is told, and what the next one goes on from.
+/// The response object, and the turn that the next response continues.
 #[derive(Debug)]
 pub(crate) struct StoredResponse {
     /// The response object.

@@ -1,4 +1,4 @@
-//! A connection whose other end has to read in time.
+//! Write timeouts of connections.
 
 use std::io;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Fails when nothing could be written for a while.
+/// A stream whose writes fail when the client reads nothing for a while.
 #[derive(Debug)]
 pub(super) struct WriteTimeout<S> {
     inner: S,

@@ -31,8 +31,12 @@ const ARGUMENTS: [&str; 9] = [
 /// Makes the body number `seed` of a protocol, with the path that it is posted to.
 pub fn body(protocol: &str, seed: u64) -> (&'static str, Value) {
     let salt = protocol.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
-    let mut maker =
-        Maker { rng: Rng::new(salt ^ (seed << 32)), tame: seed % 2 == 0, ids: 0, open: Vec::new() };
+    let mut maker = Maker {
+        rng: Rng::new(salt ^ (seed << 32)),
+        tame: seed.is_multiple_of(2),
+        ids: 0,
+        open: Vec::new(),
+    };
     match protocol {
         "openai" => ("/v1/chat/completions", maker.openai()),
         "responses" => ("/v1/responses", maker.responses()),

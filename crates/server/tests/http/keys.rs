@@ -1,4 +1,4 @@
-//! ApiKeys: who comes in with which, and as whom.
+//! API keys: who comes in with which, and as whom.
 
 use crate::harness::{Server, chat_body, error, error_names, keep_errors, until};
 use crate::support::Act;

@@ -135,7 +135,7 @@ pub(crate) struct NamedCall {
 impl NamedCall {
     /// A call of the known tool `name`.
     pub fn new(name: &str) -> Self {
-        NamedCall { name: name.to_owned(), object: JsonObject::new() }
+        NamedCall { name: name.to_owned(), object: JsonObject::default() }
     }
 
     /// Takes a character of the arguments and returns whether the call is complete.

@@ -35,23 +35,28 @@ pub(crate) enum Token {
     Scalar,
 }
 
-/// The state of a running check.
-#[derive(Clone, Debug)]
+/// The state of a running check; by default before a value.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Json {
     state: JsonState,
     /// The open objects (true) and arrays (false).
     open: Vec<bool>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum JsonState {
+    #[default]
     Value,
     ValueOrEnd,
     Key,
     KeyOrEnd,
     Colon,
     After,
-    Text { key: bool, high: u32, at: At },
+    Text {
+        key: bool,
+        high: u32,
+        at: At,
+    },
     Number(Number),
     Word(&'static str),
 }
@@ -77,11 +82,6 @@ enum Number {
 }
 
 impl Json {
-    /// A checker before a value.
-    pub fn new() -> Self {
-        Json { state: JsonState::Value, open: Vec::new() }
-    }
-
     /// Returns the number of open objects and arrays.
     pub fn depth(&self) -> usize {
         self.open.len()
@@ -214,7 +214,7 @@ fn text(key: bool) -> JsonState {
     JsonState::Text { key, high: 0, at: At::Plain }
 }
 
-/// Returns the character that `c` stands for behind a backslash.
+/// Returns the character of the escape `c` after a backslash.
 fn unescaped(c: char) -> Option<char> {
     let all = [('n', '\n'), ('t', '\t'), ('r', '\r'), ('b', '\u{8}'), ('f', '\u{c}')];
     let all = [('"', '"'), ('\\', '\\'), ('/', '/')].into_iter().chain(all);
@@ -252,16 +252,11 @@ pub(crate) enum Span {
     Last,
 }
 
-/// An object that stands alone.
-#[derive(Clone, Debug)]
+/// An object alone; by default before its brace.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct JsonObject(Json);
 
 impl JsonObject {
-    /// A checker before the brace.
-    pub fn new() -> Self {
-        JsonObject(Json::new())
-    }
-
     /// Takes the next character.
     pub fn push(&mut self, c: char) -> Result<Span, NotJson> {
         let first = self.0.depth() == 0;
@@ -281,11 +276,11 @@ impl JsonObject {
 
 /// Whether `text` is one JSON value with white space around it.
 pub(crate) fn is_json(text: &str) -> bool {
-    let mut json = Json::new();
+    let mut json = Json::default();
     text.chars().all(|c| json.push(c).is_ok()) && json.is_whole()
 }
 
-/// Appends `c` as it is written inside a JSON string.
+/// Appends `c`, escaped for a JSON string.
 pub(crate) fn escape_into(out: &mut String, c: char) {
     match c {
         '"' => out.push_str("\\\""),
@@ -331,7 +326,7 @@ mod tests {
 
     #[test]
     fn strings_come_unescaped() {
-        let mut json = Json::new();
+        let mut json = Json::default();
         let tokens = r#""\ud83d\ude42é\/""#.chars().map(|c| json.push(c).unwrap());
         let chars = tokens.filter_map(|t| if let Token::Char(c) = t { Some(c) } else { None });
         assert_eq!(chars.collect::<String>(), "🙂é/");

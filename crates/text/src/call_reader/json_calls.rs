@@ -13,7 +13,7 @@ const MAX_KEY: usize = 16;
 /// What may come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonStart {
-    /// The object behind its brace.
+    /// The object after its brace.
     Inside,
     /// The object.
     Object,
@@ -31,7 +31,7 @@ pub(crate) struct JsonCalls {
 impl JsonCalls {
     /// A reader that lets unknown keys pass if `lenient`.
     pub fn new(start: JsonStart, lenient: bool) -> Self {
-        let mut envelope = Envelope::new(lenient);
+        let mut envelope = Envelope { lenient, ..Envelope::default() };
         if start == JsonStart::Inside {
             envelope.open();
         }
@@ -59,7 +59,7 @@ impl CallReader for JsonCalls {
 }
 
 /// The state of reading one object.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Envelope {
     json: Json,
     role: EnvelopePart,
@@ -74,8 +74,9 @@ struct Envelope {
 }
 
 /// The part of the object that the next character belongs to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum EnvelopePart {
+    #[default]
     Outside,
     Key,
     /// The key is complete, its value has not begun.
@@ -86,27 +87,15 @@ enum EnvelopePart {
     Other,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ArgumentProgress {
+    #[default]
     None,
     Begun,
     Whole,
 }
 
 impl Envelope {
-    fn new(lenient: bool) -> Self {
-        Envelope {
-            json: Json::new(),
-            role: EnvelopePart::Outside,
-            lenient,
-            key: String::new(),
-            name: String::new(),
-            named: false,
-            arguments: ArgumentProgress::None,
-            held: String::new(),
-        }
-    }
-
     /// Takes the brace.
     fn open(&mut self) {
         if self.json.push('{').is_ok() {
@@ -180,7 +169,7 @@ impl Envelope {
             ("name", Token::TextStart) if !self.named => EnvelopePart::Name,
             _ if arguments && self.arguments != ArgumentProgress::None => return Err(NotJson),
             _ if arguments && c == '{' => EnvelopePart::Arguments,
-            _ if arguments && c == '"' => EnvelopePart::ArgumentText(JsonObject::new()),
+            _ if arguments && c == '"' => EnvelopePart::ArgumentText(JsonObject::default()),
             ("name" | "arguments" | "parameters", _) => return Err(NotJson),
             _ => EnvelopePart::Other,
         };

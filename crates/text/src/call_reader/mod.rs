@@ -60,7 +60,7 @@ impl From<Result<bool, NotJson>> for Flow {
     }
 }
 
-/// Reads one call or one block of calls, from behind the literal that begins it.
+/// Reads one call or one block of calls, starting after the literal that begins it.
 pub(crate) trait CallReader: Debug + Send + Sync {
     /// Takes the next character.
     fn push(&mut self, c: char, call: &mut Call) -> Flow;

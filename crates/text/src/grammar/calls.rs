@@ -1,7 +1,7 @@
 //! Calls of tools as a grammar, in the syntax that each family of models was trained on.
 //!
 //! Markers that are tokens of the vocabulary must be those tokens, others are text. The root is in
-//! llguidance's dialect of Lark; arguments are grammars of their own that it refers to by name.
+//! llguidance's dialect of Lark; arguments are separate grammars, to which the root refers by name.
 
 use super::lark::{MarkerTokens, literal};
 use super::parameters::{any_parameters, parameters};
@@ -140,7 +140,7 @@ impl Writer {
         format!("body {more} {close}")
     }
 
-    /// Free text, behind which calls may begin.
+    /// Free text, after which calls may begin.
     fn text_then_calls(&mut self, many: bool) -> Result<String, GrammarError> {
         let CallSyntax { open, begin, before, .. } = *self.syntax;
         let first = [open, begin, before].concat();

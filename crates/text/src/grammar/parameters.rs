@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// The arguments of one tool.
 pub(super) struct Parameters {
-    /// The sequence that stands in the rule of the call.
+    /// The sequence of the arguments, for the rule of the call.
     pub sequence: String,
     /// The rules that the sequence refers to.
     pub rules: String,

@@ -35,52 +35,35 @@ enum KeywordKind {
     Empty,
 }
 
-const KEYWORDS: [(&str, KeywordKind); 45] = [
-    ("title", KeywordKind::Note),
-    ("description", KeywordKind::Note),
-    ("default", KeywordKind::Note),
-    ("examples", KeywordKind::Note),
-    ("example", KeywordKind::Note),
-    ("deprecated", KeywordKind::Note),
-    ("readOnly", KeywordKind::Note),
-    ("writeOnly", KeywordKind::Note),
-    ("contentMediaType", KeywordKind::Note),
-    ("contentEncoding", KeywordKind::Note),
-    ("$comment", KeywordKind::Note),
-    ("$schema", KeywordKind::Note),
-    ("$defs", KeywordKind::SchemasByName),
-    ("definitions", KeywordKind::SchemasByName),
-    ("properties", KeywordKind::SchemasByName),
-    ("additionalProperties", KeywordKind::Schema),
-    ("items", KeywordKind::Schema),
-    ("prefixItems", KeywordKind::Schemas),
-    ("anyOf", KeywordKind::Schemas),
-    ("oneOf", KeywordKind::Schemas),
-    ("allOf", KeywordKind::Schemas),
-    ("$ref", KeywordKind::Reference),
-    ("type", KeywordKind::Types),
-    ("required", KeywordKind::Names),
-    ("const", KeywordKind::Value),
-    ("enum", KeywordKind::Values),
-    ("minItems", KeywordKind::Count),
-    ("maxItems", KeywordKind::Count),
-    ("minProperties", KeywordKind::Count),
-    ("maxProperties", KeywordKind::Count),
-    ("minLength", KeywordKind::Count),
-    ("maxLength", KeywordKind::Count),
-    ("minimum", KeywordKind::Number),
-    ("maximum", KeywordKind::Number),
-    ("exclusiveMinimum", KeywordKind::Number),
-    ("exclusiveMaximum", KeywordKind::Number),
-    ("multipleOf", KeywordKind::Number),
-    ("pattern", KeywordKind::Text),
-    ("format", KeywordKind::Text),
-    ("uniqueItems", KeywordKind::Never),
-    ("nullable", KeywordKind::Never),
-    ("patternProperties", KeywordKind::Empty),
-    ("dependentRequired", KeywordKind::Empty),
-    ("dependentSchemas", KeywordKind::Empty),
-    ("dependencies", KeywordKind::Empty),
+/// The keywords of each kind.
+const KEYWORDS: [(KeywordKind, &[&str]); 15] = [
+    (KeywordKind::Note, &["title", "description", "default", "examples", "example", "deprecated"]),
+    (
+        KeywordKind::Note,
+        &["readOnly", "writeOnly", "contentMediaType", "contentEncoding", "$comment", "$schema"],
+    ),
+    (KeywordKind::SchemasByName, &["$defs", "definitions", "properties"]),
+    (KeywordKind::Schema, &["additionalProperties", "items"]),
+    (KeywordKind::Schemas, &["prefixItems", "anyOf", "oneOf", "allOf"]),
+    (KeywordKind::Reference, &["$ref"]),
+    (KeywordKind::Types, &["type"]),
+    (KeywordKind::Names, &["required"]),
+    (KeywordKind::Value, &["const"]),
+    (KeywordKind::Values, &["enum"]),
+    (
+        KeywordKind::Count,
+        &["minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength"],
+    ),
+    (
+        KeywordKind::Number,
+        &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
+    ),
+    (KeywordKind::Text, &["pattern", "format"]),
+    (KeywordKind::Never, &["uniqueItems", "nullable"]),
+    (
+        KeywordKind::Empty,
+        &["patternProperties", "dependentRequired", "dependentSchemas", "dependencies"],
+    ),
 ];
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
@@ -141,7 +124,7 @@ impl Walk {
     /// Returns the checked value of a keyword, `None` for an annotation.
     fn keyword(&mut self, key: &str, value: &Value) -> Result<Option<Value>, GrammarError> {
         let root = self.place.len() == 2;
-        let kind = KEYWORDS.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
+        let kind = KEYWORDS.iter().find(|(_, names)| names.contains(&key)).map(|(kind, _)| *kind);
         match kind {
             None if root && key == "$id" => Ok(None),
             None if key.starts_with("x-") && key != "x-guidance" => Ok(None),

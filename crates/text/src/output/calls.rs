@@ -2,7 +2,7 @@
 //!
 //! Everything is decided one character at a time, so it makes no difference how an answer is cut.
 //! White space around calls is dropped. While a call is read, its text is kept: if the call breaks
-//! off, that text is content, and the search for calls goes on behind it.
+//! off, that text is content, and the search for calls continues after it.
 
 use crate::call_reader::call::{Call, ToolSignature};
 use crate::call_reader::literals::{Literals, Scan};
@@ -197,7 +197,7 @@ impl Calls {
         }
     }
 
-    /// Takes a character behind the only call.
+    /// Takes a character after the only call.
     fn close(&mut self, c: char) {
         let options = self.format.closing;
         match self.literals.push(options.iter().map(|(text, _)| *text), c) {

@@ -113,7 +113,7 @@ impl OutputParser {
     }
 
     /// Whether the answer is complete although the model has not ended it: after a closing tag
-    /// behind which the format has nothing, or after the only call and the literals that close it.
+    /// after which the format has nothing, or after the only call and the literals that close it.
     pub fn is_complete(&self) -> bool {
         self.calls.as_ref().is_some_and(Calls::is_complete)
     }

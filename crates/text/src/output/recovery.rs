@@ -16,7 +16,7 @@ pub(crate) struct Recovery {
     format: &'static ToolFormat,
     tools: Arc<[ToolSignature]>,
     calls: Calls,
-    /// Whole calls behind which nothing has come.
+    /// Complete calls without text after them.
     found: Vec<OutputEvent>,
     /// The call that is being read.
     open: Vec<OutputEvent>,

@@ -152,17 +152,8 @@ fn format(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
 /// `title` as a filter, which differs from the method: words start after space, `-`, `(`,
 /// `{`, `[` and `<`.
 fn title(s: &str) -> String {
-    let mut out = String::with_capacity(s.len());
-    let mut starts = true;
-    for c in s.chars() {
-        if starts {
-            out.extend(c.to_uppercase());
-        } else {
-            out.extend(c.to_lowercase());
-        }
-        starts = strings::is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
-    }
-    out
+    let boundary = |c: char| strings::is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
+    strings::title_words(s, boundary)
 }
 
 fn escape(_: &Budget, args: &[Value]) -> Result<Value, Error> {

@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::lazy::is_list;
 use super::pystr::{as_float, float_repr};
-use super::values::{as_int, invalid, split_kwargs, text_of};
+use super::values::{as_int, invalid, options, text_of};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 use std::fmt::Write;
@@ -22,19 +22,10 @@ struct JsonStyle {
 
 /// The filter: `tojson(value, ensure_ascii, indent, separators, sort_keys)`.
 pub(super) fn tojson(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
-    let (args, kwargs) = split_kwargs(args)?;
-    let (value, rest) = args.split_first().ok_or_else(|| invalid("tojson needs a value"))?;
-    let option = |index: usize, name: &str| -> Result<Value, Error> {
-        let named: Option<Value> = kwargs.get(name)?;
-        Ok(named.or_else(|| rest.get(index).cloned()).unwrap_or_else(|| Value::from(())))
-    };
-    let style = JsonStyle::new(
-        &option(0, "ensure_ascii")?,
-        &option(1, "indent")?,
-        &option(2, "separators")?,
-    )?
-    .sorted(option(3, "sort_keys")?.is_true());
-    kwargs.assert_all_used()?;
+    let value = args.first().filter(|value| !value.is_kwargs());
+    let value = value.ok_or_else(|| invalid("tojson needs a value"))?;
+    let found = options(args, ["ensure_ascii", "indent", "separators", "sort_keys"])?;
+    let style = JsonStyle::new(found.map(|value| value.unwrap_or_else(|| Value::from(()))))?;
     let mut writer = Writer { out: String::new(), paid: 0, style, budget };
     writer.value(value, 0)?;
     writer.pay()?;
@@ -42,8 +33,8 @@ pub(super) fn tojson(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
 }
 
 impl JsonStyle {
-    fn new(ascii: &Value, indent: &Value, separators: &Value) -> Result<Self, Error> {
-        let indent = match (text_of(indent), as_int(indent)) {
+    fn new([ascii, indent, separators, sort]: [Value; 4]) -> Result<Self, Error> {
+        let indent = match (text_of(&indent), as_int(&indent)) {
             (Some(text), _) => Some(text.to_owned()),
             (_, Some(width)) => Some(" ".repeat(width.clamp(0, MAX_INDENT) as usize)),
             _ => None,
@@ -57,12 +48,7 @@ impl JsonStyle {
             };
             (item, key) = (first.to_owned(), second.to_owned());
         }
-        Ok(JsonStyle { ascii: ascii.is_true(), indent, item, key, sort: false })
-    }
-
-    fn sorted(mut self, sort: bool) -> Self {
-        self.sort = sort;
-        self
+        Ok(JsonStyle { ascii: ascii.is_true(), indent, item, key, sort: sort.is_true() })
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<V
 
 /// Calls a method of a plain dictionary; `None` if there is no such method.
 pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
-    // Loops, namespaces and macros are objects with attributes of their own.
+    // Loops, namespaces and macros are objects with attributes.
     let plain = map.as_object().is_none_or(|o| o.type_name().contains("Map"));
     if !plain {
         return Ok(None);
@@ -243,7 +243,7 @@ fn string_search(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
 const SEARCHES: [&str; 7] = ["startswith", "endswith", "find", "rfind", "index", "rindex", "count"];
 
 /// Returns the part of `s` between two optional bounds, with the number of characters before it;
-/// `None` if the start is behind the end.
+/// `None` if the start is after the end.
 fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, Error> {
     if bounds.is_empty() {
         return Ok(Some((0, s)));

@@ -39,7 +39,7 @@ pub struct ChatTemplate {
     source: String,
 }
 
-/// The texts of special tokens that templates may use; those that are `None` are undefined.
+/// The texts of special tokens for templates; `None` is undefined in templates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
     /// `bos_token`.
@@ -175,7 +175,7 @@ fn raw_body(tag: &str) -> (&str, &str) {
     }
 }
 
-/// Returns the place of `word` if it stands alone before the next `%}`.
+/// Returns the index of `word` if it is the only word before the next `%}`.
 fn lone_word(tag: &str, word: &str) -> Option<(usize, usize)> {
     let body = tag.strip_prefix(['-', '+']).unwrap_or(tag);
     let body = body.trim_start();

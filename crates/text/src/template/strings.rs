@@ -96,15 +96,20 @@ pub(super) fn partition<'a>(s: &'a str, separator: &'a str, from_right: bool) ->
 
 /// `title`: letters after letters are lower case, all others upper.
 pub(super) fn title(s: &str) -> String {
-    let mut after_letter = false;
+    title_words(s, |c| !c.is_alphabetic())
+}
+
+/// Returns `s` with the first character and those after a `boundary` in upper case, others lower.
+pub(super) fn title_words(s: &str, boundary: impl Fn(char) -> bool) -> String {
+    let mut starts = true;
     let mut out = String::with_capacity(s.len());
     for c in s.chars() {
-        if after_letter {
-            out.extend(c.to_lowercase());
-        } else {
+        if starts {
             out.extend(c.to_uppercase());
+        } else {
+            out.extend(c.to_lowercase());
         }
-        after_letter = c.is_alphabetic();
+        starts = boundary(c);
     }
     out
 }

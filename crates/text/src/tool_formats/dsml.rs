@@ -1,8 +1,8 @@
 //! DeepSeek's markup of invocations and their parameters, in its three dialects: V3.2 and later.
 //!
 //! Arguments become JSON while they stream. In the body of a string only an escaped closing tag is
-//! unescaped, which is all that models are told to escape; attributes are unescaped as in XML. A
-//! parameter without a type that begins with another parameter is an object.
+//! unescaped, because models are instructed to escape nothing else; attributes are unescaped as in
+//! XML. A parameter without a type that begins with another parameter is an object.
 
 use super::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
@@ -74,9 +74,9 @@ struct Dsml {
 
 #[derive(Clone, Debug)]
 enum DsmlState {
-    /// Behind the name of an opening tag, up to its `>`.
+    /// After the name of an opening tag, up to its `>`.
     Opening(Tag, String),
-    /// Behind the name of a closing tag; in a value also its body, if the tag turns out to be text.
+    /// After the name of a closing tag; in a value also its body, if the tag turns out to be text.
     Closing(Tag, String, Option<ParameterBody>),
     /// Between invocations.
     Block,
@@ -197,7 +197,7 @@ impl Dsml {
         }
         Some(match Dialect::attribute(text, "string").as_deref() {
             None => DsmlState::Untyped(String::new()),
-            Some("false") => DsmlState::Value(ParameterBody::Json(Json::new(), false)),
+            Some("false") => DsmlState::Value(ParameterBody::Json(Json::default(), false)),
             Some(_) => {
                 call.arguments("\"");
                 DsmlState::Value(ParameterBody::Text)
@@ -238,7 +238,7 @@ impl Dsml {
         }
     }
 
-    /// Takes a character behind the name of a closing tag: white space and one more bar pass.
+    /// Takes a character after the name of a closing tag: white space and one more bar pass.
     fn closing(&mut self, c: char, call: &mut Call) -> Option<Flow> {
         let DsmlState::Closing(tag, text, body) = &mut self.state else { return None };
         let (tag, body) = (*tag, body.clone());

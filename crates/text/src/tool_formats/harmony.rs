@@ -67,7 +67,7 @@ const MAX_HEADER: usize = 256;
 struct Harmony {
     state: HarmonyState,
     literals: Literals,
-    /// The exact text of the header and of the call behind it.
+    /// The exact text of the header and of the call after it.
     raw: String,
 }
 

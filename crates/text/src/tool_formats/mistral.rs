@@ -39,7 +39,7 @@ static LIST: CallSyntax = CallSyntax {
 
 const PARTS: [&str; 3] = ["[ARGS]", "[CALL_ID]", "{"];
 
-/// Reads from behind `[TOOL_CALLS]`, or a later object of an array.
+/// Reads after `[TOOL_CALLS]`, or a later object of an array.
 #[derive(Debug)]
 struct Mistral {
     state: MistralState,
@@ -93,7 +93,7 @@ impl Mistral {
         Mistral { state, name: String::new(), literals: Literals::default() }
     }
 
-    /// Takes a character of the name or of the id behind it.
+    /// Takes a character of the name or of the id after it.
     fn part(&mut self, c: char, call: &mut Call) -> Flow {
         match self.literals.push(PARTS.into_iter(), c) {
             Scan::Partial => Flow::More,

@@ -7,11 +7,11 @@ pub(crate) struct CallSyntax {
     pub open: &'static str,
     /// Begins a call, and the block where no token does.
     pub begin: &'static str,
-    /// Stands between `begin` and the arguments.
+    /// Text between `begin` and the arguments.
     pub before: &'static str,
-    /// Stands behind the arguments.
+    /// Text after the arguments.
     pub after: &'static str,
-    /// Stands between two calls.
+    /// Text between two calls.
     pub between: &'static str,
     /// Ends the block.
     pub close: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct CallSyntax {
     pub parameters: Option<ParameterSyntax>,
     /// Whether a block may hold several calls.
     pub many: bool,
-    /// What an answer holds besides calls.
+    /// Content of an answer besides calls.
     pub answer: AnswerSyntax,
     /// The syntax for vocabularies that have no token of the given text.
     pub without: Option<(&'static str, &'static CallSyntax)>,
@@ -28,18 +28,18 @@ pub(crate) struct CallSyntax {
 /// The syntax of one argument. `KEY` stands for its name.
 #[derive(Clone, Copy)]
 pub(crate) struct ParameterSyntax {
-    /// Stands before a string, which is written as it is.
+    /// Text before a string, which is written without quotes.
     pub text: &'static str,
-    /// Stands before another value, which is written as JSON.
+    /// Text before another value, which is written as JSON.
     pub json: &'static str,
-    /// Stands behind the value.
+    /// Text after the value.
     pub close: &'static str,
 }
 
-/// What an answer holds besides calls where none is required.
+/// Content of an answer besides calls if no call is required.
 #[derive(Clone, Copy)]
 pub(crate) enum AnswerSyntax {
-    /// Text, behind which calls may begin.
+    /// Text, after which calls may begin.
     TextThenCalls,
     /// A call, or text that cannot be taken for one.
     TextOrCall,
@@ -47,13 +47,13 @@ pub(crate) enum AnswerSyntax {
     Messages(&'static MessageSyntax),
 }
 
-/// The syntax of an answer that is made of messages.
+/// The syntax of an answer of several messages.
 pub(crate) struct MessageSyntax {
     /// Tokens that the vocabulary needs.
     pub tokens: &'static [&'static str],
-    /// Stands before the name of a channel.
+    /// Text before the name of a channel.
     pub channel: &'static str,
-    /// Stands between the name of a channel and the text.
+    /// Text between the name of a channel and the message.
     pub message: &'static str,
     /// Ends a message and begins the next one.
     pub next: &'static str,

@@ -1,4 +1,4 @@
-//! No source hangs, eats memory or panics, and what is refused says why.
+//! No source hangs, exhausts memory or panics, and errors state the reason.
 
 use crate::player::{TINY, pick};
 use base::Rng;

@@ -1,4 +1,4 @@
-//! Whatever a model wants, under a grammar its answer has the form that was asked for.
+//! Under a grammar, the answer of any model has the requested form.
 
 mod answers;
 mod calls;

@@ -1,4 +1,4 @@
-//! Model output parted into reasoning, content and calls: goldens by format, and laws for all.
+//! Model output split into reasoning, content and calls: goldens by format, and laws for all.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -3,12 +3,10 @@
 mod groups;
 mod table;
 
-use crate::placement;
 use anyhow::{Context, Result};
-use engine::Mode;
+use backend::{Backend, Cpu, Mode};
 use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
 use groups::PlacementGroup;
-use kernels::Isa;
 use models::placement::{Placed, Placement, TensorInfo};
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
@@ -17,7 +15,8 @@ use std::path::Path;
 #[derive(Debug)]
 pub(super) struct PlacementPlan {
     mode: Mode,
-    isa: Isa,
+    /// Name of the device's arithmetic.
+    identity: String,
     tensors: Vec<TensorInfo>,
     placed: Vec<Placed>,
 }
@@ -25,7 +24,7 @@ pub(super) struct PlacementPlan {
 /// Applies the rules in `file`, or the built-in ones alone, to the model at `path`.
 pub(super) fn plan(path: &Path, file: Option<&Path>, mode: Mode) -> Result<PlacementPlan> {
     let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
-    PlacementPlan::new(&rules, tensors(path)?, mode, placement::isa()?)
+    PlacementPlan::new(&rules, tensors(path)?, &Cpu::new(1, mode)?)
 }
 
 /// All tensors under canonical names, which GGUF files have for every architecture.
@@ -43,9 +42,10 @@ fn tensors(path: &Path) -> Result<Vec<TensorInfo>> {
 }
 
 impl PlacementPlan {
-    fn new(rules: &Placement, tensors: Vec<TensorInfo>, mode: Mode, isa: Isa) -> Result<Self> {
-        let placed = rules.resolve(&tensors, mode, isa)?;
-        Ok(Self { mode, isa, tensors, placed })
+    fn new(rules: &Placement, tensors: Vec<TensorInfo>, backend: &dyn Backend) -> Result<Self> {
+        let placed = rules.resolve(&tensors, backend)?;
+        let (mode, identity) = (backend.mode(), backend.identity());
+        Ok(Self { mode, identity, tensors, placed })
     }
 
     fn groups(&self) -> Vec<PlacementGroup<'_>> {
@@ -66,11 +66,11 @@ impl PlacementPlan {
 
     /// The placement as a table.
     pub fn to_text(&self) -> String {
-        let mut out = format!("mode {}, {}\n\n", self.mode.name(), self.isa.name());
+        let mut out = format!("mode {}, {}\n\n", self.mode.name(), self.identity);
         out += &table::table(&self.groups());
         out += "\n";
         let memory = self.totals(|placed| placed.memory.name());
-        let device = self.totals(|placed| placed.device.name());
+        let device = self.totals(|placed| placed.device.name);
         for (name, bytes) in memory.into_iter().chain(device) {
             out += &format!("{name:<8} {:>10}\n", super::report::size(bytes));
         }
@@ -86,10 +86,10 @@ impl PlacementPlan {
         let tensors = self.tensors.iter().zip(&self.placed);
         json!({
             "mode": self.mode.name(),
-            "isa": self.isa.name(),
+            "isa": self.identity,
             "groups": self.groups().iter().map(PlacementGroup::to_json).collect::<Vec<_>>(),
             "memory_bytes": totals(self.totals(|placed| placed.memory.name())),
-            "device_bytes": totals(self.totals(|placed| placed.device.name())),
+            "device_bytes": totals(self.totals(|placed| placed.device.name)),
             "tensors": tensors.map(|(info, placed)| tensor_json(info, placed)).collect::<Vec<_>>(),
         })
     }
@@ -105,7 +105,7 @@ fn tensor_json(info: &TensorInfo, placed: &Placed) -> Json {
         "type": placed.ty.name,
         "mode": placed.mode.name(),
         "memory": placed.memory.name(),
-        "device": placed.device.name(),
+        "device": placed.device.name,
         "prefill_threads": placed.prefill_threads,
         "decode_threads": placed.decode_threads,
         "numa": placed.numa,

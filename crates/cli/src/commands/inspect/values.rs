@@ -1,6 +1,6 @@
 //! Metadata of GGUF files, as JSON and as text.
 
-use formats::gguf::{Array, GgufFile, Value};
+use formats::gguf::{GgufFile, Value};
 use serde_json::{Value as Json, json};
 
 /// Maximum length of a shown text in characters.
@@ -27,7 +27,7 @@ fn value_json(value: &Value) -> Json {
         Value::F64(v) => json!(v),
         Value::Bool(v) => json!(v),
         Value::String(v) => json!(v),
-        Value::Array(array) => json!({"array": kind(array).0, "length": kind(array).1}),
+        Value::Array(array) => json!({"array": array.element(), "length": array.len()}),
     }
 }
 
@@ -36,28 +36,11 @@ pub(super) fn float(value: f32) -> Json {
     value.to_string().parse::<f64>().map_or(Json::Null, |value| json!(value))
 }
 
-fn kind(array: &Array) -> (&'static str, usize) {
-    match array {
-        Array::U8(v) => ("u8", v.len()),
-        Array::I8(v) => ("i8", v.len()),
-        Array::U16(v) => ("u16", v.len()),
-        Array::I16(v) => ("i16", v.len()),
-        Array::U32(v) => ("u32", v.len()),
-        Array::I32(v) => ("i32", v.len()),
-        Array::U64(v) => ("u64", v.len()),
-        Array::I64(v) => ("i64", v.len()),
-        Array::F32(v) => ("f32", v.len()),
-        Array::F64(v) => ("f64", v.len()),
-        Array::Bool(v) => ("bool", v.len()),
-        Array::Strings(v) => ("string", v.len()),
-    }
-}
-
 /// A metadata value on one line.
 pub(super) fn short(value: &Value) -> String {
     match value {
         Value::String(text) => shown(text),
-        Value::Array(array) => format!("{} x {}", kind(array).1, kind(array).0),
+        Value::Array(array) => format!("{} x {}", array.len(), array.element()),
         other => value_json(other).to_string(),
     }
 }

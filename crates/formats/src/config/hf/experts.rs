@@ -69,6 +69,29 @@ pub(crate) fn grouped_json(config: &ModelConfig) -> Json {
     })
 }
 
+/// Reads experts in every layer whose width is `intermediate_size`. By default there are `count`,
+/// of which `chosen` are chosen.
+pub(crate) fn local(
+    config: Object,
+    layers: usize,
+    count: usize,
+    chosen: usize,
+) -> Result<Option<ExpertsConfig>> {
+    let Some(count) = self::count(config, count)? else { return Ok(None) };
+    Ok(Some(ExpertsConfig {
+        count,
+        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, chosen)?,
+        width: config.positive("intermediate_size", MAX_WIDTH)?,
+        shared_width: 0,
+        shared_gate: false,
+        layers: vec![true; layers],
+        scores: RouterScores::Softmax,
+        normalise: true,
+        scale: 1.0,
+        groups: None,
+    }))
+}
+
 /// Fields of config.json for experts whose width is `intermediate_size`.
 pub(crate) fn local_json(config: &ModelConfig) -> Json {
     match &config.experts {

@@ -1,4 +1,4 @@
-//! What config.json says of routed experts and latent attention, family by family.
+//! Reading routed experts and latent attention from config.json, family by family.
 
 use serde_json::{Value as Json, json};
 

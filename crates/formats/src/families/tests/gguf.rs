@@ -1,4 +1,4 @@
-//! What the metadata of GGUF files say of experts, latent attention, windows and YaRN.
+//! Reading experts, latent attention, windows and YaRN from the metadata of GGUF files.
 
 use crate::config::{
     Activation, ExpertGroups, GroupRank, LatentConfig, ModelConfig, RopeLayout, RopeScaling,
@@ -12,8 +12,8 @@ fn u(value: u32) -> Value {
     Value::U32(value)
 }
 
-/// Reads a file of architecture `arch` with these keys, beside those that every file needs, and
-/// these tensors.
+/// Reads a file of architecture `arch` with `fields`, the keys that every file needs, and
+/// `tensors`.
 fn read_with(arch: &str, fields: Fields, tensors: &[&str]) -> Result<ModelConfig, String> {
     let mut writer = GgufWriter::new();
     writer.set("general.architecture", Value::String(arch.into()));

@@ -70,7 +70,7 @@ fn a_written_config_json_reads_the_same() {
     }
 }
 
-/// Writes the metadata of `config`, and of its tensors those that the metadata lean on.
+/// Writes the metadata of `config`, and the tensors from which readers complete it.
 fn write_gguf(config: &ModelConfig, path: &Path) {
     let mut writer = GgufWriter::new();
     config.to_gguf(&mut writer).unwrap();

@@ -57,7 +57,10 @@ pub(crate) trait IntLanes: Copy {
     /// `table[code]` of codes below 16.
     fn lookup(table: &[i8; 16], codes: Self::Codes) -> Self::Codes;
     /// Signed codes as `dot_signed` takes them.
-    fn signed(codes: Self::Codes) -> Self::Codes;
+    #[inline(always)]
+    fn signed(codes: Self::Codes) -> Self::Codes {
+        codes
+    }
 
     /// All sums zero.
     fn zero() -> Self::Sums;
@@ -70,7 +73,10 @@ pub(crate) trait IntLanes: Copy {
     /// `quad`, none of them -128.
     fn dot(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums;
     /// As `dot`, of codes that went through `signed`.
-    fn dot_signed(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums;
+    #[inline(always)]
+    fn dot_signed(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums {
+        Self::dot(sums, codes, quad)
+    }
     /// The sums, rounded to nearest even.
     fn float(sums: Self::Sums) -> Self::Float;
 
@@ -113,6 +119,26 @@ pub(crate) trait IntLanes: Copy {
     /// 32 bytes must be readable.
     unsafe fn f16_at(src: *const u8) -> Self::Float;
 }
+
+/// `IntLanes::enter` of the lanes `$lanes`: a function compiled for their instruction set.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! enter {
+    ($lanes:ident) => {
+        #[inline(always)]
+        fn enter<T: Task>(task: T) -> T::Output {
+            $crate::isa::features! { $lanes compiled
+                #[inline(never)]
+                fn shell<T: Task>(task: T) -> T::Output {
+                    task.run::<$lanes>()
+                }
+            }
+            // SAFETY: values of these lanes are made only where the CPU has their features.
+            unsafe { shell(task) }
+        }
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use enter;
 
 /// Writes a kernel that takes an [`Isa`](crate::Isa) first and runs `$body` with the integer
 /// lanes of that instruction set, inside a function compiled for it.

@@ -4,7 +4,7 @@
 // (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{IntLanes, Task};
+use super::{IntLanes, Task, enter};
 use crate::isa::features;
 use crate::lanes::{LANES, Lanes, neon as float};
 use half::f16;
@@ -78,11 +78,6 @@ macro_rules! common {
         }
 
         #[inline(always)]
-        fn signed(codes: CodeBytes) -> CodeBytes {
-            codes
-        }
-
-        #[inline(always)]
         fn zero() -> Four {
             [unsafe { vdupq_n_s32(0) }; 4]
         }
@@ -116,26 +111,12 @@ macro_rules! common {
 impl IntLanes for Neon {
     common!();
 
-    #[inline(always)]
-    fn enter<T: Task>(task: T) -> T::Output {
-        features! { Neon compiled
-            #[inline(never)]
-            fn shell<T: Task>(task: T) -> T::Output {
-                task.run::<Neon>()
-            }
-        }
-        unsafe { shell(task) }
-    }
+    enter!(Neon);
 
     #[inline(always)]
     fn dot(sums: Four, codes: CodeBytes, quad: i32) -> Four {
         let x = unsafe { vreinterpretq_s8_s32(vdupq_n_s32(quad)) };
         std::array::from_fn(|i| unsafe { quads(sums[i], codes[i], x) })
-    }
-
-    #[inline(always)]
-    fn dot_signed(sums: Four, codes: CodeBytes, quad: i32) -> Four {
-        Self::dot(sums, codes, quad)
     }
 }
 
@@ -159,25 +140,11 @@ features! { NeonDot compiled
 impl IntLanes for NeonDot {
     common!();
 
-    #[inline(always)]
-    fn enter<T: Task>(task: T) -> T::Output {
-        features! { NeonDot compiled
-            #[inline(never)]
-            fn shell<T: Task>(task: T) -> T::Output {
-                task.run::<NeonDot>()
-            }
-        }
-        unsafe { shell(task) }
-    }
+    enter!(NeonDot);
 
     #[inline(always)]
     fn dot(sums: Four, codes: CodeBytes, quad: i32) -> Four {
         let x = unsafe { vreinterpretq_s8_s32(vdupq_n_s32(quad)) };
         std::array::from_fn(|i| unsafe { sdot(sums[i], codes[i], x) })
-    }
-
-    #[inline(always)]
-    fn dot_signed(sums: Four, codes: CodeBytes, quad: i32) -> Four {
-        Self::dot(sums, codes, quad)
     }
 }

@@ -53,10 +53,6 @@ impl IntLanes for ScalarInt {
         codes.map(|code| table[usize::from(code)] as u8)
     }
 
-    fn signed(codes: [u8; 64]) -> [u8; 64] {
-        codes
-    }
-
     fn zero() -> [i32; LANES] {
         [0; LANES]
     }
@@ -74,11 +70,6 @@ impl IntLanes for ScalarInt {
                 sum + i32::from(codes[row * 4 + i] as i8) * i32::from(x[i] as i8)
             })
         })
-    }
-
-    #[inline(never)]
-    fn dot_signed(sums: [i32; LANES], codes: [u8; 64], quad: i32) -> [i32; LANES] {
-        Self::dot(sums, codes, quad)
     }
 
     #[inline(never)]

@@ -4,7 +4,7 @@
 // on their instruction set (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{IntLanes, Task};
+use super::{IntLanes, Task, enter};
 use crate::isa::features;
 use crate::lanes::x86 as float;
 use std::arch::x86_64::*;
@@ -130,21 +130,7 @@ impl IntLanes for Avx2 {
     common256!();
     const BIAS: Option<u32> = None;
 
-    #[inline(always)]
-    fn enter<T: Task>(task: T) -> T::Output {
-        features! { Avx2 compiled
-            #[inline(never)]
-            fn shell<T: Task>(task: T) -> T::Output {
-                task.run::<Avx2>()
-            }
-        }
-        unsafe { shell(task) }
-    }
-
-    #[inline(always)]
-    fn signed(codes: Two) -> Two {
-        codes
-    }
+    enter!(Avx2);
 
     #[inline(always)]
     fn dot(sums: Two, codes: Two, quad: i32) -> Two {
@@ -173,16 +159,7 @@ impl IntLanes for AvxVnni {
     common256!();
     const BIAS: Option<u32> = Some(7);
 
-    #[inline(always)]
-    fn enter<T: Task>(task: T) -> T::Output {
-        features! { AvxVnni compiled
-            #[inline(never)]
-            fn shell<T: Task>(task: T) -> T::Output {
-                task.run::<AvxVnni>()
-            }
-        }
-        unsafe { shell(task) }
-    }
+    enter!(AvxVnni);
 
     #[inline(always)]
     fn signed(codes: Two) -> Two {
@@ -201,11 +178,6 @@ impl IntLanes for AvxVnni {
                 _mm256_dpbusd_avx_epi32(sums[1], codes[1], x),
             ]
         }
-    }
-
-    #[inline(always)]
-    fn dot_signed(sums: Two, codes: Two, quad: i32) -> Two {
-        Self::dot(sums, codes, quad)
     }
 }
 
@@ -239,16 +211,7 @@ impl IntLanes for Avx512Vnni {
     const ROWS: usize = 6;
     const BIAS: Option<u32> = Some(7);
 
-    #[inline(always)]
-    fn enter<T: Task>(task: T) -> T::Output {
-        features! { Avx512Vnni compiled
-            #[inline(never)]
-            fn shell<T: Task>(task: T) -> T::Output {
-                task.run::<Avx512Vnni>()
-            }
-        }
-        unsafe { shell(task) }
-    }
+    enter!(Avx512Vnni);
 
     #[inline(always)]
     unsafe fn codes_at(src: *const u8) -> __m512i {
@@ -319,11 +282,6 @@ impl IntLanes for Avx512Vnni {
     #[inline(always)]
     fn dot(sums: __m512i, codes: __m512i, quad: i32) -> __m512i {
         unsafe { _mm512_dpbusd_epi32(sums, codes, _mm512_set1_epi32(quad)) }
-    }
-
-    #[inline(always)]
-    fn dot_signed(sums: __m512i, codes: __m512i, quad: i32) -> __m512i {
-        Self::dot(sums, codes, quad)
     }
 
     #[inline(always)]

@@ -174,7 +174,7 @@ impl<const FLOATS: bool> Planes for Table<FLOATS> {
 
 /// Scales, and minima where there are any, of sixteen rows.
 pub(super) trait Scales {
-    /// Every 16 inputs have a scale of their own, not every 32.
+    /// One scale for every 16 inputs instead of every 32.
     const HALVES: bool;
     /// Minima are subtracted.
     const MINS: bool;

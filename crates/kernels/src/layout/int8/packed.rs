@@ -4,7 +4,7 @@
 //! A group of sixteen rows is one stream: for each span of eight blocks of 32 inputs the scales,
 //! then the codes of each block. Codes lie in words of four inputs (`quads`), the same word of all
 //! sixteen rows together, so that one load feeds sixteen sums. Which bits of a word belong to which
-//! quad is what the planes of a code layout say ([`super::code_layouts`]).
+//! quad is given by the planes of a code layout ([`super::code_layouts`]).
 
 use super::GROUP;
 use super::code_layouts::{Planes, Scales, with_code_layout};

@@ -1,26 +1,26 @@
-//! Codebooks prepared for searches: which entry lies nearest to a few weighted values.
+//! Codebooks prepared for searches of the entry nearest to a few weighted values.
 //!
-//! The error of an entry is a sum over its positions, so that it is also the sum of the errors of
-//! its two halves, of which there are few. Where the levels that are nearest position by position
-//! make an entry, that is the answer; otherwise all entries are gone through by the last quarters
-//! and then the upper halves of their positions, passing over those that are too bad even with the
-//! best of the rest.
+//! The error of an entry is the sum over its positions, and so the sum of the errors of its two
+//! halves, of which few differ. If the nearest levels at each position form an entry, that entry is
+//! the nearest. Otherwise the search visits all entries by the last quarter and then the upper half
+//! of their positions, and skips a half if its error and the smallest error of the rest exceed the
+//! best error found.
 
 use super::{Rounded, Rounding, WeightedGroup};
 
-/// Entries of `P` positions, each of which has one of `L` levels.
+/// A codebook: entries of `P` positions, each with one of `L` levels.
 pub(in super::super) struct Book<const P: usize, const L: usize> {
     /// The code at each position of every entry.
     codes: Vec<[u8; P]>,
-    /// Number of the entry of each combination of codes, [`NONE`] where there is none.
+    /// Number of the entry of each combination of codes, or [`NONE`].
     numbers: Vec<u16>,
-    /// Entries in the order of their upper halves: lower half and number.
+    /// Entries ordered by upper half: lower half and number.
     lowers: Vec<(u8, u16)>,
-    /// Where the entries of each upper half begin in `lowers`, and the end of all.
+    /// Start of the entries of each upper half in `lowers`, and the end of all.
     starts: [u16; HALVES + 1],
 }
 
-/// A book whose codes stand for `levels`.
+/// A codebook with the level of each code.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Leveled<'a, const P: usize, const L: usize> {
     pub book: &'a Book<P, L>,
@@ -42,7 +42,7 @@ impl<const N: usize, const P: usize, const L: usize> Rounding<N> for Leveled<'_,
 }
 
 impl<const P: usize, const L: usize> Leveled<'_, P, L> {
-    /// The one or two entries of eight values, and what they lose.
+    /// The one or two nearest entries for eight values, and their error.
     #[inline(always)]
     pub fn nearest_eight(self, eight: WeightedGroup<'_, 8>, scale: f32) -> ([u16; 2], f32) {
         let (mut numbers, mut total) = ([0; 2], 0.0);
@@ -55,7 +55,7 @@ impl<const P: usize, const L: usize> Leveled<'_, P, L> {
         (numbers, total)
     }
 
-    /// The number of the entry that loses least under `scale`, and its loss.
+    /// The number of the entry with the least error under `scale`, and the error.
     #[inline(always)]
     fn nearest(self, values: &[f32; P], weights: &[f32; P], scale: f32) -> (u16, f32) {
         let mut costs = [[0.0; P]; L];
@@ -70,14 +70,14 @@ impl<const P: usize, const L: usize> Leveled<'_, P, L> {
 }
 
 const NONE: u16 = u16::MAX;
-/// The most combinations of half of an entry: four of three levels, or two of eight.
+/// Most combinations of half an entry: four positions of three levels, or two of eight.
 const HALVES: usize = 81;
 
 /// Errors by level and position.
 type Costs<const P: usize, const L: usize> = [[f32; P]; L];
 
 impl<const P: usize, const L: usize> Book<P, L> {
-    /// From entries of `bits` bits for each position, the first in the lowest.
+    /// Builds a codebook from entries of `bits` bits per position, the first in the lowest bits.
     pub fn new(grid: &[u16], bits: usize) -> Self {
         let code = |entry: u16, i: usize| (entry >> (bits * i)) as u8 & ((1 << bits) - 1);
         let codes: Vec<[u8; P]> =
@@ -115,7 +115,8 @@ impl<const P: usize, const L: usize> Book<P, L> {
         let floor: f32 = least[..P / 2].iter().sum();
         let third_floor = floor + least[P / 2..3 * P / 4].iter().sum::<f32>();
         let len = L.pow(P as u32 / 4);
-        // The most promising upper half first: what it finds rules out most of the others.
+        // The upper half with the least error comes first, because its best entry excludes most of
+        // the others.
         let likely = join::<L>(&codes[P / 2..]);
         let mut best = (0, f32::INFINITY);
         self.search(likely, third[likely % len] + fourth[likely / len], &lower, &mut best);
@@ -133,7 +134,7 @@ impl<const P: usize, const L: usize> Book<P, L> {
         best
     }
 
-    /// Looks at all entries of an upper half with the error `upper`.
+    /// Compares all entries of an upper half with the error `upper`.
     #[inline(always)]
     fn search(&self, half: usize, upper: f32, lower: &[f32; HALVES], best: &mut (u16, f32)) {
         let range = usize::from(self.starts[half])..usize::from(self.starts[half + 1]);
@@ -146,13 +147,13 @@ impl<const P: usize, const L: usize> Book<P, L> {
     }
 }
 
-/// Codes as digits of one number, the first the lowest.
+/// Codes as the digits of a number, the first lowest.
 #[inline(always)]
 fn join<const L: usize>(codes: &[u8]) -> usize {
     codes.iter().rev().fold(0, |number, &code| number * L + usize::from(code))
 }
 
-/// The code of the least error at each position, and that error.
+/// The code with the least error at each position, and the total error.
 #[inline(always)]
 fn by_position<const P: usize, const L: usize>(costs: &Costs<P, L>) -> ([u8; P], [f32; P]) {
     let (mut codes, mut least) = ([0; P], costs[0]);
@@ -176,7 +177,8 @@ fn tabled<const P: usize, const L: usize>(
     let mut table = [0.0; HALVES];
     let mut len = 1;
     for i in first..first + count {
-        // The lowest code last, as the others are made from what it replaces.
+        // The lowest code comes last, because the others are computed from the value that it
+        // replaces.
         for (code, costs) in costs.iter().enumerate().rev() {
             for at in 0..len {
                 table[code * len + at] = table[at] + costs[i];
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
     use base::Rng;
 
-    /// Entries of random codes, each once.
+    /// Distinct entries of random codes.
     fn entries(
         rng: &mut Rng,
         count: usize,

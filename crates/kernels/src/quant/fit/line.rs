@@ -1,12 +1,12 @@
-//! Fits of `value = scale * code + offset` with codes `0..=top`: alone, and in groups whose scales
-//! and offsets are themselves small whole numbers under two f16 factors.
+//! Fits of `value = scale * code + offset` with codes `0..=top`, for single groups and for groups
+//! whose scales and offsets are small integers times two f16 factors.
 //!
-//! For given codes the best line is the weighted least-squares one; codes are then rounded anew.
+//! For given codes the best line is the weighted least-squares one; codes are then rounded again.
 
 use super::{SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, nearest, sum};
 use half::f16;
 
-/// A line that codes are mapped to values by.
+/// A line that maps codes to values.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Line {
     pub scale: f32,
@@ -20,7 +20,7 @@ pub(in super::super) struct FittedLines<const G: usize> {
     pub steps: [[f32; 2]; G],
 }
 
-/// How far inside of the smallest and the largest value the ends of tried lines lie, in steps.
+/// Distances of the ends of tried lines inside the smallest and the largest value, in steps.
 const ENDS: [f32; 5] = [-0.4, -0.15, 0.1, 0.35, 0.7];
 
 impl Line {
@@ -40,7 +40,7 @@ impl Line {
     }
 }
 
-/// Sums over a group that are the same for all lines.
+/// Sums over a group that do not depend on the line.
 struct Sums {
     weights: f32,
     /// Weighted mean of the values.
@@ -90,7 +90,7 @@ impl Sums {
     }
 }
 
-/// The line under which a group loses least. `below` allows no offset above zero.
+/// The line with the least error for a group. `below` allows no offset above zero.
 #[inline(always)]
 fn fit_line<const N: usize>(group: WeightedGroup<'_, N>, top: f32, below: bool) -> Line {
     let (mut low, mut high) = (group.values[0], group.values[0]);
@@ -117,13 +117,13 @@ fn fit_line<const N: usize>(group: WeightedGroup<'_, N>, top: f32, below: bool) 
     best.0
 }
 
-/// The fit of smaller error, the first of two as good.
+/// The fit with the smaller error; the first if equal.
 #[inline(always)]
 fn lesser<T>(a: (T, f32), b: (T, f32)) -> (T, f32) {
     if b.1 < a.1 { b } else { a }
 }
 
-/// The f16 scale and offset under which a group loses least.
+/// The f16 scale and offset with the least error for a group.
 #[inline(always)]
 pub(in super::super) fn fit_f16_line<const N: usize>(
     group: WeightedGroup<'_, N>,
@@ -155,8 +155,8 @@ fn line([scale, min]: [f16; 2], steps: [f32; 2]) -> Line {
     Line { scale: scale.to_f32() * steps[0], offset: -(min.to_f32() * steps[1]) }
 }
 
-/// The factors and the steps within `0..=most` of each of `G` groups under which a block of
-/// codes `0..=top` loses least.
+/// The factors, and the steps within `0..=most` of each of `G` groups, with the least error for a
+/// block of codes `0..=top`.
 #[inline(always)]
 pub(in super::super) fn fit_lines<const LEN: usize, const N: usize, const G: usize>(
     block: &WeightedBlock<LEN>,
@@ -195,8 +195,7 @@ pub(in super::super) fn fit_lines<const LEN: usize, const N: usize, const G: usi
     best
 }
 
-/// Moves the steps of each group to the neighbours under which it loses least; returns the
-/// total loss.
+/// Moves the steps of each group to the neighbours with the least error; returns the total error.
 #[inline(always)]
 fn round_steps<const LEN: usize, const N: usize, const G: usize>(
     block: &WeightedBlock<LEN>,

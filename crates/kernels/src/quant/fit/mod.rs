@@ -1,7 +1,7 @@
-//! Common parts of quantisers: blocks of values with weights, and searches for the scales that lose
-//! least. The error of a fit is the sum over a group of `weight * (value - restored)^2`; a fit
-//! proposes scales, rounds values to the nearest level under each, and keeps the best, always
-//! judging by factors and scales as stored.
+//! Common parts of quantisers: blocks of weighted values, and searches for the scales with the
+//! least error. The error of a fit is the sum over a group of `weight * (value - restored)^2`; a
+//! fit proposes scales, rounds values to the nearest level under each, and keeps the best, always
+//! measured with factors and scales as stored.
 
 mod book;
 mod line;
@@ -25,11 +25,11 @@ use std::marker::PhantomData;
 const LARGEST: f32 = 1e9;
 /// Groups whose values are all smaller than this are zero under the smallest f16 factor.
 const SMALLEST: f32 = 1e-12;
-/// Smallest weight of a value, relative to the mean of its block: values that are said not to
-/// matter are still stored as well as the others allow.
+/// Smallest weight of a value, relative to the mean of its block: values of no importance are still
+/// stored as well as the others allow.
 const LEAST_WEIGHT: f32 = 1e-4;
 
-/// Values of one quant block and how much an error of each counts.
+/// The values of one quant block, each with the weight of its error.
 pub(super) struct WeightedBlock<const LEN: usize> {
     pub values: [f32; LEN],
     pub weights: [f32; LEN],
@@ -42,7 +42,7 @@ pub(super) struct WeightedGroup<'a, const N: usize> {
     pub weights: &'a [f32; N],
 }
 
-/// How a type stores a quant block.
+/// The quantiser of a storage type.
 pub(super) trait Quantiser<const LEN: usize, const BYTES: usize> {
     /// Stores `values` in `block`, which is zero. `#[inline(always)]`, so that it is compiled for
     /// the instruction set of its caller.
@@ -91,7 +91,7 @@ impl<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
     }
 }
 
-/// `value` where it can be stored, the nearest that can otherwise.
+/// `value` clamped to what can be stored.
 #[inline(always)]
 fn bounded(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value.clamp(-LARGEST, LARGEST) }
@@ -112,7 +112,7 @@ pub(super) fn relative<const LEN: usize>(importance: &[f32]) -> [f32; LEN] {
 }
 
 impl<const LEN: usize> WeightedBlock<LEN> {
-    /// Groups of `N` values in their order.
+    /// The groups of `N` values, in order.
     #[inline(always)]
     pub fn groups<const N: usize>(
         &self,
@@ -129,7 +129,7 @@ impl<const LEN: usize> WeightedBlock<LEN> {
 }
 
 impl<'a, const N: usize> WeightedGroup<'a, N> {
-    /// The eights of the group.
+    /// The runs of eight values of the group.
     #[inline(always)]
     pub fn eights(self) -> impl Iterator<Item = WeightedGroup<'a, 8>> {
         let (values, weights) = (self.values.as_chunks::<8>().0, self.weights.as_chunks::<8>().0);
@@ -167,8 +167,8 @@ fn sum<const N: usize>(term: impl Fn(usize) -> f32) -> f32 {
     fold(&lanes)
 }
 
-/// The sum of sixteen lanes, by halves. Kept apart, as the compiler makes a sum that it sees
-/// together with what follows into a slower one.
+/// The sum of sixteen lanes, by halves. Not inlined, because the compiler generates slower code for
+/// the sum together with its callers.
 #[inline(never)]
 fn fold(lanes: &[f32; LANES]) -> f32 {
     let (mut eight, mut four) = ([0.0; 8], [0.0; 4]);
@@ -183,7 +183,7 @@ fn fold(lanes: &[f32; LANES]) -> f32 {
 
 const LANES: usize = 16;
 
-/// The `N` results of `f`; a plain loop, which the compiler turns into vector instructions.
+/// The `N` results of `f`, by a plain loop that the compiler vectorises.
 #[inline(always)]
 fn each<const N: usize>(f: impl Fn(usize) -> f32) -> [f32; N] {
     let mut out = [0.0; N];
@@ -193,24 +193,24 @@ fn each<const N: usize>(f: impl Fn(usize) -> f32) -> [f32; N] {
     out
 }
 
-/// The whole number nearest to `value` within `low..=high`, which are below 2^22: adding and
-/// taking away 1.5 * 2^23 leaves no bits for a fraction.
+/// The integer nearest to `value` within `low..=high`, which are below 2^22: adding and subtracting
+/// 1.5 * 2^23 leaves no bits for a fraction.
 #[inline(always)]
 pub(super) fn nearest(value: f32, low: f32, high: f32) -> f32 {
     const SHIFT: f32 = 12_582_912.0;
-    // Comparisons, as `max` and `min` cost more for their care of what is not a number.
+    // Comparisons, because `max` and `min` cost more for their treatment of NaN.
     let value = if value > low { value } else { low };
     let value = if value < high { value } else { high };
     (value + SHIFT) - SHIFT
 }
 
-/// One over `scale`, or zero where nothing but zero can be stored.
+/// `1 / scale`, or zero if only zero can be stored.
 #[inline(always)]
 pub(super) fn inverse(scale: f32) -> f32 {
     if scale.abs() < SMALLEST { 0.0 } else { 1.0 / scale }
 }
 
-/// The f16 nearest to `value` that is finite, and not zero unless `value` is.
+/// The nearest finite f16, which is zero only if `value` is.
 #[inline(always)]
 fn factor(value: f32) -> f16 {
     let most = f16::MAX.to_f32();

@@ -1,8 +1,8 @@
-//! Fits of `value = scale * level` for levels on both sides of zero: alone, and in groups whose
-//! scales are themselves small whole numbers under one f16 factor.
+//! Fits of `value = scale * level` for levels on both sides of zero, for single groups and for
+//! groups whose scales are small integers times one f16 factor.
 //!
-//! For given levels the best scale is the least-squares one, `sum(w x l) / sum(w l l)`, and the
-//! error it leaves is smallest where `sum(w x l)^2 / sum(w l l)` is largest.
+//! For given levels the best scale is the least-squares one, `sum(w x l) / sum(w l l)`, and its
+//! error is smallest where `sum(w x l)^2 / sum(w l l)` is largest.
 
 use super::{SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, nearest, sum};
 use half::f16;
@@ -18,7 +18,7 @@ pub(in super::super) struct Levels<R> {
     pub reaches: &'static [f32],
 }
 
-/// The scale under which a group loses least, before it is rounded to what a block stores.
+/// The scale with the least error for a group, before it is rounded to the stored precision.
 #[inline(always)]
 fn fit_scale<const N: usize>(
     group: WeightedGroup<'_, N>,
@@ -36,7 +36,7 @@ fn fit_scale<const N: usize>(
             (best, best_gain) = (scale, gain);
         }
     }
-    // The levels nearest under the fitted scale may differ from those it was fitted to.
+    // The nearest levels under the fitted scale may differ from the levels of the fit.
     for _ in 0..2 {
         let (scale, gain) = least_squares(group, inverse(best), &levels.round);
         if gain > best_gain {
@@ -72,7 +72,7 @@ fn loss<const N: usize>(
     group.error(|i| restored[i])
 }
 
-/// The f16 scale under which a group loses least.
+/// The f16 scale with the least error for a group.
 #[inline(always)]
 pub(in super::super) fn fit_f16_scale<const N: usize>(
     group: WeightedGroup<'_, N>,
@@ -89,9 +89,9 @@ fn best_of<T: Copy>(tries: impl IntoIterator<Item = T>, loss: impl Fn(T) -> f32)
     scored.reduce(|a, b| if b.1 < a.1 { b } else { a }).expect("something to try").0
 }
 
-/// The factor and the scale of each of `G` groups, within `low..=high`, under which a block
-/// loses least: `value = factor * scale * level`. `reach` is how far from the fitted scale
-/// whole scales are tried, in steps.
+/// The factor, and the scale of each of `G` groups within `low..=high`, with the least error for a
+/// block: `value = factor * scale * level`. `reach` is the distance from the fitted scale up to
+/// which integer scales are tried, in steps.
 #[inline(always)]
 pub(in super::super) fn fit_scales<const LEN: usize, const N: usize, const G: usize>(
     block: &WeightedBlock<LEN>,
@@ -122,7 +122,7 @@ pub(in super::super) fn fit_scales<const LEN: usize, const N: usize, const G: us
     (best.0, best.1)
 }
 
-/// The whole scales about `wanted` under which each group loses least, and the total loss.
+/// The integer scales near `wanted` with the least error for each group, and the total error.
 #[inline(always)]
 fn round_scales<const LEN: usize, const N: usize, const G: usize>(
     block: &WeightedBlock<LEN>,

@@ -1,24 +1,23 @@
-//! Blocks whose signs are stored apart from their magnitudes, eight by eight. Where only seven of
-//! eight are stored, the number of negative ones must be even: a value that matters little then
-//! gets the wrong sign, which makes its magnitude a negative one that is best restored as the
-//! smallest there is.
+//! Blocks that store signs separately from magnitudes, in runs of eight values. Where only seven of
+//! eight signs are stored, the number of negative values must be even: a value of little weight
+//! then gets the wrong sign, and the smallest magnitude is its best approximation.
 
 use super::{Leveled, WeightedBlock, WeightedGroup};
 
 const LEN: usize = 256;
 const EIGHT: usize = 8;
 
-/// How many of eight signs are stored.
+/// Number of signs stored of eight.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Signs {
     Eight,
     Seven,
 }
 
-/// Magnitudes, and the signs that they are stored with.
+/// Magnitudes with their stored signs.
 pub(in super::super) struct Unsigned {
     pub block: WeightedBlock<LEN>,
-    /// A set bit for each negative value of eight.
+    /// One bit per value of eight, set if negative.
     signs: [u8; LEN / EIGHT],
 }
 
@@ -33,7 +32,7 @@ impl Unsigned {
         {
             *signs = negative(eight.values);
             if stored == Signs::Seven && signs.count_ones() % 2 == 1 {
-                // What a wrong sign costs grows with this.
+                // The error of a wrong sign grows with this product.
                 let cost = |i: usize| eight.weights[i] * eight.values[i].abs();
                 let least = (1..EIGHT).fold(0, |m, i| if cost(i) < cost(m) { i } else { m });
                 *signs ^= 1 << least;
@@ -43,7 +42,7 @@ impl Unsigned {
         parts
     }
 
-    /// The entries and signs under which eight number `at` loses least.
+    /// The entries and signs with the least error for run `at` of eight values.
     #[inline(always)]
     pub fn store<const P: usize, const L: usize>(
         &self,
@@ -54,7 +53,7 @@ impl Unsigned {
         let eight = self.block.groups::<EIGHT>().nth(at).expect("a block has 32 eights");
         let (mut entries, mut least, mut signs) = ([0; 2], f32::INFINITY, 0);
         let wrong = negative(eight.values);
-        // Under a scale that is known, any of the eight may be the best one to have it wrong.
+        // Under a known scale, the wrong sign may be best at any of the eight values.
         let tries = if wrong == 0 { 1 } else { EIGHT };
         for i in 0..tries {
             let flipped = if wrong == 0 { 0 } else { 1 << i };
@@ -76,7 +75,7 @@ fn signed(value: f32, bit: u8) -> f32 {
     if bit == 1 { -value } else { value }
 }
 
-/// A set bit for each negative value.
+/// One bit per value, set if negative.
 #[inline(always)]
 fn negative(values: &[f32; EIGHT]) -> u8 {
     values.iter().enumerate().fold(0, |bits, (i, &v)| bits | u8::from(v < 0.0) << i)
@@ -91,7 +90,7 @@ mod tests {
     #[test]
     fn the_value_that_loses_least_gets_the_wrong_sign() {
         let mut rng = Rng::new(22);
-        // All codes there are.
+        // All codes.
         let grid: Vec<u16> = (0..4096).collect();
         let (book, levels) =
             (Book::<4, 8>::new(&grid, 3), [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]);
@@ -113,7 +112,7 @@ mod tests {
             let wrong: Vec<usize> =
                 (0..8).filter(|&i| (signs >> i & 1 == 1) != (eight.values[i] < 0.0)).collect();
             assert!(wrong.len() < 2, "{wrong:?}");
-            // What the wrong sign adds, if there is one, is the least that any could add.
+            // A wrong sign adds the least error that a wrong sign at any value would.
             let nearest = |v: f32| (((v.abs() - 1.0) / 2.0).round() * 2.0 + 1.0).clamp(1.0, 15.0);
             let added = |i: usize| {
                 let (v, w) = (eight.values[i].abs(), eight.weights[i]);

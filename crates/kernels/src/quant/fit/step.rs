@@ -1,5 +1,5 @@
-//! Fits of groups that are stored as entries of a codebook, whose scales are a small whole number
-//! and a half under one f16 factor.
+//! Fits of groups stored as entries of a codebook, with scales of a small integer plus a half,
+//! times one f16 factor.
 //!
 //! Which entries are nearest depends on the scale; the best scale for given entries is the
 //! least-squares one.
@@ -7,20 +7,20 @@
 use super::{SMALLEST, WeightedBlock, WeightedGroup, factor, inverse, nearest, sum};
 use half::f16;
 
-/// How a type rounds a group to entries of its codebook.
+/// Rounding of a group to entries of a type's codebook.
 pub(in super::super) trait Rounding<const N: usize>: Copy {
-    /// What the group becomes under a scale. `#[inline(always)]`, as all here.
+    /// Rounds the group under a scale. `#[inline(always)]`, as all functions here.
     fn round(self, group: WeightedGroup<'_, N>, scale: f32) -> Rounded<N>;
 }
 
-/// What a group becomes under a scale.
+/// A group rounded under a scale.
 pub(in super::super) struct Rounded<const N: usize> {
     /// In units of the scale.
     pub levels: [f32; N],
     pub loss: f32,
 }
 
-/// How a type stores its scales.
+/// The stored form of a type's scales.
 #[derive(Clone, Copy)]
 pub(in super::super) struct StepGrid {
     /// Scales are `factor * part * (step + 1/2)`.
@@ -39,7 +39,7 @@ impl StepGrid {
     }
 }
 
-/// The factor and the step of each of `G` groups under which a block loses least.
+/// The factor, and the step of each of `G` groups, with the least error for a block.
 #[inline(always)]
 pub(in super::super) fn fit_steps<const LEN: usize, const N: usize, const G: usize>(
     block: &WeightedBlock<LEN>,
@@ -68,7 +68,7 @@ pub(in super::super) fn fit_steps<const LEN: usize, const N: usize, const G: usi
     (best.0, best.1)
 }
 
-/// The scale under which a group loses least, before it is rounded to a step.
+/// The scale with the least error for a group, before it is rounded to a step.
 #[inline(always)]
 fn fit_scale<const N: usize>(
     group: WeightedGroup<'_, N>,
@@ -80,7 +80,7 @@ fn fit_scale<const N: usize>(
         return 0.0;
     }
     let (mut best, mut best_gain) = (0.0, 0.0);
-    // The entries nearest under the fitted scale may differ from those it was fitted to.
+    // The nearest entries under the fitted scale may differ from the entries of the fit.
     for trial in reaches.iter().map(|reach| Some(most / reach)).chain([None; 2]) {
         let levels = rounding.round(group, trial.unwrap_or(best)).levels;
         let (scale, gain) = least_squares(group, &levels);
@@ -106,7 +106,8 @@ struct RoundedBlock<const G: usize> {
     loss: f32,
     /// The best scales for the entries found.
     wanted: [f32; G],
-    /// Of the values with what they are restored as in units of the factor, and of that squared.
+    /// Weighted sums over the restored values in units of the factor: their products with the
+    /// values, and their squares.
     product: f32,
     square: f32,
 }
@@ -119,7 +120,7 @@ impl<const G: usize> RoundedBlock<G> {
     }
 }
 
-/// The steps about the `wanted` scales under which each group loses least.
+/// The steps near the `wanted` scales with the least error for each group.
 #[inline(always)]
 fn round_steps<const LEN: usize, const N: usize, const G: usize>(
     block: &WeightedBlock<LEN>,

@@ -195,7 +195,7 @@ fn a_stalled_sequence_gives_way_to_ready_ones() {
     machine.add(1, &prompt(1, 8), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 16);
-    // The first is not ready any more; the second needs its blocks to go on.
+    // The first is not ready any more; the second needs its blocks to continue.
     while machine.find(2).is_some() {
         let plan = machine.plan_with(8, |id| id != 1, |_| 0);
         assert!(!plan.is_empty(), "the second waits for the first");

@@ -43,7 +43,7 @@ pub(super) fn groups<'a>(
 /// What the members of a group share.
 fn key(info: &TensorInfo, placed: &Placed) -> impl Eq + std::hash::Hash + use<> {
     let threads = (placed.prefill_threads, placed.decode_threads, placed.numa);
-    let held = (placed.ty.name, placed.mode.name(), placed.memory, placed.device);
+    let held = (placed.ty.name, placed.mode.name(), placed.memory, placed.device.name);
     (info.kind, info.layer.is_some(), info.ty.name, held, threads, placed.rule)
 }
 
@@ -79,7 +79,7 @@ impl<'a> PlacementGroup<'a> {
             "type": self.placed.ty.name,
             "mode": self.placed.mode.name(),
             "memory": self.placed.memory.name(),
-            "device": self.placed.device.name(),
+            "device": self.placed.device.name,
             "prefill_threads": self.placed.prefill_threads,
             "decode_threads": self.placed.decode_threads,
             "numa": self.placed.numa,

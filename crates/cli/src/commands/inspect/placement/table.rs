@@ -42,7 +42,7 @@ fn row(group: &PlacementGroup<'_>) -> [String; 12] {
         placed.ty.name.to_owned(),
         placed.mode.name().to_owned(),
         placed.memory.name().to_owned(),
-        placed.device.name().to_owned(),
+        placed.device.name.to_owned(),
         threads(placed),
         or_dash(placed.numa),
         or_dash(placed.rule),

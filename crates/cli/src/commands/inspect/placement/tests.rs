@@ -1,4 +1,5 @@
 use super::*;
+use kernels::Isa;
 use kernels::quant::{F32, Q4_K, Q6_K, Q8_0, QuantType};
 
 /// A model with experts: a dense layer, then three with shared and routed experts.
@@ -36,7 +37,12 @@ const RULES: &str = "
 
 fn plan() -> PlacementPlan {
     let rules = Placement::parse(RULES, Path::new("rules.yaml")).unwrap();
-    PlacementPlan::new(&rules, experts(), Mode::Fast, Isa::available()[0]).unwrap()
+    PlacementPlan::new(
+        &rules,
+        experts(),
+        &Cpu::with_isa(1, Mode::Fast, Isa::available()[0]).unwrap(),
+    )
+    .unwrap()
 }
 
 #[test]
