@@ -1,4 +1,4 @@
-//! What holds for every format and every answer.
+//! Laws for every format and every answer.
 
 use crate::formats_by_name::*;
 use crate::{form, join, read};
@@ -283,7 +283,7 @@ fn time_is_linear_in_the_answer() {
     let parts = [" ", "<", "<tool_call>", "{\"name\": ", "[", "<｜DSML｜tool_calls>", "<|start|>"];
     let parts = heads.iter().flat_map(|head| parts.iter().map(move |part| (head, part)));
     for ((head, part), format) in parts.flat_map(|p| ToolFormat::ALL.iter().map(move |f| (p, f))) {
-        let form = OutputForm { reasoning: Reasoning::Open, ..form(*format) };
+        let form = OutputForm { reasoning: Reasoning::Open, ..form(format) };
         // A tenth of a second; looking at all that is held for every character would take 20 s at
         // the very least. A busy machine may be slow, but hardly three times in a row.
         let fits = |_| time(&form, head, part, 200_000) < Duration::from_secs(10);
