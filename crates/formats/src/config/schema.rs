@@ -1,4 +1,4 @@
-//! What a model is, normalised once: no architecture reads a raw JSON key or GGUF field.
+//! The normalised configuration of a model: no architecture reads a raw JSON key or GGUF field.
 
 /// Everything the forward pass needs to know besides the weights, whichever file format
 /// it was read from. All counts are checked to be positive and consistent when built.

@@ -1,4 +1,4 @@
-//! What a family is described with.
+//! The items that descriptions of families use.
 
 pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::family::{

@@ -1,7 +1,7 @@
 //! Checks of JSON schemas before compilation: a schema with an unknown keyword is an error.
 //!
 //! The keywords are a subset of draft 2020-12. Annotations (titles, defaults) are dropped. A
-//! keyword that the compiler would ignore or misread is an error that names its place.
+//! keyword that the compiler would ignore or misread is an error that names its position.
 
 use super::GrammarError;
 use llguidance::api::GrammarWithLexer;

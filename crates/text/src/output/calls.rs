@@ -1,4 +1,5 @@
-//! Content and calls: finds where a call begins, and gives back as text what turns out to be none.
+//! Content and calls: finds the beginnings of calls, and returns text that turns out not to be a
+//! call.
 //!
 //! Everything is decided one character at a time, so it makes no difference how an answer is cut.
 //! White space around calls is dropped. While a call is read, its text is kept: if the call breaks

@@ -2,8 +2,8 @@
 //!
 //! Some models write their calls without closing the reasoning first. A block of calls inside
 //! reasoning may as well be quoted, and whether the reasoning ends is known only when the answer
-//! does. So reasoning is given out as it comes and a block is only remembered; its calls are given
-//! out at the end if the reasoning was never closed and only white space followed the block.
+//! does. Reasoning is therefore emitted as it arrives and a block is recorded; its calls are
+//! emitted at the end if the reasoning was never closed and only white space followed the block.
 
 use super::calls::Calls;
 use crate::call_reader::call::{OutputEvent, ToolSignature};

@@ -1,4 +1,4 @@
-//! Answers have the form that was asked for, and every such form can be answered.
+//! Answers have the requested form, and every answer of that form is possible.
 
 use crate::player::{Player, TINY, allowed};
 use base::Rng;

@@ -1,4 +1,4 @@
-//! A model that chooses at random, and is in a hurry to come to an end.
+//! A model that chooses tokens at random and prefers to end the answer.
 
 use base::Rng;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What DSML becomes: dialects, escapes, objects within, repair.
+//! Parsing of DSML: dialects, escapes, nested objects, repair.
 
 use crate::formats_by_name::DSML;
 use crate::{check_form, form};

@@ -1,4 +1,4 @@
-//! Which format a template shows.
+//! Detection of the format from a template.
 
 use crate::common::data;
 use crate::formats_by_name::*;

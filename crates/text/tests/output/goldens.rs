@@ -1,4 +1,4 @@
-//! What answers of each format become.
+//! Parsed answers of each format.
 
 use crate::formats_by_name::*;
 use crate::{check, check_form, form};

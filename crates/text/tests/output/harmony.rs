@@ -1,4 +1,4 @@
-//! What messages with channels become.
+//! Parsing of messages with channels.
 
 use crate::formats_by_name::HARMONY;
 use crate::{check, check_form, form};

@@ -1,4 +1,4 @@
-//! What holds for every format and every answer.
+//! Laws for every format and every answer.
 
 use crate::formats_by_name::*;
 use crate::{form, join, read};

@@ -1,4 +1,4 @@
-//! What config.json of every style means, and that written configurations read the same.
+//! Reading config.json of every style, and reading back written configurations.
 
 mod experts;
 mod gguf;

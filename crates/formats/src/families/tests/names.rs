@@ -1,4 +1,4 @@
-//! Laws of name tables: what maps where, and that it maps back.
+//! Laws of name tables: source names map to canonical names and back.
 
 use super::super::{FAMILIES, name_table};
 use crate::names::{NameTable, split_canonical};
