@@ -1,21 +1,21 @@
 //! The routes, what all handlers can reach, and the document that describes them.
 
-use crate::anthropic;
-use crate::choices::Conditions;
-use crate::http_error::{self, Dialect, HttpError};
-use crate::limits::Limits;
-use crate::llama;
-use crate::middleware::{self, HEALTH, METRICS, READY, RequestId, STATS};
-use crate::observability::{self, Observability};
-use crate::ollama;
-use crate::openai;
-use crate::openai::answer::unix_now;
-use crate::options::ServerOptions;
-use crate::rate_limit_headers;
-use crate::responses;
-use crate::responses::store::ResponseStore;
-use crate::shutdown::Life;
-use crate::web;
+use crate::generate::choices::Conditions;
+use crate::http::error::{self, Dialect, HttpError};
+use crate::http::limits::Limits;
+use crate::http::middleware::{self, HEALTH, METRICS, READY, RequestId, STATS};
+use crate::http::observability::{self, Observability};
+use crate::http::options::ServerOptions;
+use crate::http::rate_limit_headers;
+use crate::http::shutdown::Life;
+use crate::http::web;
+use crate::protocols::anthropic;
+use crate::protocols::llama;
+use crate::protocols::ollama;
+use crate::protocols::openai;
+use crate::protocols::openai::answer::unix_now;
+use crate::protocols::responses;
+use crate::protocols::responses::store::ResponseStore;
 use api::Service;
 use axum::body::Bytes;
 use axum::extract::Request;
@@ -119,7 +119,7 @@ fn documented() -> OpenApiRouter<App> {
 async fn translated(request: Request, next: Next) -> Response {
     let dialect = Dialect::of(request.uri().path());
     let id = request.extensions().get::<RequestId>().cloned();
-    let mut response = http_error::translate(next.run(request).await, dialect);
+    let mut response = error::translate(next.run(request).await, dialect);
     if let (Dialect::Anthropic, Some(id)) = (dialect, id) {
         anthropic::routes::name(&mut response, &id);
     }

@@ -1,0 +1,106 @@
+//! The routes of Anthropic's API.
+
+use crate::app::App;
+use crate::generate::choices::RequestNames;
+use crate::generate::flow::{counted, prepare, start};
+use crate::http::error::HttpError;
+use crate::http::middleware::{self, RequestId};
+use crate::http::sse;
+use crate::protocols::anthropic::answer::MessageAnswer;
+use crate::protocols::anthropic::chat;
+use crate::protocols::anthropic::errors::ErrorBody;
+use crate::protocols::anthropic::request::{Conversation, MessageRequest};
+use crate::protocols::anthropic::response::{MessageResponse, StreamEvent, TokenCount};
+use api::{ApiError, Field};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use std::time::Duration;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Longest silence of a stream: clients give one up that says nothing for 15 s.
+const MAX_SILENCE: Duration = Duration::from_secs(10);
+
+/// The header in which clients look for the name of their request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// All of them.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(messages)).routes(routes!(count_tokens))
+}
+
+/// Names `response` as Anthropic's clients expect it.
+pub(crate) fn name(response: &mut Response, id: &RequestId) {
+    if let Ok(id) = HeaderValue::from_str(&id.0) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+}
+
+/// The next message of a conversation.
+#[utoipa::path(
+    post, path = "/v1/messages", tag = "Anthropic", request_body = MessageRequest,
+    responses(
+        (status = 200, content(
+            (MessageResponse = "application/json"),
+            (StreamEvent = "text/event-stream"),
+        )),
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
+)]
+async fn messages(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let (call, prompt) = prepare(&app, body, |service, body| {
+        let call = chat::read(&body)?;
+        let prompt = service.prepare_chat(&call.request).map_err(refused)?;
+        Ok((call, prompt))
+    })
+    .await?;
+    let answer = MessageAnswer::new(&app.service.info().name, prompt.prompt().len(), call.caches);
+    let options = middleware::on_behalf(call.options, &headers);
+    let names = RequestNames { request: id, answer: answer.id().to_owned() };
+    let choices = start(&app, &[prompt], 1, names, &options)?;
+    if call.stream {
+        let silence = app.options.keep_alive.min(MAX_SILENCE);
+        return Ok(sse::streamed(choices, answer, silence));
+    }
+    sse::whole(choices, answer).await
+}
+
+/// How many tokens a conversation has, also where the context does not hold them.
+#[utoipa::path(
+    post, path = "/v1/messages/count_tokens", tag = "Anthropic", request_body = Conversation,
+    responses(
+        (status = 200, body = TokenCount),
+        (status = 400, body = ErrorBody),
+        (status = 401, body = ErrorBody),
+        (status = 404, body = ErrorBody),
+        (status = 413, body = ErrorBody),
+        (status = 429, body = ErrorBody),
+        (status = 500, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
+)]
+async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, HttpError> {
+    let input_tokens = prepare(&app, body, |service, body| {
+        counted(service.prepare_chat(&chat::read_prompt(&body)?)).map_err(refused)
+    });
+    Ok(Json(TokenCount { input_tokens: input_tokens.await? }))
+}
+
+/// What `error` means, by the names that fields have here.
+fn refused(error: ApiError) -> HttpError {
+    HttpError::of_field(error, "messages", Field::Parameter("stop"), "stop_sequences")
+}

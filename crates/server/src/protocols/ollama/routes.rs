@@ -1,0 +1,232 @@
+//! The routes of Ollama's API.
+
+use crate::app::App;
+use crate::generate::choices::RequestNames;
+use crate::generate::embeddings::compute;
+use crate::generate::flow::{prepare, respond, start};
+use crate::http::error::HttpError;
+use crate::http::middleware::{self, RequestId};
+use crate::http::random;
+use crate::protocols::ollama::answer::OllamaAnswer;
+use crate::protocols::ollama::chat::{self, ChatBody};
+use crate::protocols::ollama::embed::{self, EmbedBody, Embedded, Embedding, EmbeddingsBody};
+use crate::protocols::ollama::generate::{self, GenerateBody};
+use crate::protocols::ollama::line::{ChatLine, GenerateLine};
+use crate::protocols::ollama::models::{self, ModelTags, Running, Shown};
+use crate::protocols::ollama::refusal::Refusal;
+use api::{Embed, Prepared, Prompt, RequestOptions, Service};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Instant;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What a request comes to.
+pub(crate) enum PreparedAnswer {
+    /// Nothing but this answer.
+    Idle(Value),
+    /// An answer to be computed.
+    Run(Box<PendingAnswer>),
+}
+
+/// An answer to be computed.
+pub(crate) struct PendingAnswer {
+    prompt: Prepared,
+    answer: OllamaAnswer,
+    stream: bool,
+}
+
+impl PreparedAnswer {
+    /// An answer to be computed, in lines unless the client says otherwise.
+    pub fn run(prompt: Prepared, answer: OllamaAnswer, stream: Option<bool>) -> Self {
+        Self::Run(Box::new(PendingAnswer { prompt, answer, stream: stream.unwrap_or(true) }))
+    }
+}
+
+/// Paths of what a server of one model cannot do.
+const OTHER_MODELS: [&str; 6] =
+    ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/{digest}"];
+
+/// All of them.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    let router = OpenApiRouter::new()
+        .routes(routes!(chat))
+        .routes(routes!(generate))
+        .routes(routes!(embed))
+        .routes(routes!(embeddings))
+        .routes(routes!(tags))
+        .routes(routes!(ps))
+        .routes(routes!(show))
+        .routes(routes!(version));
+    OTHER_MODELS.into_iter().fold(router, |router, path| router.route(path, any(one_model)))
+}
+
+/// The next message of a conversation.
+#[utoipa::path(
+    post, path = "/api/chat", tag = "Ollama", request_body = ChatBody,
+    responses(
+        (status = 200, content(
+            (ChatLine = "application/json"), (ChatLine = "application/x-ndjson"))),
+        Refusal
+    )
+)]
+async fn chat(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, HttpError> {
+    answer(&app, id, &headers, body, chat::read).await
+}
+
+/// The answer to a prompt.
+#[utoipa::path(
+    post, path = "/api/generate", tag = "Ollama", request_body = GenerateBody,
+    responses(
+        (status = 200, content(
+            (GenerateLine = "application/json"), (GenerateLine = "application/x-ndjson"))),
+        Refusal
+    )
+)]
+async fn generate(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, HttpError> {
+    answer(&app, id, &headers, body, generate::read).await
+}
+
+/// Vectors of texts.
+#[utoipa::path(
+    post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
+    responses((status = 200, body = Embedded), Refusal)
+)]
+async fn embed(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Embedded>, HttpError> {
+    let start = Instant::now();
+    let vectors = vectors(&app, &id, &headers, body, (embed::read, embed::NORMALIZED)).await?;
+    Ok(Json(embed::answer(&app.service, vectors, start.elapsed())))
+}
+
+/// The vector of a text.
+#[utoipa::path(
+    post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
+    responses((status = 200, body = Embedding), Refusal)
+)]
+async fn embeddings(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Embedding>, HttpError> {
+    let vectors = vectors(&app, &id, &headers, body, (embed::read_one, embed::AS_THEY_ARE)).await?;
+    Ok(Json(embed::answer_one(vectors)))
+}
+
+/// Makes what is wanted of the body of a request.
+type Read<T> = fn(&Service, &Value) -> Result<T, HttpError>;
+
+async fn vectors(
+    app: &App,
+    id: &RequestId,
+    headers: &HeaderMap,
+    body: Body,
+    (read, how): (Read<Vec<Prompt>>, Embed),
+) -> Result<Vec<api::Embedding>, HttpError> {
+    let prompts = prepare(app, body, move |service, body| read(service, &body)).await?;
+    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    compute(app, prompts, how, options, id).await
+}
+
+async fn answer(
+    app: &App,
+    request: RequestId,
+    headers: &HeaderMap,
+    body: Body,
+    read: Read<PreparedAnswer>,
+) -> Result<Response, HttpError> {
+    let work = prepare(app, body, move |service, body| read(service, &body)).await?;
+    let run = match work {
+        PreparedAnswer::Idle(answer) => return Ok(Json(answer).into_response()),
+        PreparedAnswer::Run(run) => *run,
+    };
+    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    let names = RequestNames { request, answer: random::id("ollama-") };
+    let choices = start(app, &[run.prompt], 1, names, &options)?;
+    respond(app, choices, run.answer, run.stream).await
+}
+
+/// The models there are.
+#[utoipa::path(
+    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusal)
+)]
+async fn tags(State(app): State<App>) -> Json<ModelTags> {
+    Json(models::tags(&app))
+}
+
+/// The models that are loaded.
+#[utoipa::path(
+    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusal)
+)]
+async fn ps(State(app): State<App>) -> Json<Running> {
+    Json(models::running(&app.service))
+}
+
+/// Whose description is wanted.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ShowBody {
+    /// Any name: one model is served.
+    #[serde(rename = "model")]
+    _model: Option<String>,
+    /// An older name of `model`.
+    #[serde(rename = "name")]
+    _name: Option<String>,
+    /// Nothing more is shown.
+    #[serde(rename = "verbose")]
+    _verbose: Option<bool>,
+}
+
+/// What the model is.
+#[utoipa::path(
+    post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
+    responses((status = 200, body = Shown), Refusal)
+)]
+async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
+    let _: ShowBody = prepare(&app, body, |_, body| crate::http::wire::read(&body)).await?;
+    Ok(Json(models::show(&app)))
+}
+
+/// The version of this program.
+#[derive(Debug, Serialize, ToSchema)]
+struct Version {
+    version: &'static str,
+}
+
+/// The version of this program.
+#[utoipa::path(
+    get, path = "/api/version", tag = "Ollama",
+    responses((status = 200, body = Version), Refusal)
+)]
+async fn version() -> Json<Version> {
+    Json(Version { version: env!("CARGO_PKG_VERSION") })
+}
+
+async fn one_model(State(app): State<App>) -> HttpError {
+    let message = format!(
+        "this server serves one model, {}, which was chosen when it was started",
+        app.service.info().name
+    );
+    HttpError::request(StatusCode::NOT_IMPLEMENTED, message)
+}
