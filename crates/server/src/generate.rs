@@ -4,6 +4,7 @@
 pub(crate) mod answer;
 pub(crate) mod choices;
 pub(crate) mod constraint;
+pub(crate) mod delivery;
 pub(crate) mod embeddings;
 pub(crate) mod flow;
 pub(crate) mod logprobs;

@@ -3,19 +3,21 @@
 //! Invariant: every answer of the API is JSON (or an event stream) in the protocol's own form,
 //! errors included, and a client that goes away or stops reading costs the engine nothing.
 
-mod app;
 mod generate;
 mod http;
 mod protocols;
+mod router;
 mod serve;
 
-pub use app::router;
 #[doc(hidden)]
-pub use http::body::{body_route, check_body};
+pub use http::body::check_body;
 #[doc(hidden)]
 pub use http::keys::check_key_file;
 pub use http::keys::{ApiKeys, KeyError};
 pub use http::limits::RateLimits;
 pub use http::options::ServerOptions;
 pub use http::transport::{Listener, Tls, TlsError, UnixSocket};
+#[doc(hidden)]
+pub use protocols::body_route;
+pub use router::router;
 pub use serve::{ServeError, ServerExit, serve, serve_until_signal};

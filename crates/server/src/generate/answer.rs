@@ -1,6 +1,7 @@
 //! The seam between the events of the model and the JSON of a protocol.
 
 use crate::http::error::HttpError;
+use crate::http::sse::{Frame, Framing};
 use api::{CallEvent, Done, TextEvent, TokenText, Usage};
 use serde_json::Value;
 
@@ -32,28 +33,6 @@ pub(crate) trait Answer: Send + 'static {
     fn note(&mut self, _index: usize, _event: &TextEvent) {}
     /// The whole answer at once.
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value;
-}
-
-/// How frames are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// Server-sent events.
-    Events,
-    /// One line of JSON each.
-    Lines,
-}
-
-/// One message of a stream.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Frame {
-    /// JSON without a name.
-    Data(Value),
-    /// JSON under the name of an event.
-    Named(&'static str, Value),
-    /// A word that is no JSON, such as `[DONE]`.
-    Word(&'static str),
-    /// What clients skip.
-    Comment(&'static str),
 }
 
 /// The events of one choice, gathered.

@@ -4,13 +4,13 @@
 //! reads slowly is buffered, and given up after a while; the engine never waits for it longer.
 
 use crate::generate::transcript::Transcript;
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::RequestId;
 use crate::http::observability::http::HttpMetrics;
-use crate::http::shutdown::{Life, Phase};
-use api::{Done, Prepared, RequestOptions, Service, TextEvent, TextStream, Usage};
+use crate::http::request::RequestId;
+use crate::http::shutdown::Phase;
+use api::{Done, Prepared, RequestOptions, TextEvent, TextStream, Usage};
 use axum::http::StatusCode;
-use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Events a client may be behind before its engine sequence has to wait.
@@ -22,16 +22,6 @@ const CANCELLED: &str = "cancelled";
 /// An event of the choice with this index.
 type Tagged = (usize, TextEvent);
 type Sender = mpsc::Sender<Result<Tagged, HttpError>>;
-
-/// What answers need besides the model.
-#[derive(Clone, Debug)]
-pub(crate) struct Conditions {
-    pub life: Life,
-    pub stall_timeout: Duration,
-    pub http: HttpMetrics,
-    /// Log the texts of prompts and answers.
-    pub log_prompts: bool,
-}
 
 /// The ids of a request and of its answer.
 #[derive(Clone, Debug)]
@@ -71,30 +61,30 @@ struct RequestLog {
 impl Choices {
     /// Submits every prompt `per_prompt` times; all of them are queued, or none.
     pub fn start(
-        service: &Service,
         prompts: &[Prepared],
         per_prompt: usize,
         names: RequestNames,
         options: &RequestOptions,
-        conditions: &Conditions,
+        app: &App,
     ) -> Result<Self, api::ApiError> {
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
         let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
         let start = |(index, (prompt, n)): (usize, (&Prepared, usize))| {
             let name = Some(format!("{}-{index}", names.answer));
-            service.start(prompt, n, &RequestOptions { name, ..options.clone() })
+            app.service.start(prompt, n, &RequestOptions { name, ..options.clone() })
         };
         let streams: Result<Vec<TextStream>, _> = each.enumerate().map(start).collect();
         let streams = streams?;
         let count = streams.len();
         for (index, stream) in streams.into_iter().enumerate() {
-            tokio::spawn(pump(index, stream, sender.clone(), conditions.clone()));
+            tokio::spawn(pump(index, stream, sender.clone(), app.clone()));
         }
         names.request.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
-        let transcript = conditions
+        let transcript = app
+            .options
             .log_prompts
-            .then(|| Transcript::begin(service, &names.request.0, prompts, count));
-        let log = RequestLog::new(names, count, transcript, conditions.http.clone());
+            .then(|| Transcript::begin(&app.service, &names.request.0, prompts, count));
+        let log = RequestLog::new(names, count, transcript, app.observability.http.clone());
         Ok(Self { events, count, per_prompt, log })
     }
 
@@ -236,12 +226,12 @@ fn unread() -> HttpError {
 
 /// Carries the events of one answer to `out` until it ends, the reader leaves or stalls, or the
 /// server closes.
-async fn pump(index: usize, mut stream: TextStream, out: Sender, conditions: Conditions) {
+async fn pump(index: usize, mut stream: TextStream, out: Sender, app: App) {
     loop {
         let event = tokio::select! {
             biased;
             () = out.closed() => return,
-            () = conditions.life.reached(Phase::Closing) => {
+            () = app.life.reached(Phase::Closing) => {
                 // A reader too slow for this learns it from the end of the stream.
                 let _ = out.try_send(Err(HttpError::shutting_down()));
                 return;
@@ -254,7 +244,7 @@ async fn pump(index: usize, mut stream: TextStream, out: Sender, conditions: Con
             Some(TextEvent::Failed(error)) => Err(HttpError::of(error, "")),
             Some(event) => Ok((index, event)),
         };
-        if out.send_timeout(item, conditions.stall_timeout).await.is_err() {
+        if out.send_timeout(item, app.options.stall_timeout).await.is_err() {
             return;
         }
     }

@@ -1,8 +1,8 @@
 //! Vectors of texts, for every protocol that has them.
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::RequestId;
+use crate::http::request::RequestId;
 use crate::http::shutdown::Phase;
 use api::{Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -59,7 +59,7 @@ pub(crate) async fn compute(
     let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
     tokio::select! {
         biased;
-        () = app.conditions.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
+        () = app.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
         vectors = all => vectors.map_err(|error| {
             HttpError::of_field(error, "input", Field::Prompt, "input")
         }),

@@ -1,10 +1,11 @@
 //! The way of a request through every protocol: read, prepare off the reactor, submit, answer.
 
-use crate::app::App;
 use crate::generate::answer::Answer;
 use crate::generate::choices::{Choices, RequestNames};
+use crate::generate::delivery;
+use crate::http::app::App;
+use crate::http::body;
 use crate::http::error::HttpError;
-use crate::http::{body, sse};
 use api::{ApiError, Prepared, RequestOptions, Service};
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -53,8 +54,7 @@ pub(crate) fn start(
         let message = format!("{wanted} answers at once do not fit into the queue of {queue}");
         return Err(HttpError::invalid("n", message));
     }
-    Choices::start(&app.service, prompts, n, names, options, &app.conditions)
-        .map_err(|error| HttpError::of(error, "prompt"))
+    Choices::start(prompts, n, names, options, app).map_err(|error| HttpError::of(error, "prompt"))
 }
 
 /// Answers as a stream or at once.
@@ -65,7 +65,7 @@ pub(crate) async fn respond(
     stream: bool,
 ) -> Result<Response, HttpError> {
     if stream {
-        return Ok(sse::streamed(choices, answer, app.options.keep_alive));
+        return Ok(delivery::streamed(choices, answer, app.options.keep_alive));
     }
-    sse::whole(choices, answer).await
+    delivery::whole(choices, answer).await
 }

@@ -15,9 +15,6 @@ const POLITELY_READ: usize = 64 << 20;
 /// Most JSON values of one body. In memory a value takes many times the bytes it is written with.
 const MAX_VALUES: usize = 2_000_000;
 
-/// The deepest nesting that the parser takes.
-pub(crate) const MAX_DEPTH: usize = 127;
-
 /// The bytes of a body, and how deep their JSON may be.
 #[derive(Debug)]
 pub(crate) struct Received {
@@ -136,37 +133,10 @@ fn skip_string<'a>(rest: &mut impl Iterator<Item = &'a u8>) {
     }
 }
 
-/// Where bodies are taken, in an order that the fuzzer's seeds count on.
-const ROUTES: [&str; 17] = [
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/responses",
-    "/v1/responses/input_tokens",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
-    "/api/chat",
-    "/api/generate",
-    "/api/embed",
-    "/api/embeddings",
-    "/api/show",
-    "/completion",
-    "/infill",
-    "/tokenize",
-    "/detokenize",
-    "/apply-template",
-];
-
-/// One of the routes that take bodies. For fuzzing.
-#[doc(hidden)]
-pub fn body_route(at: u8) -> &'static str {
-    ROUTES[usize::from(at) % ROUTES.len()]
-}
-
 /// Parses any bytes as a body of default limits. For fuzzing.
 #[doc(hidden)]
 pub fn check_body(bytes: &[u8]) -> bool {
-    json(&Received { bytes: bytes.to_vec(), depth: MAX_DEPTH }).is_ok()
+    json(&Received { bytes: bytes.to_vec(), depth: ServerOptions::MAX_JSON_DEPTH }).is_ok()
 }
 
 #[cfg(test)]
@@ -204,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_depth_is_the_error_that_is_told() {
-        for limit in [0, 1, 5, MAX_DEPTH] {
+        for limit in [0, 1, 5, ServerOptions::MAX_JSON_DEPTH] {
             assert!(json(&received(&nested(limit), limit)).is_ok() || limit == 0, "{limit}");
             let error = json(&received(&nested(limit + 1), limit)).unwrap_err().body();
             let message = error["error"]["message"].as_str().unwrap();

@@ -1,6 +1,5 @@
 //! Settings of the server, each with a default that suits one machine and a few clients.
 
-use crate::http::body;
 use crate::http::keys::ApiKeys;
 use crate::http::limits::RateLimits;
 use std::time::Duration;
@@ -46,7 +45,7 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// The deepest JSON that can be allowed.
-    pub const MAX_JSON_DEPTH: usize = body::MAX_DEPTH;
+    pub const MAX_JSON_DEPTH: usize = 127;
     /// The fewest bytes that heads of requests can be limited to.
     pub const LEAST_HEADER_LIMIT: usize = 8192;
 }
@@ -62,7 +61,7 @@ impl Default for ServerOptions {
             header_timeout: Duration::from_secs(30),
             body_limit: 32 << 20,
             body_timeout: Duration::from_secs(60),
-            json_depth: body::MAX_DEPTH,
+            json_depth: Self::MAX_JSON_DEPTH,
             keep_alive: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(60),

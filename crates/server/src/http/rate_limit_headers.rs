@@ -3,7 +3,7 @@
 use crate::http::caller::Identity;
 use crate::http::error::HttpError;
 use crate::http::limits::{Admission, Limits, Quota, QuotaStatus, RateLimited};
-use crate::http::middleware::RequestId;
+use crate::http::request::RequestId;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -8,8 +8,8 @@
 
 mod assets;
 
-use crate::app::wrong_method;
 use crate::http::error::HttpError;
+use crate::http::fallback::wrong_method;
 use assets::{ASSETS, Asset, PAGE, REFERENCE};
 use axum::Router;
 use axum::extract::Path;

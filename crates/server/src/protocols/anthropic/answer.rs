@@ -1,8 +1,9 @@
 //! The answer of `POST /v1/messages`, whole and as events.
 
-use crate::generate::answer::{Answer, AnswerBlock, AnswerCall, Collected, Frame};
+use crate::generate::answer::{Answer, AnswerBlock, AnswerCall, Collected};
 use crate::http::error::{Dialect, HttpError};
 use crate::http::random;
+use crate::http::sse::Frame;
 use crate::protocols::anthropic::response::{
     BlockDelta, ContentBlock, Ending, MessageResponse, MessageUsage, OutputTokensDetails,
     StopReason, StreamEvent,

@@ -1,11 +1,11 @@
 //! The routes of Anthropic's API.
 
-use crate::app::App;
 use crate::generate::choices::RequestNames;
+use crate::generate::delivery;
 use crate::generate::flow::{counted, prepare, start};
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::{self, RequestId};
-use crate::http::sse;
+use crate::http::request::{self, RequestId};
 use crate::protocols::anthropic::answer::MessageAnswer;
 use crate::protocols::anthropic::chat;
 use crate::protocols::anthropic::errors::ErrorBody;
@@ -69,14 +69,14 @@ async fn messages(
     })
     .await?;
     let answer = MessageAnswer::new(&app.service.info().name, prompt.prompt().len(), call.caches);
-    let options = middleware::on_behalf(call.options, &headers);
+    let options = request::on_behalf(call.options, &headers);
     let names = RequestNames { request: id, answer: answer.id().to_owned() };
     let choices = start(&app, &[prompt], 1, names, &options)?;
     if call.stream {
         let silence = app.options.keep_alive.min(MAX_SILENCE);
-        return Ok(sse::streamed(choices, answer, silence));
+        return Ok(delivery::streamed(choices, answer, silence));
     }
-    sse::whole(choices, answer).await
+    delivery::whole(choices, answer).await
 }
 
 /// How many tokens a conversation has, also where the context does not hold them.

@@ -1,7 +1,8 @@
 //! The answer of `POST /completion` and `POST /infill`, whole and as events.
 
-use crate::generate::answer::{Answer, Collected, Frame};
+use crate::generate::answer::{Answer, Collected};
 use crate::http::error::{Dialect, HttpError};
+use crate::http::sse::Frame;
 use crate::protocols::llama::timings::Timings;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;

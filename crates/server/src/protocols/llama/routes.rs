@@ -1,12 +1,13 @@
 //! The routes of llama.cpp's server.
 
-use crate::app::App;
 use crate::generate::choices::RequestNames;
 use crate::generate::flow::{prepare, respond, start};
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::{self, RequestId};
-use crate::http::observability;
+use crate::http::middleware;
 use crate::http::random;
+use crate::http::request::{self, RequestId};
+use crate::http::status;
 use crate::protocols::llama::answer::{AnswerPiece, CompletionAnswer, Completions};
 use crate::protocols::llama::completion::{self, CompletionBody, LlamaCall};
 use crate::protocols::llama::infill::{self, InfillBody};
@@ -36,7 +37,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(properties))
         .routes(routes!(slots))
         .route("/completions", post(complete))
-        .route(middleware::V1_HEALTH, get(observability::health))
+        .route(middleware::V1_HEALTH, get(status::health))
 }
 
 /// The tokens of a text.
@@ -113,7 +114,7 @@ async fn answer(
     headers: &HeaderMap,
     call: LlamaCall,
 ) -> Result<Response, HttpError> {
-    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    let options = request::on_behalf(RequestOptions::default(), headers);
     let names = RequestNames { request, answer: random::id("completion-") };
     let choices = start(app, &call.prompts, call.choices, names, &options)?;
     let answer = CompletionAnswer::new(&app.service.info().name, call.look, call.choices);

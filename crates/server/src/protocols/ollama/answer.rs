@@ -1,7 +1,8 @@
 //! The answers of `/api/chat` and `/api/generate`, whole and line by line.
 
-use crate::generate::answer::{Answer, Collected, Frame, Framing};
+use crate::generate::answer::{Answer, Collected};
 use crate::http::error::{Dialect, HttpError};
+use crate::http::sse::{Frame, Framing};
 use crate::protocols::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };

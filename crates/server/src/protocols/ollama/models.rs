@@ -1,6 +1,6 @@
 //! What Ollama's clients ask about models: the one that is served.
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::protocols::ollama::line;
 use api::{SamplingOptions, Service};
 use serde::Serialize;

@@ -1,12 +1,12 @@
 //! The routes of Ollama's API.
 
-use crate::app::App;
 use crate::generate::choices::RequestNames;
 use crate::generate::embeddings::compute;
 use crate::generate::flow::{prepare, respond, start};
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::{self, RequestId};
 use crate::http::random;
+use crate::http::request::{self, RequestId};
 use crate::protocols::ollama::answer::OllamaAnswer;
 use crate::protocols::ollama::chat::{self, ChatBody};
 use crate::protocols::ollama::embed::{self, EmbedBody, Embedded, Embedding, EmbeddingsBody};
@@ -146,7 +146,7 @@ async fn vectors(
     (read, how): (Read<Vec<Prompt>>, Embed),
 ) -> Result<Vec<api::Embedding>, HttpError> {
     let prompts = prepare(app, body, move |service, body| read(service, &body)).await?;
-    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    let options = request::on_behalf(RequestOptions::default(), headers);
     compute(app, prompts, how, options, id).await
 }
 
@@ -162,7 +162,7 @@ async fn answer(
         PreparedAnswer::Idle(answer) => return Ok(Json(answer).into_response()),
         PreparedAnswer::Run(run) => *run,
     };
-    let options = middleware::on_behalf(RequestOptions::default(), headers);
+    let options = request::on_behalf(RequestOptions::default(), headers);
     let names = RequestNames { request, answer: random::id("ollama-") };
     let choices = start(app, &[run.prompt], 1, names, &options)?;
     respond(app, choices, run.answer, run.stream).await

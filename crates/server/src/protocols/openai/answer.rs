@@ -1,12 +1,12 @@
 //! What all OpenAI answers share: their heading, the usage and how a stream ends.
 
-use crate::generate::answer::Frame;
+use crate::http::app::unix_now;
 use crate::http::error::HttpError;
 use crate::http::random;
+use crate::http::sse::Frame;
 use api::Usage;
 use serde::Serialize;
 use serde_json::json;
-use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
 /// The members that every chunk and answer begins with.
@@ -132,11 +132,6 @@ fn usage(usage: &Usage) -> CompletionUsage {
             rejected_prediction_tokens: usage.drafted_tokens.saturating_sub(usage.accepted_tokens),
         },
     }
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Changes when the program or the model does: FNV-1a over both names.

@@ -1,8 +1,9 @@
 //! The answer of `POST /v1/completions`, whole and as chunks.
 
-use crate::generate::answer::{Answer, Collected, Frame};
+use crate::generate::answer::{Answer, Collected};
 use crate::generate::logprobs::TextLogprobs;
 use crate::http::error::HttpError;
+use crate::http::sse::Frame;
 use crate::protocols::openai::answer::{self, Heading};
 use api::{TextEvent, TokenText, Usage};
 use serde::Serialize;

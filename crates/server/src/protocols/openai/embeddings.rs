@@ -1,10 +1,10 @@
 //! `POST /v1/embeddings`: vectors of texts.
 
-use crate::app::App;
 use crate::generate::embeddings;
 use crate::generate::flow::prepare;
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::{self, RequestId};
+use crate::http::request::{self, RequestId};
 use crate::http::wire;
 use crate::protocols::openai::completions::{self, Prompts};
 use crate::protocols::openai::problem::Refusals;
@@ -126,7 +126,7 @@ async fn embed(
         Ok(EmbeddingCall { prompts, ..call })
     })
     .await?;
-    let options = middleware::on_behalf(call.options, &headers);
+    let options = request::on_behalf(call.options, &headers);
     let vectors = embeddings::compute(&app, call.prompts, call.embed, options, &id).await?;
     answer(&app.service.info().name, vectors, call.encoding, call.dimensions).map(Json)
 }

@@ -1,12 +1,12 @@
 //! The routes of OpenAI's API.
 
-use crate::app::App;
 use crate::generate::choices::RequestNames;
 use crate::generate::constraint::ConstraintField;
+use crate::generate::delivery;
 use crate::generate::flow::{prepare, respond, start};
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::{self, RequestId};
-use crate::http::sse;
+use crate::http::request::{self, RequestId};
 use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::chat_answer::{ChatAnswer, ChatStyle};
 use crate::protocols::openai::chat_body::ChatCompletionRequest;
@@ -83,7 +83,7 @@ async fn chat_completions(
     })
     .await?;
     let heading = Heading::new("chatcmpl-", &app.service.info().name);
-    let options = middleware::on_behalf(call.options, &headers);
+    let options = request::on_behalf(call.options, &headers);
     let names = RequestNames { request: id, answer: heading.id.clone() };
     let choices = start(&app, &[prompt], call.choices, names, &options)?;
     let style = ChatStyle {
@@ -115,12 +115,12 @@ async fn text_completions(
     })
     .await?;
     let heading = Heading::new("cmpl-", &app.service.info().name);
-    let options = middleware::on_behalf(call.options, &headers);
+    let options = request::on_behalf(call.options, &headers);
     let names = RequestNames { request: id, answer: heading.id.clone() };
     let choices = start(&app, &prompts, call.best_of, names, &options)?;
     let answer = CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage);
     if call.best_of > call.choices {
-        return sse::best(choices, call.choices, answer).await;
+        return delivery::best(choices, call.choices, answer).await;
     }
     respond(&app, choices, answer, call.stream).await
 }

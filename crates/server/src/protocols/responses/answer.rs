@@ -3,12 +3,13 @@
 //! A call that breaks after it was announced gets no last event and is no item of the response,
 //! so that no client executes it; its text follows as a message.
 
-use crate::generate::answer::{Answer, Collected, Frame};
+use crate::generate::answer::{Answer, Collected};
 use crate::http::error::HttpError;
-use crate::protocols::responses::background::Log;
+use crate::http::sse::Frame;
 use crate::protocols::responses::events::Events;
 use crate::protocols::responses::history::Item;
 use crate::protocols::responses::items::ItemStatus;
+use crate::protocols::responses::log::Log;
 use crate::protocols::responses::object::{Response, ResponseFailure, Status, Tokens};
 use crate::protocols::responses::open_item::{ItemView, OpenItem};
 use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};

@@ -1,6 +1,6 @@
 //! Events with their numbers.
 
-use crate::generate::answer::Frame;
+use crate::http::sse::Frame;
 use serde_json::{Map, Value, json};
 use std::cell::Cell;
 

@@ -1,6 +1,6 @@
 //! The response object.
 
-use crate::protocols::openai::answer::unix_now;
+use crate::http::app::unix_now;
 use crate::protocols::responses::items::OutputItem;
 use crate::protocols::responses::warnings::Warnings;
 use api::Usage;

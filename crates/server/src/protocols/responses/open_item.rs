@@ -1,8 +1,8 @@
 //! The item of an answer that is being generated.
 
-use crate::generate::answer::Frame;
 use crate::generate::logprobs;
 use crate::http::random;
+use crate::http::sse::Frame;
 use crate::protocols::responses::events::Events;
 use crate::protocols::responses::freeform::Freeform;
 use crate::protocols::responses::input::sealed;

@@ -1,19 +1,21 @@
 //! The routes that make responses.
 
-use crate::app::App;
 use crate::generate::choices::RequestNames;
 use crate::generate::flow::{counted, prepare, respond, start};
+use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware::{self, RequestId};
+use crate::http::request::{self, RequestId};
 use crate::protocols::openai::problem::Refusals;
 use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
-use crate::protocols::responses::background::{self, Log, Running};
+use crate::protocols::responses::background;
 use crate::protocols::responses::call::{RequestReader, ResponseCall};
+use crate::protocols::responses::log::{self, Log};
 use crate::protocols::responses::object::Response as Made;
 use crate::protocols::responses::request::CreateResponse;
-use crate::protocols::responses::store::{Owner, StoreEntry};
-use crate::protocols::responses::stored;
-use api::{ApiError, Field, Prepared, RequestOptions};
+use crate::protocols::responses::running::Running;
+use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
+use crate::protocols::responses::stored::{self, Store, owner};
+use api::{ApiError, Field, Prepared};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -33,44 +35,41 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .merge(stored::routes())
 }
 
-/// Whose responses a request may see: those of the key that it came with.
-pub(crate) fn owner(headers: &HeaderMap) -> Owner {
-    middleware::on_behalf(RequestOptions::default(), headers).tenant.map(Arc::from)
-}
-
 /// A response: whole, as events, or in the background.
 #[utoipa::path(post, path = "/v1/responses", tag = "OpenAI", request_body = CreateResponse,
     responses((status = 200, body = Made), Refusals))]
 async fn create(
     State(app): State<App>,
+    Extension(store): Store,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, HttpError> {
     let owner = owner(&headers);
-    let (mut call, prompt) = read(&app, &owner, body, |prepared| prepared).await?;
-    let options = middleware::on_behalf(std::mem::take(&mut call.options), &headers);
+    let (mut call, prompt) = read(&app, &store, &owner, body, |prepared| prepared).await?;
+    let options = request::on_behalf(std::mem::take(&mut call.options), &headers);
     let names = RequestNames { request: id, answer: call.response.id.clone() };
     let choices = start(&app, &[prompt], 1, names, &options)?;
     let stream = call.stream;
     if call.response.background {
-        let (answer, running) = in_background(&app, &owner, call);
+        let (answer, running) = in_background(&store, &owner, call);
         // Before it begins, so that the word is of its beginning.
         let word = first_word(&app, &running);
         tokio::spawn(background::run(choices, answer, running));
         return Ok(word);
     }
-    respond(&app, choices, answer(&app, owner, call, None), stream).await
+    respond(&app, choices, answer(store, owner, call, None), stream).await
 }
 
 /// Reads a request and lets `check` look at what became of its prompt.
 async fn read<T: Send + 'static>(
     app: &App,
+    store: &Arc<ResponseStore>,
     owner: &Owner,
     body: Body,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(ResponseCall, T), HttpError> {
-    let (store, owner) = (Arc::clone(&app.responses), owner.clone());
+    let (store, owner) = (Arc::clone(store), owner.clone());
     let limit = app.options.body_limit;
     prepare(app, body, move |service, body| {
         let desk = RequestReader { service, store: &store, owner: &owner, limit };
@@ -86,27 +85,35 @@ fn refused(error: ApiError) -> HttpError {
     HttpError::of_field(error, "input", Field::Parameter("max_tokens"), "max_output_tokens")
 }
 
-fn answer(app: &App, owner: Owner, call: ResponseCall, log: Option<Arc<Log>>) -> ResponseAnswer {
+fn answer(
+    store: Arc<ResponseStore>,
+    owner: Owner,
+    call: ResponseCall,
+    log: Option<Arc<Log>>,
+) -> ResponseAnswer {
     let ResponseCall { response, view, tools, input, parent, .. } = call;
-    let store = Arc::clone(&app.responses);
     let deposit = response.store.then(|| StoreSlot { store, owner, parent, input, log });
     ResponseAnswer::new(response, view, tools, deposit)
 }
 
 /// Keeps a response that is yet to be made.
-fn in_background(app: &App, owner: &Owner, call: ResponseCall) -> (ResponseAnswer, Arc<Running>) {
-    let log = call.stream.then(|| Arc::new(Log::new(app.responses.held())));
+fn in_background(
+    store: &Arc<ResponseStore>,
+    owner: &Owner,
+    call: ResponseCall,
+) -> (ResponseAnswer, Arc<Running>) {
+    let log = call.stream.then(|| Arc::new(Log::new(store.held())));
     let mut asked = call.parent.as_ref().map(|parent| parent.items()).unwrap_or_default();
     asked.extend_from_slice(&call.input);
     let running = Arc::new(Running::new(&call.response, asked, log.clone()));
-    app.responses.put(owner, &call.response.id, StoreEntry::Running(Arc::clone(&running)));
-    (answer(app, owner.clone(), call, log), running)
+    store.put(owner, &call.response.id, StoreEntry::Running(Arc::clone(&running)));
+    (answer(Arc::clone(store), owner.clone(), call, log), running)
 }
 
 /// What the client of a background response gets at once.
 fn first_word(app: &App, running: &Running) -> Response {
     match &running.log {
-        Some(log) => background::follow(Arc::clone(log), 0, app.options.keep_alive),
+        Some(log) => log::follow(Arc::clone(log), 0, app.options.keep_alive),
         None => stored::json(running.json()),
     }
 }
@@ -124,9 +131,10 @@ struct InputTokens {
     responses((status = 200, body = InputTokens), Refusals))]
 async fn input_tokens(
     State(app): State<App>,
+    Extension(store): Store,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let (_, input_tokens) = read(&app, &owner(&headers), body, counted).await?;
+    let (_, input_tokens) = read(&app, &store, &owner(&headers), body, counted).await?;
     Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }).into_response())
 }

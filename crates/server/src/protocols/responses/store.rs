@@ -3,8 +3,8 @@
 //! Invariant: finished responses are at most so many and hold at most so many bytes, histories
 //! included; those used longest ago go first.
 
-use crate::protocols::responses::background::Running;
 use crate::protocols::responses::history::Item;
+use crate::protocols::responses::running::Running;
 use crate::protocols::responses::stored_response::StoredResponse;
 use crate::protocols::responses::turns::HeldBytes;
 use std::collections::{BTreeMap, HashMap, HashSet};

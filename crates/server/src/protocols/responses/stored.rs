@@ -1,22 +1,27 @@
 //! The routes of responses that are kept or under way.
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::request;
 use crate::protocols::openai::problem::Problem;
-use crate::protocols::responses::background;
 use crate::protocols::responses::listing::{ItemList, Page};
+use crate::protocols::responses::log;
 use crate::protocols::responses::object::Response as Made;
-use crate::protocols::responses::routes::owner;
-use crate::protocols::responses::store::StoreEntry;
-use axum::Json;
+use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
+use api::RequestOptions;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+/// The responses that are kept.
+pub(crate) type Store = Extension<Arc<ResponseStore>>;
 
 type Id = Result<Path<String>, PathRejection>;
 
@@ -26,6 +31,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(retrieve, remove))
         .routes(routes!(cancel))
         .routes(routes!(input_items))
+}
+
+/// Whose responses a request may see: those of the key that it came with.
+pub(crate) fn owner(headers: &HeaderMap) -> Owner {
+    request::on_behalf(RequestOptions::default(), headers).tenant.map(Arc::from)
 }
 
 /// A response of this JSON text.
@@ -49,12 +59,13 @@ struct Retrieval {
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn retrieve(
     State(app): State<App>,
+    Extension(store): Store,
     id: Id,
     wanted: Result<Query<Retrieval>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, HttpError> {
     let Query(wanted) = wanted.map_err(bad_query)?;
-    let (_, entry) = find(&app, &headers, id)?;
+    let (_, entry) = find(&store, &headers, id)?;
     if wanted.stream != Some(true) {
         return Ok(match entry {
             StoreEntry::Running(running) => json(running.json()),
@@ -70,7 +81,7 @@ async fn retrieve(
         HttpError::invalid("stream", message)
     })?;
     let from = wanted.starting_after.map_or(0, |number| number.saturating_add(1));
-    Ok(background::follow(log, from, app.options.keep_alive))
+    Ok(log::follow(log, from, app.options.keep_alive))
 }
 
 /// That a response is gone.
@@ -85,12 +96,12 @@ struct Removed {
 #[utoipa::path(delete, path = "/v1/responses/{id}", tag = "OpenAI", params(("id" = String, Path)),
     responses((status = 200, body = Removed), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn remove(
-    State(app): State<App>,
+    Extension(store): Store,
     id: Id,
     headers: HeaderMap,
 ) -> Result<Json<Removed>, HttpError> {
-    let (id, entry) = find(&app, &headers, id)?;
-    app.responses.remove(&owner(&headers), &id);
+    let (id, entry) = find(&store, &headers, id)?;
+    store.remove(&owner(&headers), &id);
     if let StoreEntry::Running(running) = entry {
         running.cancel().await;
     }
@@ -101,13 +112,17 @@ async fn remove(
 #[utoipa::path(post, path = "/v1/responses/{id}/cancel", tag = "OpenAI",
     params(("id" = String, Path)),
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
-async fn cancel(State(app): State<App>, id: Id, headers: HeaderMap) -> Result<Response, HttpError> {
-    let (id, entry) = find(&app, &headers, id)?;
+async fn cancel(
+    Extension(store): Store,
+    id: Id,
+    headers: HeaderMap,
+) -> Result<Response, HttpError> {
+    let (id, entry) = find(&store, &headers, id)?;
     if let StoreEntry::Running(running) = entry {
         running.cancel().await;
     }
     // It may have been removed meanwhile.
-    match app.responses.get(&owner(&headers), &id) {
+    match store.get(&owner(&headers), &id) {
         Some(StoreEntry::Kept(kept)) if kept.background => Ok(json(kept.json.clone())),
         Some(StoreEntry::Running(running)) => Ok(json(running.json())),
         Some(StoreEntry::Kept(_)) => {
@@ -123,22 +138,26 @@ async fn cancel(State(app): State<App>, id: Id, headers: HeaderMap) -> Result<Re
     params(("id" = String, Path), Page),
     responses((status = 200, body = ItemList), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn input_items(
-    State(app): State<App>,
+    Extension(store): Store,
     id: Id,
     page: Result<Query<Page>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Json<ItemList>, HttpError> {
     let Query(page) = page.map_err(bad_query)?;
-    let items = match find(&app, &headers, id)?.1 {
+    let items = match find(&store, &headers, id)?.1 {
         StoreEntry::Running(running) => running.asked.clone(),
         StoreEntry::Kept(kept) => kept.turn.asked(),
     };
     ItemList::of(items, &page).map(Json)
 }
 
-fn find(app: &App, headers: &HeaderMap, id: Id) -> Result<(String, StoreEntry), HttpError> {
+fn find(
+    store: &ResponseStore,
+    headers: &HeaderMap,
+    id: Id,
+) -> Result<(String, StoreEntry), HttpError> {
     let Path(id) = id.map_err(|rejection| HttpError::invalid("id", rejection.body_text()))?;
-    match app.responses.get(&owner(headers), &id) {
+    match store.get(&owner(headers), &id) {
         Some(entry) => Ok((id, entry)),
         None => Err(unknown(&id)),
     }

@@ -1,6 +1,6 @@
 //! A finished response that is kept.
 
-use crate::protocols::responses::background::Log;
+use crate::protocols::responses::log::Log;
 use crate::protocols::responses::turns::{ByteCharge, HeldBytes, StoredTurn};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The laws of the events, from events of the model that are made by hand.
 
 use super::*;
-use crate::protocols::openai::answer::unix_now;
+use crate::http::app::unix_now;
 use crate::protocols::responses::object::ResponseKind;
 use crate::protocols::responses::warnings::Warnings;
 use api::{ApiError, Done, Message, TokenText};

@@ -1,72 +1,36 @@
-//! The routes, what all handlers can reach, and the document that describes them.
+//! The routes of the server, and the document that describes them.
 
-use crate::generate::choices::Conditions;
-use crate::http::error::{self, Dialect, HttpError};
-use crate::http::limits::Limits;
-use crate::http::middleware::{self, HEALTH, METRICS, READY, RequestId, STATS};
-use crate::http::observability::{self, Observability};
+use crate::http::app::App;
+use crate::http::error::{self, Dialect};
+use crate::http::fallback::{unknown_route, wrong_method};
+use crate::http::middleware::{self, HEALTH, METRICS, READY, STATS};
 use crate::http::options::ServerOptions;
 use crate::http::rate_limit_headers;
+use crate::http::request::{REQUEST_ID, RequestId};
 use crate::http::shutdown::Life;
+use crate::http::status;
 use crate::http::web;
 use crate::protocols::anthropic;
 use crate::protocols::llama;
 use crate::protocols::ollama;
 use crate::protocols::openai;
-use crate::protocols::openai::answer::unix_now;
 use crate::protocols::responses;
 use crate::protocols::responses::store::ResponseStore;
 use api::Service;
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
-
-/// What every handler can reach.
-#[derive(Clone, Debug)]
-pub(crate) struct App {
-    pub service: Service,
-    pub options: Arc<ServerOptions>,
-    pub conditions: Conditions,
-    pub observability: Arc<Observability>,
-    pub limits: Limits,
-    /// Bounds the prompts that are parsed and tokenized at one time.
-    pub preparing: Arc<Semaphore>,
-    /// What the Responses API keeps.
-    pub responses: Arc<ResponseStore>,
-    pub started: u64,
-}
-
-impl App {
-    pub fn new(service: Service, options: ServerOptions, life: Life) -> Self {
-        let observability = Arc::new(Observability::new(&service));
-        let http = observability.http.clone();
-        let ServerOptions { stall_timeout, log_prompts, .. } = options;
-        let conditions = Conditions { life, stall_timeout, http, log_prompts };
-        let responses = ResponseStore::new(options.stored_responses, options.stored_response_bytes);
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        Self {
-            service,
-            limits: Limits::new(options.rates),
-            options: Arc::new(options),
-            conditions,
-            observability,
-            preparing: Arc::new(Semaphore::new(cores)),
-            responses: Arc::new(responses),
-            started: unix_now(),
-        }
-    }
-}
 
 /// The server's routes over `service`, to be served or tested as any tower service.
 pub fn router(service: Service, options: ServerOptions) -> Router {
@@ -75,16 +39,16 @@ pub fn router(service: Service, options: ServerOptions) -> Router {
 
 pub(crate) fn routes(app: App) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
-    let (router, document) = documented().split_for_parts();
+    let (router, document) = documented(&app.options).split_for_parts();
     // Serialized once: the document is long, and needs no key.
     let document = Bytes::from(json!(document).to_string());
     let kind = [(header::CONTENT_TYPE, "application/json")];
     let router = router
         .route("/openapi.json", get(async move || (kind, document)))
-        .route(HEALTH, get(observability::health))
-        .route(READY, get(observability::ready))
-        .route(METRICS, get(observability::metrics))
-        .route(STATS, get(observability::stats))
+        .route(HEALTH, get(status::health))
+        .route(READY, get(status::ready))
+        .route(METRICS, get(status::metrics))
+        .route(STATS, get(status::stats))
         .route("/version", get(version))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
@@ -106,10 +70,11 @@ pub(crate) fn routes(app: App) -> Router {
 struct Document;
 
 /// The routes of all protocols.
-fn documented() -> OpenApiRouter<App> {
+fn documented(options: &ServerOptions) -> OpenApiRouter<App> {
+    let store = ResponseStore::new(options.stored_responses, options.stored_response_bytes);
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(openai::routes::routes())
-        .merge(responses::routes::routes())
+        .merge(responses::routes::routes().layer(Extension(Arc::new(store))))
         .merge(anthropic::routes::routes())
         .merge(ollama::routes::routes())
         .merge(llama::routes::routes())
@@ -135,7 +100,7 @@ fn cors(origin: &str) -> CorsLayer {
         "*" => AllowOrigin::any(),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
-    let shown = rate_limit_headers::headers().chain([middleware::REQUEST_ID, header::RETRY_AFTER]);
+    let shown = rate_limit_headers::headers().chain([REQUEST_ID, header::RETRY_AFTER]);
     CorsLayer::new()
         .allow_origin(allowed)
         .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])
@@ -143,16 +108,6 @@ fn cors(origin: &str) -> CorsLayer {
         .allow_headers(AllowHeaders::mirror_request())
         .allow_private_network(origin != "*")
         .expose_headers(shown.collect::<Vec<_>>())
-}
-
-async fn unknown_route(method: Method, uri: axum::http::Uri) -> HttpError {
-    let message = format!("no such endpoint: {method} {}", uri.path());
-    HttpError::request(StatusCode::NOT_FOUND, message).with_code("unknown_endpoint")
-}
-
-pub(crate) async fn wrong_method(method: Method, uri: axum::http::Uri) -> HttpError {
-    let message = format!("{} does not take {method}", uri.path());
-    HttpError::request(StatusCode::METHOD_NOT_ALLOWED, message).with_code("method_not_allowed")
 }
 
 async fn version() -> Json<Value> {
