@@ -1,36 +1,32 @@
 //! The routes of the server, and the document that describes them.
 
 use crate::http::app::App;
-use crate::http::error::{self, Dialect};
-use crate::http::fallback::{unknown_route, wrong_method};
-use crate::http::middleware::{self, HEALTH, METRICS, READY, STATS};
+use crate::http::fallback::unknown_route;
+use crate::http::middleware::{self, HEALTH, METRICS, READY, STATS, V1_HEALTH};
 use crate::http::options::ServerOptions;
+use crate::http::protocol;
 use crate::http::rate_limit_headers;
-use crate::http::request::{REQUEST_ID, RequestId};
+use crate::http::request::REQUEST_ID;
 use crate::http::shutdown::Life;
 use crate::http::status;
 use crate::http::web;
-use crate::protocols::anthropic;
-use crate::protocols::llama;
-use crate::protocols::ollama;
-use crate::protocols::openai;
-use crate::protocols::responses;
+use crate::protocols::anthropic::Anthropic;
+use crate::protocols::llama::Llama;
+use crate::protocols::ollama::Ollama;
+use crate::protocols::openai::OpenAi;
+use crate::protocols::responses::Responses;
 use crate::protocols::responses::store::ResponseStore;
 use api::Service;
 use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
 
 /// The server's routes over `service`, to be served or tested as any tower service.
 pub fn router(service: Service, options: ServerOptions) -> Router {
@@ -39,24 +35,24 @@ pub fn router(service: Service, options: ServerOptions) -> Router {
 
 pub(crate) fn routes(app: App) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
-    let (router, document) = documented(&app.options).split_for_parts();
-    // Serialized once: the document is long, and needs no key.
-    let document = Bytes::from(json!(document).to_string());
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    let router = router
-        .route("/openapi.json", get(async move || (kind, document)))
-        .route(HEALTH, get(status::health))
-        .route(READY, get(status::ready))
-        .route(METRICS, get(status::metrics))
-        .route(STATS, get(status::stats))
-        .route("/version", get(version))
-        .fallback(unknown_route)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(CatchPanicLayer::custom(middleware::panicked))
-        .layer(from_fn_with_state(app.clone(), middleware::admit))
-        .layer(from_fn(translated))
-        .with_state(app.clone())
-        .merge(web::routes());
+    let store = Arc::new(ResponseStore::of(&app.options));
+    let (responses, described) = protocol::routes::<Responses>(&app);
+    let protocols = [
+        protocol::routes::<OpenAi>(&app),
+        (responses.layer(Extension(store)), described),
+        protocol::routes::<Anthropic>(&app),
+        protocol::routes::<Ollama>(&app),
+        protocol::routes::<Llama>(&app),
+    ];
+    let mut document = Document::openapi();
+    let mut routers = Vec::new();
+    for (router, part) in protocols {
+        document.merge(part);
+        routers.push(router);
+    }
+    let own = protocol::guarded(own_routes(&document), &app);
+    let router = routers.into_iter().fold(own, Router::merge);
+    let router = router.with_state(app.clone()).merge(web::routes());
     match cors {
         Some(cors) => router.layer(cors),
         None => router,
@@ -64,32 +60,26 @@ pub(crate) fn routes(app: App) -> Router {
     .layer(from_fn_with_state(app, middleware::log))
 }
 
+/// The routes that belong to no protocol, and the answer to paths that are no route.
+fn own_routes(document: &utoipa::openapi::OpenApi) -> Router<App> {
+    // Serialized once: the document is long, and needs no key.
+    let document = Bytes::from(json!(document).to_string());
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Router::new()
+        .route("/openapi.json", get(async move || (kind, document)))
+        .route(HEALTH, get(status::health))
+        .route(V1_HEALTH, get(status::health))
+        .route(READY, get(status::ready))
+        .route(METRICS, get(status::metrics))
+        .route(STATS, get(status::stats))
+        .route("/version", get(version))
+        .fallback(unknown_route)
+}
+
 /// The document's own part; paths and types come with the routes.
 #[derive(OpenApi)]
 #[openapi(info(title = "Gannet", description = "A large language model over HTTP"))]
 struct Document;
-
-/// The routes of all protocols.
-fn documented(options: &ServerOptions) -> OpenApiRouter<App> {
-    let store = ResponseStore::new(options.stored_responses, options.stored_response_bytes);
-    OpenApiRouter::with_openapi(Document::openapi())
-        .merge(openai::routes::routes())
-        .merge(responses::routes::routes().layer(Extension(Arc::new(store))))
-        .merge(anthropic::routes::routes())
-        .merge(ollama::routes::routes())
-        .merge(llama::routes::routes())
-}
-
-/// Errors in the form of the protocol that was spoken.
-async fn translated(request: Request, next: Next) -> Response {
-    let dialect = Dialect::of(request.uri().path());
-    let id = request.extensions().get::<RequestId>().cloned();
-    let mut response = error::translate(next.run(request).await, dialect);
-    if let (Dialect::Anthropic, Some(id)) = (dialect, id) {
-        anthropic::routes::name(&mut response, &id);
-    }
-    response
-}
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
 ///

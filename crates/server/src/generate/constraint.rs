@@ -105,11 +105,11 @@ pub(crate) struct ConstraintField {
 impl ConstraintField {
     /// What `error` means to a client whose answer must match `constraint`, if anything.
     pub fn error(constraint: Option<&Self>, error: ApiError, prompt: &str) -> HttpError {
-        match constraint {
-            Some(Self { field, .. }) => {
-                HttpError::of_field(error, prompt, Field::Constraint, field)
+        match (error, constraint) {
+            (ApiError::Invalid { field: Field::Constraint, message }, Some(Self { field, .. })) => {
+                HttpError::invalid(*field, format!("{field}: {message}"))
             }
-            None => HttpError::of(error, prompt),
+            (error, _) => HttpError::of(error, prompt),
         }
     }
 }

@@ -4,7 +4,10 @@ use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::request::RequestId;
 use crate::http::shutdown::Phase;
-use api::{Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
+use api::{
+    ApiError, Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service,
+    TextRequest,
+};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 /// Most texts of one request.
@@ -36,8 +39,7 @@ pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
 fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpError> {
     let sampling = SamplingOptions::default();
     let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
-    let refused = |error| HttpError::of_field(error, path, Field::Prompt, path);
-    let prepared = service.prepare_text(&request).map_err(refused)?;
+    let prepared = service.prepare_text(&request).map_err(|error| refused(error, path))?;
     Ok(Prompt::Ids(prepared.prompt().to_vec()))
 }
 
@@ -60,9 +62,17 @@ pub(crate) async fn compute(
     tokio::select! {
         biased;
         () = app.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
-        vectors = all => vectors.map_err(|error| {
-            HttpError::of_field(error, "input", Field::Prompt, "input")
-        }),
+        vectors = all => vectors.map_err(|error| refused(error, "input")),
+    }
+}
+
+/// What `error` means to the client whose text stands at `path`.
+fn refused(error: ApiError, path: &str) -> HttpError {
+    match error {
+        ApiError::Invalid { field: Field::Prompt, message } => {
+            HttpError::invalid(path, format!("{path}: {message}"))
+        }
+        other => HttpError::of(other, path),
     }
 }
 

@@ -1,53 +1,13 @@
-//! Errors of requests: the error object of each protocol, with its HTTP status.
+//! Errors of requests, with their HTTP status.
 //!
-//! Sources: OpenAI API reference, "Error codes"; Anthropic API reference, "Errors"; Ollama's API
-//! document; README of llama.cpp's server. The two context numbers are an extension that other
+//! Source: OpenAI API reference, "Error codes". The two context numbers are an extension that other
 //! local servers share.
 
-use crate::protocols::anthropic::errors::ErrorBody;
-use crate::protocols::openai::problem::name;
 use api::{ApiError, Field};
-use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-
-/// A protocol, for the form of its error objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    OpenAi,
-    Anthropic,
-    Ollama,
-    Llama,
-}
-
-impl Dialect {
-    /// That of the protocol which `path` belongs to.
-    pub fn of(path: &str) -> Self {
-        let below = |root: &str| path == root || path.starts_with(&format!("{root}/"));
-        if below("/v1/messages") {
-            Self::Anthropic
-        } else if below("/api") {
-            Self::Ollama
-        } else if LLAMA.contains(&path) {
-            Self::Llama
-        } else {
-            Self::OpenAi
-        }
-    }
-}
-
-/// Paths of llama.cpp's server.
-const LLAMA: [&str; 8] = [
-    "/tokenize",
-    "/detokenize",
-    "/apply-template",
-    "/completion",
-    "/completions",
-    "/infill",
-    "/props",
-    "/slots",
-];
+use std::borrow::Cow;
 
 /// A refused or failed request.
 #[derive(Clone, Debug)]
@@ -56,6 +16,8 @@ pub(crate) struct HttpError {
     kind: &'static str,
     message: String,
     param: Option<String>,
+    /// The field at fault, whose name depends on the protocol.
+    field: Option<Field>,
     code: Option<&'static str>,
     numbers: Vec<(&'static str, usize)>,
 }
@@ -66,7 +28,7 @@ const RETRY_AFTER: &str = "1";
 impl HttpError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { status, kind, message, param: None, code: None, numbers: Vec::new() }
+        Self { status, kind, message, param: None, field: None, code: None, numbers: Vec::new() }
     }
 
     /// 400: the member `param` of the request is invalid.
@@ -111,7 +73,9 @@ impl HttpError {
                 error.numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
                 error
             }
-            ApiError::Invalid { field, .. } => Self::invalid(name(&field), message),
+            ApiError::Invalid { field, .. } => {
+                Self { field: Some(field), ..Self::invalid(self::field(&field), message) }
+            }
             ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
             ApiError::QueueFull(_) => Self::rate_limited(message).with_code("queue_full"),
             ApiError::TimedOut(_) => {
@@ -124,55 +88,34 @@ impl HttpError {
         }
     }
 
-    /// As [`HttpError::of`], where the client calls `field` by this name.
-    pub fn of_field(error: ApiError, prompt: &str, field: Field, name: &str) -> Self {
-        match error {
-            ApiError::Invalid { field: found, message } if found == field => {
-                Self::invalid(name, format!("{name}: {message}"))
-            }
-            other => Self::of(other, prompt),
+    /// The same error with its field under the name that `name` has for it.
+    pub fn renamed(&self, name: impl FnOnce(&Field) -> Cow<'static, str>) -> Self {
+        let mut error = self.clone();
+        let Some(field) = &self.field else { return error };
+        let (own, name) = (self::field(field), name(field));
+        if own != name {
+            error.message = format!("{name}: {}", self.message);
+            error.param = Some(name.into_owned());
         }
+        error
     }
 
-    /// The JSON that a client of this protocol gets.
-    pub fn json(&self, dialect: Dialect) -> Value {
-        match dialect {
-            Dialect::OpenAi => self.body(),
-            Dialect::Anthropic => self.anthropic(),
-            Dialect::Ollama => json!({ "error": self.message }),
-            Dialect::Llama => self.llama(),
-        }
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.status
     }
 
-    fn llama(&self) -> Value {
-        let code = self.status.as_u16();
-        let kind = match code {
-            401 => "authentication_error",
-            403 => "permission_error",
-            404 => "not_found_error",
-            400 if !self.numbers.is_empty() => "exceed_context_size_error",
-            400..=499 => "invalid_request_error",
-            501 => "not_supported_error",
-            503 => "unavailable_error",
-            _ => "server_error",
-        };
-        let mut error = json!({ "code": code, "message": self.message, "type": kind });
-        for (name, number) in &self.numbers {
-            error[*name] = json!(number);
-        }
-        json!({ "error": error })
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
-    fn anthropic(&self) -> Value {
-        json!(match self.numbers[..] {
-            [("n_prompt_tokens", prompt), ("n_ctx", context)] => {
-                ErrorBody::too_long(prompt, context)
-            }
-            _ => ErrorBody::new(self.status.as_u16(), &self.message),
-        })
+    /// Counts that belong to the error, by their names.
+    pub fn numbers(&self) -> &[(&'static str, usize)] {
+        &self.numbers
     }
 
-    /// The JSON that a client of OpenAI's protocols gets.
+    /// The JSON of the error where no protocol has another form for it, which is OpenAI's.
     pub fn body(&self) -> Value {
         let mut error = Map::new();
         error.insert("message".into(), json!(self.message));
@@ -198,14 +141,13 @@ impl IntoResponse for HttpError {
     }
 }
 
-/// Puts the error of `response`, if it is one, into the words of `dialect`.
-pub(crate) fn translate(mut response: Response, dialect: Dialect) -> Response {
-    if dialect == Dialect::OpenAi {
-        return response;
+/// The name of `field` in most protocols.
+pub(crate) fn field(field: &Field) -> &'static str {
+    match field {
+        Field::Prompt => "prompt",
+        Field::Constraint => "response_format",
+        Field::Parameter(name) => name,
     }
-    let Some(error) = response.extensions_mut().remove::<HttpError>() else { return response };
-    response.headers_mut().remove(header::CONTENT_LENGTH);
-    response.map(|_| Body::from(error.json(dialect).to_string()))
 }
 
 #[cfg(test)]

@@ -32,3 +32,48 @@ pub(crate) mod routes;
 mod system;
 mod tools;
 mod turns;
+
+use crate::http::app::App;
+use crate::http::error::{self, HttpError};
+use crate::http::protocol::Protocol;
+use crate::http::request::RequestId;
+use api::Field;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use errors::ErrorBody;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use utoipa_axum::router::OpenApiRouter;
+
+/// The header in which clients look for the name of their request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// Anthropic's Messages API.
+pub(crate) struct Anthropic;
+
+impl Protocol for Anthropic {
+    fn routes() -> OpenApiRouter<App> {
+        routes::routes()
+    }
+
+    fn error_json(error: &HttpError) -> Value {
+        json!(match error.numbers()[..] {
+            [("n_prompt_tokens", prompt), ("n_ctx", context)] => {
+                ErrorBody::too_long(prompt, context)
+            }
+            _ => ErrorBody::new(error.status().as_u16(), error.message()),
+        })
+    }
+
+    fn field(field: &Field) -> Cow<'static, str> {
+        match field {
+            Field::Parameter("stop") => "stop_sequences".into(),
+            other => error::field(other).into(),
+        }
+    }
+
+    fn add_headers(headers: &mut HeaderMap, id: &RequestId) {
+        if let Ok(id) = HeaderValue::from_str(&id.0) {
+            headers.insert(REQUEST_ID, id);
+        }
+    }
+}

@@ -23,3 +23,22 @@ mod options;
 mod refusal;
 pub(crate) mod routes;
 mod think;
+
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
+use serde_json::{Value, json};
+use utoipa_axum::router::OpenApiRouter;
+
+/// Ollama's API.
+pub(crate) struct Ollama;
+
+impl Protocol for Ollama {
+    fn routes() -> OpenApiRouter<App> {
+        routes::routes()
+    }
+
+    fn error_json(error: &HttpError) -> Value {
+        json!({ "error": error.message() })
+    }
+}

@@ -23,3 +23,16 @@ pub(crate) mod problem;
 pub(crate) mod routes;
 pub(crate) mod thinking;
 pub(crate) mod tools;
+
+use crate::http::app::App;
+use crate::http::protocol::Protocol;
+use utoipa_axum::router::OpenApiRouter;
+
+/// OpenAI's API but for responses.
+pub(crate) struct OpenAi;
+
+impl Protocol for OpenAi {
+    fn routes() -> OpenApiRouter<App> {
+        routes::routes()
+    }
+}

@@ -34,3 +34,26 @@ pub(crate) mod stored_response;
 pub(crate) mod tools;
 pub(crate) mod turns;
 pub(crate) mod warnings;
+
+use crate::http::app::App;
+use crate::http::error;
+use crate::http::protocol::Protocol;
+use api::Field;
+use std::borrow::Cow;
+use utoipa_axum::router::OpenApiRouter;
+
+/// OpenAI's Responses API.
+pub(crate) struct Responses;
+
+impl Protocol for Responses {
+    fn routes() -> OpenApiRouter<App> {
+        routes::routes()
+    }
+
+    fn field(field: &Field) -> Cow<'static, str> {
+        match field {
+            Field::Parameter("max_tokens") => "max_output_tokens".into(),
+            other => error::field(other).into(),
+        }
+    }
+}

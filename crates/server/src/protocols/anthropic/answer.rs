@@ -1,9 +1,11 @@
 //! The answer of `POST /v1/messages`, whole and as events.
 
 use crate::generate::answer::{Answer, AnswerBlock, AnswerCall, Collected};
-use crate::http::error::{Dialect, HttpError};
+use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::Frame;
+use crate::protocols::anthropic::Anthropic;
 use crate::protocols::anthropic::response::{
     BlockDelta, ContentBlock, Ending, MessageResponse, MessageUsage, OutputTokensDetails,
     StopReason, StreamEvent,
@@ -205,7 +207,7 @@ impl Answer for MessageAnswer {
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        vec![Frame::Named("error", error.json(Dialect::Anthropic))]
+        vec![Frame::Named("error", Anthropic::json(error))]
     }
 
     fn ping(&self) -> Option<Frame> {

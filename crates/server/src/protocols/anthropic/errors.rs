@@ -1,5 +1,6 @@
 //! The error object of Anthropic's API.
 
+use crate::http::refusals::ErrorObject;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -27,6 +28,18 @@ struct ErrorDetail {
     /// Tokens that the context holds, answer included.
     #[serde(skip_serializing_if = "Option::is_none")]
     n_ctx: Option<usize>,
+}
+
+impl ErrorObject for ErrorBody {
+    const STATUSES: &'static [(&'static str, &'static str)] = &[
+        ("400", ""),
+        ("401", ""),
+        ("404", ""),
+        ("413", ""),
+        ("429", ""),
+        ("500", ""),
+        ("503", ""),
+    ];
 }
 
 impl ErrorBody {

@@ -5,39 +5,39 @@ use crate::generate::delivery;
 use crate::generate::flow::{counted, prepare, start};
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::fallback::unknown_route;
+use crate::http::refusals::Refusals;
 use crate::http::request::{self, RequestId};
 use crate::protocols::anthropic::answer::MessageAnswer;
 use crate::protocols::anthropic::chat;
 use crate::protocols::anthropic::errors::ErrorBody;
 use crate::protocols::anthropic::request::{Conversation, MessageRequest};
 use crate::protocols::anthropic::response::{MessageResponse, StreamEvent, TokenCount};
-use api::{ApiError, Field};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use std::time::Duration;
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// Longest silence of a stream: clients give one up that says nothing for 15 s.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
-/// The header in which clients look for the name of their request.
-const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
-
 /// All of them.
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(messages)).routes(routes!(count_tokens))
+    OpenApiRouter::with_openapi(Errors::openapi())
+        .routes(routes!(messages))
+        .routes(routes!(count_tokens))
+        .nest("/v1/messages/", OpenApiRouter::new().fallback(unknown_route))
 }
 
-/// Names `response` as Anthropic's clients expect it.
-pub(crate) fn name(response: &mut Response, id: &RequestId) {
-    if let Ok(id) = HeaderValue::from_str(&id.0) {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
-}
+/// The schema of errors, to which refusals refer.
+#[derive(OpenApi)]
+#[openapi(components(schemas(ErrorBody)))]
+struct Errors;
 
 /// The next message of a conversation.
 #[utoipa::path(
@@ -47,13 +47,7 @@ pub(crate) fn name(response: &mut Response, id: &RequestId) {
             (MessageResponse = "application/json"),
             (StreamEvent = "text/event-stream"),
         )),
-        (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody),
-        (status = 404, body = ErrorBody),
-        (status = 413, body = ErrorBody),
-        (status = 429, body = ErrorBody),
-        (status = 500, body = ErrorBody),
-        (status = 503, body = ErrorBody),
+        Refusals<ErrorBody>,
     ),
 )]
 async fn messages(
@@ -64,7 +58,9 @@ async fn messages(
 ) -> Result<Response, HttpError> {
     let (call, prompt) = prepare(&app, body, |service, body| {
         let call = chat::read(&body)?;
-        let prompt = service.prepare_chat(&call.request).map_err(refused)?;
+        let prompt = service
+            .prepare_chat(&call.request)
+            .map_err(|error| HttpError::of(error, "messages"))?;
         Ok((call, prompt))
     })
     .await?;
@@ -84,23 +80,13 @@ async fn messages(
     post, path = "/v1/messages/count_tokens", tag = "Anthropic", request_body = Conversation,
     responses(
         (status = 200, body = TokenCount),
-        (status = 400, body = ErrorBody),
-        (status = 401, body = ErrorBody),
-        (status = 404, body = ErrorBody),
-        (status = 413, body = ErrorBody),
-        (status = 429, body = ErrorBody),
-        (status = 500, body = ErrorBody),
-        (status = 503, body = ErrorBody),
+        Refusals<ErrorBody>,
     ),
 )]
 async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, HttpError> {
     let input_tokens = prepare(&app, body, |service, body| {
-        counted(service.prepare_chat(&chat::read_prompt(&body)?)).map_err(refused)
+        counted(service.prepare_chat(&chat::read_prompt(&body)?))
+            .map_err(|error| HttpError::of(error, "messages"))
     });
     Ok(Json(TokenCount { input_tokens: input_tokens.await? }))
-}
-
-/// What `error` means, by the names that fields have here.
-fn refused(error: ApiError) -> HttpError {
-    HttpError::of_field(error, "messages", Field::Parameter("stop"), "stop_sequences")
 }

@@ -1,8 +1,10 @@
 //! The answer of `POST /completion` and `POST /infill`, whole and as events.
 
 use crate::generate::answer::{Answer, Collected};
-use crate::http::error::{Dialect, HttpError};
+use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
 use crate::http::sse::Frame;
+use crate::protocols::llama::Llama;
 use crate::protocols::llama::timings::Timings;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;
@@ -223,7 +225,7 @@ impl Answer for CompletionAnswer {
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        vec![Frame::Data(error.json(Dialect::Llama))]
+        vec![Frame::Data(Llama::json(error))]
     }
 
     fn whole(&mut self, choices: Vec<Collected>, _: &Usage) -> Value {

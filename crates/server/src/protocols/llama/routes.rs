@@ -4,10 +4,8 @@ use crate::generate::choices::RequestNames;
 use crate::generate::flow::{prepare, respond, start};
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::middleware;
 use crate::http::random;
 use crate::http::request::{self, RequestId};
-use crate::http::status;
 use crate::protocols::llama::answer::{AnswerPiece, CompletionAnswer, Completions};
 use crate::protocols::llama::completion::{self, CompletionBody, LlamaCall};
 use crate::protocols::llama::infill::{self, InfillBody};
@@ -22,7 +20,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::post;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -37,7 +35,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(properties))
         .routes(routes!(slots))
         .route("/completions", post(complete))
-        .route(middleware::V1_HEALTH, get(status::health))
 }
 
 /// The tokens of a text.

@@ -1,8 +1,10 @@
 //! The answers of `/api/chat` and `/api/generate`, whole and line by line.
 
 use crate::generate::answer::{Answer, Collected};
-use crate::http::error::{Dialect, HttpError};
+use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
 use crate::http::sse::{Frame, Framing};
+use crate::protocols::ollama::Ollama;
 use crate::protocols::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };
@@ -193,7 +195,7 @@ impl Answer for OllamaAnswer {
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        vec![Frame::Data(error.json(Dialect::Ollama))]
+        vec![Frame::Data(Ollama::json(error))]
     }
 
     /// Every line must be an object of the answer.

@@ -5,7 +5,9 @@ use crate::generate::embeddings::compute;
 use crate::generate::flow::{prepare, respond, start};
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::fallback::unknown_route;
 use crate::http::random;
+use crate::http::refusals::Refusals;
 use crate::http::request::{self, RequestId};
 use crate::protocols::ollama::answer::OllamaAnswer;
 use crate::protocols::ollama::chat::{self, ChatBody};
@@ -65,6 +67,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ps))
         .routes(routes!(show))
         .routes(routes!(version));
+    let router = router
+        .route("/api", any(unknown_route))
+        .nest("/api/", OpenApiRouter::new().fallback(unknown_route));
     OTHER_MODELS.into_iter().fold(router, |router, path| router.route(path, any(one_model)))
 }
 
@@ -74,7 +79,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses(
         (status = 200, content(
             (ChatLine = "application/json"), (ChatLine = "application/x-ndjson"))),
-        Refusal
+        Refusals<Refusal>
     )
 )]
 async fn chat(
@@ -92,7 +97,7 @@ async fn chat(
     responses(
         (status = 200, content(
             (GenerateLine = "application/json"), (GenerateLine = "application/x-ndjson"))),
-        Refusal
+        Refusals<Refusal>
     )
 )]
 async fn generate(
@@ -107,7 +112,7 @@ async fn generate(
 /// Vectors of texts.
 #[utoipa::path(
     post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
-    responses((status = 200, body = Embedded), Refusal)
+    responses((status = 200, body = Embedded), Refusals<Refusal>)
 )]
 async fn embed(
     State(app): State<App>,
@@ -123,7 +128,7 @@ async fn embed(
 /// The vector of a text.
 #[utoipa::path(
     post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
-    responses((status = 200, body = Embedding), Refusal)
+    responses((status = 200, body = Embedding), Refusals<Refusal>)
 )]
 async fn embeddings(
     State(app): State<App>,
@@ -170,7 +175,7 @@ async fn answer(
 
 /// The models there are.
 #[utoipa::path(
-    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusal)
+    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusals<Refusal>)
 )]
 async fn tags(State(app): State<App>) -> Json<ModelTags> {
     Json(models::tags(&app))
@@ -178,7 +183,7 @@ async fn tags(State(app): State<App>) -> Json<ModelTags> {
 
 /// The models that are loaded.
 #[utoipa::path(
-    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusal)
+    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusals<Refusal>)
 )]
 async fn ps(State(app): State<App>) -> Json<Running> {
     Json(models::running(&app.service))
@@ -201,7 +206,7 @@ struct ShowBody {
 /// What the model is.
 #[utoipa::path(
     post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
-    responses((status = 200, body = Shown), Refusal)
+    responses((status = 200, body = Shown), Refusals<Refusal>)
 )]
 async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
     let _: ShowBody = prepare(&app, body, |_, body| crate::http::wire::read(&body)).await?;
@@ -217,7 +222,7 @@ struct Version {
 /// The version of this program.
 #[utoipa::path(
     get, path = "/api/version", tag = "Ollama",
-    responses((status = 200, body = Version), Refusal)
+    responses((status = 200, body = Version), Refusals<Refusal>)
 )]
 async fn version() -> Json<Version> {
     Json(Version { version: env!("CARGO_PKG_VERSION") })

@@ -2,8 +2,10 @@
 
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::Frame;
+use crate::protocols::openai::OpenAi;
 use api::Usage;
 use serde::Serialize;
 use serde_json::json;
@@ -86,7 +88,7 @@ pub(crate) fn close<C: Serialize>(last: Option<Completion<C>>) -> Vec<Frame> {
 
 /// The last frames of a stream that breaks off.
 pub(crate) fn broken(error: &HttpError) -> Vec<Frame> {
-    vec![Frame::Named("error", error.body()), Frame::Word("[DONE]")]
+    vec![Frame::Named("error", OpenAi::json(error)), Frame::Word("[DONE]")]
 }
 
 /// Token counts.

@@ -4,10 +4,11 @@ use crate::generate::embeddings;
 use crate::generate::flow::prepare;
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
 use crate::http::request::{self, RequestId};
 use crate::http::wire;
 use crate::protocols::openai::completions::{self, Prompts};
-use crate::protocols::openai::problem::Refusals;
+use crate::protocols::openai::problem::Problem;
 use api::{Embed, Embedding, Pooling, Prompt, RequestOptions};
 use axum::Json;
 use axum::body::Body;
@@ -113,7 +114,7 @@ struct EmbeddingCall {
 
 /// Vectors of texts.
 #[utoipa::path(post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingRequest,
-    responses((status = 200, body = EmbeddingList), Refusals))]
+    responses((status = 200, body = EmbeddingList), Refusals<Problem>))]
 async fn embed(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,

@@ -1,20 +1,9 @@
 //! Errors as the OpenAPI document tells of them: the form of [`HttpError::body`].
 //!
-//! [`HttpError::body`]: crate::http::error::Fault::body
+//! [`HttpError::body`]: crate::http::error::HttpError::body
 
-use api::Field;
-use std::borrow::Cow;
-use utoipa::{IntoResponses, ToSchema};
-
-/// What OpenAI's protocols call a field, in the member `param` of errors. The errors of the other
-/// protocols have no such member.
-pub(crate) fn name(field: &Field) -> Cow<'static, str> {
-    match field {
-        Field::Prompt => "prompt".into(),
-        Field::Constraint => "response_format".into(),
-        Field::Parameter(name) => (*name).into(),
-    }
-}
+use crate::http::refusals::ErrorObject;
+use utoipa::ToSchema;
 
 /// An error.
 #[derive(Debug, ToSchema)]
@@ -43,40 +32,22 @@ pub(crate) struct Detail {
     n_ctx: Option<usize>,
 }
 
-/// What a request for an answer may be refused with.
-#[derive(Debug, IntoResponses)]
-#[allow(dead_code, reason = "describes what faults write")]
-pub(crate) enum Refusals {
-    /// The request cannot be.
-    #[response(status = 400)]
-    Invalid(Problem),
-    /// The key is missing or wrong.
-    #[response(status = 401)]
-    Unauthorized(Problem),
-    /// What the key may not do.
-    #[response(status = 403)]
-    Forbidden(Problem),
-    /// There is no such thing.
-    #[response(status = 404)]
-    NotFound(Problem),
-    /// The body took too long.
-    #[response(status = 408)]
-    Late(Problem),
-    /// The body is too large.
-    #[response(status = 413)]
-    TooLarge(Problem),
-    /// Too many requests wait, or the key's limit is reached; `Retry-After` says when to come back.
-    #[response(status = 429)]
-    TooMany(Problem),
-    /// The computation broke.
-    #[response(status = 500)]
-    Broken(Problem),
-    /// The server is shutting down.
-    #[response(status = 503)]
-    Closing(Problem),
-    /// The answer took too long.
-    #[response(status = 504)]
-    TimedOut(Problem),
+impl ErrorObject for Problem {
+    const STATUSES: &'static [(&'static str, &'static str)] = &[
+        ("400", "The request cannot be."),
+        ("401", "The key is missing or wrong."),
+        ("403", "What the key may not do."),
+        ("404", "There is no such thing."),
+        ("408", "The body took too long."),
+        ("413", "The body is too large."),
+        (
+            "429",
+            "Too many requests wait, or the key's limit is reached; `Retry-After` says when to come back.",
+        ),
+        ("500", "The computation broke."),
+        ("503", "The server is shutting down."),
+        ("504", "The answer took too long."),
+    ];
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::generate::delivery;
 use crate::generate::flow::{prepare, respond, start};
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
 use crate::http::request::{self, RequestId};
 use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::chat_answer::{ChatAnswer, ChatStyle};
@@ -14,7 +15,7 @@ use crate::protocols::openai::chat_object::{ChatChoice, ChunkChoice};
 use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice};
 use crate::protocols::openai::completions::CompletionRequest;
 use crate::protocols::openai::models::{ModelList, ModelObject};
-use crate::protocols::openai::problem::{Problem, Refusals};
+use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::{chat, completions, embeddings, models};
 use api::{Prepared, Prompt, Service, TextRequest};
 use axum::Json;
@@ -67,7 +68,7 @@ async fn model(
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "OpenAI",
     request_body = ChatCompletionRequest,
     responses((status = 200, content((Completion<ChatChoice> = "application/json"),
-        (Completion<ChunkChoice> = "text/event-stream"))), Refusals))]
+        (Completion<ChunkChoice> = "text/event-stream"))), Refusals<Problem>))]
 async fn chat_completions(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
@@ -98,7 +99,7 @@ async fn chat_completions(
 /// The continuation of a text.
 #[utoipa::path(post, path = "/v1/completions", tag = "OpenAI", request_body = CompletionRequest,
     responses((status = 200, content((Completion<TextChoice> = "application/json"),
-        (Completion<TextChoice> = "text/event-stream"))), Refusals))]
+        (Completion<TextChoice> = "text/event-stream"))), Refusals<Problem>))]
 async fn text_completions(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,

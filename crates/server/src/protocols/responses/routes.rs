@@ -4,8 +4,9 @@ use crate::generate::choices::RequestNames;
 use crate::generate::flow::{counted, prepare, respond, start};
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
 use crate::http::request::{self, RequestId};
-use crate::protocols::openai::problem::Refusals;
+use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
 use crate::protocols::responses::background;
 use crate::protocols::responses::call::{RequestReader, ResponseCall};
@@ -15,7 +16,7 @@ use crate::protocols::responses::request::CreateResponse;
 use crate::protocols::responses::running::Running;
 use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
 use crate::protocols::responses::stored::{self, Store, owner};
-use api::{ApiError, Field, Prepared};
+use api::{ApiError, Prepared};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -37,7 +38,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 /// A response: whole, as events, or in the background.
 #[utoipa::path(post, path = "/v1/responses", tag = "OpenAI", request_body = CreateResponse,
-    responses((status = 200, body = Made), Refusals))]
+    responses((status = 200, body = Made), Refusals<Problem>))]
 async fn create(
     State(app): State<App>,
     Extension(store): Store,
@@ -75,14 +76,9 @@ async fn read<T: Send + 'static>(
         let desk = RequestReader { service, store: &store, owner: &owner, limit };
         let call = desk.read(&body)?;
         let prompt = check(service.prepare_chat(&call.request));
-        Ok((call, prompt.map_err(refused)?))
+        Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
     .await
-}
-
-/// What `error` means, by the names that fields have here.
-fn refused(error: ApiError) -> HttpError {
-    HttpError::of_field(error, "input", Field::Parameter("max_tokens"), "max_output_tokens")
 }
 
 fn answer(
@@ -128,7 +124,7 @@ struct InputTokens {
 /// How many tokens a request's prompt has.
 #[utoipa::path(post, path = "/v1/responses/input_tokens", tag = "OpenAI",
     request_body = CreateResponse,
-    responses((status = 200, body = InputTokens), Refusals))]
+    responses((status = 200, body = InputTokens), Refusals<Problem>))]
 async fn input_tokens(
     State(app): State<App>,
     Extension(store): Store,

@@ -3,6 +3,7 @@
 //! Invariant: finished responses are at most so many and hold at most so many bytes, histories
 //! included; those used longest ago go first.
 
+use crate::http::options::ServerOptions;
 use crate::protocols::responses::history::Item;
 use crate::protocols::responses::running::Running;
 use crate::protocols::responses::stored_response::StoredResponse;
@@ -49,6 +50,11 @@ struct StoreState {
 }
 
 impl ResponseStore {
+    /// Keeps what `options` allow.
+    pub fn of(options: &ServerOptions) -> Self {
+        Self::new(options.stored_responses, options.stored_response_bytes)
+    }
+
     /// Keeps at most so many responses and bytes.
     pub fn new(most: usize, most_bytes: usize) -> Self {
         Self { most, most_bytes, held: HeldBytes::default(), shelf: Mutex::default() }
