@@ -4,6 +4,7 @@ use crate::http::error::HttpError;
 use crate::http::sse::{Frame, Framing};
 use api::{CallEvent, Done, TextEvent, TokenText, Usage};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Writes the events of one request's choices as one protocol's JSON.
 ///
@@ -13,6 +14,8 @@ use serde_json::Value;
 pub(crate) trait Answer: Send + 'static {
     /// How its frames are told apart on the wire.
     const FRAMING: Framing = Framing::Events;
+    /// Longest silence of a stream that its clients bear.
+    const MAX_SILENCE: Duration = Duration::MAX;
 
     /// The frames that need nothing to be computed.
     fn open(&mut self) -> Vec<Frame> {

@@ -17,22 +17,17 @@ pub(crate) async fn whole(
     mut choices: Choices,
     mut answer: impl Answer,
 ) -> Result<Response, HttpError> {
-    let mut collected = vec![Collected::default(); choices.count()];
-    while let Some(event) = choices.next().await {
-        let (index, event) = event?;
-        answer.note(index, &event);
-        collected[index].add(event);
-    }
+    let collected = collect(&mut choices, &mut answer).await?;
     Ok(Json(answer.whole(collected, choices.usage())).into_response())
 }
 
 /// As [`whole`], with the `keep` likeliest choices of each prompt.
-pub(crate) async fn best(
+pub(crate) async fn likeliest(
     mut choices: Choices,
     keep: usize,
     mut answer: impl Answer,
 ) -> Result<Response, HttpError> {
-    let mut collected = collect(&mut choices).await?;
+    let mut collected = collect(&mut choices, &mut answer).await?;
     let prompts = collected.chunks_exact_mut(choices.per_prompt());
     let kept = prompts.flat_map(|choices| {
         choices.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
@@ -41,11 +36,15 @@ pub(crate) async fn best(
     Ok(Json(answer.whole(kept.collect(), choices.usage())).into_response())
 }
 
-/// The whole of all choices.
-pub(crate) async fn collect(choices: &mut Choices) -> Result<Vec<Collected>, HttpError> {
+/// The events of all choices, gathered.
+async fn collect(
+    choices: &mut Choices,
+    answer: &mut impl Answer,
+) -> Result<Vec<Collected>, HttpError> {
     let mut collected = vec![Collected::default(); choices.count()];
     while let Some(event) = choices.next().await {
         let (index, event) = event?;
+        answer.note(index, &event);
         collected[index].add(event);
     }
     Ok(collected)

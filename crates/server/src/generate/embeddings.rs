@@ -1,8 +1,7 @@
 //! Vectors of texts, for every protocol that has them.
 
-use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::request::RequestId;
+use crate::http::request::RequestContext;
 use crate::http::shutdown::Phase;
 use api::{
     ApiError, Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service,
@@ -45,13 +44,14 @@ fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpErro
 
 /// The vectors of all `prompts`, in their order.
 pub(crate) async fn compute(
-    app: &App,
+    context: &RequestContext,
     prompts: Vec<Prompt>,
     embed: Embed,
     options: RequestOptions,
-    id: &RequestId,
 ) -> Result<Vec<Embedding>, HttpError> {
-    let options = &RequestOptions { name: Some(id.0.to_string()), ..options };
+    let (app, id) = (&context.app, &context.id);
+    let name = Some(id.0.to_string());
+    let options = &RequestOptions { name, ..context.on_behalf(options) };
     let at_once = app.service.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {

@@ -1,10 +1,14 @@
 //! The id of a request, its log name and its charge, and whom it is computed for.
 
+use crate::http::app::App;
 use crate::http::caller;
 use crate::http::limits::TokenCharge;
 use crate::http::random;
 use api::RequestOptions;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The header that names a request.
@@ -39,14 +43,38 @@ impl RequestId {
     }
 }
 
-/// The terms of a request on behalf of the key it came with, and of its `user` among those of
-/// that key: who has another key cannot pass for them.
-pub(crate) fn on_behalf(options: RequestOptions, headers: &HeaderMap) -> RequestOptions {
-    let tenant = match (caller::tenant(headers), &options.tenant) {
+/// A request to be computed: the state of the server, the request's id and its key.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestContext {
+    pub app: App,
+    pub id: RequestId,
+    /// The name of the tenant whose key the request came with.
+    pub key: Option<String>,
+}
+
+impl RequestContext {
+    /// The options of a request on behalf of its key, and of its user among those of that key: no
+    /// other key passes for them.
+    pub fn on_behalf(&self, options: RequestOptions) -> RequestOptions {
+        RequestOptions { tenant: tenant(self.key.as_deref(), options.tenant), ..options }
+    }
+}
+
+impl FromRequestParts<App> for RequestContext {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        let id = parts.extensions.get::<RequestId>().cloned();
+        let id = id.unwrap_or_else(|| RequestId::of(&parts.headers));
+        Ok(Self { app: app.clone(), id, key: caller::tenant(&parts.headers) })
+    }
+}
+
+fn tenant(key: Option<&str>, user: Option<String>) -> Option<String> {
+    match (key, user) {
         (Some(key), Some(user)) => Some(format!("{key} {user}")),
-        (key, user) => user.clone().or(key),
-    };
-    RequestOptions { tenant, ..options }
+        (key, user) => user.or_else(|| key.map(str::to_owned)),
+    }
 }
 
 #[cfg(test)]
@@ -65,9 +93,7 @@ mod tests {
                 .fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
             let mut request = request.body(axum::body::Body::empty()).unwrap();
             Caller::admit(&mut request, &keys);
-            let options =
-                RequestOptions { tenant: user.map(str::to_owned), ..RequestOptions::default() };
-            on_behalf(options, request.headers()).tenant
+            super::tenant(caller::tenant(request.headers()).as_deref(), user.map(str::to_owned))
         };
         let [one, two] = [[("x-api-key", "one")], [("x-api-key", "two")]];
         assert_ne!(tenant(&one, Some("u")), tenant(&two, Some("u")));

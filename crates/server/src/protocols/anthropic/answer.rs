@@ -13,6 +13,7 @@ use crate::protocols::anthropic::response::{
 use api::{CallEvent, Finish, TextEvent};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use std::time::Duration;
 
 const TIER: &str = "standard";
 
@@ -182,6 +183,9 @@ impl MessageAnswer {
 }
 
 impl Answer for MessageAnswer {
+    /// Clients give a stream up that says nothing for 15 s.
+    const MAX_SILENCE: Duration = Duration::from_secs(10);
+
     /// The ping tells the client to be patient: the prompt is yet to be computed.
     fn open(&mut self) -> Vec<Frame> {
         let usage = MessageUsage { input_tokens: self.prompt_tokens, ..MessageUsage::default() };

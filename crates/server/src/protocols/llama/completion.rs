@@ -1,11 +1,13 @@
 //! The request of `POST /completion`.
 
+use crate::generate::flow::{Delivery, Generation, Reply};
 use crate::http::error::HttpError;
+use crate::http::random;
 use crate::http::wire;
-use crate::protocols::llama::answer::AnswerView;
+use crate::protocols::llama::answer::{AnswerView, CompletionAnswer};
 use crate::protocols::llama::sampling::LlamaSampling;
 use crate::protocols::llama::{prompt, sampling};
-use api::{GrammarSource, Prepared, Prompt, SamplingOptions, Service, TextRequest};
+use api::{GrammarSource, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -58,18 +60,8 @@ pub(crate) struct AnswerOptions {
     _cache_prompt: Option<bool>,
 }
 
-/// A completion that is ready to be started.
-#[derive(Debug)]
-pub(crate) struct LlamaCall {
-    pub prompts: Vec<Prepared>,
-    /// Answers to each of them.
-    pub choices: usize,
-    pub stream: bool,
-    pub look: AnswerView,
-}
-
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<LlamaCall, HttpError> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
     let (PromptBody { prompt }, how) = (wire::read(body)?, wire::read(body)?);
     let prompt = prompt.ok_or_else(|| HttpError::invalid("prompt", "prompt is missing"))?;
     let sampling = sampling::read(body, service)?;
@@ -83,7 +75,7 @@ pub(crate) fn call(
     how: AnswerOptions,
     sampling: SamplingOptions,
     grammar: Option<GrammarSource>,
-) -> Result<LlamaCall, HttpError> {
+) -> Result<Reply<CompletionAnswer>, HttpError> {
     let choices = how.n_cmpl.unwrap_or(1);
     let wanted = prompts.len().saturating_mul(choices);
     if !(1..=MAX_CHOICES).contains(&wanted) {
@@ -119,5 +111,13 @@ pub(crate) fn call(
     };
     let prompts: Result<Vec<Prepared>, _> = prompts.into_iter().map(prepare).collect();
     let prompts = prompts.map_err(|error| HttpError::of(error, "prompt"))?;
-    Ok(LlamaCall { prompts, choices, stream, look })
+    let generation = Generation {
+        prompts,
+        per_prompt: choices,
+        options: RequestOptions::default(),
+        id: random::id("completion-"),
+        answer: CompletionAnswer::new(&service.info().name, look, choices),
+        delivery: Delivery::of(stream),
+    };
+    Ok(generation.into())
 }

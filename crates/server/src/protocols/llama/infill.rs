@@ -1,8 +1,10 @@
 //! The request of `POST /infill`.
 
+use crate::generate::flow::Reply;
 use crate::http::error::HttpError;
 use crate::http::wire;
-use crate::protocols::llama::completion::{self, AnswerOptions, LlamaCall};
+use crate::protocols::llama::answer::CompletionAnswer;
+use crate::protocols::llama::completion::{self, AnswerOptions};
 use crate::protocols::llama::sampling::{self, LlamaSampling};
 use api::{InfillRequest, SamplingOptions, Service};
 use axum::http::StatusCode;
@@ -42,7 +44,7 @@ struct Extra {
 }
 
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<LlamaCall, HttpError> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
     if !service.fills() {
         let message = "the model has no tokens that mark a gap to be filled in";
         return Err(HttpError::request(StatusCode::NOT_IMPLEMENTED, message));

@@ -1,24 +1,20 @@
 //! The routes of llama.cpp's server.
 
-use crate::generate::choices::RequestNames;
-use crate::generate::flow::{prepare, respond, start};
+use crate::generate::flow::{generate, prepare};
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::random;
-use crate::http::request::{self, RequestId};
-use crate::protocols::llama::answer::{AnswerPiece, CompletionAnswer, Completions};
-use crate::protocols::llama::completion::{self, CompletionBody, LlamaCall};
+use crate::http::request::RequestContext;
+use crate::protocols::llama::answer::{AnswerPiece, Completions};
+use crate::protocols::llama::completion::{self, CompletionBody};
 use crate::protocols::llama::infill::{self, InfillBody};
 use crate::protocols::llama::props::{self, Props, Slot};
 use crate::protocols::llama::tokens::{
     self, DetokenizeBody, DetokenizedText, Rendered, TokenizeBody, Tokens,
 };
 use crate::protocols::openai::chat_body::ChatCompletionRequest;
-use api::RequestOptions;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, Query, State};
-use axum::http::HeaderMap;
+use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::post;
 use utoipa_axum::router::OpenApiRouter;
@@ -43,7 +39,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = Tokens), (status = 400))
 )]
 async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Tokens>, HttpError> {
-    prepare(&app, body, |service, body| tokens::tokenize(service, &body)).await.map(Json)
+    prepare(&app, body, tokens::tokenize).await.map(Json)
 }
 
 /// The text of tokens.
@@ -55,7 +51,7 @@ async fn detokenize(
     State(app): State<App>,
     body: Body,
 ) -> Result<Json<DetokenizedText>, HttpError> {
-    prepare(&app, body, |service, body| tokens::detokenize(service, &body)).await.map(Json)
+    prepare(&app, body, tokens::detokenize).await.map(Json)
 }
 
 /// A conversation as the model reads it.
@@ -64,7 +60,7 @@ async fn detokenize(
     responses((status = 200, body = Rendered), (status = 400))
 )]
 async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rendered>, HttpError> {
-    prepare(&app, body, |service, body| tokens::apply_template(service, &body)).await.map(Json)
+    prepare(&app, body, tokens::apply_template).await.map(Json)
 }
 
 /// The continuation of one or several texts.
@@ -76,14 +72,8 @@ async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rende
         (status = 400)
     )
 )]
-async fn complete(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, HttpError> {
-    let call = prepare(&app, body, |service, body| completion::read(service, &body)).await?;
-    answer(&app, id, &headers, call).await
+async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    generate(context, body, completion::read).await
 }
 
 /// What is missing in the middle of a text.
@@ -95,27 +85,8 @@ async fn complete(
         (status = 400), (status = 501)
     )
 )]
-async fn fill(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, HttpError> {
-    let call = prepare(&app, body, |service, body| infill::read(service, &body)).await?;
-    answer(&app, id, &headers, call).await
-}
-
-async fn answer(
-    app: &App,
-    request: RequestId,
-    headers: &HeaderMap,
-    call: LlamaCall,
-) -> Result<Response, HttpError> {
-    let options = request::on_behalf(RequestOptions::default(), headers);
-    let names = RequestNames { request, answer: random::id("completion-") };
-    let choices = start(app, &call.prompts, call.choices, names, &options)?;
-    let answer = CompletionAnswer::new(&app.service.info().name, call.look, call.choices);
-    respond(app, choices, answer, call.stream).await
+async fn fill(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    generate(context, body, infill::read).await
 }
 
 /// What the server is.

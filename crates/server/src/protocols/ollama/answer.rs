@@ -1,14 +1,16 @@
 //! The answers of `/api/chat` and `/api/generate`, whole and line by line.
 
 use crate::generate::answer::{Answer, Collected};
+use crate::generate::flow::{Delivery, Generation};
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
+use crate::http::random;
 use crate::http::sse::{Frame, Framing};
 use crate::protocols::ollama::Ollama;
 use crate::protocols::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };
-use api::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, Usage};
+use api::{CallEvent, Delta, Done, Finish, Prepared, RequestOptions, TextEvent, TokenText, Usage};
 use serde_json::{Map, Value, json};
 
 /// Which of the two it is.
@@ -53,6 +55,18 @@ impl OllamaAnswer {
             call: None,
             arguments: String::new(),
             done: None,
+        }
+    }
+
+    /// The computation of this answer, which is a stream unless the client says otherwise.
+    pub fn generation(self, prompt: Prepared, stream: Option<bool>) -> Generation<Self> {
+        Generation {
+            prompts: vec![prompt],
+            per_prompt: 1,
+            options: RequestOptions::default(),
+            id: random::id("ollama-"),
+            answer: self,
+            delivery: Delivery::of(stream.unwrap_or(true)),
         }
     }
 

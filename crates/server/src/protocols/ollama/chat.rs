@@ -1,5 +1,6 @@
 //! The request of `POST /api/chat`.
 
+use crate::generate::flow::Reply;
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::wire;
@@ -8,7 +9,6 @@ use crate::protocols::ollama::duration::{self, KeepAlive};
 use crate::protocols::ollama::format;
 use crate::protocols::ollama::messages::{self, OllamaMessage};
 use crate::protocols::ollama::options::{self, Options};
-use crate::protocols::ollama::routes::PreparedAnswer;
 use crate::protocols::ollama::think::{self, Think};
 use api::{ChatRequest, SamplingOptions, Service, Tool};
 use serde::Deserialize;
@@ -47,7 +47,7 @@ pub(crate) struct ChatBody {
 }
 
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, HttpError> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
     let body: ChatBody = wire::read(body)?;
     let unload = duration::unloads(body.keep_alive.as_ref())?;
     let logprobs = options::logprobs(body.logprobs, body.top_logprobs)?;
@@ -57,7 +57,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     let sampling = options::sampling(body.options.as_ref())?;
     if messages.is_empty() {
         options::refuse(service, Vec::new(), sampling)?;
-        return Ok(PreparedAnswer::Idle(answer.idle(if unload { "unload" } else { "load" })));
+        return Ok(Reply::Ready(answer.idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;
     let grammar = format::grammar(body.format.as_ref())?;
@@ -71,7 +71,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     };
     let prompt =
         service.prepare_chat(&request).map_err(|error| HttpError::of(error, "messages"))?;
-    Ok(PreparedAnswer::run(prompt, answer, body.stream))
+    Ok(answer.generation(prompt, body.stream).into())
 }
 
 fn tools(tools: Vec<Value>) -> Result<Vec<Tool>, HttpError> {

@@ -1,13 +1,13 @@
 //! The request of `POST /api/generate`: an answer to one prompt, the continuation of a raw text,
 //! or what is missing in the middle of one.
 
+use crate::generate::flow::Reply;
 use crate::http::error::HttpError;
 use crate::http::wire;
 use crate::protocols::ollama::answer::{AnswerKind, OllamaAnswer};
 use crate::protocols::ollama::duration::{self, KeepAlive};
 use crate::protocols::ollama::format;
 use crate::protocols::ollama::options::{self, Options};
-use crate::protocols::ollama::routes::PreparedAnswer;
 use crate::protocols::ollama::think::{self, Think};
 use api::{
     ApiError, ChatRequest, GrammarSource, InfillRequest, Message, Prepared, Prompt,
@@ -57,7 +57,7 @@ pub(crate) struct GenerateBody {
 }
 
 /// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, HttpError> {
+pub(crate) fn read(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
     let body: GenerateBody = wire::read(body)?;
     let unload = duration::unloads(body.keep_alive.as_ref())?;
     let logprobs = options::logprobs(body.logprobs, body.top_logprobs)?;
@@ -68,7 +68,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     let sampling = options::sampling(body.options.as_ref())?;
     if body.prompt.as_deref().unwrap_or_default().is_empty() && body.suffix().is_none() {
         options::refuse(service, body.context.unwrap_or_default(), sampling)?;
-        return Ok(PreparedAnswer::Idle(answer(None).idle(if unload { "unload" } else { "load" })));
+        return Ok(Reply::Ready(answer(None).idle(if unload { "unload" } else { "load" })));
     }
     think::check(body.think, service)?;
     let grammar = format::grammar(body.format.as_ref())?;
@@ -79,7 +79,7 @@ pub(crate) fn read(service: &Service, body: &Value) -> Result<PreparedAnswer, Ht
     let prompt = body.prepare(service, SamplingOptions { logprobs, ..sampling }, grammar);
     let prompt = prompt.map_err(|error| HttpError::of(error, "prompt"))?;
     let context = goes_on.then(|| prompt.prompt().to_vec());
-    Ok(PreparedAnswer::run(prompt, answer(context), stream))
+    Ok(answer(context).generation(prompt, stream).into())
 }
 
 impl GenerateBody {

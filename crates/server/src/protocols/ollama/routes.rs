@@ -1,27 +1,24 @@
 //! The routes of Ollama's API.
 
-use crate::generate::choices::RequestNames;
 use crate::generate::embeddings::compute;
-use crate::generate::flow::{prepare, respond, start};
+use crate::generate::flow::{self, prepare};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::fallback::unknown_route;
-use crate::http::random;
 use crate::http::refusals::Refusals;
-use crate::http::request::{self, RequestId};
-use crate::protocols::ollama::answer::OllamaAnswer;
+use crate::http::request::RequestContext;
 use crate::protocols::ollama::chat::{self, ChatBody};
 use crate::protocols::ollama::embed::{self, EmbedBody, Embedded, Embedding, EmbeddingsBody};
 use crate::protocols::ollama::generate::{self, GenerateBody};
 use crate::protocols::ollama::line::{ChatLine, GenerateLine};
 use crate::protocols::ollama::models::{self, ModelTags, Running, Shown};
 use crate::protocols::ollama::refusal::Refusal;
-use api::{Embed, Prepared, Prompt, RequestOptions, Service};
+use api::{Embed, Prompt, RequestOptions, Service};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::any;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,28 +26,6 @@ use std::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// What a request comes to.
-pub(crate) enum PreparedAnswer {
-    /// Nothing but this answer.
-    Idle(Value),
-    /// An answer to be computed.
-    Run(Box<PendingAnswer>),
-}
-
-/// An answer to be computed.
-pub(crate) struct PendingAnswer {
-    prompt: Prepared,
-    answer: OllamaAnswer,
-    stream: bool,
-}
-
-impl PreparedAnswer {
-    /// An answer to be computed, in lines unless the client says otherwise.
-    pub fn run(prompt: Prepared, answer: OllamaAnswer, stream: Option<bool>) -> Self {
-        Self::Run(Box::new(PendingAnswer { prompt, answer, stream: stream.unwrap_or(true) }))
-    }
-}
 
 /// Paths of what a server of one model cannot do.
 const OTHER_MODELS: [&str; 6] =
@@ -82,13 +57,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         Refusals<Refusal>
     )
 )]
-async fn chat(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, HttpError> {
-    answer(&app, id, &headers, body, chat::read).await
+async fn chat(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    flow::generate(context, body, chat::read).await
 }
 
 /// The answer to a prompt.
@@ -100,13 +70,8 @@ async fn chat(
         Refusals<Refusal>
     )
 )]
-async fn generate(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, HttpError> {
-    answer(&app, id, &headers, body, generate::read).await
+async fn generate(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    flow::generate(context, body, generate::read).await
 }
 
 /// Vectors of texts.
@@ -114,15 +79,10 @@ async fn generate(
     post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
     responses((status = 200, body = Embedded), Refusals<Refusal>)
 )]
-async fn embed(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<Embedded>, HttpError> {
+async fn embed(context: RequestContext, body: Body) -> Result<Json<Embedded>, HttpError> {
     let start = Instant::now();
-    let vectors = vectors(&app, &id, &headers, body, (embed::read, embed::NORMALIZED)).await?;
-    Ok(Json(embed::answer(&app.service, vectors, start.elapsed())))
+    let vectors = vectors(&context, body, embed::read, embed::NORMALIZED).await?;
+    Ok(Json(embed::answer(&context.app.service, vectors, start.elapsed())))
 }
 
 /// The vector of a text.
@@ -130,47 +90,19 @@ async fn embed(
     post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
     responses((status = 200, body = Embedding), Refusals<Refusal>)
 )]
-async fn embeddings(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<Embedding>, HttpError> {
-    let vectors = vectors(&app, &id, &headers, body, (embed::read_one, embed::AS_THEY_ARE)).await?;
+async fn embeddings(context: RequestContext, body: Body) -> Result<Json<Embedding>, HttpError> {
+    let vectors = vectors(&context, body, embed::read_one, embed::AS_THEY_ARE).await?;
     Ok(Json(embed::answer_one(vectors)))
 }
 
-/// Makes what is wanted of the body of a request.
-type Read<T> = fn(&Service, &Value) -> Result<T, HttpError>;
-
 async fn vectors(
-    app: &App,
-    id: &RequestId,
-    headers: &HeaderMap,
+    context: &RequestContext,
     body: Body,
-    (read, how): (Read<Vec<Prompt>>, Embed),
+    read: fn(&Service, &Value) -> Result<Vec<Prompt>, HttpError>,
+    embed: Embed,
 ) -> Result<Vec<api::Embedding>, HttpError> {
-    let prompts = prepare(app, body, move |service, body| read(service, &body)).await?;
-    let options = request::on_behalf(RequestOptions::default(), headers);
-    compute(app, prompts, how, options, id).await
-}
-
-async fn answer(
-    app: &App,
-    request: RequestId,
-    headers: &HeaderMap,
-    body: Body,
-    read: Read<PreparedAnswer>,
-) -> Result<Response, HttpError> {
-    let work = prepare(app, body, move |service, body| read(service, &body)).await?;
-    let run = match work {
-        PreparedAnswer::Idle(answer) => return Ok(Json(answer).into_response()),
-        PreparedAnswer::Run(run) => *run,
-    };
-    let options = request::on_behalf(RequestOptions::default(), headers);
-    let names = RequestNames { request, answer: random::id("ollama-") };
-    let choices = start(app, &[run.prompt], 1, names, &options)?;
-    respond(app, choices, run.answer, run.stream).await
+    let prompts = prepare(&context.app, body, read).await?;
+    compute(context, prompts, embed, RequestOptions::default()).await
 }
 
 /// The models there are.
@@ -209,7 +141,7 @@ struct ShowBody {
     responses((status = 200, body = Shown), Refusals<Refusal>)
 )]
 async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
-    let _: ShowBody = prepare(&app, body, |_, body| crate::http::wire::read(&body)).await?;
+    let _: ShowBody = prepare(&app, body, |_, body| crate::http::wire::read(body)).await?;
     Ok(Json(models::show(&app)))
 }
 

@@ -5,15 +5,13 @@ use crate::generate::flow::prepare;
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
-use crate::http::request::{self, RequestId};
+use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::completions::{self, Prompts};
 use crate::protocols::openai::problem::Problem;
 use api::{Embed, Embedding, Pooling, Prompt, RequestOptions};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -115,21 +113,15 @@ struct EmbeddingCall {
 /// Vectors of texts.
 #[utoipa::path(post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingRequest,
     responses((status = 200, body = EmbeddingList), Refusals<Problem>))]
-async fn embed(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<EmbeddingList>, HttpError> {
-    let call = prepare(&app, body, |service, body| {
-        let call = read(&body)?;
+async fn embed(context: RequestContext, body: Body) -> Result<Json<EmbeddingList>, HttpError> {
+    let call = prepare(&context.app, body, |service, body| {
+        let call = read(body)?;
         let prompts = embeddings::prompts(service, call.prompts, "input")?;
         Ok(EmbeddingCall { prompts, ..call })
     })
     .await?;
-    let options = request::on_behalf(call.options, &headers);
-    let vectors = embeddings::compute(&app, call.prompts, call.embed, options, &id).await?;
-    answer(&app.service.info().name, vectors, call.encoding, call.dimensions).map(Json)
+    let vectors = embeddings::compute(&context, call.prompts, call.embed, call.options).await?;
+    answer(&context.app.service.info().name, vectors, call.encoding, call.dimensions).map(Json)
 }
 
 fn read(body: &Value) -> Result<EmbeddingCall, HttpError> {

@@ -1,13 +1,11 @@
 //! The routes of OpenAI's API.
 
-use crate::generate::choices::RequestNames;
 use crate::generate::constraint::ConstraintField;
-use crate::generate::delivery;
-use crate::generate::flow::{prepare, respond, start};
+use crate::generate::flow::{Delivery, Generation, Reply, generate};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
-use crate::http::request::{self, RequestId};
+use crate::http::request::RequestContext;
 use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::chat_answer::{ChatAnswer, ChatStyle};
 use crate::protocols::openai::chat_body::ChatCompletionRequest;
@@ -20,9 +18,10 @@ use crate::protocols::openai::{chat, completions, embeddings, models};
 use api::{Prepared, Prompt, Service, TextRequest};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
 use axum::response::Response;
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -69,61 +68,59 @@ async fn model(
     request_body = ChatCompletionRequest,
     responses((status = 200, content((Completion<ChatChoice> = "application/json"),
         (Completion<ChunkChoice> = "text/event-stream"))), Refusals<Problem>))]
-async fn chat_completions(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, HttpError> {
-    let (call, prompt) = prepare(&app, body, |service, body| {
-        let call = chat::read(&body)?;
-        let prompt = service.prepare_chat(&call.request);
-        let error = |error| ConstraintField::error(call.constraint.as_ref(), error, "messages");
-        let prompt = prompt.map_err(error)?;
-        Ok((call, prompt))
-    })
-    .await?;
-    let heading = Heading::new("chatcmpl-", &app.service.info().name);
-    let options = request::on_behalf(call.options, &headers);
-    let names = RequestNames { request: id, answer: heading.id.clone() };
-    let choices = start(&app, &[prompt], call.choices, names, &options)?;
+async fn chat_completions(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    generate(context, body, chat_generation).await
+}
+
+fn chat_generation(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpError> {
+    let call = chat::read(body)?;
+    let prompt = service.prepare_chat(&call.request);
+    let error = |error| ConstraintField::error(call.constraint.as_ref(), error, "messages");
+    let prompts = vec![prompt.map_err(error)?];
+    let heading = Heading::new("chatcmpl-", &service.info().name);
     let style = ChatStyle {
         logprobs: call.request.sampling.logprobs.is_some(),
         stream_usage: call.stream_usage,
         functions: call.functions,
     };
-    let answer = ChatAnswer::new(heading, call.choices, style);
-    respond(&app, choices, answer, call.stream).await
+    let generation = Generation {
+        prompts,
+        per_prompt: call.choices,
+        options: call.options,
+        id: heading.id.clone(),
+        answer: ChatAnswer::new(heading, call.choices, style),
+        delivery: Delivery::of(call.stream),
+    };
+    Ok(generation.into())
 }
 
 /// The continuation of a text.
 #[utoipa::path(post, path = "/v1/completions", tag = "OpenAI", request_body = CompletionRequest,
     responses((status = 200, content((Completion<TextChoice> = "application/json"),
         (Completion<TextChoice> = "text/event-stream"))), Refusals<Problem>))]
-async fn text_completions(
-    State(app): State<App>,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, HttpError> {
-    let (call, prompts, echoes) = prepare(&app, body, |service, body| {
-        let call = completions::read(&body)?;
-        let prompts: Result<Vec<Prepared>, HttpError> =
-            call.requests.iter().map(|request| prepared(service, request, &call)).collect();
-        let prompts = prompts?;
-        let echoes = echoes(service, &call, &prompts);
-        Ok((call, prompts, echoes))
-    })
-    .await?;
-    let heading = Heading::new("cmpl-", &app.service.info().name);
-    let options = request::on_behalf(call.options, &headers);
-    let names = RequestNames { request: id, answer: heading.id.clone() };
-    let choices = start(&app, &prompts, call.best_of, names, &options)?;
-    let answer = CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage);
-    if call.best_of > call.choices {
-        return delivery::best(choices, call.choices, answer).await;
-    }
-    respond(&app, choices, answer, call.stream).await
+async fn text_completions(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    generate(context, body, text_generation).await
+}
+
+fn text_generation(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
+    let call = completions::read(body)?;
+    let prompts: Result<Vec<Prepared>, HttpError> =
+        call.requests.iter().map(|request| prepared(service, request, &call)).collect();
+    let prompts = prompts?;
+    let echoes = echoes(service, &call, &prompts);
+    let heading = Heading::new("cmpl-", &service.info().name);
+    let generation = Generation {
+        prompts,
+        per_prompt: call.best_of,
+        options: call.options,
+        id: heading.id.clone(),
+        answer: CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage),
+        delivery: match call.best_of > call.choices {
+            true => Delivery::Likeliest(call.choices),
+            false => Delivery::of(call.stream),
+        },
+    };
+    Ok(generation.into())
 }
 
 /// A prompt as it is, or as the beginning of a gap.

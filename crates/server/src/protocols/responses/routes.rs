@@ -1,11 +1,10 @@
 //! The routes that make responses.
 
-use crate::generate::choices::RequestNames;
-use crate::generate::flow::{counted, prepare, respond, start};
+use crate::generate::flow::{Delivery, counted, prepare, respond, start};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
-use crate::http::request::{self, RequestId};
+use crate::http::request::RequestContext;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
 use crate::protocols::responses::background;
@@ -15,12 +14,11 @@ use crate::protocols::responses::object::Response as Made;
 use crate::protocols::responses::request::CreateResponse;
 use crate::protocols::responses::running::Running;
 use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
-use crate::protocols::responses::stored::{self, Store, owner};
+use crate::protocols::responses::stored::{self, Store};
 use api::{ApiError, Prepared};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::http::HeaderMap;
+use axum::extract::Extension;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::sync::Arc;
@@ -40,41 +38,36 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(post, path = "/v1/responses", tag = "OpenAI", request_body = CreateResponse,
     responses((status = 200, body = Made), Refusals<Problem>))]
 async fn create(
-    State(app): State<App>,
+    context: RequestContext,
     Extension(store): Store,
-    Extension(id): Extension<RequestId>,
-    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let owner = owner(&headers);
-    let (mut call, prompt) = read(&app, &store, &owner, body, |prepared| prepared).await?;
-    let options = request::on_behalf(std::mem::take(&mut call.options), &headers);
-    let names = RequestNames { request: id, answer: call.response.id.clone() };
-    let choices = start(&app, &[prompt], 1, names, &options)?;
-    let stream = call.stream;
+    let (mut call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
+    let (options, id) = (std::mem::take(&mut call.options), call.response.id.clone());
+    let choices = start(&context, &[prompt], 1, options, id)?;
+    let (owner, stream) = (stored::owner(&context), call.stream);
     if call.response.background {
         let (answer, running) = in_background(&store, &owner, call);
         // Before it begins, so that the word is of its beginning.
-        let word = first_word(&app, &running);
+        let word = first_word(&context.app, &running);
         tokio::spawn(background::run(choices, answer, running));
         return Ok(word);
     }
-    respond(&app, choices, answer(store, owner, call, None), stream).await
+    respond(&context.app, choices, answer(store, owner, call, None), Delivery::of(stream)).await
 }
 
 /// Reads a request and lets `check` look at what became of its prompt.
 async fn read<T: Send + 'static>(
-    app: &App,
+    context: &RequestContext,
     store: &Arc<ResponseStore>,
-    owner: &Owner,
     body: Body,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(ResponseCall, T), HttpError> {
-    let (store, owner) = (Arc::clone(store), owner.clone());
-    let limit = app.options.body_limit;
-    prepare(app, body, move |service, body| {
-        let desk = RequestReader { service, store: &store, owner: &owner, limit };
-        let call = desk.read(&body)?;
+    let (store, owner) = (Arc::clone(store), stored::owner(context));
+    let limit = context.app.options.body_limit;
+    prepare(&context.app, body, move |service, body| {
+        let reader = RequestReader { service, store: &store, owner: &owner, limit };
+        let call = reader.read(body)?;
         let prompt = check(service.prepare_chat(&call.request));
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
@@ -126,11 +119,10 @@ struct InputTokens {
     request_body = CreateResponse,
     responses((status = 200, body = InputTokens), Refusals<Problem>))]
 async fn input_tokens(
-    State(app): State<App>,
+    context: RequestContext,
     Extension(store): Store,
-    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let (_, input_tokens) = read(&app, &store, &owner(&headers), body, counted).await?;
+    let (_, input_tokens) = read(&context, &store, body, counted).await?;
     Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }).into_response())
 }

@@ -2,16 +2,15 @@
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::request;
+use crate::http::request::RequestContext;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::listing::{ItemList, Page};
 use crate::protocols::responses::log;
 use crate::protocols::responses::object::Response as Made;
 use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
-use api::RequestOptions;
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Path, Query};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -34,8 +33,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 }
 
 /// Whose responses a request may see: those of the key that it came with.
-pub(crate) fn owner(headers: &HeaderMap) -> Owner {
-    request::on_behalf(RequestOptions::default(), headers).tenant.map(Arc::from)
+pub(crate) fn owner(context: &RequestContext) -> Owner {
+    context.key.as_deref().map(Arc::from)
 }
 
 /// A response of this JSON text.
@@ -58,14 +57,13 @@ struct Retrieval {
     params(("id" = String, Path), Retrieval),
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn retrieve(
-    State(app): State<App>,
+    context: RequestContext,
     Extension(store): Store,
     id: Id,
     wanted: Result<Query<Retrieval>, QueryRejection>,
-    headers: HeaderMap,
 ) -> Result<Response, HttpError> {
     let Query(wanted) = wanted.map_err(bad_query)?;
-    let (_, entry) = find(&store, &headers, id)?;
+    let (_, entry) = find(&store, &context, id)?;
     if wanted.stream != Some(true) {
         return Ok(match entry {
             StoreEntry::Running(running) => json(running.json()),
@@ -81,7 +79,7 @@ async fn retrieve(
         HttpError::invalid("stream", message)
     })?;
     let from = wanted.starting_after.map_or(0, |number| number.saturating_add(1));
-    Ok(log::follow(log, from, app.options.keep_alive))
+    Ok(log::follow(log, from, context.app.options.keep_alive))
 }
 
 /// That a response is gone.
@@ -96,12 +94,12 @@ struct Removed {
 #[utoipa::path(delete, path = "/v1/responses/{id}", tag = "OpenAI", params(("id" = String, Path)),
     responses((status = 200, body = Removed), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn remove(
+    context: RequestContext,
     Extension(store): Store,
     id: Id,
-    headers: HeaderMap,
 ) -> Result<Json<Removed>, HttpError> {
-    let (id, entry) = find(&store, &headers, id)?;
-    store.remove(&owner(&headers), &id);
+    let (id, entry) = find(&store, &context, id)?;
+    store.remove(&owner(&context), &id);
     if let StoreEntry::Running(running) = entry {
         running.cancel().await;
     }
@@ -113,16 +111,16 @@ async fn remove(
     params(("id" = String, Path)),
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn cancel(
+    context: RequestContext,
     Extension(store): Store,
     id: Id,
-    headers: HeaderMap,
 ) -> Result<Response, HttpError> {
-    let (id, entry) = find(&store, &headers, id)?;
+    let (id, entry) = find(&store, &context, id)?;
     if let StoreEntry::Running(running) = entry {
         running.cancel().await;
     }
     // It may have been removed meanwhile.
-    match store.get(&owner(&headers), &id) {
+    match store.get(&owner(&context), &id) {
         Some(StoreEntry::Kept(kept)) if kept.background => Ok(json(kept.json.clone())),
         Some(StoreEntry::Running(running)) => Ok(json(running.json())),
         Some(StoreEntry::Kept(_)) => {
@@ -138,13 +136,13 @@ async fn cancel(
     params(("id" = String, Path), Page),
     responses((status = 200, body = ItemList), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn input_items(
+    context: RequestContext,
     Extension(store): Store,
     id: Id,
     page: Result<Query<Page>, QueryRejection>,
-    headers: HeaderMap,
 ) -> Result<Json<ItemList>, HttpError> {
     let Query(page) = page.map_err(bad_query)?;
-    let items = match find(&store, &headers, id)?.1 {
+    let items = match find(&store, &context, id)?.1 {
         StoreEntry::Running(running) => running.asked.clone(),
         StoreEntry::Kept(kept) => kept.turn.asked(),
     };
@@ -153,11 +151,11 @@ async fn input_items(
 
 fn find(
     store: &ResponseStore,
-    headers: &HeaderMap,
+    context: &RequestContext,
     id: Id,
 ) -> Result<(String, StoreEntry), HttpError> {
     let Path(id) = id.map_err(|rejection| HttpError::invalid("id", rejection.body_text()))?;
-    match store.get(&owner(headers), &id) {
+    match store.get(&owner(context), &id) {
         Some(entry) => Ok((id, entry)),
         None => Err(unknown(&id)),
     }
