@@ -3,44 +3,21 @@
 //! Invariant: every answer of the API is JSON (or an event stream) in the protocol's own form,
 //! errors included, and a client that goes away or stops reading costs the engine nothing.
 
-mod answer;
-mod anthropic;
-mod app;
-mod body;
-mod caller;
-mod choices;
-mod embeddings;
-mod fields;
-mod flow;
-mod http_error;
-mod keys;
-mod limits;
-mod llama;
-mod middleware;
-mod observability;
-mod ollama;
-mod openai;
-mod options;
-mod random;
-mod rate_limit_headers;
-mod reload;
-mod responses;
-mod sampling;
+mod generate;
+mod http;
+mod protocols;
+mod router;
 mod serve;
-mod shutdown;
-mod sse;
-mod transcript;
-mod transport;
-mod web;
-mod wire;
 
-pub use app::router;
 #[doc(hidden)]
-pub use body::{body_route, check_body};
+pub use http::body::check_body;
 #[doc(hidden)]
-pub use keys::check_key_file;
-pub use keys::{ApiKeys, KeyError};
-pub use limits::RateLimits;
-pub use options::ServerOptions;
+pub use http::keys::check_key_file;
+pub use http::keys::{ApiKeys, KeyError};
+pub use http::limits::RateLimits;
+pub use http::options::ServerOptions;
+pub use http::transport::{Listener, Tls, TlsError, UnixSocket};
+#[doc(hidden)]
+pub use protocols::body_route;
+pub use router::router;
 pub use serve::{ServeError, ServerExit, serve, serve_until_signal};
-pub use transport::{Listener, Tls, TlsError, UnixSocket};

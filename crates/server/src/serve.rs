@@ -1,10 +1,11 @@
 //! Serving a listener from start to a graceful end.
 
-use crate::app::{App, routes};
-use crate::options::ServerOptions;
-use crate::reload::{self, Reload};
-use crate::shutdown::{Life, Phase, Signals};
-use crate::transport::{Connections, Listener};
+use crate::http::app::App;
+use crate::http::options::ServerOptions;
+use crate::http::reload::{self, Reload};
+use crate::http::shutdown::{Life, Phase, Signals};
+use crate::http::transport::{Connections, Listener};
+use crate::router::routes;
 use api::Service;
 use std::pin::pin;
 use std::sync::Arc;

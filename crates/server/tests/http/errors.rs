@@ -83,6 +83,44 @@ async fn unknown_routes_and_methods_are_told_in_json() {
 }
 
 #[tokio::test]
+async fn errors_have_the_form_of_the_protocol_that_their_path_belongs_to() {
+    let server = Server::start([]).await;
+    for path in ["/api", "/api/", "/api/nothing", "/api/no/such"] {
+        let body: Value = server.get(path).await.json().await.unwrap();
+        assert_eq!(body, json!({"error": format!("no such endpoint: GET {path}")}));
+    }
+    for path in ["/v1/messages/", "/v1/messages/nothing", "/v1/messages/a/b"] {
+        let response = server.get(path).await;
+        assert!(response.headers().contains_key("request-id"), "{path}");
+        let body: Value = response.json().await.unwrap();
+        let message = format!("no such endpoint: GET {path}");
+        let error = json!({"type": "not_found_error", "message": message});
+        assert_eq!(body, json!({"type": "error", "error": error}));
+    }
+    let wrong = [
+        ("/api/chat", json!("/api/chat does not take GET")),
+        (
+            "/completion",
+            json!({"code": 405, "message": "/completion does not take GET",
+            "type": "invalid_request_error"}),
+        ),
+        (
+            "/v1/responses",
+            json!({"message": "/v1/responses does not take GET",
+            "type": "invalid_request_error", "param": null, "code": "method_not_allowed"}),
+        ),
+    ];
+    for (path, expected) in wrong {
+        let response = server.get(path).await;
+        assert_eq!(response.status(), 405, "{path}");
+        let body: Value = response.json().await.unwrap();
+        assert_eq!(body["error"], expected, "{path}");
+    }
+    let metrics = server.get("/metrics").await.text().await.unwrap();
+    assert!(!metrics.contains("handler=\"/v1/messages/\"") && !metrics.contains('*'), "{metrics}");
+}
+
+#[tokio::test]
 async fn large_bodies_are_refused() {
     let options = ServerOptions { body_limit: 1000, ..Default::default() };
     let server = Server::start_with([], 4, options).await;

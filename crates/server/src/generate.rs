@@ -1,0 +1,13 @@
+//! Generation for every protocol: from a prepared prompt to the events of its answers, and the
+//! members of requests and answers that protocols share.
+
+pub(crate) mod answer;
+pub(crate) mod choices;
+pub(crate) mod constraint;
+pub(crate) mod delivery;
+pub(crate) mod embeddings;
+pub(crate) mod flow;
+pub(crate) mod logprobs;
+pub(crate) mod options;
+pub(crate) mod sampling;
+pub(crate) mod transcript;

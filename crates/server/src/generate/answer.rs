@@ -1,0 +1,195 @@
+//! The seam between the events of the model and the JSON of a protocol.
+
+use crate::http::error::HttpError;
+use crate::http::sse::{Frame, Framing};
+use api::{CallEvent, Done, TextEvent, TokenText, Usage};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Writes the events of one request's choices as one protocol's JSON.
+///
+/// Of a stream come, in this order: the frames of `open` before anything is computed, those of
+/// every event, and those of exactly one of `close` and `broken`, which hold the protocol's last
+/// word in either case.
+pub(crate) trait Answer: Send + 'static {
+    /// How its frames are told apart on the wire.
+    const FRAMING: Framing = Framing::Events;
+    /// Longest silence of a stream that its clients bear.
+    const MAX_SILENCE: Duration = Duration::MAX;
+
+    /// The frames that need nothing to be computed.
+    fn open(&mut self) -> Vec<Frame> {
+        Vec::new()
+    }
+    /// The frames that tell `event` of the choice `index`.
+    fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame>;
+    /// The frames after the last event.
+    fn close(&mut self, usage: &Usage) -> Vec<Frame>;
+    /// The frames of an answer that breaks off.
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame>;
+    /// What keeps an idle stream open, if the protocol has something.
+    fn ping(&self) -> Option<Frame> {
+        Some(Frame::Comment("keep-alive"))
+    }
+    /// Looks at an event of an answer that will be given whole, for protocols that need more
+    /// of it than is gathered.
+    fn note(&mut self, _index: usize, _event: &TextEvent) {}
+    /// The whole answer at once.
+    fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value;
+}
+
+/// The events of one choice, gathered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Collected {
+    /// What it consists of, in the order of its beginning; neighbours are of different kinds, but
+    /// for calls.
+    pub blocks: Vec<AnswerBlock>,
+    /// The prompt's tokens but the first, where their log probabilities were asked for.
+    pub prompt: Vec<TokenText>,
+    pub tokens: Vec<TokenText>,
+    pub done: Option<Done>,
+}
+
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerBlock {
+    Reasoning(String),
+    Content(String),
+    Call(AnswerCall),
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerCall {
+    index: usize,
+    pub id: String,
+    pub name: String,
+    /// JSON text of an object.
+    pub arguments: String,
+}
+
+impl Collected {
+    /// Adds what `event` brings.
+    pub fn add(&mut self, event: TextEvent) {
+        match event {
+            TextEvent::Reasoning(delta) => {
+                match self.blocks.last_mut() {
+                    Some(AnswerBlock::Reasoning(text)) => text.push_str(&delta.text),
+                    _ => self.blocks.push(AnswerBlock::Reasoning(delta.text)),
+                }
+                self.tokens.extend(delta.tokens);
+            }
+            TextEvent::Content(delta) => {
+                match self.blocks.last_mut() {
+                    Some(AnswerBlock::Content(text)) => text.push_str(&delta.text),
+                    _ => self.blocks.push(AnswerBlock::Content(delta.text)),
+                }
+                self.tokens.extend(delta.tokens);
+            }
+            TextEvent::Call(event) => self.call(event),
+            TextEvent::Prompt { tokens, .. } => self.prompt.extend(tokens),
+            TextEvent::Done(done) => self.done = Some(done),
+            TextEvent::Prefill { .. } | TextEvent::Failed(_) => {}
+        }
+    }
+
+    fn call(&mut self, event: CallEvent) {
+        match event {
+            CallEvent::Start { index, id, name } => {
+                let call = AnswerCall { index, id, name, arguments: String::new() };
+                self.blocks.push(AnswerBlock::Call(call));
+            }
+            CallEvent::Arguments { index, delta } => {
+                let calls = self.blocks.iter_mut().rev().filter_map(AnswerBlock::call_mut);
+                if let Some(call) = calls.into_iter().find(|call| call.index == index) {
+                    call.arguments.push_str(&delta);
+                }
+            }
+            CallEvent::Broken { index } => {
+                let broken =
+                    |block: &AnswerBlock| block.call().is_some_and(|call| call.index == index);
+                self.blocks.retain(|block| !broken(block));
+            }
+            CallEvent::End { .. } => {}
+        }
+    }
+
+    /// All of its reasoning.
+    pub fn reasoning(&self) -> String {
+        let text = |block: &AnswerBlock| match block {
+            AnswerBlock::Reasoning(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.blocks.iter().filter_map(text).collect()
+    }
+
+    /// All of its content.
+    pub fn content(&self) -> String {
+        let text = |block: &AnswerBlock| match block {
+            AnswerBlock::Content(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.blocks.iter().filter_map(text).collect()
+    }
+
+    /// Its calls.
+    pub fn calls(&self) -> impl Iterator<Item = &AnswerCall> {
+        self.blocks.iter().filter_map(AnswerBlock::call)
+    }
+
+    /// Mean log probability of its tokens; one without any is worth the least.
+    pub fn likelihood(&self) -> f32 {
+        let sum: f32 = self.tokens.iter().map(|token| token.logprob).sum();
+        if self.tokens.is_empty() { f32::NEG_INFINITY } else { sum / self.tokens.len() as f32 }
+    }
+
+    /// Why the choice ended, in OpenAI's words.
+    pub fn finish_reason(&self) -> Option<&'static str> {
+        self.done.as_ref().map(|done| done.finish.reason())
+    }
+}
+
+impl AnswerBlock {
+    fn call(&self) -> Option<&AnswerCall> {
+        match self {
+            Self::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    fn call_mut(&mut self) -> Option<&mut AnswerCall> {
+        match self {
+            Self::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Delta;
+
+    fn content(text: &str) -> TextEvent {
+        TextEvent::Content(Delta { text: text.into(), tokens: Vec::new() })
+    }
+
+    fn start(index: usize) -> TextEvent {
+        let (id, name) = (format!("call_{index}"), "f".to_owned());
+        TextEvent::Call(CallEvent::Start { index, id, name })
+    }
+
+    fn arguments(index: usize, delta: &str) -> TextEvent {
+        TextEvent::Call(CallEvent::Arguments { index, delta: delta.into() })
+    }
+
+    #[test]
+    fn broken_calls_leave_their_text_and_nothing_else() {
+        let mut collected = Collected::default();
+        let broken = TextEvent::Call(CallEvent::Broken { index: 1 });
+        let events = [content("a"), start(0), arguments(0, "{"), arguments(0, "}"), start(1)];
+        events.into_iter().chain([broken, content("x")]).for_each(|event| collected.add(event));
+        let calls: Vec<&str> = collected.calls().map(|call| call.arguments.as_str()).collect();
+        assert_eq!((collected.content().as_str(), calls), ("ax", vec!["{}"]));
+    }
+}

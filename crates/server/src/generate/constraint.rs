@@ -1,0 +1,304 @@
+//! Constraints of answers: OpenAI's response formats, and the members that vLLM and llama.cpp have
+//! for the same. A request has at most one of them.
+
+use crate::http::error::HttpError;
+use crate::http::wire;
+use api::{ApiError, Field, GrammarSource};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// What the answer, its reasoning apart, is held to. At most one of these may say something.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct ConstraintBody {
+    response_format: Option<ResponseFormat>,
+    structured_outputs: Option<StructuredOutputs>,
+    /// JSON of this schema, which may be given as text.
+    #[schema(value_type = Option<SchemaOrText>)]
+    guided_json: Option<Value>,
+    /// Text that this regular expression matches as a whole.
+    guided_regex: Option<String>,
+    /// One of these texts.
+    #[schema(min_items = 1)]
+    guided_choice: Option<Vec<String>>,
+    /// Text of this grammar in the Lark dialect of llguidance, from the rule `start`.
+    guided_grammar: Option<String>,
+    /// JSON of this schema.
+    #[schema(value_type = Option<Object>)]
+    json_schema: Option<Value>,
+    /// Not supported: GBNF. `guided_grammar` takes a grammar.
+    #[schema(value_type = Option<String>)]
+    grammar: Option<Value>,
+}
+
+/// The form of the answer's text.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ResponseFormat {
+    /// `text` by default.
+    #[serde(rename = "type")]
+    kind: Option<FormatKind>,
+    json_schema: Option<NamedSchema>,
+    /// The schema alone, which `json_object` may have too; an extension.
+    #[schema(value_type = Option<Object>)]
+    schema: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum FormatKind {
+    Text,
+    JsonObject,
+    JsonSchema,
+}
+
+/// A schema and what it is called.
+#[derive(Debug, Deserialize, ToSchema)]
+struct NamedSchema {
+    #[allow(dead_code, reason = "only its type is checked")]
+    name: Option<String>,
+    #[allow(dead_code, reason = "only its type is checked")]
+    description: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    schema: Option<Value>,
+    /// Answers are held to their schema in either case.
+    #[allow(dead_code, reason = "only its type is checked")]
+    strict: Option<bool>,
+}
+
+/// As vLLM has it; at most one of these may be given.
+#[derive(Debug, Deserialize, ToSchema)]
+struct StructuredOutputs {
+    /// As `guided_json`.
+    #[schema(value_type = Option<SchemaOrText>)]
+    json: Option<Value>,
+    /// As `guided_regex`.
+    regex: Option<String>,
+    /// As `guided_choice`.
+    #[schema(min_items = 1)]
+    choice: Option<Vec<String>>,
+    /// As `guided_grammar`.
+    grammar: Option<String>,
+    /// Any JSON object.
+    json_object: Option<bool>,
+    /// Not supported.
+    #[schema(value_type = Option<String>)]
+    structural_tag: Option<Value>,
+}
+
+/// A JSON schema, or its text.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum SchemaOrText {
+    #[schema(value_type = Object)]
+    Schema(Value),
+    Text(String),
+}
+
+/// The grammar of an answer, and the member of the request that gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ConstraintField {
+    pub field: &'static str,
+    pub source: GrammarSource,
+}
+
+impl ConstraintField {
+    /// What `error` means to a client whose answer must match `constraint`, if anything.
+    pub fn error(constraint: Option<&Self>, error: ApiError, prompt: &str) -> HttpError {
+        match (error, constraint) {
+            (ApiError::Invalid { field: Field::Constraint, message }, Some(Self { field, .. })) => {
+                HttpError::invalid(*field, format!("{field}: {message}"))
+            }
+            (error, _) => HttpError::of(error, prompt),
+        }
+    }
+}
+
+/// What `body` holds its answer to.
+pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
+    let asked: ConstraintBody = wire::read(body)?;
+    if asked.grammar.is_some() {
+        let message = "grammar: GBNF is not supported; guided_grammar takes Lark's form";
+        return Err(HttpError::invalid("grammar", message));
+    }
+    let mut all = All::default();
+    all.add("response_format", asked.response_format.map(of_format).transpose()?.flatten());
+    if let Some(wishes) = asked.structured_outputs {
+        all.add_structured(wishes)?;
+    }
+    let guided = asked.guided_json.map(|schema| json("guided_json", schema)).transpose()?;
+    all.add("guided_json", guided);
+    all.add("guided_regex", asked.guided_regex.map(GrammarSource::Regex));
+    let choice = asked.guided_choice.map(|texts| choice("guided_choice", texts)).transpose()?;
+    all.add("guided_choice", choice);
+    all.add("guided_grammar", asked.guided_grammar.map(GrammarSource::Lark));
+    all.add("json_schema", asked.json_schema.map(|it| schema("json_schema", it)).transpose()?);
+    all.one()
+}
+
+/// All that were given.
+#[derive(Debug, Default)]
+struct All(Vec<ConstraintField>);
+
+impl All {
+    fn add(&mut self, field: &'static str, source: Option<GrammarSource>) {
+        self.0.extend(source.map(|source| ConstraintField { field, source }));
+    }
+
+    fn add_structured(&mut self, wishes: StructuredOutputs) -> Result<(), HttpError> {
+        if wishes.structural_tag.is_some() {
+            let field = "structured_outputs.structural_tag";
+            return Err(HttpError::invalid(field, format!("{field} is not supported")));
+        }
+        let field = "structured_outputs.json";
+        self.add(field, wishes.json.map(|schema| json(field, schema)).transpose()?);
+        self.add("structured_outputs.regex", wishes.regex.map(GrammarSource::Regex));
+        let field = "structured_outputs.choice";
+        self.add(field, wishes.choice.map(|texts| choice(field, texts)).transpose()?);
+        self.add("structured_outputs.grammar", wishes.grammar.map(GrammarSource::Lark));
+        let object = wishes.json_object == Some(true);
+        self.add("structured_outputs.json_object", object.then_some(GrammarSource::JsonObject));
+        Ok(())
+    }
+
+    fn one(mut self) -> Result<Option<ConstraintField>, HttpError> {
+        if let [first, second, ..] = &self.0[..] {
+            let (first, second) = (first.field, second.field);
+            let message = format!("{second} cannot be given together with {first}");
+            return Err(HttpError::invalid(second, message));
+        }
+        Ok(self.0.pop())
+    }
+}
+
+fn of_format(format: ResponseFormat) -> Result<Option<GrammarSource>, HttpError> {
+    let named = format.json_schema.and_then(|named| named.schema);
+    let (field, given) = match named {
+        Some(given) => ("response_format.json_schema.schema", Some(given)),
+        None => ("response_format.schema", format.schema),
+    };
+    match (format.kind.unwrap_or(FormatKind::Text), given) {
+        (FormatKind::Text, _) => Ok(None),
+        (FormatKind::JsonObject, None) => Ok(Some(GrammarSource::JsonObject)),
+        (FormatKind::JsonSchema, None) => Err(wire::missing("response_format.json_schema.schema")),
+        (_, Some(given)) => schema(field, given).map(Some),
+    }
+}
+
+fn json(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
+    let Value::String(text) = &given else { return schema(field, given) };
+    let parsed = serde_json::from_str(text)
+        .map_err(|error| HttpError::invalid(field, format!("{field} is no JSON: {error}")))?;
+    schema(field, parsed)
+}
+
+fn schema(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
+    if given.is_object() {
+        return Ok(GrammarSource::JsonSchema(given));
+    }
+    Err(HttpError::invalid(field, format!("{field} must be a JSON schema, which is an object")))
+}
+
+fn choice(field: &str, texts: Vec<String>) -> Result<GrammarSource, HttpError> {
+    if texts.is_empty() {
+        return Err(HttpError::invalid(field, format!("{field} must hold at least one text")));
+    }
+    Ok(GrammarSource::Choice(texts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(body: Value, field: &str, source: GrammarSource) {
+        let constraint = read(&body).unwrap_or_else(|error| panic!("{body}: {}", error.body()));
+        let constraint = constraint.unwrap_or_else(|| panic!("{body} holds its answer to nothing"));
+        assert_eq!((constraint.field, constraint.source), (field, source), "{body}");
+    }
+
+    #[test]
+    fn every_spelling_becomes_its_grammar() {
+        use GrammarSource::{Choice, JsonObject, JsonSchema, Lark, Regex};
+        let schema = json!({"type": "object"});
+        let of = || JsonSchema(schema.clone());
+        let format = |format: Value| json!({ "response_format": format });
+        let named = json!({"type": "json_schema", "json_schema":
+            {"name": "n", "strict": true, "schema": schema}});
+        check(format(named), "response_format", of());
+        check(format(json!({"type": "json_object"})), "response_format", JsonObject);
+        let bare = json!({"type": "json_object", "schema": schema});
+        check(format(bare), "response_format", of());
+        check(json!({"guided_json": schema}), "guided_json", of());
+        check(json!({"guided_json": schema.to_string()}), "guided_json", of());
+        check(json!({"json_schema": schema}), "json_schema", of());
+        check(json!({"guided_regex": "a+"}), "guided_regex", Regex("a+".into()));
+        let texts = || Choice(vec!["a".into(), "b".into()]);
+        check(json!({"guided_choice": ["a", "b"]}), "guided_choice", texts());
+        let lark = || Lark("start: \"a\"".into());
+        check(json!({"guided_grammar": "start: \"a\""}), "guided_grammar", lark());
+        let outputs = |name: &str, value: Value| json!({"structured_outputs": {name: value}});
+        check(outputs("json", schema.clone()), "structured_outputs.json", of());
+        check(outputs("regex", json!("a")), "structured_outputs.regex", Regex("a".into()));
+        check(outputs("choice", json!(["a", "b"])), "structured_outputs.choice", texts());
+        check(outputs("grammar", json!("start: \"a\"")), "structured_outputs.grammar", lark());
+        check(outputs("json_object", json!(true)), "structured_outputs.json_object", JsonObject);
+    }
+
+    #[test]
+    fn text_of_any_form_is_held_to_nothing() {
+        for body in [
+            json!({}),
+            json!({"response_format": {"type": "text"}, "guided_json": null, "grammar": null}),
+            json!({"structured_outputs": {"json_object": false}}),
+        ] {
+            assert_eq!(read(&body).unwrap(), None, "{body}");
+        }
+    }
+
+    fn check_error(body: Value, param: &str) {
+        let error = read(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
+    }
+
+    #[test]
+    fn what_cannot_be_held_to_is_named() {
+        check_error(json!({"response_format": {"type": "xml"}}), "response_format.type");
+        check_error(
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}),
+            "response_format.json_schema.schema",
+        );
+        check_error(
+            json!({"response_format": {"type": "json_schema", "json_schema": {"schema": 3}}}),
+            "response_format.json_schema.schema",
+        );
+        check_error(json!({"grammar": "root ::= \"a\""}), "grammar");
+        check_error(json!({"guided_json": "{"}), "guided_json");
+        check_error(json!({"guided_json": [1]}), "guided_json");
+        check_error(json!({"guided_choice": []}), "guided_choice");
+        check_error(json!({"guided_choice": [1]}), "guided_choice[0]");
+        let tag = "structured_outputs.structural_tag";
+        check_error(json!({"structured_outputs": {"structural_tag": {}}}), tag);
+    }
+
+    #[test]
+    fn two_at_once_contradict_each_other() {
+        let format = json!({"type": "json_object"});
+        check_error(json!({"response_format": format, "guided_regex": "a"}), "guided_regex");
+        let both = json!({"json": {}, "regex": "a"});
+        check_error(json!({"structured_outputs": both}), "structured_outputs.regex");
+    }
+
+    #[test]
+    fn refusals_of_a_grammar_name_the_member_it_came_in() {
+        let constraint = read(&json!({"guided_regex": "("})).unwrap();
+        let error = || ApiError::Invalid { field: Field::Constraint, message: "unclosed".into() };
+        let body = |constraint| {
+            let body = ConstraintField::error(constraint, error(), "prompt").body();
+            (body["error"]["param"].clone(), body["error"]["message"].clone())
+        };
+        let named = (json!("guided_regex"), json!("guided_regex: unclosed"));
+        assert_eq!(body(constraint.as_ref()), named);
+        assert_eq!(body(None), (json!("response_format"), json!("unclosed")));
+    }
+}

@@ -1,0 +1,82 @@
+//! Vectors of texts, for every protocol that has them.
+
+use crate::http::error::HttpError;
+use crate::http::request::RequestContext;
+use crate::http::shutdown::Phase;
+use api::{
+    ApiError, Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service,
+    TextRequest,
+};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+
+/// Most texts of one request.
+pub(crate) const MAX_TEXTS: usize = 2048;
+/// Most of them that are computed or wait at one time.
+const MAX_CONCURRENT_TEXTS: usize = 16;
+
+/// The ids of texts, which take time to find; there must be 1 to [`MAX_TEXTS`] in the field
+/// `param`.
+pub(crate) fn prompts(
+    service: &Service,
+    texts: Vec<Prompt>,
+    param: &str,
+) -> Result<Vec<Prompt>, HttpError> {
+    count(texts.len(), param)?;
+    let ids = |(at, prompt)| ids(service, prompt, &format!("{param}[{at}]"));
+    texts.into_iter().enumerate().map(ids).collect()
+}
+
+/// Refuses no texts, and too many.
+pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
+    if (1..=MAX_TEXTS).contains(&texts) {
+        return Ok(());
+    }
+    let message = format!("{param} must hold 1 to {MAX_TEXTS} texts, not {texts}");
+    Err(HttpError::invalid(param, message))
+}
+
+fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpError> {
+    let sampling = SamplingOptions::default();
+    let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
+    let prepared = service.prepare_text(&request).map_err(|error| refused(error, path))?;
+    Ok(Prompt::Ids(prepared.prompt().to_vec()))
+}
+
+/// The vectors of all `prompts`, in their order.
+pub(crate) async fn compute(
+    context: &RequestContext,
+    prompts: Vec<Prompt>,
+    embed: Embed,
+    options: RequestOptions,
+) -> Result<Vec<Embedding>, HttpError> {
+    let (app, id) = (&context.app, &context.id);
+    let name = Some(id.0.to_string());
+    let options = &RequestOptions { name, ..context.on_behalf(options) };
+    let at_once = app.service.queue().clamp(1, MAX_CONCURRENT_TEXTS);
+    // Each is paid for once it is there, whatever becomes of the others.
+    let one = |prompt: Prompt| async move {
+        let found = app.service.embed(&prompt, embed, options).await;
+        found.inspect(|found| id.spend(found.usage.prompt_tokens))
+    };
+    let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
+    tokio::select! {
+        biased;
+        () = app.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
+        vectors = all => vectors.map_err(|error| refused(error, "input")),
+    }
+}
+
+/// What `error` means to the client whose text stands at `path`.
+fn refused(error: ApiError, path: &str) -> HttpError {
+    match error {
+        ApiError::Invalid { field: Field::Prompt, message } => {
+            HttpError::invalid(path, format!("{path}: {message}"))
+        }
+        other => HttpError::of(other, path),
+    }
+}
+
+/// Tokens of all their texts.
+pub(crate) fn tokens(vectors: &[Embedding]) -> usize {
+    vectors.iter().map(|vector| vector.usage.prompt_tokens).sum()
+}

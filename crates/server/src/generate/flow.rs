@@ -1,0 +1,141 @@
+//! The way of a request through every protocol: read, prepare off the reactor, submit, answer.
+
+use crate::generate::answer::Answer;
+use crate::generate::choices::{Choices, RequestNames};
+use crate::generate::delivery;
+use crate::http::app::App;
+use crate::http::body;
+use crate::http::error::HttpError;
+use crate::http::request::RequestContext;
+use api::{ApiError, Prepared, RequestOptions, Service};
+use axum::Json;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Reads the body and lets `work` make requests of it on a thread where it may take its time.
+pub(crate) async fn prepare<T: Send + 'static>(
+    app: &App,
+    body: Body,
+    work: impl FnOnce(&Service, &Value) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
+    let bytes = body::read(body, &app.options).await?;
+    let broken = |_| HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+    let permit =
+        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
+    let service = app.service.clone();
+    let prepared = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work(&service, &body::json(&bytes)?)
+    });
+    prepared.await.map_err(broken)?
+}
+
+/// Tokens of a prompt, also of one that the context does not hold.
+pub(crate) fn counted(prepared: Result<Prepared, ApiError>) -> Result<usize, ApiError> {
+    match prepared {
+        Ok(prepared) => Ok(prepared.prompt().len()),
+        Err(ApiError::ContextLength { prompt_tokens, .. }) => Ok(prompt_tokens),
+        Err(error) => Err(error),
+    }
+}
+
+/// Submits every prompt `per_prompt` times, for the answer named `id`.
+pub(crate) fn start(
+    context: &RequestContext,
+    prompts: &[Prepared],
+    per_prompt: usize,
+    options: RequestOptions,
+    id: String,
+) -> Result<Choices, HttpError> {
+    let app = &context.app;
+    let (wanted, queue) = (prompts.len() * per_prompt, app.service.queue());
+    if wanted > queue {
+        // To try again would be of no use.
+        let message = format!("{wanted} answers at once do not fit into the queue of {queue}");
+        return Err(HttpError::invalid("n", message));
+    }
+    let names = RequestNames { request: context.id.clone(), answer: id };
+    Choices::start(prompts, per_prompt, names, &context.on_behalf(options), app)
+        .map_err(|error| HttpError::of(error, "prompt"))
+}
+
+/// How an answer reaches its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// As one JSON object.
+    Whole,
+    /// As one JSON object, with this many of the likeliest choices of each prompt.
+    Likeliest(usize),
+    /// As a stream of frames.
+    Stream,
+}
+
+impl Delivery {
+    /// A stream, or a whole answer.
+    pub fn of(stream: bool) -> Self {
+        if stream { Self::Stream } else { Self::Whole }
+    }
+}
+
+/// An answer that is ready to be computed.
+#[derive(Debug)]
+pub(crate) struct Generation<A> {
+    pub prompts: Vec<Prepared>,
+    /// How many answers each prompt gets.
+    pub per_prompt: usize,
+    pub options: RequestOptions,
+    /// The answer's id.
+    pub id: String,
+    pub answer: A,
+    pub delivery: Delivery,
+}
+
+/// What a request comes to.
+#[derive(Debug)]
+pub(crate) enum Reply<A> {
+    /// JSON that takes no computation.
+    Ready(Value),
+    /// An answer of the model.
+    Generate(Box<Generation<A>>),
+}
+
+impl<A> From<Generation<A>> for Reply<A> {
+    fn from(generation: Generation<A>) -> Self {
+        Self::Generate(Box::new(generation))
+    }
+}
+
+/// Reads a request with `read`, computes its answer and responds with it.
+pub(crate) async fn generate<A: Answer>(
+    context: RequestContext,
+    body: Body,
+    read: impl FnOnce(&Service, &Value) -> Result<Reply<A>, HttpError> + Send + 'static,
+) -> Result<Response, HttpError> {
+    let generation = match prepare(&context.app, body, read).await? {
+        Reply::Ready(json) => return Ok(Json(json).into_response()),
+        Reply::Generate(generation) => *generation,
+    };
+    let Generation { prompts, per_prompt, options, id, answer, delivery } = generation;
+    let choices = start(&context, &prompts, per_prompt, options, id)?;
+    respond(&context.app, choices, answer, delivery).await
+}
+
+/// Responds with the answer to `choices`.
+pub(crate) async fn respond<A: Answer>(
+    app: &App,
+    choices: Choices,
+    answer: A,
+    delivery: Delivery,
+) -> Result<Response, HttpError> {
+    match delivery {
+        Delivery::Whole => delivery::whole(choices, answer).await,
+        Delivery::Likeliest(keep) => delivery::likeliest(choices, keep, answer).await,
+        Delivery::Stream => {
+            let silence = app.options.keep_alive.min(A::MAX_SILENCE);
+            Ok(delivery::streamed(choices, answer, silence))
+        }
+    }
+}

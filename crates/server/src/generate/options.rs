@@ -1,0 +1,115 @@
+//! The members that say how an answer is given, which chat and text completions share: how many
+//! choices, as a stream or not, on whose behalf.
+
+use crate::http::error::HttpError;
+use crate::http::wire;
+use api::RequestOptions;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Most answers to one request, all its prompts together.
+pub(crate) const MAX_CHOICES: usize = 128;
+
+/// How the answer shall be given.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = TermsBody)]
+pub(crate) struct OptionsBody {
+    /// Any name: one model is served.
+    #[allow(dead_code, reason = "only its type is checked")]
+    model: Option<String>,
+    /// Choices for each prompt.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1, maximum = 128)]
+    n: Option<usize>,
+    /// Answer with server-sent events.
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    /// On whose behalf: tenants share the machine evenly.
+    user: Option<String>,
+    /// As `user`.
+    safety_identifier: Option<String>,
+    /// Lower goes first, 0 is ordinary; an extension.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -2147483648, maximum = 2147483647)]
+    priority: Option<i64>,
+    /// How the next tokens are guessed: `off`, `ngram` or `ngram:` and how many; an extension.
+    speculate: Option<String>,
+}
+
+/// What a stream tells.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+struct StreamOptions {
+    /// A last chunk with the usage.
+    include_usage: Option<bool>,
+    /// Taken; nothing is obfuscated.
+    #[allow(dead_code, reason = "only its type is checked")]
+    include_obfuscation: Option<bool>,
+}
+
+impl OptionsBody {
+    /// How many answers each prompt gets.
+    pub fn choices(&self) -> Result<usize, HttpError> {
+        match self.n.unwrap_or(1) {
+            n @ 1..=MAX_CHOICES => Ok(n),
+            n => Err(HttpError::invalid("n", format!("n must be 1 to {MAX_CHOICES}, not {n}"))),
+        }
+    }
+
+    /// Whether the client wants events, and a last one with the usage.
+    pub fn stream(&self) -> (bool, bool) {
+        let usage = self.stream_options.and_then(|options| options.include_usage);
+        (self.stream.unwrap_or(false), usage.unwrap_or(false))
+    }
+
+    /// On what terms the request is computed.
+    pub fn options(&self) -> Result<RequestOptions, HttpError> {
+        let wide = self.priority.unwrap_or(0);
+        let priority = i32::try_from(wide).map_err(|_| {
+            let message = format!("priority must be an integer of 32 bits, not {wide}");
+            HttpError::invalid("priority", message)
+        })?;
+        let wrong = |error: String| HttpError::invalid("speculate", format!("speculate: {error}"));
+        let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
+        let tenant = self.user.clone().or_else(|| self.safety_identifier.clone());
+        Ok(RequestOptions { priority, tenant, speculate, ..RequestOptions::default() })
+    }
+}
+
+/// On what terms the request of `body` is computed.
+pub(crate) fn read(body: &Value) -> Result<RequestOptions, HttpError> {
+    wire::read::<OptionsBody>(body)?.options()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check_error(body: Value, param: &str) {
+        let read = wire::read::<OptionsBody>(&body);
+        let error = read.and_then(|options| options.choices().and(options.options()));
+        assert_eq!(error.expect_err(&body.to_string()).body()["error"]["param"], param, "{body}");
+    }
+
+    #[test]
+    fn impossible_terms_are_named() {
+        check_error(json!({"n": 0}), "n");
+        check_error(json!({"n": 129}), "n");
+        check_error(json!({"priority": 1u64 << 40}), "priority");
+        check_error(json!({"speculate": "ngram:0"}), "speculate");
+        check_error(
+            json!({"stream_options": {"include_usage": 1}}),
+            "stream_options.include_usage",
+        );
+        check_error(json!({"user": 3}), "user");
+    }
+
+    #[test]
+    fn tenants_are_users_or_their_identifiers() {
+        let tenant = |body| read(&body).unwrap().tenant;
+        assert_eq!(tenant(json!({"user": "a", "safety_identifier": "b"})), Some("a".into()));
+        assert_eq!(tenant(json!({"safety_identifier": "b"})), Some("b".into()));
+        assert_eq!(tenant(json!({})), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! The sampling members that protocols share. Each protocol has its own names for them and its own
+//! way to write that there is no limit; their ranges are those of the engine.
+
+pub(crate) mod body;
+
+use crate::http::error::HttpError;
+use crate::http::wire;
+use api::{SamplingOptions, SamplingParams};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use utoipa::Number;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
+use utoipa::openapi::{Object, RefOr};
+
+/// The sampling members of a request, under the names of all protocols. `F` is the type that a
+/// protocol reads numbers as.
+#[derive(Debug, Default, Deserialize)]
+struct SamplingBody<F> {
+    temperature: Option<F>,
+    top_p: Option<F>,
+    #[serde(default, deserialize_with = "wire::integer")]
+    top_k: Option<i64>,
+    min_p: Option<F>,
+    #[serde(alias = "typ_p")]
+    typical_p: Option<F>,
+    #[serde(alias = "repetition_penalty")]
+    repeat_penalty: Option<F>,
+    presence_penalty: Option<F>,
+    frequency_penalty: Option<F>,
+    #[serde(default, deserialize_with = "wire::integer", alias = "repeat_last_n")]
+    penalty_window: Option<i64>,
+    #[serde(default, deserialize_with = "wire::bits")]
+    seed: Option<i128>,
+    #[serde(
+        default,
+        deserialize_with = "wire::integer",
+        alias = "max_completion_tokens",
+        alias = "n_predict",
+        alias = "num_predict"
+    )]
+    max_tokens: Option<i64>,
+}
+
+/// The name in [`SamplingBody`] of the member that a protocol calls `name`.
+fn canonical(name: &str) -> &str {
+    match name {
+        "typ_p" => "typical_p",
+        "repetition_penalty" => "repeat_penalty",
+        "repeat_last_n" => "penalty_window",
+        "max_completion_tokens" | "n_predict" | "num_predict" => "max_tokens",
+        other => other,
+    }
+}
+
+/// How one protocol writes sampling members.
+#[derive(Debug)]
+pub(crate) struct SamplingRules {
+    /// Where the members stand in the body.
+    pub path: &'static str,
+    /// Their names and descriptions, in the order of the document; a name without a description
+    /// stands for a member that the protocol reads itself. Of several names of one member the
+    /// first one that is present counts.
+    pub members: &'static [(&'static str, &'static str)],
+    /// The least values of `top_k` and `max_tokens`; negative ones set no limit.
+    pub least_top_k: Option<i64>,
+    pub least_tokens: i64,
+    /// Negative temperatures are 0.
+    pub clamps_temperature: bool,
+}
+
+impl SamplingRules {
+    /// Reads the members of `body`, with numbers in the precision of `F`.
+    pub fn read<F>(&self, body: &Value) -> Result<SamplingOptions, HttpError>
+    where
+        F: for<'de> Deserialize<'de> + Into<f64>,
+    {
+        let mut first = None;
+        // Further names of a member are only checked.
+        for members in self.spellings(body) {
+            let members = Value::Object(members);
+            let body: SamplingBody<F> = wire::part(&members, self.path)?;
+            members.as_object().into_iter().flatten().try_for_each(|(name, value)| {
+                self.check(name, value, size_of::<F>() == size_of::<f64>())
+            })?;
+            first.get_or_insert_with(|| self.options(body));
+        }
+        Ok(first.unwrap_or_default())
+    }
+
+    /// The members of `body` by their first names, then by their second ones, and so on.
+    fn spellings(&self, body: &Value) -> Vec<Map<String, Value>> {
+        let mut all: Vec<Map<String, Value>> = Vec::new();
+        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+        for &(name, about) in self.members {
+            let value = body.get(name).filter(|value| !value.is_null() && !about.is_empty());
+            let Some(value) = value else { continue };
+            let at = found.entry(canonical(name)).or_default();
+            if all.len() == *at {
+                all.push(Map::new());
+            }
+            all[*at].insert(name.to_owned(), value.clone());
+            *at += 1;
+        }
+        all
+    }
+
+    /// The least value of a count.
+    fn least(&self, name: &str) -> Option<i64> {
+        match canonical(name) {
+            "top_k" => self.least_top_k,
+            "penalty_window" => Some(-1),
+            "max_tokens" => Some(self.least_tokens),
+            _ => None,
+        }
+    }
+
+    /// Refuses a value that is out of its range. Numbers of less precision than the document's are
+    /// left to the engine.
+    fn check(&self, name: &str, value: &Value, precise: bool) -> Result<(), HttpError> {
+        let path = if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) };
+        let number = value.as_f64().unwrap_or_default();
+        if let Some(least) = self.least(name).filter(|&least| number < least as f64) {
+            let value = number as i64;
+            let message = match precise {
+                true => format!(
+                    "{path} must be an integer of at least 0, or -1 for no limit, not {value}"
+                ),
+                false => format!("{path} must be at least {least}, not {value}"),
+            };
+            return Err(HttpError::invalid(path, message));
+        }
+        let bounds = SamplingParams::bounds(canonical(name)).filter(|_| precise);
+        match bounds.map(|bounds| (bounds.low, bounds.high)) {
+            Some((low, high)) if !(low..=high).contains(&number) => {
+                let message = format!("{path} must be between {low} and {high}, not {number}");
+                Err(HttpError::invalid(path, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn options<F: Into<f64>>(&self, body: SamplingBody<F>) -> SamplingOptions {
+        let number = |value: Option<F>| value.map(|value| value.into() as f32);
+        let count = |value: Option<i64>| value.and_then(|value| usize::try_from(value).ok());
+        let least = if self.clamps_temperature { 0.0 } else { f32::NEG_INFINITY };
+        SamplingOptions {
+            temperature: number(body.temperature).map(|value| value.max(least)),
+            top_p: number(body.top_p),
+            // Negative numbers switch it off, as 0 does.
+            top_k: body.top_k.map(|k| usize::try_from(k).unwrap_or(0)),
+            min_p: number(body.min_p),
+            typical_p: number(body.typical_p),
+            repeat_penalty: number(body.repeat_penalty),
+            presence_penalty: number(body.presence_penalty),
+            frequency_penalty: number(body.frequency_penalty),
+            penalty_window: count(body.penalty_window),
+            seed: body.seed.filter(|&seed| seed != -1).map(|seed| seed as u64),
+            max_tokens: count(body.max_tokens),
+            ..SamplingOptions::default()
+        }
+    }
+
+    /// The schema of the members, those that the protocol reads itself taken from `own`.
+    pub fn schema(&self, description: &str, float: KnownFormat, own: RefOr<Schema>) -> Object {
+        let RefOr::T(Schema::Object(mut own)) = own else { return Object::default() };
+        let mut object = ObjectBuilder::new().description(Some(description));
+        for &(name, about) in self.members {
+            object = match own.properties.shift_remove(name) {
+                Some(property) => object.property(name, property),
+                None => object.property(name, self.property(name, about, &float)),
+            };
+        }
+        let mut object = object.build();
+        object.properties.extend(own.properties);
+        object
+    }
+
+    fn property(&self, name: &str, about: &str, float: &KnownFormat) -> Object {
+        let bounds = SamplingParams::bounds(canonical(name));
+        let (kind, format) = match bounds {
+            Some(_) => (Type::Number, float.clone()),
+            None => (Type::Integer, KnownFormat::Int64),
+        };
+        let negative = canonical(name) == "temperature" && self.clamps_temperature;
+        let low = bounds.map(|bounds| bounds.low).filter(|_| !negative);
+        let low = low.or(self.least(name).map(|least| least as f64));
+        ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([kind, Type::Null]))
+            .format(Some(SchemaFormat::KnownFormat(format)))
+            .description(Some(about).filter(|about| *about != "-"))
+            .minimum(low.map(exact))
+            .maximum(bounds.map(|bounds| exact(bounds.high)))
+            .build()
+    }
+}
+
+/// A whole number without its fraction.
+fn exact(number: f64) -> Number {
+    if number.fract() == 0.0 { Number::Int(number as isize) } else { Number::Float(number) }
+}
+
+/// Describes `$body` with the name `$name` as the members of `$rules` and those of `$own`.
+macro_rules! sampling_schema {
+    ($body:ident, $name:literal, $rules:expr, $float:ident, $own:ty, $description:literal) => {
+        impl utoipa::PartialSchema for $body {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                let float = utoipa::openapi::KnownFormat::$float;
+                $rules.schema($description, float, <$own as utoipa::PartialSchema>::schema()).into()
+            }
+        }
+
+        impl utoipa::ToSchema for $body {
+            fn name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn schemas(all: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+                <$own as utoipa::ToSchema>::schemas(all);
+            }
+        }
+    };
+}
+pub(crate) use sampling_schema;

@@ -1,0 +1,200 @@
+//! Errors of requests, with their HTTP status.
+//!
+//! Source: OpenAI API reference, "Error codes". The two context numbers are an extension that other
+//! local servers share.
+
+use api::{ApiError, Field};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+/// A refused or failed request.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpError {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+    param: Option<String>,
+    /// The field at fault, whose name depends on the protocol.
+    field: Option<Field>,
+    code: Option<&'static str>,
+    numbers: Vec<(&'static str, usize)>,
+}
+
+/// Seconds after which a client refused for overload may try again.
+const RETRY_AFTER: &str = "1";
+
+impl HttpError {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { status, kind, message, param: None, field: None, code: None, numbers: Vec::new() }
+    }
+
+    /// 400: the member `param` of the request is invalid.
+    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        let mut error = Self::request(StatusCode::BAD_REQUEST, message);
+        error.param = Some(param.into()).filter(|param| !param.is_empty());
+        error
+    }
+
+    /// The request is at fault in a way that no single field names.
+    pub fn request(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "invalid_request_error", message)
+    }
+
+    /// The server is at fault.
+    pub fn server(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "server_error", message)
+    }
+
+    /// 429: the caller takes more than it may.
+    pub fn rate_limited(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+    }
+
+    /// 503: no new work is taken.
+    pub fn shutting_down() -> Self {
+        Self::server(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
+    }
+
+    /// The same error with a machine-readable code.
+    pub fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// What `error` means to the client whose prompt came in the field `prompt`.
+    pub fn of(error: ApiError, prompt: &str) -> Self {
+        let message = error.to_string();
+        match error {
+            ApiError::ContextLength { prompt_tokens, context_length } => {
+                let mut error = Self::invalid(prompt, message).with_code("context_length_exceeded");
+                error.numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
+                error
+            }
+            ApiError::Invalid { field, .. } => {
+                Self { field: Some(field), ..Self::invalid(self::field(&field), message) }
+            }
+            ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
+            ApiError::QueueFull(_) => Self::rate_limited(message).with_code("queue_full"),
+            ApiError::TimedOut(_) => {
+                Self::server(StatusCode::GATEWAY_TIMEOUT, message).with_code("request_timeout")
+            }
+            ApiError::Stopped => Self::server(StatusCode::SERVICE_UNAVAILABLE, message),
+            ApiError::Text(_) | ApiError::Engine(_) => {
+                Self::server(StatusCode::INTERNAL_SERVER_ERROR, message)
+            }
+        }
+    }
+
+    /// The same error with its field under the name that `name` has for it.
+    pub fn renamed(&self, name: impl FnOnce(&Field) -> Cow<'static, str>) -> Self {
+        let mut error = self.clone();
+        let Some(field) = &self.field else { return error };
+        let (own, name) = (self::field(field), name(field));
+        if own != name {
+            error.message = format!("{name}: {}", self.message);
+            error.param = Some(name.into_owned());
+        }
+        error
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Counts that belong to the error, by their names.
+    pub fn numbers(&self) -> &[(&'static str, usize)] {
+        &self.numbers
+    }
+
+    /// The JSON of the error where no protocol has another form for it, which is OpenAI's.
+    pub fn body(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("message".into(), json!(self.message));
+        error.insert("type".into(), json!(self.kind));
+        error.insert("param".into(), json!(self.param));
+        error.insert("code".into(), json!(self.code));
+        for (name, number) in &self.numbers {
+            error.insert((*name).into(), json!(number));
+        }
+        json!({ "error": error })
+    }
+}
+
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, axum::Json(self.body())).into_response();
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            let seconds = HeaderValue::from_static(RETRY_AFTER);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// The name of `field` in most protocols.
+pub(crate) fn field(field: &Field) -> &'static str {
+    match field {
+        Field::Prompt => "prompt",
+        Field::Constraint => "response_format",
+        Field::Parameter(name) => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(error: ApiError, status: u16, expected: &Value) {
+        let error = HttpError::of(error, "messages");
+        assert_eq!(error.status.as_u16(), status);
+        assert_eq!(error.body(), *expected);
+    }
+
+    #[test]
+    fn context_overflow_names_both_sizes() {
+        check(
+            ApiError::ContextLength { prompt_tokens: 9, context_length: 8 },
+            400,
+            &json!({"error": {
+                "message": "a prompt of 9 tokens with room for an answer exceeds the available context \
+                    size of 8 tokens",
+                "type": "invalid_request_error",
+                "param": "messages",
+                "code": "context_length_exceeded",
+                "n_prompt_tokens": 9,
+                "n_ctx": 8,
+            }}),
+        );
+    }
+
+    #[test]
+    fn full_queue_is_a_rate_limit_with_a_time_to_wait() {
+        let response = HttpError::of(ApiError::QueueFull(4), "prompt").into_response();
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER);
+    }
+
+    #[test]
+    fn engine_failure_is_a_server_error() {
+        check(
+            ApiError::Engine("layer 3: not a number".into()),
+            500,
+            &json!({"error": {
+                "message": "layer 3: not a number",
+                "type": "server_error",
+                "param": null,
+                "code": null,
+            }}),
+        );
+    }
+}

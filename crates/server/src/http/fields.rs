@@ -1,0 +1,116 @@
+//! Typed reading of a JSON object from a request. A member that is `null` counts as absent, unknown
+//! members are ignored, and a member of a wrong type is an error that names its path.
+
+use crate::http::error::HttpError;
+use serde_json::{Map, Value};
+
+/// The members of one object.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectReader<'a> {
+    object: &'a Map<String, Value>,
+    path: String,
+}
+
+impl<'a> ObjectReader<'a> {
+    /// The members of `value`, which stands at `path`.
+    pub fn of(value: &'a Value, path: &str) -> Result<Self, HttpError> {
+        let object = value.as_object().ok_or_else(|| wrong(path, "an object", value))?;
+        Ok(Self { object, path: path.to_owned() })
+    }
+
+    /// Where the member `name` stands in the request.
+    pub fn path(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// The object itself.
+    pub fn object(&self) -> &'a Map<String, Value> {
+        self.object
+    }
+
+    /// The member `name` as it is.
+    pub fn value(&self, name: &str) -> Option<&'a Value> {
+        self.object.get(name).filter(|value| !value.is_null())
+    }
+
+    fn read<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, HttpError> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| wrong(&self.path(name), expected, value))
+    }
+
+    /// The member `name`, true or false.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, HttpError> {
+        self.read(name, "true or false", Value::as_bool)
+    }
+
+    /// The member `name`, a string.
+    pub fn text(&self, name: &str) -> Result<Option<&'a str>, HttpError> {
+        self.read(name, "a string", Value::as_str)
+    }
+
+    /// The member `name`, an array.
+    pub fn array(&self, name: &str) -> Result<Option<&'a [Value]>, HttpError> {
+        self.read(name, "an array", |value| value.as_array().map(Vec::as_slice))
+    }
+
+    /// The member `name`, an object.
+    pub fn fields(&self, name: &str) -> Result<Option<ObjectReader<'a>>, HttpError> {
+        self.value(name).map(|value| Self::of(value, &self.path(name))).transpose()
+    }
+}
+
+/// The error of a member at `path` that is not what it should be.
+pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> HttpError {
+    let found = match found {
+        Value::Number(number) => number.to_string(),
+        other => kind(other).to_owned(),
+    };
+    HttpError::invalid(path, format!("{path} must be {expected}, not {found}"))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn message(error: HttpError) -> String {
+        error.body()["error"]["message"].as_str().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn null_is_absent() {
+        let body = json!({"n": null});
+        assert_eq!(ObjectReader::of(&body, "").unwrap().text("n").unwrap(), None);
+    }
+
+    #[test]
+    fn wrong_type_names_the_path_and_what_was_found() {
+        let body = json!({"tool": {"strict": "yes"}});
+        let fields = ObjectReader::of(&body, "tools[0]").unwrap().fields("tool").unwrap().unwrap();
+        let error = fields.flag("strict").unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "tools[0].tool.strict");
+        assert_eq!(message(error), "tools[0].tool.strict must be true or false, not a string");
+    }
+
+    #[test]
+    fn objects_are_objects() {
+        let error = ObjectReader::of(&json!([1]), "tools[0]").unwrap_err();
+        assert_eq!(message(error), "tools[0] must be an object, not an array");
+    }
+}

@@ -1,0 +1,237 @@
+//! The keys that open the server.
+//!
+//! Invariant: of a key nothing is kept but its SHA-256 and the name it goes by; what is logged is
+//! the name, or the first digits of the digest.
+
+mod file;
+
+use crate::http::reload::Reload;
+use sha2::{Digest as _, Sha256};
+use std::error::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Most keys. Each request is compared with all of them.
+const MAX_KEYS: usize = 10_000;
+/// Longest key in bytes.
+const MAX_KEY_BYTES: usize = 512;
+
+/// Why keys were refused. The key itself is never part of it.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file could not be read.
+    #[error("cannot read the API keys of {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A line or an argument is no key.
+    #[error("{origin}: {problem}")]
+    Invalid {
+        /// The file and line, or the number of the argument.
+        origin: String,
+        /// What was expected and found.
+        problem: String,
+    },
+}
+
+impl KeyError {
+    fn invalid(origin: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Invalid { origin: origin.into(), problem: problem.into() }
+    }
+}
+
+/// SHA-256 of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of `key`.
+    pub fn of(key: &[u8]) -> Self {
+        Self(Sha256::digest(key).into())
+    }
+
+    /// Whether both are the same, in a time that does not depend on where they differ.
+    fn same(&self, other: &Self) -> bool {
+        let differing = self.0.iter().zip(other.0).fold(0, |bits, (a, b)| bits | (a ^ b));
+        std::hint::black_box(differing) == 0
+    }
+
+    /// All of it in hexadecimal digits.
+    pub fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Enough of it to tell keys apart in a log.
+    fn label(&self) -> Arc<str> {
+        format!("sha256:{}", &self.hex()[..8]).into()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label())
+    }
+}
+
+/// One of the keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub digest: Digest,
+    /// What it is called in logs.
+    pub label: Arc<str>,
+}
+
+impl Key {
+    /// `key`, under its name if it has one. The error says what is wrong with it.
+    fn new(key: &str, name: Option<&str>) -> Result<Self, String> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            let found = key.len();
+            return Err(format!("expected a key of 1 to {MAX_KEY_BYTES} bytes, found {found}"));
+        }
+        if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("expected a key of printable ASCII characters without spaces".into());
+        }
+        let digest = Digest::of(key.as_bytes());
+        Ok(Self { digest, label: name.map_or_else(|| digest.label(), Arc::from) })
+    }
+}
+
+/// The keys that clients may come with: some that stay, and those of a file that may change. Where
+/// there are neither, the server is open. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ApiKeys {
+    fixed: Vec<Key>,
+    file: Option<PathBuf>,
+    all: Arc<RwLock<Arc<Vec<Key>>>>,
+}
+
+impl ApiKeys {
+    /// These keys, which have no names.
+    pub fn new(keys: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, KeyError> {
+        let key = |(index, key): (usize, _)| {
+            let wrong = |problem| KeyError::invalid(format!("API key {}", index + 1), problem);
+            Key::new(AsRef::<str>::as_ref(&key), None).map_err(wrong)
+        };
+        let fixed: Vec<Key> = keys.into_iter().enumerate().map(key).collect::<Result<_, _>>()?;
+        if fixed.len() > MAX_KEYS {
+            let problem = format!("expected at most {MAX_KEYS}, found {}", fixed.len());
+            return Err(KeyError::invalid("API keys", problem));
+        }
+        let all = Arc::new(RwLock::new(Arc::new(fixed.clone())));
+        Ok(Self { fixed, file: None, all })
+    }
+
+    /// These keys and those of the file at `path`, which must have some.
+    pub fn with_file(mut self, path: impl Into<PathBuf>) -> Result<Self, KeyError> {
+        self.file = Some(path.into());
+        self.read()?;
+        Ok(self)
+    }
+
+    /// Reads the file anew. Where it is broken, the keys stay as they are.
+    fn read(&self) -> Result<usize, KeyError> {
+        let Some(path) = &self.file else { return Ok(self.fixed.len()) };
+        let mut all = self.fixed.clone();
+        all.extend(file::read(path)?);
+        let count = all.len();
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
+        Ok(count)
+    }
+
+    fn all(&self) -> Arc<Vec<Key>> {
+        Arc::clone(&self.all.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether everybody may come in. A file whose keys have all gone lets nobody in.
+    pub fn is_open(&self) -> bool {
+        self.fixed.is_empty() && self.file.is_none()
+    }
+
+    /// What the keys are called in logs.
+    pub fn labels(&self) -> Vec<String> {
+        self.all().iter().map(|key| key.label.to_string()).collect()
+    }
+
+    /// The key that `given` is. All are compared, to the end.
+    pub(crate) fn find(&self, given: &[u8]) -> Option<Key> {
+        let digest = Digest::of(given);
+        let all = self.all();
+        let matching = all.iter().fold(None, |found, key| {
+            let same = key.digest.same(&digest);
+            found.or(same.then_some(key))
+        });
+        matching.cloned()
+    }
+}
+
+impl Reload for ApiKeys {
+    fn files(&self) -> Vec<&Path> {
+        self.file.as_deref().into_iter().collect()
+    }
+
+    fn reload(&self) -> Result<String, Box<dyn Error>> {
+        let count = self.read()?;
+        Ok(format!("API keys, of which there are {count} now"))
+    }
+}
+
+/// Reads `text` as a file of keys. For fuzzing.
+#[doc(hidden)]
+pub fn check_key_file(text: &str) -> Result<usize, KeyError> {
+    file::parse(text, Path::new("keys")).map(|keys| keys.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(keys: &[&str], given: &str, expected: bool) {
+        let keys = ApiKeys::new(keys).unwrap();
+        assert_eq!(keys.find(given.as_bytes()).is_some(), expected, "{given:?}");
+    }
+
+    #[test]
+    fn only_a_whole_key_opens() {
+        check(&["secret"], "secret", true);
+        check(&["other", "secret", "third"], "third", true);
+        check(&["secret"], "secre", false);
+        check(&["secret"], "secret2", false);
+        check(&["secret"], "Secret", false);
+        check(&["secret"], "", false);
+        check(&[], "secret", false);
+    }
+
+    #[test]
+    fn a_key_is_shown_as_its_digest() {
+        let keys = ApiKeys::new(["secret"]).unwrap();
+        assert_eq!(keys.labels(), ["sha256:2bb80d53"]);
+        assert!(!format!("{keys:?}").contains("secret\""), "{keys:?}");
+    }
+
+    #[test]
+    fn what_no_header_can_carry_is_no_key() {
+        for key in ["", "two words", "k\u{e4}y", "a\nb", &"x".repeat(513)] {
+            let error = ApiKeys::new([key]).unwrap_err().to_string();
+            assert!(error.starts_with("API key 1: expected"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_broken_file_leaves_the_keys_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        std::fs::write(&path, "one\n").unwrap();
+        let keys = ApiKeys::new(["fixed"]).unwrap().with_file(&path).unwrap();
+        std::fs::write(&path, "two words\n").unwrap();
+        assert!(keys.reload().is_err());
+        assert!(keys.find(b"one").is_some());
+        std::fs::write(&path, "second\n").unwrap();
+        keys.reload().unwrap();
+        let found = [b"one".as_slice(), b"second", b"fixed"].map(|key| keys.find(key).is_some());
+        assert_eq!(found, [false, true, true]);
+    }
+}

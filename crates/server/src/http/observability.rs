@@ -1,0 +1,66 @@
+//! Counts and statistics of the server, for Prometheus and for people.
+
+pub(crate) mod http;
+mod report;
+mod sliding_window;
+
+use api::Service;
+use http::HttpMetrics;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use report::StatsReport;
+use sliding_window::SlidingWindow;
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Instant;
+
+/// Metrics and statistics of the server.
+#[derive(Debug)]
+pub(crate) struct Observability {
+    pub http: HttpMetrics,
+    registry: Registry,
+    window: SlidingWindow,
+    started: Instant,
+}
+
+impl Observability {
+    /// Watches `service` from now on.
+    pub fn new(service: &Service) -> Self {
+        let model = service.info().name.clone();
+        let mut registry = Registry::with_labels([("model_name".into(), model.into())].into_iter());
+        let http = HttpMetrics::default();
+        service.metrics().register(&mut registry);
+        http.register(&mut registry);
+        Self {
+            http,
+            registry,
+            window: SlidingWindow::new(&service.metrics().snapshot()),
+            started: Instant::now(),
+        }
+    }
+
+    /// Samples the counts periodically for the rates of the last minute.
+    pub async fn look(&self, service: &Service) -> Infallible {
+        self.window.look(service.metrics()).await
+    }
+
+    /// The counts as Prometheus reads them.
+    pub fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// The counts of `service` and of the server for people.
+    pub fn report<'a>(&self, service: &'a Service, ready: bool) -> StatsReport<'a> {
+        let stats = service.metrics().snapshot();
+        StatsReport {
+            model: &service.info().name,
+            ready,
+            uptime: self.started.elapsed(),
+            rates: self.window.rates(&stats),
+            http: self.http.counts(),
+            stats,
+        }
+    }
+}

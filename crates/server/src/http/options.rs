@@ -1,0 +1,75 @@
+//! Settings of the server, each with a default that suits one machine and a few clients.
+
+use crate::http::keys::ApiKeys;
+use crate::http::limits::RateLimits;
+use std::time::Duration;
+
+/// How the server treats its clients.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Keys of which every request must carry one, but those to `/health`, `/ready` and the page.
+    pub keys: ApiKeys,
+    /// Origin that browsers may call from: `*`, or one origin. `None` sends no CORS headers.
+    pub cors_origin: Option<String>,
+    /// What each caller may take.
+    pub rates: RateLimits,
+    /// Most connections at one time. More are told so and closed.
+    pub connections: usize,
+    /// Most bytes of a request's head, at least 8192.
+    pub header_limit: usize,
+    /// Longest time a request's head may take to arrive, and a connection may be idle.
+    pub header_timeout: Duration,
+    /// Largest request body in bytes.
+    pub body_limit: usize,
+    /// Longest time a body may take to arrive.
+    pub body_timeout: Duration,
+    /// Deepest nesting of a body's JSON, at most [`MAX_JSON_DEPTH`](Self::MAX_JSON_DEPTH).
+    pub json_depth: usize,
+    /// Longest silence of an event stream before a comment is sent to keep it open.
+    pub keep_alive: Duration,
+    /// Longest time a client may leave its answer unread before it is given up.
+    pub stall_timeout: Duration,
+    /// Longest time the engine may have work and get nowhere while `/ready` still says so.
+    pub progress_timeout: Duration,
+    /// How long running requests may go on after shutdown was asked.
+    pub grace: Duration,
+    /// Most responses of the Responses API that are kept for the next turn.
+    pub stored_responses: usize,
+    /// Most bytes that these hold in memory, their histories included.
+    pub stored_response_bytes: usize,
+    /// Time between two looks at the files of keys and certificates.
+    pub reload: Duration,
+    /// Log the texts of prompts and answers.
+    pub log_prompts: bool,
+}
+
+impl ServerOptions {
+    /// The deepest JSON that can be allowed.
+    pub const MAX_JSON_DEPTH: usize = 127;
+    /// The fewest bytes that heads of requests can be limited to.
+    pub const LEAST_HEADER_LIMIT: usize = 8192;
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            keys: ApiKeys::default(),
+            cors_origin: None,
+            rates: RateLimits::default(),
+            connections: 1024,
+            header_limit: 64 << 10,
+            header_timeout: Duration::from_secs(30),
+            body_limit: 32 << 20,
+            body_timeout: Duration::from_secs(60),
+            json_depth: Self::MAX_JSON_DEPTH,
+            keep_alive: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(30),
+            progress_timeout: Duration::from_secs(60),
+            grace: Duration::from_secs(30),
+            stored_responses: 1000,
+            stored_response_bytes: 256 << 20,
+            reload: Duration::from_secs(60),
+            log_prompts: false,
+        }
+    }
+}

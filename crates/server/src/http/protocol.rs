@@ -1,0 +1,71 @@
+//! The seam between HTTP and a protocol: its routes, its names of fields and its error objects.
+
+use crate::http::app::App;
+use crate::http::error::{self, HttpError};
+use crate::http::fallback::wrong_method;
+use crate::http::middleware;
+use crate::http::request::RequestId;
+use api::Field;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
+use serde_json::Value;
+use std::borrow::Cow;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+/// A protocol of requests and answers.
+pub(crate) trait Protocol: 'static {
+    /// The routes, with their part of the OpenAPI document.
+    fn routes() -> OpenApiRouter<App>;
+
+    /// The JSON object of an error.
+    fn error_json(error: &HttpError) -> Value {
+        error.body()
+    }
+
+    /// The name of `field` in requests.
+    fn field(field: &Field) -> Cow<'static, str> {
+        error::field(field).into()
+    }
+
+    /// Adds the headers that responses of this protocol alone have.
+    fn add_headers(_headers: &mut HeaderMap, _id: &RequestId) {}
+
+    /// The JSON object of `error`, with its field under the protocol's name.
+    fn json(error: &HttpError) -> Value {
+        Self::error_json(&error.renamed(Self::field))
+    }
+}
+
+/// The routes of `P`, whose errors are in the form of `P`, and their part of the document.
+pub(crate) fn routes<P: Protocol>(app: &App) -> (Router<App>, OpenApi) {
+    let (router, document) = P::routes().split_for_parts();
+    (guarded(router, app).layer(from_fn(translated::<P>)), document)
+}
+
+/// `router` behind admission, with JSON errors for wrong methods and for panics.
+pub(crate) fn guarded(router: Router<App>, app: &App) -> Router<App> {
+    router
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(from_fn_with_state(app.clone(), middleware::admit))
+}
+
+/// Writes the error of a response, if it is one, in the form of `P`.
+async fn translated<P: Protocol>(request: Request, next: Next) -> Response {
+    let id = request.extensions().get::<RequestId>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().remove::<HttpError>() {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        response = response.map(|_| Body::from(P::json(&error).to_string()));
+    }
+    if let Some(id) = id {
+        P::add_headers(response.headers_mut(), &id);
+    }
+    response
+}

@@ -1,0 +1,124 @@
+//! The id of a request, its log name and its charge, and whom it is computed for.
+
+use crate::http::app::App;
+use crate::http::caller;
+use crate::http::limits::TokenCharge;
+use crate::http::random;
+use api::RequestOptions;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// The header that names a request.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Most bytes of a name that a client gives its request.
+const MAX_ID_BYTES: usize = 64;
+
+/// The id of a request in its log lines and its response, and the charge for its tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub Arc<str>, TokenCharge);
+
+impl RequestId {
+    /// The client's own, if it may stand in a log line, else a new one.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let sane = |id: &&str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+            (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)
+        };
+        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
+        Self(given.map_or_else(|| random::id("req_").into(), Arc::from), TokenCharge::default())
+    }
+
+    /// Charges the request's tokens to `charge` from now on.
+    pub fn charge(&mut self, charge: TokenCharge) {
+        self.1 = charge;
+    }
+
+    /// Writes tokens of the prompt or the answer down where its caller's are counted.
+    pub fn spend(&self, tokens: usize) {
+        self.1.spend(tokens);
+    }
+}
+
+/// A request to be computed: the state of the server, the request's id and its key.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestContext {
+    pub app: App,
+    pub id: RequestId,
+    /// The name of the tenant whose key the request came with.
+    pub key: Option<String>,
+}
+
+impl RequestContext {
+    /// The options of a request on behalf of its key, and of its user among those of that key: no
+    /// other key passes for them.
+    pub fn on_behalf(&self, options: RequestOptions) -> RequestOptions {
+        RequestOptions { tenant: tenant(self.key.as_deref(), options.tenant), ..options }
+    }
+}
+
+impl FromRequestParts<App> for RequestContext {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        let id = parts.extensions.get::<RequestId>().cloned();
+        let id = id.unwrap_or_else(|| RequestId::of(&parts.headers));
+        Ok(Self { app: app.clone(), id, key: caller::tenant(&parts.headers) })
+    }
+}
+
+fn tenant(key: Option<&str>, user: Option<String>) -> Option<String> {
+    match (key, user) {
+        (Some(key), Some(user)) => Some(format!("{key} {user}")),
+        (key, user) => user.or_else(|| key.map(str::to_owned)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::caller::Caller;
+    use crate::http::keys::ApiKeys;
+    use axum::extract::Request;
+
+    #[test]
+    fn users_are_those_of_their_key() {
+        let tenant = |headers: &[(&'static str, &str)], user: Option<&str>| {
+            let keys = ApiKeys::default();
+            let request = headers
+                .iter()
+                .fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
+            let mut request = request.body(axum::body::Body::empty()).unwrap();
+            Caller::admit(&mut request, &keys);
+            super::tenant(caller::tenant(request.headers()).as_deref(), user.map(str::to_owned))
+        };
+        let [one, two] = [[("x-api-key", "one")], [("x-api-key", "two")]];
+        assert_ne!(tenant(&one, Some("u")), tenant(&two, Some("u")));
+        assert_ne!(tenant(&one, Some("u")), tenant(&one, Some("v")));
+        assert_ne!(tenant(&one, Some("u")), tenant(&one, None));
+        assert_eq!(tenant(&one, Some("u")), tenant(&one, Some("u")));
+        assert_eq!(tenant(&[], Some("u")).as_deref(), Some("u"));
+        assert_eq!(tenant(&[], None), None);
+    }
+
+    fn check_id(given: &str, taken: bool) {
+        let headers = HeaderMap::from_iter([(REQUEST_ID, given.parse().unwrap())]);
+        let id = RequestId::of(&headers).0;
+        assert_eq!(&*id == given, taken, "{given:?} became {id:?}");
+    }
+
+    #[test]
+    fn names_of_clients_are_taken_if_they_are_plain() {
+        check_id("abc-DEF_1.2", true);
+        check_id(&"x".repeat(64), true);
+        check_id(&"x".repeat(65), false);
+        check_id("", false);
+        check_id("a b", false);
+        check_id("a\"b", false);
+        check_id("a=b", false);
+        assert!(RequestId::of(&HeaderMap::new()).0.starts_with("req_"));
+    }
+}

@@ -1,0 +1,116 @@
+//! Where clients connect, over TCP, TLS or a Unix socket, and how their connections are served.
+
+mod connections;
+mod timeouts;
+mod tls;
+#[cfg_attr(not(unix), path = "transport/no_unix.rs")]
+mod unix;
+
+pub(crate) use connections::Connections;
+pub use tls::{Tls, TlsError};
+pub use unix::UnixSocket;
+
+use crate::http::caller::Peer;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use unix::UnixStream;
+
+/// Rest after the system had no means for another connection.
+const REST: Duration = Duration::from_millis(500);
+
+/// Where clients connect: a TCP port, with TLS or without, a Unix socket, or both.
+#[derive(Debug, Default)]
+pub struct Listener {
+    tcp: Option<TcpListener>,
+    tls: Option<Tls>,
+    unix: Option<UnixSocket>,
+}
+
+impl From<TcpListener> for Listener {
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp: Some(tcp), ..Self::default() }
+    }
+}
+
+impl From<UnixSocket> for Listener {
+    fn from(unix: UnixSocket) -> Self {
+        Self { unix: Some(unix), ..Self::default() }
+    }
+}
+
+impl Listener {
+    /// The same, with TLS on its TCP port.
+    pub fn with_tls(self, tls: Tls) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// The same, and a Unix socket.
+    pub fn with_unix(self, unix: UnixSocket) -> Self {
+        Self { unix: Some(unix), ..self }
+    }
+
+    /// The address of its TCP port.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref()?.local_addr().ok()
+    }
+
+    /// How the TCP port is secured.
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// The next connection. May be given up while it waits.
+    async fn accept(&self) -> (Socket, Peer) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = accept_tcp(self.tcp.as_ref()) => accepted.map(|(socket, address)| {
+                    // Without it, small events wait for each other; a socket that refuses
+                    // still works.
+                    let _ = socket.set_nodelay(true);
+                    (self.secured(socket), Peer::Address(address.ip()))
+                }),
+                accepted = unix::accept(self.unix.as_ref()) => {
+                    accepted.map(|socket| (Socket::Unix(socket), Peer::Local))
+                }
+            };
+            match accepted {
+                Ok(accepted) => return accepted,
+                Err(error) if is_of_the_client(error.kind()) => {}
+                Err(error) => {
+                    tracing::error!("cannot accept a connection: {error}");
+                    tokio::time::sleep(REST).await;
+                }
+            }
+        }
+    }
+
+    fn secured(&self, socket: TcpStream) -> Socket {
+        match &self.tls {
+            Some(tls) => Socket::Tls(socket, tls.clone()),
+            None => Socket::Tcp(socket),
+        }
+    }
+}
+
+/// A connection that nothing was read of yet.
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Tls(TcpStream, Tls),
+    Unix(UnixStream),
+}
+
+async fn accept_tcp(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The client was gone before its connection was taken.
+fn is_of_the_client(kind: ErrorKind) -> bool {
+    use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(kind, ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,156 @@
+//! Serving connections: HTTP/1 within limits of time, bytes and number, until each has ended.
+//!
+//! Invariant: nothing that a client does or leaves undone holds up another connection, or its own
+//! for longer than the limits say.
+
+use super::timeouts::WriteTimeout;
+use super::{Listener, Socket};
+use crate::http::caller::Peer;
+use crate::http::error::HttpError;
+use crate::http::options::ServerOptions;
+use crate::http::shutdown::{Life, Phase};
+use axum::Router;
+use axum::body::Body;
+use axum::http::StatusCode;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+/// Longest time of a TLS handshake, unless heads have less.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Most connections at one time that are told that there are too many. The rest is closed.
+const MAX_REFUSALS: usize = 64;
+/// Time to tell it.
+const REFUSAL: Duration = Duration::from_secs(1);
+
+/// How connections are served.
+#[derive(Clone, Debug)]
+pub(crate) struct Connections {
+    router: Router,
+    http: http1::Builder,
+    handshake: Duration,
+    stall_timeout: Duration,
+    slots: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+    life: Life,
+}
+
+impl Connections {
+    /// Serves `router` as `options` say, as long as `life` lasts.
+    pub fn new(router: Router, options: &ServerOptions, life: Life) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(options.header_timeout)
+            .max_buf_size(options.header_limit.max(ServerOptions::LEAST_HEADER_LIMIT));
+        let slots = options.connections.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            router,
+            http,
+            handshake: HANDSHAKE.min(options.header_timeout),
+            stall_timeout: options.stall_timeout,
+            slots: Arc::new(Semaphore::new(slots)),
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            life,
+        }
+    }
+
+    /// Takes connections until the server drains, and waits for the end of all. Those that have
+    /// not ended when this is dropped end with it.
+    pub async fn serve(self, listener: Listener) {
+        let life = self.life.clone();
+        let mut draining = pin!(life.reached(Phase::Draining));
+        let mut running = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = &mut draining => break,
+                Some(_) = running.join_next() => {}
+                (socket, peer) = listener.accept() => self.take(socket, peer, &mut running),
+            }
+        }
+        drop(listener);
+        while running.join_next().await.is_some() {}
+    }
+
+    fn take(&self, socket: Socket, peer: Peer, running: &mut JoinSet<()>) {
+        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+            running.spawn(self.clone().greet(socket, peer, slot));
+            return;
+        }
+        let refusal = Arc::clone(&self.refusals).try_acquire_owned();
+        match (socket, refusal) {
+            (Socket::Tcp(socket), Ok(place)) => _ = running.spawn(refuse(socket, place)),
+            (Socket::Unix(socket), Ok(place)) => _ = running.spawn(refuse(socket, place)),
+            // A handshake would be too much for what it has to say.
+            _ => {}
+        }
+    }
+
+    async fn greet(self, socket: Socket, peer: Peer, _slot: OwnedSemaphorePermit) {
+        match socket {
+            Socket::Tcp(socket) => self.answer(socket, peer).await,
+            Socket::Unix(socket) => self.answer(socket, peer).await,
+            Socket::Tls(socket, tls) => {
+                let shaken = tokio::select! {
+                    shaken = tls.handshake(socket, self.handshake) => shaken,
+                    () = self.life.reached(Phase::Draining) => return,
+                };
+                match shaken {
+                    Ok(socket) => self.answer(socket, peer).await,
+                    Err(error) => tracing::debug!(?peer, "no TLS handshake: {error}"),
+                }
+            }
+        }
+    }
+
+    /// Answers the requests of a connection, one after the other; during a shutdown only the one
+    /// that has begun.
+    async fn answer<S: AsyncRead + AsyncWrite + Unpin>(&self, socket: S, peer: Peer) {
+        let service = hyper::service::service_fn(|request: hyper::Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(peer);
+            self.router.clone().oneshot(request)
+        });
+        let io = TokioIo::new(WriteTimeout::new(socket, self.stall_timeout));
+        let mut connection = pin!(self.http.serve_connection(io, service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.life.reached(Phase::Draining) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(?peer, "a connection broke off: {error}");
+        }
+    }
+}
+
+/// Tells a client that there are too many, whatever it asks for.
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(socket: S, _place: OwnedSemaphorePermit) {
+    // A client that does not listen is none that could be told.
+    let _ = tokio::time::timeout(REFUSAL, tell_too_many(socket)).await;
+}
+
+async fn tell_too_many<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) -> io::Result<()> {
+    let error = HttpError::server(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
+    let body = error.with_code("too_many_connections").body().to_string();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+         connection: close\r\nretry-after: 1\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + &body).as_bytes()).await?;
+    socket.shutdown().await?;
+    // What was sent and not read would cut the answer off.
+    let mut rest = [0; 4096];
+    while socket.read(&mut rest).await? > 0 {}
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Deserializing requests into the types that the OpenAPI document is made from. A member that is
+//! `null` counts as absent, unknown members are ignored, and a member of a wrong type is an error
+//! that names its path.
+
+mod strict;
+
+use self::strict::Strict;
+use crate::http::error::HttpError;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde_json::{Number, Value};
+use utoipa::ToSchema;
+
+/// `body` as a `T`. Several types may be read from one body, as members unknown to one are those
+/// of another.
+pub(crate) fn read<T: DeserializeOwned>(body: &Value) -> Result<T, HttpError> {
+    if !body.is_object() {
+        return Err(HttpError::invalid("", "the body must be a JSON object"));
+    }
+    part(body, "")
+}
+
+/// `value`, which stands at `at` in the body, as a `T`.
+pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, HttpError> {
+    serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
+        let path = match (at, error.path().to_string().as_str()) {
+            (at, ".") => at.to_owned(),
+            ("", path) => path.to_owned(),
+            (at, path) if path.starts_with('[') => format!("{at}{path}"),
+            (at, path) => format!("{at}.{path}"),
+        };
+        let message = error.into_inner().to_string();
+        let message = if path.is_empty() { message } else { format!("{path}: {message}") };
+        HttpError::invalid(path, message)
+    })
+}
+
+/// One text or several.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+pub(crate) enum Texts {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Texts {
+    /// All of them.
+    pub fn all(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(texts) => texts,
+        }
+    }
+}
+
+/// The error of a member at `path` that is not there.
+pub(crate) fn missing(path: &str) -> HttpError {
+    HttpError::invalid(path, format!("{path} is missing"))
+}
+
+/// A whole number; `3.0` counts, as several client languages write integers so. For
+/// `#[serde(default, deserialize_with = "wire::integer")]`.
+pub(crate) fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    let integer = number.as_i64().or_else(|| rounded(&number));
+    integer.map(Some).ok_or_else(|| no_integer(&number))
+}
+
+/// A whole number of 64 bits, with or without a sign.
+pub(crate) fn bits<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i128>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    let signed = || number.as_i64().or_else(|| rounded(&number)).map(i128::from);
+    let integer = number.as_u64().map(i128::from).or_else(signed);
+    integer.map(Some).ok_or_else(|| no_integer(&number))
+}
+
+fn rounded(number: &Number) -> Option<i64> {
+    let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9.0e15;
+    number.as_f64().filter(|&n| whole(n)).map(|n| n as i64)
+}
+
+fn no_integer<E: Error>(number: &Number) -> E {
+    E::custom(format!("expected an integer, found {number}"))
+}
+
+/// As [`integer`], at least 0.
+pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    let wrong = |number| D::Error::custom(format!("expected at least 0, found {number}"));
+    let checked = |number: i64| usize::try_from(number).map_err(|_| wrong(number));
+    integer(from)?.map(checked).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    struct Outer {
+        #[serde(default, deserialize_with = "count")]
+        n: Option<usize>,
+        inner: Option<Inner>,
+    }
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    struct Inner {
+        flag: Option<bool>,
+        word: Option<Word>,
+    }
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    enum Word {
+        Yes,
+    }
+
+    #[test]
+    fn null_is_absent_and_unknown_members_are_ignored() {
+        let read: Outer = read(&json!({"n": null, "inner": {"flag": null, "x": 1}})).unwrap();
+        assert_eq!(read, Outer { n: None, inner: Some(Inner { flag: None, word: None }) });
+    }
+
+    fn check_error(body: Value, param: &str) {
+        let error = read::<Outer>(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
+    }
+
+    #[test]
+    fn wrong_types_name_their_path() {
+        check_error(json!({"inner": {"flag": 3}}), "inner.flag");
+        check_error(json!({"n": -1}), "n");
+        check_error(json!({"n": 1.5}), "n");
+        assert_eq!(read::<Outer>(&json!({"n": 3.0})).unwrap().n, Some(3));
+        assert!(read::<Outer>(&json!([])).is_err());
+    }
+
+    #[test]
+    fn arrays_are_no_objects_and_objects_are_no_words() {
+        check_error(json!({"inner": [true, "Yes"]}), "inner");
+        check_error(json!({"inner": {"word": {"Yes": null}}}), "inner.word");
+        assert_eq!(part::<Word>(&json!("Yes"), "word").unwrap(), Word::Yes);
+    }
+
+    #[test]
+    fn parts_are_named_from_the_whole_body() {
+        let error = part::<Vec<Outer>>(&json!([{"n": "x"}]), "all").unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "all[0].n");
+        let error = part::<Inner>(&json!({"flag": 1}), "all").unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "all.flag");
+        let error = part::<Inner>(&json!(3), "all").unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "all");
+    }
+}

@@ -1,0 +1,79 @@
+//! Anthropic's Messages API: messages, and the count of their tokens.
+//!
+//! Source: Anthropic API reference and the types of its official clients. Where these leave a
+//! choice, or ask for what one local model has not:
+//!
+//! - `model` may be any name, or none: one model is served, and answers carry its own name.
+//!   `anthropic-version` and `anthropic-beta` are taken whatever they say.
+//! - `max_tokens` beyond the room that the context has left means all of that room.
+//! - Tools that run on Anthropic's servers (those with a `type` and no `input_schema`) are left
+//!   out, and so is what they once did, where it stands in the history. Images and documents are
+//!   refused.
+//! - A message that ends the conversation in the role `assistant` is how the answer begins. Such an
+//!   answer does not think.
+//! - Lines of the system prompt that are headers of a client's billing are dropped: they change
+//!   with every request, and no prompt would begin as the one before it.
+//! - Of the prompt's tokens, `cache_read_input_tokens` were found in the cache. The rest are
+//!   `cache_creation_input_tokens` if the request holds any `cache_control`, else `input_tokens`;
+//!   the three add up to the prompt. What is cached does not depend on `cache_control`.
+//! - The signature of a thinking block is a digest of its text. It is not asked for again.
+//! - A stream that breaks off ends in an `error` event and nothing else, as the official one does.
+//! - A tool call that breaks ends its block; its text follows in a text block, and the answer does
+//!   not end in `tool_use`.
+
+pub(crate) mod answer;
+mod blocks;
+mod chat;
+pub(crate) mod errors;
+mod messages;
+mod request;
+mod response;
+pub(crate) mod routes;
+mod system;
+mod tools;
+mod turns;
+
+use crate::http::app::App;
+use crate::http::error::{self, HttpError};
+use crate::http::protocol::Protocol;
+use crate::http::request::RequestId;
+use api::Field;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use errors::ErrorBody;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use utoipa_axum::router::OpenApiRouter;
+
+/// The header in which clients look for the name of their request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// Anthropic's Messages API.
+pub(crate) struct Anthropic;
+
+impl Protocol for Anthropic {
+    fn routes() -> OpenApiRouter<App> {
+        routes::routes()
+    }
+
+    fn error_json(error: &HttpError) -> Value {
+        json!(match error.numbers()[..] {
+            [("n_prompt_tokens", prompt), ("n_ctx", context)] => {
+                ErrorBody::too_long(prompt, context)
+            }
+            _ => ErrorBody::new(error.status().as_u16(), error.message()),
+        })
+    }
+
+    fn field(field: &Field) -> Cow<'static, str> {
+        match field {
+            Field::Parameter("stop") => "stop_sequences".into(),
+            other => error::field(other).into(),
+        }
+    }
+
+    fn add_headers(headers: &mut HeaderMap, id: &RequestId) {
+        if let Ok(id) = HeaderValue::from_str(&id.0) {
+            headers.insert(REQUEST_ID, id);
+        }
+    }
+}

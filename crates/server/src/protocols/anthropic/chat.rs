@@ -1,0 +1,269 @@
+//! The request of `POST /v1/messages`, and of the count of its tokens.
+
+use crate::http::error::HttpError;
+use crate::http::wire;
+use crate::protocols::anthropic::request::{
+    Conversation, MessageRequest, MessageSettings, OutputFormat, OutputFormatKind, ThinkingKind,
+};
+use crate::protocols::anthropic::{messages, tools};
+use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions};
+use serde_json::{Map, Value};
+
+/// Hottest sampling taken; Anthropic's own limit is 1.
+const HIGHEST_TEMPERATURE: f32 = 2.0;
+/// Most texts that end an answer.
+const MAX_STOPS: usize = 16;
+/// What the ids of calls begin with.
+const CALL_PREFIX: &str = "toolu_";
+
+/// A message as asked for.
+#[derive(Debug)]
+pub(crate) struct MessageCall {
+    pub request: ChatRequest,
+    pub options: RequestOptions,
+    pub stream: bool,
+    /// The client marked what it wants to be cached.
+    pub caches: bool,
+}
+
+/// Reads the body of a request for a message.
+pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
+    let MessageRequest { conversation, settings } = MessageRequest::read(body)?;
+    let sampling = sampling(&settings)?;
+    let request = ChatRequest { sampling, ..prompt(conversation)? };
+    let tenant = settings.metadata.and_then(|metadata| metadata.user_id);
+    let options = RequestOptions { tenant, ..RequestOptions::default() };
+    let stream = settings.stream.unwrap_or(false);
+    Ok(MessageCall { request, options, stream, caches: marks_cache(body) })
+}
+
+/// Reads the body of a request whose tokens are to be counted.
+pub(crate) fn read_prompt(body: &Value) -> Result<ChatRequest, HttpError> {
+    prompt(wire::read(body)?)
+}
+
+fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpError> {
+    let messages = messages::read(&conversation)?;
+    let tools = conversation.tools.as_deref().unwrap_or_default();
+    let tools = tools::read(tools, conversation.tool_choice.as_ref())?;
+    let template_kwargs = template_kwargs(&conversation, messages.prefill.is_some())?;
+    let reasoning_budget = reasoning_budget(&conversation)?;
+    let config = conversation.output_config.and_then(|config| config.format);
+    let grammar = config.or(conversation.output_format).map(grammar).transpose()?;
+    Ok(ChatRequest {
+        messages: messages.list,
+        prefill: messages.prefill,
+        tools: tools.list,
+        tool_choice: tools.choice,
+        parallel_calls: tools.parallel,
+        call_prefix: CALL_PREFIX,
+        reasoning_budget,
+        template_kwargs,
+        grammar,
+        ..ChatRequest::default()
+    })
+}
+
+/// What the answer is held to.
+fn grammar(format: OutputFormat) -> Result<GrammarSource, HttpError> {
+    let OutputFormatKind::JsonSchema = format.kind;
+    if !format.schema.is_object() {
+        let message = "output_config.format.schema must be an object";
+        return Err(HttpError::invalid("output_config.format.schema", message));
+    }
+    Ok(GrammarSource::JsonSchema(format.schema))
+}
+
+/// The switches of thinking that templates know. A begun answer does not think any more.
+fn template_kwargs(
+    conversation: &Conversation,
+    begun: bool,
+) -> Result<Map<String, Value>, HttpError> {
+    let mut kwargs = Map::new();
+    let thinking = conversation.thinking.as_ref().map(|thinking| thinking.kind);
+    if begun && thinking == Some(ThinkingKind::Enabled) {
+        let message = "thinking cannot be enabled where the last message begins the answer";
+        return Err(HttpError::invalid("thinking", message));
+    }
+    if begun || thinking.is_some() {
+        let on = !begun && thinking != Some(ThinkingKind::Disabled);
+        kwargs.insert("enable_thinking".into(), on.into());
+    }
+    let effort = conversation.output_config.as_ref().and_then(|config| config.effort);
+    if let Some(effort) = effort {
+        kwargs.insert("reasoning_effort".into(), effort.name().into());
+    }
+    Ok(kwargs)
+}
+
+fn reasoning_budget(conversation: &Conversation) -> Result<Option<usize>, HttpError> {
+    let Some(thinking) = &conversation.thinking else { return Ok(None) };
+    match (thinking.kind, thinking.budget_tokens) {
+        (_, Some(0)) => {
+            let name = "thinking.budget_tokens";
+            Err(HttpError::invalid(name, format!("{name} must be at least 1")))
+        }
+        (ThinkingKind::Disabled, _) => Ok(None),
+        (_, budget) => Ok(budget),
+    }
+}
+
+fn sampling(settings: &MessageSettings) -> Result<SamplingOptions, HttpError> {
+    let temperature = settings.temperature;
+    if let Some(hot) = temperature.filter(|value| !(0.0..=HIGHEST_TEMPERATURE).contains(value)) {
+        let message = format!("temperature must be between 0 and {HIGHEST_TEMPERATURE}, not {hot}");
+        return Err(HttpError::invalid("temperature", message));
+    }
+    let max_tokens = match settings.max_tokens {
+        Some(most @ 1..) => most,
+        Some(_) => return Err(HttpError::invalid("max_tokens", "max_tokens must be at least 1")),
+        None => return Err(HttpError::invalid("max_tokens", "max_tokens is missing")),
+    };
+    Ok(SamplingOptions {
+        temperature,
+        top_p: settings.top_p,
+        top_k: settings.top_k,
+        max_tokens: Some(max_tokens),
+        stop: stop(settings)?,
+        ..SamplingOptions::default()
+    })
+}
+
+fn stop(settings: &MessageSettings) -> Result<Vec<String>, HttpError> {
+    let given = settings.stop_sequences.iter().flatten();
+    let stop: Vec<String> = given.filter(|text| !text.is_empty()).cloned().collect();
+    if stop.len() > MAX_STOPS {
+        let message = format!("stop_sequences holds {} texts; {MAX_STOPS} are allowed", stop.len());
+        return Err(HttpError::invalid("stop_sequences", message));
+    }
+    Ok(stop)
+}
+
+/// Whether `cache_control` stands anywhere where it may.
+fn marks_cache(body: &Value) -> bool {
+    let marked = |value: &Value| !value["cache_control"].is_null();
+    let any = |list: &Value, of: &dyn Fn(&Value) -> bool| {
+        list.as_array().is_some_and(|list| list.iter().any(of))
+    };
+    let block = |block: &Value| marked(block) || any(&block["content"], &marked);
+    let message = |message: &Value| any(&message["content"], &block);
+    marked(body)
+        || any(&body["system"], &marked)
+        || any(&body["tools"], &marked)
+        || any(&body["messages"], &message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn call(extra: Value) -> Result<MessageCall, HttpError> {
+        let mut body = json!({"model": "any", "max_tokens": 9,
+                              "messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        read(&body)
+    }
+
+    fn check_error(extra: Value, param: &str) {
+        let error = call(extra.clone()).expect_err(&extra.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{extra}");
+    }
+
+    #[test]
+    fn sampling_and_terms_are_taken() {
+        let read = call(json!({
+            "temperature": 1.5, "top_p": 0.9, "top_k": 5, "stop_sequences": ["", "x", "\n"],
+            "stream": true, "metadata": {"user_id": "u"}, "service_tier": "auto", "betas": ["x"],
+            "context_management": {"edits": []}, "mcp_servers": [], "container": "c",
+        }))
+        .unwrap();
+        let expected = SamplingOptions {
+            temperature: Some(1.5),
+            top_p: Some(0.9),
+            top_k: Some(5),
+            max_tokens: Some(9),
+            stop: vec!["x".into(), "\n".into()],
+            ..SamplingOptions::default()
+        };
+        assert_eq!(read.request.sampling, expected);
+        assert_eq!((read.options.tenant.as_deref(), read.stream), (Some("u"), true));
+        assert_eq!(read.request.call_prefix, "toolu_");
+    }
+
+    #[test]
+    fn thinking_switches_reach_the_template_and_the_budget_the_model() {
+        let read = |extra| {
+            let request = call(extra).unwrap().request;
+            (Value::Object(request.template_kwargs), request.reasoning_budget)
+        };
+        let switch = |on: bool| json!({"enable_thinking": on});
+        assert_eq!(read(json!({})), (json!({}), None));
+        let enabled = json!({"thinking": {"type": "enabled", "budget_tokens": 2048}});
+        assert_eq!(read(enabled), (switch(true), Some(2048)));
+        assert_eq!(read(json!({"thinking": {"type": "adaptive"}})), (switch(true), None));
+        assert_eq!(read(json!({"thinking": {"type": "disabled"}})), (switch(false), None));
+        let effort = json!({"output_config": {"effort": "xhigh"}});
+        assert_eq!(read(effort), (json!({"reasoning_effort": "xhigh"}), None));
+    }
+
+    #[test]
+    fn a_begun_answer_does_not_think() {
+        let begun =
+            json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]);
+        let request = call(json!({"messages": begun})).unwrap().request;
+        assert_eq!(request.prefill.as_deref(), Some("y"));
+        assert_eq!(Value::Object(request.template_kwargs), json!({"enable_thinking": false}));
+        check_error(json!({"messages": begun, "thinking": {"type": "enabled"}}), "thinking");
+    }
+
+    #[test]
+    fn cache_control_counts_where_it_may_stand() {
+        let mark = json!({"type": "ephemeral"});
+        let block = json!({"type": "text", "text": "x", "cache_control": mark});
+        let caches = |extra| call(extra).unwrap().caches;
+        assert!(caches(json!({"cache_control": mark})));
+        assert!(caches(json!({"system": [block]})));
+        assert!(caches(json!({"messages": [{"role": "user", "content": [block]}]})));
+        assert!(caches(
+            json!({"tools": [{"name": "f", "input_schema": {}, "cache_control": mark}]})
+        ));
+        let schema = json!({"properties": {"cache_control": {"type": "string"}}});
+        assert!(!caches(json!({"tools": [{"name": "f", "input_schema": schema}]})));
+        assert!(!caches(json!({"cache_control": null})));
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused_by_name() {
+        check_error(json!({"max_tokens": null}), "max_tokens");
+        check_error(json!({"max_tokens": 0}), "max_tokens");
+        check_error(json!({"max_tokens": "9"}), "max_tokens");
+        check_error(json!({"temperature": 2.1}), "temperature");
+        check_error(json!({"temperature": -1}), "temperature");
+        check_error(json!({"top_k": -1}), "top_k");
+        check_error(json!({"stop_sequences": "x"}), "stop_sequences");
+        check_error(json!({"stop_sequences": [3]}), "stop_sequences[0]");
+        check_error(json!({"stop_sequences": vec!["x"; 17]}), "stop_sequences");
+        check_error(json!({"metadata": {"user_id": 3}}), "metadata.user_id");
+        check_error(json!({"thinking": {"type": "sometimes"}}), "thinking.type");
+        check_error(
+            json!({"thinking": {"type": "enabled", "budget_tokens": 0}}),
+            "thinking.budget_tokens",
+        );
+        check_error(json!({"tool_choice": {"type": "some"}}), "tool_choice.type");
+        check_error(json!({"tools": [{"name": 3}]}), "tools[0].name");
+        check_error(json!({"tools": [{"name": "f", "input_schema": []}]}), "tools[0].input_schema");
+        let format = json!({"type": "json_schema", "schema": 1});
+        check_error(json!({"output_config": {"format": format}}), "output_config.format.schema");
+    }
+
+    #[test]
+    fn formats_of_either_place_hold_the_answer() {
+        let format = json!({"type": "json_schema", "schema": {"type": "object"}});
+        for body in [json!({"output_config": {"format": format}}), json!({"output_format": format})]
+        {
+            let expected = GrammarSource::JsonSchema(json!({"type": "object"}));
+            assert_eq!(call(body).unwrap().request.grammar, Some(expected));
+        }
+    }
+}

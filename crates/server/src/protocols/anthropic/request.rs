@@ -1,0 +1,196 @@
+//! What clients of Anthropic's API send. Content, which may be a string or blocks, is read by
+//! `blocks`.
+
+use crate::http::error::HttpError;
+use crate::http::wire;
+use crate::protocols::anthropic::blocks::{Content, SystemContent};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// A message asked for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicMessageRequest)]
+pub(crate) struct MessageRequest {
+    #[serde(flatten)]
+    pub conversation: Conversation,
+    #[serde(flatten)]
+    pub settings: MessageSettings,
+}
+
+impl MessageRequest {
+    /// Reads the body in two parts, so that faults name their path.
+    pub fn read(body: &Value) -> Result<Self, HttpError> {
+        Ok(Self { conversation: wire::read(body)?, settings: wire::read(body)? })
+    }
+}
+
+/// What the prompt is made of.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicConversation)]
+pub(crate) struct Conversation {
+    /// Any name: one model is served.
+    #[serde(rename = "model")]
+    _model: Option<String>,
+    #[schema(min_items = 1, max_items = 100_000)]
+    pub messages: Vec<InputMessage>,
+    #[schema(value_type = Option<SystemContent>)]
+    pub system: Option<Value>,
+    pub tools: Option<Vec<AnthropicTool>>,
+    pub tool_choice: Option<AnthropicToolChoice>,
+    pub thinking: Option<AnthropicThinking>,
+    pub output_config: Option<OutputConfig>,
+    /// Where `output_config` holds no format.
+    pub output_format: Option<OutputFormat>,
+}
+
+/// How the answer is made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicSettings)]
+pub(crate) struct MessageSettings {
+    /// Most tokens of the answer, reasoning included.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(required = true, nullable = false, minimum = 1)]
+    pub max_tokens: Option<usize>,
+    #[schema(minimum = 0, maximum = 2)]
+    pub temperature: Option<f32>,
+    #[schema(minimum = 0, maximum = 1)]
+    pub top_p: Option<f32>,
+    #[serde(default, deserialize_with = "wire::count")]
+    pub top_k: Option<usize>,
+    /// Texts that end the answer; empty ones are ignored.
+    #[schema(max_items = 16)]
+    pub stop_sequences: Option<Vec<String>>,
+    pub metadata: Option<Metadata>,
+    pub stream: Option<bool>,
+}
+
+/// A message of the conversation.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicInputMessage)]
+pub(crate) struct InputMessage {
+    pub role: InputRole,
+    #[serde(default)]
+    #[schema(value_type = Content)]
+    pub content: Value,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = AnthropicRole)]
+pub(crate) enum InputRole {
+    User,
+    Assistant,
+    System,
+}
+
+/// A tool. One without `input_schema` whose `type` is not `custom` runs on Anthropic's servers,
+/// and is left out.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicTool)]
+pub(crate) struct AnthropicTool {
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    pub description: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    pub input_schema: Option<Map<String, Value>>,
+    /// The input of calls keeps to the schema.
+    pub strict: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicToolChoice)]
+pub(crate) struct AnthropicToolChoice {
+    #[serde(rename = "type")]
+    pub kind: ToolChoiceKind,
+    /// The tool, where `type` is `tool`.
+    pub name: Option<String>,
+    pub disable_parallel_tool_use: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = AnthropicToolChoiceKind)]
+pub(crate) enum ToolChoiceKind {
+    Auto,
+    Any,
+    Tool,
+    None,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicThinking)]
+pub(crate) struct AnthropicThinking {
+    #[serde(rename = "type")]
+    pub kind: ThinkingKind,
+    /// Most tokens of reasoning.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1)]
+    pub budget_tokens: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = AnthropicThinkingKind)]
+pub(crate) enum ThinkingKind {
+    Enabled,
+    Disabled,
+    Adaptive,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicOutputConfig)]
+pub(crate) struct OutputConfig {
+    pub effort: Option<Effort>,
+    pub format: Option<OutputFormat>,
+}
+
+/// How much the model thinks, where its template knows levels.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = AnthropicEffort)]
+pub(crate) enum Effort {
+    Low,
+    Medium,
+    High,
+    XHigh,
+    Max,
+}
+
+impl Effort {
+    /// What templates call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::XHigh => "xhigh",
+            Self::Max => "max",
+        }
+    }
+}
+
+/// The form of the answer's text.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicOutputFormat)]
+pub(crate) struct OutputFormat {
+    #[serde(rename = "type")]
+    pub kind: OutputFormatKind,
+    #[schema(value_type = Object)]
+    pub schema: Value,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = AnthropicOutputFormatKind)]
+pub(crate) enum OutputFormatKind {
+    JsonSchema,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = AnthropicMetadata)]
+pub(crate) struct Metadata {
+    /// On whose behalf: users share the machine evenly.
+    pub user_id: Option<String>,
+}

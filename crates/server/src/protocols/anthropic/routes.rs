@@ -1,0 +1,82 @@
+//! The routes of Anthropic's API.
+
+use crate::generate::flow::{Delivery, Generation, Reply, counted, generate, prepare};
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::http::fallback::unknown_route;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
+use crate::protocols::anthropic::answer::MessageAnswer;
+use crate::protocols::anthropic::chat;
+use crate::protocols::anthropic::errors::ErrorBody;
+use crate::protocols::anthropic::request::{Conversation, MessageRequest};
+use crate::protocols::anthropic::response::{MessageResponse, StreamEvent, TokenCount};
+use api::Service;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::Value;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// All of them.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Errors::openapi())
+        .routes(routes!(messages))
+        .routes(routes!(count_tokens))
+        .nest("/v1/messages/", OpenApiRouter::new().fallback(unknown_route))
+}
+
+/// The schema of errors, to which refusals refer.
+#[derive(OpenApi)]
+#[openapi(components(schemas(ErrorBody)))]
+struct Errors;
+
+/// The next message of a conversation.
+#[utoipa::path(
+    post, path = "/v1/messages", tag = "Anthropic", request_body = MessageRequest,
+    responses(
+        (status = 200, content(
+            (MessageResponse = "application/json"),
+            (StreamEvent = "text/event-stream"),
+        )),
+        Refusals<ErrorBody>,
+    ),
+)]
+async fn messages(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    generate(context, body, generation).await
+}
+
+fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, HttpError> {
+    let call = chat::read(body)?;
+    let prompt = service.prepare_chat(&call.request);
+    let prompt = prompt.map_err(|error| HttpError::of(error, "messages"))?;
+    let answer = MessageAnswer::new(&service.info().name, prompt.prompt().len(), call.caches);
+    let generation = Generation {
+        prompts: vec![prompt],
+        per_prompt: 1,
+        options: call.options,
+        id: answer.id().to_owned(),
+        answer,
+        delivery: Delivery::of(call.stream),
+    };
+    Ok(generation.into())
+}
+
+/// How many tokens a conversation has, also where the context does not hold them.
+#[utoipa::path(
+    post, path = "/v1/messages/count_tokens", tag = "Anthropic", request_body = Conversation,
+    responses(
+        (status = 200, body = TokenCount),
+        Refusals<ErrorBody>,
+    ),
+)]
+async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, HttpError> {
+    let input_tokens = prepare(&app, body, |service, body| {
+        counted(service.prepare_chat(&chat::read_prompt(body)?))
+            .map_err(|error| HttpError::of(error, "messages"))
+    });
+    Ok(Json(TokenCount { input_tokens: input_tokens.await? }))
+}

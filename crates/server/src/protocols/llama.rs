@@ -1,0 +1,55 @@
+//! What clients of llama.cpp's server use besides OpenAI's API: tokens, the template, properties,
+//! slots, completions and what is missing in the middle of a text.
+//!
+//! Source: the README of llama.cpp's server. Where it leaves a choice:
+//!
+//! - A slot is a place for an answer that is computed at a time. None can be chosen: `id_slot` and
+//!   `cache_prompt` change nothing, since every prompt finds what is cached of it.
+//! - Sampling that a request leaves open is the model's own.
+//! - Samplers that are not built are refused where they are asked for; hints about time and
+//!   indentation are passed over.
+//! - `n_predict: 0` computes the prompt, and a token that nobody sees.
+
+mod answer;
+mod completion;
+mod infill;
+mod prompt;
+mod props;
+pub(crate) mod routes;
+mod sampling;
+mod timings;
+mod tokens;
+
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
+use serde_json::{Value, json};
+use utoipa_axum::router::OpenApiRouter;
+
+/// What llama.cpp's server has besides OpenAI's API.
+pub(crate) struct Llama;
+
+impl Protocol for Llama {
+    fn routes() -> OpenApiRouter<App> {
+        routes::routes()
+    }
+
+    fn error_json(error: &HttpError) -> Value {
+        let code = error.status().as_u16();
+        let kind = match code {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            400 if !error.numbers().is_empty() => "exceed_context_size_error",
+            400..=499 => "invalid_request_error",
+            501 => "not_supported_error",
+            503 => "unavailable_error",
+            _ => "server_error",
+        };
+        let mut object = json!({ "code": code, "message": error.message(), "type": kind });
+        for (name, number) in error.numbers() {
+            object[*name] = json!(number);
+        }
+        json!({ "error": object })
+    }
+}

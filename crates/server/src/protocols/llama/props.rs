@@ -1,0 +1,87 @@
+//! `GET /props` and `GET /slots`: what the server is, and what it does right now.
+
+use crate::http::error::HttpError;
+use crate::protocols::llama::sampling;
+use api::{SamplingOptions, Service};
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// What the server is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Props {
+    default_generation_settings: Defaults,
+    /// Most answers computed at a time.
+    total_slots: usize,
+    model_alias: String,
+    /// The name of the model: paths are the server's own affair.
+    model_path: String,
+    chat_template: String,
+    bos_token: String,
+    eos_token: String,
+    build_info: String,
+    modalities: Modalities,
+    is_sleeping: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Defaults {
+    n_ctx: usize,
+    /// Sampling of requests that ask for nothing else.
+    params: Value,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Modalities {
+    vision: bool,
+    audio: bool,
+}
+
+/// A place for an answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Slot {
+    id: usize,
+    /// Always -1: requests are told of by their names, in the log.
+    id_task: i64,
+    n_ctx: usize,
+    speculative: bool,
+    is_processing: bool,
+}
+
+/// What the server is.
+pub(crate) fn props(service: &Service) -> Props {
+    let info = service.info();
+    let [bos, eos] = service.ends_of_text().map(|text| text.unwrap_or_default().to_owned());
+    let params = sampling::settings(service, &SamplingOptions::default());
+    Props {
+        default_generation_settings: Defaults { n_ctx: info.context_length, params },
+        total_slots: service.parallel(),
+        model_alias: info.name.clone(),
+        model_path: info.name.clone(),
+        chat_template: service.template_source().unwrap_or_default().to_owned(),
+        bos_token: bos,
+        eos_token: eos,
+        build_info: concat!("gannet ", env!("CARGO_PKG_VERSION")).to_owned(),
+        modalities: Modalities { vision: false, audio: false },
+        is_sleeping: false,
+    }
+}
+
+/// The places for answers; 503 where a client insists on a free one and there is none.
+pub(crate) fn slots(service: &Service, free: bool) -> Result<Vec<Slot>, HttpError> {
+    let stats = service.metrics().snapshot();
+    let (n_ctx, busy) = (service.info().context_length, stats.running as usize);
+    let count = service.parallel().max(busy);
+    if free && busy >= count {
+        return Err(HttpError::server(StatusCode::SERVICE_UNAVAILABLE, "no slot is free"));
+    }
+    let slot = |id: usize| Slot {
+        id,
+        id_task: -1,
+        n_ctx,
+        speculative: stats.drafted > 0,
+        is_processing: id < busy,
+    };
+    Ok((0..count).map(slot).collect())
+}

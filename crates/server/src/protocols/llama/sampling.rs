@@ -1,0 +1,186 @@
+//! Sampling in llama.cpp's words.
+
+use crate::generate::sampling::{SamplingRules, sampling_schema};
+use crate::http::error::HttpError;
+use crate::http::fields::{ObjectReader, wrong};
+use crate::http::wire::{self, Texts};
+use crate::protocols::llama::prompt::id;
+use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+/// The seed that stands for none.
+const NO_SEED: u64 = u32::MAX as u64;
+
+const RULES: SamplingRules = SamplingRules {
+    path: "",
+    members: &[
+        ("n_predict", "Most tokens to generate; -1 and -2 for all that the context has room for."),
+        ("temperature", "Divides the logits; 0 and less take the most likely token."),
+        ("top_k", "Keep the k most likely; 0 or less for all."),
+        ("top_p", "-"),
+        ("min_p", "-"),
+        ("typical_p", "-"),
+        ("repeat_penalty", "-"),
+        ("repeat_last_n", "How many of the last tokens the penalties look at; -1 for all."),
+        ("presence_penalty", "-"),
+        ("frequency_penalty", "-"),
+        ("seed", "-1 draws one."),
+    ],
+    least_top_k: None,
+    least_tokens: -2,
+    clamps_temperature: true,
+};
+
+/// How to sample.
+#[derive(Debug)]
+pub(crate) struct LlamaSampling;
+
+sampling_schema!(LlamaSampling, "LlamaSamplingBody", RULES, Float, LlamaMembers, "How to sample.");
+
+/// The members that only this protocol has.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+struct LlamaMembers {
+    /// Strings that end the answer and are not part of it.
+    stop: Option<Texts>,
+    ignore_eos: Option<bool>,
+    /// Pairs of a token, or the text of several, and its bias; or an object of them. False bans.
+    logit_bias: Option<Value>,
+    /// Alternatives that are told of each token.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 0, maximum = 20)]
+    n_probs: Option<usize>,
+    /// Not supported.
+    grammar: Option<String>,
+    /// A JSON schema that the answer matches.
+    json_schema: Option<Value>,
+}
+
+/// Samplers that are not built, and the number that switches each off.
+const NOT_BUILT: [(&str, f64); 4] =
+    [("mirostat", 0.0), ("dry_multiplier", 0.0), ("xtc_probability", 0.0), ("dynatemp_range", 0.0)];
+
+/// Reads the sampling of a request.
+pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
+    refuse(&ObjectReader::of(body, "")?)?;
+    let own: LlamaMembers = wire::read(body)?;
+    let shared = RULES.read::<f32>(body)?;
+    own.check()?;
+    let logit_bias = match &own.logit_bias {
+        Some(biases) => logit_bias(biases, service)?,
+        None => Vec::new(),
+    };
+    Ok(SamplingOptions {
+        logit_bias,
+        seed: shared.seed.filter(|&seed| seed != NO_SEED),
+        stop: own.stop.map(Texts::all).unwrap_or_default(),
+        ignore_eos: own.ignore_eos.unwrap_or(false),
+        logprobs: own.n_probs.filter(|&n| n > 0),
+        ..shared
+    })
+}
+
+impl LlamaMembers {
+    fn check(&self) -> Result<(), HttpError> {
+        if self.grammar.as_ref().is_some_and(|grammar| !grammar.is_empty()) {
+            let message = "grammar is not supported in GBNF; json_schema is";
+            return Err(HttpError::invalid("grammar", message));
+        }
+        match &self.json_schema {
+            None | Some(Value::Object(_) | Value::Bool(_)) => Ok(()),
+            Some(_) => Err(HttpError::invalid("json_schema", "json_schema must be a JSON schema")),
+        }
+    }
+}
+
+/// What the answer is held to.
+pub(crate) fn grammar(body: &Value) -> Option<GrammarSource> {
+    body.get("json_schema").filter(|it| !it.is_null()).cloned().map(GrammarSource::JsonSchema)
+}
+
+fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {
+    for (name, off) in NOT_BUILT {
+        if fields.value(name).is_some_and(|value| value.as_f64() != Some(off)) {
+            return Err(HttpError::invalid(name, format!("{name} is not supported")));
+        }
+    }
+    if fields.flag("post_sampling_probs")? == Some(true) {
+        let message = "post_sampling_probs is not supported";
+        return Err(HttpError::invalid("post_sampling_probs", message));
+    }
+    match fields.array("lora")? {
+        Some([_, ..]) => Err(HttpError::invalid("lora", "lora is not supported")),
+        _ => Ok(()),
+    }
+}
+
+/// Pairs in an array, or members of an object whose names are ids or texts.
+fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, HttpError> {
+    let mut list = Vec::new();
+    match biases {
+        Value::Array(pairs) => {
+            for (at, pair) in pairs.iter().enumerate() {
+                let path = format!("logit_bias[{at}]");
+                let Some([token, bias]) = pair.as_array().map(Vec::as_slice) else {
+                    return Err(wrong(&path, "a pair of a token and its bias", pair));
+                };
+                let bias = number(bias, &path)?;
+                list.extend(tokens(token, &path, service)?.into_iter().map(|id| (id, bias)));
+            }
+        }
+        Value::Object(all) => {
+            for (token, bias) in all {
+                let bias = number(bias, "logit_bias")?;
+                let ids = match token.parse() {
+                    Ok(id) => vec![id],
+                    Err(_) => tokens(&json!(token), "logit_bias", service)?,
+                };
+                list.extend(ids.into_iter().map(|id| (id, bias)));
+            }
+        }
+        other => return Err(wrong("logit_bias", "an array or an object", other)),
+    }
+    Ok(list)
+}
+
+fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, HttpError> {
+    match token {
+        Value::String(text) => service
+            .tokenize(text, EncodeOptions::default())
+            .map_err(|error| HttpError::of(error, path)),
+        other => Ok(vec![id(other, path)?]),
+    }
+}
+
+fn number(bias: &Value, path: &str) -> Result<f32, HttpError> {
+    match bias {
+        Value::Bool(false) => Ok(f32::NEG_INFINITY),
+        Value::Number(number) => Ok(number.as_f64().unwrap_or_default() as f32),
+        other => Err(wrong(path, "a number or false for the bias", other)),
+    }
+}
+
+/// `sampling` as it comes out over the model's own.
+pub(crate) fn settings(service: &Service, sampling: &SamplingOptions) -> Value {
+    let merged = sampling.over(service.defaults());
+    let params = merged.params();
+    let count = |count: Option<usize>| count.map_or(json!(-1), |count| json!(count));
+    json!({
+        "seed": params.seed.unwrap_or(u64::from(u32::MAX)),
+        "temperature": params.temperature,
+        "top_k": params.top_k,
+        "top_p": params.top_p,
+        "min_p": params.min_p,
+        "typical_p": params.typical_p,
+        "repeat_last_n": count(params.penalty_window),
+        "repeat_penalty": params.repeat_penalty,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "stop": merged.stop,
+        "n_predict": count(merged.max_tokens),
+        "max_tokens": count(merged.max_tokens),
+        "ignore_eos": merged.ignore_eos,
+        "n_probs": sampling.logprobs.unwrap_or(0),
+    })
+}

@@ -1,0 +1,332 @@
+//! The answers of `/api/chat` and `/api/generate`, whole and line by line.
+
+use crate::generate::answer::{Answer, Collected};
+use crate::generate::flow::{Delivery, Generation};
+use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
+use crate::http::random;
+use crate::http::sse::{Frame, Framing};
+use crate::protocols::ollama::Ollama;
+use crate::protocols::ollama::line::{
+    self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
+};
+use api::{CallEvent, Delta, Done, Finish, Prepared, RequestOptions, TextEvent, TokenText, Usage};
+use serde_json::{Map, Value, json};
+
+/// Which of the two it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerKind {
+    Chat,
+    Generate,
+}
+
+/// Writes answers.
+#[derive(Debug)]
+pub(crate) struct OllamaAnswer {
+    model: String,
+    kind: AnswerKind,
+    /// Log probabilities were asked for.
+    logprobs: bool,
+    /// Ids of the prompt and of what has been answered so far, if they are to be told.
+    context: Option<Vec<u32>>,
+    /// The call that is being made. Ollama's clients read whole calls only.
+    call: Option<Called>,
+    arguments: String,
+    done: Option<Done>,
+}
+
+/// What one line says.
+#[derive(Debug, Default)]
+struct LineContent {
+    content: String,
+    thinking: Option<String>,
+    calls: Vec<Called>,
+    logprobs: Option<Vec<Logprob>>,
+}
+
+impl OllamaAnswer {
+    /// For an answer of `model`; `context` are the ids of a prompt to go on from.
+    pub fn new(model: &str, kind: AnswerKind, logprobs: bool, context: Option<Vec<u32>>) -> Self {
+        Self {
+            model: model.to_owned(),
+            kind,
+            logprobs,
+            context,
+            call: None,
+            arguments: String::new(),
+            done: None,
+        }
+    }
+
+    /// The computation of this answer, which is a stream unless the client says otherwise.
+    pub fn generation(self, prompt: Prepared, stream: Option<bool>) -> Generation<Self> {
+        Generation {
+            prompts: vec![prompt],
+            per_prompt: 1,
+            options: RequestOptions::default(),
+            id: random::id("ollama-"),
+            answer: self,
+            delivery: Delivery::of(stream.unwrap_or(true)),
+        }
+    }
+
+    /// The answer to a request that asks for nothing to be computed.
+    pub fn idle(&mut self, reason: &'static str) -> Value {
+        self.context = None;
+        self.line(LineContent::default(), Some(End::idle(reason)))
+    }
+
+    fn line(&mut self, part: LineContent, end: Option<End>) -> Value {
+        let LineContent { content, thinking, calls: tool_calls, logprobs } = part;
+        let (model, created_at, done) = (self.model.clone(), line::now(), end.is_some());
+        match self.kind {
+            AnswerKind::Chat => {
+                let message = Said { role: "assistant", content, thinking, tool_calls };
+                json!(ChatLine { model, created_at, message, logprobs, done, end })
+            }
+            AnswerKind::Generate => {
+                let context = if done { self.context.take() } else { None };
+                let response = content;
+                json!(GenerateLine {
+                    model,
+                    created_at,
+                    response,
+                    thinking,
+                    logprobs,
+                    done,
+                    context,
+                    end
+                })
+            }
+        }
+    }
+
+    fn frame(&mut self, part: LineContent) -> Vec<Frame> {
+        vec![Frame::Data(self.line(part, None))]
+    }
+
+    /// A line of text; tokens without text are told only where somebody asked for them.
+    fn text(&mut self, delta: &Delta, part: LineContent) -> Vec<Frame> {
+        self.note(&delta.tokens);
+        let logprobs = self.logprobs(&delta.tokens);
+        if delta.text.is_empty() && logprobs.is_none() {
+            return Vec::new();
+        }
+        self.frame(LineContent { logprobs, ..part })
+    }
+
+    fn logprobs(&self, tokens: &[TokenText]) -> Option<Vec<Logprob>> {
+        (self.logprobs && !tokens.is_empty()).then(|| line::logprobs(tokens))
+    }
+
+    fn note(&mut self, tokens: &[TokenText]) {
+        if let Some(context) = &mut self.context {
+            context.extend(tokens.iter().map(|token| token.id));
+        }
+    }
+
+    /// The token that closed the answer is part of what is gone on from.
+    fn end(&mut self, done: &Done) -> End {
+        if let (Some(context), Finish::StopId(id)) = (&mut self.context, &done.finish) {
+            context.push(*id);
+        }
+        End::of(done)
+    }
+
+    fn call(&mut self, event: CallEvent) -> Vec<Frame> {
+        match event {
+            CallEvent::Start { index, id, name } => {
+                let function = CalledFunction { index, name, arguments: Map::new() };
+                self.call = Some(Called { id, function });
+                self.arguments.clear();
+            }
+            CallEvent::Arguments { delta, .. } => self.arguments.push_str(&delta),
+            CallEvent::Broken { .. } => self.call = None,
+            CallEvent::End { .. } => {
+                let arguments = std::mem::take(&mut self.arguments);
+                if let Some(call) = self.call.take() {
+                    return self.frame(LineContent::default().with(call, &arguments));
+                }
+            }
+        }
+        Vec::new()
+    }
+}
+
+impl LineContent {
+    /// With a call of these arguments; what is no object is shown, since it cannot be executed.
+    fn with(mut self, mut call: Called, arguments: &str) -> Self {
+        match serde_json::from_str(arguments) {
+            Ok(object) => {
+                call.function.arguments = object;
+                self.calls.push(call);
+            }
+            Err(_) if arguments.trim().is_empty() => self.calls.push(call),
+            Err(_) => self.content.push_str(arguments),
+        }
+        self
+    }
+
+    fn of(choice: &Collected) -> Self {
+        let thinking = Some(choice.reasoning()).filter(|text| !text.is_empty());
+        let part = Self { content: choice.content(), thinking, ..Self::default() };
+        choice.calls().enumerate().fold(part, |part, (index, call)| {
+            let (id, name) = (call.id.clone(), call.name.clone());
+            let function = CalledFunction { index, name, arguments: Map::new() };
+            part.with(Called { id, function }, &call.arguments)
+        })
+    }
+}
+
+impl Answer for OllamaAnswer {
+    const FRAMING: Framing = Framing::Lines;
+
+    fn frames(&mut self, _: usize, event: TextEvent) -> Vec<Frame> {
+        match event {
+            TextEvent::Reasoning(delta) => {
+                let thinking = Some(delta.text.clone());
+                self.text(&delta, LineContent { thinking, ..LineContent::default() })
+            }
+            TextEvent::Content(delta) => {
+                let content = delta.text.clone();
+                self.text(&delta, LineContent { content, ..LineContent::default() })
+            }
+            TextEvent::Call(event) => self.call(event),
+            TextEvent::Done(done) => {
+                self.done = Some(done);
+                Vec::new()
+            }
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    fn close(&mut self, _: &Usage) -> Vec<Frame> {
+        let Some(done) = self.done.take() else { return Vec::new() };
+        let end = self.end(&done);
+        vec![Frame::Data(self.line(LineContent::default(), Some(end)))]
+    }
+
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        vec![Frame::Data(Ollama::json(error))]
+    }
+
+    /// Every line must be an object of the answer.
+    fn ping(&self) -> Option<Frame> {
+        None
+    }
+
+    fn whole(&mut self, choices: Vec<Collected>, _: &Usage) -> Value {
+        let choice = choices.into_iter().next().unwrap_or_default();
+        self.note(&choice.tokens);
+        let logprobs = self.logprobs(&choice.tokens);
+        let part = LineContent { logprobs, ..LineContent::of(&choice) };
+        let end = choice.done.as_ref().map(|done| self.end(done));
+        self.line(part, end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Timings;
+
+    fn events() -> Vec<TextEvent> {
+        let delta = |text: &str| Delta { text: text.into(), tokens: Vec::new() };
+        let start = |index, name: &str| {
+            let (id, name) = (format!("call_{index}"), name.to_owned());
+            TextEvent::Call(CallEvent::Start { index, id, name })
+        };
+        let arguments = |index, delta: &str| {
+            TextEvent::Call(CallEvent::Arguments { index, delta: delta.into() })
+        };
+        let end = |index| TextEvent::Call(CallEvent::End { index });
+        let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
+        let usage = Usage { prompt_tokens: 3, completion_tokens: 9, ..Usage::default() };
+        vec![
+            TextEvent::Reasoning(delta("why")),
+            TextEvent::Content(delta("so")),
+            start(0, "f"),
+            arguments(0, "{\"x\":"),
+            arguments(0, " 1}"),
+            end(0),
+            start(1, "g"),
+            end(1),
+            start(2, "h"),
+            arguments(2, "{"),
+            TextEvent::Call(CallEvent::Broken { index: 2 }),
+            TextEvent::Content(delta("h{")),
+            TextEvent::Done(Done { finish: Finish::ToolCalls, usage, timings }),
+        ]
+    }
+
+    /// Without what differs between runs.
+    fn stable(mut line: Value) -> Value {
+        let at = line.as_object_mut().unwrap().shift_remove("created_at").unwrap();
+        assert_eq!(at.as_str().map(str::len), Some("2023-11-14T22:13:20.000000005Z".len()));
+        line
+    }
+
+    fn answer() -> OllamaAnswer {
+        OllamaAnswer::new("m", AnswerKind::Chat, false, None)
+    }
+
+    fn called(index: usize, name: &str, arguments: Value) -> Value {
+        let function = json!({"index": index, "name": name, "arguments": arguments});
+        json!({"id": format!("call_{index}"), "function": function})
+    }
+
+    fn last(message: Value) -> Value {
+        json!({
+            "model": "m", "message": message, "done": true, "done_reason": "stop",
+            "total_duration": 3_500_000_000_u64, "load_duration": 500_000_000,
+            "prompt_eval_count": 3, "prompt_eval_duration": 1_000_000_000,
+            "eval_count": 9, "eval_duration": 2_000_000_000,
+        })
+    }
+
+    #[test]
+    fn calls_come_whole_and_broken_ones_not_at_all() {
+        let mut answer = answer();
+        let mut frames: Vec<Frame> =
+            events().into_iter().flat_map(|event| answer.frames(0, event)).collect();
+        frames.extend(answer.close(&Usage::default()));
+        let lines = frames.into_iter().map(|frame| match frame {
+            Frame::Data(line) => stable(line),
+            other => panic!("{other:?}"),
+        });
+        let line = |extra: Value| {
+            let mut message = json!({"role": "assistant", "content": ""});
+            message.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            json!({"model": "m", "message": message, "done": false})
+        };
+        let expected = [
+            line(json!({"thinking": "why"})),
+            line(json!({"content": "so"})),
+            line(json!({"tool_calls": [called(0, "f", json!({"x": 1}))]})),
+            line(json!({"tool_calls": [called(1, "g", json!({}))]})),
+            line(json!({"content": "h{"})),
+            last(json!({"role": "assistant", "content": ""})),
+        ];
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_whole_answer_says_what_its_stream_says() {
+        let mut collected = Collected::default();
+        events().into_iter().for_each(|event| collected.add(event));
+        let whole = stable(answer().whole(vec![collected], &Usage::default()));
+        let calls = [called(0, "f", json!({"x": 1})), called(1, "g", json!({}))];
+        let message = json!({"role": "assistant", "content": "soh{", "thinking": "why",
+                             "tool_calls": calls});
+        assert_eq!(whole, last(message));
+    }
+
+    #[test]
+    fn an_error_is_the_last_line() {
+        let error = HttpError::invalid("x", "x cannot be");
+        let expected = Frame::Data(json!({"error": "x cannot be"}));
+        assert_eq!(answer().broken(&error), [expected]);
+    }
+}

@@ -1,0 +1,208 @@
+//! What Ollama's clients ask about models: the one that is served.
+
+use crate::http::app::App;
+use crate::protocols::ollama::line;
+use api::{SamplingOptions, Service};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use utoipa::ToSchema;
+
+/// How far ahead a model is unloaded that never is: a hundred years.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The models there are.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Tags)]
+pub(crate) struct ModelTags {
+    models: Vec<ModelTag>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Tag)]
+struct ModelTag {
+    name: String,
+    model: String,
+    modified_at: String,
+    /// Bytes of the weights.
+    size: u64,
+    digest: String,
+    details: Details,
+}
+
+/// The models that are loaded.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Running {
+    models: Vec<LoadedModel>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Loaded)]
+struct LoadedModel {
+    name: String,
+    model: String,
+    /// Bytes of the weights.
+    size: u64,
+    digest: String,
+    details: Details,
+    expires_at: String,
+    size_vram: u64,
+    context_length: usize,
+}
+
+/// What a model is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Shown {
+    /// Sampling of requests that ask for nothing else, one parameter a line.
+    parameters: String,
+    template: String,
+    details: Details,
+    model_info: Map<String, Value>,
+    capabilities: Vec<&'static str>,
+    modified_at: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Details {
+    parent_model: String,
+    format: String,
+    family: String,
+    families: Vec<String>,
+    parameter_size: String,
+    quantization_level: String,
+}
+
+/// `GET /api/tags`.
+pub(crate) fn tags(app: &App) -> ModelTags {
+    let (info, card) = (app.service.info(), app.service.card());
+    let tag = ModelTag {
+        name: info.name.clone(),
+        model: info.name.clone(),
+        modified_at: modified(app),
+        size: card.bytes,
+        digest: card.digest.clone(),
+        details: details(&app.service),
+    };
+    ModelTags { models: vec![tag] }
+}
+
+/// `GET /api/ps`.
+pub(crate) fn running(service: &Service) -> Running {
+    let (info, card) = (service.info(), service.card());
+    let loaded = LoadedModel {
+        name: info.name.clone(),
+        model: info.name.clone(),
+        size: card.bytes,
+        digest: card.digest.clone(),
+        details: details(service),
+        expires_at: line::time(SystemTime::now() + NEVER),
+        size_vram: 0,
+        context_length: info.context_length,
+    };
+    Running { models: vec![loaded] }
+}
+
+/// `POST /api/show`.
+pub(crate) fn show(app: &App) -> Shown {
+    let service = &app.service;
+    Shown {
+        parameters: parameters(service.defaults()),
+        template: service.template_source().unwrap_or_default().to_owned(),
+        details: details(service),
+        model_info: model_info(service),
+        capabilities: capabilities(service),
+        modified_at: modified(app),
+    }
+}
+
+/// What the model can, in Ollama's words.
+fn capabilities(service: &Service) -> Vec<&'static str> {
+    let all = [
+        ("completion", true),
+        ("tools", service.takes_tools()),
+        ("thinking", service.reasons()),
+        ("insert", service.fills()),
+        ("embedding", true),
+    ];
+    all.into_iter().filter_map(|(name, can)| can.then_some(name)).collect()
+}
+
+fn details(service: &Service) -> Details {
+    let (info, card) = (service.info(), service.card());
+    Details {
+        parent_model: String::new(),
+        format: card.format.to_owned(),
+        family: info.architecture.clone(),
+        families: vec![info.architecture.clone()],
+        parameter_size: count(card.parameters),
+        quantization_level: card.quantisation.clone(),
+    }
+}
+
+/// In the keys of GGUF files, whatever the file.
+fn model_info(service: &Service) -> Map<String, Value> {
+    let (info, card) = (service.info(), service.card());
+    let general = [
+        ("general.architecture", json!(info.architecture)),
+        ("general.basename", json!(info.name)),
+        ("general.parameter_count", json!(card.parameters)),
+    ];
+    let own = [
+        ("context_length", card.context_length),
+        ("embedding_length", card.hidden_size),
+        ("block_count", card.layers),
+        ("attention.head_count", card.heads),
+        ("attention.head_count_kv", card.kv_heads),
+        ("vocab_size", info.vocab_size),
+    ];
+    let general = general.into_iter().map(|(key, value)| (key.to_owned(), value));
+    let own = own.into_iter().map(|(key, n)| (format!("{}.{key}", info.architecture), json!(n)));
+    general.chain(own).collect()
+}
+
+fn parameters(defaults: &SamplingOptions) -> String {
+    let numbers = [
+        ("temperature", defaults.temperature),
+        ("top_k", defaults.top_k.map(|k| k as f32)),
+        ("top_p", defaults.top_p),
+        ("min_p", defaults.min_p),
+        ("typical_p", defaults.typical_p),
+        ("repeat_penalty", defaults.repeat_penalty),
+    ];
+    let mut lines = String::new();
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            // Writing to a string cannot fail.
+            let _ = writeln!(lines, "{name:30} {number}");
+        }
+    }
+    lines
+}
+
+fn modified(app: &App) -> String {
+    let started = UNIX_EPOCH + Duration::from_secs(app.started);
+    line::time(app.service.card().modified.unwrap_or(started))
+}
+
+/// A number of weights as people say it: `8.0B`, `751.63M`.
+fn count(parameters: u64) -> String {
+    let number = parameters as f64;
+    match parameters {
+        1_000_000_000.. => format!("{:.1}B", number / 1e9),
+        1_000_000.. => format!("{:.2}M", number / 1e6),
+        1000.. => format!("{:.2}K", number / 1e3),
+        _ => parameters.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_counted_in_words() {
+        let all = [8_030_261_312, 751_632_384, 4_100, 12];
+        assert_eq!(all.map(count), ["8.0B", "751.63M", "4.10K", "12"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! The answer of `POST /v1/chat/completions`, whole and as chunks.
+
+use crate::generate::answer::{Answer, Collected};
+use crate::generate::logprobs;
+use crate::http::error::HttpError;
+use crate::http::sse::Frame;
+use crate::protocols::openai::answer::{self, Heading};
+use crate::protocols::openai::chat_object::{
+    AssistantMessage, ChatChoice, ChatDelta, ChatLogprobs, ChunkChoice, FunctionDelta,
+    ToolCallDelta,
+};
+use api::{CallEvent, Delta, TextEvent, TokenText, Usage};
+use serde_json::{Value, json};
+
+const CHUNK: &str = "chat.completion.chunk";
+
+/// Writes chat completions.
+#[derive(Debug)]
+pub(crate) struct ChatAnswer {
+    heading: Heading,
+    style: ChatStyle,
+    /// Choices whose first chunk, with the role, was sent.
+    opened: Vec<bool>,
+}
+
+/// What the client wants to hear.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChatStyle {
+    pub logprobs: bool,
+    /// A last chunk with the usage.
+    pub stream_usage: bool,
+    /// Calls as `function_call`.
+    pub functions: bool,
+}
+
+impl ChatAnswer {
+    /// For an answer of so many choices.
+    pub fn new(heading: Heading, choices: usize, style: ChatStyle) -> Self {
+        Self { heading, style, opened: vec![false; choices] }
+    }
+
+    fn chunk(
+        &self,
+        index: usize,
+        delta: ChatDelta,
+        logprobs: Option<ChatLogprobs>,
+        finish_reason: Option<&'static str>,
+    ) -> Frame {
+        let choice = ChunkChoice { index, delta, logprobs, finish_reason };
+        self.heading.chunk(CHUNK, vec![choice], self.style.stream_usage)
+    }
+
+    fn text(&self, index: usize, delta: Delta, reasoning: bool) -> Frame {
+        let logprobs = self.logprobs(&delta.tokens);
+        let (content, thought) = match reasoning {
+            true => (None, Some(delta.text)),
+            false => (Some(delta.text), None),
+        };
+        let delta = ChatDelta { content, reasoning_content: thought, ..ChatDelta::default() };
+        self.chunk(index, delta, logprobs, None)
+    }
+
+    /// What a chunk says of a call. A broken one gets no further word: its choice does not end in
+    /// `tool_calls`, and so it is not executed.
+    fn call(&self, choice: usize, event: CallEvent) -> Option<Frame> {
+        let delta = match event {
+            CallEvent::Start { index, id, name } => {
+                let function = FunctionDelta { name: Some(name), ..FunctionDelta::default() };
+                ToolCallDelta { index, id: Some(id), kind: Some("function"), function }
+            }
+            CallEvent::Arguments { index, delta } => {
+                let function = FunctionDelta { name: None, arguments: delta };
+                ToolCallDelta { index, function, ..ToolCallDelta::default() }
+            }
+            CallEvent::End { .. } | CallEvent::Broken { .. } => return None,
+        };
+        let delta = match self.style.functions {
+            true => ChatDelta { function_call: Some(delta.function), ..ChatDelta::default() },
+            false => ChatDelta { tool_calls: vec![delta], ..ChatDelta::default() },
+        };
+        Some(self.chunk(choice, delta, None, None))
+    }
+
+    fn logprobs(&self, tokens: &[TokenText]) -> Option<ChatLogprobs> {
+        let told = || ChatLogprobs { content: logprobs::chat(tokens), refusal: None };
+        self.style.logprobs.then(told)
+    }
+
+    fn reason(&self, reason: &'static str) -> &'static str {
+        match reason {
+            "tool_calls" if self.style.functions => "function_call",
+            reason => reason,
+        }
+    }
+
+    fn whole_choice(&self, index: usize, choice: &Collected) -> ChatChoice {
+        ChatChoice {
+            index,
+            message: self.message(choice),
+            logprobs: self.logprobs(&choice.tokens),
+            finish_reason: choice.finish_reason().map(|reason| self.reason(reason)),
+        }
+    }
+
+    fn message(&self, choice: &Collected) -> AssistantMessage {
+        let (content, reasoning) = (choice.content(), choice.reasoning());
+        let silent = content.is_empty() && choice.calls().next().is_some();
+        let (calls, old) = match self.style.functions {
+            true => (Vec::new(), choice.calls().next().map(Into::into)),
+            false => (choice.calls().map(Into::into).collect(), None),
+        };
+        AssistantMessage {
+            role: "assistant",
+            content: (!silent).then_some(content),
+            refusal: None,
+            reasoning_content: Some(reasoning).filter(|text| !text.is_empty()),
+            tool_calls: calls,
+            function_call: old,
+        }
+    }
+}
+
+impl Answer for ChatAnswer {
+    fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
+        let chunk = match event {
+            TextEvent::Reasoning(delta) => Some(self.text(index, delta, true)),
+            TextEvent::Content(delta) => Some(self.text(index, delta, false)),
+            TextEvent::Call(event) => self.call(index, event),
+            TextEvent::Done(done) => {
+                let reason = self.reason(done.finish.reason());
+                Some(self.chunk(index, ChatDelta::default(), None, Some(reason)))
+            }
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
+        };
+        let Some(chunk) = chunk else { return Vec::new() };
+        if std::mem::replace(&mut self.opened[index], true) {
+            return vec![chunk];
+        }
+        let (role, content) = (Some("assistant"), Some(String::new()));
+        let role = ChatDelta { role, content, ..ChatDelta::default() };
+        vec![self.chunk(index, role, None, None), chunk]
+    }
+
+    fn close(&mut self, usage: &Usage) -> Vec<Frame> {
+        let last = || self.heading.with(CHUNK, Vec::<ChunkChoice>::new()).used(usage);
+        answer::close(self.style.stream_usage.then(last))
+    }
+
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        answer::broken(error)
+    }
+
+    fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
+        let choices = choices.iter().enumerate();
+        let choices = choices.map(|(index, choice)| self.whole_choice(index, choice)).collect();
+        json!(self.heading.with("chat.completion", choices).used(usage))
+    }
+}

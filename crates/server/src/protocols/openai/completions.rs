@@ -1,0 +1,301 @@
+//! The request of `POST /v1/completions`: the continuation of one or several raw texts.
+
+use crate::generate::constraint::{self, ConstraintBody, ConstraintField};
+use crate::generate::options::{MAX_CHOICES, OptionsBody};
+use crate::generate::sampling::body::{self as sampling, ChatSampling};
+use crate::http::error::HttpError;
+use crate::http::wire;
+use api::{InfillRequest, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Most alternatives that are told of a token.
+const MAX_LOGPROBS: usize = 20;
+
+/// What a text completion is asked to be. Other members are ignored.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code, reason = "describes what is read in parts")]
+pub(crate) struct CompletionRequest {
+    #[serde(flatten)]
+    text: CompletionBody,
+    #[serde(flatten)]
+    options: OptionsBody,
+    #[serde(flatten)]
+    constraint: ConstraintBody,
+    #[serde(flatten)]
+    sampling: ChatSampling,
+}
+
+/// The prompts, and what is told of them.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct CompletionBody {
+    #[schema(value_type = Prompts)]
+    prompt: Option<Value>,
+    /// Begin each answer with its prompt.
+    echo: Option<bool>,
+    /// Tell log probabilities, and those of so many likeliest tokens, at most 20; `true` for none
+    /// of them.
+    #[schema(value_type = Option<Alternatives>)]
+    logprobs: Option<Value>,
+    /// Answers computed to each prompt, of which the `n` likeliest are given.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1, maximum = 128)]
+    best_of: Option<usize>,
+    /// What follows the gap that is to be filled, with models that have marks for it.
+    suffix: Option<String>,
+    /// Add the tokens that texts of this model begin with; true by default; an extension.
+    add_special_tokens: Option<bool>,
+}
+
+/// Texts, or token ids that are taken as they are.
+#[derive(Debug, ToSchema)]
+#[schema(as = CompletionPrompts)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+pub(crate) enum Prompts {
+    Text(String),
+    Texts(Vec<String>),
+    Ids(Vec<u32>),
+    Several(Vec<Vec<u32>>),
+}
+
+/// How many alternatives are told.
+#[derive(Debug, ToSchema)]
+#[schema(as = CompletionAlternatives)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum Alternatives {
+    Count(usize),
+    Whether(bool),
+}
+
+/// A text completion as asked for.
+#[derive(Debug)]
+pub(crate) struct CompletionCall {
+    /// One per prompt.
+    pub requests: Vec<TextRequest>,
+    /// What the answers are held to, and by which member.
+    pub constraint: Option<ConstraintField>,
+    pub options: RequestOptions,
+    /// Answers wanted to each prompt.
+    pub choices: usize,
+    /// Answers computed to each prompt, of which the best are given.
+    pub best_of: usize,
+    /// Tell log probabilities.
+    pub logprobs: bool,
+    pub stream: bool,
+    /// End a stream with the usage.
+    pub stream_usage: bool,
+    /// Begin each answer with its prompt.
+    pub echo: bool,
+    /// What follows the gap that is to be filled.
+    pub suffix: Option<String>,
+}
+
+/// Reads the body of a request.
+pub(crate) fn read(body: &Value) -> Result<CompletionCall, HttpError> {
+    let (text, options): (CompletionBody, OptionsBody) = (wire::read(body)?, wire::read(body)?);
+    let (stream, stream_usage) = options.stream();
+    let choices = options.choices()?;
+    let logprobs = text.logprobs()?;
+    let best_of = text.best_of(choices, stream)?;
+    let echo = text.echo.unwrap_or(false);
+    // The best are found by their log probabilities.
+    let hidden = (best_of > choices).then_some(0);
+    let sampling = sampling::read(body)?;
+    // To echo a prompt takes no answer.
+    let unasked = (sampling.max_tokens == Some(0)).then_some(0);
+    let prompt_logprobs = if echo { logprobs.or(unasked) } else { None };
+    let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
+    let add_special = text.add_special_tokens.unwrap_or(true);
+    let prompts = prompts("prompt", text.prompt.as_ref())?;
+    if prompts.len() * best_of > MAX_CHOICES {
+        let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
+        return Err(HttpError::invalid("prompt", message));
+    }
+    let constraint = constraint::read(body)?;
+    let grammar = constraint.as_ref().map(|constraint| constraint.source.clone());
+    let request = |prompt| TextRequest {
+        prompt,
+        add_special,
+        sampling: sampling.clone(),
+        grammar: grammar.clone(),
+    };
+    let requests = prompts.into_iter().map(request).collect();
+    let suffix = text.suffix.filter(|suffix| !suffix.is_empty());
+    let (logprobs, options) = (logprobs.is_some(), options.options()?);
+    let call = CompletionCall {
+        requests,
+        constraint,
+        options,
+        choices,
+        best_of,
+        logprobs,
+        stream,
+        stream_usage,
+        echo,
+        suffix,
+    };
+    Ok(call)
+}
+
+/// The request that fills the gap between its text and `suffix`, which ids cannot come before.
+pub(crate) fn filling(
+    service: &Service,
+    request: &TextRequest,
+    suffix: &str,
+) -> Result<TextRequest, HttpError> {
+    let Prompt::Text(prefix) = &request.prompt else {
+        return Err(HttpError::invalid("suffix", "suffix needs a prompt of text"));
+    };
+    let gap = InfillRequest {
+        prefix: prefix.clone(),
+        suffix: suffix.to_owned(),
+        ..InfillRequest::default()
+    };
+    let infill = service.infill(&gap).map_err(|error| HttpError::of(error, "prompt"))?;
+    let mut sampling = request.sampling.clone();
+    sampling.stop_ids.extend(infill.stop_ids);
+    let (prompt, grammar) = (Prompt::Ids(infill.prompt), request.grammar.clone());
+    Ok(TextRequest { prompt, add_special: false, sampling, grammar })
+}
+
+impl CompletionBody {
+    /// How many answers are computed for each prompt, at least as many as are given. Which are the
+    /// best is known at their end, so they cannot be streamed.
+    fn best_of(&self, choices: usize, stream: bool) -> Result<usize, HttpError> {
+        let best_of = self.best_of.unwrap_or(choices);
+        let wrong = |message: String| Err(HttpError::invalid("best_of", message));
+        match best_of {
+            _ if best_of < choices => {
+                wrong(format!("best_of must be at least n, which is {choices}"))
+            }
+            _ if best_of > MAX_CHOICES => wrong(format!("best_of must be at most {MAX_CHOICES}")),
+            _ if best_of > choices && stream => wrong("best_of cannot be streamed".into()),
+            _ => Ok(best_of),
+        }
+    }
+
+    /// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
+    fn logprobs(&self) -> Result<Option<usize>, HttpError> {
+        #[derive(Deserialize)]
+        struct Count(#[serde(deserialize_with = "wire::count")] Option<usize>);
+        match &self.logprobs {
+            None => Ok(None),
+            Some(Value::Bool(on)) => Ok(on.then_some(0)),
+            Some(number) => match wire::part(number, "logprobs")? {
+                Count(Some(top)) if top > MAX_LOGPROBS => {
+                    let message = format!("logprobs must be at most {MAX_LOGPROBS}, not {top}");
+                    Err(HttpError::invalid("logprobs", message))
+                }
+                Count(top) => Ok(top),
+            },
+        }
+    }
+}
+
+/// A string, an array of strings, an array of ids, or an array of arrays of ids, at `field`.
+pub(crate) fn prompts(field: &str, given: Option<&Value>) -> Result<Vec<Prompt>, HttpError> {
+    match given.ok_or_else(|| wire::missing(field))? {
+        Value::String(text) => Ok(vec![text.as_str().into()]),
+        Value::Array(items) => match items.first() {
+            None => Err(HttpError::invalid(field, format!("{field} is an empty array"))),
+            Some(Value::Number(_)) => ids(given.unwrap_or_default(), field).map(|ids| vec![ids]),
+            Some(_) => several(items, field),
+        },
+        _ => Err(HttpError::invalid(field, format!("{field} must be a string or an array"))),
+    }
+}
+
+fn several(items: &[Value], field: &str) -> Result<Vec<Prompt>, HttpError> {
+    let one = |(at, item): (usize, &Value)| match item {
+        Value::String(text) => Ok(text.as_str().into()),
+        Value::Array(_) => ids(item, &format!("{field}[{at}]")),
+        _ => {
+            let path = format!("{field}[{at}]");
+            let message = format!("{path} must be a string or an array of token ids");
+            Err(HttpError::invalid(path, message))
+        }
+    };
+    items.iter().enumerate().map(one).collect()
+}
+
+fn ids(items: &Value, path: &str) -> Result<Prompt, HttpError> {
+    wire::part(items, path).map(Prompt::Ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check_prompts(prompt: Value, expected: &[Prompt]) {
+        let call = read(&json!({ "prompt": prompt })).unwrap();
+        let prompts: Vec<Prompt> = call.requests.into_iter().map(|one| one.prompt).collect();
+        assert_eq!(prompts, expected);
+    }
+
+    fn check_error(body: Value, param: &str) {
+        let error = read(&body).expect_err(&body.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{body}");
+    }
+
+    #[test]
+    fn prompts_come_in_four_forms() {
+        check_prompts(json!("a"), &["a".into()]);
+        check_prompts(json!(["a", "b"]), &["a".into(), "b".into()]);
+        check_prompts(json!([1, 2]), &[Prompt::Ids(vec![1, 2])]);
+        check_prompts(json!([[1], [2, 3]]), &[Prompt::Ids(vec![1]), Prompt::Ids(vec![2, 3])]);
+    }
+
+    #[test]
+    fn faults_name_the_prompt() {
+        check_error(json!({}), "prompt");
+        check_error(json!({"prompt": []}), "prompt");
+        check_error(json!({"prompt": {}}), "prompt");
+        check_error(json!({"prompt": [1, "a"]}), "prompt[1]");
+        check_error(json!({"prompt": ["a", true]}), "prompt[1]");
+        check_error(json!({"prompt": [[1, -1]]}), "prompt[0][1]");
+        check_error(json!({"prompt": ["a", "b"], "n": 65}), "prompt");
+    }
+
+    #[test]
+    fn logprobs_are_a_count_or_a_wish() {
+        let read = |logprobs: Value| {
+            let call = read(&json!({"prompt": "a", "logprobs": logprobs})).unwrap();
+            call.requests[0].sampling.logprobs
+        };
+        assert_eq!(read(json!(null)), None);
+        assert_eq!(read(json!(false)), None);
+        assert_eq!(read(json!(true)), Some(0));
+        assert_eq!(read(json!(3.0)), Some(3));
+        check_error(json!({"prompt": "a", "logprobs": -1}), "logprobs");
+        check_error(json!({"prompt": "a", "logprobs": "x"}), "logprobs");
+    }
+
+    #[test]
+    fn echoes_tell_of_the_prompt_what_is_told_of_the_answer() {
+        let asked = |extra: Value| {
+            let mut body = json!({"prompt": "a"});
+            body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            read(&body).unwrap().requests[0].sampling.prompt_logprobs
+        };
+        assert_eq!(asked(json!({"echo": true, "logprobs": 3})), Some(3));
+        assert_eq!(asked(json!({"echo": true})), None);
+        assert_eq!(asked(json!({"echo": true, "max_tokens": 0})), Some(0));
+        assert_eq!(asked(json!({"logprobs": 3})), None);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused() {
+        check_error(json!({"prompt": "a", "suffix": 3}), "suffix");
+        check_error(json!({"prompt": "a", "best_of": 3, "stream": true}), "best_of");
+        check_error(json!({"prompt": "a", "best_of": 1, "n": 2}), "best_of");
+        check_error(json!({"prompt": "a", "best_of": 129}), "best_of");
+        check_error(json!({"prompt": ["a", "b"], "best_of": 65}), "prompt");
+        check_error(json!({"prompt": "a", "speculate": "ngram:0"}), "speculate");
+        check_error(json!({"prompt": "a", "logprobs": 21}), "logprobs");
+        check_error(json!({"prompt": "a", "guided_regex": "a", "guided_json": {}}), "guided_regex");
+    }
+}

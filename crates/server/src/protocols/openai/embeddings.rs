@@ -1,0 +1,215 @@
+//! `POST /v1/embeddings`: vectors of texts.
+
+use crate::generate::embeddings;
+use crate::generate::flow::prepare;
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
+use crate::http::wire;
+use crate::protocols::openai::completions::{self, Prompts};
+use crate::protocols::openai::problem::Problem;
+use api::{Embed, Embedding, Pooling, Prompt, RequestOptions};
+use axum::Json;
+use axum::body::Body;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The route of embeddings.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(embed))
+}
+
+/// What is to become vectors.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct EmbeddingRequest {
+    /// Any name: one model is served.
+    #[allow(dead_code, reason = "only its type is checked")]
+    model: Option<String>,
+    /// One text or up to 2048.
+    #[schema(value_type = Prompts)]
+    input: Option<Value>,
+    encoding_format: Option<Encoding>,
+    /// Must be as many as the model's states have.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1)]
+    dimensions: Option<usize>,
+    /// On whose behalf: tenants share the machine evenly.
+    user: Option<String>,
+    /// How the states of a text's tokens become one; an extension. As the checkpoint says by
+    /// default, or that of the last token.
+    pooling: Option<Way>,
+    /// Divide vectors by their length; true by default; an extension.
+    normalize: Option<bool>,
+}
+
+/// How vectors are written: as numbers, or as base64 of 32-bit floats, the lowest byte first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = EmbeddingEncoding)]
+enum Encoding {
+    #[default]
+    Float,
+    Base64,
+}
+
+/// How states become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = EmbeddingPooling)]
+enum Way {
+    Mean,
+    Last,
+}
+
+/// The vectors, in the order of their texts.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EmbeddingList {
+    object: &'static str,
+    data: Vec<EmbeddingItem>,
+    model: String,
+    usage: EmbeddingUsage,
+}
+
+/// A vector.
+#[derive(Debug, Serialize, ToSchema)]
+struct EmbeddingItem {
+    object: &'static str,
+    index: usize,
+    embedding: Vector,
+}
+
+/// As it was asked for.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = EmbeddingVector)]
+enum Vector {
+    Numbers(Vec<f32>),
+    Base64(String),
+}
+
+/// Token counts.
+#[derive(Debug, Serialize, ToSchema)]
+struct EmbeddingUsage {
+    prompt_tokens: usize,
+    total_tokens: usize,
+}
+
+/// Embeddings as asked for.
+#[derive(Debug)]
+struct EmbeddingCall {
+    prompts: Vec<Prompt>,
+    embed: Embed,
+    encoding: Encoding,
+    dimensions: Option<usize>,
+    options: RequestOptions,
+}
+
+/// Vectors of texts.
+#[utoipa::path(post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingRequest,
+    responses((status = 200, body = EmbeddingList), Refusals<Problem>))]
+async fn embed(context: RequestContext, body: Body) -> Result<Json<EmbeddingList>, HttpError> {
+    let call = prepare(&context.app, body, |service, body| {
+        let call = read(body)?;
+        let prompts = embeddings::prompts(service, call.prompts, "input")?;
+        Ok(EmbeddingCall { prompts, ..call })
+    })
+    .await?;
+    let vectors = embeddings::compute(&context, call.prompts, call.embed, call.options).await?;
+    answer(&context.app.service.info().name, vectors, call.encoding, call.dimensions).map(Json)
+}
+
+fn read(body: &Value) -> Result<EmbeddingCall, HttpError> {
+    let asked: EmbeddingRequest = wire::read(body)?;
+    let prompts = completions::prompts("input", asked.input.as_ref())?;
+    embeddings::count(prompts.len(), "input")?;
+    if asked.dimensions == Some(0) {
+        return Err(HttpError::invalid("dimensions", "dimensions must be at least 1"));
+    }
+    let pooling = asked.pooling.map(|way| match way {
+        Way::Mean => Pooling::Mean,
+        Way::Last => Pooling::Last,
+    });
+    Ok(EmbeddingCall {
+        prompts,
+        embed: Embed { pooling, normalize: asked.normalize.unwrap_or(true) },
+        encoding: asked.encoding_format.unwrap_or_default(),
+        dimensions: asked.dimensions,
+        options: RequestOptions { tenant: asked.user, ..RequestOptions::default() },
+    })
+}
+
+fn answer(
+    model: &str,
+    vectors: Vec<Embedding>,
+    encoding: Encoding,
+    dimensions: Option<usize>,
+) -> Result<EmbeddingList, HttpError> {
+    let tokens = embeddings::tokens(&vectors);
+    let size = vectors.first().map_or(0, |vector| vector.vector.len());
+    if let Some(wanted) = dimensions.filter(|&wanted| wanted != size) {
+        let message = format!("dimensions must be {size} with this model, not {wanted}");
+        return Err(HttpError::invalid("dimensions", message));
+    }
+    let item = |(index, vector): (usize, Embedding)| EmbeddingItem {
+        object: "embedding",
+        index,
+        embedding: written(vector.vector, encoding),
+    };
+    Ok(EmbeddingList {
+        object: "list",
+        data: vectors.into_iter().enumerate().map(item).collect(),
+        model: model.to_owned(),
+        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
+    })
+}
+
+fn written(vector: Vec<f32>, encoding: Encoding) -> Vector {
+    match encoding {
+        Encoding::Float => Vector::Numbers(vector),
+        Encoding::Base64 => {
+            let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+            Vector::Base64(STANDARD.encode(bytes))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn wishes_are_read() {
+        let call = read(&json!({"input": ["a", "b"], "pooling": "mean", "normalize": false,
+            "encoding_format": "base64", "dimensions": 2.0, "user": "u"}))
+        .unwrap();
+        assert_eq!(call.prompts.len(), 2);
+        let embed = Embed { pooling: Some(Pooling::Mean), normalize: false };
+        assert_eq!((call.embed, call.dimensions), (embed, Some(2)));
+        assert_eq!((call.encoding, call.options.tenant), (Encoding::Base64, Some("u".into())));
+        let plain = read(&json!({"input": [1, 2]})).unwrap();
+        assert_eq!(plain.embed, Embed { pooling: None, normalize: true });
+        assert_eq!(plain.prompts, [Prompt::Ids(vec![1, 2])]);
+    }
+
+    #[test]
+    fn what_cannot_be_embedded_is_named() {
+        let check = |body: Value, param: &str| {
+            let error = read(&body).expect_err(&body.to_string());
+            assert_eq!(error.body()["error"]["param"], param, "{body}");
+        };
+        check(json!({}), "input");
+        check(json!({"input": []}), "input");
+        check(json!({"input": [["a"]]}), "input[0][0]");
+        check(json!({"input": vec!["a"; embeddings::MAX_TEXTS + 1]}), "input");
+        check(json!({"input": "a", "dimensions": 0}), "dimensions");
+        check(json!({"input": "a", "encoding_format": "hex"}), "encoding_format");
+        check(json!({"input": "a", "pooling": "max"}), "pooling");
+    }
+}

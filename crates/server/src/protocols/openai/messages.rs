@@ -1,0 +1,348 @@
+//! Chat messages: from the forms that OpenAI's API allows to the one that templates read.
+//!
+//! Content parts are joined into a string, and the arguments of earlier tool calls, which travel
+//! as JSON text, become objects; text that is no JSON stays text, since a model may have written
+//! it and the conversation must go on. Members that this module does not know reach the template.
+
+use crate::http::error::HttpError;
+use crate::http::wire;
+use api::{Message, Part, Role, ToolCall, arguments};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+/// Most messages of one conversation.
+const MAX_MESSAGES: usize = 100_000;
+
+/// A message.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatMessage)]
+pub(crate) struct ChatMessage {
+    /// `system`, `user`, `assistant`, `tool`, or what else the model's template knows; `developer`
+    /// is `system`, and `function` is `tool`.
+    #[schema(value_type = String)]
+    role: Option<String>,
+    /// Only assistants that call tools or reason may go without.
+    #[schema(value_type = Option<Content>)]
+    content: Option<Value>,
+    name: Option<String>,
+    tool_calls: Option<Vec<PastCall>>,
+    function_call: Option<PastFunction>,
+    tool_call_id: Option<String>,
+    /// What the assistant thought.
+    reasoning_content: Option<String>,
+    /// As `reasoning_content`.
+    reasoning: Option<String>,
+    refusal: Option<String>,
+    /// Not supported.
+    #[schema(value_type = Option<Object>)]
+    audio: Option<Value>,
+}
+
+/// A text, or parts of one.
+#[derive(Debug, ToSchema)]
+#[schema(as = ChatContent)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum Content {
+    Text(String),
+    Parts(Vec<ChatContentItem>),
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(as = ChatContentItem)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum ChatContentItem {
+    Text(String),
+    Part(ChatPart),
+}
+
+/// A part of a message; there are no images, audio or files.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatContentPart)]
+struct ChatPart {
+    /// `text` (by default), `input_text`, `output_text` or `refusal`.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    text: Option<String>,
+    /// The text of a refusal.
+    refusal: Option<String>,
+}
+
+/// A call that the assistant made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatPastCall)]
+struct PastCall {
+    id: Option<String>,
+    #[serde(rename = "type")]
+    #[allow(dead_code, reason = "only its type is checked")]
+    kind: Option<String>,
+    #[schema(value_type = PastFunction)]
+    function: Option<PastFunction>,
+}
+
+/// What was called.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatPastFunction)]
+struct PastFunction {
+    #[schema(value_type = String)]
+    name: Option<String>,
+    /// The text of an object, or the object.
+    #[schema(value_type = Option<PastArguments>)]
+    arguments: Option<Value>,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(as = ChatArguments)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum PastArguments {
+    Text(String),
+    #[schema(value_type = Object)]
+    Object(Map<String, Value>),
+}
+
+/// Members of a message that have fields of their own.
+const TYPED: [&str; 8] = [
+    "role",
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "tool_calls",
+    "function_call",
+    "tool_call_id",
+    "name",
+];
+
+/// The messages of a conversation.
+pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Message>, HttpError> {
+    let messages = messages.ok_or_else(|| wire::missing("messages"))?;
+    if messages.is_empty() || messages.len() > MAX_MESSAGES {
+        let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
+        return Err(HttpError::invalid("messages", message));
+    }
+    messages
+        .iter()
+        .enumerate()
+        .map(|(at, message)| one(message, &format!("messages[{at}]")))
+        .collect()
+}
+
+fn one(given: &Value, path: &str) -> Result<Message, HttpError> {
+    let message: ChatMessage = wire::part(given, path)?;
+    if message.audio.is_some() {
+        let path = format!("{path}.audio");
+        return Err(HttpError::invalid(&path, format!("{path} is not supported")));
+    }
+    let role = role(&message, path)?;
+    let content = content(&message, &role, path)?;
+    let calls = calls(&message, given, path)?;
+    let mut extra = given.as_object().cloned().unwrap_or_default();
+    extra.retain(|name, _| !TYPED.contains(&&**name));
+    let ChatMessage { reasoning_content, reasoning, name, tool_call_id: call_id, .. } = message;
+    let reasoning = reasoning_content.or(reasoning);
+    Ok(Message { role, content, reasoning, calls, call_id, name, extra })
+}
+
+/// The role, by the name that templates have for it.
+fn role(message: &ChatMessage, path: &str) -> Result<Role, HttpError> {
+    match message.role.as_deref() {
+        None => Err(wire::missing(&format!("{path}.role"))),
+        Some("developer") => Ok(Role::System),
+        Some("function") => Ok(Role::Tool),
+        Some(role) => Ok(role.into()),
+    }
+}
+
+fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, HttpError> {
+    let path = format!("{path}.content");
+    let text = |text: &str| Ok(vec![Part::Text(text.to_owned())]);
+    match &message.content {
+        Some(Value::String(given)) => text(given),
+        Some(Value::Array(parts)) if parts.is_empty() => text(""),
+        Some(Value::Array(parts)) => {
+            let part = |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"));
+            parts.iter().enumerate().map(part).collect()
+        }
+        Some(_) => {
+            let message = format!("{path} must be a string or an array of text parts");
+            Err(HttpError::invalid(path, message))
+        }
+        None if *role != Role::Assistant => Err(wire::missing(&path)),
+        None if message.calls_something() => Ok(Vec::new()),
+        None => match (&message.refusal, &message.reasoning_content, &message.reasoning) {
+            (Some(refusal), ..) => text(refusal),
+            (None, None, None) => Err(wire::missing(&path)),
+            _ => text(""),
+        },
+    }
+}
+
+impl ChatMessage {
+    fn calls_something(&self) -> bool {
+        self.tool_calls.is_some() || self.function_call.is_some()
+    }
+}
+
+fn text_part(value: &Value, path: &str) -> Result<Part, HttpError> {
+    if let Value::String(text) = value {
+        return Ok(Part::Text(text.clone()));
+    }
+    let part: ChatPart = wire::part(value, path)?;
+    let (name, text) = match part.kind.as_deref().unwrap_or("text") {
+        "text" | "input_text" | "output_text" => ("text", part.text),
+        "refusal" => ("refusal", part.refusal),
+        other => {
+            let path = format!("{path}.type");
+            let message = format!("{path}: parts of type {other} are not supported");
+            return Err(HttpError::invalid(path, message));
+        }
+    };
+    text.map(Part::Text).ok_or_else(|| wire::missing(&format!("{path}.{name}")))
+}
+
+/// The calls of an assistant, as they were `given` but for the arguments.
+fn calls(message: &ChatMessage, given: &Value, path: &str) -> Result<Vec<ToolCall>, HttpError> {
+    let mut calls = Vec::new();
+    for (at, call) in message.tool_calls.iter().flatten().enumerate() {
+        let path = format!("{path}.tool_calls[{at}].function");
+        let function = call.function.as_ref().ok_or_else(|| wire::missing(&path))?;
+        let mut source = given["tool_calls"][at].as_object().cloned().unwrap_or_default();
+        if call.id.is_none() {
+            source.shift_remove("id");
+        }
+        calls.push(called(function, call.id.clone(), source, &path)?);
+    }
+    if let Some(function) = &message.function_call {
+        let source = json!({ "type": "function", "function": given["function_call"] });
+        let source = source.as_object().cloned().unwrap_or_default();
+        calls.push(called(function, None, source, &format!("{path}.function_call"))?);
+    }
+    Ok(calls)
+}
+
+fn called(
+    function: &PastFunction,
+    id: Option<String>,
+    source: Map<String, Value>,
+    path: &str,
+) -> Result<ToolCall, HttpError> {
+    let name = function.name.clone().ok_or_else(|| wire::missing(&format!("{path}.name")))?;
+    let arguments = match &function.arguments {
+        None => Map::new().into(),
+        Some(Value::String(text)) => arguments(text),
+        Some(object @ Value::Object(_)) => object.clone(),
+        Some(_) => {
+            let path = format!("{path}.arguments");
+            let message = format!("{path} must be the text of an object, or an object");
+            return Err(HttpError::invalid(path, message));
+        }
+    };
+    Ok(ToolCall { id, name, arguments, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(messages: Value) -> Result<Vec<Message>, HttpError> {
+        read(messages.as_array().map(Vec::as_slice))
+    }
+
+    fn check(message: Value, expected: Value) {
+        let mut read = messages(json!([message])).unwrap().remove(0);
+        let mut expected = Message::from(expected);
+        assert_eq!(read.text().unwrap_or_default(), expected.text().unwrap_or_default());
+        expected.content.clone_from(&read.content);
+        let calls = read.calls.iter_mut().chain(&mut expected.calls);
+        calls.for_each(|call| call.source.clear());
+        assert_eq!(read, expected);
+    }
+
+    fn check_error(all: Value, param: &str) {
+        let error = messages(all.clone()).expect_err(&all.to_string());
+        assert_eq!(error.body()["error"]["param"], param, "{all}");
+    }
+
+    #[test]
+    fn text_parts_become_one_string() {
+        let part = |text: &str| json!({"type": "text", "text": text});
+        check(
+            json!({"role": "user", "content": [part("a"), part("b"), "c"], "name": "n"}),
+            json!({"role": "user", "content": "a\nb\nc", "name": "n"}),
+        );
+        check(json!({"role": "user", "content": []}), json!({"role": "user", "content": ""}));
+        check(
+            json!({"role": "tool", "content": [part("a"), part("b")], "tool_call_id": "1"}),
+            json!({"role": "tool", "content": "a\nb", "tool_call_id": "1"}),
+        );
+    }
+
+    fn call(arguments: Value) -> Value {
+        json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]})
+    }
+
+    #[test]
+    fn tool_arguments_become_objects_and_broken_ones_stay_text() {
+        check(call(json!(r#"{"x": 1}"#)), call(json!({"x": 1})));
+        check(call(json!("")), call(json!({})));
+        check(call(json!(null)), call(json!({})));
+        check(call(json!("{broken")), call(json!("{broken")));
+        check(call(json!({"x": 1})), call(json!({"x": 1})));
+    }
+
+    #[test]
+    fn absent_tool_calls_leave_no_trace() {
+        let plain = json!({"role": "assistant", "content": "hi"});
+        check(json!({"role": "assistant", "content": "hi", "tool_calls": null}), plain.clone());
+        check(json!({"role": "assistant", "content": "hi", "tool_calls": []}), plain);
+    }
+
+    #[test]
+    fn old_and_foreign_words_become_those_of_templates() {
+        check(
+            json!({"role": "developer", "content": "d"}),
+            json!({"role": "system", "content": "d"}),
+        );
+        check(
+            json!({"role": "function", "name": "f", "content": "r"}),
+            json!({"role": "tool", "name": "f", "content": "r"}),
+        );
+        check(
+            json!({"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}),
+            json!({"role": "assistant", "content": null, "tool_calls": [
+                {"type": "function", "function": {"name": "f", "arguments": {}}}]}),
+        );
+        let thought = json!({"role": "assistant", "content": "", "reasoning_content": "r"});
+        check(json!({"role": "assistant", "content": "", "reasoning": "r"}), thought.clone());
+        check(json!({"role": "assistant", "reasoning_content": "r", "content": null}), thought);
+    }
+
+    #[test]
+    fn faults_name_the_message_and_member() {
+        check_error(json!([]), "messages");
+        check_error(json!("hi"), "messages");
+        check_error(json!([1]), "messages[0]");
+        check_error(json!([{"content": "x"}]), "messages[0].role");
+        check_error(json!([{"role": "user"}]), "messages[0].content");
+        check_error(json!([{"role": "assistant"}]), "messages[0].content");
+        check_error(json!([{"role": "user", "content": 3}]), "messages[0].content");
+        let image = json!([{"type": "text", "text": "a"}, {"type": "image_url"}]);
+        check_error(json!([{"role": "user", "content": image}]), "messages[0].content[1].type");
+        let empty = json!([{"type": "text"}]);
+        check_error(json!([{"role": "user", "content": empty}]), "messages[0].content[0].text");
+        check_error(
+            json!([{"role": "assistant", "tool_calls": [{"function": 1}]}]),
+            "messages[0].tool_calls[0].function",
+        );
+        check_error(
+            json!([{"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}]),
+            "messages[0].tool_calls[0].function.name",
+        );
+        check_error(json!([call(json!(3))]), "messages[0].tool_calls[0].function.arguments");
+        let audio = json!([{"role": "assistant", "content": "a", "audio": {"id": "x"}}]);
+        check_error(audio, "messages[0].audio");
+    }
+}

@@ -1,0 +1,161 @@
+//! How much a model thinks before it answers, in the spellings of several servers. The first that
+//! says something counts: the template's own variables, then those below in the order of the
+//! document.
+
+use crate::http::error::HttpError;
+use crate::http::wire;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Whether and how long the model thinks.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct ThinkingBody {
+    /// For the chat template; an extension.
+    enable_thinking: Option<bool>,
+    /// An extension.
+    thinking: Option<ThinkingSwitch>,
+    /// Most tokens of reasoning, -1 for no limit; an extension.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    thinking_budget: Option<i64>,
+    /// An extension.
+    reasoning: Option<ReasoningSwitch>,
+    /// For the chat template; `none` switches thinking off.
+    reasoning_effort: Option<String>,
+}
+
+/// Whether to think.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatThinking)]
+struct ThinkingSwitch {
+    #[serde(rename = "type")]
+    kind: Option<ThinkingKind>,
+    /// Most tokens of reasoning.
+    #[serde(default, deserialize_with = "wire::count")]
+    budget_tokens: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = ChatThinkingKind)]
+#[serde(rename_all = "lowercase")]
+enum ThinkingKind {
+    Enabled,
+    Disabled,
+    Adaptive,
+}
+
+/// How to reason.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatReasoning)]
+struct ReasoningSwitch {
+    enabled: Option<bool>,
+    /// As `reasoning_effort`.
+    effort: Option<String>,
+    /// Most tokens of reasoning.
+    #[serde(default, deserialize_with = "wire::count")]
+    max_tokens: Option<usize>,
+}
+
+/// What a request says of thinking.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThinkingOptions {
+    /// Most tokens of reasoning.
+    pub budget: Option<usize>,
+    on: Option<bool>,
+    effort: Option<String>,
+}
+
+/// What `body` says of thinking.
+pub(crate) fn read(body: &Value) -> Result<ThinkingOptions, HttpError> {
+    let asked: ThinkingBody = wire::read(body)?;
+    let switch = asked.thinking.as_ref();
+    let reasoning = asked.reasoning.as_ref();
+    if let Some(budget) = asked.thinking_budget.filter(|&budget| budget < -1) {
+        let message =
+            format!("thinking_budget must be at least 0, or -1 for no limit, not {budget}");
+        return Err(HttpError::invalid("thinking_budget", message));
+    }
+    let budgets = [
+        switch.and_then(|switch| switch.budget_tokens),
+        asked.thinking_budget.and_then(|budget| usize::try_from(budget).ok()),
+        reasoning.and_then(|wish| wish.max_tokens),
+    ];
+    let effort = asked.reasoning_effort.or_else(|| reasoning.and_then(|wish| wish.effort.clone()));
+    let switched = match switch.and_then(|switch| switch.kind) {
+        Some(ThinkingKind::Enabled) => Some(true),
+        Some(ThinkingKind::Disabled) => Some(false),
+        Some(ThinkingKind::Adaptive) | None => None,
+    };
+    let silent = (effort.as_deref() == Some("none")).then_some(false);
+    let wished = reasoning.and_then(|wish| wish.enabled);
+    let on = asked.enable_thinking.or(switched).or(wished).or(silent);
+    Ok(ThinkingOptions { budget: budgets.into_iter().flatten().next(), on, effort })
+}
+
+impl ThinkingOptions {
+    /// The template's variables with what they do not say themselves.
+    pub fn kwargs(&self, mut given: Map<String, Value>) -> Map<String, Value> {
+        if let Some(on) = self.on {
+            given.entry("enable_thinking").or_insert(on.into());
+        }
+        if let Some(effort) = &self.effort {
+            given.entry("reasoning_effort").or_insert(effort.as_str().into());
+        }
+        given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn kwargs(body: Value) -> Value {
+        let given = body["chat_template_kwargs"].as_object().cloned().unwrap_or_default();
+        Value::Object(read(&body).unwrap().kwargs(given))
+    }
+
+    #[test]
+    fn thinking_switches_reach_the_template() {
+        let off = json!({"enable_thinking": false});
+        assert_eq!(kwargs(off.clone()), off);
+        assert_eq!(
+            kwargs(json!({"chat_template_kwargs": {"enable_thinking": true, "x": 1},
+                          "enable_thinking": false})),
+            json!({"enable_thinking": true, "x": 1}),
+        );
+        let none = json!({"enable_thinking": false, "reasoning_effort": "none"});
+        assert_eq!(kwargs(json!({"reasoning_effort": "none"})), none);
+        assert_eq!(kwargs(json!({"reasoning": {"effort": "none"}})), none);
+        assert_eq!(kwargs(json!({"reasoning_effort": "low"})), json!({"reasoning_effort": "low"}));
+        assert_eq!(kwargs(json!({"thinking": {"type": "disabled"}})), off);
+        assert_eq!(kwargs(json!({"thinking": {"type": "adaptive"}})), json!({}));
+        assert_eq!(kwargs(json!({"reasoning": {"enabled": false}})), off);
+        let both = json!({"enable_thinking": false, "thinking": {"type": "enabled"}});
+        assert_eq!(kwargs(both), off);
+    }
+
+    #[test]
+    fn budgets_have_three_spellings() {
+        let budget = |body| read(&body).unwrap().budget;
+        assert_eq!(budget(json!({"thinking": {"type": "enabled", "budget_tokens": 7}})), Some(7));
+        assert_eq!(budget(json!({"thinking_budget": 0})), Some(0));
+        assert_eq!(budget(json!({"thinking_budget": -1})), None);
+        assert_eq!(budget(json!({"reasoning": {"max_tokens": 9.0}})), Some(9));
+        assert_eq!(budget(json!({"thinking_budget": 3, "reasoning": {"max_tokens": 9}})), Some(3));
+    }
+
+    #[test]
+    fn wrong_wishes_are_named() {
+        let check = |body: Value, param: &str| {
+            let error = read(&body).expect_err(&body.to_string());
+            assert_eq!(error.body()["error"]["param"], param, "{body}");
+        };
+        check(json!({"thinking": {"type": "maybe"}}), "thinking.type");
+        check(json!({"thinking": {"budget_tokens": -1}}), "thinking.budget_tokens");
+        check(json!({"thinking_budget": -2}), "thinking_budget");
+        check(json!({"reasoning_effort": 3}), "reasoning_effort");
+        check(json!({"enable_thinking": "yes"}), "enable_thinking");
+    }
+}

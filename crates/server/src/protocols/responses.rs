@@ -1,0 +1,59 @@
+//! OpenAI's Responses API: answers as lists of items, streamed as typed events, kept under their
+//! id for the next turn, and computed in the background if wanted.
+//!
+//! Source: OpenAI API reference, "Responses". Where it leaves a choice:
+//!
+//! - Tools that the server would have to run itself, and items of their history, are left out and
+//!   named in the member `warnings` of the answer.
+//! - A custom tool is a function of one string to the model; a namespace's tools carry its name.
+//! - Reasoning is the text of the model itself: as a summary where one is asked for, else as the
+//!   item's content. `encrypted_content` is that text too, encoded and not secret, so that a
+//!   conversation that is kept by its client is rendered as it was.
+//! - `truncation` is always `disabled`: nothing is dropped silently.
+//! - Answers are kept in memory, per key, within bounds; the oldest unused one goes first.
+
+pub(crate) mod answer;
+pub(crate) mod background;
+pub(crate) mod call;
+pub(crate) mod choice;
+pub(crate) mod events;
+pub(crate) mod freeform;
+pub(crate) mod history;
+pub(crate) mod input;
+pub(crate) mod items;
+pub(crate) mod listing;
+pub(crate) mod log;
+pub(crate) mod object;
+pub(crate) mod open_item;
+pub(crate) mod request;
+pub(crate) mod routes;
+pub(crate) mod running;
+pub(crate) mod store;
+pub(crate) mod stored;
+pub(crate) mod stored_response;
+pub(crate) mod tools;
+pub(crate) mod turns;
+pub(crate) mod warnings;
+
+use crate::http::app::App;
+use crate::http::error;
+use crate::http::protocol::Protocol;
+use api::Field;
+use std::borrow::Cow;
+use utoipa_axum::router::OpenApiRouter;
+
+/// OpenAI's Responses API.
+pub(crate) struct Responses;
+
+impl Protocol for Responses {
+    fn routes() -> OpenApiRouter<App> {
+        routes::routes()
+    }
+
+    fn field(field: &Field) -> Cow<'static, str> {
+        match field {
+            Field::Parameter("max_tokens") => "max_output_tokens".into(),
+            other => error::field(other).into(),
+        }
+    }
+}

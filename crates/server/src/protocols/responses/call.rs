@@ -1,0 +1,315 @@
+//! From the body of a request to what is computed and what is answered.
+
+use crate::generate::constraint;
+use crate::generate::options;
+use crate::generate::sampling::body as sampling;
+use crate::http::app::unix_now;
+use crate::http::error::HttpError;
+use crate::http::random;
+use crate::http::wire;
+use crate::protocols::responses::history::{self, Item};
+use crate::protocols::responses::object::{Response, ResponseKind, Status};
+use crate::protocols::responses::open_item::ItemView;
+use crate::protocols::responses::request::{CreateResponse, SummaryKind, TextOptions, Truncation};
+use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
+use crate::protocols::responses::tools::Tools;
+use crate::protocols::responses::turns::StoredTurn;
+use crate::protocols::responses::warnings::Warnings;
+use crate::protocols::responses::{choice, input};
+use api::{
+    ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service, ToolChoice,
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What `include` may name and no answer of this server has.
+const NEVER_THERE: [&str; 6] = [
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+];
+
+/// A response as asked for.
+#[derive(Debug)]
+pub(crate) struct ResponseCall {
+    pub request: ChatRequest,
+    pub options: RequestOptions,
+    pub stream: bool,
+    /// The answer, still empty.
+    pub response: Response,
+    pub view: ItemView,
+    pub tools: Tools,
+    /// What this request adds to the conversation.
+    pub input: Vec<Arc<Item>>,
+    /// The conversation before.
+    pub parent: Option<Arc<StoredTurn>>,
+}
+
+/// Reads requests, with what they may refer to.
+#[derive(Debug)]
+pub(crate) struct RequestReader<'a> {
+    pub service: &'a Service,
+    pub store: &'a ResponseStore,
+    pub owner: &'a Owner,
+    /// Most bytes of a conversation.
+    pub limit: usize,
+}
+
+impl RequestReader<'_> {
+    /// Reads the body of a request.
+    pub fn read(&self, body: &Value) -> Result<ResponseCall, HttpError> {
+        let asked: CreateResponse = wire::read(body)?;
+        refuse(&asked)?;
+        let mut warnings = Warnings::default();
+        let mut tools = Tools::read(asked.tools.as_deref().unwrap_or_default(), &mut warnings)?;
+        let tool_choice = choice::read(asked.tool_choice.as_ref(), &mut tools)?;
+        let view = view(&asked, &mut warnings);
+        warn(&asked, &mut warnings);
+        let sampling = sampling(body, &asked, view)?;
+        let parent = self.parent(asked.previous_response_id.as_deref())?;
+        let input = self.input(&asked, &mut warnings)?;
+        let messages = self.messages(&asked, parent.as_deref(), &input)?;
+        let request = ChatRequest {
+            messages,
+            tools: tools.functions.clone(),
+            tool_choice: tool_choice.clone(),
+            parallel_calls: asked.parallel_tool_calls.unwrap_or(true),
+            template_kwargs: template_kwargs(&asked),
+            sampling,
+            grammar: match grammar(asked.text.as_ref())? {
+                None => constraint::read(body)?.map(|field| field.source),
+                grammar => grammar,
+            },
+            ..ChatRequest::default()
+        };
+        let options = options(body, &asked)?;
+        let stream = asked.stream.unwrap_or(false);
+        let response = self.response(asked, &request.sampling, &tool_choice, warnings);
+        Ok(ResponseCall { request, options, stream, response, view, tools, input, parent })
+    }
+
+    /// The turn of the response `id`.
+    fn parent(&self, id: Option<&str>) -> Result<Option<Arc<StoredTurn>>, HttpError> {
+        let field = "previous_response_id";
+        let Some(id) = id else { return Ok(None) };
+        match self.store.get(self.owner, id) {
+            Some(StoreEntry::Kept(kept)) => Ok(Some(Arc::clone(&kept.turn))),
+            Some(StoreEntry::Running(_)) => {
+                Err(HttpError::invalid(field, format!("response {id} is still in progress")))
+            }
+            None => {
+                let message = format!("previous response with id '{id}' not found");
+                Err(HttpError::invalid(field, message).with_code("previous_response_not_found"))
+            }
+        }
+    }
+
+    fn input(
+        &self,
+        asked: &CreateResponse,
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Arc<Item>>, HttpError> {
+        match &asked.input {
+            None if asked.previous_response_id.is_some() => Ok(Vec::new()),
+            None => Err(HttpError::invalid("input", "input is missing")),
+            Some(given) => {
+                let known = self.store.items(self.owner, &input::references(given)?);
+                input::read(given, &known, warnings)
+            }
+        }
+    }
+
+    /// The messages of the whole conversation, which may be no larger than a body may.
+    fn messages(
+        &self,
+        asked: &CreateResponse,
+        parent: Option<&StoredTurn>,
+        input: &[Arc<Item>],
+    ) -> Result<Vec<Message>, HttpError> {
+        let mut items = parent.map(StoredTurn::items).unwrap_or_default();
+        items.extend_from_slice(input);
+        let bytes: usize = items.iter().map(|item| item.size()).sum();
+        if bytes > self.limit.saturating_mul(2) {
+            let message = format!("the conversation has {bytes} bytes, which is too much");
+            return Err(HttpError::invalid("input", message).with_code("body_too_large"));
+        }
+        let messages =
+            history::render(asked.instructions.as_deref(), items.iter().map(Arc::as_ref));
+        if messages.is_empty() {
+            return Err(HttpError::invalid("input", "input holds nothing to answer"));
+        }
+        Ok(messages)
+    }
+
+    /// The answer before anything of it is there.
+    fn response(
+        &self,
+        asked: CreateResponse,
+        sampling: &SamplingOptions,
+        choice: &ToolChoice,
+        warnings: Warnings,
+    ) -> Response {
+        let background = asked.background.unwrap_or(false);
+        let status = if background { Status::Queued } else { Status::InProgress };
+        let used = sampling.over(self.service.defaults()).params();
+        Response {
+            id: random::id("resp_"),
+            object: ResponseKind::Response,
+            created_at: unix_now(),
+            status,
+            background,
+            completed_at: None,
+            error: None,
+            incomplete_details: None,
+            max_output_tokens: asked.max_output_tokens,
+            max_tool_calls: asked.max_tool_calls,
+            model: self.service.info().name.clone(),
+            output: Vec::new(),
+            parallel_tool_calls: asked.parallel_tool_calls.unwrap_or(true),
+            reasoning: json!({
+                "effort": asked.reasoning.as_ref().and_then(|wish| wish.effort.clone()),
+                "summary": summary(&asked),
+            }),
+            service_tier: "default".into(),
+            store: asked.store.unwrap_or(true),
+            temperature: used.temperature,
+            text: text_json(asked.text.as_ref()),
+            tool_choice: asked.tool_choice.unwrap_or_else(|| tool_choice_json(choice)),
+            tools: asked.tools.unwrap_or_default(),
+            top_logprobs: asked.top_logprobs.unwrap_or(0),
+            top_p: used.top_p,
+            truncation: "disabled".into(),
+            usage: None,
+            instructions: asked.instructions,
+            previous_response_id: asked.previous_response_id,
+            prompt_cache_key: asked.prompt_cache_key,
+            safety_identifier: asked.safety_identifier,
+            user: asked.user,
+            metadata: asked.metadata.unwrap_or_default(),
+            warnings,
+        }
+    }
+}
+
+/// Refuses what would change the answer and cannot be done.
+fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
+    let refused = |field: &str, why: &str| Err(HttpError::invalid(field, format!("{field} {why}")));
+    if asked.conversation.is_some() {
+        return refused("conversation", "is not supported; use previous_response_id");
+    }
+    if asked.prompt.is_some() {
+        return refused("prompt", "is not supported: the server has no stored prompts");
+    }
+    if asked.max_output_tokens == Some(0) {
+        return refused("max_output_tokens", "must be at least 1");
+    }
+    if asked.background == Some(true) && asked.store == Some(false) {
+        return refused("background", "needs store to be true");
+    }
+    Ok(())
+}
+
+/// What the text is held to.
+fn grammar(text: Option<&TextOptions>) -> Result<Option<GrammarSource>, HttpError> {
+    let Some(format) = text.and_then(|text| text.format.as_ref()) else { return Ok(None) };
+    match (format.kind.as_str(), &format.schema) {
+        ("text", _) => Ok(None),
+        ("json_object", _) => Ok(Some(GrammarSource::JsonObject)),
+        ("json_schema", Some(schema)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
+        ("json_schema", None) => {
+            Err(HttpError::invalid("text.format.schema", "text.format.schema is missing"))
+        }
+        (kind, _) => {
+            let message =
+                format!("text.format.type must be text, json_object or json_schema, not {kind}");
+            Err(HttpError::invalid("text.format.type", message))
+        }
+    }
+}
+
+fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
+    let mut view = ItemView {
+        summaries: summary(asked).is_some(),
+        logprobs: asked.top_logprobs.is_some_and(|top| top > 0),
+        ..ItemView::default()
+    };
+    for name in asked.include.iter().flatten() {
+        match name.as_str() {
+            "reasoning.encrypted_content" => view.sealed = true,
+            "message.output_text.logprobs" => view.logprobs = true,
+            known if NEVER_THERE.contains(&known) => {}
+            other => warnings.add(other, "include knows no such thing"),
+        }
+    }
+    view
+}
+
+/// Says what has no effect.
+fn warn(asked: &CreateResponse, warnings: &mut Warnings) {
+    if asked.truncation == Some(Truncation::Auto) {
+        warnings.add("truncation", "a prompt that is too long is refused, not truncated");
+    }
+    if !matches!(asked.service_tier.as_deref(), None | Some("auto" | "default")) {
+        warnings.add("service_tier", "there is one tier");
+    }
+}
+
+fn summary(asked: &CreateResponse) -> Option<&'static str> {
+    let wish = asked.reasoning.as_ref()?;
+    wish.summary.or(wish.generate_summary).and_then(SummaryKind::name)
+}
+
+fn sampling(
+    body: &Value,
+    asked: &CreateResponse,
+    view: ItemView,
+) -> Result<SamplingOptions, HttpError> {
+    let shared = sampling::read(body)?;
+    Ok(SamplingOptions {
+        max_tokens: asked.max_output_tokens,
+        logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
+        ..shared
+    })
+}
+
+fn options(body: &Value, asked: &CreateResponse) -> Result<RequestOptions, HttpError> {
+    let options = options::read(body)?;
+    let tenant = options.tenant.clone().or_else(|| asked.safety_identifier.clone());
+    Ok(RequestOptions { tenant, ..options })
+}
+
+fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
+    let mut kwargs = asked.chat_template_kwargs.clone().unwrap_or_default();
+    let mut add = |name: &str, value: Value| {
+        kwargs.entry(name).or_insert(value);
+    };
+    if let Some(effort) = asked.reasoning.as_ref().and_then(|wish| wish.effort.as_deref()) {
+        add("reasoning_effort", effort.into());
+        if effort == "none" {
+            add("enable_thinking", false.into());
+        }
+    }
+    if let Some(verbosity) = asked.text.as_ref().and_then(|text| text.verbosity.as_deref()) {
+        add("verbosity", verbosity.into());
+    }
+    kwargs
+}
+
+fn text_json(text: Option<&TextOptions>) -> Value {
+    let verbosity = text.and_then(|text| text.verbosity.as_deref()).unwrap_or("medium");
+    let format = text.and_then(|text| text.format.as_ref());
+    let format = format.map_or_else(|| json!({ "type": "text" }), |format| json!(format));
+    json!({ "format": format, "verbosity": verbosity })
+}
+
+fn tool_choice_json(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Named(name) => json!({ "type": "function", "name": name }),
+    }
+}

@@ -1,0 +1,360 @@
+//! Reading the member `input`: a text, or items in the forms that clients send back.
+
+use crate::http::error::HttpError;
+use crate::http::fields::{ObjectReader, wrong};
+use crate::http::random;
+use crate::protocols::responses::history::{CallItem, Item, ItemRole};
+use crate::protocols::responses::tools::required;
+use crate::protocols::responses::warnings::Warnings;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Most items of one request.
+const MAX_ITEMS: usize = 100_000;
+/// What tells reasoning of this server from that of others, whose text cannot be read.
+const OWN: &[u8] = b"gannet:";
+
+/// Reasoning as `encrypted_content` carries it.
+pub(crate) fn sealed(text: &str) -> String {
+    STANDARD.encode([OWN, text.as_bytes()].concat())
+}
+
+/// The reasoning that [`sealed`] made of it.
+fn unsealed(sealed: &str) -> Option<String> {
+    let bytes = STANDARD.decode(sealed).ok()?;
+    String::from_utf8(bytes.strip_prefix(OWN)?.to_vec()).ok()
+}
+
+/// The ids of items that `input` refers to; each may come once.
+pub(crate) fn references(input: &Value) -> Result<HashSet<String>, HttpError> {
+    let mut ids = HashSet::new();
+    for (at, item) in input.as_array().into_iter().flatten().enumerate() {
+        if let Some(id) = reference(item)
+            && !ids.insert(id.to_owned())
+        {
+            let path = format!("input[{at}].id");
+            return Err(HttpError::invalid(
+                &path,
+                format!("{path} refers to an item a second time"),
+            ));
+        }
+    }
+    Ok(ids)
+}
+
+fn reference(item: &Value) -> Option<&str> {
+    let referring = match item.get("type").filter(|kind| !kind.is_null()) {
+        Some(kind) => kind == "item_reference",
+        None => item.get("role").is_none(),
+    };
+    item.get("id").and_then(Value::as_str).filter(|_| referring)
+}
+
+/// The items of `input`; `known` are those that [`references`] named.
+pub(crate) fn read(
+    input: &Value,
+    known: &HashMap<String, Arc<Item>>,
+    warnings: &mut Warnings,
+) -> Result<Vec<Arc<Item>>, HttpError> {
+    let items = match input {
+        Value::String(text) => return Ok(vec![Arc::new(message(ItemRole::User, text.clone()))]),
+        Value::Array(items) => items,
+        other => return Err(wrong("input", "a string or an array of items", other)),
+    };
+    if items.len() > MAX_ITEMS {
+        let message = format!("input must hold at most {MAX_ITEMS} items, not {}", items.len());
+        return Err(HttpError::invalid("input", message));
+    }
+    let mut read = Vec::with_capacity(items.len());
+    for (at, value) in items.iter().enumerate() {
+        let fields = ObjectReader::of(value, &format!("input[{at}]"))?;
+        match reference(value) {
+            Some(id) => read.push(referred(id, &fields, known)?),
+            None => read.extend(one(&fields, warnings)?.map(Arc::new)),
+        }
+    }
+    Ok(read)
+}
+
+fn message(role: ItemRole, text: String) -> Item {
+    Item::Message { id: random::id("msg_"), role, texts: vec![text] }
+}
+
+fn referred(
+    id: &str,
+    fields: &ObjectReader<'_>,
+    known: &HashMap<String, Arc<Item>>,
+) -> Result<Arc<Item>, HttpError> {
+    known.get(id).cloned().ok_or_else(|| {
+        let path = fields.path("id");
+        HttpError::invalid(&path, format!("{path}: there is no stored item {id}"))
+            .with_code("item_not_found")
+    })
+}
+
+/// One item; none of those that only a server with tools of its own has.
+fn one(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Option<Item>, HttpError> {
+    let kind = match fields.text("type")? {
+        Some(kind) => kind,
+        None if fields.value("role").is_some() => "message",
+        None => required(fields, "type")?,
+    };
+    match kind {
+        "message" => spoken(fields).map(Some),
+        "reasoning" => reasoning(fields, warnings).map(Some),
+        "function_call" => call(fields, "arguments").map(Some),
+        "custom_tool_call" => call(fields, "input").map(Some),
+        "function_call_output" | "custom_tool_call_output" => result(fields, kind).map(Some),
+        "item_reference" => required(fields, "id").map(|_| None),
+        other => {
+            warnings.add(other, "items of this type are not supported and were left out");
+            Ok(None)
+        }
+    }
+}
+
+fn id(fields: &ObjectReader<'_>, prefix: &str) -> Result<String, HttpError> {
+    let given = fields.text("id")?.filter(|id| !id.is_empty()).map(str::to_owned);
+    Ok(given.unwrap_or_else(|| random::id(prefix)))
+}
+
+fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
+    let name = required(fields, "role")?;
+    let role = ItemRole::of(name).ok_or_else(|| {
+        let path = fields.path("role");
+        let expected = "user, assistant, system or developer";
+        HttpError::invalid(&path, format!("{path} must be {expected}, not {name}"))
+    })?;
+    let texts = match (texts(fields, "content")?, role) {
+        (Some(texts), _) => texts,
+        (None, ItemRole::Assistant) => Vec::new(),
+        (None, _) => return Err(missing(fields, "content")),
+    };
+    Ok(Item::Message { id: id(fields, "msg_")?, role, texts })
+}
+
+fn call(fields: &ObjectReader<'_>, input: &str) -> Result<Item, HttpError> {
+    Ok(Item::Call(CallItem {
+        id: id(fields, "fc_")?,
+        call_id: required(fields, "call_id")?.to_owned(),
+        name: required(fields, "name")?.to_owned(),
+        namespace: fields.text("namespace")?.map(str::to_owned),
+        input: fields.text(input)?.unwrap_or_default().to_owned(),
+        custom: input == "input",
+    }))
+}
+
+fn result(fields: &ObjectReader<'_>, kind: &str) -> Result<Item, HttpError> {
+    let texts = texts(fields, "output")?.ok_or_else(|| missing(fields, "output"))?;
+    Ok(Item::Result {
+        id: id(fields, "fco_")?,
+        call_id: required(fields, "call_id")?.to_owned(),
+        text: texts.join("\n"),
+        custom: kind == "custom_tool_call_output",
+    })
+}
+
+/// The text that the model thought: what was sealed here, else what is shown of it.
+fn reasoning(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Item, HttpError> {
+    let id = id(fields, "rs_")?;
+    let sealed = fields.text("encrypted_content")?;
+    if let Some(text) = sealed.and_then(unsealed) {
+        return Ok(Item::Reasoning { id, text });
+    }
+    let content = texts(fields, "content")?.unwrap_or_default();
+    let shown =
+        if content.is_empty() { texts(fields, "summary")?.unwrap_or_default() } else { content };
+    if shown.is_empty() && sealed.is_some() {
+        warnings.add("encrypted_content", "it is not of this server and was left out");
+    }
+    Ok(Item::Reasoning { id, text: shown.join("\n") })
+}
+
+/// The texts of the member `name`: a string, or parts that each have one.
+fn texts(fields: &ObjectReader<'_>, name: &str) -> Result<Option<Vec<String>>, HttpError> {
+    let path = fields.path(name);
+    match fields.value(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
+        Some(Value::Array(parts)) => {
+            let part = |(at, part)| text(part, &format!("{path}[{at}]"));
+            parts.iter().enumerate().map(part).collect::<Result<_, _>>().map(Some)
+        }
+        Some(other) => Err(wrong(&path, "a string or an array of text parts", other)),
+    }
+}
+
+fn text(part: &Value, path: &str) -> Result<String, HttpError> {
+    let fields = ObjectReader::of(part, path)?;
+    let name = match required(&fields, "type")? {
+        "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => "text",
+        "refusal" => "refusal",
+        other => {
+            let path = fields.path("type");
+            let message = format!("{path}: parts of type {other} are not supported");
+            return Err(HttpError::invalid(path, message));
+        }
+    };
+    fields.text(name)?.map(str::to_owned).ok_or_else(|| missing(&fields, name))
+}
+
+fn missing(fields: &ObjectReader<'_>, name: &str) -> HttpError {
+    let path = fields.path(name);
+    HttpError::invalid(&path, format!("{path} is missing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocols::responses::history::render;
+    use serde_json::json;
+
+    fn items(input: &Value) -> Result<(Vec<Arc<Item>>, String), HttpError> {
+        references(input)?;
+        let mut warnings = Warnings::default();
+        let items = read(input, &HashMap::new(), &mut warnings)?;
+        Ok((items, serde_json::to_string(&warnings).unwrap()))
+    }
+
+    fn check(input: Value, expected: Value) {
+        let (items, _) = items(&input).unwrap();
+        let mut messages = render(None, items.iter().map(Arc::as_ref));
+        for call in messages.iter_mut().flat_map(|message| &mut message.calls) {
+            let function = json!({"name": call.name, "arguments": call.arguments});
+            let whole = json!({"id": call.id, "type": "function", "function": function});
+            call.source = whole.as_object().cloned().unwrap();
+        }
+        let expected = expected.as_array().unwrap().iter().cloned().map(api::Message::from);
+        assert_eq!(messages, expected.collect::<Vec<_>>(), "{input}");
+    }
+
+    #[test]
+    fn messages_come_in_all_their_forms() {
+        check(json!("hi"), json!([{"role": "user", "content": "hi"}]));
+        check(
+            json!([
+                {"role": "developer", "content": "d"},
+                {"type": "message", "role": "system", "content": "s"},
+                {"role": "user", "content": [{"type": "input_text", "text": "a"},
+                                             {"type": "text", "text": "b"}]},
+                {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                 "content": [{"type": "output_text", "text": "c", "annotations": []}]},
+                {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+            ]),
+            json!([
+                {"role": "system", "content": "d\n\ns"},
+                {"role": "user", "content": "a\nb"},
+                {"role": "assistant", "content": "c"},
+                {"role": "assistant", "content": "no"},
+            ]),
+        );
+    }
+
+    #[test]
+    fn reasoning_text_and_calls_are_one_message() {
+        let call = |id: &str| {
+            json!({"id": id, "type": "function",
+                   "function": {"name": "f", "arguments": {"x": 1}}})
+        };
+        check(
+            json!([
+                {"role": "user", "content": "q"},
+                {"type": "reasoning", "id": "rs_1", "summary": [],
+                 "content": [{"type": "reasoning_text", "text": "hm"}]},
+                {"role": "assistant", "content": "let me see"},
+                {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{\"x\": 1}"},
+                {"type": "function_call", "call_id": "b", "name": "f", "arguments": "{\"x\": 1}"},
+                {"type": "function_call_output", "call_id": "a", "output": "1"},
+                {"type": "function_call_output", "call_id": "b",
+                 "output": [{"type": "input_text", "text": "2"}]},
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}]},
+                {"role": "assistant", "content": "done"},
+            ]),
+            json!([
+                {"role": "user", "content": "q"},
+                {"role": "assistant", "content": "let me see", "reasoning_content": "hm",
+                 "tool_calls": [call("a"), call("b")]},
+                {"role": "tool", "tool_call_id": "a", "name": "f", "content": "1"},
+                {"role": "tool", "tool_call_id": "b", "name": "f", "content": "2"},
+                {"role": "assistant", "content": "done", "reasoning_content": "so"},
+            ]),
+        );
+    }
+
+    #[test]
+    fn custom_calls_are_calls_of_one_string() {
+        check(
+            json!([
+                {"type": "custom_tool_call", "call_id": "a", "name": "patch", "input": "{text"},
+                {"type": "custom_tool_call_output", "call_id": "a", "output": "ok"},
+            ]),
+            json!([
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "a",
+                 "type": "function",
+                 "function": {"name": "patch", "arguments": {"input": "{text"}}}]},
+                {"role": "tool", "tool_call_id": "a", "name": "patch", "content": "ok"},
+            ]),
+        );
+    }
+
+    #[test]
+    fn sealed_reasoning_is_read_and_that_of_others_is_not() {
+        let item = |sealed: &str| json!([{"type": "reasoning", "summary": [], "encrypted_content": sealed}]);
+        let (read, warnings) = items(&item(&sealed("é\n"))).unwrap();
+        assert!(matches!(&*read[0], Item::Reasoning { text, .. } if text == "é\n"));
+        assert_eq!(warnings, "[]");
+        for foreign in ["gAAAAABo", "%%%", &STANDARD.encode(b"gannet:\xff")] {
+            let (read, warnings) = items(&item(foreign)).unwrap();
+            assert!(matches!(&*read[0], Item::Reasoning { text, .. } if text.is_empty()));
+            assert!(warnings.contains("encrypted_content"));
+        }
+    }
+
+    #[test]
+    fn items_of_hosted_tools_are_left_out_and_named() {
+        let (read, warnings) = items(&json!([
+            {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+            {"type": "mcp_list_tools", "tools": [3]},
+            {"role": "user", "content": "q"},
+        ]))
+        .unwrap();
+        assert_eq!(read.len(), 1);
+        assert!(warnings.contains("web_search_call") && warnings.contains("mcp_list_tools"));
+    }
+
+    #[test]
+    fn faults_name_their_place() {
+        for (input, param) in [
+            (json!(3), "input"),
+            (json!([3]), "input[0]"),
+            (json!([{}]), "input[0].type"),
+            (json!([{"type": 3}]), "input[0].type"),
+            (json!([{"role": "tool", "content": "x"}]), "input[0].role"),
+            (json!([{"role": "user"}]), "input[0].content"),
+            (json!([{"role": "user", "content": 3}]), "input[0].content"),
+            (
+                json!([{"role": "user", "content": [{"type": "input_image"}]}]),
+                "input[0].content[0].type",
+            ),
+            (
+                json!([{"role": "user", "content": [{"type": "input_text"}]}]),
+                "input[0].content[0].text",
+            ),
+            (json!([{"type": "function_call", "name": "f"}]), "input[0].call_id"),
+            (json!([{"type": "function_call_output", "call_id": "c"}]), "input[0].output"),
+            (
+                json!([{"type": "function_call_output", "call_id": "c",
+                     "output": [{"type": "input_file"}]}]),
+                "input[0].output[0].type",
+            ),
+            (json!([{"type": "item_reference", "id": "x"}]), "input[0].id"),
+            (json!([{"id": "x"}, {"id": "x"}]), "input[1].id"),
+        ] {
+            let error = items(&input).expect_err(&input.to_string());
+            assert_eq!(error.body()["error"]["param"], param, "{input}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The body of `POST /v1/responses`.
+
+use crate::http::wire;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// What a response is asked to be. Sampling members of chat completions, such as `seed`, `stop`
+/// and `top_k`, are taken too.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct CreateResponse {
+    /// Any name: one model is served.
+    #[allow(dead_code, reason = "only its type is checked")]
+    pub model: Option<String>,
+    /// A text, or an array of items: messages, function calls and their outputs, reasoning,
+    /// references to items of stored responses.
+    #[schema(value_type = Option<ResponseInput>)]
+    pub input: Option<Value>,
+    /// The first system message.
+    pub instructions: Option<String>,
+    /// The stored response that this one goes on from. Its instructions are not carried over.
+    pub previous_response_id: Option<String>,
+    /// Not supported.
+    #[schema(value_type = Option<Object>)]
+    pub conversation: Option<Value>,
+    /// Not supported.
+    #[schema(value_type = Option<Object>)]
+    pub prompt: Option<Value>,
+    /// Functions, custom tools and namespaces of them; others are left out with a warning.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub tools: Option<Vec<Value>>,
+    /// `auto`, `none`, `required`, or an object that names a tool or those allowed.
+    #[schema(value_type = Option<ResponseInput>)]
+    pub tool_choice: Option<Value>,
+    pub parallel_tool_calls: Option<bool>,
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1)]
+    pub max_output_tokens: Option<usize>,
+    /// Taken and not needed: it limits tools that the server runs.
+    #[serde(default, deserialize_with = "wire::count")]
+    pub max_tool_calls: Option<usize>,
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(maximum = 20)]
+    pub top_logprobs: Option<usize>,
+    /// `reasoning.encrypted_content` and `message.output_text.logprobs` are heeded.
+    pub include: Option<Vec<String>>,
+    pub reasoning: Option<ReasoningOptions>,
+    pub text: Option<TextOptions>,
+    pub truncation: Option<Truncation>,
+    /// Keep the response; true by default.
+    pub store: Option<bool>,
+    /// Go on without the client; the response is polled.
+    pub background: Option<bool>,
+    pub stream: Option<bool>,
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
+    /// On whose behalf: tenants share the machine evenly.
+    pub user: Option<String>,
+    /// As `user`.
+    pub safety_identifier: Option<String>,
+    pub prompt_cache_key: Option<String>,
+    /// There is one.
+    pub service_tier: Option<String>,
+    /// Variables for the chat template; an extension.
+    #[schema(value_type = Option<Object>)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+/// A text or items.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+#[schema(as = Input)]
+pub(crate) enum ResponseInput {
+    Text(String),
+    #[schema(value_type = Vec<Object>)]
+    Items(Vec<Value>),
+}
+
+/// How to reason.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = ReasoningWish)]
+pub(crate) struct ReasoningOptions {
+    /// For the chat template; `none` switches thinking off.
+    pub effort: Option<String>,
+    pub summary: Option<SummaryKind>,
+    /// Older name of `summary`.
+    pub generate_summary: Option<SummaryKind>,
+}
+
+/// Which summary of reasoning; all give the whole text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = Summary)]
+pub(crate) enum SummaryKind {
+    Auto,
+    Concise,
+    Detailed,
+    None,
+}
+
+impl SummaryKind {
+    /// Its name; none for `none`.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => Some("auto"),
+            Self::Concise => Some("concise"),
+            Self::Detailed => Some("detailed"),
+            Self::None => None,
+        }
+    }
+}
+
+/// What the text of the answer shall be.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = TextWish)]
+pub(crate) struct TextOptions {
+    pub format: Option<Format>,
+    /// For the chat template.
+    pub verbosity: Option<String>,
+}
+
+/// The form of the text.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+pub(crate) struct Format {
+    /// `text`, `json_object` or `json_schema`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Name of the schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The JSON schema that the text is valid against.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub schema: Option<Value>,
+    /// A schema is kept strictly in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+}
+
+/// What is done with a prompt that is too long; it is refused in either case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Truncation {
+    Auto,
+    Disabled,
+}

@@ -1,0 +1,105 @@
+//! The routes of the server, and the document that describes them.
+
+use crate::http::app::App;
+use crate::http::fallback::unknown_route;
+use crate::http::middleware::{self, HEALTH, METRICS, READY, STATS, V1_HEALTH};
+use crate::http::options::ServerOptions;
+use crate::http::protocol;
+use crate::http::rate_limit_headers;
+use crate::http::request::REQUEST_ID;
+use crate::http::shutdown::Life;
+use crate::http::status;
+use crate::http::web;
+use crate::protocols::anthropic::Anthropic;
+use crate::protocols::llama::Llama;
+use crate::protocols::ollama::Ollama;
+use crate::protocols::openai::OpenAi;
+use crate::protocols::responses::Responses;
+use crate::protocols::responses::store::ResponseStore;
+use api::Service;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use utoipa::OpenApi;
+
+/// The server's routes over `service`, to be served or tested as any tower service.
+pub fn router(service: Service, options: ServerOptions) -> Router {
+    routes(App::new(service, options, Life::default()))
+}
+
+pub(crate) fn routes(app: App) -> Router {
+    let cors = app.options.cors_origin.as_deref().map(cors);
+    let store = Arc::new(ResponseStore::of(&app.options));
+    let (responses, described) = protocol::routes::<Responses>(&app);
+    let protocols = [
+        protocol::routes::<OpenAi>(&app),
+        (responses.layer(Extension(store)), described),
+        protocol::routes::<Anthropic>(&app),
+        protocol::routes::<Ollama>(&app),
+        protocol::routes::<Llama>(&app),
+    ];
+    let mut document = Document::openapi();
+    let mut routers = Vec::new();
+    for (router, part) in protocols {
+        document.merge(part);
+        routers.push(router);
+    }
+    let own = protocol::guarded(own_routes(&document), &app);
+    let router = routers.into_iter().fold(own, Router::merge);
+    let router = router.with_state(app.clone()).merge(web::routes());
+    match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
+    .layer(from_fn_with_state(app, middleware::log))
+}
+
+/// The routes that belong to no protocol, and the answer to paths that are no route.
+fn own_routes(document: &utoipa::openapi::OpenApi) -> Router<App> {
+    // Serialized once: the document is long, and needs no key.
+    let document = Bytes::from(json!(document).to_string());
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Router::new()
+        .route("/openapi.json", get(async move || (kind, document)))
+        .route(HEALTH, get(status::health))
+        .route(V1_HEALTH, get(status::health))
+        .route(READY, get(status::ready))
+        .route(METRICS, get(status::metrics))
+        .route(STATS, get(status::stats))
+        .route("/version", get(version))
+        .fallback(unknown_route)
+}
+
+/// The document's own part; paths and types come with the routes.
+#[derive(OpenApi)]
+#[openapi(info(title = "Gannet", description = "A large language model over HTTP"))]
+struct Document;
+
+/// Browsers of `origin` may call every route. An origin that no header can carry allows none.
+///
+/// Keys go in headers and never in cookies, so credentials are not allowed. Browsers ask apart
+/// whether a page may call a private network: one that was named may, any page may not.
+fn cors(origin: &str) -> CorsLayer {
+    let allowed = match origin {
+        "*" => AllowOrigin::any(),
+        one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
+    };
+    let shown = rate_limit_headers::headers().chain([REQUEST_ID, header::RETRY_AFTER]);
+    CorsLayer::new()
+        .allow_origin(allowed)
+        .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])
+        // A wildcard would leave out Authorization.
+        .allow_headers(AllowHeaders::mirror_request())
+        .allow_private_network(origin != "*")
+        .expose_headers(shown.collect::<Vec<_>>())
+}
+
+async fn version() -> Json<Value> {
+    Json(json!({ "name": "gannet", "version": env!("CARGO_PKG_VERSION") }))
+}
