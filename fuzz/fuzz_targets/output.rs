@@ -14,8 +14,8 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(read(&form, [&*answer].into_iter()), by_char);
 });
 
-/// The lowest five bits select the format, counted from the end of the table, so that a format added
-/// in front changes no seed; the others select the reasoning.
+/// The lowest five bits select the format, counted from the end of the table, so that a format
+/// added in front changes no seed; the others select the reasoning.
 fn form(choice: usize) -> OutputForm {
     let formats = ToolFormat::ALL;
     let reasoning = [Reasoning::Unsplit, Reasoning::Possible, Reasoning::Open];

@@ -1,9 +1,9 @@
 //! The specification of the device seam: every operation as plain loops over f32, for tests and
 //! for `gannet verify --device reference`.
 //!
-//! Weights are dequantised when they are loaded, the KV cache holds f32 rows, and everything is
-//! computed by the calling thread in ascending order. Compute modes, instruction sets, placement of memory and
-//! limits of threads change nothing here.
+//! Weights are dequantised when they are loaded, the KV cache holds f32 rows, and the calling
+//! thread computes everything in ascending order. Instruction sets, memory policies and limits of
+//! threads change nothing here.
 
 use crate::{
     AttentionSpec, Backend, Batch, Buffer, DEVICES, Device, Error, Experts, ExpertsSpec, Gate,
@@ -119,7 +119,7 @@ impl Reference {
         weights.values.chunks_exact(weights.width).map(|weights| dot(weights, x)).collect()
     }
 
-    /// The MLP of one expert, by its number among those that are held: `[hidden]` of inputs
+    /// The MLP of one expert, by its number among the experts held here: `[hidden]` of inputs
     /// `[hidden]`.
     fn expert(&self, spec: &ExpertsSpec, expert: usize, x: &[f32]) -> Vec<f32> {
         let biased = |matrix: Matrix, which: usize, x: &[f32]| {
