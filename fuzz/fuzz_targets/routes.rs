@@ -5,7 +5,7 @@
 use api::{ModelCard, Service, ServiceParts};
 use axum::body::Body;
 use axum::http::Request;
-use engine::{Event, FinishReason, Finished, ModelInfo, Timings, Usage, door};
+use engine::{Event, Finished, ModelInfo, Outcome, Timings, Usage, request_channel};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -45,14 +45,14 @@ fn service() -> Service {
         vocab_size: 512,
         cache_tokens: 4096,
     };
-    let (engine, mut door) = door(info, 64);
+    let (engine, mut receiver) = request_channel(info, 64);
     std::thread::spawn(move || {
-        while let Some(submission) = door.submissions.blocking_recv() {
+        while let Some(submission) = receiver.submissions.blocking_recv() {
             if submission.request.embed.is_some() {
                 let _ = submission.events.try_send(Event::Embedding(vec![1.0]));
             }
             let _ = submission.events.try_send(Event::Finished(Finished {
-                reason: FinishReason::Length,
+                outcome: Outcome::Length,
                 usage: Usage::default(),
                 timings: Timings::default(),
             }));

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// every event, and those of exactly one of `close` and `broken`, which hold the protocol's last
 /// word in either case.
 pub(crate) trait Answer: Send + 'static {
-    /// How its frames are told apart on the wire.
+    /// How its frames are delimited.
     const FRAMING: Framing = Framing::Events;
     /// Longest silence of a stream that its clients bear.
     const MAX_SILENCE: Duration = Duration::MAX;

@@ -1,4 +1,4 @@
-//! Vectors of texts, for every protocol that has them.
+//! Embeddings, for every protocol that has them.
 
 use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
@@ -66,7 +66,7 @@ pub(crate) async fn compute(
     }
 }
 
-/// What `error` means to the client whose text stands at `path`.
+/// The error of the text at `path`.
 fn refused(error: ApiError, path: &str) -> HttpError {
     match error {
         ApiError::Invalid { field: Field::Prompt, message } => {

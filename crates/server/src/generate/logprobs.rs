@@ -99,8 +99,8 @@ struct TextCursor<'a> {
 
 impl TextCursor<'_> {
     /// Goes behind the next token; gives the characters before it. Tokens that the text does not
-    /// show, such as the one that texts of a model begin with, have no width, nor has the space that
-    /// some tokenizers put before a text.
+    /// show, such as the one that texts of a model begin with, have no width, nor has the space
+    /// that some tokenizers put before a text.
     fn pass(&mut self, token: &[u8]) -> usize {
         let before = self.characters;
         let bare = if self.at == 0 { token.strip_prefix(b" ") } else { None };

@@ -161,7 +161,7 @@ impl SamplingRules {
         }
     }
 
-    /// The schema of the members, those that the protocol reads itself taken from `own`.
+    /// The schema of the members; `own` has the members that the protocol reads itself.
     pub fn schema(&self, description: &str, float: KnownFormat, own: RefOr<Schema>) -> Object {
         let RefOr::T(Schema::Object(mut own)) = own else { return Object::default() };
         let mut object = ObjectBuilder::new().description(Some(description));

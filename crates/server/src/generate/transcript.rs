@@ -1,4 +1,4 @@
-//! The texts of prompts and answers in the log, for those who asked for them (`--log-prompts`).
+//! The texts of prompts and answers in the log (`--log-prompts`).
 //!
 //! Invariant: of each request a bounded part is kept.
 
@@ -51,7 +51,7 @@ impl Transcript {
     }
 }
 
-/// The beginning of `text` that has room.
+/// At most the first `room` bytes of `text`, cut between characters.
 fn cut(text: &str, room: usize) -> &str {
     &text[..text.floor_char_boundary(room)]
 }

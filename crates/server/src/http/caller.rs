@@ -35,7 +35,7 @@ pub(crate) enum Identity {
     Address(IpAddr),
     /// Somebody on this machine.
     Local,
-    /// All those that there is no room to tell apart.
+    /// All callers beyond the number that is counted one by one.
     Others,
 }
 

@@ -15,11 +15,18 @@ pub(crate) struct HttpError {
     status: StatusCode,
     kind: &'static str,
     message: String,
-    param: Option<String>,
-    /// The field at fault, whose name depends on the protocol.
-    field: Option<Field>,
+    param: Option<Param>,
     code: Option<&'static str>,
     numbers: Vec<(&'static str, usize)>,
+}
+
+/// The member of a request that is at fault.
+#[derive(Clone, Debug)]
+enum Param {
+    /// By its path.
+    Named(String),
+    /// By its field, whose name depends on the protocol.
+    Field(Field),
 }
 
 /// Seconds after which a client refused for overload may try again.
@@ -28,13 +35,14 @@ const RETRY_AFTER: &str = "1";
 impl HttpError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { status, kind, message, param: None, field: None, code: None, numbers: Vec::new() }
+        Self { status, kind, message, param: None, code: None, numbers: Vec::new() }
     }
 
     /// 400: the member `param` of the request is invalid.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         let mut error = Self::request(StatusCode::BAD_REQUEST, message);
-        error.param = Some(param.into()).filter(|param| !param.is_empty());
+        let param: String = param.into();
+        error.param = (!param.is_empty()).then_some(Param::Named(param));
         error
     }
 
@@ -74,7 +82,7 @@ impl HttpError {
                 error
             }
             ApiError::Invalid { field, .. } => {
-                Self { field: Some(field), ..Self::invalid(self::field(&field), message) }
+                Self { param: Some(Param::Field(field)), ..Self::invalid("", message) }
             }
             ApiError::Template(_) => Self::invalid(prompt, message).with_code("template_error"),
             ApiError::QueueFull(_) => Self::rate_limited(message).with_code("queue_full"),
@@ -91,13 +99,20 @@ impl HttpError {
     /// The same error with its field under the name that `name` has for it.
     pub fn renamed(&self, name: impl FnOnce(&Field) -> Cow<'static, str>) -> Self {
         let mut error = self.clone();
-        let Some(field) = &self.field else { return error };
+        let Some(Param::Field(field)) = &self.param else { return error };
         let (own, name) = (self::field(field), name(field));
         if own != name {
             error.message = format!("{name}: {}", self.message);
-            error.param = Some(name.into_owned());
+            error.param = Some(Param::Named(name.into_owned()));
         }
         error
+    }
+
+    fn param(&self) -> Option<&str> {
+        Some(match self.param.as_ref()? {
+            Param::Named(name) => name,
+            Param::Field(field) => self::field(field),
+        })
     }
 
     /// The HTTP status.
@@ -120,7 +135,7 @@ impl HttpError {
         let mut error = Map::new();
         error.insert("message".into(), json!(self.message));
         error.insert("type".into(), json!(self.kind));
-        error.insert("param".into(), json!(self.param));
+        error.insert("param".into(), json!(self.param()));
         error.insert("code".into(), json!(self.code));
         for (name, number) in &self.numbers {
             error.insert((*name).into(), json!(number));

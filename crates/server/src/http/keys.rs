@@ -146,7 +146,7 @@ impl ApiKeys {
         Arc::clone(&self.all.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether everybody may come in. A file whose keys have all gone lets nobody in.
+    /// Whether requests need no key. A file whose keys have all gone admits no request.
     pub fn is_open(&self) -> bool {
         self.fixed.is_empty() && self.file.is_none()
     }

@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most callers that are told apart.
+/// Most callers that are counted one by one.
 const MAX_CALLERS: usize = 16_384;
 /// Least time between two looks for callers to forget.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What each caller may take; `None` is no limit. Callers are told apart by their keys, or by
+/// What each caller may take; `None` is no limit. Callers are identified by their keys, or by
 /// their addresses where the server has no keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
@@ -132,7 +132,7 @@ impl Limits {
 }
 
 impl Accounts {
-    /// Under what name `caller` is kept: its own while there is room.
+    /// The name that `caller` is counted under: its own up to [`MAX_CALLERS`].
     fn name(&mut self, caller: Identity, now: Instant) -> Identity {
         let full = self.of.len() >= MAX_CALLERS;
         if full && now.saturating_duration_since(self.swept) >= SWEEP {

@@ -13,7 +13,7 @@ pub struct ServerOptions {
     pub cors_origin: Option<String>,
     /// What each caller may take.
     pub rates: RateLimits,
-    /// Most connections at one time. More are told so and closed.
+    /// Most connections at one time. Further ones get an error and are closed.
     pub connections: usize,
     /// Most bytes of a request's head, at least 8192.
     pub header_limit: usize,

@@ -12,7 +12,7 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
 const UNCACHED: (HeaderName, HeaderValue) =
     (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 
-/// How frames are told apart.
+/// How frames are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// Server-sent events.

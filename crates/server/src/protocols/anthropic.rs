@@ -5,7 +5,7 @@
 //!
 //! - `model` may be any name, or none: one model is served, and answers carry its own name.
 //!   `anthropic-version` and `anthropic-beta` are taken whatever they say.
-//! - `max_tokens` beyond the room that the context has left means all of that room.
+//! - `max_tokens` beyond what the context has left means all that it has left.
 //! - Tools that run on Anthropic's servers (those with a `type` and no `input_schema`) are left
 //!   out, and so is what they once did, where it stands in the history. Images and documents are
 //!   refused.

@@ -8,7 +8,7 @@
 //! - Sampling that a request leaves open is the model's own.
 //! - Samplers that are not built are refused where they are asked for; hints about time and
 //!   indentation are passed over.
-//! - `n_predict: 0` computes the prompt, and a token that nobody sees.
+//! - `n_predict: 0` computes the prompt, and one token that is not returned.
 
 mod answer;
 mod completion;

@@ -4,9 +4,9 @@
 //! Where these leave a choice:
 //!
 //! - `model` may be any name: one model is served, and answers carry its own name.
-//! - Members nobody knows are ignored; known ones that cannot be honoured are refused.
+//! - Unknown members are ignored; known ones that cannot be honoured are refused.
 //! - Reasoning comes as `reasoning_content`, unless `reasoning_format` is `none`. Stop strings are
-//!   sought in the content only. Log probabilities are told of all tokens, reasoning included.
+//!   sought in the content only. Log probabilities cover all tokens, reasoning included.
 //! - With `n` choices and a seed, choice `i` is the answer to the seed plus `i`.
 
 pub(crate) mod answer;

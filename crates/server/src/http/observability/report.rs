@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Width of the table's first column.
 const LABEL: usize = 15;
 
-/// Everything that is told.
+/// The statistics of the server at one moment.
 #[derive(Debug)]
 pub(crate) struct StatsReport<'a> {
     pub model: &'a str,

@@ -26,7 +26,7 @@ use tower::ServiceExt;
 
 /// Longest time of a TLS handshake, unless heads have less.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Most connections at one time that are told that there are too many. The rest is closed.
+/// Most refused connections at one time that get an error. Further ones are closed.
 const MAX_REFUSALS: usize = 64;
 /// Time to tell it.
 const REFUSAL: Duration = Duration::from_secs(1);
@@ -62,8 +62,8 @@ impl Connections {
         }
     }
 
-    /// Takes connections until the server drains, and waits for the end of all. Those that have
-    /// not ended when this is dropped end with it.
+    /// Takes connections until the server drains, and waits for the end of all. Connections
+    /// that are open when this is dropped end with it.
     pub async fn serve(self, listener: Listener) {
         let life = self.life.clone();
         let mut draining = pin!(life.reached(Phase::Draining));

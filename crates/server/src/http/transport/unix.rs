@@ -17,7 +17,7 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Listens at `path` for those whom `mode` lets write. A socket that nobody listens to is
+    /// Listens at `path`, which `mode` lets users write to. A socket without a listener is
     /// replaced; any other file is an error. Only within a runtime that does input and output.
     pub fn bind(path: impl Into<PathBuf>, mode: u32) -> Result<Self> {
         let path = path.into();

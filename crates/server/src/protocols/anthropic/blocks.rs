@@ -1,4 +1,4 @@
-//! The content of messages: a string, or blocks that are told apart by their `type`.
+//! The content of messages: a string, or blocks distinguished by their `type`.
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};

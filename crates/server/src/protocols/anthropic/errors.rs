@@ -53,7 +53,7 @@ impl ErrorBody {
 
     /// That of a prompt of so many tokens where the context holds `n_ctx`. Agents look for these
     /// words to know that they must shorten their history, and for the two numbers in them; a
-    /// prompt must leave room for one token of the answer.
+    /// prompt must leave space for one token of the answer.
     pub fn too_long(n_prompt_tokens: usize, n_ctx: usize) -> Self {
         let most = n_ctx.saturating_sub(1);
         let mut body = Self::new(

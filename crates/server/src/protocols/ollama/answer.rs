@@ -105,7 +105,7 @@ impl OllamaAnswer {
         vec![Frame::Data(self.line(part, None))]
     }
 
-    /// A line of text; tokens without text are told only where somebody asked for them.
+    /// A line of text; tokens without text get one only if log probabilities were asked for.
     fn text(&mut self, delta: &Delta, part: LineContent) -> Vec<Frame> {
         self.note(&delta.tokens);
         let logprobs = self.logprobs(&delta.tokens);

@@ -101,7 +101,7 @@ impl OllamaMembers {
     }
 }
 
-/// How many alternatives are told of each token, if its log probability is told at all.
+/// How many alternatives each token is returned with, if log probabilities are asked for.
 pub(crate) fn logprobs(on: Option<bool>, top: Option<usize>) -> Result<Option<usize>, HttpError> {
     match (on.unwrap_or(false), top) {
         (true, top) => Ok(Some(top.unwrap_or(0))),

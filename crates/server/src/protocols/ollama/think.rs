@@ -33,7 +33,7 @@ impl Level {
     }
 }
 
-/// The variables by which templates are told of `think`; which one they read differs.
+/// The template variables that carry `think`; templates differ in which one they read.
 pub(crate) fn kwargs(think: Option<Think>) -> Map<String, Value> {
     let mut kwargs = Map::new();
     let Some(think) = think else { return kwargs };

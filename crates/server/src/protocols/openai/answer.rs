@@ -61,7 +61,7 @@ impl Heading {
         }
     }
 
-    /// The chunk of a stream; one that ends with the usage has room for it in all of them.
+    /// The chunk of a stream; a stream that ends with the usage has the member in all chunks.
     pub fn chunk<C: Serialize>(
         &self,
         object: &'static str,

@@ -116,7 +116,8 @@ enum Modality {
 }
 
 impl ChatBody {
-    /// Which log probabilities are told: the chosen token's and so many more.
+    /// How many alternatives are returned beside each chosen token; `None` for no log
+    /// probabilities.
     pub fn logprobs(&self) -> Result<Option<usize>, HttpError> {
         match (self.logprobs.unwrap_or(false), self.top_logprobs) {
             (true, top) => Ok(Some(top.unwrap_or(0))),

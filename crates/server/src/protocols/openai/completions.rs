@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Most alternatives that are told of a token.
+/// Most alternatives that a token is returned with.
 const MAX_LOGPROBS: usize = 20;
 
 /// What a text completion is asked to be. Other members are ignored.

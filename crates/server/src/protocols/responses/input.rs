@@ -53,7 +53,7 @@ fn reference(item: &Value) -> Option<&str> {
     item.get("id").and_then(Value::as_str).filter(|_| referring)
 }
 
-/// The items of `input`; `known` are those that [`references`] named.
+/// The items of `input`; `known` holds the items that [`references`] named.
 pub(crate) fn read(
     input: &Value,
     known: &HashMap<String, Arc<Item>>,
@@ -95,7 +95,7 @@ fn referred(
     })
 }
 
-/// One item; none of those that only a server with tools of its own has.
+/// One item; `None` for the kinds that only a server with tools of its own has.
 fn one(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Option<Item>, HttpError> {
     let kind = match fields.text("type")? {
         Some(kind) => kind,

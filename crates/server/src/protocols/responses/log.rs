@@ -1,4 +1,4 @@
-//! The events of a response that is made in the background, kept for those who follow it.
+//! The events of a response that is made in the background, kept for its followers.
 
 use crate::http::sse::{self, Frame, Framing};
 use crate::protocols::responses::turns::{ByteCharge, HeldBytes};

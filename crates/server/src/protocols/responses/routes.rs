@@ -14,7 +14,7 @@ use crate::protocols::responses::object::Response as Made;
 use crate::protocols::responses::request::CreateResponse;
 use crate::protocols::responses::running::Running;
 use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
-use crate::protocols::responses::stored::{self, Store};
+use crate::protocols::responses::stored::{self, StoreExtension};
 use api::{ApiError, Prepared};
 use axum::Json;
 use axum::body::Body;
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = Made), Refusals<Problem>))]
 async fn create(
     context: RequestContext,
-    Extension(store): Store,
+    Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Response, HttpError> {
     let (mut call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
@@ -120,7 +120,7 @@ struct InputTokens {
     responses((status = 200, body = InputTokens), Refusals<Problem>))]
 async fn input_tokens(
     context: RequestContext,
-    Extension(store): Store,
+    Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Response, HttpError> {
     let (_, input_tokens) = read(&context, &store, body, counted).await?;

@@ -37,7 +37,7 @@ impl Running {
         lock(&self.shown).clone()
     }
 
-    /// Shows `response` to those who look.
+    /// Replaces the object that lookups return.
     pub fn show(&self, response: &Response) {
         *lock(&self.shown) = response.json().to_string();
     }

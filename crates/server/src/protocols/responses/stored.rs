@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The responses that are kept.
-pub(crate) type Store = Extension<Arc<ResponseStore>>;
+pub(crate) type StoreExtension = Extension<Arc<ResponseStore>>;
 
 type Id = Result<Path<String>, PathRejection>;
 
@@ -58,7 +58,7 @@ struct Retrieval {
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn retrieve(
     context: RequestContext,
-    Extension(store): Store,
+    Extension(store): StoreExtension,
     id: Id,
     wanted: Result<Query<Retrieval>, QueryRejection>,
 ) -> Result<Response, HttpError> {
@@ -95,7 +95,7 @@ struct Removed {
     responses((status = 200, body = Removed), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn remove(
     context: RequestContext,
-    Extension(store): Store,
+    Extension(store): StoreExtension,
     id: Id,
 ) -> Result<Json<Removed>, HttpError> {
     let (id, entry) = find(&store, &context, id)?;
@@ -112,7 +112,7 @@ async fn remove(
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn cancel(
     context: RequestContext,
-    Extension(store): Store,
+    Extension(store): StoreExtension,
     id: Id,
 ) -> Result<Response, HttpError> {
     let (id, entry) = find(&store, &context, id)?;
@@ -137,7 +137,7 @@ async fn cancel(
     responses((status = 200, body = ItemList), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
 async fn input_items(
     context: RequestContext,
-    Extension(store): Store,
+    Extension(store): StoreExtension,
     id: Id,
     page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<ItemList>, HttpError> {

@@ -95,7 +95,7 @@ fn called(index: usize, name: &str, pieces: &[&str]) -> Vec<TextEvent> {
         .collect()
 }
 
-/// All events of a stream, which ends by itself unless it is told how; their numbers and names
+/// All events of a stream, which ends by itself unless the script ends it; their numbers and names
 /// are right in every one.
 fn stream(view: ItemView, events: impl IntoIterator<Item = TextEvent>) -> Vec<Value> {
     let mut answer = answer(view);
