@@ -1,6 +1,10 @@
 //! Identity of a checkpoint, so that cached numbers of another are not mistaken for its own.
 
-use formats::Checkpoint;
+use formats::config::{
+    Activation, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeConfig, RopeLayout,
+    RopeScaling, RouterScores, SpecialIds,
+};
+use formats::{Checkpoint, ModelConfig};
 use sha2::{Digest, Sha256};
 
 /// Bytes read of each tensor.
@@ -13,9 +17,7 @@ const SAMPLE: usize = 64;
 /// version; it does not detect single weights that were altered on purpose.
 pub(crate) fn identity(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();
-    let mut config = checkpoint.config().clone();
-    config.name.clear();
-    hash.update(format!("{config:?}"));
+    hash.update(config_text(checkpoint.config()));
     let mut tensors: Vec<_> = checkpoint.tensors().collect();
     tensors.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for tensor in tensors {
@@ -28,4 +30,140 @@ pub(crate) fn identity(checkpoint: &Checkpoint) -> String {
     }
     let digest = hash.finalize();
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The configuration as text, without its display name. The labels are written here, so that no
+/// name in the source changes a digest; a field that is added gets a label where it is not at its
+/// default.
+fn config_text(config: &ModelConfig) -> String {
+    let ModelConfig { architecture, hidden_size, layers, heads, kv_heads, head_dim, .. } = config;
+    let ModelConfig { attention_scale, intermediate_size, vocab_size, context_length, .. } = config;
+    let ModelConfig { rms_norm_eps, windows, tied_embeddings, .. } = config;
+    let activation = activation_text(config.activation);
+    let experts = option_text(config.experts.as_ref().map(experts_text));
+    let latent = option_text(config.latent().map(latent_text));
+    let (rope, special) = (rope_text(&config.rope), special_text(&config.special));
+    format!(
+        "ModelConfig {{ architecture: {architecture:?}, name: \"\", hidden_size: {hidden_size}, \
+         layers: {layers}, heads: {heads}, kv_heads: {kv_heads}, head_dim: {head_dim}, \
+         attention_scale: {attention_scale:?}, intermediate_size: {intermediate_size}, \
+         activation: {activation}, experts: {experts}, latent: {latent}, \
+         vocab_size: {vocab_size}, context_length: {context_length}, \
+         rms_norm_eps: {rms_norm_eps:?}, rope: {rope}, windows: {windows:?}, \
+         tied_embeddings: {tied_embeddings}, special: {special} }}"
+    )
+}
+
+fn option_text(text: Option<String>) -> String {
+    text.map_or_else(|| "None".to_owned(), |text| format!("Some({text})"))
+}
+
+fn activation_text(activation: Activation) -> String {
+    match activation {
+        Activation::Silu => "Silu".to_owned(),
+        Activation::ClampedSwiglu { alpha, limit } => {
+            format!("ClampedSwiglu {{ alpha: {alpha:?}, limit: {limit:?} }}")
+        }
+    }
+}
+
+fn experts_text(experts: &ExpertsConfig) -> String {
+    let ExpertsConfig { count, chosen, width, shared_width, layers, normalise, scale, .. } =
+        experts;
+    let scores = match experts.scores {
+        RouterScores::Softmax => "Softmax",
+        RouterScores::SoftmaxOfChosen => "SoftmaxOfChosen",
+        RouterScores::Sigmoid => "Sigmoid",
+    };
+    let groups = option_text(experts.groups.map(|ExpertGroups { count, chosen, rank }| {
+        let rank = match rank {
+            GroupRank::Best => "Best",
+            GroupRank::BestTwo => "BestTwo",
+        };
+        format!("ExpertGroups {{ count: {count}, chosen: {chosen}, rank: {rank} }}")
+    }));
+    format!(
+        "ExpertsConfig {{ count: {count}, chosen: {chosen}, width: {width}, \
+         shared_width: {shared_width}, layers: {layers:?}, scores: {scores}, \
+         normalise: {normalise}, scale: {scale:?}, groups: {groups} }}"
+    )
+}
+
+fn latent_text(latent: LatentConfig) -> String {
+    let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = latent;
+    format!(
+        "LatentConfig {{ q_rank: {q_rank:?}, kv_rank: {kv_rank}, nope_dim: {nope_dim}, \
+         rope_dim: {rope_dim}, value_dim: {value_dim} }}"
+    )
+}
+
+fn rope_text(rope: &RopeConfig) -> String {
+    let RopeConfig { theta, dim, magnitude, .. } = rope;
+    let layout = match rope.layout {
+        RopeLayout::Halves => "Halves",
+        RopeLayout::Interleaved => "Interleaved",
+    };
+    let scaling = match &rope.scaling {
+        RopeScaling::None => "None".to_owned(),
+        RopeScaling::Linear { factor } => format!("Linear {{ factor: {factor:?} }}"),
+        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
+            format!(
+                "Llama3 {{ factor: {factor:?}, low_freq_factor: {low_freq_factor:?}, \
+                 high_freq_factor: {high_freq_factor:?}, original_context: {original_context} }}"
+            )
+        }
+        RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } => format!(
+            "Yarn {{ factor: {factor:?}, original_context: {original_context}, \
+             beta_fast: {beta_fast:?}, beta_slow: {beta_slow:?}, truncate: {truncate} }}"
+        ),
+        RopeScaling::Factors(factors) => format!("Factors({factors:?})"),
+    };
+    format!(
+        "RopeConfig {{ theta: {theta:?}, dim: {dim}, layout: {layout}, scaling: {scaling}, \
+         magnitude: {magnitude:?} }}"
+    )
+}
+
+fn special_text(special: &SpecialIds) -> String {
+    let SpecialIds { bos, eos, pad } = special;
+    format!("SpecialIds {{ bos: {bos:?}, eos: {eos:?}, pad: {pad:?} }}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use formats::OpenOptions;
+    use std::path::Path;
+
+    #[test]
+    fn checkpoint_digests_do_not_depend_on_source_names() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+        let checkpoint = Checkpoint::open(Path::new(folder), &OpenOptions::default()).unwrap();
+        assert_eq!(identity(&checkpoint), "cb0c649ae9f42616717d935caa9ff015");
+    }
+
+    #[test]
+    fn the_text_of_a_configuration_has_every_field_that_decides_logits() {
+        let config = ModelConfig::tiny("deepseek_v3", 2).expect("a known family");
+        let expected = "ModelConfig { architecture: \"deepseek_v3\", name: \"\", hidden_size: ";
+        let text = config_text(&config);
+        assert!(text.starts_with(expected), "{text}");
+        let mut texts = vec![text];
+        let mut change = |change: &dyn Fn(&mut ModelConfig)| {
+            let mut config = config.clone();
+            change(&mut config);
+            texts.push(config_text(&config));
+        };
+        change(&|config| config.hidden_size += 1);
+        change(&|config| config.attention_scale *= 2.0);
+        change(&|config| config.rms_norm_eps *= 2.0);
+        change(&|config| config.rope.theta *= 2.0);
+        change(&|config| config.windows[0] = Some(7));
+        change(&|config| config.special.bos = Some(77));
+        change(&|config| config.experts.as_mut().expect("it has experts").chosen += 1);
+        change(&|config| config.tied_embeddings = !config.tied_embeddings);
+        for (at, text) in texts.iter().enumerate() {
+            assert!(!texts[..at].contains(text), "{text}");
+        }
+    }
 }
