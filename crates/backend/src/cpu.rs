@@ -18,13 +18,13 @@ use attend::AttentionContext;
 use base::{AlignedVec, ThreadPool};
 use experts::{ExpertGroup, ExpertScratch};
 pub use inputs::InputSums;
-use kernels::layout::{self, STORED};
+use kernels::layout::STORED;
 use kernels::quant::QuantType;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
 use products::Rounded;
 use std::ops::Range;
-use weights::{Matrices, row_bytes};
+use weights::{Matrices, packed_layout, row_bytes};
 
 /// Rows times width below which an operation is not worth handing to other threads.
 const SERIAL_VALUES: usize = 16 * 1024;
@@ -185,9 +185,8 @@ impl Backend for Cpu {
     }
 
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
-        let packed = layout::packed(ty, cols, self.isa).filter(|_| mode == Mode::Fast);
-        let layout = packed.unwrap_or(&STORED);
-        Held { layout: layout.name, bytes: packed.and_then(|layout| layout.bytes(ty, rows, cols)) }
+        let (layout, bytes) = packed_layout(ty, rows, cols, mode, self.isa).unzip();
+        Held { layout: layout.unwrap_or(&STORED).name, bytes }
     }
 
     fn mode(&self) -> Mode {

@@ -57,6 +57,19 @@ pub(super) struct Matrices {
     locked: usize,
 }
 
+/// The layout that a matrix `[rows, cols]` is packed into for products in `mode`, and its bytes.
+/// Without one the matrix is multiplied as stored.
+pub(super) fn packed_layout(
+    ty: &QuantType,
+    rows: usize,
+    cols: usize,
+    mode: Mode,
+    isa: Isa,
+) -> Option<(&'static Layout, usize)> {
+    let layout = layout::packed(ty, cols, isa).filter(|_| mode == Mode::Fast)?;
+    Some((layout, layout.bytes(ty, rows, cols)?))
+}
+
 impl Matrices {
     pub fn get(&self, index: usize) -> &WeightMatrix {
         &self.all[index]
@@ -110,9 +123,8 @@ impl Matrices {
             all.into_iter().eq(0..cols as u32)
         };
         assert!(order.as_ref().is_none_or(permutes), "an order of the inputs");
-        let packs = mode == Mode::Fast && memory == MemoryPolicy::Auto && rows > 0;
-        let packed = layout::packed(ty, cols, isa).filter(|_| packs);
-        let packed = packed.and_then(|layout| Some((layout, layout.bytes(ty, rows, cols)?)));
+        let packs = memory == MemoryPolicy::Auto && rows > 0;
+        let packed = packed_layout(ty, rows, cols, mode, isa).filter(|_| packs);
         let (layout, held) = match (packed, memory) {
             (Some((layout, len)), _) => (layout, WeightBytes::Packed(self.reserve(len)?)),
             (None, MemoryPolicy::Disk) => {

@@ -44,7 +44,7 @@ impl RulePlace {
             prefill_threads: self.prefill_threads.or(self.threads),
             decode_threads: self.decode_threads.or(self.threads),
             numa: self.numa,
-            bytes: bytes(tensor, ty, memory, backend),
+            bytes: bytes(tensor, ty, mode, memory, backend),
         })
     }
 
@@ -104,21 +104,21 @@ impl RulePlace {
         ty: &'static QuantType,
         backend: &dyn Backend,
     ) -> Result<TensorMemory, String> {
-        let packs = tensor.packed_bytes(ty, backend).is_some();
+        let packs = tensor.packed_bytes(ty, mode, backend).is_some();
         let converted = ty != tensor.ty;
         let memory = match self.memory {
-            None if packs && mode == Mode::Fast => return Ok(TensorMemory::Packed),
+            None if packs => return Ok(TensorMemory::Packed),
             None if converted => return Ok(TensorMemory::Copied),
             None => return Ok(TensorMemory::Mapped),
             Some(memory) => memory,
         };
         let why = match memory {
+            TensorMemory::Packed if packs => return Ok(memory),
             TensorMemory::Packed if mode == Mode::Exact => {
                 "expected mode fast, found exact, which computes with weights as they are stored"
                     .to_owned()
             }
-            TensorMemory::Packed if !packs => format!("there is no packed layout for {ty} here"),
-            TensorMemory::Packed => return Ok(memory),
+            TensorMemory::Packed => format!("there is no packed layout for {ty} here"),
             _ if converted => format!("weights converted to {ty} are not those of the file"),
             TensorMemory::Disk if !SPARSE.contains(&tensor.kind) => {
                 let (kind, sparse) =
@@ -137,11 +137,12 @@ impl RulePlace {
 fn bytes(
     tensor: &TensorInfo,
     ty: &'static QuantType,
+    mode: Mode,
     memory: TensorMemory,
     backend: &dyn Backend,
 ) -> usize {
     match memory {
-        TensorMemory::Packed => tensor.packed_bytes(ty, backend).unwrap_or(0),
+        TensorMemory::Packed => tensor.packed_bytes(ty, mode, backend).unwrap_or(0),
         TensorMemory::Mapped | TensorMemory::Locked => tensor.bytes,
         TensorMemory::Disk => 0,
         TensorMemory::Copied => tensor.copied_bytes(ty),

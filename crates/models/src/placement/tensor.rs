@@ -67,14 +67,19 @@ impl TensorInfo {
         self.matrices().2.is_multiple_of(ty.block_len)
     }
 
-    /// Bytes of a copy of this type that `backend` packs for products in `fast` mode, if it packs
-    /// the type. An embedding table is looked up, not multiplied.
-    pub fn packed_bytes(&self, ty: &'static QuantType, backend: &dyn Backend) -> Option<usize> {
+    /// Bytes of a copy of this type that `backend` packs for products in `mode`, if it packs the
+    /// type. An embedding table is looked up, not multiplied.
+    pub fn packed_bytes(
+        &self,
+        ty: &'static QuantType,
+        mode: Mode,
+        backend: &dyn Backend,
+    ) -> Option<usize> {
         let (count, rows, cols) = self.matrices();
         if self.is_vector() || self.kind == TensorKind::Embed || self.elements() == 0 {
             return None;
         }
-        let each = backend.held(ty, rows, cols, Mode::Fast).bytes?;
+        let each = backend.held(ty, rows, cols, mode).bytes?;
         Some(count.saturating_mul(each))
     }
 
