@@ -116,10 +116,14 @@ impl SamplingRules {
     }
 
     /// Refuses a value that is out of its range. Numbers of less precision than the document's are
-    /// left to the engine.
+    /// left to the engine; the protocols that have them take seeds with a sign only.
     fn check(&self, name: &str, value: &Value, precise: bool) -> Result<(), HttpError> {
         let path = if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) };
         let number = value.as_f64().unwrap_or_default();
+        if canonical(name) == "seed" && !precise && value.is_u64() && !value.is_i64() {
+            let message = format!("{path}: expected an integer, found {value}");
+            return Err(HttpError::invalid(path, message));
+        }
         if let Some(least) = self.least(name).filter(|&least| number < least as f64) {
             let value = number as i64;
             let message = match precise {

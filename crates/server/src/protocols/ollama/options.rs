@@ -154,6 +154,8 @@ mod tests {
         let top_k = Some(0);
         let expected = SamplingOptions { top_k, ..SamplingOptions::default() };
         assert_eq!(sampling(Some(&nothing)).unwrap(), expected);
+        let seed = sampling(Some(&json!({"seed": i64::MAX}))).unwrap().seed;
+        assert_eq!(seed, Some(i64::MAX as u64));
         for n in [-2, 0] {
             assert_eq!(sampling(Some(&json!({ "num_predict": n }))).unwrap().max_tokens, None);
         }
@@ -166,6 +168,7 @@ mod tests {
         check_error(json!({"num_predict": 1.5}), "options.num_predict");
         check_error(json!({"repeat_last_n": -2}), "options.repeat_last_n");
         check_error(json!({"num_ctx": "big"}), "options.num_ctx");
+        check_error(json!({"seed": 1_u64 << 63}), "options.seed");
         check_error(json!({"mirostat": 2}), "options.mirostat");
         check_error(json!({"stop": [1]}), "options.stop");
         check_error(json!([]), "options");
