@@ -1,4 +1,4 @@
-//! Counts and statistics of the server, for Prometheus and for people.
+//! Counts and statistics of the server: metrics for Prometheus, and a report as JSON or text.
 
 pub(crate) mod http;
 mod report;
@@ -24,7 +24,7 @@ pub(crate) struct Observability {
 }
 
 impl Observability {
-    /// Watches `service` from now on.
+    /// Registers the metrics of `service` and begins the window of its rates.
     pub fn new(service: &Service) -> Self {
         let model = service.info().name.clone();
         let mut registry = Registry::with_labels([("model_name".into(), model.into())].into_iter());
@@ -44,22 +44,22 @@ impl Observability {
         self.window.look(service.metrics()).await
     }
 
-    /// The counts as Prometheus reads them.
+    /// The metrics in the text format of Prometheus.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// The counts of `service` and of the server for people.
-    pub fn report<'a>(&self, service: &'a Service, ready: bool) -> StatsReport<'a> {
+    /// The statistics of `service` and of the server at this moment.
+    pub fn report<'a>(&'a self, service: &'a Service, ready: bool) -> StatsReport<'a> {
         let stats = service.metrics().snapshot();
         StatsReport {
             model: &service.info().name,
             ready,
             uptime: self.started.elapsed(),
             rates: self.window.rates(&stats),
-            http: self.http.counts(),
+            http: &self.http,
             stats,
         }
     }
