@@ -21,7 +21,8 @@ const SILENCE: &str = ": keep-alive\n\n";
 pub(crate) struct Background {
     /// Its events can be streamed.
     pub streams: bool,
-    cancel: Notify,
+    /// The work is asked to end.
+    pub cancelled: Notify,
     log: watch::Sender<Log>,
 }
 
@@ -39,17 +40,12 @@ impl Background {
     pub fn new(streams: bool, held: &HeldBytes) -> Self {
         let charge = held.charge(size_of::<Self>());
         let log = watch::Sender::new(Log { events: Vec::new(), ended: false, charge });
-        Self { streams, cancel: Notify::new(), log }
-    }
-
-    /// Waits until the work is asked to end.
-    pub async fn cancelled(&self) {
-        self.cancel.notified().await;
+        Self { streams, cancelled: Notify::new(), log }
     }
 
     /// Asks the work to end, and waits until it has.
     pub async fn cancel(&self) {
-        self.cancel.notify_one();
+        self.cancelled.notify_one();
         // The sender lives in self, so waiting cannot fail.
         let _ = self.log.subscribe().wait_for(|log| log.ended).await;
     }

@@ -112,18 +112,20 @@ pub(crate) fn render<'a>(
     if let Some(text) = instructions.filter(|text| !text.is_empty()) {
         renderer.system(text);
     }
-    for item in items {
-        renderer.add(item);
+    items.for_each(|item| renderer.add(item));
+    let mut messages = renderer.messages;
+    for answer in messages.iter_mut().filter(|message| message.role == Role::Assistant) {
+        append(&mut answer.content, "");
+        answer.reasoning = answer.reasoning.take().filter(|text| !text.is_empty());
     }
-    renderer.flush();
-    renderer.messages
+    messages
 }
 
 #[derive(Default)]
 struct Renderer<'a> {
     messages: Vec<Message>,
-    /// The assistant's message that the next item may continue.
-    open: Option<Message>,
+    /// The last message is the assistant's, and the next item may continue it.
+    open: bool,
     /// Names of the functions that were called.
     called: HashMap<&'a str, String>,
 }
@@ -132,21 +134,24 @@ impl<'a> Renderer<'a> {
     fn add(&mut self, item: &'a Item) {
         match item {
             Item::Message { role, texts, .. } => match (role, texts.join("\n")) {
-                (Role::Assistant, text) => self.assistant(&text),
+                // Text and calls are one message; text after text is a message of its own.
+                (Role::Assistant, text) => {
+                    let said = |last: &Message| !last.content.is_empty() && last.calls.is_empty();
+                    self.open &= !self.messages.last().is_some_and(said);
+                    append(&mut self.assistant().content, &text);
+                }
                 (Role::User, text) => self.push(Message::user(text)),
                 (_, text) => self.system(&text),
             },
             Item::Reasoning { text, .. } => {
-                let begun = |open: &Message| !open.content.is_empty() || !open.calls.is_empty();
-                if self.open.as_ref().is_some_and(begun) {
-                    self.flush();
-                }
-                self.open().reasoning.get_or_insert_default().push_str(text);
+                let begun = |last: &Message| !last.content.is_empty() || !last.calls.is_empty();
+                self.open &= !self.messages.last().is_some_and(begun);
+                self.assistant().reasoning.get_or_insert_default().push_str(text);
             }
             Item::Call(call) => {
                 let called = call.called();
                 self.called.insert(&call.call_id, called.name.clone());
-                self.open().calls.push(called);
+                self.assistant().calls.push(called);
             }
             Item::Result { call_id, text, .. } => {
                 let name = self.called.get(call_id.as_str()).cloned();
@@ -157,41 +162,28 @@ impl<'a> Renderer<'a> {
     }
 
     /// The assistant's message that the next item may continue, or a new one.
-    fn open(&mut self) -> &mut Message {
-        self.open.get_or_insert_with(|| Message { role: Role::Assistant, ..Message::default() })
-    }
-
-    /// Adds text of the assistant. Text and calls are one message; text after text is a message of
-    /// its own.
-    fn assistant(&mut self, text: &str) {
-        let said = |open: &Message| !open.content.is_empty() && open.calls.is_empty();
-        if self.open.as_ref().is_some_and(said) {
-            self.flush();
+    fn assistant(&mut self) -> &mut Message {
+        if !self.open {
+            self.push(Message { role: Role::Assistant, ..Message::default() });
+            self.open = true;
         }
-        append(&mut self.open().content, text);
+        let last = self.messages.len() - 1;
+        &mut self.messages[last]
     }
 
     /// Adds a system prompt. At the beginning it joins the one that is there, since some templates
     /// allow one system message only, and only there.
     fn system(&mut self, text: &str) {
-        if self.open.is_none()
-            && let [first @ Message { role: Role::System, .. }] = self.messages.as_mut_slice()
-        {
-            append(&mut first.content, &format!("\n\n{text}"));
-            return;
+        match self.messages.as_mut_slice() {
+            [first @ Message { role: Role::System, .. }] => {
+                append(&mut first.content, &format!("\n\n{text}"));
+            }
+            _ => self.push(Message::system(text)),
         }
-        self.push(Message::system(text));
     }
 
     fn push(&mut self, message: Message) {
-        self.flush();
-        self.messages.push(message);
-    }
-
-    fn flush(&mut self) {
-        let Some(mut message) = self.open.take() else { return };
-        append(&mut message.content, "");
-        message.reasoning = message.reasoning.filter(|text| !text.is_empty());
+        self.open = false;
         self.messages.push(message);
     }
 }

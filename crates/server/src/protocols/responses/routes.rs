@@ -86,7 +86,7 @@ async fn made(mut choices: Choices, answer: &mut ResponseAnswer, work: &Backgrou
     loop {
         let event = tokio::select! {
             biased;
-            () = work.cancelled() => {
+            () = work.cancelled.notified() => {
                 drop(choices);
                 return answer.cancel();
             }
