@@ -10,7 +10,6 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use report::StatsReport;
 use sliding_window::SlidingWindow;
-use std::convert::Infallible;
 use std::fmt;
 use std::time::Instant;
 
@@ -19,7 +18,8 @@ use std::time::Instant;
 pub(crate) struct Observability {
     pub http: HttpMetrics,
     registry: Registry,
-    window: SlidingWindow,
+    /// The rates of the last minute.
+    pub window: SlidingWindow,
     started: Instant,
 }
 
@@ -37,11 +37,6 @@ impl Observability {
             window: SlidingWindow::new(&service.metrics().snapshot()),
             started: Instant::now(),
         }
-    }
-
-    /// Samples the counts periodically for the rates of the last minute.
-    pub async fn look(&self, service: &Service) -> Infallible {
-        self.window.look(service.metrics()).await
     }
 
     /// The metrics in the text format of Prometheus.

@@ -118,24 +118,20 @@ fn sampling(settings: &MessageSettings) -> Result<SamplingOptions, HttpError> {
         Some(_) => return Err(HttpError::invalid("max_tokens", "max_tokens must be at least 1")),
         None => return Err(wire::missing("max_tokens")),
     };
+    let stop = settings.stop_sequences.iter().flatten().filter(|text| !text.is_empty());
+    let stop: Vec<String> = stop.cloned().collect();
+    if stop.len() > MAX_STOPS {
+        let message = format!("stop_sequences holds {} texts; {MAX_STOPS} are allowed", stop.len());
+        return Err(HttpError::invalid("stop_sequences", message));
+    }
     Ok(SamplingOptions {
         temperature,
         top_p: settings.top_p,
         top_k: settings.top_k,
         max_tokens: Some(max_tokens),
-        stop: stop(settings)?,
+        stop,
         ..SamplingOptions::default()
     })
-}
-
-fn stop(settings: &MessageSettings) -> Result<Vec<String>, HttpError> {
-    let given = settings.stop_sequences.iter().flatten();
-    let stop: Vec<String> = given.filter(|text| !text.is_empty()).cloned().collect();
-    if stop.len() > MAX_STOPS {
-        let message = format!("stop_sequences holds {} texts; {MAX_STOPS} are allowed", stop.len());
-        return Err(HttpError::invalid("stop_sequences", message));
-    }
-    Ok(stop)
 }
 
 /// Whether `cache_control` stands anywhere where it may.

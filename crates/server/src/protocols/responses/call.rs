@@ -122,8 +122,7 @@ impl RequestReader<'_> {
             let message = format!("the conversation has {bytes} bytes, which is too much");
             return Err(HttpError::invalid("input", message).with_code("body_too_large"));
         }
-        let messages =
-            history::render(asked.instructions.as_deref(), items.iter().map(Arc::as_ref));
+        let messages = history::render(asked.instructions.as_deref(), &items);
         if messages.is_empty() {
             return Err(HttpError::invalid("input", "input holds nothing to answer"));
         }

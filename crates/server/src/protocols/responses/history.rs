@@ -8,6 +8,7 @@ use crate::protocols::responses::tools::{INPUT, flat};
 use api::{Message, Part, Role, ToolCall};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// An item of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,15 +105,12 @@ impl CallItem {
 }
 
 /// The messages of a conversation that begins with `instructions`.
-pub(crate) fn render<'a>(
-    instructions: Option<&str>,
-    items: impl Iterator<Item = &'a Item>,
-) -> Vec<Message> {
+pub(crate) fn render(instructions: Option<&str>, items: &[Arc<Item>]) -> Vec<Message> {
     let mut renderer = Renderer::default();
     if let Some(text) = instructions.filter(|text| !text.is_empty()) {
         renderer.system(text);
     }
-    items.for_each(|item| renderer.add(item));
+    items.iter().for_each(|item| renderer.add(item));
     let mut messages = renderer.messages;
     for answer in messages.iter_mut().filter(|message| message.role == Role::Assistant) {
         append(&mut answer.content, "");

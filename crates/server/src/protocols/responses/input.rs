@@ -213,7 +213,7 @@ mod tests {
 
     fn check(input: Value, expected: Value) {
         let (items, _) = items(&input).unwrap();
-        let mut messages = render(None, items.iter().map(Arc::as_ref));
+        let mut messages = render(None, &items);
         for call in messages.iter_mut().flat_map(|message| &mut message.calls) {
             let function = json!({"name": call.name, "arguments": call.arguments});
             let whole = json!({"id": call.id, "type": "function", "function": function});

@@ -5,7 +5,6 @@
 //! stored takes more bytes than the limit, the finished response used longest ago is removed. The
 //! bytes of a turn are counted until the last response that can reach it is gone.
 
-use crate::http::options::ServerOptions;
 use crate::protocols::responses::background::Background;
 use crate::protocols::responses::held_bytes::{ByteCharge, HeldBytes};
 use crate::protocols::responses::history::Item;
@@ -58,11 +57,6 @@ impl StoredResponse {
 }
 
 impl ResponseStore {
-    /// A store within the limits of `options`.
-    pub fn of(options: &ServerOptions) -> Self {
-        Self::new(options.stored_responses, options.stored_response_bytes)
-    }
-
     /// A store of at most so many responses and bytes.
     pub fn new(max_responses: usize, max_bytes: usize) -> Self {
         let (held, responses) = Default::default();

@@ -49,8 +49,8 @@ impl Tools {
 
     /// What the client calls the function `name`.
     pub fn wire(&self, name: &str) -> Wire {
-        let plain = || Wire { name: name.to_owned(), namespace: None, custom: false };
-        self.by_name.get(name).cloned().unwrap_or_else(plain)
+        let known = self.by_name.get(name).cloned();
+        known.unwrap_or_else(|| Wire { name: name.to_owned(), namespace: None, custom: false })
     }
 
     fn add(
@@ -126,7 +126,17 @@ pub(crate) fn choice(choice: Option<&Value>, tools: &mut Tools) -> Result<ToolCh
     let choice = match choice {
         None => ToolChoice::Auto,
         Some(Value::String(mode)) => of_mode(mode, CHOICE)?,
-        Some(value @ Value::Object(_)) => of_object(&ObjectReader::of(value, CHOICE)?, tools)?,
+        Some(value @ Value::Object(_)) => {
+            let fields = ObjectReader::of(value, CHOICE)?;
+            match fields.required("type")? {
+                "function" | "custom" => ToolChoice::Named(named(&fields, tools)?),
+                "allowed_tools" => allowed(&fields, tools)?,
+                other => {
+                    let message = format!("a tool_choice of type {other} is not supported");
+                    return Err(HttpError::invalid(fields.path("type"), message));
+                }
+            }
+        }
         Some(other) => return Err(wrong(CHOICE, "a string or an object", other)),
     };
     if choice == ToolChoice::Required && tools.functions.is_empty() {
@@ -146,17 +156,6 @@ fn of_mode(mode: &str, path: &str) -> Result<ToolChoice, HttpError> {
         other => {
             let message = format!("{path} must be auto, none or required, not {other}");
             Err(HttpError::invalid(path, message))
-        }
-    }
-}
-
-fn of_object(fields: &ObjectReader<'_>, tools: &mut Tools) -> Result<ToolChoice, HttpError> {
-    match fields.required("type")? {
-        "function" | "custom" => Ok(ToolChoice::Named(named(fields, tools)?)),
-        "allowed_tools" => allowed(fields, tools),
-        other => {
-            let message = format!("a tool_choice of type {other} is not supported");
-            Err(HttpError::invalid(fields.path("type"), message))
         }
     }
 }

@@ -320,6 +320,6 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
         ];
         let reasoning = Some("hm".to_owned());
         let answered = Message { calls, reasoning, ..Message::assistant("let me see") };
-        assert_eq!(render(None, items.iter().map(Arc::as_ref)), [Message::user("q"), answered]);
+        assert_eq!(render(None, &items), [Message::user("q"), answered]);
     }
 }
