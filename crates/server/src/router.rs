@@ -35,7 +35,8 @@ pub fn router(service: Service, options: ServerOptions) -> Router {
 
 pub(crate) fn routes(app: App) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
-    let store = Arc::new(ResponseStore::of(&app.options));
+    let (responses, bytes) = (app.options.stored_responses, app.options.stored_response_bytes);
+    let store = Arc::new(ResponseStore::new(responses, bytes));
     let (responses, described) = protocol::routes::<Responses>(&app);
     let protocols = [
         protocol::routes::<OpenAi>(&app),

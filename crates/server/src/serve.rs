@@ -54,7 +54,7 @@ pub async fn serve(
     let mut server = pin!(server);
     let stopped = tokio::select! {
         _ = &mut server => return Ok(()),
-        never = observability.look(&service) => match never {},
+        never = observability.window.look(service.metrics()) => match never {},
         never = reload::watch(files, period) => match never {},
         () = service.stopped() => true,
         () = grace_over(&life, grace) => false,

@@ -41,27 +41,19 @@ pub(crate) trait Answer: Send + 'static {
 /// The events of one choice, gathered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collected {
-    /// What it consists of, in the order of its beginning; neighbours are of different kinds, but
-    /// for calls.
-    pub blocks: Vec<AnswerBlock>,
+    reasoning: String,
+    content: String,
+    calls: Vec<AnswerCall>,
     /// The prompt's tokens but the first, where their log probabilities were asked for.
     pub prompt: Vec<TokenText>,
     pub tokens: Vec<TokenText>,
     pub done: Option<Done>,
 }
 
-/// A part of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerBlock {
-    Reasoning(String),
-    Content(String),
-    Call(AnswerCall),
-}
-
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerCall {
-    index: usize,
+    pub index: usize,
     pub id: String,
     pub name: String,
     /// JSON text of an object.
@@ -73,17 +65,11 @@ impl Collected {
     pub fn add(&mut self, event: TextEvent) {
         match event {
             TextEvent::Reasoning(delta) => {
-                match self.blocks.last_mut() {
-                    Some(AnswerBlock::Reasoning(text)) => text.push_str(&delta.text),
-                    _ => self.blocks.push(AnswerBlock::Reasoning(delta.text)),
-                }
+                self.reasoning.push_str(&delta.text);
                 self.tokens.extend(delta.tokens);
             }
             TextEvent::Content(delta) => {
-                match self.blocks.last_mut() {
-                    Some(AnswerBlock::Content(text)) => text.push_str(&delta.text),
-                    _ => self.blocks.push(AnswerBlock::Content(delta.text)),
-                }
+                self.content.push_str(&delta.text);
                 self.tokens.extend(delta.tokens);
             }
             TextEvent::Call(event) => self.call(event),
@@ -96,48 +82,34 @@ impl Collected {
     fn call(&mut self, event: CallEvent) {
         match event {
             CallEvent::Start { index, id, name } => {
-                let call = AnswerCall { index, id, name, arguments: String::new() };
-                self.blocks.push(AnswerBlock::Call(call));
+                self.calls.push(AnswerCall { index, id, name, arguments: String::new() });
             }
             CallEvent::Arguments { index, delta } => {
-                let calls = self.blocks.iter_mut().rev().filter_map(AnswerBlock::call_mut);
-                if let Some(call) = calls.into_iter().find(|call| call.index == index) {
+                if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
                     call.arguments.push_str(&delta);
                 }
             }
-            CallEvent::Broken { index } => {
-                let broken =
-                    |block: &AnswerBlock| block.call().is_some_and(|call| call.index == index);
-                self.blocks.retain(|block| !broken(block));
-            }
+            CallEvent::Broken { index } => self.calls.retain(|call| call.index != index),
             CallEvent::End { .. } => {}
         }
     }
 
     /// All of its reasoning.
     pub fn reasoning(&self) -> String {
-        let text = |block: &AnswerBlock| match block {
-            AnswerBlock::Reasoning(text) => Some(text.clone()),
-            _ => None,
-        };
-        self.blocks.iter().filter_map(text).collect()
+        self.reasoning.clone()
     }
 
     /// All of its content.
     pub fn content(&self) -> String {
-        let text = |block: &AnswerBlock| match block {
-            AnswerBlock::Content(text) => Some(text.clone()),
-            _ => None,
-        };
-        self.blocks.iter().filter_map(text).collect()
+        self.content.clone()
     }
 
     /// Its calls.
     pub fn calls(&self) -> impl Iterator<Item = &AnswerCall> {
-        self.blocks.iter().filter_map(AnswerBlock::call)
+        self.calls.iter()
     }
 
-    /// Mean log probability of its tokens; one without any is worth the least.
+    /// Mean log probability of the tokens; the lowest number if there are none.
     pub fn likelihood(&self) -> f32 {
         let sum: f32 = self.tokens.iter().map(|token| token.logprob).sum();
         if self.tokens.is_empty() { f32::NEG_INFINITY } else { sum / self.tokens.len() as f32 }
@@ -146,22 +118,6 @@ impl Collected {
     /// Why the choice ended, in OpenAI's words.
     pub fn finish_reason(&self) -> Option<&'static str> {
         self.done.as_ref().map(|done| done.finish.reason())
-    }
-}
-
-impl AnswerBlock {
-    fn call(&self) -> Option<&AnswerCall> {
-        match self {
-            Self::Call(call) => Some(call),
-            _ => None,
-        }
-    }
-
-    fn call_mut(&mut self) -> Option<&mut AnswerCall> {
-        match self {
-            Self::Call(call) => Some(call),
-            _ => None,
-        }
     }
 }
 

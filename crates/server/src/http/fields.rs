@@ -2,6 +2,7 @@
 //! members are ignored, and a member of a wrong type is an error that names its path.
 
 use crate::http::error::HttpError;
+use crate::http::wire;
 use serde_json::{Map, Value};
 
 /// The members of one object.
@@ -16,6 +17,12 @@ impl<'a> ObjectReader<'a> {
     pub fn of(value: &'a Value, path: &str) -> Result<Self, HttpError> {
         let object = value.as_object().ok_or_else(|| wrong(path, "an object", value))?;
         Ok(Self { object, path: path.to_owned() })
+    }
+
+    /// The members of each of `values`, an array that stands at `path`.
+    pub fn all(values: &'a [Value], path: &str) -> impl Iterator<Item = Result<Self, HttpError>> {
+        let of = move |(at, value)| Self::of(value, &format!("{path}[{at}]"));
+        values.iter().enumerate().map(of)
     }
 
     /// Where the member `name` stands in the request.
@@ -51,6 +58,16 @@ impl<'a> ObjectReader<'a> {
     /// The member `name`, a string.
     pub fn text(&self, name: &str) -> Result<Option<&'a str>, HttpError> {
         self.read(name, "a string", Value::as_str)
+    }
+
+    /// The member `name`, a string that must be there and hold something.
+    pub fn required(&self, name: &str) -> Result<&'a str, HttpError> {
+        self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| self.missing(name))
+    }
+
+    /// The error of a member `name` that must be there and is not.
+    pub fn missing(&self, name: &str) -> HttpError {
+        wire::missing(&self.path(name))
     }
 
     /// The member `name`, an array.

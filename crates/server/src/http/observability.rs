@@ -1,4 +1,4 @@
-//! Counts and statistics of the server, for Prometheus and for people.
+//! Counts and statistics of the server: metrics for Prometheus, and a report as JSON or text.
 
 pub(crate) mod http;
 mod report;
@@ -10,7 +10,6 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use report::StatsReport;
 use sliding_window::SlidingWindow;
-use std::convert::Infallible;
 use std::fmt;
 use std::time::Instant;
 
@@ -19,12 +18,13 @@ use std::time::Instant;
 pub(crate) struct Observability {
     pub http: HttpMetrics,
     registry: Registry,
-    window: SlidingWindow,
+    /// The rates of the last minute.
+    pub window: SlidingWindow,
     started: Instant,
 }
 
 impl Observability {
-    /// Watches `service` from now on.
+    /// Registers the metrics of `service` and begins the window of its rates.
     pub fn new(service: &Service) -> Self {
         let model = service.info().name.clone();
         let mut registry = Registry::with_labels([("model_name".into(), model.into())].into_iter());
@@ -39,27 +39,22 @@ impl Observability {
         }
     }
 
-    /// Samples the counts periodically for the rates of the last minute.
-    pub async fn look(&self, service: &Service) -> Infallible {
-        self.window.look(service.metrics()).await
-    }
-
-    /// The counts as Prometheus reads them.
+    /// The metrics in the text format of Prometheus.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// The counts of `service` and of the server for people.
-    pub fn report<'a>(&self, service: &'a Service, ready: bool) -> StatsReport<'a> {
+    /// The statistics of `service` and of the server at this moment.
+    pub fn report<'a>(&'a self, service: &'a Service, ready: bool) -> StatsReport<'a> {
         let stats = service.metrics().snapshot();
         StatsReport {
             model: &service.info().name,
             ready,
             uptime: self.started.elapsed(),
             rates: self.window.rates(&stats),
-            http: self.http.counts(),
+            http: &self.http,
             stats,
         }
     }

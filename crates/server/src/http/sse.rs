@@ -27,11 +27,18 @@ pub(crate) enum Frame {
     /// JSON without a name.
     Data(Value),
     /// JSON under the name of an event.
-    Named(&'static str, Value),
+    Named(String, Value),
     /// A word that is no JSON, such as `[DONE]`.
     Word(&'static str),
     /// What clients skip.
     Comment(&'static str),
+}
+
+impl Frame {
+    /// `event` under the name that its member `type` holds.
+    pub fn typed(event: Value) -> Self {
+        Self::Named(event["type"].as_str().unwrap_or_default().to_owned(), event)
+    }
 }
 
 /// A response whose body is a stream of frames.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use unix::UnixStream;
 
-/// Rest after the system had no means for another connection.
+/// Pause after the system could not accept a connection.
 const REST: Duration = Duration::from_millis(500);
 
 /// Where clients connect: a TCP port, with TLS or without, a Unix socket, or both.
@@ -31,12 +31,6 @@ pub struct Listener {
 impl From<TcpListener> for Listener {
     fn from(tcp: TcpListener) -> Self {
         Self { tcp: Some(tcp), ..Self::default() }
-    }
-}
-
-impl From<UnixSocket> for Listener {
-    fn from(unix: UnixSocket) -> Self {
-        Self { unix: Some(unix), ..Self::default() }
     }
 }
 
@@ -61,7 +55,7 @@ impl Listener {
         self.tls.as_ref()
     }
 
-    /// The next connection. May be given up while it waits.
+    /// Accepts the next connection. The future can be dropped while it waits.
     async fn accept(&self) -> (Socket, Peer) {
         loop {
             let accepted = tokio::select! {
@@ -69,7 +63,7 @@ impl Listener {
                     // Without it, small events wait for each other; a socket that refuses
                     // still works.
                     let _ = socket.set_nodelay(true);
-                    (self.secured(socket), Peer::Address(address.ip()))
+                    (Socket::Tcp(socket, self.tls.clone()), Peer::Address(address.ip()))
                 }),
                 accepted = unix::accept(self.unix.as_ref()) => {
                     accepted.map(|socket| (Socket::Unix(socket), Peer::Local))
@@ -85,20 +79,12 @@ impl Listener {
             }
         }
     }
-
-    fn secured(&self, socket: TcpStream) -> Socket {
-        match &self.tls {
-            Some(tls) => Socket::Tls(socket, tls.clone()),
-            None => Socket::Tcp(socket),
-        }
-    }
 }
 
-/// A connection that nothing was read of yet.
+/// An accepted connection that has not been read from.
 #[derive(Debug)]
 enum Socket {
-    Tcp(TcpStream),
-    Tls(TcpStream, Tls),
+    Tcp(TcpStream, Option<Tls>),
     Unix(UnixStream),
 }
 
@@ -109,7 +95,7 @@ async fn accept_tcp(listener: Option<&TcpListener>) -> std::io::Result<(TcpStrea
     }
 }
 
-/// The client was gone before its connection was taken.
+/// Whether an error of `accept` means that the client had gone.
 fn is_of_the_client(kind: ErrorKind) -> bool {
     use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(kind, ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)

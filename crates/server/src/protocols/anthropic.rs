@@ -24,14 +24,12 @@
 pub(crate) mod answer;
 mod blocks;
 mod chat;
-pub(crate) mod errors;
 mod messages;
 mod request;
 mod response;
 pub(crate) mod routes;
 mod system;
 mod tools;
-mod turns;
 
 use crate::http::app::App;
 use crate::http::error::{self, HttpError};
@@ -39,7 +37,7 @@ use crate::http::protocol::Protocol;
 use crate::http::request::RequestId;
 use api::Field;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use errors::ErrorBody;
+use response::ErrorBody;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use utoipa_axum::router::OpenApiRouter;
@@ -56,12 +54,7 @@ impl Protocol for Anthropic {
     }
 
     fn error_json(error: &HttpError) -> Value {
-        json!(match error.numbers()[..] {
-            [("n_prompt_tokens", prompt), ("n_ctx", context)] => {
-                ErrorBody::too_long(prompt, context)
-            }
-            _ => ErrorBody::new(error.status().as_u16(), error.message()),
-        })
+        json!(ErrorBody::of(error))
     }
 
     fn field(field: &Field) -> Cow<'static, str> {

@@ -12,28 +12,19 @@
 //! - `truncation` is always `disabled`: nothing is dropped silently.
 //! - Answers are kept in memory, per key, within bounds; the oldest unused one goes first.
 
-pub(crate) mod answer;
-pub(crate) mod background;
-pub(crate) mod call;
-pub(crate) mod choice;
-pub(crate) mod events;
-pub(crate) mod freeform;
-pub(crate) mod history;
-pub(crate) mod input;
-pub(crate) mod items;
-pub(crate) mod listing;
-pub(crate) mod log;
-pub(crate) mod object;
-pub(crate) mod open_item;
-pub(crate) mod request;
-pub(crate) mod routes;
-pub(crate) mod running;
+mod answer;
+mod background;
+mod call;
+mod freeform;
+mod held_bytes;
+mod history;
+mod input;
+mod object;
+mod open_item;
+mod request;
+mod routes;
 pub(crate) mod store;
-pub(crate) mod stored;
-pub(crate) mod stored_response;
-pub(crate) mod tools;
-pub(crate) mod turns;
-pub(crate) mod warnings;
+mod tools;
 
 use crate::http::app::App;
 use crate::http::error;

@@ -123,7 +123,7 @@ async fn a_unix_socket_answers_besides_the_port_or_in_its_place() {
         let socket = UnixSocket::bind(&path, 0o600).unwrap();
         let listener = match with_port {
             true => Listener::from(listener()).with_unix(socket),
-            false => Listener::from(socket),
+            false => Listener::default().with_unix(socket),
         };
         let options = ServerOptions::default();
         let mut server = Server::start_on(listener, [Act::Say("x")], 4, options).await;

@@ -1,4 +1,4 @@
-//! Counts of the HTTP side: what was answered, and who is still listening.
+//! Counts of responses, of open answers and of clients that disconnected.
 
 use axum::http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
@@ -12,30 +12,19 @@ type Requests = Family<[(&'static str, String); 2], Counter>;
 /// Names of a status, by its first digit.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The counts. Clones share them.
+/// The counts, which clones share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HttpMetrics {
     requests: Requests,
     classes: [Counter; CLASSES.len()],
-    open: Gauge,
-    left: Counter,
-}
-
-/// Their values.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HttpCounts {
     /// Answers on their way.
-    pub open: i64,
+    pub open: Gauge,
     /// Clients that left before their answer was complete.
-    pub left: u64,
-    /// Responses with a status of 400 to 499.
-    pub refused: u64,
-    /// Responses with a status of 500 to 599.
-    pub failed: u64,
+    pub left: Counter,
 }
 
 impl HttpMetrics {
-    /// Puts them under their names.
+    /// Registers the counts under their names.
     pub fn register(&self, registry: &mut Registry) {
         let help = "Responses, by route and class of status";
         registry.register("gannet:http_requests", help, self.requests.clone());
@@ -45,8 +34,7 @@ impl HttpMetrics {
         registry.register("gannet:http_client_disconnects", help, self.left.clone());
     }
 
-    /// A request to `route` got its status. Routes are those of the router, so that clients
-    /// cannot make up new ones.
+    /// Counts a response. `route` is a route of the router, so that clients cannot add labels.
     pub fn responded(&self, route: &str, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         self.classes[class].inc();
@@ -59,21 +47,15 @@ impl HttpMetrics {
         self.open.inc();
     }
 
-    /// It ended, or its client left before.
+    /// An answer of the model ends; `left` says that its client disconnected before.
     pub fn closed(&self, left: bool) {
         self.open.dec();
         self.left.inc_by(u64::from(left));
     }
 
-    /// The counts as numbers.
-    pub fn counts(&self) -> HttpCounts {
-        let [.., refused, failed] = &self.classes;
-        HttpCounts {
-            open: self.open.get(),
-            left: self.left.get(),
-            refused: refused.get(),
-            failed: failed.get(),
-        }
+    /// Responses with a status of the class `class`: 4 for 400 to 499.
+    pub fn responses(&self, class: usize) -> u64 {
+        self.classes[class - 1].get()
     }
 }
 
@@ -89,7 +71,7 @@ mod tests {
         metrics.responded("other", StatusCode::NOT_FOUND);
         metrics.responded("other", StatusCode::NOT_FOUND);
         metrics.responded("/health", StatusCode::from_u16(999).unwrap());
-        assert_eq!((metrics.counts().refused, metrics.counts().failed), (2, 1));
+        assert_eq!((metrics.responses(4), metrics.responses(5)), (2, 1));
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let mut text = String::new();
@@ -104,6 +86,6 @@ mod tests {
         metrics.opened();
         metrics.opened();
         metrics.closed(true);
-        assert_eq!((metrics.counts().open, metrics.counts().left), (1, 1));
+        assert_eq!((metrics.open.get(), metrics.left.get()), (1, 1));
     }
 }

@@ -1,10 +1,9 @@
-//! The counts as people read them: pretty JSON, or a table.
+//! The statistics as JSON and as a table.
 
-use crate::http::observability::http::HttpCounts;
+use crate::http::observability::http::HttpMetrics;
 use crate::http::observability::sliding_window::Rates;
 use api::metrics::{Stats, Times};
 use serde_json::{Map, Value, json};
-use std::fmt::Write;
 use std::time::Duration;
 
 /// Width of the table's first column.
@@ -18,19 +17,28 @@ pub(crate) struct StatsReport<'a> {
     pub uptime: Duration,
     pub stats: Stats,
     pub rates: Rates,
-    pub http: HttpCounts,
+    pub http: &'a HttpMetrics,
 }
 
 impl StatsReport<'_> {
-    /// For programs, and people with one.
+    /// The statistics as JSON.
     pub fn json(&self) -> Value {
-        let stats = &self.stats;
+        let (stats, blocks) = (&self.stats, &self.stats.blocks);
+        let finished =
+            stats.by_outcome().map(|(label, count)| (label.to_owned(), Value::from(count)));
         json!({
             "model": self.model,
             "version": env!("CARGO_PKG_VERSION"),
             "ready": self.ready,
             "uptime_s": round(self.uptime.as_secs_f64()),
-            "requests": self.requests(),
+            "requests": {
+                "running": stats.running,
+                "waiting": stats.waiting,
+                "finished": Map::from_iter(finished),
+                "rejected": stats.rejected,
+                "answers_open": self.http.open.get(),
+                "clients_left": self.http.left.get(),
+            },
             "tokens": {
                 "prompt": stats.prompt_tokens,
                 "generated": stats.generation_tokens,
@@ -38,7 +46,16 @@ impl StatsReport<'_> {
                 "generated_per_second": round(self.rates.generated),
                 "over_s": round(self.rates.over),
             },
-            "kv_cache": self.cache(),
+            "kv_cache": {
+                "blocks_used": blocks.used,
+                "blocks_cached": blocks.cached,
+                "blocks_free": blocks.free,
+                "usage": share(blocks.used, blocks.used + blocks.cached + blocks.free),
+                "evicted_blocks": stats.evictions,
+                "queried_tokens": stats.cache_queries,
+                "hit_tokens": stats.cache_hits,
+                "hit_rate": share(stats.cache_hits, stats.cache_queries),
+            },
             "latency_s": {
                 "time_to_first_token": times(&stats.first_token),
                 "inter_token": times(&stats.between_tokens),
@@ -54,87 +71,45 @@ impl StatsReport<'_> {
             },
             "errors": {
                 "generations": stats.failed(),
-                "http_4xx": self.http.refused,
-                "http_5xx": self.http.failed,
+                "http_4xx": self.http.responses(4),
+                "http_5xx": self.http.responses(5),
             },
         })
     }
 
-    fn requests(&self) -> Value {
-        let counts = self.stats.by_outcome();
-        let finished: Map<String, Value> =
-            counts.map(|(label, count)| (label.into(), count.into())).collect();
-        json!({
-            "running": self.stats.running,
-            "waiting": self.stats.waiting,
-            "finished": finished,
-            "rejected": self.stats.rejected,
-            "answers_open": self.http.open,
-            "clients_left": self.http.left,
-        })
-    }
-
-    fn cache(&self) -> Value {
-        let (stats, blocks) = (&self.stats, &self.stats.blocks);
-        json!({
-            "blocks_used": blocks.used,
-            "blocks_cached": blocks.cached,
-            "blocks_free": blocks.free,
-            "usage": share(blocks.used, blocks.used + blocks.cached + blocks.free),
-            "evicted_blocks": stats.evictions,
-            "queried_tokens": stats.cache_queries,
-            "hit_tokens": stats.cache_hits,
-            "hit_rate": share(stats.cache_hits, stats.cache_queries),
-        })
-    }
-
-    /// For a terminal.
+    /// The statistics as a table for a terminal.
     pub fn text(&self) -> String {
-        let stats = &self.stats;
-        let mut table = String::new();
-        let mut row = |label: &str, text: String| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(table, "{label:LABEL$} {text}");
-        };
-        row("model", self.model.to_owned());
-        row("state", if self.ready { "ready" } else { "not ready" }.to_owned());
-        row("up", span(self.uptime));
-        row("requests", format!("{} running, {} waiting", stats.running, stats.waiting));
-        row("finished", self.finished());
-        row("tokens/s", self.rates());
-        row(
-            "tokens",
-            format!("{} prompt, {} generated", stats.prompt_tokens, stats.generation_tokens),
-        );
-        row("kv blocks", self.blocks());
-        row("cache hits", part(stats.cache_hits, stats.cache_queries, "prompt tokens"));
-        row("first token", median(&stats.first_token));
-        row("between tokens", median(&stats.between_tokens));
-        row("preemptions", stats.preemptions.to_string());
-        row("speculation", part(stats.accepted, stats.drafted, "guesses"));
-        row("errors", self.errors());
-        table
-    }
-
-    fn finished(&self) -> String {
-        let counts = self.stats.by_outcome();
-        let all: Vec<String> = counts.map(|(label, count)| format!("{count} {label}")).collect();
-        format!("{}; {} rejected", all.join(", "), self.stats.rejected)
-    }
-
-    fn rates(&self) -> String {
+        let (stats, blocks) = (&self.stats, &self.stats.blocks);
+        let finished = stats.by_outcome().map(|(label, count)| format!("{count} {label}"));
+        let finished: Vec<String> = finished.collect();
         let Rates { prompt, generated, over } = self.rates;
-        format!("{prompt:.1} prompt, {generated:.1} generated (last {over:.0} s)")
-    }
-
-    fn blocks(&self) -> String {
-        let blocks = &self.stats.blocks;
-        format!("{} used, {} cached, {} free", blocks.used, blocks.cached, blocks.free)
-    }
-
-    fn errors(&self) -> String {
-        let broken = self.stats.failed();
-        format!("{broken} generations, {} 4xx, {} 5xx", self.http.refused, self.http.failed)
+        let (refused, failed) = (self.http.responses(4), self.http.responses(5));
+        let rows = [
+            ("model", self.model.to_owned()),
+            ("state", if self.ready { "ready" } else { "not ready" }.to_owned()),
+            ("up", span(self.uptime)),
+            ("requests", format!("{} running, {} waiting", stats.running, stats.waiting)),
+            ("finished", format!("{}; {} rejected", finished.join(", "), stats.rejected)),
+            (
+                "tokens/s",
+                format!("{prompt:.1} prompt, {generated:.1} generated (last {over:.0} s)"),
+            ),
+            (
+                "tokens",
+                format!("{} prompt, {} generated", stats.prompt_tokens, stats.generation_tokens),
+            ),
+            (
+                "kv blocks",
+                format!("{} used, {} cached, {} free", blocks.used, blocks.cached, blocks.free),
+            ),
+            ("cache hits", part(stats.cache_hits, stats.cache_queries, "prompt tokens")),
+            ("first token", median(&stats.first_token)),
+            ("between tokens", median(&stats.between_tokens)),
+            ("preemptions", stats.preemptions.to_string()),
+            ("speculation", part(stats.accepted, stats.drafted, "guesses")),
+            ("errors", format!("{} generations, {refused} 4xx, {failed} 5xx", stats.failed())),
+        ];
+        rows.iter().map(|(label, text)| format!("{label:LABEL$} {text}\n")).collect()
     }
 }
 
@@ -147,12 +122,12 @@ fn times(times: &Times) -> Value {
     })
 }
 
-/// Digits beyond these say nothing.
+/// `number` with six decimal places.
 fn round(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 
-/// `null` where there is nothing to have a share of.
+/// `part` of `whole`; `null` if `whole` is 0.
 fn share(part: u64, whole: u64) -> Value {
     if whole == 0 { Value::Null } else { round(part as f64 / whole as f64).into() }
 }

@@ -11,7 +11,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Time between two samples.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// The counts of the last minute, oldest first; never none.
+/// The samples of the last minute, oldest first; at least one.
 #[derive(Debug)]
 pub(crate) struct SlidingWindow(Mutex<VecDeque<Sample>>);
 
@@ -29,7 +29,7 @@ pub(crate) struct Rates {
     pub prompt: f64,
     /// Generated.
     pub generated: f64,
-    /// Seconds they are the mean of.
+    /// Seconds that the rates are the mean of.
     pub over: f64,
 }
 
@@ -40,12 +40,12 @@ impl Sample {
 }
 
 impl SlidingWindow {
-    /// Beginning with `stats`.
+    /// A window that begins with `stats`.
     pub fn new(stats: &Stats) -> Self {
         Self(Mutex::new(VecDeque::from([Sample::of(stats, Instant::now())])))
     }
 
-    /// Looks at `metrics` for ever.
+    /// Samples `metrics` periodically, for ever.
     pub async fn look(&self, metrics: &Metrics) -> Infallible {
         loop {
             tokio::time::sleep(PERIOD).await;
@@ -58,7 +58,7 @@ impl SlidingWindow {
         self.up_to(Sample::of(stats, Instant::now()))
     }
 
-    /// What is older than the window goes, but for the one that it begins with.
+    /// Adds `sample`, and removes those older than the window, except the newest of them.
     fn note(&self, sample: Sample) {
         let mut samples = self.samples();
         samples.push_back(sample);

@@ -26,9 +26,9 @@ use tower::ServiceExt;
 
 /// Longest time of a TLS handshake, unless heads have less.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Most refused connections at one time that get an error. Further ones are closed.
+/// Most refused connections at one time that are sent an error. Further ones are closed.
 const MAX_REFUSALS: usize = 64;
-/// Time to tell it.
+/// Longest time to send it.
 const REFUSAL: Duration = Duration::from_secs(1);
 
 /// How connections are served.
@@ -62,8 +62,8 @@ impl Connections {
         }
     }
 
-    /// Takes connections until the server drains, and waits for the end of all. Connections
-    /// that are open when this is dropped end with it.
+    /// Accepts connections until the server drains, and waits until all have ended. Connections
+    /// that are open when the future is dropped end with it.
     pub async fn serve(self, listener: Listener) {
         let life = self.life.clone();
         let mut draining = pin!(life.reached(Phase::Draining));
@@ -86,7 +86,7 @@ impl Connections {
         }
         let refusal = Arc::clone(&self.refusals).try_acquire_owned();
         match (socket, refusal) {
-            (Socket::Tcp(socket), Ok(place)) => _ = running.spawn(refuse(socket, place)),
+            (Socket::Tcp(socket, None), Ok(place)) => _ = running.spawn(refuse(socket, place)),
             (Socket::Unix(socket), Ok(place)) => _ = running.spawn(refuse(socket, place)),
             // A handshake would be too much for what it has to say.
             _ => {}
@@ -95,9 +95,9 @@ impl Connections {
 
     async fn greet(self, socket: Socket, peer: Peer, _slot: OwnedSemaphorePermit) {
         match socket {
-            Socket::Tcp(socket) => self.answer(socket, peer).await,
+            Socket::Tcp(socket, None) => self.answer(socket, peer).await,
             Socket::Unix(socket) => self.answer(socket, peer).await,
-            Socket::Tls(socket, tls) => {
+            Socket::Tcp(socket, Some(tls)) => {
                 let shaken = tokio::select! {
                     shaken = tls.handshake(socket, self.handshake) => shaken,
                     () = self.life.reached(Phase::Draining) => return,
@@ -133,7 +133,7 @@ impl Connections {
     }
 }
 
-/// Tells a client that there are too many, whatever it asks for.
+/// Sends a client the error that there are too many connections.
 async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(socket: S, _place: OwnedSemaphorePermit) {
     // A client that does not listen is none that could be told.
     let _ = tokio::time::timeout(REFUSAL, tell_too_many(socket)).await;

@@ -1,11 +1,11 @@
-//! The Unix socket, where there are none.
+//! Unix sockets on systems that have none.
 
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 pub(super) use tokio::net::TcpStream as UnixStream;
 
-/// A socket that cannot be.
+/// A Unix socket, which cannot be made.
 #[derive(Debug)]
 pub struct UnixSocket(Infallible);
 

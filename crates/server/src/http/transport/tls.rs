@@ -66,7 +66,7 @@ impl Tls {
         Ok(Self { cert, key, config })
     }
 
-    /// Greets a client. One that takes longer than `limit`, or is no TLS client, gets nothing.
+    /// Performs the handshake within `limit`.
     pub(super) async fn handshake(
         &self,
         socket: TcpStream,
@@ -126,7 +126,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// The parser's own words may quote the file.
+/// The error of a file. The parser's own message is left out, since it may quote the file.
 fn pem(path: &Path, expected: &'static str, error: &PemError) -> TlsError {
     let found = match error {
         PemError::NoItemsFound => "found none",

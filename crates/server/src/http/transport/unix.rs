@@ -1,4 +1,4 @@
-//! A Unix socket: a file that is ours alone, and goes when we go.
+//! A Unix socket, whose file is removed with it.
 
 use std::fs::{Metadata, Permissions};
 use std::io::{Error, ErrorKind, Result};
@@ -12,7 +12,7 @@ pub(super) use tokio::net::UnixStream;
 pub struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and number of the file, by which it is known as ours.
+    /// Device and number of the file, which tell whether it is still this socket's.
     file: (u64, u64),
 }
 
@@ -45,7 +45,7 @@ fn settle(fresh: &Path, path: &Path, mode: u32) -> Result<Metadata> {
     std::fs::symlink_metadata(path)
 }
 
-/// Removes what a server that ended without a word left behind.
+/// Removes the socket file of a server that ended without removing it.
 fn make_room(path: &Path) -> Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -68,7 +68,7 @@ fn number(data: &Metadata) -> (u64, u64) {
 }
 
 impl Drop for UnixSocket {
-    /// The file goes, unless another server has put its own there.
+    /// Removes the file, unless another server has put its own there.
     fn drop(&mut self) {
         let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|d| number(&d) == self.file);
         if ours {

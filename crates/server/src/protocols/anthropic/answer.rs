@@ -1,7 +1,8 @@
 //! The answer of `POST /v1/messages`, whole and as events.
 
-use crate::generate::answer::{Answer, AnswerBlock, AnswerCall, Collected};
+use crate::generate::answer::{Answer, Collected};
 use crate::http::error::HttpError;
+use crate::http::keys::Digest;
 use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::Frame;
@@ -12,72 +13,50 @@ use crate::protocols::anthropic::response::{
 };
 use api::{CallEvent, Finish, TextEvent};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-const TIER: &str = "standard";
+const TIER: Option<&str> = Some("standard");
 
-/// Writes messages.
+/// The answer of a request for a message.
 #[derive(Debug)]
 pub(crate) struct MessageAnswer {
-    id: String,
-    model: String,
-    prompt_tokens: usize,
+    /// The message, with the blocks that have ended.
+    pub message: MessageResponse,
     /// Tokens that had to be computed count as written to the cache.
     caches: bool,
     /// Blocks that were begun.
     blocks: usize,
-    open: Option<Open>,
-    /// A block of text or of a call was begun.
-    spoken: bool,
-    ending: Ending,
+    open: Option<OpenBlock>,
+    /// Events that are yet to be sent.
+    events: Vec<StreamEvent>,
 }
 
 /// The block that is being sent.
 #[derive(Debug)]
-enum Open {
-    /// With the digest of its text so far.
-    Thinking(Sha256),
-    Text,
-    Call(usize),
+struct OpenBlock {
+    /// The block without its text.
+    block: ContentBlock,
+    /// Its text up to now, or the arguments of the call.
+    text: String,
+    /// The number of the call that it is.
+    call: Option<usize>,
 }
 
 impl MessageAnswer {
-    /// For the answer of `model` to a prompt of so many tokens.
+    /// An answer of `model` to a prompt of so many tokens.
     pub fn new(model: &str, prompt_tokens: usize, caches: bool) -> Self {
-        Self {
+        let usage = MessageUsage { input_tokens: prompt_tokens, ..MessageUsage::default() };
+        let message = MessageResponse {
             id: random::id("msg_"),
-            model: model.to_owned(),
-            prompt_tokens,
-            caches,
-            blocks: 0,
-            open: None,
-            spoken: false,
-            ending: Ending { stop_reason: None, stop_sequence: None },
-        }
-    }
-
-    /// The message's name.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn message(
-        &self,
-        content: Vec<ContentBlock>,
-        ending: Ending,
-        usage: MessageUsage,
-    ) -> MessageResponse {
-        MessageResponse {
-            id: self.id.clone(),
             kind: "message",
             role: "assistant",
-            model: self.model.clone(),
-            content,
-            stop_reason: ending.stop_reason,
-            stop_sequence: ending.stop_sequence,
-            usage: MessageUsage { service_tier: Some(TIER), ..usage },
-        }
+            model: model.to_owned(),
+            content: Vec::new(),
+            stop_reason: None,
+            stop_sequence: None,
+            usage: MessageUsage { service_tier: TIER, ..usage },
+        };
+        Self { message, caches, blocks: 0, open: None, events: Vec::new() }
     }
 
     fn usage(&self, usage: &api::Usage) -> MessageUsage {
@@ -96,180 +75,161 @@ impl MessageAnswer {
         }
     }
 
-    fn begin(&mut self, open: Open, content_block: ContentBlock) -> Vec<StreamEvent> {
-        let mut events = self.end();
-        let index = self.blocks;
+    fn tell(&mut self, event: TextEvent) {
+        match event {
+            TextEvent::Reasoning(delta) => self.say(delta.text, true),
+            TextEvent::Content(delta) => self.say(delta.text, false),
+            TextEvent::Call(event) => self.call(event),
+            TextEvent::Done(done) => self.done(done.finish),
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {}
+        }
+    }
+
+    fn begin(&mut self, block: ContentBlock, call: Option<usize>) {
+        self.end();
+        let (index, content_block) = (self.blocks, block.clone());
+        self.events.push(StreamEvent::ContentBlockStart { index, content_block });
         self.blocks += 1;
-        self.spoken |= !matches!(open, Open::Thinking(_));
-        self.open = Some(open);
-        events.push(StreamEvent::ContentBlockStart { index, content_block });
-        events
+        self.open = Some(OpenBlock { block, text: String::new(), call });
     }
 
     /// Ends the block that is being sent, if one is.
-    fn end(&mut self) -> Vec<StreamEvent> {
-        let Some(open) = self.open.take() else { return Vec::new() };
-        let index = self.blocks - 1;
-        let mut events = Vec::new();
-        if let Open::Thinking(digest) = open {
-            let delta = BlockDelta::Signature { signature: hex(digest) };
-            events.push(StreamEvent::ContentBlockDelta { index, delta });
+    fn end(&mut self) {
+        let Some(OpenBlock { mut block, text, .. }) = self.open.take() else { return };
+        match &mut block {
+            ContentBlock::Thinking { thinking, signature } => {
+                (*signature, *thinking) = (Digest::of(text.as_bytes()).hex(), text);
+                self.delta(BlockDelta::Signature { signature: signature.clone() });
+            }
+            ContentBlock::Text { text: whole } => *whole = text,
+            // A call's arguments are an object; those of one that got none are empty.
+            ContentBlock::ToolUse { input, .. } => {
+                *input = serde_json::from_str(&text).unwrap_or_default();
+            }
         }
-        events.push(StreamEvent::ContentBlockStop { index });
-        events
+        self.events.push(StreamEvent::ContentBlockStop { index: self.blocks - 1 });
+        match (self.message.content.last_mut(), block) {
+            // Between them was a call that broke.
+            (Some(ContentBlock::Text { text: last }), ContentBlock::Text { text }) => {
+                last.push_str(&text);
+            }
+            (_, block) => self.message.content.push(block),
+        }
     }
 
-    fn delta(&self, delta: BlockDelta) -> StreamEvent {
-        StreamEvent::ContentBlockDelta { index: self.blocks.saturating_sub(1), delta }
+    fn delta(&mut self, delta: BlockDelta) {
+        let index = self.blocks.saturating_sub(1);
+        self.events.push(StreamEvent::ContentBlockDelta { index, delta });
     }
 
-    fn thinking(&mut self, text: String) -> Vec<StreamEvent> {
+    /// More of a thought or of a text.
+    fn say(&mut self, text: String, thinks: bool) {
         if text.is_empty() {
-            return Vec::new();
+            return;
         }
-        let mut events = match self.open {
-            Some(Open::Thinking(_)) => Vec::new(),
-            _ => self
-                .begin(Open::Thinking(Sha256::new()), thinking_block(String::new(), String::new())),
-        };
-        if let Some(Open::Thinking(digest)) = &mut self.open {
-            digest.update(text.as_bytes());
+        let is_thought = |open: &OpenBlock| matches!(open.block, ContentBlock::Thinking { .. });
+        let same = |open: &OpenBlock| open.call.is_none() && is_thought(open) == thinks;
+        if !self.open.as_ref().is_some_and(same) {
+            let empty = String::new;
+            let block = match thinks {
+                true => ContentBlock::Thinking { thinking: empty(), signature: empty() },
+                false => ContentBlock::Text { text: empty() },
+            };
+            self.begin(block, None);
         }
-        events.push(self.delta(BlockDelta::Thinking { thinking: text }));
-        events
+        self.more(text);
     }
 
-    fn text(&mut self, text: String) -> Vec<StreamEvent> {
-        if text.is_empty() {
-            return Vec::new();
-        }
-        let mut events = match self.open {
-            Some(Open::Text) => Vec::new(),
-            _ => self.begin(Open::Text, ContentBlock::Text { text: String::new() }),
+    /// More of the block that is being sent.
+    fn more(&mut self, text: String) {
+        let Some(open) = &mut self.open else { return };
+        open.text.push_str(&text);
+        let delta = match open.block {
+            ContentBlock::Thinking { .. } => BlockDelta::Thinking { thinking: text },
+            ContentBlock::Text { .. } => BlockDelta::Text { text },
+            ContentBlock::ToolUse { .. } => BlockDelta::InputJson { partial_json: text },
         };
-        events.push(self.delta(BlockDelta::Text { text }));
-        events
+        self.delta(delta);
     }
 
-    fn call(&mut self, event: CallEvent) -> Vec<StreamEvent> {
+    fn call(&mut self, event: CallEvent) {
+        let is_open = |call| self.open.as_ref().is_some_and(|open| open.call == Some(call));
         match event {
             CallEvent::Start { index, id, name } => {
-                self.begin(Open::Call(index), ContentBlock::ToolUse { id, name, input: Map::new() })
+                self.begin(ContentBlock::ToolUse { id, name, input: Map::new() }, Some(index));
             }
-            CallEvent::Arguments { index, delta } if self.calls(index) => {
-                vec![self.delta(BlockDelta::InputJson { partial_json: delta })]
+            CallEvent::Arguments { index, delta } if is_open(index) => self.more(delta),
+            CallEvent::End { index } if is_open(index) => self.end(),
+            CallEvent::Broken { index } if is_open(index) => {
+                self.end();
+                self.message.content.pop();
             }
-            CallEvent::End { index } | CallEvent::Broken { index } if self.calls(index) => {
-                self.end()
-            }
-            _ => Vec::new(),
+            _ => {}
         }
     }
 
-    fn calls(&self, index: usize) -> bool {
-        matches!(self.open, Some(Open::Call(open)) if open == index)
-    }
-
-    fn done(&mut self, finish: Finish) -> Vec<StreamEvent> {
-        self.ending = ending(finish);
-        let mut events = self.end();
+    fn done(&mut self, finish: Finish) {
+        let (reason, sequence) = match finish {
+            Finish::StopId(_) | Finish::Complete => (StopReason::EndTurn, None),
+            Finish::StopString(text) => (StopReason::StopSequence, Some(text)),
+            Finish::ToolCalls => (StopReason::ToolUse, None),
+            Finish::Length => (StopReason::MaxTokens, None),
+        };
+        (self.message.stop_reason, self.message.stop_sequence) = (Some(reason), sequence);
+        self.end();
         // Clients expect something besides thoughts.
-        if !self.spoken {
-            events.extend(self.begin(Open::Text, ContentBlock::Text { text: String::new() }));
-            events.extend(self.end());
+        let is_thought = |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. });
+        if self.message.content.iter().all(is_thought) {
+            self.begin(ContentBlock::Text { text: String::new() }, None);
+            self.end();
         }
-        events
+    }
+
+    fn take(&mut self) -> Vec<Frame> {
+        self.events.drain(..).map(|event| Frame::typed(json!(event))).collect()
     }
 }
 
 impl Answer for MessageAnswer {
-    /// Clients give a stream up that says nothing for 15 s.
+    /// Clients close a stream after 15 s of silence.
     const MAX_SILENCE: Duration = Duration::from_secs(10);
 
     /// The ping tells the client to be patient: the prompt is yet to be computed.
     fn open(&mut self) -> Vec<Frame> {
-        let usage = MessageUsage { input_tokens: self.prompt_tokens, ..MessageUsage::default() };
-        let message = self.message(Vec::new(), self.ending.clone(), usage);
-        frames(vec![StreamEvent::MessageStart { message }, StreamEvent::Ping])
+        let message = self.message.clone();
+        self.events.extend([StreamEvent::MessageStart { message }, StreamEvent::Ping]);
+        self.take()
+    }
+
+    fn note(&mut self, _: usize, event: &TextEvent) {
+        self.tell(event.clone());
+        self.events.clear();
     }
 
     fn frames(&mut self, _: usize, event: TextEvent) -> Vec<Frame> {
-        frames(match event {
-            TextEvent::Reasoning(delta) => self.thinking(delta.text),
-            TextEvent::Content(delta) => self.text(delta.text),
-            TextEvent::Call(event) => self.call(event),
-            TextEvent::Done(done) => self.done(done.finish),
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
-                Vec::new()
-            }
-        })
+        self.tell(event);
+        self.take()
     }
 
     fn close(&mut self, usage: &api::Usage) -> Vec<Frame> {
-        let (delta, usage) = (self.ending.clone(), self.usage(usage));
-        frames(vec![StreamEvent::MessageDelta { delta, usage }, StreamEvent::MessageStop])
+        let MessageResponse { stop_reason, stop_sequence, .. } = self.message.clone();
+        let (delta, usage) = (Ending { stop_reason, stop_sequence }, self.usage(usage));
+        self.events.extend([StreamEvent::MessageDelta { delta, usage }, StreamEvent::MessageStop]);
+        self.take()
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        vec![Frame::Named("error", Anthropic::json(error))]
+        vec![Frame::typed(Anthropic::json(error))]
     }
 
     fn ping(&self) -> Option<Frame> {
-        Some(frame(&StreamEvent::Ping))
+        Some(Frame::typed(json!(StreamEvent::Ping)))
     }
 
-    fn whole(&mut self, choices: Vec<Collected>, usage: &api::Usage) -> Value {
-        let Collected { blocks, done, .. } = choices.into_iter().next().unwrap_or_default();
-        let mut content: Vec<ContentBlock> = blocks.into_iter().filter_map(block).collect();
-        if content.iter().all(|block| matches!(block, ContentBlock::Thinking { .. })) {
-            content.push(ContentBlock::Text { text: String::new() });
-        }
-        let ending = done.map_or_else(|| self.ending.clone(), |done| ending(done.finish));
-        json!(self.message(content, ending, self.usage(usage)))
+    fn whole(&mut self, _: Vec<Collected>, usage: &api::Usage) -> Value {
+        self.message.usage = MessageUsage { service_tier: TIER, ..self.usage(usage) };
+        json!(self.message)
     }
-}
-
-fn frames(events: Vec<StreamEvent>) -> Vec<Frame> {
-    events.iter().map(frame).collect()
-}
-
-fn frame(event: &StreamEvent) -> Frame {
-    Frame::Named(event.name(), json!(event))
-}
-
-fn ending(finish: Finish) -> Ending {
-    let (stop_reason, stop_sequence) = match finish {
-        Finish::StopId(_) | Finish::Complete => (StopReason::EndTurn, None),
-        Finish::StopString(text) => (StopReason::StopSequence, Some(text)),
-        Finish::ToolCalls => (StopReason::ToolUse, None),
-        Finish::Length => (StopReason::MaxTokens, None),
-    };
-    Ending { stop_reason: Some(stop_reason), stop_sequence }
-}
-
-/// `None` for a block without text.
-fn block(block: AnswerBlock) -> Option<ContentBlock> {
-    match block {
-        AnswerBlock::Reasoning(text) | AnswerBlock::Content(text) if text.is_empty() => None,
-        AnswerBlock::Reasoning(text) => {
-            let signature = hex(Sha256::new_with_prefix(&text));
-            Some(thinking_block(text, signature))
-        }
-        AnswerBlock::Content(text) => Some(ContentBlock::Text { text }),
-        AnswerBlock::Call(AnswerCall { id, name, arguments, .. }) => {
-            // A call's arguments are an object; those of one that got none are empty.
-            let input = serde_json::from_str(&arguments).unwrap_or_default();
-            Some(ContentBlock::ToolUse { id, name, input })
-        }
-    }
-}
-
-fn thinking_block(thinking: String, signature: String) -> ContentBlock {
-    ContentBlock::Thinking { thinking, signature }
-}
-
-fn hex(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

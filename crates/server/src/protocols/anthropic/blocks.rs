@@ -2,8 +2,8 @@
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
+use crate::http::wire;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -93,14 +93,13 @@ pub(crate) fn read(content: &Value, path: &str) -> Result<Vec<(String, InputBloc
             Ok(vec![(path.to_owned(), InputBlock::Text(TextBlock { text: text.clone() }))])
         }
         Value::Array(values) => {
-            let blocks = values.iter().enumerate().filter_map(|(at, value)| {
+            let blocks = values.iter().enumerate().map(|(at, value)| {
                 let path = format!("{path}[{at}]");
-                let block = block(value, &path).transpose()?;
-                Some(block.map(|block| (path, block)))
+                Ok(block(value, &path)?.map(|block| (path, block)))
             });
-            blocks.collect()
+            blocks.filter_map(Result::transpose).collect()
         }
-        Value::Null => Err(HttpError::invalid(path, format!("{path} is missing"))),
+        Value::Null => Err(wire::missing(path)),
         other => Err(wrong(path, "a string or an array of blocks", other)),
     }
 }
@@ -124,31 +123,18 @@ pub(crate) fn misplaced(path: &str, why: &str) -> HttpError {
 
 fn block(value: &Value, path: &str) -> Result<Option<InputBlock>, HttpError> {
     let fields = ObjectReader::of(value, path)?;
-    let Some(kind) = fields.text("type")? else {
-        let at = fields.path("type");
-        return Err(HttpError::invalid(&at, format!("{at} is missing")));
-    };
+    let kind = fields.text("type")?.ok_or_else(|| fields.missing("type"))?;
     Ok(Some(match kind {
-        "text" => InputBlock::Text(typed(value, path)?),
-        "thinking" => InputBlock::Thinking(typed(value, path)?),
-        "tool_use" => InputBlock::ToolUse(typed(value, path)?),
-        "tool_result" => InputBlock::ToolResult(typed(value, path)?),
+        "text" => InputBlock::Text(wire::part(value, path)?),
+        "thinking" => InputBlock::Thinking(wire::part(value, path)?),
+        "tool_use" => InputBlock::ToolUse(wire::part(value, path)?),
+        "tool_result" => InputBlock::ToolResult(wire::part(value, path)?),
         kind if FOREIGN.contains(&kind) => {
             tracing::debug!(path, kind, "block left out");
             return Ok(None);
         }
         _ => return Err(misplaced(path, &format!("blocks of type {kind:?} are not supported"))),
     }))
-}
-
-/// `value`, which stands at `path`, as a `T`.
-fn typed<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, HttpError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let inner = error.path().to_string();
-        let path = if inner == "." { path.to_owned() } else { format!("{path}.{inner}") };
-        let message = format!("{path}: {}", error.into_inner());
-        HttpError::invalid(path, message)
-    })
 }
 
 #[cfg(test)]

@@ -3,20 +3,20 @@
 use crate::http::error::HttpError;
 use crate::http::wire;
 use crate::protocols::anthropic::request::{
-    Conversation, MessageRequest, MessageSettings, OutputFormat, OutputFormatKind, ThinkingKind,
+    Conversation, MessageSettings, OutputFormat, OutputFormatKind, ThinkingKind,
 };
 use crate::protocols::anthropic::{messages, tools};
-use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions};
-use serde_json::{Map, Value};
+use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions, ToolChoice};
+use serde_json::{Map, Value, json};
 
-/// Hottest sampling taken; Anthropic's own limit is 1.
+/// Highest temperature; Anthropic's own limit is 1.
 const HIGHEST_TEMPERATURE: f32 = 2.0;
 /// Most texts that end an answer.
 const MAX_STOPS: usize = 16;
 /// What the ids of calls begin with.
 const CALL_PREFIX: &str = "toolu_";
 
-/// A message as asked for.
+/// A request for a message.
 #[derive(Debug)]
 pub(crate) struct MessageCall {
     pub request: ChatRequest,
@@ -28,7 +28,7 @@ pub(crate) struct MessageCall {
 
 /// Reads the body of a request for a message.
 pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
-    let MessageRequest { conversation, settings } = MessageRequest::read(body)?;
+    let (conversation, settings) = (wire::read(body)?, wire::read::<MessageSettings>(body)?);
     let sampling = sampling(&settings)?;
     let request = ChatRequest { sampling, ..prompt(conversation)? };
     let tenant = settings.metadata.and_then(|metadata| metadata.user_id);
@@ -37,15 +37,14 @@ pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
     Ok(MessageCall { request, options, stream, caches: marks_cache(body) })
 }
 
-/// Reads the body of a request whose tokens are to be counted.
-pub(crate) fn read_prompt(body: &Value) -> Result<ChatRequest, HttpError> {
-    prompt(wire::read(body)?)
-}
-
-fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpError> {
+/// The request for the message that follows `conversation`.
+pub(crate) fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpError> {
     let messages = messages::read(&conversation)?;
-    let tools = conversation.tools.as_deref().unwrap_or_default();
-    let tools = tools::read(tools, conversation.tool_choice.as_ref())?;
+    let tools = tools::read(conversation.tools.as_deref().unwrap_or_default())?;
+    let choice = conversation.tool_choice.as_ref();
+    let tool_choice =
+        choice.map_or(Ok(ToolChoice::Auto), |choice| tools::choice(choice, &tools))?;
+    let one_call = choice.and_then(|choice| choice.disable_parallel_tool_use) == Some(true);
     let template_kwargs = template_kwargs(&conversation, messages.prefill.is_some())?;
     let reasoning_budget = reasoning_budget(&conversation)?;
     let config = conversation.output_config.and_then(|config| config.format);
@@ -53,9 +52,9 @@ fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpError> {
     Ok(ChatRequest {
         messages: messages.list,
         prefill: messages.prefill,
-        tools: tools.list,
-        tool_choice: tools.choice,
-        parallel_calls: tools.parallel,
+        tools,
+        tool_choice,
+        parallel_calls: !one_call,
         call_prefix: CALL_PREFIX,
         reasoning_budget,
         template_kwargs,
@@ -64,7 +63,7 @@ fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpError> {
     })
 }
 
-/// What the answer is held to.
+/// The grammar that the answer must match.
 fn grammar(format: OutputFormat) -> Result<GrammarSource, HttpError> {
     let OutputFormatKind::JsonSchema = format.kind;
     if !format.schema.is_object() {
@@ -91,7 +90,7 @@ fn template_kwargs(
     }
     let effort = conversation.output_config.as_ref().and_then(|config| config.effort);
     if let Some(effort) = effort {
-        kwargs.insert("reasoning_effort".into(), effort.name().into());
+        kwargs.insert("reasoning_effort".into(), json!(effort));
     }
     Ok(kwargs)
 }
@@ -117,26 +116,22 @@ fn sampling(settings: &MessageSettings) -> Result<SamplingOptions, HttpError> {
     let max_tokens = match settings.max_tokens {
         Some(most @ 1..) => most,
         Some(_) => return Err(HttpError::invalid("max_tokens", "max_tokens must be at least 1")),
-        None => return Err(HttpError::invalid("max_tokens", "max_tokens is missing")),
+        None => return Err(wire::missing("max_tokens")),
     };
+    let stop = settings.stop_sequences.iter().flatten().filter(|text| !text.is_empty());
+    let stop: Vec<String> = stop.cloned().collect();
+    if stop.len() > MAX_STOPS {
+        let message = format!("stop_sequences holds {} texts; {MAX_STOPS} are allowed", stop.len());
+        return Err(HttpError::invalid("stop_sequences", message));
+    }
     Ok(SamplingOptions {
         temperature,
         top_p: settings.top_p,
         top_k: settings.top_k,
         max_tokens: Some(max_tokens),
-        stop: stop(settings)?,
+        stop,
         ..SamplingOptions::default()
     })
-}
-
-fn stop(settings: &MessageSettings) -> Result<Vec<String>, HttpError> {
-    let given = settings.stop_sequences.iter().flatten();
-    let stop: Vec<String> = given.filter(|text| !text.is_empty()).cloned().collect();
-    if stop.len() > MAX_STOPS {
-        let message = format!("stop_sequences holds {} texts; {MAX_STOPS} are allowed", stop.len());
-        return Err(HttpError::invalid("stop_sequences", message));
-    }
-    Ok(stop)
 }
 
 /// Whether `cache_control` stands anywhere where it may.
@@ -156,7 +151,6 @@ fn marks_cache(body: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn call(extra: Value) -> Result<MessageCall, HttpError> {
         let mut body = json!({"model": "any", "max_tokens": 9,
@@ -189,6 +183,17 @@ mod tests {
         assert_eq!(read.request.sampling, expected);
         assert_eq!((read.options.tenant.as_deref(), read.stream), (Some("u"), true));
         assert_eq!(read.request.call_prefix, "toolu_");
+    }
+
+    #[test]
+    fn calls_are_parallel_unless_that_is_switched_off() {
+        let parallel = |choice: Value| {
+            let tools = json!([{"name": "f", "input_schema": {}}]);
+            let call = call(json!({"tools": tools, "tool_choice": choice})).unwrap();
+            call.request.parallel_calls
+        };
+        assert!(parallel(json!(null)) && parallel(json!({"type": "any"})));
+        assert!(!parallel(json!({"type": "auto", "disable_parallel_tool_use": true})));
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! The messages of a conversation.
+//! The messages of a conversation. Those of one role that follow each other are one turn.
 
 use crate::http::error::HttpError;
-use crate::protocols::anthropic::request::Conversation;
+use crate::http::fields::wrong;
+use crate::protocols::anthropic::blocks::{self, InputBlock, ToolResult, ToolUse, misplaced};
+use crate::protocols::anthropic::request::{Conversation, InputMessage, InputRole};
 use crate::protocols::anthropic::system;
-use crate::protocols::anthropic::turns::{self, Answered, AssistantTurn, InputTurn, UserTurn};
-use api::Message;
-use serde_json::Value;
+use api::{Message, ToolCall, arguments};
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// Most messages of one conversation.
@@ -20,6 +21,26 @@ pub(crate) struct Messages {
     places: HashMap<String, usize>,
 }
 
+/// Consecutive messages of one role.
+#[derive(Debug)]
+struct InputTurn {
+    role: InputRole,
+    /// Each block of a user, each message of others.
+    texts: Vec<String>,
+    reasoning: Vec<String>,
+    calls: Vec<ToolCall>,
+    results: Vec<Answered>,
+}
+
+/// The answer to a call.
+#[derive(Debug)]
+struct Answered {
+    call: String,
+    text: String,
+    /// The path of the member that names the call.
+    path: String,
+}
+
 /// The messages of `conversation`, its system prompt first.
 pub(crate) fn read(conversation: &Conversation) -> Result<Messages, HttpError> {
     let given = &conversation.messages;
@@ -27,22 +48,29 @@ pub(crate) fn read(conversation: &Conversation) -> Result<Messages, HttpError> {
         let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
         return Err(HttpError::invalid("messages", message));
     }
-    let system = system::read(conversation.system.as_ref().unwrap_or(&Value::Null), "system")?;
-    let mut turns = turns::read(given)?;
+    let mut turns: Vec<InputTurn> = Vec::new();
+    let system = conversation.system.as_ref().unwrap_or(&Value::Null);
+    turns.extend(InputTurn::read(InputRole::System, system, "system")?);
+    for (at, InputMessage { role, content }) in given.iter().enumerate() {
+        let turn = InputTurn::read(*role, content, &format!("messages[{at}].content"))?;
+        match (turns.last_mut(), turn) {
+            (_, None) => {}
+            (Some(last), Some(turn)) if last.role == turn.role => last.extend(turn),
+            (_, Some(turn)) => turns.push(turn),
+        }
+    }
     let mut messages = Messages::default();
-    if let Some(InputTurn::Assistant(begun)) =
-        turns.pop_if(|turn| matches!(turn, InputTurn::Assistant(_)))
-    {
+    if let Some(begun) = turns.pop_if(|turn| turn.role == InputRole::Assistant) {
         messages.prefill = prefill(begun, given.len() - 1)?;
     }
-    messages.add_all(system, turns)?;
+    turns.into_iter().try_for_each(|turn| messages.add(turn))?;
     Ok(messages)
 }
 
 /// How the answer begins where the message `at` is its beginning.
-fn prefill(begun: AssistantTurn, at: usize) -> Result<Option<String>, HttpError> {
+fn prefill(begun: InputTurn, at: usize) -> Result<Option<String>, HttpError> {
     if begun.reasoning.is_empty() && begun.calls.is_empty() {
-        return Ok(Some(begun.text).filter(|text| !text.is_empty()));
+        return Ok(Some(begun.texts.join("\n")).filter(|text| !text.is_empty()));
     }
     let path = format!("messages[{at}].content");
     let message = format!(
@@ -52,68 +80,110 @@ fn prefill(begun: AssistantTurn, at: usize) -> Result<Option<String>, HttpError>
     Err(HttpError::invalid(path, message))
 }
 
-impl Messages {
-    fn add_all(&mut self, system: Option<String>, turns: Vec<InputTurn>) -> Result<(), HttpError> {
-        let mut turns = turns.into_iter().peekable();
-        let mut head: Vec<String> = system.into_iter().collect();
-        while let Some(InputTurn::System(texts)) =
-            turns.next_if(|turn| matches!(turn, InputTurn::System(_)))
-        {
-            head.extend(texts);
+impl InputTurn {
+    /// What a message of `role` with `content` says; `None` for a system prompt without text.
+    fn read(role: InputRole, content: &Value, path: &str) -> Result<Option<Self>, HttpError> {
+        let (texts, reasoning, calls, results) = Default::default();
+        let mut turn = Self { role, texts, reasoning, calls, results };
+        if role == InputRole::System {
+            turn.texts.extend(system::read(content, path)?);
+            return Ok(Some(turn).filter(|turn| !turn.texts.is_empty()));
         }
-        self.add_system(&head);
-        turns.try_for_each(|turn| self.add(turn))
+        let user = role == InputRole::User;
+        // An answer's own blocks were one text, so that nothing is put between them.
+        let (mut text, mut reasoning) = (String::new(), String::new());
+        for (path, block) in blocks::read(content, path)? {
+            match (block, user) {
+                (InputBlock::Text(block), true) => turn.texts.push(block.text),
+                (InputBlock::Text(block), false) => text.push_str(&block.text),
+                (InputBlock::Thinking(block), false) => reasoning.push_str(&block.thinking),
+                (InputBlock::ToolUse(call), false) => turn.calls.push(called(call, &path)?),
+                (InputBlock::ToolResult(it), true) => turn.results.push(answered(it, &path)?),
+                (InputBlock::ToolResult(_), false) => {
+                    return Err(misplaced(&path, "only user messages hold such blocks"));
+                }
+                (_, true) => {
+                    return Err(misplaced(&path, "only assistant messages hold such blocks"));
+                }
+            }
+        }
+        turn.texts.extend(Some(text).filter(|text| !text.is_empty()));
+        turn.reasoning.extend(Some(reasoning).filter(|text| !text.is_empty()));
+        Ok(Some(turn))
     }
 
+    fn extend(&mut self, more: Self) {
+        self.texts.extend(more.texts);
+        self.reasoning.extend(more.reasoning);
+        self.calls.extend(more.calls);
+        self.results.extend(more.results);
+    }
+}
+
+impl Messages {
     fn add(&mut self, turn: InputTurn) -> Result<(), HttpError> {
-        match turn {
-            InputTurn::System(texts) => self.add_system(&texts),
-            InputTurn::User(user) => self.add_user(user)?,
-            InputTurn::Assistant(assistant) => self.add_assistant(assistant),
+        let text = turn.texts.join("\n");
+        match turn.role {
+            InputRole::System => self.list.push(Message::system(text)),
+            InputRole::User => {
+                let says = !turn.texts.is_empty() || turn.results.is_empty();
+                self.add_results(turn.results)?;
+                self.list.extend(says.then(|| Message::user(text)));
+            }
+            InputRole::Assistant => {
+                let calls = turn.calls;
+                let ids = calls.iter().enumerate().rev();
+                self.places =
+                    ids.filter_map(|(place, call)| Some((call.id.clone()?, place))).collect();
+                let reasoning = Some(turn.reasoning.join("\n")).filter(|text| !text.is_empty());
+                self.list.push(Message { reasoning, calls, ..Message::assistant(text) });
+            }
         }
         Ok(())
     }
 
-    fn add_system(&mut self, texts: &[String]) {
-        if !texts.is_empty() {
-            self.list.push(Message::system(texts.join("\n")));
+    /// Adds results in the order of their calls.
+    fn add_results(&mut self, results: Vec<Answered>) -> Result<(), HttpError> {
+        let mut placed = Vec::with_capacity(results.len());
+        for result in results {
+            let Answered { call, path, .. } = &result;
+            let place = self.places.get(call).copied().ok_or_else(|| {
+                let message = format!("{path}: the answer before it holds no tool_use {call:?}");
+                HttpError::invalid(path, message)
+            })?;
+            placed.push((place, result));
         }
-    }
-
-    /// Results in the order of the calls, then what the user says.
-    fn add_user(&mut self, user: UserTurn) -> Result<(), HttpError> {
-        let UserTurn { results, texts } = user;
-        let says = !texts.is_empty() || results.is_empty();
-        let mut placed: Vec<(usize, Answered)> = results
-            .into_iter()
-            .map(|result| Ok((self.place(&result)?, result)))
-            .collect::<Result<_, HttpError>>()?;
         placed.sort_by_key(|&(place, _)| place);
         self.list.extend(placed.into_iter().map(|(_, result)| Message {
             call_id: Some(result.call),
             ..Message::new("tool", result.text)
         }));
-        if says {
-            self.list.push(Message::user(texts.join("\n")));
-        }
         Ok(())
     }
+}
 
-    fn place(&self, result: &Answered) -> Result<usize, HttpError> {
-        self.places.get(&result.call).copied().ok_or_else(|| {
-            let Answered { call, path, .. } = result;
-            let message = format!("{path}: the answer before it holds no tool_use {call:?}");
-            HttpError::invalid(path, message)
-        })
+fn answered(result: ToolResult, path: &str) -> Result<Answered, HttpError> {
+    let mut text = blocks::texts(&result.content, &format!("{path}.content"))?.join("\n");
+    // Templates have no place for the flag, and the model must learn of it.
+    if result.is_error == Some(true) && !begins_with_error(&text) {
+        text.insert_str(0, "Error: ");
     }
+    Ok(Answered { call: result.tool_use_id, text, path: format!("{path}.tool_use_id") })
+}
 
-    fn add_assistant(&mut self, assistant: AssistantTurn) {
-        let AssistantTurn { reasoning, text, calls } = assistant;
-        let ids = calls.iter().enumerate().rev();
-        self.places = ids.filter_map(|(place, call)| Some((call.id.clone()?, place))).collect();
-        let reasoning = Some(reasoning).filter(|text| !text.is_empty());
-        self.list.push(Message { reasoning, calls, ..Message::assistant(text) });
-    }
+fn begins_with_error(text: &str) -> bool {
+    let head = text.trim_start().get(.."error".len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case("error"))
+}
+
+fn called(call: ToolUse, path: &str) -> Result<ToolCall, HttpError> {
+    let arguments = match call.input {
+        Value::Null => Map::new().into(),
+        Value::String(text) => arguments(&text),
+        object @ Value::Object(_) => object,
+        other => return Err(wrong(&format!("{path}.input"), "an object", &other)),
+    };
+    Ok(ToolCall { id: Some(call.id), name: call.name, arguments, ..ToolCall::default() })
 }
 
 #[cfg(test)]

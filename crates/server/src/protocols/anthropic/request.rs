@@ -1,28 +1,21 @@
 //! What clients of Anthropic's API send. Content, which may be a string or blocks, is read by
 //! `blocks`.
 
-use crate::http::error::HttpError;
 use crate::http::wire;
 use crate::protocols::anthropic::blocks::{Content, SystemContent};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// A message asked for.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, ToSchema)]
 #[schema(as = AnthropicMessageRequest)]
+#[allow(dead_code, reason = "describes what is read in two parts, so that errors name their path")]
 pub(crate) struct MessageRequest {
     #[serde(flatten)]
-    pub conversation: Conversation,
+    conversation: Conversation,
     #[serde(flatten)]
-    pub settings: MessageSettings,
-}
-
-impl MessageRequest {
-    /// Reads the body in two parts, so that faults name their path.
-    pub fn read(body: &Value) -> Result<Self, HttpError> {
-        Ok(Self { conversation: wire::read(body)?, settings: wire::read(body)? })
-    }
+    settings: MessageSettings,
 }
 
 /// What the prompt is made of.
@@ -147,7 +140,7 @@ pub(crate) struct OutputConfig {
 }
 
 /// How much the model thinks, where its template knows levels.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = AnthropicEffort)]
 pub(crate) enum Effort {
@@ -156,19 +149,6 @@ pub(crate) enum Effort {
     High,
     XHigh,
     Max,
-}
-
-impl Effort {
-    /// What templates call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::XHigh => "xhigh",
-            Self::Max => "max",
-        }
-    }
 }
 
 /// The form of the answer's text.

@@ -1,5 +1,7 @@
-//! What Anthropic's API answers: messages, and the events of a stream.
+//! What Anthropic's API answers: messages, the events of a stream, and errors.
 
+use crate::http::error::HttpError;
+use crate::http::refusals::ErrorObject;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -105,21 +107,6 @@ pub(crate) enum StreamEvent {
     MessageStop,
 }
 
-impl StreamEvent {
-    /// The event's name on the wire.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::MessageStart { .. } => "message_start",
-            Self::Ping => "ping",
-            Self::ContentBlockStart { .. } => "content_block_start",
-            Self::ContentBlockDelta { .. } => "content_block_delta",
-            Self::ContentBlockStop { .. } => "content_block_stop",
-            Self::MessageDelta { .. } => "message_delta",
-            Self::MessageStop => "message_stop",
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type")]
 #[schema(as = AnthropicBlockDelta)]
@@ -139,4 +126,108 @@ pub(crate) enum BlockDelta {
 pub(crate) struct Ending {
     pub stop_reason: Option<StopReason>,
     pub stop_sequence: Option<String>,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AnthropicError)]
+pub(crate) struct ErrorBody {
+    #[serde(rename = "type")]
+    #[schema(pattern = "^error$")]
+    kind: &'static str,
+    error: ErrorDetail,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AnthropicErrorDetail)]
+struct ErrorDetail {
+    /// `invalid_request_error`, `authentication_error`, `permission_error`, `not_found_error`,
+    /// `request_too_large`, `rate_limit_error`, `timeout_error`, `overloaded_error` or `api_error`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message: String,
+    /// Tokens of a prompt that the context does not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_prompt_tokens: Option<usize>,
+    /// Tokens that the context holds, answer included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_ctx: Option<usize>,
+}
+
+impl ErrorObject for ErrorBody {
+    const STATUSES: &'static [(&'static str, &'static str)] = &[
+        ("400", ""),
+        ("401", ""),
+        ("404", ""),
+        ("413", ""),
+        ("429", ""),
+        ("500", ""),
+        ("503", ""),
+    ];
+}
+
+impl ErrorBody {
+    /// The object of `error`. Where a prompt is too long, agents look for the words of the message
+    /// to know that they must shorten their history, and for the two numbers in them; a prompt must
+    /// leave space for one token of the answer.
+    pub fn of(error: &HttpError) -> Self {
+        let (kind, message) = (kind(error.status().as_u16()), error.message().to_owned());
+        let mut detail = ErrorDetail { kind, message, n_prompt_tokens: None, n_ctx: None };
+        if let [("n_prompt_tokens", prompt), ("n_ctx", context)] = error.numbers()[..] {
+            let most = context.saturating_sub(1);
+            detail.message = format!("prompt is too long: {prompt} tokens > {most} maximum");
+            (detail.n_prompt_tokens, detail.n_ctx) = (Some(prompt), Some(context));
+        }
+        Self { kind: "error", error: detail }
+    }
+}
+
+fn kind(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 | 529 => "overloaded_error",
+        504 => "timeout_error",
+        400..=499 => "invalid_request_error",
+        _ => "api_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::ApiError;
+    use serde_json::json;
+
+    #[test]
+    fn status_names_the_error() {
+        let kinds = [400, 401, 404, 405, 413, 429, 500, 503, 504].map(kind);
+        let expected = [
+            "invalid_request_error",
+            "authentication_error",
+            "not_found_error",
+            "invalid_request_error",
+            "request_too_large",
+            "rate_limit_error",
+            "api_error",
+            "overloaded_error",
+            "timeout_error",
+        ];
+        assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn overflow_tells_both_sizes_in_words_and_numbers() {
+        let expected = json!({"type": "error", "error": {
+            "type": "invalid_request_error",
+            "message": "prompt is too long: 9 tokens > 7 maximum",
+            "n_prompt_tokens": 9,
+            "n_ctx": 8,
+        }});
+        let error = ApiError::ContextLength { prompt_tokens: 9, context_length: 8 };
+        assert_eq!(json!(ErrorBody::of(&HttpError::of(error, "messages"))), expected);
+    }
 }

@@ -6,11 +6,11 @@ use crate::http::error::HttpError;
 use crate::http::fallback::unknown_route;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
+use crate::http::wire;
 use crate::protocols::anthropic::answer::MessageAnswer;
 use crate::protocols::anthropic::chat;
-use crate::protocols::anthropic::errors::ErrorBody;
 use crate::protocols::anthropic::request::{Conversation, MessageRequest};
-use crate::protocols::anthropic::response::{MessageResponse, StreamEvent, TokenCount};
+use crate::protocols::anthropic::response::{ErrorBody, MessageResponse, StreamEvent, TokenCount};
 use api::Service;
 use axum::Json;
 use axum::body::Body;
@@ -58,7 +58,7 @@ fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, H
         prompts: vec![prompt],
         per_prompt: 1,
         options: call.options,
-        id: answer.id().to_owned(),
+        id: answer.message.id.clone(),
         answer,
         delivery: Delivery::of(call.stream),
     };
@@ -75,7 +75,7 @@ fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, H
 )]
 async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, HttpError> {
     let input_tokens = prepare(&app, body, |service, body| {
-        counted(service.prepare_chat(&chat::read_prompt(body)?))
+        counted(service.prepare_chat(&chat::prompt(wire::read(body)?)?))
             .map_err(|error| HttpError::of(error, "messages"))
     });
     Ok(Json(TokenCount { input_tokens: input_tokens.await? }))

@@ -1,34 +1,19 @@
 //! Tools in the form of Anthropic's API.
 
 use crate::http::error::HttpError;
+use crate::http::wire;
 use crate::protocols::anthropic::request::{AnthropicTool, AnthropicToolChoice, ToolChoiceKind};
-use api::Tool;
+use api::{Tool, ToolChoice};
 
-/// Tools, and whether they are called.
-#[derive(Debug)]
-pub(crate) struct Tools {
-    pub list: Vec<Tool>,
-    pub choice: api::ToolChoice,
-    pub parallel: bool,
-}
-
-/// `tools` under `choice`.
-pub(crate) fn read(
-    tools: &[AnthropicTool],
-    choice: Option<&AnthropicToolChoice>,
-) -> Result<Tools, HttpError> {
-    let list = tools.iter().enumerate().filter_map(|(at, tool)| one(tool, at).transpose());
-    let list: Vec<Tool> = list.collect::<Result<_, _>>()?;
-    let parallel = choice.and_then(|choice| choice.disable_parallel_tool_use) != Some(true);
-    let choice = choice.map_or(Ok(api::ToolChoice::Auto), |choice| chosen(choice, &list))?;
-    Ok(Tools { list, choice, parallel })
+/// The tools that run at the client.
+pub(crate) fn read(tools: &[AnthropicTool]) -> Result<Vec<Tool>, HttpError> {
+    tools.iter().enumerate().filter_map(|(at, tool)| one(tool, at).transpose()).collect()
 }
 
 /// `None` for a tool that does not run at the client.
 fn one(tool: &AnthropicTool, at: usize) -> Result<Option<Tool>, HttpError> {
     let kind = tool.kind.as_deref().unwrap_or("custom");
-    let path = |member| format!("tools[{at}].{member}");
-    let missing = |member| HttpError::invalid(path(member), format!("{} is missing", path(member)));
+    let missing = |member| wire::missing(&format!("tools[{at}].{member}"));
     let Some(schema) = &tool.input_schema else {
         if kind == "custom" {
             return Err(missing("input_schema"));
@@ -46,22 +31,26 @@ fn one(tool: &AnthropicTool, at: usize) -> Result<Option<Tool>, HttpError> {
     }))
 }
 
-fn chosen(choice: &AnthropicToolChoice, tools: &[Tool]) -> Result<api::ToolChoice, HttpError> {
+/// Which of `tools` the model may or must call.
+pub(crate) fn choice(
+    choice: &AnthropicToolChoice,
+    tools: &[Tool],
+) -> Result<ToolChoice, HttpError> {
     match choice.kind {
-        ToolChoiceKind::Auto => Ok(api::ToolChoice::Auto),
-        ToolChoiceKind::None => Ok(api::ToolChoice::None),
-        ToolChoiceKind::Any if tools.is_empty() => Err(HttpError::invalid(
-            "tool_choice",
-            "tool_choice asks for a call, but there are no tools",
-        )),
-        ToolChoiceKind::Any => Ok(api::ToolChoice::Required),
+        ToolChoiceKind::Auto => Ok(ToolChoice::Auto),
+        ToolChoiceKind::None => Ok(ToolChoice::None),
+        ToolChoiceKind::Any if tools.is_empty() => {
+            let message = "tool_choice asks for a call, but there are no tools";
+            Err(HttpError::invalid("tool_choice", message))
+        }
+        ToolChoiceKind::Any => Ok(ToolChoice::Required),
         ToolChoiceKind::Tool => {
             let name = choice.name.as_deref().unwrap_or_default();
             if !tools.iter().any(|tool| tool.name == name) {
                 let message = format!("tool_choice.name: no tool is called {name:?}");
                 return Err(HttpError::invalid("tool_choice.name", message));
             }
-            Ok(api::ToolChoice::Named(name.to_owned()))
+            Ok(ToolChoice::Named(name.to_owned()))
         }
     }
 }
@@ -69,13 +58,13 @@ fn chosen(choice: &AnthropicToolChoice, tools: &[Tool]) -> Result<api::ToolChoic
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
     use serde_json::{Value, json};
 
-    fn tools(tools: Value, choice: Value) -> Result<Tools, HttpError> {
-        let tools: Vec<AnthropicTool> = serde_json::from_value(tools).unwrap();
-        let choice = Option::<AnthropicToolChoice>::deserialize(choice).unwrap();
-        read(&tools, choice.as_ref())
+    fn tools(tools: Value, given: Value) -> Result<(Vec<Tool>, ToolChoice), HttpError> {
+        let tools = read(&serde_json::from_value::<Vec<AnthropicTool>>(tools).unwrap())?;
+        let given: Option<AnthropicToolChoice> = serde_json::from_value(given).unwrap();
+        let choice = given.map_or(Ok(ToolChoice::Auto), |given| choice(&given, &tools))?;
+        Ok((tools, choice))
     }
 
     fn check_error(given: Value, choice: Value, param: &str) {
@@ -91,7 +80,7 @@ mod tests {
             {"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
             {"type": "custom", "name": "g", "input_schema": {}, "strict": true},
         ]);
-        let list = tools(given, json!(null)).unwrap().list;
+        let (list, _) = tools(given, json!(null)).unwrap();
         let names: Vec<(&str, bool)> = list.iter().map(|tool| (&*tool.name, tool.strict)).collect();
         assert_eq!(names, [("f", false), ("g", true)]);
         assert_eq!(list[0].description.as_deref(), Some("d"));
@@ -101,14 +90,12 @@ mod tests {
     #[test]
     fn choices_are_those_of_the_request() {
         let f = || json!([{"name": "f", "input_schema": {}}]);
-        let choice = |choice: Value| tools(f(), choice).unwrap().choice;
-        assert_eq!(choice(json!({"type": "auto"})), api::ToolChoice::Auto);
-        assert_eq!(choice(json!({"type": "any"})), api::ToolChoice::Required);
-        assert_eq!(choice(json!({"type": "none"})), api::ToolChoice::None);
-        let named = json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true});
-        let named = tools(f(), named).unwrap();
-        assert_eq!(named.choice, api::ToolChoice::Named("f".into()));
-        assert!(!named.parallel && tools(f(), json!({"type": "any"})).unwrap().parallel);
+        let choice = |choice: Value| tools(f(), choice).unwrap().1;
+        assert_eq!(choice(json!({"type": "auto"})), ToolChoice::Auto);
+        assert_eq!(choice(json!({"type": "any"})), ToolChoice::Required);
+        assert_eq!(choice(json!({"type": "none"})), ToolChoice::None);
+        let named = choice(json!({"type": "tool", "name": "f"}));
+        assert_eq!(named, ToolChoice::Named("f".into()));
         check_error(f(), json!({"type": "tool", "name": "g"}), "tool_choice.name");
         check_error(f(), json!({"type": "tool"}), "tool_choice.name");
         check_error(

@@ -88,7 +88,7 @@ pub(crate) fn close<C: Serialize>(last: Option<Completion<C>>) -> Vec<Frame> {
 
 /// The last frames of a stream that breaks off.
 pub(crate) fn broken(error: &HttpError) -> Vec<Frame> {
-    vec![Frame::Named("error", OpenAi::json(error)), Frame::Word("[DONE]")]
+    vec![Frame::Named("error".into(), OpenAi::json(error)), Frame::Word("[DONE]")]
 }
 
 /// Token counts.

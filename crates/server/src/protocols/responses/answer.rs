@@ -5,178 +5,158 @@
 
 use crate::generate::answer::{Answer, Collected};
 use crate::http::error::HttpError;
+use crate::http::random;
 use crate::http::sse::Frame;
-use crate::protocols::responses::events::Events;
-use crate::protocols::responses::history::Item;
-use crate::protocols::responses::items::ItemStatus;
-use crate::protocols::responses::log::Log;
-use crate::protocols::responses::object::{Response, ResponseFailure, Status, Tokens};
-use crate::protocols::responses::open_item::{ItemView, OpenItem};
-use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
-use crate::protocols::responses::stored_response::StoredResponse;
-use crate::protocols::responses::tools::Tools;
-use crate::protocols::responses::turns::StoredTurn;
-use api::{CallEvent, Delta, Finish, TextEvent, Usage};
+use crate::protocols::responses::background::Background;
+use crate::protocols::responses::history::{CallItem, Item};
+use crate::protocols::responses::object::{ItemStatus, Response, ResponseFailure, Status, Tokens};
+use crate::protocols::responses::open_item::{Events, ItemView, OpenItem};
+use crate::protocols::responses::store::{Owner, ResponseStore, StoredResponse, StoredTurn};
+use crate::protocols::responses::tools::{Tools, Wire};
+use api::{CallEvent, Delta, Finish, Role, TextEvent, Usage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Where a finished response goes.
+/// Where a response is stored.
 #[derive(Debug)]
 pub(crate) struct StoreSlot {
     pub store: Arc<ResponseStore>,
     pub owner: Owner,
     pub parent: Option<Arc<StoredTurn>>,
     pub input: Vec<Arc<Item>>,
-    /// The events of one that runs in the background.
-    pub log: Option<Arc<Log>>,
+    /// The work on a response that is made in the background.
+    pub background: Option<Arc<Background>>,
 }
 
-/// Writes responses.
+/// The answer of a request for a response.
 #[derive(Debug)]
 pub(crate) struct ResponseAnswer {
-    response: Response,
-    view: ItemView,
+    pub response: Response,
     tools: Tools,
     events: Events,
-    opened: Option<OpenItem>,
+    open: Option<OpenItem>,
     /// Items that were announced.
     announced: usize,
-    deposit: Option<StoreSlot>,
+    /// Items that ended, as they are stored.
+    items: Vec<Arc<Item>>,
+    slot: Option<StoreSlot>,
 }
 
 impl ResponseAnswer {
-    /// Fills in `response`, and puts it where it is kept, if it is.
-    pub fn new(
-        response: Response,
-        view: ItemView,
-        tools: Tools,
-        deposit: Option<StoreSlot>,
-    ) -> Self {
-        let events = Events::default();
-        Self { response, view, tools, events, opened: None, announced: 0, deposit }
-    }
-
-    /// The response as it is now.
-    pub fn response(&self) -> &Response {
-        &self.response
+    /// An answer that completes `response`, and stores it if there is a `slot`.
+    pub fn new(response: Response, view: ItemView, tools: Tools, slot: Option<StoreSlot>) -> Self {
+        let events = Events::new(view);
+        Self { response, tools, events, open: None, announced: 0, items: Vec::new(), slot }
     }
 
     /// Ends a response that is no longer wanted. There is no event of that name; clients take
     /// the one of an incomplete response for the end.
     pub fn cancel(&mut self) -> Vec<Frame> {
-        let mut frames = self.end_item(ItemStatus::Incomplete);
+        self.end_item(ItemStatus::Incomplete);
         self.response.end(Status::Cancelled);
-        frames.push(self.state("response.incomplete"));
-        self.keep();
-        frames
+        self.store();
+        self.state("response.incomplete");
+        self.events.take()
     }
 
-    fn state(&self, kind: &'static str) -> Frame {
-        self.events.event(kind, json!({ "response": self.response.json() }))
-    }
-
-    fn reason(&mut self, delta: Delta) -> Vec<Frame> {
-        let mut frames = Vec::new();
-        if !self.opened.as_ref().is_some_and(OpenItem::is_reasoning) {
-            frames = self.end_item(ItemStatus::Completed);
-            frames.extend(self.begin(OpenItem::reasoning));
-        }
-        frames.extend(self.more(delta));
-        frames
-    }
-
-    fn say(&mut self, delta: Delta) -> Vec<Frame> {
-        let mut frames = Vec::new();
-        if !self.opened.as_ref().is_some_and(OpenItem::is_message) {
-            frames = self.end_item(ItemStatus::Completed);
-            frames.extend(self.begin(OpenItem::message));
-        }
-        frames.extend(self.more(delta));
-        frames
-    }
-
-    fn begin(
-        &mut self,
-        begin: impl FnOnce(usize, &Events, ItemView) -> (OpenItem, Vec<Frame>),
-    ) -> Vec<Frame> {
-        let (opened, frames) = begin(self.announced, &self.events, self.view);
-        self.announced += 1;
-        self.opened = Some(opened);
-        frames
-    }
-
-    fn more(&mut self, delta: Delta) -> Option<Frame> {
-        self.opened.as_mut()?.text(delta, &self.events, self.view)
-    }
-
-    fn call(&mut self, event: CallEvent) -> Vec<Frame> {
-        match event {
-            CallEvent::Start { index, id, name } => {
-                let mut frames = self.end_item(ItemStatus::Completed);
-                let wire = self.tools.wire(&name);
-                let begun =
-                    self.begin(|place, events, _| OpenItem::call(place, events, index, id, wire));
-                frames.extend(begun);
-                frames
-            }
-            CallEvent::Arguments { index, delta } => {
-                let opened = self.opened.as_mut().filter(|opened| opened.is_call(index));
-                let delta = opened.and_then(|opened| opened.arguments(delta, &self.events));
-                delta.into_iter().collect()
-            }
-            CallEvent::End { index } if self.is_at(index) => self.end_item(ItemStatus::Completed),
-            CallEvent::Broken { index } if self.is_at(index) => {
-                self.opened = None;
-                Vec::new()
-            }
-            CallEvent::End { .. } | CallEvent::Broken { .. } => Vec::new(),
-        }
-    }
-
-    fn is_at(&self, call: usize) -> bool {
-        self.opened.as_ref().is_some_and(|opened| opened.is_call(call))
-    }
-
-    fn end_item(&mut self, status: ItemStatus) -> Vec<Frame> {
-        let Some(opened) = self.opened.take() else { return Vec::new() };
-        let (item, frames) = opened.end(status, &self.events, self.view);
-        self.response.output.push(item);
-        frames
-    }
-
-    fn finish(&mut self, finish: &Finish) -> Vec<Frame> {
-        let (item, whole) = match finish {
-            Finish::Length => (ItemStatus::Incomplete, Status::Incomplete),
-            _ => (ItemStatus::Completed, Status::Completed),
+    /// Stores the response as it is now.
+    pub fn store(&self) {
+        let Some(StoreSlot { store, owner, parent, input, background }) = &self.slot else {
+            return;
         };
-        self.response.end(whole);
-        self.end_item(item)
+        let turn = StoredTurn::new(parent.clone(), input.clone(), self.items.clone(), &store.held);
+        let status = self.response.status;
+        let running = matches!(status, Status::Queued | Status::InProgress);
+        let json = json!(self.response).to_string();
+        let stored = StoredResponse::new(json, turn, running, background.clone(), &store.held);
+        let is_new = background.is_none() || status == Status::Queued;
+        store.put(owner, &self.response.id, stored, is_new);
     }
 
-    fn keep(&mut self) {
-        let Some(deposit) = self.deposit.take() else { return };
-        let StoreSlot { store, owner, parent, input, log } = deposit;
-        let output = self.response.output.iter().map(|item| Arc::new(item.into())).collect();
-        let turn = Arc::new(StoredTurn::new(parent, input, output, store.held()));
-        let json = self.response.json().to_string();
-        let kept = StoredResponse::new(json, turn, store.held());
-        let id = &self.response.id;
-        match self.response.background {
-            true => store.finish(&owner, id, Arc::new(kept.in_background(log))),
-            false => store.put(&owner, id, StoreEntry::Kept(Arc::new(kept))),
+    fn state(&mut self, kind: &str) {
+        self.events.add(kind, json!({ "response": self.response }));
+    }
+
+    fn tell(&mut self, event: TextEvent) {
+        match event {
+            TextEvent::Reasoning(delta) => self.say(delta, true),
+            TextEvent::Content(delta) => self.say(delta, false),
+            TextEvent::Call(event) => self.call(event),
+            TextEvent::Done(done) => {
+                let (item, whole) = match done.finish {
+                    Finish::Length => (ItemStatus::Incomplete, Status::Incomplete),
+                    _ => (ItemStatus::Completed, Status::Completed),
+                };
+                self.response.end(whole);
+                self.end_item(item);
+            }
+            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {}
         }
+    }
+
+    /// More reasoning, or more of a message.
+    fn say(&mut self, delta: Delta, reasoning: bool) {
+        let same = |open: &OpenItem| open.call.is_none() && open.is_reasoning() == reasoning;
+        if !self.open.as_ref().is_some_and(same) {
+            let id = random::id(if reasoning { "rs_" } else { "msg_" });
+            let item = match reasoning {
+                true => Item::Reasoning { id, text: String::new() },
+                false => Item::Message { id, role: Role::Assistant, texts: Vec::new() },
+            };
+            self.begin(item, None);
+        }
+        self.more(delta);
+    }
+
+    fn call(&mut self, event: CallEvent) {
+        let is_open = |call| self.open.as_ref().is_some_and(|open| open.call == Some(call));
+        match event {
+            CallEvent::Start { index, id: call_id, name } => {
+                let Wire { name, namespace, custom } = self.tools.wire(&name);
+                let id = random::id(if custom { "ctc_" } else { "fc_" });
+                let input = String::new();
+                let call = CallItem { id, call_id, name, namespace, input, custom };
+                self.begin(Item::Call(call), Some(index));
+            }
+            CallEvent::Arguments { index, delta } if is_open(index) => {
+                self.more(Delta { text: delta, tokens: Vec::new() });
+            }
+            CallEvent::End { index } if is_open(index) => self.end_item(ItemStatus::Completed),
+            CallEvent::Broken { index } if is_open(index) => self.open = None,
+            _ => {}
+        }
+    }
+
+    /// Ends the item before `item` and begins with that.
+    fn begin(&mut self, item: Item, call: Option<usize>) {
+        self.end_item(ItemStatus::Completed);
+        self.open = Some(OpenItem::begin(self.announced, item, call, &mut self.events));
+        self.announced += 1;
+    }
+
+    fn more(&mut self, delta: Delta) {
+        if let Some(open) = &mut self.open {
+            open.push(delta, &mut self.events);
+        }
+    }
+
+    fn end_item(&mut self, status: ItemStatus) {
+        let Some(open) = self.open.take() else { return };
+        let (shown, item) = open.end(status, &mut self.events);
+        self.response.output.push(shown);
+        self.items.push(Arc::new(item));
     }
 }
 
 impl Answer for ResponseAnswer {
     fn open(&mut self) -> Vec<Frame> {
-        let mut frames = vec![self.state("response.created")];
+        self.state("response.created");
         if self.response.status == Status::Queued {
-            frames.push(self.state("response.queued"));
+            self.state("response.queued");
             self.response.status = Status::InProgress;
         }
-        frames.push(self.state("response.in_progress"));
-        frames
+        self.state("response.in_progress");
+        self.events.take()
     }
 
     fn note(&mut self, index: usize, event: &TextEvent) {
@@ -184,34 +164,26 @@ impl Answer for ResponseAnswer {
     }
 
     fn frames(&mut self, _: usize, event: TextEvent) -> Vec<Frame> {
-        match event {
-            TextEvent::Reasoning(delta) => self.reason(delta),
-            TextEvent::Content(delta) => self.say(delta),
-            TextEvent::Call(event) => self.call(event),
-            TextEvent::Done(done) => self.finish(&done.finish),
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
-                Vec::new()
-            }
-        }
+        self.tell(event);
+        self.events.take()
     }
 
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
         self.response.usage = Some(Tokens::from(usage));
-        self.keep();
-        let kind = match self.response.status {
+        self.store();
+        self.state(match self.response.status {
             Status::Incomplete => "response.incomplete",
             _ => "response.completed",
-        };
-        vec![self.state(kind)]
+        });
+        self.events.take()
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        let mut frames = self.end_item(ItemStatus::Incomplete);
+        self.end_item(ItemStatus::Incomplete);
+        let message = error.message().to_owned();
         let error = error.body()["error"].take();
-        let text = |name: &str| error[name].as_str().map(str::to_owned);
-        let message = text("message").unwrap_or_default();
         let members = json!({ "code": error["code"], "message": message, "param": error["param"] });
-        frames.push(self.events.event("error", members));
+        self.events.add("error", members);
         let code = match error["type"].as_str() {
             Some("rate_limit_error") => "rate_limit_exceeded",
             Some("invalid_request_error") => "invalid_prompt",
@@ -219,19 +191,19 @@ impl Answer for ResponseAnswer {
         };
         self.response.error = Some(ResponseFailure { code: code.into(), message });
         self.response.end(Status::Failed);
-        self.keep();
-        frames.push(self.state("response.failed"));
-        frames
+        self.store();
+        self.state("response.failed");
+        self.events.take()
     }
 
-    /// Codex counts events as life, and comments not.
+    /// An event, since Codex takes a stream of comments alone for dead.
     fn ping(&self) -> Option<Frame> {
-        Some(self.state("response.in_progress"))
+        Some(self.events.event("response.in_progress", json!({ "response": self.response })))
     }
 
     fn whole(&mut self, _: Vec<Collected>, usage: &Usage) -> Value {
         self.close(usage);
-        self.response.json()
+        json!(self.response)
     }
 }
 

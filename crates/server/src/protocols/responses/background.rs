@@ -1,35 +1,117 @@
-//! Responses that are made without their client: polled, followed or cancelled by their id.
+//! The work on a response that is made in the background: its events, kept for clients that follow
+//! it, its cancellation and its end.
 
-use crate::generate::answer::Answer;
-use crate::generate::choices::Choices;
-use crate::http::sse::Frame;
-use crate::protocols::responses::answer::ResponseAnswer;
-use crate::protocols::responses::running::Running;
+use crate::http::sse::{self, Frame, Framing};
+use crate::protocols::responses::held_bytes::{ByteCharge, HeldBytes};
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use futures_util::stream;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
 
-/// Makes the response; `answer` keeps it.
-pub(crate) async fn run(choices: Choices, mut answer: ResponseAnswer, running: Arc<Running>) {
-    running.tell(answer.open());
-    running.show(answer.response());
-    running.tell(made(choices, &mut answer, &running).await);
-    running.end();
+/// Most events that a follower is sent at once.
+const EVENTS_AT_ONCE: usize = 256;
+/// What a follower is sent while nothing happens.
+const SILENCE: &str = ": keep-alive\n\n";
+
+/// The work on a response without its client.
+#[derive(Debug)]
+pub(crate) struct Background {
+    /// Its events can be streamed.
+    pub streams: bool,
+    /// The work is asked to end.
+    pub cancelled: Notify,
+    log: watch::Sender<Log>,
 }
 
-/// Tells all events but the last ones, which it gives.
-async fn made(mut choices: Choices, answer: &mut ResponseAnswer, running: &Running) -> Vec<Frame> {
-    loop {
-        let event = tokio::select! {
-            biased;
-            () = running.cancelled() => {
-                drop(choices);
-                return answer.cancel();
-            }
-            event = choices.next() => event,
-        };
-        match event {
-            Some(Ok((index, event))) => running.tell(answer.frames(index, event)),
-            Some(Err(error)) => return answer.broken(&error),
-            None => return answer.close(choices.usage()),
+/// The events of a response. The first one has the number 0 and each the next.
+#[derive(Debug)]
+struct Log {
+    events: Vec<Bytes>,
+    /// These are all.
+    ended: bool,
+    charge: ByteCharge,
+}
+
+impl Background {
+    /// Work that is yet to begin. Its events are charged to `held`, and kept only if it `streams`.
+    pub fn new(streams: bool, held: &HeldBytes) -> Self {
+        let charge = held.charge(size_of::<Self>());
+        let log = watch::Sender::new(Log { events: Vec::new(), ended: false, charge });
+        Self { streams, cancelled: Notify::new(), log }
+    }
+
+    /// Asks the work to end, and waits until it has.
+    pub async fn cancel(&self) {
+        self.cancelled.notify_one();
+        // The sender lives in self, so waiting cannot fail.
+        let _ = self.log.subscribe().wait_for(|log| log.ended).await;
+    }
+
+    /// Adds events to the log.
+    pub fn push(&self, frames: &[Frame]) {
+        if !self.streams {
+            return;
         }
+        self.log.send_modify(|log| {
+            for frame in frames {
+                let event = Bytes::from(sse::written(frame, Framing::Events));
+                log.charge.grow(size_of::<Bytes>() + event.len());
+                log.events.push(event);
+            }
+        });
+    }
+
+    /// Marks the work as ended.
+    pub fn end(&self) {
+        self.log.send_modify(|log| log.ended = true);
+    }
+
+    /// The text of events from the number `from` on, with the number after them; `None` when
+    /// there are no more.
+    async fn after(&self, from: usize) -> Option<(String, usize)> {
+        let mut log = self.log.subscribe();
+        let log = log.wait_for(|log| log.events.len() > from || log.ended).await.ok()?;
+        let events = log.events.get(from..)?;
+        let events = &events[..events.len().min(EVENTS_AT_ONCE)];
+        let text: String = events.iter().map(|event| String::from_utf8_lossy(event)).collect();
+        (!events.is_empty()).then(|| (text, from + events.len()))
+    }
+}
+
+/// Streams the events of `work` from the number `from` on. Leaving the stream changes nothing.
+pub(crate) fn follow(work: Arc<Background>, from: usize, keep_alive: Duration) -> Response {
+    let events = stream::unfold((work, from), move |(work, from)| async move {
+        let (text, from) = match tokio::time::timeout(keep_alive, work.after(from)).await {
+            Ok(next) => next?,
+            Err(_) => (SILENCE.to_owned(), from),
+        };
+        Some((Ok::<Bytes, Infallible>(text.into()), (work, from)))
+    });
+    sse::streaming(Framing::Events, Body::from_stream(events))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn followers_may_begin_anywhere_and_hear_the_end() {
+        let held = HeldBytes::default();
+        let log = Background::new(true, &held);
+        let frame = |number: u64| Frame::typed(json!({ "type": "e", "sequence_number": number }));
+        log.push(&[frame(0), frame(1)]);
+        let (text, next) = log.after(1).await.unwrap();
+        assert!(text.contains(":1}") && !text.contains(":0}"), "{text}");
+        log.push(&[frame(2)]);
+        assert_eq!(log.after(next).await.unwrap().1, 3);
+        log.end();
+        assert!(log.after(3).await.is_none() && log.after(1000).await.is_none());
+        assert!(held.bytes() > 60);
+        drop(log);
+        assert_eq!(held.bytes(), 0);
     }
 }

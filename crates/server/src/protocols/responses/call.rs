@@ -1,4 +1,4 @@
-//! From the body of a request to what is computed and what is answered.
+//! Reads the body of a request for a response.
 
 use crate::generate::constraint;
 use crate::generate::options;
@@ -8,22 +8,18 @@ use crate::http::error::HttpError;
 use crate::http::random;
 use crate::http::wire;
 use crate::protocols::responses::history::{self, Item};
-use crate::protocols::responses::object::{Response, ResponseKind, Status};
+use crate::protocols::responses::input;
+use crate::protocols::responses::object::{Response, Status, Warnings};
 use crate::protocols::responses::open_item::ItemView;
 use crate::protocols::responses::request::{CreateResponse, SummaryKind, TextOptions, Truncation};
-use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
-use crate::protocols::responses::tools::Tools;
-use crate::protocols::responses::turns::StoredTurn;
-use crate::protocols::responses::warnings::Warnings;
-use crate::protocols::responses::{choice, input};
-use api::{
-    ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service, ToolChoice,
-};
+use crate::protocols::responses::store::{Owner, ResponseStore, StoredTurn, conversation};
+use crate::protocols::responses::tools::{self, Tools};
+use api::{ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// What `include` may name and no answer of this server has.
-const NEVER_THERE: [&str; 6] = [
+/// Names in `include` of members that no answer of this server has.
+const NEVER_PRESENT: [&str; 6] = [
     "file_search_call.results",
     "web_search_call.results",
     "web_search_call.action.sources",
@@ -32,13 +28,13 @@ const NEVER_THERE: [&str; 6] = [
     "code_interpreter_call.outputs",
 ];
 
-/// A response as asked for.
+/// A request for a response.
 #[derive(Debug)]
 pub(crate) struct ResponseCall {
     pub request: ChatRequest,
     pub options: RequestOptions,
     pub stream: bool,
-    /// The answer, still empty.
+    /// The response without its output.
     pub response: Response,
     pub view: ItemView,
     pub tools: Tools,
@@ -65,17 +61,28 @@ impl RequestReader<'_> {
         refuse(&asked)?;
         let mut warnings = Warnings::default();
         let mut tools = Tools::read(asked.tools.as_deref().unwrap_or_default(), &mut warnings)?;
-        let tool_choice = choice::read(asked.tool_choice.as_ref(), &mut tools)?;
+        let tool_choice = tools::choice(asked.tool_choice.as_ref(), &mut tools)?;
         let view = view(&asked, &mut warnings);
         warn(&asked, &mut warnings);
-        let sampling = sampling(body, &asked, view)?;
-        let parent = self.parent(asked.previous_response_id.as_deref())?;
-        let input = self.input(&asked, &mut warnings)?;
+        let sampling = SamplingOptions {
+            max_tokens: asked.max_output_tokens,
+            logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
+            ..sampling::read(body)?
+        };
+        let parent = asked.previous_response_id.as_deref().map(|id| self.parent(id)).transpose()?;
+        let input = match &asked.input {
+            None if parent.is_some() => Vec::new(),
+            None => return Err(wire::missing("input")),
+            Some(given) => {
+                let known = self.store.items(self.owner, &input::references(given)?);
+                input::read(given, &known, &mut warnings)?
+            }
+        };
         let messages = self.messages(&asked, parent.as_deref(), &input)?;
         let request = ChatRequest {
             messages,
             tools: tools.functions.clone(),
-            tool_choice: tool_choice.clone(),
+            tool_choice,
             parallel_calls: asked.parallel_tool_calls.unwrap_or(true),
             template_kwargs: template_kwargs(&asked),
             sampling,
@@ -85,40 +92,20 @@ impl RequestReader<'_> {
             },
             ..ChatRequest::default()
         };
-        let options = options(body, &asked)?;
+        let options = options::read(body)?;
         let stream = asked.stream.unwrap_or(false);
-        let response = self.response(asked, &request.sampling, &tool_choice, warnings);
+        let response = self.response(asked, &request.sampling, warnings);
         Ok(ResponseCall { request, options, stream, response, view, tools, input, parent })
     }
 
     /// The turn of the response `id`.
-    fn parent(&self, id: Option<&str>) -> Result<Option<Arc<StoredTurn>>, HttpError> {
-        let field = "previous_response_id";
-        let Some(id) = id else { return Ok(None) };
+    fn parent(&self, id: &str) -> Result<Arc<StoredTurn>, HttpError> {
+        let refused = |message: String| HttpError::invalid("previous_response_id", message);
         match self.store.get(self.owner, id) {
-            Some(StoreEntry::Kept(kept)) => Ok(Some(Arc::clone(&kept.turn))),
-            Some(StoreEntry::Running(_)) => {
-                Err(HttpError::invalid(field, format!("response {id} is still in progress")))
-            }
-            None => {
-                let message = format!("previous response with id '{id}' not found");
-                Err(HttpError::invalid(field, message).with_code("previous_response_not_found"))
-            }
-        }
-    }
-
-    fn input(
-        &self,
-        asked: &CreateResponse,
-        warnings: &mut Warnings,
-    ) -> Result<Vec<Arc<Item>>, HttpError> {
-        match &asked.input {
-            None if asked.previous_response_id.is_some() => Ok(Vec::new()),
-            None => Err(HttpError::invalid("input", "input is missing")),
-            Some(given) => {
-                let known = self.store.items(self.owner, &input::references(given)?);
-                input::read(given, &known, warnings)
-            }
+            Some(stored) if !stored.running => Ok(Arc::clone(&stored.turn)),
+            Some(_) => Err(refused(format!("response {id} is still in progress"))),
+            None => Err(refused(format!("previous response with id '{id}' not found"))
+                .with_code("previous_response_not_found")),
         }
     }
 
@@ -129,60 +116,50 @@ impl RequestReader<'_> {
         parent: Option<&StoredTurn>,
         input: &[Arc<Item>],
     ) -> Result<Vec<Message>, HttpError> {
-        let mut items = parent.map(StoredTurn::items).unwrap_or_default();
-        items.extend_from_slice(input);
+        let items = conversation(parent, input);
         let bytes: usize = items.iter().map(|item| item.size()).sum();
         if bytes > self.limit.saturating_mul(2) {
             let message = format!("the conversation has {bytes} bytes, which is too much");
             return Err(HttpError::invalid("input", message).with_code("body_too_large"));
         }
-        let messages =
-            history::render(asked.instructions.as_deref(), items.iter().map(Arc::as_ref));
+        let messages = history::render(asked.instructions.as_deref(), &items);
         if messages.is_empty() {
             return Err(HttpError::invalid("input", "input holds nothing to answer"));
         }
         Ok(messages)
     }
 
-    /// The answer before anything of it is there.
+    /// The response without its output.
     fn response(
         &self,
         asked: CreateResponse,
         sampling: &SamplingOptions,
-        choice: &ToolChoice,
         warnings: Warnings,
     ) -> Response {
         let background = asked.background.unwrap_or(false);
-        let status = if background { Status::Queued } else { Status::InProgress };
         let used = sampling.over(self.service.defaults()).params();
         Response {
             id: random::id("resp_"),
-            object: ResponseKind::Response,
             created_at: unix_now(),
-            status,
+            status: if background { Status::Queued } else { Status::InProgress },
             background,
-            completed_at: None,
-            error: None,
-            incomplete_details: None,
             max_output_tokens: asked.max_output_tokens,
             max_tool_calls: asked.max_tool_calls,
             model: self.service.info().name.clone(),
-            output: Vec::new(),
             parallel_tool_calls: asked.parallel_tool_calls.unwrap_or(true),
             reasoning: json!({
-                "effort": asked.reasoning.as_ref().and_then(|wish| wish.effort.clone()),
+                "effort": asked.reasoning.as_ref().and_then(|options| options.effort.as_ref()),
                 "summary": summary(&asked),
             }),
             service_tier: "default".into(),
             store: asked.store.unwrap_or(true),
             temperature: used.temperature,
             text: text_json(asked.text.as_ref()),
-            tool_choice: asked.tool_choice.unwrap_or_else(|| tool_choice_json(choice)),
+            tool_choice: asked.tool_choice.unwrap_or_else(|| "auto".into()),
             tools: asked.tools.unwrap_or_default(),
             top_logprobs: asked.top_logprobs.unwrap_or(0),
             top_p: used.top_p,
             truncation: "disabled".into(),
-            usage: None,
             instructions: asked.instructions,
             previous_response_id: asked.previous_response_id,
             prompt_cache_key: asked.prompt_cache_key,
@@ -190,38 +167,38 @@ impl RequestReader<'_> {
             user: asked.user,
             metadata: asked.metadata.unwrap_or_default(),
             warnings,
+            ..Response::default()
         }
     }
 }
 
-/// Refuses what would change the answer and cannot be done.
+/// Refuses members that would change the answer and are not supported.
 fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
-    let refused = |field: &str, why: &str| Err(HttpError::invalid(field, format!("{field} {why}")));
-    if asked.conversation.is_some() {
-        return refused("conversation", "is not supported; use previous_response_id");
+    let unstored = asked.background == Some(true) && asked.store == Some(false);
+    let refusals = [
+        (
+            asked.conversation.is_some(),
+            "conversation",
+            "is not supported; use previous_response_id",
+        ),
+        (asked.prompt.is_some(), "prompt", "is not supported: the server has no stored prompts"),
+        (asked.max_output_tokens == Some(0), "max_output_tokens", "must be at least 1"),
+        (unstored, "background", "needs store to be true"),
+    ];
+    match refusals.into_iter().find(|(refused, ..)| *refused) {
+        Some((_, field, why)) => Err(HttpError::invalid(field, format!("{field} {why}"))),
+        None => Ok(()),
     }
-    if asked.prompt.is_some() {
-        return refused("prompt", "is not supported: the server has no stored prompts");
-    }
-    if asked.max_output_tokens == Some(0) {
-        return refused("max_output_tokens", "must be at least 1");
-    }
-    if asked.background == Some(true) && asked.store == Some(false) {
-        return refused("background", "needs store to be true");
-    }
-    Ok(())
 }
 
-/// What the text is held to.
+/// The grammar that the text must match.
 fn grammar(text: Option<&TextOptions>) -> Result<Option<GrammarSource>, HttpError> {
     let Some(format) = text.and_then(|text| text.format.as_ref()) else { return Ok(None) };
     match (format.kind.as_str(), &format.schema) {
         ("text", _) => Ok(None),
         ("json_object", _) => Ok(Some(GrammarSource::JsonObject)),
         ("json_schema", Some(schema)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
-        ("json_schema", None) => {
-            Err(HttpError::invalid("text.format.schema", "text.format.schema is missing"))
-        }
+        ("json_schema", None) => Err(wire::missing("text.format.schema")),
         (kind, _) => {
             let message =
                 format!("text.format.type must be text, json_object or json_schema, not {kind}");
@@ -240,14 +217,14 @@ fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
         match name.as_str() {
             "reasoning.encrypted_content" => view.sealed = true,
             "message.output_text.logprobs" => view.logprobs = true,
-            known if NEVER_THERE.contains(&known) => {}
+            known if NEVER_PRESENT.contains(&known) => {}
             other => warnings.add(other, "include knows no such thing"),
         }
     }
     view
 }
 
-/// Says what has no effect.
+/// Warns of members that have no effect.
 fn warn(asked: &CreateResponse, warnings: &mut Warnings) {
     if asked.truncation == Some(Truncation::Auto) {
         warnings.add("truncation", "a prompt that is too long is refused, not truncated");
@@ -257,28 +234,9 @@ fn warn(asked: &CreateResponse, warnings: &mut Warnings) {
     }
 }
 
-fn summary(asked: &CreateResponse) -> Option<&'static str> {
-    let wish = asked.reasoning.as_ref()?;
-    wish.summary.or(wish.generate_summary).and_then(SummaryKind::name)
-}
-
-fn sampling(
-    body: &Value,
-    asked: &CreateResponse,
-    view: ItemView,
-) -> Result<SamplingOptions, HttpError> {
-    let shared = sampling::read(body)?;
-    Ok(SamplingOptions {
-        max_tokens: asked.max_output_tokens,
-        logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
-        ..shared
-    })
-}
-
-fn options(body: &Value, asked: &CreateResponse) -> Result<RequestOptions, HttpError> {
-    let options = options::read(body)?;
-    let tenant = options.tenant.clone().or_else(|| asked.safety_identifier.clone());
-    Ok(RequestOptions { tenant, ..options })
+fn summary(asked: &CreateResponse) -> Option<SummaryKind> {
+    let options = asked.reasoning.as_ref()?;
+    options.summary.or(options.generate_summary).filter(|kind| *kind != SummaryKind::None)
 }
 
 fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
@@ -286,7 +244,7 @@ fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
     let mut add = |name: &str, value: Value| {
         kwargs.entry(name).or_insert(value);
     };
-    if let Some(effort) = asked.reasoning.as_ref().and_then(|wish| wish.effort.as_deref()) {
+    if let Some(effort) = asked.reasoning.as_ref().and_then(|options| options.effort.as_deref()) {
         add("reasoning_effort", effort.into());
         if effort == "none" {
             add("enable_thinking", false.into());
@@ -303,13 +261,4 @@ fn text_json(text: Option<&TextOptions>) -> Value {
     let format = text.and_then(|text| text.format.as_ref());
     let format = format.map_or_else(|| json!({ "type": "text" }), |format| json!(format));
     json!({ "format": format, "verbosity": verbosity })
-}
-
-fn tool_choice_json(choice: &ToolChoice) -> Value {
-    match choice {
-        ToolChoice::Auto => "auto".into(),
-        ToolChoice::None => "none".into(),
-        ToolChoice::Required => "required".into(),
-        ToolChoice::Named(name) => json!({ "type": "function", "name": name }),
-    }
 }

@@ -11,7 +11,6 @@ pub(crate) struct Freeform {
     /// Bytes of `arguments` that are read.
     read: usize,
     stage: Stage,
-    given: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,27 +31,33 @@ impl Freeform {
         if self.stage == Stage::Before {
             self.begin();
         }
-        if self.stage != Stage::Inside {
-            return String::new();
+        let mut text = String::new();
+        while self.stage == Stage::Inside
+            && let Some(unit) = unit(&self.arguments[self.read..])
+        {
+            self.read += unit.len();
+            match unit {
+                "\"" => self.stage = Stage::Over,
+                _ if unit.starts_with('\\') => {
+                    match serde_json::from_str::<String>(&format!("\"{unit}\"")) {
+                        Ok(escaped) => text += &escaped,
+                        Err(_) => self.stage = Stage::Over,
+                    }
+                }
+                _ => text += unit,
+            }
         }
-        let text = self.inside();
-        self.given.push_str(&text);
         text
     }
 
-    /// The text that was held back, and all of it. Arguments of another form are the text.
-    pub fn finish(mut self) -> (String, String) {
-        let whole = match serde_json::from_str::<Value>(&self.arguments) {
-            Ok(Value::Object(mut object)) => match object.remove(INPUT) {
-                Some(Value::String(text)) => text,
-                _ => self.arguments,
-            },
+    /// The text that was held back, after `given`. Arguments of another form are the text.
+    pub fn finish(self, given: &str) -> String {
+        let mut arguments = serde_json::from_str(&self.arguments).unwrap_or(Value::Null);
+        let whole = match arguments.get_mut(INPUT).map(Value::take) {
+            Some(Value::String(text)) => text,
             _ => self.arguments,
         };
-        match whole.strip_prefix(&self.given) {
-            Some(rest) => (rest.to_owned(), whole),
-            None => (String::new(), std::mem::take(&mut self.given)),
-        }
+        whole.strip_prefix(given).unwrap_or_default().to_owned()
     }
 
     /// Looks for the beginning of the text, which only one spelling of the object has.
@@ -72,79 +77,18 @@ impl Freeform {
         self.read = self.arguments.len() - rest.len();
         self.stage = Stage::Inside;
     }
-
-    /// Reads characters up to the closing quote or an escape that is not complete.
-    fn inside(&mut self) -> String {
-        let mut text = String::new();
-        while let Some(first) = self.arguments[self.read..].chars().next() {
-            match first {
-                '"' => {
-                    self.stage = Stage::Over;
-                    break;
-                }
-                '\\' => match escape(&self.arguments[self.read..]) {
-                    Escape::Char(read, length) => {
-                        text.push(read);
-                        self.read += length;
-                    }
-                    Escape::Open => break,
-                    Escape::Wrong => {
-                        self.stage = Stage::Over;
-                        break;
-                    }
-                },
-                plain => {
-                    text.push(plain);
-                    self.read += plain.len_utf8();
-                }
-            }
-        }
-        text
-    }
 }
 
-/// What a backslash begins.
-enum Escape {
-    /// This character, written with so many bytes.
-    Char(char, usize),
-    /// More is needed.
-    Open,
-    /// No escape of JSON.
-    Wrong,
-}
-
-fn escape(text: &str) -> Escape {
-    let Some(kind) = text.as_bytes().get(1) else { return Escape::Open };
-    let simple = match kind {
-        b'n' => '\n',
-        b't' => '\t',
-        b'r' => '\r',
-        b'b' => '\u{8}',
-        b'f' => '\u{c}',
-        b'"' | b'\\' | b'/' => char::from(*kind),
-        b'u' => return unicode(text),
-        _ => return Escape::Wrong,
+/// The character that `text` begins with, as it is written in JSON; `None` while it is incomplete.
+fn unit(text: &str) -> Option<&str> {
+    let length = match text.as_bytes() {
+        // The first half of a character beyond the first plane.
+        [b'\\', b'u', b'd' | b'D', b'8'..=b'9' | b'a'..=b'b' | b'A'..=b'B', ..] => 12,
+        [b'\\', b'u', ..] => 6,
+        [b'\\', ..] => 2,
+        _ => text.chars().next()?.len_utf8(),
     };
-    Escape::Char(simple, 2)
-}
-
-/// `\uXXXX`, or two of them for a character beyond the first plane.
-fn unicode(text: &str) -> Escape {
-    let unit = |at: usize| text.get(at..at + 4).and_then(|hex| u16::from_str_radix(hex, 16).ok());
-    let Some(first) = unit(2) else {
-        return if text.len() < 6 { Escape::Open } else { Escape::Wrong };
-    };
-    if let Some(read) = char::from_u32(first.into()) {
-        return Escape::Char(read, 6);
-    }
-    match unit(8) {
-        Some(second) => match char::decode_utf16([first, second]).next() {
-            Some(Ok(read)) if text[6..].starts_with("\\u") => Escape::Char(read, 12),
-            _ => Escape::Wrong,
-        },
-        None if text.len() < 12 => Escape::Open,
-        None => Escape::Wrong,
-    }
+    (text.len() >= length).then(|| &text[..text.ceil_char_boundary(length)])
 }
 
 #[cfg(test)]
@@ -152,19 +96,18 @@ mod tests {
     use super::*;
 
     /// The text as it comes, one character of the arguments at a time.
-    fn read(arguments: &str) -> (String, String) {
+    fn read(arguments: &str) -> String {
         let mut reader = Freeform::default();
         let mut streamed = String::new();
         for one in arguments.chars() {
             streamed += &reader.push(one.encode_utf8(&mut [0; 4]));
         }
-        let (rest, whole) = reader.finish();
-        (streamed + &rest, whole)
+        let rest = reader.finish(&streamed);
+        streamed + &rest
     }
 
     fn check(arguments: &str, expected: &str) {
-        let (streamed, whole) = read(arguments);
-        assert_eq!((streamed.as_str(), whole.as_str()), (expected, expected), "{arguments}");
+        assert_eq!(read(arguments), expected, "{arguments}");
     }
 
     #[test]
@@ -193,9 +136,10 @@ mod tests {
 
     #[test]
     fn broken_text_is_what_was_read_of_it() {
-        let (streamed, whole) = read(r#"{"input": "ab\q"}"#);
-        assert_eq!(streamed, whole);
-        let (streamed, whole) = read(r#"{"input": "ab"#);
-        assert_eq!((streamed.as_str(), whole.as_str()), ("ab", "ab"));
+        check(r#"{"input": "ab\q"}"#, "ab");
+        check(r#"{"input": "ab"#, "ab");
+        check(r#"{"input": "ab\ud83dxxxxxxxx"}"#, "ab");
+        check(r#"{"input": "ab\udc00"}"#, "ab");
+        check(r#"{"input": "ab\u1"#, "ab");
     }
 }

@@ -3,16 +3,17 @@
 //! Invariant: the items of an answer give the messages that the answer was, its reasoning and the
 //! names of its calls included, so that its tokens are found in the cache.
 
-use crate::protocols::responses::items::{MessagePart, OutputItem, Passage};
+use crate::protocols::responses::object::{CustomCall, FunctionCall, ItemStatus, OutputItem};
 use crate::protocols::responses::tools::{INPUT, flat};
 use api::{Message, Part, Role, ToolCall};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// An item of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    Message { id: String, role: ItemRole, texts: Vec<String> },
+    Message { id: String, role: Role, texts: Vec<String> },
     Reasoning { id: String, text: String },
     Call(CallItem),
     Result { id: String, call_id: String, text: String, custom: bool },
@@ -30,40 +31,8 @@ pub(crate) struct CallItem {
     pub custom: bool,
 }
 
-/// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ItemRole {
-    User,
-    Assistant,
-    System,
-    Developer,
-}
-
-impl ItemRole {
-    /// The role that OpenAI's API calls `name`.
-    pub fn of(name: &str) -> Option<Self> {
-        match name {
-            "user" => Some(Self::User),
-            "assistant" => Some(Self::Assistant),
-            "system" => Some(Self::System),
-            "developer" => Some(Self::Developer),
-            _ => None,
-        }
-    }
-
-    /// Its name there.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::System => "system",
-            Self::Developer => "developer",
-        }
-    }
-}
-
 impl Item {
-    /// Its id.
+    /// The id of the item.
     pub fn id(&self) -> &str {
         match self {
             Self::Message { id, .. } | Self::Reasoning { id, .. } | Self::Result { id, .. } => id,
@@ -71,7 +40,7 @@ impl Item {
         }
     }
 
-    /// About the bytes that it takes in memory.
+    /// Approximate bytes of the item in memory.
     pub fn size(&self) -> usize {
         let texts = match self {
             Self::Message { texts, .. } => texts.iter().map(|text| 32 + text.len()).sum(),
@@ -85,12 +54,12 @@ impl Item {
         size_of::<Self>() + 64 + self.id().len() + texts
     }
 
-    /// The form that it is listed in.
+    /// The JSON that lists the item.
     pub fn json(&self) -> Value {
         match self {
             Self::Message { id, role, texts } => {
                 let part = |text: &String| match role {
-                    ItemRole::Assistant => {
+                    Role::Assistant => {
                         json!({ "type": "output_text", "text": text, "annotations": [] })
                     }
                     _ => json!({ "type": "input_text", "text": text }),
@@ -103,7 +72,7 @@ impl Item {
                 let content = json!([{ "type": "reasoning_text", "text": text }]);
                 json!({ "id": id, "type": "reasoning", "summary": [], "content": content })
             }
-            Self::Call(call) => call.json(),
+            Self::Call(call) => json!(call.shown(ItemStatus::Completed)),
             Self::Result { id, call_id, text, custom } => {
                 let kind = if *custom { "custom_tool_call_output" } else { "function_call_output" };
                 json!({ "id": id, "type": kind, "call_id": call_id, "output": text,
@@ -114,17 +83,15 @@ impl Item {
 }
 
 impl CallItem {
-    fn json(&self) -> Value {
-        let (kind, input) = match self.custom {
-            true => ("custom_tool_call", "input"),
-            false => ("function_call", "arguments"),
-        };
-        let mut json = json!({ "id": self.id, "type": kind, "call_id": self.call_id,
-            "name": self.name, (input): self.input, "status": "completed" });
-        if let Some(namespace) = &self.namespace {
-            json["namespace"] = namespace.as_str().into();
+    /// The call as the client sees it.
+    pub fn shown(&self, status: ItemStatus) -> OutputItem {
+        let Self { id, call_id, name, namespace, input, custom } = self.clone();
+        if custom {
+            let call = CustomCall { id, call_id, name, namespace, input, status };
+            return OutputItem::CustomToolCall(call);
         }
-        json
+        let call = FunctionCall { id, call_id, name, namespace, arguments: input, status };
+        OutputItem::FunctionCall(call)
     }
 
     fn called(&self) -> ToolCall {
@@ -137,64 +104,26 @@ impl CallItem {
     }
 }
 
-impl From<&OutputItem> for Item {
-    fn from(item: &OutputItem) -> Self {
-        match item {
-            OutputItem::Reasoning(reasoning) => {
-                let passages = reasoning.content.iter().chain(&reasoning.summary);
-                let text = |passage: &Passage| match passage {
-                    Passage::ReasoningText { text } | Passage::SummaryText { text } => text.clone(),
-                };
-                Self::Reasoning { id: reasoning.id.clone(), text: passages.map(text).collect() }
-            }
-            OutputItem::Message(message) => {
-                let text = |part: &MessagePart| match part {
-                    MessagePart::OutputText { text, .. } => text.clone(),
-                };
-                let texts = message.content.iter().map(text).collect();
-                Self::Message { id: message.id.clone(), role: ItemRole::Assistant, texts }
-            }
-            OutputItem::FunctionCall(call) => Self::Call(CallItem {
-                id: call.id.clone(),
-                call_id: call.call_id.clone(),
-                name: call.name.clone(),
-                namespace: call.namespace.clone(),
-                input: call.arguments.clone(),
-                custom: false,
-            }),
-            OutputItem::CustomToolCall(call) => Self::Call(CallItem {
-                id: call.id.clone(),
-                call_id: call.call_id.clone(),
-                name: call.name.clone(),
-                namespace: call.namespace.clone(),
-                input: call.input.clone(),
-                custom: true,
-            }),
-        }
-    }
-}
-
-/// The messages of a conversation that `instructions` open.
-pub(crate) fn render<'a>(
-    instructions: Option<&str>,
-    items: impl Iterator<Item = &'a Item>,
-) -> Vec<Message> {
+/// The messages of a conversation that begins with `instructions`.
+pub(crate) fn render(instructions: Option<&str>, items: &[Arc<Item>]) -> Vec<Message> {
     let mut renderer = Renderer::default();
     if let Some(text) = instructions.filter(|text| !text.is_empty()) {
         renderer.system(text);
     }
-    for item in items {
-        renderer.add(item);
+    items.iter().for_each(|item| renderer.add(item));
+    let mut messages = renderer.messages;
+    for answer in messages.iter_mut().filter(|message| message.role == Role::Assistant) {
+        append(&mut answer.content, "");
+        answer.reasoning = answer.reasoning.take().filter(|text| !text.is_empty());
     }
-    renderer.flush();
-    renderer.messages
+    messages
 }
 
 #[derive(Default)]
 struct Renderer<'a> {
     messages: Vec<Message>,
-    /// The message of the assistant that may go on.
-    open: Option<Message>,
+    /// The last message is the assistant's, and the next item may continue it.
+    open: bool,
     /// Names of the functions that were called.
     called: HashMap<&'a str, String>,
 }
@@ -202,24 +131,25 @@ struct Renderer<'a> {
 impl<'a> Renderer<'a> {
     fn add(&mut self, item: &'a Item) {
         match item {
-            Item::Message { role: ItemRole::Assistant, texts, .. } => {
-                self.assistant(&texts.join("\n"));
-            }
-            Item::Message { role: ItemRole::User, texts, .. } => {
-                self.push(Message::user(texts.join("\n")));
-            }
-            Item::Message { texts, .. } => self.system(&texts.join("\n")),
-            Item::Reasoning { text, .. } => {
-                let begun = |open: &Message| !open.content.is_empty() || !open.calls.is_empty();
-                if self.open.as_ref().is_some_and(begun) {
-                    self.flush();
+            Item::Message { role, texts, .. } => match (role, texts.join("\n")) {
+                // Text and calls are one message; text after text is a message of its own.
+                (Role::Assistant, text) => {
+                    let said = |last: &Message| !last.content.is_empty() && last.calls.is_empty();
+                    self.open &= !self.messages.last().is_some_and(said);
+                    append(&mut self.assistant().content, &text);
                 }
-                self.open().reasoning.get_or_insert_default().push_str(text);
+                (Role::User, text) => self.push(Message::user(text)),
+                (_, text) => self.system(&text),
+            },
+            Item::Reasoning { text, .. } => {
+                let begun = |last: &Message| !last.content.is_empty() || !last.calls.is_empty();
+                self.open &= !self.messages.last().is_some_and(begun);
+                self.assistant().reasoning.get_or_insert_default().push_str(text);
             }
             Item::Call(call) => {
                 let called = call.called();
                 self.called.insert(&call.call_id, called.name.clone());
-                self.open().calls.push(called);
+                self.assistant().calls.push(called);
             }
             Item::Result { call_id, text, .. } => {
                 let name = self.called.get(call_id.as_str()).cloned();
@@ -229,40 +159,29 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// The message of the assistant that may go on, a new one where there is none.
-    fn open(&mut self) -> &mut Message {
-        self.open.get_or_insert_with(|| Message { role: Role::Assistant, ..Message::default() })
-    }
-
-    /// Text beside calls is one message with them; after other text it is a message of its own.
-    fn assistant(&mut self, text: &str) {
-        let said = |open: &Message| !open.content.is_empty() && open.calls.is_empty();
-        if self.open.as_ref().is_some_and(said) {
-            self.flush();
+    /// The assistant's message that the next item may continue, or a new one.
+    fn assistant(&mut self) -> &mut Message {
+        if !self.open {
+            self.push(Message { role: Role::Assistant, ..Message::default() });
+            self.open = true;
         }
-        append(&mut self.open().content, text);
+        let last = self.messages.len() - 1;
+        &mut self.messages[last]
     }
 
-    /// Templates know one system message at the beginning, and some no other.
+    /// Adds a system prompt. At the beginning it joins the one that is there, since some templates
+    /// allow one system message only, and only there.
     fn system(&mut self, text: &str) {
-        if self.open.is_none()
-            && let [first @ Message { role: Role::System, .. }] = self.messages.as_mut_slice()
-        {
-            append(&mut first.content, &format!("\n\n{text}"));
-            return;
+        match self.messages.as_mut_slice() {
+            [first @ Message { role: Role::System, .. }] => {
+                append(&mut first.content, &format!("\n\n{text}"));
+            }
+            _ => self.push(Message::system(text)),
         }
-        self.push(Message::system(text));
     }
 
     fn push(&mut self, message: Message) {
-        self.flush();
-        self.messages.push(message);
-    }
-
-    fn flush(&mut self) {
-        let Some(mut message) = self.open.take() else { return };
-        append(&mut message.content, "");
-        message.reasoning = message.reasoning.filter(|text| !text.is_empty());
+        self.open = false;
         self.messages.push(message);
     }
 }

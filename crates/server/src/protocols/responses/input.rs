@@ -3,9 +3,9 @@
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use crate::http::random;
-use crate::protocols::responses::history::{CallItem, Item, ItemRole};
-use crate::protocols::responses::tools::required;
-use crate::protocols::responses::warnings::Warnings;
+use crate::protocols::responses::history::{CallItem, Item};
+use crate::protocols::responses::object::Warnings;
+use api::Role;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -36,10 +36,8 @@ pub(crate) fn references(input: &Value) -> Result<HashSet<String>, HttpError> {
             && !ids.insert(id.to_owned())
         {
             let path = format!("input[{at}].id");
-            return Err(HttpError::invalid(
-                &path,
-                format!("{path} refers to an item a second time"),
-            ));
+            let message = format!("{path} refers to an item a second time");
+            return Err(HttpError::invalid(path, message));
         }
     }
     Ok(ids)
@@ -60,7 +58,10 @@ pub(crate) fn read(
     warnings: &mut Warnings,
 ) -> Result<Vec<Arc<Item>>, HttpError> {
     let items = match input {
-        Value::String(text) => return Ok(vec![Arc::new(message(ItemRole::User, text.clone()))]),
+        Value::String(text) => {
+            let (id, texts) = (random::id("msg_"), vec![text.clone()]);
+            return Ok(vec![Arc::new(Item::Message { id, role: Role::User, texts })]);
+        }
         Value::Array(items) => items,
         other => return Err(wrong("input", "a string or an array of items", other)),
     };
@@ -69,18 +70,14 @@ pub(crate) fn read(
         return Err(HttpError::invalid("input", message));
     }
     let mut read = Vec::with_capacity(items.len());
-    for (at, value) in items.iter().enumerate() {
-        let fields = ObjectReader::of(value, &format!("input[{at}]"))?;
+    for (fields, value) in ObjectReader::all(items, "input").zip(items) {
+        let fields = fields?;
         match reference(value) {
             Some(id) => read.push(referred(id, &fields, known)?),
             None => read.extend(one(&fields, warnings)?.map(Arc::new)),
         }
     }
     Ok(read)
-}
-
-fn message(role: ItemRole, text: String) -> Item {
-    Item::Message { id: random::id("msg_"), role, texts: vec![text] }
 }
 
 fn referred(
@@ -100,7 +97,7 @@ fn one(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Option<Item
     let kind = match fields.text("type")? {
         Some(kind) => kind,
         None if fields.value("role").is_some() => "message",
-        None => required(fields, "type")?,
+        None => fields.required("type")?,
     };
     match kind {
         "message" => spoken(fields).map(Some),
@@ -108,7 +105,7 @@ fn one(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Option<Item
         "function_call" => call(fields, "arguments").map(Some),
         "custom_tool_call" => call(fields, "input").map(Some),
         "function_call_output" | "custom_tool_call_output" => result(fields, kind).map(Some),
-        "item_reference" => required(fields, "id").map(|_| None),
+        "item_reference" => fields.required("id").map(|_| None),
         other => {
             warnings.add(other, "items of this type are not supported and were left out");
             Ok(None)
@@ -122,16 +119,17 @@ fn id(fields: &ObjectReader<'_>, prefix: &str) -> Result<String, HttpError> {
 }
 
 fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
-    let name = required(fields, "role")?;
-    let role = ItemRole::of(name).ok_or_else(|| {
+    let name = fields.required("role")?;
+    if !["user", "assistant", "system", "developer"].contains(&name) {
         let path = fields.path("role");
         let expected = "user, assistant, system or developer";
-        HttpError::invalid(&path, format!("{path} must be {expected}, not {name}"))
-    })?;
-    let texts = match (texts(fields, "content")?, role) {
-        (Some(texts), _) => texts,
-        (None, ItemRole::Assistant) => Vec::new(),
-        (None, _) => return Err(missing(fields, "content")),
+        return Err(HttpError::invalid(&path, format!("{path} must be {expected}, not {name}")));
+    }
+    let role = Role::from(name);
+    let texts = match texts(fields, "content")? {
+        Some(texts) => texts,
+        None if role == Role::Assistant => Vec::new(),
+        None => return Err(fields.missing("content")),
     };
     Ok(Item::Message { id: id(fields, "msg_")?, role, texts })
 }
@@ -139,8 +137,8 @@ fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
 fn call(fields: &ObjectReader<'_>, input: &str) -> Result<Item, HttpError> {
     Ok(Item::Call(CallItem {
         id: id(fields, "fc_")?,
-        call_id: required(fields, "call_id")?.to_owned(),
-        name: required(fields, "name")?.to_owned(),
+        call_id: fields.required("call_id")?.to_owned(),
+        name: fields.required("name")?.to_owned(),
         namespace: fields.text("namespace")?.map(str::to_owned),
         input: fields.text(input)?.unwrap_or_default().to_owned(),
         custom: input == "input",
@@ -148,10 +146,10 @@ fn call(fields: &ObjectReader<'_>, input: &str) -> Result<Item, HttpError> {
 }
 
 fn result(fields: &ObjectReader<'_>, kind: &str) -> Result<Item, HttpError> {
-    let texts = texts(fields, "output")?.ok_or_else(|| missing(fields, "output"))?;
+    let texts = texts(fields, "output")?.ok_or_else(|| fields.missing("output"))?;
     Ok(Item::Result {
         id: id(fields, "fco_")?,
-        call_id: required(fields, "call_id")?.to_owned(),
+        call_id: fields.required("call_id")?.to_owned(),
         text: texts.join("\n"),
         custom: kind == "custom_tool_call_output",
     })
@@ -180,16 +178,15 @@ fn texts(fields: &ObjectReader<'_>, name: &str) -> Result<Option<Vec<String>>, H
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
         Some(Value::Array(parts)) => {
-            let part = |(at, part)| text(part, &format!("{path}[{at}]"));
-            parts.iter().enumerate().map(part).collect::<Result<_, _>>().map(Some)
+            let parts = ObjectReader::all(parts, &path);
+            parts.map(|part| text(&part?)).collect::<Result<_, _>>().map(Some)
         }
         Some(other) => Err(wrong(&path, "a string or an array of text parts", other)),
     }
 }
 
-fn text(part: &Value, path: &str) -> Result<String, HttpError> {
-    let fields = ObjectReader::of(part, path)?;
-    let name = match required(&fields, "type")? {
+fn text(fields: &ObjectReader<'_>) -> Result<String, HttpError> {
+    let name = match fields.required("type")? {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => "text",
         "refusal" => "refusal",
         other => {
@@ -198,12 +195,7 @@ fn text(part: &Value, path: &str) -> Result<String, HttpError> {
             return Err(HttpError::invalid(path, message));
         }
     };
-    fields.text(name)?.map(str::to_owned).ok_or_else(|| missing(&fields, name))
-}
-
-fn missing(fields: &ObjectReader<'_>, name: &str) -> HttpError {
-    let path = fields.path(name);
-    HttpError::invalid(&path, format!("{path} is missing"))
+    fields.text(name)?.map(str::to_owned).ok_or_else(|| fields.missing(name))
 }
 
 #[cfg(test)]
@@ -221,7 +213,7 @@ mod tests {
 
     fn check(input: Value, expected: Value) {
         let (items, _) = items(&input).unwrap();
-        let mut messages = render(None, items.iter().map(Arc::as_ref));
+        let mut messages = render(None, &items);
         for call in messages.iter_mut().flat_map(|message| &mut message.calls) {
             let function = json!({"name": call.name, "arguments": call.arguments});
             let whole = json!({"id": call.id, "type": "function", "function": function});

@@ -1,15 +1,13 @@
-//! The response object.
+//! The response object, and the items that it consists of.
 
 use crate::http::app::unix_now;
-use crate::protocols::responses::items::OutputItem;
-use crate::protocols::responses::warnings::Warnings;
 use api::Usage;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// An answer with all that was asked for.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Response {
     pub id: String,
     pub object: ResponseKind,
@@ -52,18 +50,20 @@ pub(crate) struct Response {
 }
 
 /// What kind of object it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Kind)]
 pub(crate) enum ResponseKind {
+    #[default]
     #[serde(rename = "response")]
     Response,
 }
 
 /// How far a response has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     Queued,
+    #[default]
     InProgress,
     Completed,
     Incomplete,
@@ -132,12 +132,6 @@ impl From<&Usage> for Tokens {
 }
 
 impl Response {
-    /// The JSON of it.
-    pub fn json(&self) -> Value {
-        // Members are plain data with string keys, for which this cannot fail.
-        serde_json::to_value(self).unwrap_or_default()
-    }
-
     /// Ends it with `status`.
     pub fn end(&mut self, status: Status) {
         self.status = status;
@@ -145,5 +139,145 @@ impl Response {
         if status == Status::Incomplete {
             self.incomplete_details = Some(Incomplete { reason: Reason::MaxOutputTokens });
         }
+    }
+}
+
+/// How far an item has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ItemStatus {
+    InProgress,
+    Completed,
+    Incomplete,
+}
+
+/// One item of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum OutputItem {
+    Reasoning(Reasoning),
+    Message(MessageItem),
+    FunctionCall(FunctionCall),
+    CustomToolCall(CustomCall),
+}
+
+/// What the model thought.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Reasoning {
+    pub id: String,
+    pub summary: Vec<Passage>,
+    pub content: Vec<Passage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encrypted_content: Option<String>,
+    pub status: ItemStatus,
+}
+
+/// A piece of reasoning.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Passage {
+    SummaryText { text: String },
+    ReasoningText { text: String },
+}
+
+/// What the model said.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = Message)]
+pub(crate) struct MessageItem {
+    pub id: String,
+    pub status: ItemStatus,
+    pub role: Assistant,
+    pub content: Vec<MessagePart>,
+}
+
+/// Who said it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Assistant {
+    Assistant,
+}
+
+/// A part of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[schema(as = Part)]
+pub(crate) enum MessagePart {
+    OutputText {
+        text: String,
+        /// None are ever made.
+        #[schema(value_type = Vec<Object>)]
+        annotations: [(); 0],
+        /// Of every token, where they were asked for.
+        #[schema(value_type = Vec<Object>)]
+        logprobs: Vec<Value>,
+    },
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct FunctionCall {
+    pub id: String,
+    pub call_id: String,
+    pub name: String,
+    /// The namespace that the function belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// JSON text of an object.
+    pub arguments: String,
+    pub status: ItemStatus,
+}
+
+/// A call of a custom tool.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct CustomCall {
+    pub id: String,
+    pub call_id: String,
+    pub name: String,
+    /// The namespace that the tool belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Free text.
+    pub input: String,
+    pub status: ItemStatus,
+}
+
+/// Most sentences of one answer.
+const MAX_WARNINGS: usize = 32;
+/// Most characters of a name that a client gave.
+const MAX_NAME_LEN: usize = 64;
+
+/// Sentences about what was left out, each said once.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct Warnings(Vec<String>);
+
+impl Warnings {
+    /// Adds one, with the name that the client gave to the thing.
+    pub fn add(&mut self, name: &str, what: &str) {
+        let name: String = name.chars().take(MAX_NAME_LEN).collect();
+        let sentence = format!("{name}: {what}");
+        if self.0.len() < MAX_WARNINGS && !self.0.contains(&sentence) {
+            self.0.push(sentence);
+        }
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_few_and_short() {
+        let mut warnings = Warnings::default();
+        for number in 0..1000 {
+            warnings.add(&"x".repeat(1000 + number), "a");
+            warnings.add(&number.to_string(), "b");
+        }
+        assert_eq!(warnings.0.len(), MAX_WARNINGS);
+        assert!(warnings.0.iter().all(|sentence| sentence.len() < 100));
     }
 }

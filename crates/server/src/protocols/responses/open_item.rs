@@ -1,18 +1,16 @@
-//! The item of an answer that is being generated.
+//! The item of an answer that is being generated, and the events about it.
 
 use crate::generate::logprobs;
-use crate::http::random;
 use crate::http::sse::Frame;
-use crate::protocols::responses::events::Events;
 use crate::protocols::responses::freeform::Freeform;
+use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::input::sealed;
-use crate::protocols::responses::items::{
-    Assistant, CustomCall, FunctionCall, ItemStatus, MessageItem, MessagePart, OutputItem, Passage,
-    Reasoning,
+use crate::protocols::responses::object::{
+    Assistant, ItemStatus, MessageItem, MessagePart, OutputItem, Passage, Reasoning,
 };
-use crate::protocols::responses::tools::Wire;
-use api::Delta;
+use api::{Delta, TokenText};
 use serde_json::{Value, json};
+use std::cell::Cell;
 
 /// What the client wants to see.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,291 +23,202 @@ pub(crate) struct ItemView {
     pub logprobs: bool,
 }
 
+/// The events of one stream, which are numbered, and what they show.
+#[derive(Debug)]
+pub(crate) struct Events {
+    pub view: ItemView,
+    next: Cell<u64>,
+    frames: Vec<Frame>,
+}
+
+impl Events {
+    /// The events of a stream that begins.
+    pub fn new(view: ItemView) -> Self {
+        Self { view, next: Cell::default(), frames: Vec::new() }
+    }
+
+    /// The next event, of this type and with these members.
+    pub fn event(&self, kind: &str, mut members: Value) -> Frame {
+        let number = self.next.replace(self.next.get() + 1);
+        let mut event = json!({ "type": kind, "sequence_number": number });
+        if let (Some(event), Some(members)) = (event.as_object_mut(), members.as_object_mut()) {
+            event.append(members);
+        }
+        Frame::typed(event)
+    }
+
+    /// Adds the next event.
+    pub fn add(&mut self, kind: &str, members: Value) {
+        let event = self.event(kind, members);
+        self.frames.push(event);
+    }
+
+    /// Removes the events that were added, and returns them.
+    pub fn take(&mut self) -> Vec<Frame> {
+        std::mem::take(&mut self.frames)
+    }
+}
+
+/// The names in the events about the text of an item.
+#[derive(Debug)]
+struct TextEvents {
+    /// The events' own name, without `.delta` and `.done`.
+    name: &'static str,
+    /// The member of the last one that holds the whole text.
+    whole: &'static str,
+    /// The list of the item that has the text as its part, and the name of the events about that.
+    part: Option<(&'static str, &'static str)>,
+}
+
+const SUMMARY: TextEvents = TextEvents {
+    name: "response.reasoning_summary_text",
+    whole: "text",
+    part: Some(("summary", "response.reasoning_summary_part")),
+};
+const REASONING: TextEvents = TextEvents {
+    name: "response.reasoning_text",
+    whole: "text",
+    part: Some(("content", "response.content_part")),
+};
+const MESSAGE: TextEvents = TextEvents { name: "response.output_text", ..REASONING };
+const FUNCTION: TextEvents =
+    TextEvents { name: "response.function_call_arguments", whole: "arguments", part: None };
+const CUSTOM: TextEvents =
+    TextEvents { name: "response.custom_tool_call_input", whole: "input", part: None };
+
 /// An item that is being generated.
 #[derive(Debug)]
 pub(crate) struct OpenItem {
-    /// Its place among the items of the answer.
-    place: usize,
-    id: String,
-    body: ItemBody,
-}
-
-#[derive(Debug)]
-enum ItemBody {
-    Reasoning { text: String },
-    Message { text: String, logprobs: Vec<Value> },
-    Call { number: usize, call_id: String, wire: Wire, arguments: String },
-    Custom { number: usize, call_id: String, wire: Wire, input: Freeform },
+    /// Its index in the answer.
+    index: usize,
+    /// The item without its text.
+    item: Item,
+    text: String,
+    logprobs: Vec<Value>,
+    names: &'static TextEvents,
+    /// The number of the call that it is.
+    pub call: Option<usize>,
+    /// Reads the arguments of a custom tool.
+    freeform: Freeform,
 }
 
 impl OpenItem {
-    /// Begins to reason.
-    pub fn reasoning(place: usize, events: &Events, view: ItemView) -> (Self, Vec<Frame>) {
-        let body = ItemBody::Reasoning { text: String::new() };
-        let (opened, added) = Self::begin(place, "rs_", body, events, view);
-        let part = if view.summaries {
-            let part = json!({ "type": "summary_text", "text": "" });
-            opened.event(events, "response.reasoning_summary_part.added", "part", part, SUMMARY)
-        } else {
-            let part = json!({ "type": "reasoning_text", "text": "" });
-            opened.event(events, "response.content_part.added", "part", part, CONTENT)
+    /// Begins with `item`, which has no text yet. If it is a call, `call` is the call's number.
+    pub fn begin(index: usize, item: Item, call: Option<usize>, events: &mut Events) -> Self {
+        let names = match &item {
+            Item::Reasoning { .. } if events.view.summaries => &SUMMARY,
+            Item::Reasoning { .. } => &REASONING,
+            Item::Call(CallItem { custom: true, .. }) => &CUSTOM,
+            Item::Call(_) => &FUNCTION,
+            Item::Message { .. } | Item::Result { .. } => &MESSAGE,
         };
-        (opened, vec![added, part])
-    }
-
-    /// Begins a message.
-    pub fn message(place: usize, events: &Events, view: ItemView) -> (Self, Vec<Frame>) {
-        let body = ItemBody::Message { text: String::new(), logprobs: Vec::new() };
-        let (opened, added) = Self::begin(place, "msg_", body, events, view);
-        let part = json!(MessagePart::text(String::new(), Vec::new()));
-        let part = opened.event(events, "response.content_part.added", "part", part, CONTENT);
-        (opened, vec![added, part])
-    }
-
-    /// Begins the call of this number.
-    pub fn call(
-        place: usize,
-        events: &Events,
-        number: usize,
-        call_id: String,
-        wire: Wire,
-    ) -> (Self, Vec<Frame>) {
-        let (prefix, body) = match wire.custom {
-            true => {
-                ("ctc_", ItemBody::Custom { number, call_id, wire, input: Freeform::default() })
-            }
-            false => ("fc_", ItemBody::Call { number, call_id, wire, arguments: String::new() }),
-        };
-        let (opened, added) = Self::begin(place, prefix, body, events, ItemView::default());
-        (opened, vec![added])
-    }
-
-    fn begin(
-        place: usize,
-        prefix: &str,
-        body: ItemBody,
-        events: &Events,
-        view: ItemView,
-    ) -> (Self, Frame) {
-        let opened = Self { place, id: random::id(prefix), body };
-        let item = opened.item(ItemStatus::InProgress, view);
-        let added = json!({ "output_index": place, "item": item });
-        (opened, events.event("response.output_item.added", added))
+        let (text, logprobs, freeform) = Default::default();
+        let open = Self { index, item, text, logprobs, names, call, freeform };
+        let added = open.shown(ItemStatus::InProgress, events.view);
+        events.add("response.output_item.added", json!({ "output_index": index, "item": added }));
+        open.part("added", events);
+        open
     }
 
     /// Whether it is reasoning.
     pub fn is_reasoning(&self) -> bool {
-        matches!(self.body, ItemBody::Reasoning { .. })
+        matches!(self.item, Item::Reasoning { .. })
     }
 
-    /// Whether it is a message.
-    pub fn is_message(&self) -> bool {
-        matches!(self.body, ItemBody::Message { .. })
-    }
-
-    /// Whether it is the call of this number.
-    pub fn is_call(&self, wanted: usize) -> bool {
-        let (ItemBody::Call { number, .. } | ItemBody::Custom { number, .. }) = &self.body else {
-            return false;
+    /// More of its text, or of the arguments of its call.
+    pub fn push(&mut self, delta: Delta, events: &mut Events) {
+        let text = match &self.item {
+            Item::Call(call) if call.custom => self.freeform.push(&delta.text),
+            _ => delta.text,
         };
-        *number == wanted
+        self.add(text, &delta.tokens, events);
     }
 
-    /// More text, of reasoning or of a message.
-    pub fn text(&mut self, delta: Delta, events: &Events, view: ItemView) -> Option<Frame> {
-        match &mut self.body {
-            ItemBody::Reasoning { text } => {
-                text.push_str(&delta.text);
-                let (kind, index) = match view.summaries {
-                    true => ("response.reasoning_summary_text.delta", SUMMARY),
-                    false => ("response.reasoning_text.delta", CONTENT),
-                };
-                Some(self.event(events, kind, "delta", delta.text.into(), index))
-            }
-            ItemBody::Message { text, logprobs } => {
-                text.push_str(&delta.text);
-                let told = if view.logprobs { logprobs::chat(&delta.tokens) } else { Vec::new() };
-                let tokens: Vec<Value> = told.iter().map(|token| json!(token)).collect();
-                logprobs.extend_from_slice(&tokens);
-                let members = json!({
-                    "item_id": self.id, "output_index": self.place, "content_index": 0,
-                    "delta": delta.text, "logprobs": tokens,
-                });
-                Some(events.event("response.output_text.delta", members))
-            }
-            ItemBody::Call { .. } | ItemBody::Custom { .. } => None,
+    fn add(&mut self, text: String, tokens: &[TokenText], events: &mut Events) {
+        if self.call.is_some() && text.is_empty() {
+            return;
         }
+        self.text.push_str(&text);
+        let tokens = if events.view.logprobs { logprobs::chat(tokens) } else { Vec::new() };
+        let tokens: Vec<Value> = tokens.iter().map(|token| json!(token)).collect();
+        self.logprobs.extend_from_slice(&tokens);
+        self.event("delta", "delta", &text, &tokens, events);
     }
 
-    /// More of the arguments of a call.
-    pub fn arguments(&mut self, delta: String, events: &Events) -> Option<Frame> {
-        let (kind, delta) = match &mut self.body {
-            ItemBody::Call { arguments, .. } => {
-                arguments.push_str(&delta);
-                ("response.function_call_arguments.delta", delta)
-            }
-            ItemBody::Custom { input, .. } => {
-                ("response.custom_tool_call_input.delta", input.push(&delta))
-            }
-            ItemBody::Reasoning { .. } | ItemBody::Message { .. } => return None,
-        };
-        let said = !delta.is_empty();
-        said.then(|| self.event(events, kind, "delta", delta.into(), NONE))
-    }
-
-    /// Ends it: the last events, and the item.
-    pub fn end(
-        mut self,
-        status: ItemStatus,
-        events: &Events,
-        view: ItemView,
-    ) -> (OutputItem, Vec<Frame>) {
-        let mut frames = self.rest(events);
-        let item = self.item(status, view);
-        match &item {
-            OutputItem::Reasoning(reasoning) => {
-                frames.extend(self.end_reasoning(reasoning, events));
-            }
-            OutputItem::Message(message) => frames.extend(self.end_message(message, events)),
-            OutputItem::FunctionCall(call) => {
-                let kind = "response.function_call_arguments.done";
-                let arguments = call.arguments.as_str().into();
-                frames.push(self.event(events, kind, "arguments", arguments, NONE));
-            }
-            OutputItem::CustomToolCall(call) => {
-                let kind = "response.custom_tool_call_input.done";
-                frames.push(self.event(events, kind, "input", call.input.as_str().into(), NONE));
-            }
+    /// Ends it: returns the item as the client sees it, and the item to be stored.
+    pub fn end(mut self, status: ItemStatus, events: &mut Events) -> (OutputItem, Item) {
+        if let Item::Call(CallItem { custom: true, .. }) = self.item {
+            let rest = std::mem::take(&mut self.freeform).finish(&self.text);
+            self.add(rest, &[], events);
         }
-        let done = json!({ "output_index": self.place, "item": item });
-        frames.push(events.event("response.output_item.done", done));
-        (item, frames)
+        self.event("done", self.names.whole, &self.text, &self.logprobs, events);
+        self.part("done", events);
+        let item = self.shown(status, events.view);
+        let done = json!({ "output_index": self.index, "item": item });
+        events.add("response.output_item.done", done);
+        (item, self.item())
     }
 
-    /// What a custom tool's text held back; from then on its arguments are its text.
-    fn rest(&mut self, events: &Events) -> Vec<Frame> {
-        let ItemBody::Custom { number, call_id, wire, input } = &mut self.body else {
-            return Vec::new();
-        };
-        let (rest, arguments) = std::mem::take(input).finish();
-        let (number, call_id, wire) = (*number, std::mem::take(call_id), wire.clone());
-        self.body = ItemBody::Call { number, call_id, wire, arguments };
-        if rest.is_empty() {
-            return Vec::new();
+    /// Adds the event `kind` about the text, with `text` as its member `name`.
+    fn event(&self, kind: &str, name: &str, text: &str, logprobs: &[Value], events: &mut Events) {
+        let mut members = self.members();
+        members[name] = text.into();
+        if let Item::Message { .. } = self.item {
+            members["logprobs"] = logprobs.into();
         }
-        let kind = "response.custom_tool_call_input.delta";
-        vec![self.event(events, kind, "delta", rest.into(), NONE)]
+        events.add(&format!("{}.{kind}", self.names.name), members);
     }
 
-    fn end_reasoning(&self, reasoning: &Reasoning, events: &Events) -> Vec<Frame> {
-        let passage = |passage: &Passage| {
-            let (text, kinds, index) = match passage {
-                Passage::SummaryText { text } => (text, SUMMARY_ENDS, SUMMARY),
-                Passage::ReasoningText { text } => (text, CONTENT_ENDS, CONTENT),
-            };
-            let done = self.event(events, kinds[0], "text", text.as_str().into(), index);
-            [done, self.event(events, kinds[1], "part", json!(passage), index)]
-        };
-        reasoning.summary.iter().chain(&reasoning.content).flat_map(passage).collect()
+    /// Adds the event `kind` about the part that holds the text, if there are parts.
+    fn part(&self, kind: &str, events: &mut Events) {
+        let Some((list, name)) = self.names.part else { return };
+        let mut members = self.members();
+        members["part"] = json!(self.shown(ItemStatus::Completed, events.view))[list][0].take();
+        events.add(&format!("{name}.{kind}"), members);
     }
 
-    fn end_message(&self, message: &MessageItem, events: &Events) -> Vec<Frame> {
-        let part = |part: &MessagePart| {
-            let MessagePart::OutputText { text, logprobs, .. } = part;
-            let members = json!({
-                "item_id": self.id, "output_index": self.place, "content_index": 0,
-                "text": text, "logprobs": logprobs,
-            });
-            let done = events.event("response.output_text.done", members);
-            let kind = "response.content_part.done";
-            [done, self.event(events, kind, "part", json!(part), CONTENT)]
-        };
-        message.content.iter().flat_map(part).collect()
-    }
-
-    /// An event about this item with one member of its own, and the index of a part.
-    fn event(
-        &self,
-        events: &Events,
-        kind: &'static str,
-        name: &str,
-        value: Value,
-        index: Index,
-    ) -> Frame {
-        let mut members = json!({ "item_id": self.id, "output_index": self.place });
-        if let Some(index) = index {
-            members[index] = 0.into();
+    /// The members that say which item and part an event is about.
+    fn members(&self) -> Value {
+        let mut members = json!({ "item_id": self.item.id(), "output_index": self.index });
+        if let Some((list, _)) = self.names.part {
+            members[format!("{list}_index")] = 0.into();
         }
-        members[name] = value;
-        events.event(kind, members)
+        members
     }
 
-    /// The item as it is now. A message has no part before its first one is announced.
-    fn item(&self, status: ItemStatus, view: ItemView) -> OutputItem {
-        let id = self.id.clone();
+    /// The item with its text.
+    fn item(&self) -> Item {
+        let mut item = self.item.clone();
+        match &mut item {
+            Item::Message { texts, .. } => texts.push(self.text.clone()),
+            Item::Reasoning { text, .. }
+            | Item::Call(CallItem { input: text, .. })
+            | Item::Result { text, .. } => text.clone_from(&self.text),
+        }
+        item
+    }
+
+    /// The item as the client sees it, which has no parts before its first one is announced.
+    fn shown(&self, status: ItemStatus, view: ItemView) -> OutputItem {
         let begun = status != ItemStatus::InProgress;
-        match &self.body {
-            ItemBody::Reasoning { text } => {
-                OutputItem::Reasoning(reasoning(id, text, status, view))
+        match self.item() {
+            Item::Reasoning { id, text } => {
+                let encrypted_content = (begun && view.sealed).then(|| sealed(&text));
+                let (mut summary, mut content) = (Vec::new(), Vec::new());
+                match (begun, view.summaries) {
+                    (false, _) => {}
+                    (true, true) => summary.push(Passage::SummaryText { text }),
+                    (true, false) => content.push(Passage::ReasoningText { text }),
+                }
+                OutputItem::Reasoning(Reasoning { id, summary, content, encrypted_content, status })
             }
-            ItemBody::Message { text, logprobs } => {
-                let part = || MessagePart::text(text.clone(), logprobs.clone());
-                let content = begun.then(part).into_iter().collect();
-                let role = Assistant::Assistant;
-                OutputItem::Message(MessageItem { id, status, role, content })
-            }
-            ItemBody::Call { call_id, wire, arguments, .. } => {
-                called(id, call_id, wire, arguments.clone(), status)
-            }
-            ItemBody::Custom { call_id, wire, .. } => {
-                called(id, call_id, wire, String::new(), status)
+            Item::Call(call) => call.shown(status),
+            Item::Message { id, .. } | Item::Result { id, .. } => {
+                let (text, logprobs) = (self.text.clone(), self.logprobs.clone());
+                let part = MessagePart::OutputText { text, annotations: [], logprobs };
+                let content = if begun { vec![part] } else { Vec::new() };
+                OutputItem::Message(MessageItem { id, status, role: Assistant::Assistant, content })
             }
         }
     }
-}
-
-type Index = Option<&'static str>;
-const SUMMARY: Index = Some("summary_index");
-const CONTENT: Index = Some("content_index");
-const NONE: Index = None;
-
-const SUMMARY_ENDS: [&str; 2] =
-    ["response.reasoning_summary_text.done", "response.reasoning_summary_part.done"];
-const CONTENT_ENDS: [&str; 2] = ["response.reasoning_text.done", "response.content_part.done"];
-
-fn reasoning(id: String, text: &str, status: ItemStatus, view: ItemView) -> Reasoning {
-    let text = || text.to_owned();
-    let begun = status != ItemStatus::InProgress;
-    let summary = begun && view.summaries;
-    let content = begun && !view.summaries;
-    Reasoning {
-        id,
-        summary: summary.then(|| Passage::SummaryText { text: text() }).into_iter().collect(),
-        content: content.then(|| Passage::ReasoningText { text: text() }).into_iter().collect(),
-        encrypted_content: (begun && view.sealed).then(|| sealed(&text())),
-        status,
-    }
-}
-
-fn called(id: String, call_id: &str, wire: &Wire, input: String, status: ItemStatus) -> OutputItem {
-    let Wire { name, namespace, custom } = wire.clone();
-    let call_id = call_id.to_owned();
-    if custom {
-        return OutputItem::CustomToolCall(CustomCall {
-            id,
-            call_id,
-            name,
-            namespace,
-            input,
-            status,
-        });
-    }
-    OutputItem::FunctionCall(FunctionCall {
-        id,
-        call_id,
-        name,
-        namespace,
-        arguments: input,
-        status,
-    })
 }

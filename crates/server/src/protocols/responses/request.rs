@@ -89,7 +89,7 @@ pub(crate) struct ReasoningOptions {
 }
 
 /// Which summary of reasoning; all give the whole text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Summary)]
 pub(crate) enum SummaryKind {
@@ -97,18 +97,6 @@ pub(crate) enum SummaryKind {
     Concise,
     Detailed,
     None,
-}
-
-impl SummaryKind {
-    /// Its name; none for `none`.
-    pub fn name(self) -> Option<&'static str> {
-        match self {
-            Self::Auto => Some("auto"),
-            Self::Concise => Some("concise"),
-            Self::Detailed => Some("detailed"),
-            Self::None => None,
-        }
-    }
 }
 
 /// What the text of the answer shall be.

@@ -1,37 +1,48 @@
-//! The routes that make responses.
+//! The routes that make responses, and the routes of stored responses.
 
+use crate::generate::answer::Answer;
+use crate::generate::choices::Choices;
 use crate::generate::flow::{Delivery, counted, prepare, respond, start};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
+use crate::http::sse::Frame;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
-use crate::protocols::responses::background;
+use crate::protocols::responses::background::{Background, follow};
 use crate::protocols::responses::call::{RequestReader, ResponseCall};
-use crate::protocols::responses::log::{self, Log};
+use crate::protocols::responses::history::Item;
 use crate::protocols::responses::object::Response as Made;
 use crate::protocols::responses::request::CreateResponse;
-use crate::protocols::responses::running::Running;
-use crate::protocols::responses::store::{Owner, ResponseStore, StoreEntry};
-use crate::protocols::responses::stored::{self, StoreExtension};
+use crate::protocols::responses::store::{Owner, ResponseStore, StoredResponse};
 use api::{ApiError, Prepared};
-use axum::Json;
 use axum::body::Body;
-use axum::extract::Extension;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// All routes of responses.
+/// The responses that are stored.
+type StoreExtension = Extension<Arc<ResponseStore>>;
+
+type Id = Result<Path<String>, PathRejection>;
+
+/// The routes.
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(create))
         .routes(routes!(input_tokens))
-        .merge(stored::routes())
+        .routes(routes!(retrieve, remove))
+        .routes(routes!(cancel))
+        .routes(routes!(input_items))
 }
 
 /// A response: whole, as events, or in the background.
@@ -42,18 +53,51 @@ async fn create(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let (mut call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
-    let (options, id) = (std::mem::take(&mut call.options), call.response.id.clone());
-    let choices = start(&context, &[prompt], 1, options, id)?;
-    let (owner, stream) = (stored::owner(&context), call.stream);
-    if call.response.background {
-        let (answer, running) = in_background(&store, &owner, call);
-        // Before it begins, so that the word is of its beginning.
-        let word = first_word(&context.app, &running);
-        tokio::spawn(background::run(choices, answer, running));
-        return Ok(word);
+    let (call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
+    let ResponseCall { options, response, view, tools, input, parent, stream, .. } = call;
+    let choices = start(&context, &[prompt], 1, options, response.id.clone())?;
+    let work = response.background.then(|| Arc::new(Background::new(stream, &store.held)));
+    let (owner, background) = (owner(&context), work.clone());
+    let slot = response.store.then(|| StoreSlot { store, owner, parent, input, background });
+    let answer = ResponseAnswer::new(response, view, tools, slot);
+    let Some(work) = work else {
+        return respond(&context.app, choices, answer, Delivery::of(stream)).await;
+    };
+    answer.store();
+    // Made before the work begins, so that it shows the beginning.
+    let first = match stream {
+        true => follow(Arc::clone(&work), 0, context.app.options.keep_alive),
+        false => Json(&answer.response).into_response(),
+    };
+    tokio::spawn(in_background(choices, answer, work));
+    Ok(first)
+}
+
+/// Makes a response without its client; `answer` stores it.
+async fn in_background(choices: Choices, mut answer: ResponseAnswer, work: Arc<Background>) {
+    work.push(&answer.open());
+    answer.store();
+    work.push(&made(choices, &mut answer, &work).await);
+    work.end();
+}
+
+/// Adds all events but the last ones, which it returns.
+async fn made(mut choices: Choices, answer: &mut ResponseAnswer, work: &Background) -> Vec<Frame> {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = work.cancelled.notified() => {
+                drop(choices);
+                return answer.cancel();
+            }
+            event = choices.next() => event,
+        };
+        match event {
+            Some(Ok((index, event))) => work.push(&answer.frames(index, event)),
+            Some(Err(error)) => return answer.broken(&error),
+            None => return answer.close(choices.usage()),
+        }
     }
-    respond(&context.app, choices, answer(store, owner, call, None), Delivery::of(stream)).await
 }
 
 /// Reads a request and lets `check` look at what became of its prompt.
@@ -63,7 +107,7 @@ async fn read<T: Send + 'static>(
     body: Body,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(ResponseCall, T), HttpError> {
-    let (store, owner) = (Arc::clone(store), stored::owner(context));
+    let (store, owner) = (Arc::clone(store), owner(context));
     let limit = context.app.options.body_limit;
     prepare(&context.app, body, move |service, body| {
         let reader = RequestReader { service, store: &store, owner: &owner, limit };
@@ -72,39 +116,6 @@ async fn read<T: Send + 'static>(
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
     .await
-}
-
-fn answer(
-    store: Arc<ResponseStore>,
-    owner: Owner,
-    call: ResponseCall,
-    log: Option<Arc<Log>>,
-) -> ResponseAnswer {
-    let ResponseCall { response, view, tools, input, parent, .. } = call;
-    let deposit = response.store.then(|| StoreSlot { store, owner, parent, input, log });
-    ResponseAnswer::new(response, view, tools, deposit)
-}
-
-/// Keeps a response that is yet to be made.
-fn in_background(
-    store: &Arc<ResponseStore>,
-    owner: &Owner,
-    call: ResponseCall,
-) -> (ResponseAnswer, Arc<Running>) {
-    let log = call.stream.then(|| Arc::new(Log::new(store.held())));
-    let mut asked = call.parent.as_ref().map(|parent| parent.items()).unwrap_or_default();
-    asked.extend_from_slice(&call.input);
-    let running = Arc::new(Running::new(&call.response, asked, log.clone()));
-    store.put(owner, &call.response.id, StoreEntry::Running(Arc::clone(&running)));
-    (answer(Arc::clone(store), owner.clone(), call, log), running)
-}
-
-/// What the client of a background response gets at once.
-fn first_word(app: &App, running: &Running) -> Response {
-    match &running.log {
-        Some(log) => log::follow(Arc::clone(log), 0, app.options.keep_alive),
-        None => stored::json(running.json()),
-    }
 }
 
 /// The tokens of a prompt.
@@ -122,7 +133,234 @@ async fn input_tokens(
     context: RequestContext,
     Extension(store): StoreExtension,
     body: Body,
-) -> Result<Response, HttpError> {
+) -> Result<Json<InputTokens>, HttpError> {
     let (_, input_tokens) = read(&context, &store, body, counted).await?;
-    Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }).into_response())
+    Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }))
+}
+
+/// Whose responses a request may see: those of the key that it came with.
+fn owner(context: &RequestContext) -> Owner {
+    context.key.as_deref().map(Arc::from)
+}
+
+fn json(response: &StoredResponse) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], response.json.clone()).into_response()
+}
+
+/// The query of a request for a stored response.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Retrieval {
+    /// As events; of responses that were made in the background and streamed.
+    stream: Option<bool>,
+    /// From the event behind the one of this number.
+    starting_after: Option<usize>,
+}
+
+/// A response that is kept or under way.
+#[utoipa::path(get, path = "/v1/responses/{id}", tag = "OpenAI",
+    params(("id" = String, Path), Retrieval),
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
+async fn retrieve(
+    context: RequestContext,
+    Extension(store): StoreExtension,
+    id: Id,
+    wanted: Result<Query<Retrieval>, QueryRejection>,
+) -> Result<Response, HttpError> {
+    let Query(wanted) = wanted.map_err(bad_query)?;
+    let (_, response) = find(&store, &context, id)?;
+    if wanted.stream != Some(true) {
+        return Ok(json(&response));
+    }
+    let work = response.background.clone().filter(|work| work.streams).ok_or_else(|| {
+        let message = "only a response made with background and stream can be streamed again";
+        HttpError::invalid("stream", message)
+    })?;
+    let from = wanted.starting_after.map_or(0, |number| number.saturating_add(1));
+    Ok(follow(work, from, context.app.options.keep_alive))
+}
+
+/// That a response is gone.
+#[derive(Serialize, ToSchema)]
+struct Removed {
+    id: String,
+    object: &'static str,
+    deleted: bool,
+}
+
+/// Forgets a response; one that is under way ends.
+#[utoipa::path(delete, path = "/v1/responses/{id}", tag = "OpenAI", params(("id" = String, Path)),
+    responses((status = 200, body = Removed), (status = 401, body = Problem), (status = 404, body = Problem)))]
+async fn remove(
+    context: RequestContext,
+    Extension(store): StoreExtension,
+    id: Id,
+) -> Result<Json<Removed>, HttpError> {
+    let (id, response) = find(&store, &context, id)?;
+    store.remove(&owner(&context), &id);
+    if let Some(work) = &response.background {
+        work.cancel().await;
+    }
+    Ok(Json(Removed { id, object: "response", deleted: true }))
+}
+
+/// Ends a response that is made in the background.
+#[utoipa::path(post, path = "/v1/responses/{id}/cancel", tag = "OpenAI",
+    params(("id" = String, Path)),
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
+async fn cancel(
+    context: RequestContext,
+    Extension(store): StoreExtension,
+    id: Id,
+) -> Result<Response, HttpError> {
+    let (id, response) = find(&store, &context, id)?;
+    let Some(work) = &response.background else {
+        let message = "only a response made in the background can be cancelled";
+        return Err(HttpError::request(StatusCode::BAD_REQUEST, message));
+    };
+    work.cancel().await;
+    // It may have been removed meanwhile.
+    store.get(&owner(&context), &id).map(|ended| json(&ended)).ok_or_else(|| unknown(&id))
+}
+
+/// Items of a page, unless it says how many.
+const PAGE_ITEMS: usize = 20;
+const MAX_PAGE_ITEMS: usize = 100;
+
+/// The query of a request for items.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Page {
+    /// Those behind the item of this id.
+    after: Option<String>,
+    /// So many; 1 to 100, 20 by default.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<usize>,
+    /// The newest first, unless it is `asc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+/// The order of items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    Asc,
+    #[default]
+    Desc,
+}
+
+/// A page of items.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ItemList {
+    object: &'static str,
+    #[schema(value_type = Vec<Object>)]
+    data: Vec<Value>,
+    first_id: Option<String>,
+    last_id: Option<String>,
+    has_more: bool,
+}
+
+impl ItemList {
+    /// The wanted page of `items`, the oldest of which comes first.
+    pub fn of(mut items: Vec<Arc<Item>>, page: &Page) -> Result<Self, HttpError> {
+        let limit = page.limit.unwrap_or(PAGE_ITEMS);
+        if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
+            let message = format!("limit must be 1 to {MAX_PAGE_ITEMS}, not {limit}");
+            return Err(HttpError::invalid("limit", message));
+        }
+        if page.order.unwrap_or_default() == Order::Desc {
+            items.reverse();
+        }
+        let start = match &page.after {
+            None => 0,
+            Some(id) => {
+                items.iter().position(|item| item.id() == id).map(|at| at + 1).ok_or_else(|| {
+                    HttpError::invalid("after", format!("after: there is no item {id}"))
+                })?
+            }
+        };
+        let rest = &items[start..];
+        let shown = &rest[..rest.len().min(limit)];
+        let id = |item: &Arc<Item>| item.id().to_owned();
+        Ok(Self {
+            object: "list",
+            data: shown.iter().map(|item| item.json()).collect(),
+            first_id: shown.first().map(id),
+            last_id: shown.last().map(id),
+            has_more: rest.len() > limit,
+        })
+    }
+}
+
+/// The items that a response answered, those of the conversation before it included.
+#[utoipa::path(get, path = "/v1/responses/{id}/input_items", tag = "OpenAI",
+    params(("id" = String, Path), Page),
+    responses((status = 200, body = ItemList), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
+async fn input_items(
+    context: RequestContext,
+    Extension(store): StoreExtension,
+    id: Id,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<ItemList>, HttpError> {
+    let Query(page) = page.map_err(bad_query)?;
+    let (_, response) = find(&store, &context, id)?;
+    ItemList::of(response.turn.asked(), &page).map(Json)
+}
+
+fn find(
+    store: &ResponseStore,
+    context: &RequestContext,
+    id: Id,
+) -> Result<(String, Arc<StoredResponse>), HttpError> {
+    let Path(id) = id.map_err(|rejection| HttpError::invalid("id", rejection.body_text()))?;
+    let response = store.get(&owner(context), &id).ok_or_else(|| unknown(&id))?;
+    Ok((id, response))
+}
+
+fn unknown(id: &str) -> HttpError {
+    let message = format!("response with id '{id}' not found");
+    HttpError::request(StatusCode::NOT_FOUND, message).with_code("response_not_found")
+}
+
+fn bad_query(rejection: QueryRejection) -> HttpError {
+    HttpError::request(StatusCode::BAD_REQUEST, rejection.body_text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Role;
+
+    fn page(after: Option<&str>, limit: Option<usize>, order: Option<Order>) -> Option<String> {
+        let item = |number: usize| {
+            let texts = vec!["x".into()];
+            Arc::new(Item::Message { id: number.to_string(), role: Role::User, texts })
+        };
+        let page = Page { after: after.map(str::to_owned), limit, order };
+        let list = ItemList::of((0..5).map(item).collect(), &page).ok()?;
+        let ids: String = list.data.iter().filter_map(|item| item["id"].as_str()).collect();
+        Some(if list.has_more { ids + "+" } else { ids })
+    }
+
+    fn check(found: Option<String>, expected: &str) {
+        assert_eq!(found.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn pages_follow_each_other_in_either_order() {
+        check(page(None, None, None), "43210");
+        check(page(None, Some(2), None), "43+");
+        check(page(Some("3"), Some(2), None), "21+");
+        check(page(Some("1"), Some(2), Some(Order::Asc)), "23+");
+        check(page(Some("2"), Some(2), Some(Order::Asc)), "34");
+        check(page(Some("4"), None, Some(Order::Asc)), "");
+    }
+
+    #[test]
+    fn pages_that_cannot_be_are_refused() {
+        assert_eq!(page(None, Some(0), None), None);
+        assert_eq!(page(None, Some(101), None), None);
+        assert_eq!(page(Some("9"), None, None), None);
+    }
 }

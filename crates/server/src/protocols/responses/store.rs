@@ -1,110 +1,106 @@
-//! The responses that are kept, each for the key that it was asked with.
+//! The responses that are stored, each for the key that it was asked with, and the conversations
+//! that they continue.
 //!
-//! Invariant: finished responses are at most so many and hold at most so many bytes, histories
-//! included; those used longest ago go first.
+//! Invariants: the number of finished responses is limited. While there are more, or everything
+//! stored takes more bytes than the limit, the finished response used longest ago is removed. The
+//! bytes of a turn are counted until the last response that can reach it is gone.
 
-use crate::http::options::ServerOptions;
+use crate::protocols::responses::background::Background;
+use crate::protocols::responses::held_bytes::{ByteCharge, HeldBytes};
 use crate::protocols::responses::history::Item;
-use crate::protocols::responses::running::Running;
-use crate::protocols::responses::stored_response::StoredResponse;
-use crate::protocols::responses::turns::HeldBytes;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
+use indexmap::IndexMap;
+use std::collections::{HashMap, HashSet};
+use std::iter::successors;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// On whose behalf a response was made.
+/// The key that a response was asked with, by its name.
 pub(crate) type Owner = Option<Arc<str>>;
 
-/// A response that can be asked for again.
-#[derive(Clone)]
-pub(crate) enum StoreEntry {
-    /// It is being made in the background.
-    Running(Arc<Running>),
-    /// It is made.
-    Kept(Arc<StoredResponse>),
-}
-
-/// All of them.
+/// All stored responses.
+#[derive(Debug)]
 pub(crate) struct ResponseStore {
-    most: usize,
-    most_bytes: usize,
-    held: HeldBytes,
-    shelf: Mutex<StoreState>,
+    max_responses: usize,
+    max_bytes: usize,
+    /// The count that everything stored is charged to.
+    pub held: HeldBytes,
+    responses: Mutex<Responses>,
 }
 
-/// Owners are credentials, which no log should show.
-impl fmt::Debug for ResponseStore {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Store").field("held", &self.held).finish_non_exhaustive()
+/// Responses in the order of their last use.
+type Responses = IndexMap<(Owner, String), Arc<StoredResponse>>;
+
+/// A response, and the turn that the next response continues.
+#[derive(Debug)]
+pub(crate) struct StoredResponse {
+    /// The response object.
+    pub json: String,
+    pub turn: Arc<StoredTurn>,
+    /// It has not ended.
+    pub running: bool,
+    /// The work on a response that is or was made in the background.
+    pub background: Option<Arc<Background>>,
+    _charge: ByteCharge,
+}
+
+impl StoredResponse {
+    /// A response that is charged to `held`.
+    pub fn new(
+        json: String,
+        turn: StoredTurn,
+        running: bool,
+        background: Option<Arc<Background>>,
+        held: &HeldBytes,
+    ) -> Self {
+        let _charge = held.charge(size_of::<Self>() + json.len());
+        Self { json, turn: Arc::new(turn), running, background, _charge }
     }
-}
-
-type StoreKey = (Owner, String);
-
-#[derive(Default)]
-struct StoreState {
-    entries: HashMap<StoreKey, (u64, StoreEntry)>,
-    /// Names of finished ones by the time of their last use.
-    order: BTreeMap<u64, StoreKey>,
-    clock: u64,
 }
 
 impl ResponseStore {
-    /// Keeps what `options` allow.
-    pub fn of(options: &ServerOptions) -> Self {
-        Self::new(options.stored_responses, options.stored_response_bytes)
+    /// A store of at most so many responses and bytes.
+    pub fn new(max_responses: usize, max_bytes: usize) -> Self {
+        let (held, responses) = Default::default();
+        Self { max_responses, max_bytes, held, responses }
     }
 
-    /// Keeps at most so many responses and bytes.
-    pub fn new(most: usize, most_bytes: usize) -> Self {
-        Self { most, most_bytes, held: HeldBytes::default(), shelf: Mutex::default() }
-    }
-
-    /// The count that everything kept is charged to.
-    pub fn held(&self) -> &HeldBytes {
-        &self.held
-    }
-
-    /// Keeps `entry` under `id`.
-    pub fn put(&self, owner: &Owner, id: &str, entry: StoreEntry) {
-        let mut shelf = self.shelf();
-        shelf.put((owner.clone(), id.to_owned()), entry);
-        self.trim(&mut shelf);
-    }
-
-    /// Keeps `kept` in place of the running response, unless that was removed.
-    pub fn finish(&self, owner: &Owner, id: &str, kept: Arc<StoredResponse>) {
+    /// Stores `response` under `id`, in place of the one that is there. If it is not new and none
+    /// is there, it was removed and stays so.
+    pub fn put(&self, owner: &Owner, id: &str, response: StoredResponse, is_new: bool) {
         let name = (owner.clone(), id.to_owned());
-        let mut shelf = self.shelf();
-        if shelf.entries.contains_key(&name) {
-            shelf.put(name, StoreEntry::Kept(kept));
-            self.trim(&mut shelf);
+        let mut responses = self.responses();
+        if responses.shift_remove(&name).is_none() && !is_new {
+            return;
         }
+        responses.insert(name, Arc::new(response));
+        self.trim(&mut responses);
     }
 
     /// The response `id` of `owner`.
-    pub fn get(&self, owner: &Owner, id: &str) -> Option<StoreEntry> {
-        let name = (owner.clone(), id.to_owned());
-        let mut shelf = self.shelf();
-        let (_, entry) = shelf.entries.get(&name)?;
-        let entry = entry.clone();
-        shelf.put(name, entry.clone());
-        Some(entry)
+    pub fn get(&self, owner: &Owner, id: &str) -> Option<Arc<StoredResponse>> {
+        let mut responses = self.responses();
+        let (name, response) = responses.shift_remove_entry(&(owner.clone(), id.to_owned()))?;
+        responses.insert(name, Arc::clone(&response));
+        Some(response)
     }
 
-    /// As `get`, and forgets it.
-    pub fn remove(&self, owner: &Owner, id: &str) -> Option<StoreEntry> {
-        self.shelf().remove(&(owner.clone(), id.to_owned()))
+    /// Removes the response `id` of `owner`.
+    pub fn remove(&self, owner: &Owner, id: &str) -> Option<Arc<StoredResponse>> {
+        self.responses().shift_remove(&(owner.clone(), id.to_owned()))
     }
 
-    /// Those of the items with these ids that responses of `owner` hold.
+    /// The items with these ids that finished responses of `owner` hold.
     pub fn items(&self, owner: &Owner, ids: &HashSet<String>) -> HashMap<String, Arc<Item>> {
         let mut found = HashMap::new();
         if ids.is_empty() {
             return found;
         }
-        for kept in self.kept_of(owner) {
-            for item in kept.turn.input.iter().chain(&kept.turn.output) {
+        // Not searched under the lock.
+        let all = self.responses().clone();
+        for ((of, _), response) in all {
+            if of != *owner || response.running {
+                continue;
+            }
+            for item in response.turn.input.iter().chain(&response.turn.output) {
                 if ids.contains(item.id()) {
                     found.insert(item.id().to_owned(), Arc::clone(item));
                 }
@@ -113,52 +109,79 @@ impl ResponseStore {
         found
     }
 
-    fn kept_of(&self, owner: &Owner) -> Vec<Arc<StoredResponse>> {
-        let shelf = self.shelf();
-        let of_owner = shelf.entries.iter().filter(|((of, _), _)| of == owner);
-        let kept = of_owner.filter_map(|(_, (_, entry))| match entry {
-            StoreEntry::Kept(kept) => Some(Arc::clone(kept)),
-            StoreEntry::Running(_) => None,
-        });
-        kept.collect()
-    }
-
-    /// Lets the oldest go while there is too much. What others go on from stays until they go.
-    fn trim(&self, shelf: &mut StoreState) {
-        while shelf.order.len() > self.most || self.held.bytes() > self.most_bytes {
-            let Some((_, name)) = shelf.order.pop_first() else { return };
-            shelf.entries.remove(&name);
+    /// Removes finished responses until the limits are kept. A turn that another response continues
+    /// stays until that is removed.
+    fn trim(&self, responses: &mut Responses) {
+        let mut finished = responses.values().filter(|response| !response.running).count();
+        while finished > self.max_responses || self.held.bytes() > self.max_bytes {
+            let oldest = responses.values().position(|response| !response.running);
+            let Some(oldest) = oldest else { return };
+            responses.shift_remove_index(oldest);
+            finished -= 1;
         }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, StoreState> {
-        // Each change leaves it whole.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn responses(&self) -> MutexGuard<'_, Responses> {
+        // Each change leaves them whole.
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl StoreState {
-    fn put(&mut self, name: StoreKey, entry: StoreEntry) {
-        self.remove(&name);
-        self.clock += 1;
-        if matches!(entry, StoreEntry::Kept(_)) {
-            self.order.insert(self.clock, name.clone());
-        }
-        self.entries.insert(name, (self.clock, entry));
+/// The input and the output of a response.
+#[derive(Debug)]
+pub(crate) struct StoredTurn {
+    parent: Option<Arc<StoredTurn>>,
+    pub input: Vec<Arc<Item>>,
+    pub output: Vec<Arc<Item>>,
+    _charge: ByteCharge,
+}
+
+impl StoredTurn {
+    /// A turn that continues `parent`.
+    pub fn new(
+        parent: Option<Arc<StoredTurn>>,
+        input: Vec<Arc<Item>>,
+        output: Vec<Arc<Item>>,
+        held: &HeldBytes,
+    ) -> Self {
+        let bytes = input.iter().chain(&output).map(|item| item.size()).sum::<usize>();
+        Self { parent, input, output, _charge: held.charge(bytes + size_of::<Self>()) }
     }
 
-    fn remove(&mut self, name: &StoreKey) -> Option<StoreEntry> {
-        let (used, entry) = self.entries.remove(name)?;
-        self.order.remove(&used);
-        Some(entry)
+    /// All items of the conversation, answers included.
+    pub fn items(&self) -> Vec<Arc<Item>> {
+        let mut turns: Vec<_> = successors(Some(self), |turn| turn.parent.as_deref()).collect();
+        turns.reverse();
+        turns.iter().flat_map(|turn| [&turn.input[..], &turn.output].concat()).collect()
+    }
+
+    /// All items but this turn's answer.
+    pub fn asked(&self) -> Vec<Arc<Item>> {
+        conversation(self.parent.as_deref(), &self.input)
+    }
+}
+
+/// The items of `parent` and those before it, then `input`.
+pub(crate) fn conversation(parent: Option<&StoredTurn>, input: &[Arc<Item>]) -> Vec<Arc<Item>> {
+    let mut items = parent.map(StoredTurn::items).unwrap_or_default();
+    items.extend_from_slice(input);
+    items
+}
+
+/// Drops a chain of turns in a loop, since recursion could exhaust the stack.
+impl Drop for StoredTurn {
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(turn) = next {
+            next = Arc::into_inner(turn).and_then(|mut turn| turn.parent.take());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::responses::history::ItemRole;
-    use crate::protocols::responses::turns::StoredTurn;
+    use api::Role;
 
     fn owner(name: &str) -> Owner {
         Some(name.into())
@@ -166,7 +189,7 @@ mod tests {
 
     fn item(id: &str, text: &str) -> Arc<Item> {
         let texts = vec![text.to_owned()];
-        Arc::new(Item::Message { id: id.into(), role: ItemRole::User, texts })
+        Arc::new(Item::Message { id: id.into(), role: Role::User, texts })
     }
 
     fn keep(
@@ -176,9 +199,10 @@ mod tests {
         parent: Option<Arc<StoredTurn>>,
     ) -> Arc<StoredTurn> {
         let input = vec![item(&format!("in_{id}"), "question")];
-        let turn = Arc::new(StoredTurn::new(parent, input, Vec::new(), store.held()));
-        let kept = StoredResponse::new("{}".into(), Arc::clone(&turn), store.held());
-        store.put(&owner(of), id, StoreEntry::Kept(Arc::new(kept)));
+        let turn = StoredTurn::new(parent, input, Vec::new(), &store.held);
+        let response = StoredResponse::new("{}".into(), turn, false, None, &store.held);
+        let turn = Arc::clone(&response.turn);
+        store.put(&owner(of), id, response, true);
         turn
     }
 
@@ -214,19 +238,63 @@ mod tests {
         let mut last = None;
         for number in 0..1000 {
             last = Some(keep(&store, "a", &number.to_string(), last));
-            assert!(store.held().bytes() <= 20_000 || number > 0 && store.shelf().order.is_empty());
+            assert!(store.held.bytes() <= 20_000 || number > 0 && store.responses().is_empty());
         }
         drop(last);
-        assert!(store.held().bytes() <= 20_000);
+        assert!(store.held.bytes() <= 20_000);
     }
 
     #[test]
     fn what_is_removed_is_not_put_back_by_its_end() {
         let store = ResponseStore::new(9, usize::MAX);
-        let turn = keep(&store, "a", "1", None);
+        keep(&store, "a", "1", None);
         assert!(store.remove(&owner("a"), "1").is_some());
-        let kept = StoredResponse::new("{}".into(), turn, store.held());
-        store.finish(&owner("a"), "1", Arc::new(kept));
+        let turn = StoredTurn::new(None, Vec::new(), Vec::new(), &store.held);
+        let ended = StoredResponse::new("{}".into(), turn, false, None, &store.held);
+        store.put(&owner("a"), "1", ended, false);
         assert!(!has(&store, "a", "1"));
+    }
+
+    fn texts(items: Vec<Arc<Item>>) -> String {
+        items.iter().map(|item| item.id()).collect()
+    }
+
+    #[test]
+    fn long_chains_are_counted_in_order_and_let_go_without_recursion() {
+        let held = HeldBytes::default();
+        let mut last: Option<Arc<StoredTurn>> = None;
+        for _ in 0..100_000 {
+            last = Some(Arc::new(StoredTurn::new(
+                last,
+                vec![item("q", "q")],
+                vec![item("a", "a")],
+                &held,
+            )));
+        }
+        assert!(held.bytes() > 20_000_000);
+        drop(last);
+        assert_eq!(held.bytes(), 0);
+    }
+
+    #[test]
+    fn a_parent_is_shared_and_outlives_its_own_holder() {
+        let held = HeldBytes::default();
+        let turn = |parent: &Arc<StoredTurn>, question, answer| {
+            StoredTurn::new(
+                Some(Arc::clone(parent)),
+                vec![item(question, "x")],
+                vec![item(answer, "x")],
+                &held,
+            )
+        };
+        let root =
+            Arc::new(StoredTurn::new(None, vec![item("1", "x")], vec![item("2", "x")], &held));
+        let alone = held.bytes();
+        let (one, other) = (turn(&root, "3", "4"), turn(&root, "5", "6"));
+        drop(root);
+        assert_eq!((texts(one.items()), texts(other.asked())), ("1234".into(), "125".into()));
+        assert_eq!(held.bytes(), 3 * alone);
+        drop(one);
+        assert_eq!(held.bytes(), 2 * alone);
     }
 }

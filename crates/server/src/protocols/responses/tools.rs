@@ -1,22 +1,22 @@
 //! The tools of a request: as functions for the model, with the way back to what the client
-//! calls them.
+//! calls them, and which of them the model may or must call.
 
 use crate::http::error::HttpError;
-use crate::http::fields::ObjectReader;
-use crate::protocols::responses::warnings::Warnings;
-use api::Tool;
+use crate::http::fields::{ObjectReader, wrong};
+use crate::protocols::responses::object::Warnings;
+use api::{Tool, ToolChoice};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The parameter that carries the text of a custom tool.
 pub(crate) const INPUT: &str = "input";
 
-/// What one function of the model is to the client.
+/// The client's own name for a function of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wire {
     pub name: String,
     pub namespace: Option<String>,
-    /// Its argument is free text.
+    /// The argument of the tool is free text.
     pub custom: bool,
 }
 
@@ -32,11 +32,16 @@ impl Tools {
     /// Reads the array `tools`.
     pub fn read(tools: &[Value], warnings: &mut Warnings) -> Result<Self, HttpError> {
         let mut all = Self::default();
-        for (at, tool) in tools.iter().enumerate() {
-            let fields = ObjectReader::of(tool, &format!("tools[{at}]"))?;
-            match fields.text("type")? {
-                Some("namespace") => all.add_namespace(&fields, warnings)?,
-                _ => all.add(&fields, None, warnings)?,
+        for fields in ObjectReader::all(tools, "tools") {
+            let fields = fields?;
+            if fields.text("type")? != Some("namespace") {
+                all.add(&fields, None, warnings)?;
+                continue;
+            }
+            let namespace = fields.required("name")?;
+            let tools = fields.array("tools")?.unwrap_or_default();
+            for tool in ObjectReader::all(tools, &fields.path("tools")) {
+                all.add(&tool?, Some(namespace), warnings)?;
             }
         }
         Ok(all)
@@ -44,34 +49,8 @@ impl Tools {
 
     /// What the client calls the function `name`.
     pub fn wire(&self, name: &str) -> Wire {
-        let plain = || Wire { name: name.to_owned(), namespace: None, custom: false };
-        self.by_name.get(name).cloned().unwrap_or_else(plain)
-    }
-
-    /// Whether the model knows the function `name`.
-    pub fn knows(&self, name: &str) -> bool {
-        self.by_name.contains_key(name)
-    }
-
-    /// Keeps those whose name is wanted.
-    pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
-        self.by_name.retain(|name, _| wanted(name));
-        let by_name = &self.by_name;
-        self.functions.retain(|tool| by_name.contains_key(&tool.name));
-    }
-
-    fn add_namespace(
-        &mut self,
-        fields: &ObjectReader<'_>,
-        warnings: &mut Warnings,
-    ) -> Result<(), HttpError> {
-        let namespace = required(fields, "name")?;
-        let path = fields.path("tools");
-        for (at, tool) in fields.array("tools")?.unwrap_or_default().iter().enumerate() {
-            let fields = ObjectReader::of(tool, &format!("{path}[{at}]"))?;
-            self.add(&fields, Some(namespace), warnings)?;
-        }
-        Ok(())
+        let known = self.by_name.get(name).cloned();
+        known.unwrap_or_else(|| Wire { name: name.to_owned(), namespace: None, custom: false })
     }
 
     fn add(
@@ -80,24 +59,21 @@ impl Tools {
         namespace: Option<&str>,
         warnings: &mut Warnings,
     ) -> Result<(), HttpError> {
-        let kind = required(fields, "type")?;
+        let kind = fields.required("type")?;
         let custom = kind == "custom";
         if !custom && kind != "function" {
             warnings.add(kind, "tools of this type are not supported and were left out");
             return Ok(());
         }
-        let name = required(fields, "name")?;
+        let name = fields.required("name")?;
         let flat = flat(namespace, name);
-        if self.knows(&flat) {
+        if self.by_name.contains_key(&flat) {
             warnings.add(name, "a tool of this name came twice; the later one was left out");
             return Ok(());
         }
-        self.functions.push(match custom {
-            true => custom_function(fields, &flat, warnings)?,
-            false => plain_function(fields, &flat)?,
-        });
-        let namespace = namespace.map(str::to_owned);
-        self.by_name.insert(flat, Wire { name: name.to_owned(), namespace, custom });
+        let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
+        self.functions.push(function(fields, flat.clone(), custom, warnings)?);
+        self.by_name.insert(flat, Wire { name, namespace, custom });
         Ok(())
     }
 }
@@ -111,47 +87,107 @@ pub(crate) fn flat(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// The string `name` of an object, which must be there.
-pub(crate) fn required<'a>(fields: &ObjectReader<'a>, name: &str) -> Result<&'a str, HttpError> {
-    fields.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| {
-        let path = fields.path(name);
-        HttpError::invalid(&path, format!("{path} is missing"))
-    })
-}
-
-fn plain_function(fields: &ObjectReader<'_>, name: &str) -> Result<Tool, HttpError> {
-    let parameters = fields.fields("parameters")?.map(|parameters| parameters.object().clone());
-    Ok(Tool {
-        name: name.to_owned(),
-        description: fields.text("description")?.map(str::to_owned),
-        parameters: parameters.map(Value::Object).unwrap_or_default(),
-        strict: fields.flag("strict")? == Some(true),
-        source: None,
-    })
-}
-
-fn custom_function(
+/// The tool in `fields` as a function `name`.
+fn function(
     fields: &ObjectReader<'_>,
-    name: &str,
+    name: String,
+    custom: bool,
     warnings: &mut Warnings,
 ) -> Result<Tool, HttpError> {
+    let description = fields.text("description")?.map(str::to_owned);
+    if !custom {
+        let parameters = fields.fields("parameters")?.map(|parameters| parameters.object().clone());
+        let parameters = parameters.map(Value::Object).unwrap_or_default();
+        let strict = fields.flag("strict")? == Some(true);
+        return Ok(Tool { name, description, parameters, strict, source: None });
+    }
     let mut input = json!({ "type": "string" });
     if let Some(format) = fields.fields("format")?
         && let Some(definition) = format.text("definition")?
     {
         let syntax = format.text("syntax")?.unwrap_or("lark");
         input["description"] = format!("Text of this {syntax} grammar:\n{definition}").into();
-        warnings.add(name, "the grammar is told to the model and not enforced");
+        warnings.add(&name, "the grammar is told to the model and not enforced");
     }
-    let description = fields.text("description")?.unwrap_or_default().to_owned();
+    let description = Some(description.unwrap_or_default());
     let parameters = json!({
         "type": "object",
         "properties": { (INPUT): input },
         "required": [INPUT],
         "additionalProperties": false,
     });
-    let (name, description) = (name.to_owned(), Some(description));
     Ok(Tool { name, description, parameters, strict: false, source: None })
+}
+
+const CHOICE: &str = "tool_choice";
+
+/// Reads `tool_choice`. Tools that it does not allow leave `tools`.
+pub(crate) fn choice(choice: Option<&Value>, tools: &mut Tools) -> Result<ToolChoice, HttpError> {
+    let choice = match choice {
+        None => ToolChoice::Auto,
+        Some(Value::String(mode)) => of_mode(mode, CHOICE)?,
+        Some(value @ Value::Object(_)) => {
+            let fields = ObjectReader::of(value, CHOICE)?;
+            match fields.required("type")? {
+                "function" | "custom" => ToolChoice::Named(named(&fields, tools)?),
+                "allowed_tools" => allowed(&fields, tools)?,
+                other => {
+                    let message = format!("a tool_choice of type {other} is not supported");
+                    return Err(HttpError::invalid(fields.path("type"), message));
+                }
+            }
+        }
+        Some(other) => return Err(wrong(CHOICE, "a string or an object", other)),
+    };
+    if choice == ToolChoice::Required && tools.functions.is_empty() {
+        return Err(HttpError::invalid(
+            CHOICE,
+            "tool_choice requires a call, but there is no tool",
+        ));
+    }
+    Ok(choice)
+}
+
+fn of_mode(mode: &str, path: &str) -> Result<ToolChoice, HttpError> {
+    match mode {
+        "auto" => Ok(ToolChoice::Auto),
+        "none" => Ok(ToolChoice::None),
+        "required" => Ok(ToolChoice::Required),
+        other => {
+            let message = format!("{path} must be auto, none or required, not {other}");
+            Err(HttpError::invalid(path, message))
+        }
+    }
+}
+
+/// The name that the model has for the tool in `fields`, which must be one of `tools`.
+fn named(fields: &ObjectReader<'_>, tools: &Tools) -> Result<String, HttpError> {
+    let name = flat(fields.text("namespace")?, fields.required("name")?);
+    if tools.by_name.contains_key(&name) {
+        return Ok(name);
+    }
+    let path = fields.path("name");
+    Err(HttpError::invalid(&path, format!("{path}: there is no tool named {name}")))
+}
+
+/// Some of the tools. One that must be called is named, so that the prompt keeps them all.
+fn allowed(fields: &ObjectReader<'_>, tools: &mut Tools) -> Result<ToolChoice, HttpError> {
+    let mode = of_mode(fields.text("mode")?.unwrap_or("auto"), &fields.path("mode"))?;
+    let mut names = HashSet::new();
+    let given = fields.array("tools")?.unwrap_or_default();
+    for tool in ObjectReader::all(given, &fields.path("tools")) {
+        let tool = tool?;
+        // Those that the server would run were left out with a warning.
+        if matches!(tool.required("type")?, "function" | "custom") {
+            names.insert(named(&tool, tools)?);
+        }
+    }
+    if mode == ToolChoice::Required && names.len() == 1 {
+        return Ok(ToolChoice::Named(names.into_iter().next().unwrap_or_default()));
+    }
+    tools.by_name.retain(|name, _| names.contains(name));
+    tools.functions.retain(|tool| names.contains(&tool.name));
+    Ok(mode)
 }
 
 #[cfg(test)]
@@ -228,5 +264,50 @@ mod tests {
         check(json!({"type": "function"}), "tools[0].name");
         check(json!({"type": "function", "name": "f", "parameters": 3}), "tools[0].parameters");
         check(json!({"type": "namespace", "name": "n", "tools": [1]}), "tools[0].tools[0]");
+    }
+
+    fn choose(choice: Value) -> Result<(ToolChoice, usize), HttpError> {
+        let given = json!([{"type": "function", "name": "f"}, {"type": "custom", "name": "c"},
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]}]);
+        let mut tools = Tools::read(given.as_array().unwrap(), &mut Warnings::default()).unwrap();
+        let choice = super::choice(Some(&choice), &mut tools)?;
+        Ok((choice, tools.functions.len()))
+    }
+
+    fn check_choice(given: Value, expected: ToolChoice, tools: usize) {
+        assert_eq!(choose(given.clone()).unwrap(), (expected, tools), "{given}");
+    }
+
+    #[test]
+    fn every_form_is_understood() {
+        check_choice(json!("auto"), ToolChoice::Auto, 3);
+        check_choice(json!("none"), ToolChoice::None, 3);
+        check_choice(json!("required"), ToolChoice::Required, 3);
+        check_choice(json!({"type": "function", "name": "f"}), ToolChoice::Named("f".into()), 3);
+        check_choice(json!({"type": "custom", "name": "c"}), ToolChoice::Named("c".into()), 3);
+        let some = json!([{"type": "function", "name": "f"}, {"type": "custom", "name": "c"},
+                          {"type": "web_search"}]);
+        let allowed = |mode| json!({"type": "allowed_tools", "mode": mode, "tools": some});
+        check_choice(allowed("auto"), ToolChoice::Auto, 2);
+        check_choice(allowed("required"), ToolChoice::Required, 2);
+        let one = json!([{"type": "function", "name": "g", "namespace": "n"}]);
+        let one = json!({"type": "allowed_tools", "mode": "required", "tools": one});
+        check_choice(one, ToolChoice::Named("n__g".into()), 3);
+    }
+
+    #[test]
+    fn what_cannot_be_chosen_is_refused() {
+        for (choice, param) in [
+            (json!("sometimes"), "tool_choice"),
+            (json!(3), "tool_choice"),
+            (json!({}), "tool_choice.type"),
+            (json!({"type": "web_search"}), "tool_choice.type"),
+            (json!({"type": "function", "name": "x"}), "tool_choice.name"),
+            (json!({"type": "allowed_tools", "mode": "required"}), "tool_choice"),
+            (json!({"type": "allowed_tools", "tools": [3]}), "tool_choice.tools[0]"),
+        ] {
+            let error = choose(choice.clone()).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], param, "{choice}");
+        }
     }
 }

@@ -65,9 +65,9 @@ fn streamed(events: &[TextEvent]) -> Vec<Value> {
 
 /// The answer at once.
 fn whole(events: &[TextEvent], caches: bool) -> Value {
-    let mut collected = Collected::default();
-    events.iter().for_each(|event| collected.add(event.clone()));
-    answer(caches).whole(vec![collected], &usage())
+    let mut answer = answer(caches);
+    events.iter().for_each(|event| answer.note(0, event));
+    answer.whole(Vec::new(), &usage())
 }
 
 /// What a client makes of a stream, as the official ones do.
@@ -138,7 +138,7 @@ fn events_come_in_the_protocols_order() {
         end(0),
         done(Finish::ToolCalls),
     ]);
-    let signature = hex(Sha256::new_with_prefix("why"));
+    let signature = Digest::of(b"why").hex();
     let started = "content_block_start";
     let block = |index, block| json!({"type": started, "index": index, "content_block": block});
     let delta =

@@ -1,46 +1,11 @@
 //! The laws of the events, from events of the model that are made by hand.
 
 use super::*;
-use crate::http::app::unix_now;
-use crate::protocols::responses::object::ResponseKind;
-use crate::protocols::responses::warnings::Warnings;
+use crate::protocols::responses::object::Warnings;
 use api::{ApiError, Done, Message, TokenText};
-use serde_json::Map;
 
 fn response() -> Response {
-    Response {
-        id: "resp_1".into(),
-        object: ResponseKind::Response,
-        created_at: unix_now(),
-        status: Status::InProgress,
-        background: false,
-        completed_at: None,
-        error: None,
-        incomplete_details: None,
-        instructions: None,
-        max_output_tokens: None,
-        max_tool_calls: None,
-        model: "m".into(),
-        output: Vec::new(),
-        parallel_tool_calls: true,
-        previous_response_id: None,
-        prompt_cache_key: None,
-        reasoning: json!({}),
-        safety_identifier: None,
-        service_tier: "default".into(),
-        store: true,
-        temperature: 1.0,
-        text: json!({}),
-        tool_choice: json!("auto"),
-        tools: Vec::new(),
-        top_logprobs: 0,
-        top_p: 1.0,
-        truncation: "disabled".into(),
-        usage: None,
-        user: None,
-        metadata: Map::new(),
-        warnings: Warnings::default(),
-    }
+    Response { id: "resp_1".into(), store: true, ..Response::default() }
 }
 
 fn answer(view: ItemView) -> ResponseAnswer {
@@ -321,19 +286,19 @@ fn silence_is_bridged_by_numbered_events() {
 
 #[test]
 fn what_is_kept_gives_the_messages_of_the_answer_again() {
-    use crate::protocols::responses::history::{ItemRole, render};
+    use crate::protocols::responses::history::render;
     for summaries in [false, true] {
         let view = ItemView { summaries, ..ItemView::default() };
         let store = Arc::new(ResponseStore::new(9, 1 << 20));
         let texts = vec!["q".to_owned()];
-        let question = Item::Message { id: "msg_q".into(), role: ItemRole::User, texts };
+        let question = Item::Message { id: "msg_q".into(), role: Role::User, texts };
         let mut answer = answer(view);
-        answer.deposit = Some(StoreSlot {
+        answer.slot = Some(StoreSlot {
             store: Arc::clone(&store),
             owner: None,
             parent: None,
             input: vec![Arc::new(question)],
-            log: None,
+            background: None,
         });
         let calls = called(0, "n__g", &["{\"x\": 1}"]).into_iter();
         let calls = calls.chain(called(1, "c", &["{\"input\": \"y\"}"]));
@@ -342,8 +307,7 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
         }
         answer.frames(0, done(Finish::ToolCalls));
         answer.close(&usage());
-        let Some(StoreEntry::Kept(kept)) = store.get(&None, "resp_1") else { panic!("not kept") };
-        let items = kept.turn.items();
+        let items = store.get(&None, "resp_1").unwrap().turn.items();
         let call = |id: &str, name: &str, arguments: Value| api::ToolCall {
             id: Some(id.into()),
             name: name.into(),
@@ -356,6 +320,6 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
         ];
         let reasoning = Some("hm".to_owned());
         let answered = Message { calls, reasoning, ..Message::assistant("let me see") };
-        assert_eq!(render(None, items.iter().map(Arc::as_ref)), [Message::user("q"), answered]);
+        assert_eq!(render(None, &items), [Message::user("q"), answered]);
     }
 }
