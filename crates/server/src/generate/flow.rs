@@ -10,7 +10,6 @@ use crate::http::request::RequestContext;
 use api::{ApiError, Prepared, RequestOptions, Service};
 use axum::Json;
 use axum::body::Body;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use std::sync::Arc;
@@ -22,15 +21,14 @@ pub(crate) async fn prepare<T: Send + 'static>(
     work: impl FnOnce(&Service, &Value) -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
     let bytes = body::read(body, &app.options).await?;
-    let broken = |_| HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
     let permit =
         Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
-    let service = app.service.clone();
+    let (service, depth) = (app.service.clone(), app.options.json_depth);
     let prepared = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        work(&service, &body::json(&bytes)?)
+        work(&service, &body::json(&bytes, depth)?)
     });
-    prepared.await.map_err(broken)?
+    prepared.await.map_err(|_| HttpError::internal())?
 }
 
 /// Tokens of a prompt, also of one that the context does not hold.
