@@ -28,11 +28,12 @@ pub(crate) fn prompts(
 
 /// Refuses no texts, and too many.
 pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
-    if (1..=MAX_TEXTS).contains(&texts) {
-        return Ok(());
+    match texts {
+        1..=MAX_TEXTS => Ok(()),
+        _ => {
+            Err(HttpError::member(param, format!("must hold 1 to {MAX_TEXTS} texts, not {texts}")))
+        }
     }
-    let message = format!("{param} must hold 1 to {MAX_TEXTS} texts, not {texts}");
-    Err(HttpError::invalid(param, message))
 }
 
 fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpError> {

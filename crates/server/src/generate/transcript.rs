@@ -33,7 +33,7 @@ impl Transcript {
         Self { answers: vec![String::new(); count], room: LONGEST }
     }
 
-    /// Goes on with answer `index`.
+    /// Adds `text` to the answer `index`.
     pub fn add(&mut self, index: usize, text: &str) {
         let part = cut(text, self.room);
         self.room -= part.len();

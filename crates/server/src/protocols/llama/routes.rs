@@ -11,7 +11,7 @@ use crate::protocols::llama::props::{self, Props, Slot};
 use crate::protocols::llama::tokens::{
     self, DetokenizeBody, DetokenizedText, Rendered, TokenizeBody, Tokens,
 };
-use crate::protocols::openai::chat_body::ChatCompletionRequest;
+use crate::protocols::openai::chat::ChatCompletionRequest;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};

@@ -1,6 +1,7 @@
 //! The routes that make responses.
 
-use crate::generate::flow::{Delivery, counted, prepare, respond, start};
+use crate::generate::choices::Choices;
+use crate::generate::flow::{Delivery, counted, prepare, respond};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
@@ -44,7 +45,7 @@ async fn create(
 ) -> Result<Response, HttpError> {
     let (mut call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
     let (options, id) = (std::mem::take(&mut call.options), call.response.id.clone());
-    let choices = start(&context, &[prompt], 1, options, id)?;
+    let choices = Choices::start(&context, &[prompt], 1, options, id)?;
     let (owner, stream) = (stored::owner(&context), call.stream);
     if call.response.background {
         let (answer, running) = in_background(&store, &owner, call);
