@@ -22,7 +22,13 @@ pub(crate) fn prompts(
     param: &str,
 ) -> Result<Vec<Prompt>, HttpError> {
     count(texts.len(), param)?;
-    let ids = |(at, prompt)| ids(service, prompt, &format!("{param}[{at}]"));
+    let ids = |(at, prompt)| {
+        let sampling = SamplingOptions::default();
+        let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
+        let prepared = service.prepare_text(&request);
+        let prepared = prepared.map_err(|error| refused(error, &format!("{param}[{at}]")))?;
+        Ok(Prompt::Ids(prepared.prompt().to_vec()))
+    };
     texts.into_iter().enumerate().map(ids).collect()
 }
 
@@ -34,13 +40,6 @@ pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
             Err(HttpError::member(param, format!("must hold 1 to {MAX_TEXTS} texts, not {texts}")))
         }
     }
-}
-
-fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpError> {
-    let sampling = SamplingOptions::default();
-    let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
-    let prepared = service.prepare_text(&request).map_err(|error| refused(error, path))?;
-    Ok(Prompt::Ids(prepared.prompt().to_vec()))
 }
 
 /// The vectors of all `prompts`, in their order.
