@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use futures_util::StreamExt;
 use serde_json::Value;
 
-/// How far over its limit a body is read, so that its sender gets to see the answer.
-const POLITELY_READ: usize = 64 << 20;
+/// Most bytes beyond its limit that a body is read, so that its sender receives the error.
+const MAX_EXCESS: usize = 64 << 20;
 
 /// Most JSON values of one body. In memory a value takes many times the bytes it is written with.
 const MAX_VALUES: usize = 2_000_000;
@@ -37,7 +37,7 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpError> {
         } else {
             bytes.extend_from_slice(&part);
         }
-        if excess > POLITELY_READ {
+        if excess > MAX_EXCESS {
             break;
         }
     }

@@ -15,6 +15,7 @@ use api::{
     TextEvent, TextRequest, TokenText, Usage,
 };
 use serde_json::{Map, Value, json};
+use std::time::SystemTime;
 
 /// Which of the two it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl OllamaAnswer {
     }
 
     fn line(&mut self, said: Said, logprobs: Option<Vec<Logprob>>, end: End) -> Value {
-        let (model, created_at) = (self.model.clone(), line::now());
+        let (model, created_at) = (self.model.clone(), line::time(SystemTime::now()));
         let done = end.done_reason.is_some();
         match self.kind {
             AnswerKind::Chat => {

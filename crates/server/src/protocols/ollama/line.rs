@@ -152,12 +152,7 @@ impl End {
     }
 }
 
-/// The time now, in UTC and to the nanosecond.
-pub(crate) fn now() -> String {
-    time(SystemTime::now())
-}
-
-/// `time` as in RFC 3339.
+/// `time` as in RFC 3339, in UTC and to the nanosecond.
 pub(crate) fn time(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }

@@ -112,8 +112,29 @@ async fn embed(context: RequestContext, body: Body) -> Result<Json<EmbeddingList
     let embed = asked.embed();
     let options = RequestOptions { tenant: asked.user, ..RequestOptions::default() };
     let vectors = embeddings::compute(&context, prompts, embed, options).await?;
+    let size = vectors.first().map_or(0, |vector| vector.vector.len());
+    if let Some(wanted) = asked.dimensions.filter(|&wanted| wanted != size) {
+        let problem = format!("must be {size} with this model, not {wanted}");
+        return Err(HttpError::member("dimensions", problem));
+    }
+    let tokens = embeddings::tokens(&vectors);
     let encoding = asked.encoding_format.unwrap_or_default();
-    answer(&context.app.service.info().name, vectors, encoding, asked.dimensions).map(Json)
+    let item = |(index, Embedding { vector, .. }): (usize, Embedding)| {
+        let embedding = match encoding {
+            Encoding::Float => Vector::Numbers(vector),
+            Encoding::Base64 => {
+                let bytes = vector.iter().flat_map(|value| value.to_le_bytes());
+                Vector::Base64(STANDARD.encode(bytes.collect::<Vec<u8>>()))
+            }
+        };
+        EmbeddingItem { object: "embedding", index, embedding }
+    };
+    Ok(Json(EmbeddingList {
+        object: "list",
+        data: vectors.into_iter().enumerate().map(item).collect(),
+        model: context.app.service.info().name.clone(),
+        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
+    }))
 }
 
 fn read(body: &Value) -> Result<(EmbeddingRequest, Vec<Prompt>), HttpError> {
@@ -134,36 +155,6 @@ impl EmbeddingRequest {
         });
         Embed { pooling, normalize: self.normalize.unwrap_or(true) }
     }
-}
-
-fn answer(
-    model: &str,
-    vectors: Vec<Embedding>,
-    encoding: Encoding,
-    dimensions: Option<usize>,
-) -> Result<EmbeddingList, HttpError> {
-    let tokens = embeddings::tokens(&vectors);
-    let size = vectors.first().map_or(0, |vector| vector.vector.len());
-    if let Some(wanted) = dimensions.filter(|&wanted| wanted != size) {
-        let problem = format!("must be {size} with this model, not {wanted}");
-        return Err(HttpError::member("dimensions", problem));
-    }
-    let item = |(index, Embedding { vector, .. }): (usize, Embedding)| {
-        let embedding = match encoding {
-            Encoding::Float => Vector::Numbers(vector),
-            Encoding::Base64 => {
-                let bytes = vector.iter().flat_map(|value| value.to_le_bytes());
-                Vector::Base64(STANDARD.encode(bytes.collect::<Vec<u8>>()))
-            }
-        };
-        EmbeddingItem { object: "embedding", index, embedding }
-    };
-    Ok(EmbeddingList {
-        object: "list",
-        data: vectors.into_iter().enumerate().map(item).collect(),
-        model: model.to_owned(),
-        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
-    })
 }
 
 #[cfg(test)]
