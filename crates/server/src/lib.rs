@@ -1,7 +1,7 @@
 //! The HTTP server: wire types of each protocol, limits, streaming and shutdown, over `api`.
 //!
 //! Invariant: every answer of the API is JSON (or an event stream) in the protocol's own form,
-//! errors included, and a client that goes away or stops reading costs the engine nothing.
+//! errors included, and a client that disconnects or stops reading costs the engine nothing.
 
 mod generate;
 mod http;

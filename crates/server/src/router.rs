@@ -2,7 +2,7 @@
 
 use crate::http::app::App;
 use crate::http::fallback::unknown_route;
-use crate::http::middleware::{self, HEALTH, METRICS, READY, STATS, V1_HEALTH};
+use crate::http::middleware::{self, Exemptions};
 use crate::http::options::ServerOptions;
 use crate::http::protocol;
 use crate::http::rate_limit_headers;
@@ -45,21 +45,26 @@ pub(crate) fn routes(app: App) -> Router {
         protocol::routes::<Ollama>(&app),
         protocol::routes::<Llama>(&app),
     ];
-    let mut document = Document::openapi();
-    let mut routers = Vec::new();
-    for (router, part) in protocols {
+    let (mut router, mut document) = (Router::new(), Document::openapi());
+    for (routes, part) in protocols {
+        router = router.merge(routes);
         document.merge(part);
-        routers.push(router);
     }
-    let own = protocol::guarded(own_routes(&document), &app);
-    let router = routers.into_iter().fold(own, Router::merge);
-    let router = router.with_state(app.clone()).merge(web::routes());
+    let own = protocol::guarded(own_routes(&document), &app, OWN_EXEMPTIONS);
+    let router = own.merge(router).with_state(app.clone()).merge(web::routes());
     match cors {
         Some(cors) => router.layer(cors),
         None => router,
     }
     .layer(from_fn_with_state(app, middleware::log))
 }
+
+/// The own routes of supervisors, and the document, which the page reads before it has a key.
+const OWN_EXEMPTIONS: Exemptions = Exemptions {
+    keyless: &["/health", "/v1/health", "/ready", "/openapi.json"],
+    open_to_the_end: &["/health", "/v1/health", "/ready", "/metrics", "/v1/stats"],
+    unlimited: &[],
+};
 
 /// The routes that belong to no protocol, and the answer to paths that are no route.
 fn own_routes(document: &utoipa::openapi::OpenApi) -> Router<App> {
@@ -68,16 +73,16 @@ fn own_routes(document: &utoipa::openapi::OpenApi) -> Router<App> {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     Router::new()
         .route("/openapi.json", get(async move || (kind, document)))
-        .route(HEALTH, get(status::health))
-        .route(V1_HEALTH, get(status::health))
-        .route(READY, get(status::ready))
-        .route(METRICS, get(status::metrics))
-        .route(STATS, get(status::stats))
+        .route("/health", get(status::health))
+        .route("/v1/health", get(status::health))
+        .route("/ready", get(status::ready))
+        .route("/metrics", get(status::metrics))
+        .route("/v1/stats", get(status::stats))
         .route("/version", get(version))
         .fallback(unknown_route)
 }
 
-/// The document's own part; paths and types come with the routes.
+/// The head of the document; the protocols add paths and types.
 #[derive(OpenApi)]
 #[openapi(info(title = "Gannet", description = "A large language model over HTTP"))]
 struct Document;

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time for the last words of streams that the server ends.
+/// Time for the last frames of streams that the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why serving broke off.
@@ -20,7 +20,7 @@ pub enum ServeError {
     /// The signals could not be used.
     #[error("server: {0}")]
     Io(#[from] std::io::Error),
-    /// The engine thread has ended while requests could still come.
+    /// The engine thread has ended while the server accepted requests.
     #[error("the engine has stopped")]
     EngineStopped,
 }
@@ -60,16 +60,16 @@ pub async fn serve(
         () = grace_over(&life, grace) => false,
     };
     life.advance(Phase::Closing);
-    // Streams that do not end even now end here.
+    // Streams that are still open end here.
     let _ = tokio::time::timeout(LAST_WORDS, server).await;
     if stopped { Err(ServeError::EngineStopped) } else { Ok(()) }
 }
 
-/// What may change while the server runs.
+/// The files that may change while the server runs.
 fn files(options: &ServerOptions, listener: &Listener) -> Vec<Arc<dyn Reload>> {
-    let keys: Arc<dyn Reload> = Arc::new(options.keys.clone());
-    let tls = listener.tls().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>);
-    [keys].into_iter().chain(tls).collect()
+    let mut files: Vec<Arc<dyn Reload>> = vec![Arc::new(options.keys.clone())];
+    files.extend(listener.tls().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>));
+    files
 }
 
 /// As [`serve`], until SIGINT or SIGTERM; a second one ends at once.
@@ -78,7 +78,7 @@ pub async fn serve_until_signal(
     service: Service,
     options: ServerOptions,
 ) -> Result<ServerExit, ServeError> {
-    let mut signals = Signals::install()?;
+    let mut signals = Signals::ends()?;
     let (ask, asked) = tokio::sync::oneshot::channel::<()>();
     let shutdown = async {
         let _ = asked.await;
@@ -95,7 +95,7 @@ pub async fn serve_until_signal(
     }
 }
 
-/// Ends the listening when `shutdown` completes, or the server closes for another reason.
+/// Begins the drain when `shutdown` completes, or the server closes for another reason.
 async fn ask(life: Life, shutdown: impl Future<Output = ()>) {
     tokio::select! {
         () = shutdown => {}

@@ -1,4 +1,4 @@
-//! The seam between the events of the model and the JSON of a protocol.
+//! How the events of the model become the JSON of a protocol.
 
 use crate::http::error::HttpError;
 use crate::http::sse::{Frame, Framing};
@@ -8,31 +8,33 @@ use std::time::Duration;
 
 /// Writes the events of one request's choices as one protocol's JSON.
 ///
-/// Of a stream come, in this order: the frames of `open` before anything is computed, those of
-/// every event, and those of exactly one of `close` and `broken`, which hold the protocol's last
-/// word in either case.
+/// A stream consists of the frames of `open`, which are written before anything is computed, the
+/// frames of every event, and the frames of exactly one of `close` and `broken`, with which the
+/// protocol ends a stream.
 pub(crate) trait Answer: Send + 'static {
     /// How its frames are delimited.
     const FRAMING: Framing = Framing::Events;
-    /// Longest silence of a stream that its clients bear.
+    /// Longest time without a frame that clients of the protocol accept.
     const MAX_SILENCE: Duration = Duration::MAX;
 
-    /// The frames that need nothing to be computed.
+    /// The frames before the first event.
     fn open(&mut self) -> Vec<Frame> {
         Vec::new()
     }
-    /// The frames that tell `event` of the choice `index`.
+    /// The frames for `event` of the choice `index`.
     fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame>;
-    /// The frames after the last event.
-    fn close(&mut self, usage: &Usage) -> Vec<Frame>;
+    /// The frames after the last event, if there are any.
+    fn close(&mut self, _usage: &Usage) -> Vec<Frame> {
+        Vec::new()
+    }
     /// The frames of an answer that breaks off.
     fn broken(&mut self, error: &HttpError) -> Vec<Frame>;
-    /// What keeps an idle stream open, if the protocol has something.
+    /// The frame that keeps an idle stream open, if the protocol has one.
     fn ping(&self) -> Option<Frame> {
         Some(Frame::Comment("keep-alive"))
     }
-    /// Looks at an event of an answer that will be given whole, for protocols that need more
-    /// of it than is gathered.
+    /// Records an event of an answer that is given whole, for protocols that need more of it than
+    /// [`Collected`] holds.
     fn note(&mut self, _index: usize, _event: &TextEvent) {}
     /// The whole answer at once.
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value;

@@ -1,15 +1,17 @@
-//! The running answers to one request: their events in one stream, each tagged with its choice.
+//! The running answers to one request: their events in one stream, each with the index of its
+//! choice.
 //!
-//! Invariant: dropping [`Choices`] cancels every answer that still runs, at once. A client that
-//! reads slowly is buffered, and given up after a while; the engine never waits for it longer.
+//! Invariant: dropping [`Choices`] cancels every running answer at once. Events for a client that
+//! reads slowly are buffered, and the answer is cancelled after a while; the engine never waits
+//! longer for a client.
 
 use crate::generate::transcript::Transcript;
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::observability::http::HttpMetrics;
-use crate::http::request::RequestId;
+use crate::http::request::{RequestContext, RequestId};
 use crate::http::shutdown::Phase;
-use api::{Done, Prepared, RequestOptions, TextEvent, TextStream, Usage};
+use api::{Done, Prepared, RequestOptions, TextEvent, TextStream, Timings, Usage};
 use axum::http::StatusCode;
 use tokio::sync::mpsc;
 
@@ -23,26 +25,23 @@ const CANCELLED: &str = "cancelled";
 type Tagged = (usize, TextEvent);
 type Sender = mpsc::Sender<Result<Tagged, HttpError>>;
 
-/// The ids of a request and of its answer.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestNames {
-    pub request: RequestId,
-    pub answer: String,
-}
-
 /// The answers to one request. A prompt's choices follow each other.
 #[derive(Debug)]
 pub(crate) struct Choices {
     events: mpsc::Receiver<Result<Tagged, HttpError>>,
-    count: usize,
-    per_prompt: usize,
+    /// How many answers there are.
+    pub count: usize,
+    /// How many answers each prompt gets.
+    pub per_prompt: usize,
     log: RequestLog,
 }
 
 /// The log line of a request, written when it ends or is dropped.
 #[derive(Debug)]
 struct RequestLog {
-    names: RequestNames,
+    request: RequestId,
+    /// The id of the answer.
+    id: String,
     http: HttpMetrics,
     running: usize,
     failed: bool,
@@ -50,64 +49,68 @@ struct RequestLog {
     finish: Vec<&'static str>,
     usage: Usage,
     /// Pieces of text of each choice that has not ended: about as many as tokens.
-    heard: Vec<usize>,
+    pieces: Vec<usize>,
     transcript: Option<Transcript>,
-    /// The longest wait.
-    queued_s: f64,
-    prefill_s: f64,
-    decode_s: f64,
+    /// The longest wait, and the times of all choices together.
+    timings: Timings,
 }
 
 impl Choices {
-    /// Submits every prompt `per_prompt` times; all of them are queued, or none.
+    /// Submits every prompt `per_prompt` times, for the answer named `id`; all of them are queued,
+    /// or none.
     pub fn start(
+        context: &RequestContext,
         prompts: &[Prepared],
         per_prompt: usize,
-        names: RequestNames,
-        options: &RequestOptions,
-        app: &App,
-    ) -> Result<Self, api::ApiError> {
+        options: RequestOptions,
+        id: String,
+    ) -> Result<Self, HttpError> {
+        let app = &context.app;
+        let (count, queue) = (prompts.len() * per_prompt, app.service.queue());
+        if count > queue {
+            // To try again would be of no use.
+            let message = format!("{count} answers at once do not fit into the queue of {queue}");
+            return Err(HttpError::invalid("n", message));
+        }
+        let options = context.on_behalf(options);
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
         let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
         let start = |(index, (prompt, n)): (usize, (&Prepared, usize))| {
-            let name = Some(format!("{}-{index}", names.answer));
+            let name = Some(format!("{id}-{index}"));
             app.service.start(prompt, n, &RequestOptions { name, ..options.clone() })
         };
-        let streams: Result<Vec<TextStream>, _> = each.enumerate().map(start).collect();
-        let streams = streams?;
-        let count = streams.len();
+        let streams = each.enumerate().map(start).collect::<Result<Vec<TextStream>, _>>();
+        let streams = streams.map_err(|error| HttpError::of(error, "prompt"))?;
         for (index, stream) in streams.into_iter().enumerate() {
             tokio::spawn(pump(index, stream, sender.clone(), app.clone()));
         }
-        names.request.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
+        context.id.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
         let transcript = app
             .options
             .log_prompts
-            .then(|| Transcript::begin(&app.service, &names.request.0, prompts, count));
-        let log = RequestLog::new(names, count, transcript, app.observability.http.clone());
+            .then(|| Transcript::begin(&app.service, &context.id.0, prompts, count));
+        let log = RequestLog {
+            request: context.id.clone(),
+            id,
+            http: app.observability.http.clone(),
+            running: count,
+            failed: false,
+            finish: Vec::new(),
+            usage: Usage::default(),
+            pieces: vec![0; count],
+            transcript,
+            timings: Timings::default(),
+        };
+        log.http.opened();
         Ok(Self { events, count, per_prompt, log })
-    }
-
-    /// How many answers each prompt gets.
-    pub fn per_prompt(&self) -> usize {
-        self.per_prompt
-    }
-
-    /// How many answers there are.
-    pub fn count(&self) -> usize {
-        self.count
     }
 
     /// The next event of any choice; `None` when all have ended. The last event of a choice is
     /// `Done`; an error ends them all.
     pub async fn next(&mut self) -> Option<Result<Tagged, HttpError>> {
         match self.events.recv().await {
-            Some(Ok((index, TextEvent::Done(done)))) => {
-                self.log.done(index, &done, index.is_multiple_of(self.per_prompt));
-                Some(Ok((index, TextEvent::Done(done))))
-            }
             Some(Ok((index, event))) => {
-                self.log.hear(index, &event);
+                self.log.record(index, &event, index.is_multiple_of(self.per_prompt));
                 Some(Ok((index, event)))
             }
             Some(Err(error)) => Some(Err(self.fail(error))),
@@ -129,44 +132,23 @@ impl Choices {
 }
 
 impl RequestLog {
-    fn new(
-        names: RequestNames,
-        running: usize,
-        transcript: Option<Transcript>,
-        http: HttpMetrics,
-    ) -> Self {
-        http.opened();
-        Self {
-            names,
-            http,
-            running,
-            failed: false,
-            finish: Vec::new(),
-            usage: Usage::default(),
-            heard: vec![0; running],
-            transcript,
-            queued_s: 0.0,
-            prefill_s: 0.0,
-            decode_s: 0.0,
-        }
-    }
-
-    fn hear(&mut self, index: usize, event: &TextEvent) {
+    fn record(&mut self, index: usize, event: &TextEvent, first_of_prompt: bool) {
         match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => {
-                self.heard[index] += 1;
+                self.pieces[index] += 1;
                 if let Some(transcript) = &mut self.transcript {
                     transcript.add(index, &delta.text);
                 }
             }
-            TextEvent::Call(_) => self.heard[index] += 1,
+            TextEvent::Call(_) => self.pieces[index] += 1,
+            TextEvent::Done(done) => self.done(index, done, first_of_prompt),
             _ => {}
         }
     }
 
     fn done(&mut self, index: usize, done: &Done, first_of_prompt: bool) {
         self.running -= 1;
-        self.heard[index] = 0;
+        self.pieces[index] = 0;
         self.usage.completion_tokens += done.usage.completion_tokens;
         self.usage.reasoning_tokens += done.usage.reasoning_tokens;
         self.usage.drafted_tokens += done.usage.drafted_tokens;
@@ -179,41 +161,37 @@ impl RequestLog {
         if !self.finish.contains(&reason) {
             self.finish.push(reason);
         }
-        self.queued_s = self.queued_s.max(done.timings.queued_s);
-        self.prefill_s += done.timings.prefill_s;
-        self.decode_s += done.timings.decode_s;
-    }
-
-    fn outcome(&self) -> &'static str {
-        match (self.failed, self.running) {
-            (true, _) => "failed",
-            (false, 0) => "answered",
-            (false, _) => CANCELLED,
-        }
+        self.timings.queued_s = self.timings.queued_s.max(done.timings.queued_s);
+        self.timings.prefill_s += done.timings.prefill_s;
+        self.timings.decode_s += done.timings.decode_s;
     }
 }
 
 impl Drop for RequestLog {
     fn drop(&mut self) {
-        let outcome = self.outcome();
-        // An answer that its client left is paid for as far as it was heard.
-        let unfinished: usize = self.heard.iter().sum();
-        self.names.request.spend(self.usage.completion_tokens + unfinished);
+        let outcome = match (self.failed, self.running) {
+            (true, _) => "failed",
+            (false, 0) => "answered",
+            (false, _) => CANCELLED,
+        };
+        // An answer that its client left is charged for the pieces that were sent.
+        let unfinished: usize = self.pieces.iter().sum();
+        self.request.spend(self.usage.completion_tokens + unfinished);
         if let Some(transcript) = &self.transcript {
-            transcript.end(&self.names.request.0);
+            transcript.end(&self.request.0);
         }
         self.http.closed(outcome == CANCELLED);
         tracing::info!(
-            request_id = &*self.names.request.0,
-            id = self.names.answer,
+            request_id = &*self.request.0,
+            id = self.id,
             outcome,
             finish = self.finish.join(","),
             prompt_tokens = self.usage.prompt_tokens,
             cached_tokens = self.usage.cached_tokens,
             completion_tokens = self.usage.completion_tokens,
-            queued_s = self.queued_s,
-            prefill_s = self.prefill_s,
-            decode_s = self.decode_s,
+            queued_s = self.timings.queued_s,
+            prefill_s = self.timings.prefill_s,
+            decode_s = self.timings.decode_s,
             "generation"
         );
     }

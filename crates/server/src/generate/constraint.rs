@@ -53,15 +53,13 @@ enum FormatKind {
 
 /// A schema and what it is called.
 #[derive(Debug, Deserialize, ToSchema)]
+#[allow(dead_code, reason = "of some members only the type is checked")]
 struct NamedSchema {
-    #[allow(dead_code, reason = "only its type is checked")]
     name: Option<String>,
-    #[allow(dead_code, reason = "only its type is checked")]
     description: Option<String>,
     #[schema(value_type = Option<Object>)]
     schema: Option<Value>,
     /// Answers are held to their schema in either case.
-    #[allow(dead_code, reason = "only its type is checked")]
     strict: Option<bool>,
 }
 
@@ -122,56 +120,62 @@ pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
         return Err(HttpError::invalid("grammar", message));
     }
     let mut all = All::default();
-    all.add("response_format", asked.response_format.map(of_format).transpose()?.flatten());
-    if let Some(wishes) = asked.structured_outputs {
-        all.add_structured(wishes)?;
+    all.add("response_format", asked.response_format, of_format)?;
+    if let Some(outputs) = asked.structured_outputs {
+        all.add_structured(outputs)?;
     }
-    let guided = asked.guided_json.map(|schema| json("guided_json", schema)).transpose()?;
-    all.add("guided_json", guided);
-    all.add("guided_regex", asked.guided_regex.map(GrammarSource::Regex));
-    let choice = asked.guided_choice.map(|texts| choice("guided_choice", texts)).transpose()?;
-    all.add("guided_choice", choice);
-    all.add("guided_grammar", asked.guided_grammar.map(GrammarSource::Lark));
-    all.add("json_schema", asked.json_schema.map(|it| schema("json_schema", it)).transpose()?);
+    all.add("guided_json", asked.guided_json, json)?;
+    all.add("guided_regex", asked.guided_regex, regex)?;
+    all.add("guided_choice", asked.guided_choice, choice)?;
+    all.add("guided_grammar", asked.guided_grammar, lark)?;
+    all.add("json_schema", asked.json_schema, schema)?;
     all.one()
 }
+
+/// The grammar that a member gives, if any.
+type Given = Result<Option<GrammarSource>, HttpError>;
 
 /// All that were given.
 #[derive(Debug, Default)]
 struct All(Vec<ConstraintField>);
 
 impl All {
-    fn add(&mut self, field: &'static str, source: Option<GrammarSource>) {
+    /// Adds what `read` makes of the member `field`, if it is given.
+    fn add<T>(
+        &mut self,
+        field: &'static str,
+        given: Option<T>,
+        read: impl FnOnce(&str, T) -> Given,
+    ) -> Result<(), HttpError> {
+        let source = given.map(|given| read(field, given)).transpose()?.flatten();
         self.0.extend(source.map(|source| ConstraintField { field, source }));
+        Ok(())
     }
 
-    fn add_structured(&mut self, wishes: StructuredOutputs) -> Result<(), HttpError> {
-        if wishes.structural_tag.is_some() {
+    fn add_structured(&mut self, given: StructuredOutputs) -> Result<(), HttpError> {
+        if given.structural_tag.is_some() {
             let field = "structured_outputs.structural_tag";
-            return Err(HttpError::invalid(field, format!("{field} is not supported")));
+            return Err(HttpError::member(field, "is not supported"));
         }
-        let field = "structured_outputs.json";
-        self.add(field, wishes.json.map(|schema| json(field, schema)).transpose()?);
-        self.add("structured_outputs.regex", wishes.regex.map(GrammarSource::Regex));
-        let field = "structured_outputs.choice";
-        self.add(field, wishes.choice.map(|texts| choice(field, texts)).transpose()?);
-        self.add("structured_outputs.grammar", wishes.grammar.map(GrammarSource::Lark));
-        let object = wishes.json_object == Some(true);
-        self.add("structured_outputs.json_object", object.then_some(GrammarSource::JsonObject));
-        Ok(())
+        self.add("structured_outputs.json", given.json, json)?;
+        self.add("structured_outputs.regex", given.regex, regex)?;
+        self.add("structured_outputs.choice", given.choice, choice)?;
+        self.add("structured_outputs.grammar", given.grammar, lark)?;
+        let object = |_: &str, on: bool| Ok(on.then_some(GrammarSource::JsonObject));
+        self.add("structured_outputs.json_object", given.json_object, object)
     }
 
     fn one(mut self) -> Result<Option<ConstraintField>, HttpError> {
         if let [first, second, ..] = &self.0[..] {
             let (first, second) = (first.field, second.field);
-            let message = format!("{second} cannot be given together with {first}");
-            return Err(HttpError::invalid(second, message));
+            let problem = format!("cannot be given together with {first}");
+            return Err(HttpError::member(second, problem));
         }
         Ok(self.0.pop())
     }
 }
 
-fn of_format(format: ResponseFormat) -> Result<Option<GrammarSource>, HttpError> {
+fn of_format(_: &str, format: ResponseFormat) -> Given {
     let named = format.json_schema.and_then(|named| named.schema);
     let (field, given) = match named {
         Some(given) => ("response_format.json_schema.schema", Some(given)),
@@ -181,29 +185,37 @@ fn of_format(format: ResponseFormat) -> Result<Option<GrammarSource>, HttpError>
         (FormatKind::Text, _) => Ok(None),
         (FormatKind::JsonObject, None) => Ok(Some(GrammarSource::JsonObject)),
         (FormatKind::JsonSchema, None) => Err(wire::missing("response_format.json_schema.schema")),
-        (_, Some(given)) => schema(field, given).map(Some),
+        (_, Some(given)) => schema(field, given),
     }
 }
 
-fn json(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
+fn json(field: &str, given: Value) -> Given {
     let Value::String(text) = &given else { return schema(field, given) };
     let parsed = serde_json::from_str(text)
         .map_err(|error| HttpError::invalid(field, format!("{field} is no JSON: {error}")))?;
     schema(field, parsed)
 }
 
-fn schema(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
-    if given.is_object() {
-        return Ok(GrammarSource::JsonSchema(given));
+fn schema(field: &str, given: Value) -> Given {
+    match given.is_object() {
+        true => Ok(Some(GrammarSource::JsonSchema(given))),
+        false => Err(HttpError::member(field, "must be a JSON schema, which is an object")),
     }
-    Err(HttpError::invalid(field, format!("{field} must be a JSON schema, which is an object")))
 }
 
-fn choice(field: &str, texts: Vec<String>) -> Result<GrammarSource, HttpError> {
-    if texts.is_empty() {
-        return Err(HttpError::invalid(field, format!("{field} must hold at least one text")));
+fn regex(_: &str, text: String) -> Given {
+    Ok(Some(GrammarSource::Regex(text)))
+}
+
+fn choice(field: &str, texts: Vec<String>) -> Given {
+    match texts.is_empty() {
+        true => Err(HttpError::member(field, "must hold at least one text")),
+        false => Ok(Some(GrammarSource::Choice(texts))),
     }
-    Ok(GrammarSource::Choice(texts))
+}
+
+fn lark(_: &str, grammar: String) -> Given {
+    Ok(Some(GrammarSource::Lark(grammar)))
 }
 
 #[cfg(test)]

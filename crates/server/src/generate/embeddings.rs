@@ -22,24 +22,24 @@ pub(crate) fn prompts(
     param: &str,
 ) -> Result<Vec<Prompt>, HttpError> {
     count(texts.len(), param)?;
-    let ids = |(at, prompt)| ids(service, prompt, &format!("{param}[{at}]"));
+    let ids = |(at, prompt)| {
+        let sampling = SamplingOptions::default();
+        let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
+        let prepared = service.prepare_text(&request);
+        let prepared = prepared.map_err(|error| refused(error, &format!("{param}[{at}]")))?;
+        Ok(Prompt::Ids(prepared.prompt().to_vec()))
+    };
     texts.into_iter().enumerate().map(ids).collect()
 }
 
 /// Refuses no texts, and too many.
 pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
-    if (1..=MAX_TEXTS).contains(&texts) {
-        return Ok(());
+    match texts {
+        1..=MAX_TEXTS => Ok(()),
+        _ => {
+            Err(HttpError::member(param, format!("must hold 1 to {MAX_TEXTS} texts, not {texts}")))
+        }
     }
-    let message = format!("{param} must hold 1 to {MAX_TEXTS} texts, not {texts}");
-    Err(HttpError::invalid(param, message))
-}
-
-fn ids(service: &Service, prompt: Prompt, path: &str) -> Result<Prompt, HttpError> {
-    let sampling = SamplingOptions::default();
-    let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
-    let prepared = service.prepare_text(&request).map_err(|error| refused(error, path))?;
-    Ok(Prompt::Ids(prepared.prompt().to_vec()))
 }
 
 /// The vectors of all `prompts`, in their order.

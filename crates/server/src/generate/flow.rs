@@ -1,36 +1,37 @@
-//! The way of a request through every protocol: read, prepare off the reactor, submit, answer.
+//! The steps of a request in every protocol: read, prepare on a blocking thread, submit, answer.
 
 use crate::generate::answer::Answer;
-use crate::generate::choices::{Choices, RequestNames};
+use crate::generate::choices::Choices;
 use crate::generate::delivery;
 use crate::http::app::App;
 use crate::http::body;
 use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
-use api::{ApiError, Prepared, RequestOptions, Service};
+use api::{
+    ApiError, GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions,
+    Service, TextRequest,
+};
 use axum::Json;
 use axum::body::Body;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Reads the body and lets `work` make requests of it on a thread where it may take its time.
+/// Reads the body and runs `work` with its JSON on a thread that may block.
 pub(crate) async fn prepare<T: Send + 'static>(
     app: &App,
     body: Body,
     work: impl FnOnce(&Service, &Value) -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
     let bytes = body::read(body, &app.options).await?;
-    let broken = |_| HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
     let permit =
         Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
-    let service = app.service.clone();
+    let (service, depth) = (app.service.clone(), app.options.json_depth);
     let prepared = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        work(&service, &body::json(&bytes)?)
+        work(&service, &body::json(&bytes, depth)?)
     });
-    prepared.await.map_err(broken)?
+    prepared.await.map_err(|_| HttpError::internal())?
 }
 
 /// Tokens of a prompt, also of one that the context does not hold.
@@ -42,24 +43,17 @@ pub(crate) fn counted(prepared: Result<Prepared, ApiError>) -> Result<usize, Api
     }
 }
 
-/// Submits every prompt `per_prompt` times, for the answer named `id`.
-pub(crate) fn start(
-    context: &RequestContext,
-    prompts: &[Prepared],
-    per_prompt: usize,
-    options: RequestOptions,
-    id: String,
-) -> Result<Choices, HttpError> {
-    let app = &context.app;
-    let (wanted, queue) = (prompts.len() * per_prompt, app.service.queue());
-    if wanted > queue {
-        // To try again would be of no use.
-        let message = format!("{wanted} answers at once do not fit into the queue of {queue}");
-        return Err(HttpError::invalid("n", message));
-    }
-    let names = RequestNames { request: context.id.clone(), answer: id };
-    Choices::start(prompts, per_prompt, names, &context.on_behalf(options), app)
-        .map_err(|error| HttpError::of(error, "prompt"))
+/// Prepares the prompt for the text that fills `gap`.
+pub(crate) fn prepare_infill(
+    service: &Service,
+    gap: &InfillRequest,
+    mut sampling: SamplingOptions,
+    grammar: Option<GrammarSource>,
+) -> Result<Prepared, ApiError> {
+    let infill = service.infill(gap)?;
+    sampling.stop_ids.extend(infill.stop_ids);
+    let prompt = Prompt::Ids(infill.prompt);
+    service.prepare_text(&TextRequest { prompt, add_special: false, sampling, grammar })
 }
 
 /// How an answer reaches its client.
@@ -93,7 +87,7 @@ pub(crate) struct Generation<A> {
     pub delivery: Delivery,
 }
 
-/// What a request comes to.
+/// The reply to a request.
 #[derive(Debug)]
 pub(crate) enum Reply<A> {
     /// JSON that takes no computation.
@@ -119,7 +113,7 @@ pub(crate) async fn generate<A: Answer>(
         Reply::Generate(generation) => *generation,
     };
     let Generation { prompts, per_prompt, options, id, answer, delivery } = generation;
-    let choices = start(&context, &prompts, per_prompt, options, id)?;
+    let choices = Choices::start(&context, &prompts, per_prompt, options, id)?;
     respond(&context.app, choices, answer, delivery).await
 }
 
@@ -131,8 +125,8 @@ pub(crate) async fn respond<A: Answer>(
     delivery: Delivery,
 ) -> Result<Response, HttpError> {
     match delivery {
-        Delivery::Whole => delivery::whole(choices, answer).await,
-        Delivery::Likeliest(keep) => delivery::likeliest(choices, keep, answer).await,
+        Delivery::Whole => delivery::whole(choices, None, answer).await,
+        Delivery::Likeliest(keep) => delivery::whole(choices, Some(keep), answer).await,
         Delivery::Stream => {
             let silence = app.options.keep_alive.min(A::MAX_SILENCE);
             Ok(delivery::streamed(choices, answer, silence))

@@ -1,5 +1,5 @@
 //! The members that say how an answer is given, which chat and text completions share: how many
-//! choices, as a stream or not, on whose behalf.
+//! choices, as a stream or not, and for which tenant.
 
 use crate::http::error::HttpError;
 use crate::http::wire;
@@ -52,7 +52,7 @@ impl OptionsBody {
     pub fn choices(&self) -> Result<usize, HttpError> {
         match self.n.unwrap_or(1) {
             n @ 1..=MAX_CHOICES => Ok(n),
-            n => Err(HttpError::invalid("n", format!("n must be 1 to {MAX_CHOICES}, not {n}"))),
+            n => Err(HttpError::member("n", format!("must be 1 to {MAX_CHOICES}, not {n}"))),
         }
     }
 
@@ -66,8 +66,7 @@ impl OptionsBody {
     pub fn options(&self) -> Result<RequestOptions, HttpError> {
         let wide = self.priority.unwrap_or(0);
         let priority = i32::try_from(wide).map_err(|_| {
-            let message = format!("priority must be an integer of 32 bits, not {wide}");
-            HttpError::invalid("priority", message)
+            HttpError::member("priority", format!("must be an integer of 32 bits, not {wide}"))
         })?;
         let wrong = |error: String| HttpError::invalid("speculate", format!("speculate: {error}"));
         let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;

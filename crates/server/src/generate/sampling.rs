@@ -1,8 +1,6 @@
 //! The sampling members that protocols share. Each protocol has its own names for them and its own
 //! way to write that there is no limit; their ranges are those of the engine.
 
-pub(crate) mod body;
-
 use crate::http::error::HttpError;
 use crate::http::wire;
 use api::{SamplingOptions, SamplingParams};
@@ -126,19 +124,19 @@ impl SamplingRules {
         }
         if let Some(least) = self.least(name).filter(|&least| number < least as f64) {
             let value = number as i64;
-            let message = match precise {
-                true => format!(
-                    "{path} must be an integer of at least 0, or -1 for no limit, not {value}"
-                ),
-                false => format!("{path} must be at least {least}, not {value}"),
+            let problem = match precise {
+                true => {
+                    format!("must be an integer of at least 0, or -1 for no limit, not {value}")
+                }
+                false => format!("must be at least {least}, not {value}"),
             };
-            return Err(HttpError::invalid(path, message));
+            return Err(HttpError::member(&path, problem));
         }
         let bounds = SamplingParams::bounds(canonical(name)).filter(|_| precise);
         match bounds.map(|bounds| (bounds.low, bounds.high)) {
             Some((low, high)) if !(low..=high).contains(&number) => {
-                let message = format!("{path} must be between {low} and {high}, not {number}");
-                Err(HttpError::invalid(path, message))
+                let problem = format!("must be between {low} and {high}, not {number}");
+                Err(HttpError::member(&path, problem))
             }
             _ => Ok(()),
         }

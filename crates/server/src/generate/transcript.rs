@@ -5,7 +5,7 @@
 use api::{Prepared, Service};
 
 /// Most bytes of all prompts of a request, and of all its answers.
-const LONGEST: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 /// Most tokens that are looked at for them.
 const MAX_TOKENS: usize = 4096;
 
@@ -13,30 +13,30 @@ const MAX_TOKENS: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Transcript {
     answers: Vec<String>,
-    room: usize,
+    remaining: usize,
 }
 
 impl Transcript {
     /// Logs `prompts`, which get `count` answers.
     pub fn begin(service: &Service, request: &str, prompts: &[Prepared], count: usize) -> Self {
-        let mut room = LONGEST;
+        let mut remaining = MAX_BYTES;
         for (index, prompt) in prompts.iter().enumerate() {
-            if room == 0 {
+            if remaining == 0 {
                 break;
             }
             let ids = prompt.prompt();
             let text = service.decode(&ids[..ids.len().min(MAX_TOKENS)]);
-            let part = cut(&text, room);
-            room -= part.len();
+            let part = cut(&text, remaining);
+            remaining -= part.len();
             tracing::info!(request_id = request, index, tokens = ids.len(), text = part, "prompt");
         }
-        Self { answers: vec![String::new(); count], room: LONGEST }
+        Self { answers: vec![String::new(); count], remaining: MAX_BYTES }
     }
 
-    /// Goes on with answer `index`.
+    /// Adds `text` to the answer `index`.
     pub fn add(&mut self, index: usize, text: &str) {
-        let part = cut(text, self.room);
-        self.room -= part.len();
+        let part = cut(text, self.remaining);
+        self.remaining -= part.len();
         if let Some(answer) = self.answers.get_mut(index) {
             answer.push_str(part);
         }
@@ -51,9 +51,9 @@ impl Transcript {
     }
 }
 
-/// At most the first `room` bytes of `text`, cut between characters.
-fn cut(text: &str, room: usize) -> &str {
-    &text[..text.floor_char_boundary(room)]
+/// At most the first `remaining` bytes of `text`, cut between characters.
+fn cut(text: &str, remaining: usize) -> &str {
+    &text[..text.floor_char_boundary(remaining)]
 }
 
 #[cfg(test)]
@@ -62,12 +62,12 @@ mod tests {
 
     #[test]
     fn answers_are_cut_between_characters() {
-        let mut transcript = Transcript { answers: vec![String::new(); 2], room: 5 };
+        let mut transcript = Transcript { answers: vec![String::new(); 2], remaining: 5 };
         transcript.add(0, "abc");
         transcript.add(1, "\u{e4}\u{e4}");
         transcript.add(0, "def");
         transcript.add(9, "none");
         assert_eq!(transcript.answers, ["abc", "\u{e4}"]);
-        assert_eq!(transcript.room, 0, "what does not fit is left out, a hole is not");
+        assert_eq!(transcript.remaining, 0, "what does not fit is left out, a hole is not");
     }
 }

@@ -6,41 +6,18 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use serde_json::Value;
-use std::ops::Deref;
-use std::time::Duration;
 
-/// How far over its limit a body is read, so that its sender gets to see the answer.
-const POLITELY_READ: usize = 64 << 20;
+/// Most bytes beyond its limit that a body is read, so that its sender receives the error.
+const MAX_EXCESS: usize = 64 << 20;
 
 /// Most JSON values of one body. In memory a value takes many times the bytes it is written with.
 const MAX_VALUES: usize = 2_000_000;
 
-/// The bytes of a body, and how deep their JSON may be.
-#[derive(Debug)]
-pub(crate) struct Received {
-    bytes: Vec<u8>,
-    depth: usize,
-}
-
-impl Deref for Received {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 /// The bytes of `body`.
-pub(crate) async fn read(body: Body, options: &ServerOptions) -> Result<Received, HttpError> {
-    let bytes = timed(options.body_timeout, collect(body, options.body_limit)).await?;
-    Ok(Received { bytes, depth: options.json_depth })
-}
-
-async fn timed(
-    limit: Duration,
-    reading: impl Future<Output = Result<Vec<u8>, HttpError>>,
-) -> Result<Vec<u8>, HttpError> {
-    tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| {
+pub(crate) async fn read(body: Body, options: &ServerOptions) -> Result<Vec<u8>, HttpError> {
+    let limit = options.body_timeout;
+    let reading = tokio::time::timeout(limit, collect(body, options.body_limit));
+    reading.await.unwrap_or_else(|_| {
         let message = format!("the body took longer than {} s", limit.as_secs());
         Err(HttpError::request(StatusCode::REQUEST_TIMEOUT, message))
     })
@@ -60,33 +37,30 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpError> {
         } else {
             bytes.extend_from_slice(&part);
         }
-        if excess > POLITELY_READ {
+        if excess > MAX_EXCESS {
             break;
         }
     }
-    if excess > 0 { Err(too_large(limit)) } else { Ok(bytes) }
+    match excess {
+        0 => Ok(bytes),
+        _ => Err(too_large(format!("the body is larger than {limit} bytes"))),
+    }
 }
 
-fn too_large(limit: usize) -> HttpError {
-    let message = format!("the body is larger than {limit} bytes");
+fn too_large(message: String) -> HttpError {
     HttpError::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
 }
 
-/// `body` as JSON of bounded depth and number of values.
-pub(crate) fn json(body: &Received) -> Result<Value, HttpError> {
-    let shape = JsonShape::of(body);
-    if shape.depth > body.depth {
-        let message = format!(
-            "the body's JSON is nested {} deep; {} is allowed (json-depth)",
-            shape.depth, body.depth
-        );
+/// `body` as JSON of at most `max_depth` levels and a bounded number of values.
+pub(crate) fn json(body: &[u8], max_depth: usize) -> Result<Value, HttpError> {
+    let JsonShape { depth, values } = JsonShape::of(body);
+    if depth > max_depth {
+        let message =
+            format!("the body's JSON is nested {depth} deep; {max_depth} is allowed (json-depth)");
         return Err(HttpError::invalid("", message).with_code("body_too_deep"));
     }
-    if shape.values > MAX_VALUES {
-        let message = format!("the body holds more than {MAX_VALUES} JSON values");
-        return Err(
-            HttpError::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
-        );
+    if values > MAX_VALUES {
+        return Err(too_large(format!("the body holds more than {MAX_VALUES} JSON values")));
     }
     serde_json::from_slice(body)
         .map_err(|error| HttpError::invalid("", format!("the body is no valid JSON: {error}")))
@@ -136,7 +110,7 @@ fn skip_string<'a>(rest: &mut impl Iterator<Item = &'a u8>) {
 /// Parses any bytes as a body of default limits. For fuzzing.
 #[doc(hidden)]
 pub fn check_body(bytes: &[u8]) -> bool {
-    json(&Received { bytes: bytes.to_vec(), depth: ServerOptions::MAX_JSON_DEPTH }).is_ok()
+    json(bytes, ServerOptions::MAX_JSON_DEPTH).is_ok()
 }
 
 #[cfg(test)]
@@ -145,10 +119,6 @@ mod tests {
 
     fn check(json: &str, values: usize, depth: usize) {
         assert_eq!(JsonShape::of(json.as_bytes()), JsonShape { values, depth }, "{json}");
-    }
-
-    fn received(text: &str, depth: usize) -> Received {
-        Received { bytes: text.as_bytes().to_vec(), depth }
     }
 
     #[test]
@@ -164,8 +134,8 @@ mod tests {
     #[test]
     fn many_small_values_are_refused_before_they_take_memory() {
         let list = format!("[{}1]", "1,".repeat(MAX_VALUES));
-        assert!(json(&received(&list, 9)).is_err());
-        assert!(json(&received("[1,1]", 9)).is_ok());
+        assert!(json(list.as_bytes(), 9).is_err());
+        assert!(json(b"[1,1]", 9).is_ok());
     }
 
     fn nested(depth: usize) -> String {
@@ -175,8 +145,8 @@ mod tests {
     #[test]
     fn the_limit_of_depth_is_the_error_that_is_told() {
         for limit in [0, 1, 5, ServerOptions::MAX_JSON_DEPTH] {
-            assert!(json(&received(&nested(limit), limit)).is_ok() || limit == 0, "{limit}");
-            let error = json(&received(&nested(limit + 1), limit)).unwrap_err().body();
+            assert!(json(nested(limit).as_bytes(), limit).is_ok() || limit == 0, "{limit}");
+            let error = json(nested(limit + 1).as_bytes(), limit).unwrap_err().body();
             let message = error["error"]["message"].as_str().unwrap();
             assert!(message.contains(&format!("{limit} is allowed (json-depth)")), "{message}");
         }

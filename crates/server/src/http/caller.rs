@@ -1,23 +1,22 @@
-//! Who sent a request: which key it came with, or from where.
+//! The caller of a request, identified by its key or by its address.
 //!
-//! Invariant: behind this no handler sees a key. The headers that carry one are taken out, and
-//! the tenant's digest is put in their place.
+//! Invariant: no handler sees a key. The headers that carry one are removed, and the digest of the
+//! tenant's key is inserted.
 
-use crate::http::keys::{ApiKeys, Digest, Key};
+use crate::http::keys::{ApiKeys, Digest};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Headers that carry a key, as OpenAI's, Anthropic's and Azure's clients send it.
-const AUTHORIZATION: HeaderName = header::AUTHORIZATION;
+/// Headers that carry a key, as Anthropic's and Azure's clients send it.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 
-/// Where the tenant's name goes, for handlers that pass headers on.
+/// The header that holds the tenant's name once the keys are removed.
 const TENANT: HeaderName = HeaderName::from_static("x-gannet-tenant");
 
-/// Where a connection comes from; put among a request's extensions.
+/// The other end of a connection; an extension of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// Over the network.
@@ -26,20 +25,20 @@ pub(crate) enum Peer {
     Local,
 }
 
-/// What tells callers apart.
+/// The identity of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Identity {
     /// The key that was sent.
     Key(Digest),
     /// An address; of IPv6 the network, of which one caller has all addresses.
     Address(IpAddr),
-    /// Somebody on this machine.
+    /// A caller on this machine.
     Local,
     /// All callers beyond the number that is counted one by one.
     Others,
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub identity: Identity,
@@ -54,14 +53,9 @@ impl Caller {
         let peer = request.extensions().get::<Peer>().copied();
         let given = take_keys(request.headers_mut());
         // All are tried: a client may send several that it has for different servers.
-        let known = given.iter().fold(None, |known: Option<Key>, key| {
-            let found = keys.find(key);
-            known.or(found)
-        });
-        let tenant = match &known {
-            Some(key) => Some(key.digest),
-            None => given.first().map(|key| Digest::of(key)),
-        };
+        let known = given.iter().map(|key| keys.find(key)).fold(None, Option::or);
+        let tenant = known.as_ref().map(|key| key.digest);
+        let tenant = tenant.or_else(|| given.first().map(|key| Digest::of(key)));
         if let Some(Ok(name)) = tenant.map(|digest| HeaderValue::from_str(&digest.hex())) {
             request.headers_mut().insert(TENANT, name);
         }
@@ -71,7 +65,7 @@ impl Caller {
         }
     }
 
-    /// Somebody who is known by where the connection comes from.
+    /// The caller at the other end of a connection.
     pub fn at(peer: Option<Peer>) -> Self {
         match peer {
             Some(Peer::Address(address)) => {
@@ -91,7 +85,7 @@ pub(crate) fn tenant(headers: &HeaderMap) -> Option<String> {
 /// Takes out the headers that carry keys, and gives the keys.
 fn take_keys(headers: &mut HeaderMap) -> Vec<Vec<u8>> {
     headers.remove(TENANT);
-    let bearer = headers.remove(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    let bearer = headers.remove(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     let plain = [X_API_KEY, API_KEY].into_iter().filter_map(|name| headers.remove(name));
     bearer.into_iter().chain(plain.map(|value| value.as_bytes().to_vec())).collect()
 }

@@ -6,8 +6,9 @@
 use api::{ApiError, Field};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::fmt::Display;
 
 /// A refused or failed request.
 #[derive(Clone, Debug)]
@@ -40,10 +41,15 @@ impl HttpError {
 
     /// 400: the member `param` of the request is invalid.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
-        let mut error = Self::request(StatusCode::BAD_REQUEST, message);
         let param: String = param.into();
-        error.param = (!param.is_empty()).then_some(Param::Named(param));
-        error
+        let param = (!param.is_empty()).then_some(Param::Named(param));
+        Self { param, ..Self::request(StatusCode::BAD_REQUEST, message) }
+    }
+
+    /// 400: the member `param` of the request is invalid. The message is `problem` behind the
+    /// member's path.
+    pub fn member(param: &str, problem: impl Display) -> Self {
+        Self::invalid(param, format!("{param} {problem}"))
     }
 
     /// The request is at fault in a way that no single field names.
@@ -54,6 +60,11 @@ impl HttpError {
     /// The server is at fault.
     pub fn server(status: StatusCode, message: impl Into<String>) -> Self {
         Self::new(status, "server_error", message)
+    }
+
+    /// 500: the server is at fault, in a way that is none of the client's business.
+    pub fn internal() -> Self {
+        Self::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
     }
 
     /// 429: the caller takes more than it may.
@@ -77,9 +88,9 @@ impl HttpError {
         let message = error.to_string();
         match error {
             ApiError::ContextLength { prompt_tokens, context_length } => {
-                let mut error = Self::invalid(prompt, message).with_code("context_length_exceeded");
-                error.numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
-                error
+                let numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
+                let error = Self::invalid(prompt, message).with_code("context_length_exceeded");
+                Self { numbers, ..error }
             }
             ApiError::Invalid { field, .. } => {
                 Self { param: Some(Param::Field(field)), ..Self::invalid("", message) }
@@ -132,13 +143,11 @@ impl HttpError {
 
     /// The JSON of the error where no protocol has another form for it, which is OpenAI's.
     pub fn body(&self) -> Value {
-        let mut error = Map::new();
-        error.insert("message".into(), json!(self.message));
-        error.insert("type".into(), json!(self.kind));
-        error.insert("param".into(), json!(self.param()));
-        error.insert("code".into(), json!(self.code));
+        let Self { kind, message, code, .. } = self;
+        let mut error =
+            json!({ "message": message, "type": kind, "param": self.param(), "code": code });
         for (name, number) in &self.numbers {
-            error.insert((*name).into(), json!(number));
+            error[*name] = json!(number);
         }
         json!({ "error": error })
     }

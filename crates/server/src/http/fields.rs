@@ -87,7 +87,7 @@ pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> HttpError {
         Value::Number(number) => number.to_string(),
         other => kind(other).to_owned(),
     };
-    HttpError::invalid(path, format!("{path} must be {expected}, not {found}"))
+    HttpError::member(path, format!("must be {expected}, not {found}"))
 }
 
 fn kind(value: &Value) -> &'static str {

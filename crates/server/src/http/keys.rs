@@ -1,7 +1,7 @@
-//! The keys that open the server.
+//! The API keys that the server accepts.
 //!
-//! Invariant: of a key nothing is kept but its SHA-256 and the name it goes by; what is logged is
-//! the name, or the first digits of the digest.
+//! Invariant: of a key only its SHA-256 and its name are kept. Logs have the name, or the first
+//! digits of the digest.
 
 mod file;
 
@@ -25,7 +25,7 @@ pub enum KeyError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A line or an argument is no key.
@@ -65,7 +65,7 @@ impl Digest {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Enough of it to tell keys apart in a log.
+    /// The first digits, by which logs distinguish keys.
     fn label(&self) -> Arc<str> {
         format!("sha256:{}", &self.hex()[..8]).into()
     }
@@ -86,7 +86,10 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// `key`, under its name if it has one. The error says what is wrong with it.
+    /// `key`, under its name if it has one.
+    ///
+    /// # Errors
+    /// What is wrong with the key.
     fn new(key: &str, name: Option<&str>) -> Result<Self, String> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             let found = key.len();
@@ -100,8 +103,8 @@ impl Key {
     }
 }
 
-/// The keys that clients may come with: some that stay, and those of a file that may change. Where
-/// there are neither, the server is open. Clones share them.
+/// The keys that clients may send: fixed ones, and the keys of a file that may change. A server
+/// without either needs no key. Clones share the keys.
 #[derive(Clone, Debug, Default)]
 pub struct ApiKeys {
     fixed: Vec<Key>,
@@ -160,11 +163,8 @@ impl ApiKeys {
     pub(crate) fn find(&self, given: &[u8]) -> Option<Key> {
         let digest = Digest::of(given);
         let all = self.all();
-        let matching = all.iter().fold(None, |found, key| {
-            let same = key.digest.same(&digest);
-            found.or(same.then_some(key))
-        });
-        matching.cloned()
+        let matching = all.iter().filter(|key| key.digest.same(&digest));
+        matching.fold(None, |found, key| found.or(Some(key))).cloned()
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Most callers that are counted one by one.
 const MAX_CALLERS: usize = 16_384;
-/// Least time between two looks for callers to forget.
+/// Least time between two removals of idle callers.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// What each caller may take; `None` is no limit. Callers are identified by their keys, or by
@@ -42,7 +42,7 @@ struct Accounts {
     swept: Instant,
 }
 
-/// What one caller has taken.
+/// What one caller has used.
 #[derive(Clone, Debug)]
 struct Account {
     requests: Option<Bucket>,
@@ -76,9 +76,10 @@ pub(crate) struct RateLimited {
 }
 
 /// An admitted request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Admission {
-    charge: TokenCharge,
+    /// The charge for the request's tokens.
+    pub charge: TokenCharge,
     pub quotas: QuotaStatus,
 }
 
@@ -107,10 +108,7 @@ impl Limits {
     /// The limit that the request exceeds, with the time to wait.
     pub fn admit(&self, caller: Identity) -> Result<Admission, RateLimited> {
         if self.rates == RateLimits::default() {
-            return Ok(Admission {
-                charge: TokenCharge::default(),
-                quotas: QuotaStatus::default(),
-            });
+            return Ok(Admission::default());
         }
         let now = Instant::now();
         let mut accounts = self.accounts();
@@ -121,7 +119,7 @@ impl Limits {
         Ok(Admission { charge: TokenCharge(Some(Arc::new(permit))), quotas })
     }
 
-    /// Does `change` to the account of a caller that was let in.
+    /// Applies `change` to the account of an admitted caller.
     fn change(&self, caller: Identity, change: impl FnOnce(&mut Account)) {
         self.accounts().of.get_mut(&caller).map(change);
     }
@@ -153,18 +151,15 @@ impl Account {
     fn admit(&mut self, rates: &RateLimits, now: Instant) -> Result<QuotaStatus, RateLimited> {
         self.fill(now);
         if let Some(most) = rates.concurrent.filter(|&most| self.running >= most) {
-            // Nobody knows when an answer ends; clients come back soon and then less often.
+            // When an answer ends is unknown; clients come back soon and then less often.
             let message = format!("{most} requests of yours are being answered, which is the most");
             return Err(self.rate_limited(message, Duration::from_secs(1)));
         }
-        let short = |bucket: &Option<Bucket>| bucket.filter(|bucket| bucket.remaining() == 0);
-        if let Some(bucket) = short(&self.requests) {
-            let message = format!("more than {} requests in a minute", bucket.limit());
-            return Err(self.rate_limited(message, bucket.until_one()));
-        }
-        if let Some(bucket) = short(&self.tokens) {
-            let message = format!("more than {} tokens in a minute", bucket.limit());
-            return Err(self.rate_limited(message, bucket.until_one()));
+        for (bucket, what) in [(self.requests, "requests"), (self.tokens, "tokens")] {
+            if let Some(bucket) = bucket.filter(|bucket| bucket.remaining() == 0) {
+                let message = format!("more than {} {what} in a minute", bucket.limit());
+                return Err(self.rate_limited(message, bucket.until_one()));
+            }
         }
         self.running += 1;
         if let Some(bucket) = &mut self.requests {
@@ -193,13 +188,6 @@ impl Account {
             reset: bucket.until_full(),
         };
         QuotaStatus { requests: self.requests.map(quota), tokens: self.tokens.map(quota) }
-    }
-}
-
-impl Admission {
-    /// The charge for the request's tokens.
-    pub fn charge(&self) -> TokenCharge {
-        self.charge.clone()
     }
 }
 
@@ -262,7 +250,7 @@ mod tests {
     fn tokens_are_counted_when_they_are_known() {
         let limits = limits(None, Some(60), None);
         let admission = limits.admit(caller(1)).unwrap();
-        let charge = admission.charge();
+        let charge = admission.charge.clone();
         drop(admission);
         charge.spend(180);
         let rate_limited = limits.admit(caller(1)).unwrap_err();

@@ -14,23 +14,21 @@ use axum::response::{IntoResponse, Response};
 use std::any::Any;
 use std::time::Instant;
 
-/// Whether the engine lives.
-pub(crate) const HEALTH: &str = "/health";
-/// Whether requests are answered.
-pub(crate) const READY: &str = "/ready";
-/// Counts for Prometheus.
-pub(crate) const METRICS: &str = "/metrics";
-/// Counts for people.
-pub(crate) const STATS: &str = "/v1/stats";
+/// The routes that admission treats differently, by their paths as the router has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exemptions {
+    /// Routes that need no API key.
+    pub keyless: &'static [&'static str],
+    /// Routes that are no work, and are answered during shutdown too.
+    pub open_to_the_end: &'static [&'static str],
+    /// Routes that end work: a caller that has reached its limits may still use them.
+    pub unlimited: &'static [&'static str],
+}
 
-/// The same, where clients of llama.cpp look.
-pub(crate) const V1_HEALTH: &str = "/v1/health";
-
-/// Routes that need no key: those for supervisors, and the page with its description of the
-/// routes, which asks for a key itself.
-const KEYLESS: [&str; 6] = [HEALTH, V1_HEALTH, READY, "/", "/docs", "/openapi.json"];
-/// Routes that are no work, and stay open to the end.
-const WATCHING: [&str; 5] = [HEALTH, V1_HEALTH, READY, METRICS, STATS];
+impl Exemptions {
+    /// No route is treated differently.
+    pub const NONE: Self = Self { keyless: &[], open_to_the_end: &[], unlimited: &[] };
+}
 
 /// Names the response, and counts and logs it once its status is known.
 pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -60,12 +58,18 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
     response
 }
 
-/// Lets a request pass if it has a key, its caller has not had too much, and the server still
+/// Lets a request pass if it has a key, its caller is within its limits, and the server still
 /// takes work.
-pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let (path, method) = (request.uri().path(), request.method().clone());
-    let keyless = KEYLESS.contains(&path) || method == Method::OPTIONS;
-    let late = !WATCHING.contains(&path) && method != Method::OPTIONS;
+pub(crate) async fn admit(
+    State((app, exemptions)): State<(App, Exemptions)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let is_in = |routes: &[&str]| route.as_ref().is_some_and(|at| routes.contains(&at.as_str()));
+    let keyless = is_in(exemptions.keyless) || method == Method::OPTIONS;
+    let late = !is_in(exemptions.open_to_the_end) && method != Method::OPTIONS;
     let peer = request.extensions().get::<Peer>().copied();
     let admitted = Caller::admit(&mut request, &app.options.keys);
     let Some(caller) = admitted.or_else(|| keyless.then(|| Caller::at(peer))) else {
@@ -74,20 +78,15 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     if late && app.life.phase() > Phase::Serving {
         return HttpError::shutting_down().into_response();
     }
-    // What asks the model for something is posted; all else is a look, or an end.
+    // Requests for work are posted; all others ask about it, or end it.
     let mut response = match method {
-        Method::POST if !ends_work(request.uri().path()) => {
+        Method::POST if !is_in(exemptions.unlimited) => {
             rate_limit_headers::answer(&app.limits, caller.identity, request, next).await
         }
         _ => next.run(request).await,
     };
     response.extensions_mut().insert(caller);
     response
-}
-
-/// Whether a request asks for less than there is: who has too much under way must be able to.
-fn ends_work(path: &str) -> bool {
-    path.strip_prefix("/v1/responses/").is_some_and(|rest| rest.ends_with("/cancel"))
 }
 
 /// The answer to a request without a key, or with a wrong one.
@@ -101,5 +100,5 @@ fn stranger() -> Response {
 
 /// The answer in place of a handler that panicked.
 pub(crate) fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
-    HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
+    HttpError::internal().into_response()
 }

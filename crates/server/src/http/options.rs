@@ -31,7 +31,7 @@ pub struct ServerOptions {
     pub stall_timeout: Duration,
     /// Longest time the engine may have work and get nowhere while `/ready` still says so.
     pub progress_timeout: Duration,
-    /// How long running requests may go on after shutdown was asked.
+    /// How long running requests may continue after shutdown was asked.
     pub grace: Duration,
     /// Most responses of the Responses API that are kept for the next turn.
     pub stored_responses: usize,

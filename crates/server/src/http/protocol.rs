@@ -3,7 +3,7 @@
 use crate::http::app::App;
 use crate::http::error::{self, HttpError};
 use crate::http::fallback::wrong_method;
-use crate::http::middleware;
+use crate::http::middleware::{self, Exemptions};
 use crate::http::request::RequestId;
 use api::Field;
 use axum::Router;
@@ -20,6 +20,9 @@ use utoipa_axum::router::OpenApiRouter;
 
 /// A protocol of requests and answers.
 pub(crate) trait Protocol: 'static {
+    /// The routes that admission treats differently.
+    const EXEMPTIONS: Exemptions = Exemptions::NONE;
+
     /// The routes, with their part of the OpenAPI document.
     fn routes() -> OpenApiRouter<App>;
 
@@ -45,15 +48,15 @@ pub(crate) trait Protocol: 'static {
 /// The routes of `P`, whose errors are in the form of `P`, and their part of the document.
 pub(crate) fn routes<P: Protocol>(app: &App) -> (Router<App>, OpenApi) {
     let (router, document) = P::routes().split_for_parts();
-    (guarded(router, app).layer(from_fn(translated::<P>)), document)
+    (guarded(router, app, P::EXEMPTIONS).layer(from_fn(translated::<P>)), document)
 }
 
 /// `router` behind admission, with JSON errors for wrong methods and for panics.
-pub(crate) fn guarded(router: Router<App>, app: &App) -> Router<App> {
+pub(crate) fn guarded(router: Router<App>, app: &App, exemptions: Exemptions) -> Router<App> {
     router
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(middleware::panicked))
-        .layer(from_fn_with_state(app.clone(), middleware::admit))
+        .layer(from_fn_with_state((app.clone(), exemptions), middleware::admit))
 }
 
 /// Writes the error of a response, if it is one, in the form of `P`.

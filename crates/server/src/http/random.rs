@@ -1,4 +1,4 @@
-//! Names that no two answers share.
+//! Unique ids.
 
 /// `prefix` and 24 hexadecimal digits, different at every call and in every process.
 pub(crate) fn id(prefix: &str) -> String {

@@ -2,16 +2,14 @@
 
 use crate::http::caller::Identity;
 use crate::http::error::HttpError;
-use crate::http::limits::{Admission, Limits, Quota, QuotaStatus, RateLimited};
+use crate::http::limits::{Limits, QuotaStatus, RateLimited};
 use crate::http::request::RequestId;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body::{Frame, SizeHint};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use http_body_util::BodyExt;
 use std::time::Duration;
 
 /// Names of the headers: the limit, what remains of it, and when all of it is there again.
@@ -33,7 +31,7 @@ pub(crate) fn headers() -> impl Iterator<Item = HeaderName> {
     REQUESTS.into_iter().chain(TOKENS)
 }
 
-/// Answers a request of `caller` if that is not too much, and says how much is left.
+/// Answers a request of `caller` within its limits, with the headers that say what remains.
 pub(crate) async fn answer(
     limits: &Limits,
     caller: Identity,
@@ -45,11 +43,17 @@ pub(crate) async fn answer(
         Err(rate_limited) => return refusal(rate_limited),
     };
     if let Some(id) = request.extensions_mut().get_mut::<RequestId>() {
-        id.charge(admission.charge());
+        id.charge(admission.charge.clone());
     }
     let mut response = next.run(request).await;
     insert_quotas(response.headers_mut(), &admission.quotas);
-    response.map(|body| Body::new(AdmittedBody { body, _admission: admission }))
+    // The body holds the admission until it is sent or dropped.
+    response.map(|body| {
+        Body::new(body.map_err(move |error| {
+            let _held = &admission;
+            error
+        }))
+    })
 }
 
 fn refusal(rate_limited: RateLimited) -> Response {
@@ -65,10 +69,9 @@ fn insert_quotas(headers: &mut HeaderMap, quotas: &QuotaStatus) {
     let quotas = [(REQUESTS, quotas.requests), (TOKENS, quotas.tokens)];
     for ([limit, remaining, reset], quota) in quotas {
         let Some(quota) = quota else { continue };
-        let Quota { limit: most, remaining: left, reset: time } = quota;
-        headers.insert(limit, HeaderValue::from(most));
-        headers.insert(remaining, HeaderValue::from(left));
-        if let Ok(time) = HeaderValue::from_str(&duration_text(time)) {
+        headers.insert(limit, quota.limit.into());
+        headers.insert(remaining, quota.remaining.into());
+        if let Ok(time) = HeaderValue::from_str(&duration_text(quota.reset)) {
             headers.insert(reset, time);
         }
     }
@@ -84,35 +87,9 @@ fn duration_text(time: Duration) -> String {
     }
 }
 
-/// Rounded up: who comes back then is not too early.
+/// Whole seconds, rounded up, so that a client that waits so long is not early.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
-}
-
-/// The body of a response, which holds its admission until the body is sent or dropped.
-struct AdmittedBody {
-    body: Body,
-    _admission: Admission,
-}
-
-impl HttpBody for AdmittedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use utoipa::{IntoResponses, ToSchema};
 
 /// The error object of a protocol.
 pub(crate) trait ErrorObject: ToSchema {
-    /// The statuses that it comes with, and what each of them means.
+    /// The statuses of responses with this object, and the meaning of each.
     const STATUSES: &'static [(&'static str, &'static str)];
 
     /// How responses state its schema.

@@ -1,4 +1,4 @@
-//! The id of a request, its log name and its charge, and whom it is computed for.
+//! The id of a request, its charge and its tenant.
 
 use crate::http::app::App;
 use crate::http::caller;
@@ -22,7 +22,7 @@ const MAX_ID_BYTES: usize = 64;
 pub(crate) struct RequestId(pub Arc<str>, TokenCharge);
 
 impl RequestId {
-    /// The client's own, if it may stand in a log line, else a new one.
+    /// The id that the client gives, if it is plain enough for a log line, else a new one.
     pub fn of(headers: &HeaderMap) -> Self {
         let sane = |id: &&str| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -37,7 +37,7 @@ impl RequestId {
         self.1 = charge;
     }
 
-    /// Writes tokens of the prompt or the answer down where its caller's are counted.
+    /// Charges tokens of the prompt or the answer to the caller.
     pub fn spend(&self, tokens: usize) {
         self.1.spend(tokens);
     }

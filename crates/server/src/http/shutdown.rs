@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// How far the shutdown has come.
+/// The phases of a server, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// All requests are taken.
@@ -46,47 +46,56 @@ impl Life {
     }
 }
 
-/// The signals that ask a server to end.
+/// Signals of the system. By default there are none, and the next one never comes.
 #[cfg(unix)]
-#[derive(Debug)]
-pub(crate) struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
+#[derive(Debug, Default)]
+pub(crate) struct Signals(Vec<tokio::signal::unix::Signal>);
 
 #[cfg(unix)]
 impl Signals {
-    /// Takes SIGINT and SIGTERM over from the system.
-    pub fn install() -> std::io::Result<Self> {
+    /// The signals that ask the server to end: SIGINT and SIGTERM.
+    pub fn ends() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+        Ok(Self(vec![signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]))
+    }
+
+    /// The signal that asks the server to read its files again: SIGHUP.
+    pub fn hangups() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self(vec![signal(SignalKind::hangup())?]))
     }
 
     /// Waits for the next signal.
     pub async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
+        use std::task::Poll;
+        std::future::poll_fn(|context| {
+            let came = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if came { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
 
-/// Ctrl-C, where there are no signals.
+/// Ctrl-C, where there are no signals. By default it never comes.
 #[cfg(not(unix))]
-#[derive(Debug)]
-pub(crate) struct Signals;
+#[derive(Debug, Default)]
+pub(crate) struct Signals(bool);
 
 #[cfg(not(unix))]
 impl Signals {
-    /// Nothing to prepare.
-    pub fn install() -> std::io::Result<Self> {
-        Ok(Self)
+    /// Ctrl-C, which asks the server to end.
+    pub fn ends() -> std::io::Result<Self> {
+        Ok(Self(true))
     }
 
-    /// Waits for the next Ctrl-C; for ever if it cannot be heard.
+    /// Nothing asks the server to read its files again.
+    pub fn hangups() -> std::io::Result<Self> {
+        Ok(Self(false))
+    }
+
+    /// Waits for the next Ctrl-C; for ever if the system does not report it.
     pub async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
+        if !self.0 || tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
     }

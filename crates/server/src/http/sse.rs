@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Asks proxies not to hold events back.
 const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-/// Asks them not to keep events either.
+/// Asks proxies not to store events.
 const UNCACHED: (HeaderName, HeaderValue) =
     (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 

@@ -2,70 +2,60 @@
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::options::ServerOptions;
 use crate::http::shutdown::Phase;
-use api::Service;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
-use std::time::Duration;
+use serde_json::{Value, json};
 
 /// What Prometheus asks for and every version of it reads.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `GET /health`: whether the engine lives.
-pub(crate) async fn health(State(app): State<App>) -> Result<Response, HttpError> {
-    if app.service.is_alive() {
-        return Ok(Json(json!({ "status": "ok" })).into_response());
-    }
-    Err(stopped())
+pub(crate) async fn health(State(app): State<App>) -> Result<Json<Value>, HttpError> {
+    alive(&app)?;
+    Ok(Json(json!({ "status": "ok" })))
 }
 
 /// `GET /ready`: whether a request sent now would be answered.
-pub(crate) async fn ready(State(app): State<App>) -> Result<Response, HttpError> {
+pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Value>, HttpError> {
     readiness(&app)?;
-    Ok(Json(json!({ "status": "ready" })).into_response())
+    Ok(Json(json!({ "status": "ready" })))
 }
 
 fn readiness(app: &App) -> Result<(), HttpError> {
-    if !app.service.is_alive() {
-        return Err(stopped());
-    }
+    alive(app)?;
     if app.life.phase() > Phase::Serving {
         return Err(HttpError::shutting_down().with_code("shutting_down"));
     }
-    match stalled(&app.service, &app.options) {
-        None => Ok(()),
-        Some(time) => {
+    match app.service.metrics().stalled_for() {
+        Some(time) if time >= app.options.progress_timeout => {
             let message = format!("the engine has made no progress for {} s", time.as_secs());
-            Err(unavailable(&message).with_code("engine_stalled"))
+            Err(unavailable(message, "engine_stalled"))
         }
+        _ => Ok(()),
     }
 }
 
-fn stalled(service: &Service, options: &ServerOptions) -> Option<Duration> {
-    service.metrics().stalled_for().filter(|&time| time >= options.progress_timeout)
+fn alive(app: &App) -> Result<(), HttpError> {
+    match app.service.is_alive() {
+        true => Ok(()),
+        false => Err(unavailable("the engine has stopped", "engine_stopped")),
+    }
 }
 
-fn stopped() -> HttpError {
-    unavailable("the engine has stopped").with_code("engine_stopped")
-}
-
-fn unavailable(message: &str) -> HttpError {
-    HttpError::server(StatusCode::SERVICE_UNAVAILABLE, message)
+fn unavailable(message: impl Into<String>, code: &'static str) -> HttpError {
+    HttpError::server(StatusCode::SERVICE_UNAVAILABLE, message).with_code(code)
 }
 
 /// `GET /metrics`: the counts for Prometheus.
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, HttpError> {
-    let text = app.observability.text();
-    let text =
-        text.map_err(|_| HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error"))?;
+    let text = app.observability.text().map_err(|_| HttpError::internal())?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
-/// `GET /v1/stats`: the counts for people, as JSON or as a table.
+/// `GET /v1/stats`: the counts to be read by a person, as JSON or as a table.
 pub(crate) async fn stats(
     State(app): State<App>,
     Query(query): Query<Vec<(String, String)>>,
@@ -81,14 +71,14 @@ pub(crate) async fn stats(
     })
 }
 
-/// Whether the client wants a table: by `format`, else by what it accepts.
+/// Whether the client asks for a table: by `format`, or else by its `Accept` header.
 fn as_table(query: &[(String, String)], headers: &HeaderMap) -> Result<bool, HttpError> {
     let format = query.iter().find(|(name, _)| name == "format").map(|(_, value)| value.as_str());
     match format {
         Some("text") => Ok(true),
         Some("json") => Ok(false),
         Some(other) => {
-            Err(HttpError::invalid("format", format!("format must be json or text, not {other}")))
+            Err(HttpError::member("format", format!("must be json or text, not {other}")))
         }
         None => {
             let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());

@@ -1,5 +1,5 @@
-//! The pages for people, from files in the program: at `/` a chat over this server's own routes, at
-//! `/docs` a description of them.
+//! The pages of the server, from files in the program: at `/` a chat over this server's own routes,
+//! at `/docs` a description of them.
 //!
 //! Invariant: the page is public and knows nothing. It needs no key, because it holds only what
 //! every copy of this program holds; all else it asks of the routes that do need one. Its policy
@@ -15,7 +15,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; object-src 'none'; \
@@ -33,17 +33,13 @@ const HEADERS: [(HeaderName, &str); 4] = [
 /// The page and its files.
 pub(crate) fn routes() -> Router {
     Router::new()
-        .route("/", get(page).fallback(wrong_method))
-        .route("/docs", get(reference).fallback(wrong_method))
+        .route("/", page(&PAGE))
+        .route("/docs", page(&REFERENCE))
         .route("/ui/{file}", get(file).fallback(wrong_method))
 }
 
-async fn page(headers: HeaderMap) -> Response {
-    answer(&PAGE, &headers)
-}
-
-async fn reference(headers: HeaderMap) -> Response {
-    answer(&REFERENCE, &headers)
+fn page(asset: &'static Asset) -> MethodRouter {
+    get(async move |headers: HeaderMap| answer(asset, &headers)).fallback(wrong_method)
 }
 
 async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, HttpError> {

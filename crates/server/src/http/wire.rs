@@ -20,7 +20,7 @@ pub(crate) fn read<T: DeserializeOwned>(body: &Value) -> Result<T, HttpError> {
     part(body, "")
 }
 
-/// `value`, which stands at `at` in the body, as a `T`.
+/// The value at the path `at` of the body, as a `T`.
 pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, HttpError> {
     serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
         let path = match (at, error.path().to_string().as_str()) {
@@ -55,7 +55,7 @@ impl Texts {
 
 /// The error of a member at `path` that is not there.
 pub(crate) fn missing(path: &str) -> HttpError {
-    HttpError::invalid(path, format!("{path} is missing"))
+    HttpError::member(path, "is missing")
 }
 
 /// A whole number; `3.0` counts, as several client languages write integers so. For

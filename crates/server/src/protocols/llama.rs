@@ -12,12 +12,8 @@
 
 mod answer;
 mod completion;
-mod infill;
-mod prompt;
 mod props;
-pub(crate) mod routes;
 mod sampling;
-mod timings;
 mod tokens;
 
 use crate::http::app::App;
@@ -26,12 +22,12 @@ use crate::http::protocol::Protocol;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 
-/// What llama.cpp's server has besides OpenAI's API.
+/// The routes of llama.cpp's server that are not OpenAI's.
 pub(crate) struct Llama;
 
 impl Protocol for Llama {
     fn routes() -> OpenApiRouter<App> {
-        routes::routes()
+        tokens::routes().merge(completion::routes()).merge(props::routes())
     }
 
     fn error_json(error: &HttpError) -> Value {

@@ -8,37 +8,80 @@
 //! - Sampling that a request leaves open is the model's own, not Ollama's.
 //! - The model stays loaded: `keep_alive` is checked and changes nothing, and requests to load or
 //!   unload are answered as if they had been followed.
-//! - `context` goes on where an answer ended, its closing token included.
+//! - `context` continues where an answer ended, its closing token included.
 
 mod answer;
-mod chat;
 mod duration;
 mod embed;
-mod format;
-mod generate;
+mod generation;
 mod line;
 mod messages;
 mod models;
 mod options;
-mod refusal;
-pub(crate) mod routes;
-mod think;
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::fallback::unknown_route;
 use crate::http::protocol::Protocol;
+use crate::http::refusals::ErrorObject;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::any;
+use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
+
+/// Paths of what a server of one model cannot do.
+const OTHER_MODELS: [&str; 6] =
+    ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/{digest}"];
 
 /// Ollama's API.
 pub(crate) struct Ollama;
 
 impl Protocol for Ollama {
     fn routes() -> OpenApiRouter<App> {
-        routes::routes()
+        let router = generation::routes()
+            .merge(embed::routes())
+            .merge(models::routes())
+            .route("/api", any(unknown_route))
+            .nest("/api/", OpenApiRouter::new().fallback(unknown_route));
+        OTHER_MODELS.into_iter().fold(router, |router, path| router.route(path, any(one_model)))
     }
 
     fn error_json(error: &HttpError) -> Value {
         json!({ "error": error.message() })
+    }
+}
+
+async fn one_model(State(app): State<App>) -> HttpError {
+    let message = format!(
+        "this server serves one model, {}, which was chosen when it was started",
+        app.service.info().name
+    );
+    HttpError::request(StatusCode::NOT_IMPLEMENTED, message)
+}
+
+/// An error.
+#[derive(Debug, Serialize, ToSchema)]
+struct Refusal {
+    /// What is wrong.
+    error: String,
+}
+
+impl ErrorObject for Refusal {
+    const STATUSES: &'static [(&'static str, &'static str)] = &[
+        ("400", "The request cannot be"),
+        ("401", "The key is missing or wrong"),
+        ("404", "There is no such thing"),
+        ("413", "The request is too large"),
+        ("429", "Too many requests are waiting"),
+        ("500", "The server is at fault"),
+        ("503", "The server takes no requests"),
+    ];
+
+    fn described() -> RefOr<Schema> {
+        Self::schema()
     }
 }

@@ -28,6 +28,7 @@ mod tools;
 
 use crate::http::app::App;
 use crate::http::error;
+use crate::http::middleware::Exemptions;
 use crate::http::protocol::Protocol;
 use api::Field;
 use std::borrow::Cow;
@@ -37,6 +38,9 @@ use utoipa_axum::router::OpenApiRouter;
 pub(crate) struct Responses;
 
 impl Protocol for Responses {
+    const EXEMPTIONS: Exemptions =
+        Exemptions { unlimited: &["/v1/responses/{id}/cancel"], ..Exemptions::NONE };
+
     fn routes() -> OpenApiRouter<App> {
         routes::routes()
     }

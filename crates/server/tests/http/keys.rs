@@ -86,7 +86,7 @@ async fn keys_of_a_file_open_until_they_are_taken_out() {
     assert_eq!([status("second").await, status("third").await], [200, 200]);
 }
 
-/// On whose behalf the engine computed a request that came with this header.
+/// The tenant of a request that came with this header.
 async fn tenant(server: Server, name: &str, value: &str) -> (u64, Server) {
     let request = server.client.post(server.url(CHAT)).header(name, value);
     let answer = request.json(&chat_body(json!({}))).send().await.unwrap();

@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<Key>, KeyError> {
     Ok(keys)
 }
 
-/// The key of a line. What stands before the first colon is its name.
+/// The key of a line. The text before the first colon is its name.
 fn key(line: &str) -> Result<Key, String> {
     let Some((name, key)) = line.split_once(':') else { return Key::new(line, None) };
     let name = name.trim();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 const MINUTE: f64 = 60.0;
 
-/// What is left of a minute's worth.
+/// What remains of the amount per minute.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     per_minute: f64,
@@ -19,14 +19,14 @@ impl Bucket {
         Self { per_minute, level: per_minute, at: now }
     }
 
-    /// Adds what came since the last look.
+    /// Adds the amount for the time since the last call.
     pub fn fill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.level = (self.level + passed * self.per_minute / MINUTE).min(self.per_minute);
         self.at = self.at.max(now);
     }
 
-    /// Takes `amount`, be it there or not.
+    /// Takes `amount`; the level may fall below 0.
     pub fn take(&mut self, amount: f64) {
         self.level -= amount;
     }

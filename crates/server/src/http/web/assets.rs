@@ -1,4 +1,4 @@
-//! The files of the page, as they stand in `assets`.
+//! The files of the page, which are those of the folder `assets`.
 
 /// One file.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
-//! A JSON value that is read by the letter: objects are objects. What serde derives for a type
-//! would also take an array of its members, or an object for the word of an enum, which no
-//! document of an API says.
+//! A JSON value that is deserialized strictly. The code that serde derives would also accept an
+//! array of members for a struct, and an object for a variant of an enum; no API does.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};

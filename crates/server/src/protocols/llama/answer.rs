@@ -1,18 +1,18 @@
 //! The answer of `POST /completion` and `POST /infill`, whole and as events.
 
 use crate::generate::answer::{Answer, Collected};
+use crate::generate::logprobs::finite;
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use crate::http::sse::Frame;
 use crate::protocols::llama::Llama;
-use crate::protocols::llama::timings::Timings;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Instant;
 use utoipa::ToSchema;
 
-/// What of an answer is shown.
+/// The parts of an answer that are shown.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerView {
     /// Ids of its tokens.
@@ -34,7 +34,7 @@ pub(crate) struct AnswerView {
 #[derive(Debug)]
 pub(crate) struct CompletionAnswer {
     model: String,
-    look: AnswerView,
+    view: AnswerView,
     started: Instant,
     choices: Vec<ChoiceProgress>,
 }
@@ -45,6 +45,54 @@ struct ChoiceProgress {
     prompt_tokens: usize,
     tokens: usize,
     first: Option<Instant>,
+}
+
+/// Tokens and times of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+struct Timings {
+    /// Prompt tokens found in the cache.
+    cache_n: usize,
+    /// Prompt tokens computed.
+    prompt_n: usize,
+    prompt_ms: f64,
+    prompt_per_token_ms: f64,
+    prompt_per_second: f64,
+    /// Tokens generated.
+    predicted_n: usize,
+    predicted_ms: f64,
+    predicted_per_token_ms: f64,
+    predicted_per_second: f64,
+}
+
+impl Timings {
+    /// Of counts and seconds: cached and computed prompt tokens, generated ones.
+    fn new(counts: [usize; 3], prefill_s: f64, decode_s: f64) -> Self {
+        let [cache_n, prompt_n, predicted_n] = counts;
+        Self {
+            cache_n,
+            prompt_n,
+            prompt_ms: 1e3 * prefill_s,
+            prompt_per_token_ms: share(1e3 * prefill_s, prompt_n as f64),
+            prompt_per_second: share(prompt_n as f64, prefill_s),
+            predicted_n,
+            predicted_ms: 1e3 * decode_s,
+            predicted_per_token_ms: share(1e3 * decode_s, predicted_n as f64),
+            predicted_per_second: share(predicted_n as f64, decode_s),
+        }
+    }
+
+    /// Of an answer that has ended.
+    fn of(done: &Done) -> Self {
+        let usage = &done.usage;
+        let computed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
+        let counts = [usage.cached_tokens, computed, usage.completion_tokens];
+        Self::new(counts, done.timings.prefill_s, done.timings.decode_s)
+    }
+}
+
+/// JSON knows no infinities: a share of nothing is nothing.
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// A piece of an answer.
@@ -111,9 +159,8 @@ struct Likely {
 }
 
 impl Likely {
-    /// JSON has no infinities: what could not have been chosen has OpenAI's lowest value.
     fn new(id: u32, text: &str, bytes: &[u8], logprob: f32) -> Self {
-        let logprob = f64::from(logprob).max(-9999.0);
+        let logprob = finite(logprob);
         Self { id, token: text.to_owned(), bytes: bytes.to_vec(), logprob }
     }
 }
@@ -128,19 +175,19 @@ fn probability(token: &TokenText) -> Probability {
 
 impl CompletionAnswer {
     /// For so many answers of `model` to each prompt.
-    pub fn new(model: &str, look: AnswerView, choices: usize) -> Self {
+    pub fn new(model: &str, view: AnswerView, choices: usize) -> Self {
         let choice = |&prompt_tokens| ChoiceProgress { prompt_tokens, tokens: 0, first: None };
-        let choices = look.prompts.iter().flat_map(|n| vec![choice(n); choices]).collect();
-        Self { model: model.to_owned(), look, started: Instant::now(), choices }
+        let choices = view.prompts.iter().flat_map(|n| vec![choice(n); choices]).collect();
+        Self { model: model.to_owned(), view, started: Instant::now(), choices }
     }
 
     fn piece(&self, index: usize, content: &str, tokens: &[TokenText]) -> AnswerPiece {
-        let shown = if self.look.unseen { &[] } else { tokens };
-        let ids = shown.iter().filter(|_| self.look.tokens).map(|token| token.id);
-        let probabilities = self.look.probabilities && !shown.is_empty();
+        let shown = if self.view.unseen { &[] } else { tokens };
+        let ids = shown.iter().filter(|_| self.view.tokens).map(|token| token.id);
+        let probabilities = self.view.probabilities && !shown.is_empty();
         AnswerPiece {
             index,
-            content: if self.look.unseen { String::new() } else { content.to_owned() },
+            content: if self.view.unseen { String::new() } else { content.to_owned() },
             tokens: ids.collect(),
             stop: false,
             id_slot: -1,
@@ -153,7 +200,7 @@ impl CompletionAnswer {
     }
 
     fn text(&mut self, index: usize, delta: &Delta) -> Vec<Frame> {
-        if self.look.unseen {
+        if self.view.unseen {
             return Vec::new();
         }
         let choice = &mut self.choices[index];
@@ -161,14 +208,14 @@ impl CompletionAnswer {
         let first = *choice.first.get_or_insert_with(Instant::now);
         let counts = [0, choice.prompt_tokens, choice.tokens];
         let mut piece = self.piece(index, &delta.text, &delta.tokens);
-        piece.timings = self.look.timings.then(|| {
+        piece.timings = self.view.timings.then(|| {
             let prefill = (first - self.started).as_secs_f64();
             Timings::new(counts, prefill, first.elapsed().as_secs_f64())
         });
         vec![Frame::Data(json!(piece))]
     }
 
-    /// The end of an answer, with all that was not told of it.
+    /// The end of an answer, with all that no piece of it had.
     fn end(&self, index: usize, content: &str, tokens: &[TokenText], done: &Done) -> Value {
         let (stop_type, stopping_word) = match &done.finish {
             Finish::StopId(_) | Finish::ToolCalls | Finish::Complete => ("eos", String::new()),
@@ -178,20 +225,20 @@ impl CompletionAnswer {
         let usage = &done.usage;
         let mut piece = self.piece(index, content, tokens);
         piece.stop = true;
-        piece.tokens_predicted = if self.look.unseen { 0 } else { usage.completion_tokens };
+        piece.tokens_predicted = if self.view.unseen { 0 } else { usage.completion_tokens };
         piece.tokens_evaluated = usage.prompt_tokens;
         piece.timings = Some(Timings::of(done));
         let whole = json!(Completion {
             has_new_line: piece.content.contains('\n'),
             piece,
             model: self.model.clone(),
-            generation_settings: self.look.settings.clone(),
+            generation_settings: self.view.settings.clone(),
             stop_type,
             stopping_word,
             truncated: false,
             tokens_cached: usage.cached_tokens,
         });
-        wanted(whole, &self.look.fields)
+        wanted(whole, &self.view.fields)
     }
 }
 
@@ -212,16 +259,8 @@ impl Answer for CompletionAnswer {
         match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => self.text(index, &delta),
             TextEvent::Done(done) => vec![Frame::Data(self.end(index, "", &[], &done))],
-            TextEvent::Prefill { .. }
-            | TextEvent::Prompt { .. }
-            | TextEvent::Call(_)
-            | TextEvent::Failed(_) => Vec::new(),
+            _ => Vec::new(),
         }
-    }
-
-    /// Every answer has its own end.
-    fn close(&mut self, _: &Usage) -> Vec<Frame> {
-        Vec::new()
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
@@ -249,5 +288,12 @@ mod tests {
         let found = wanted(whole.clone(), &fields.map(str::to_owned));
         assert_eq!(found, json!({"content": "x", "prompt_n": 3}));
         assert_eq!(wanted(whole.clone(), &[]), whole);
+    }
+
+    #[test]
+    fn nothing_takes_no_time() {
+        assert_eq!(Timings::new([0, 0, 0], 0.0, 0.0), Timings::default());
+        let timings = Timings::new([3, 10, 4], 2.0, 0.5);
+        assert_eq!((timings.prompt_per_token_ms, timings.predicted_per_second), (200.0, 8.0));
     }
 }

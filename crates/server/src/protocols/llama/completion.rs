@@ -1,26 +1,79 @@
-//! The request of `POST /completion`.
+//! `POST /completion` and `POST /infill`.
 
-use crate::generate::flow::{Delivery, Generation, Reply};
+use crate::generate::flow::{self, Delivery, Generation, Reply};
+use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::random;
+use crate::http::request::RequestContext;
 use crate::http::wire;
-use crate::protocols::llama::answer::{AnswerView, CompletionAnswer};
-use crate::protocols::llama::sampling::LlamaSampling;
-use crate::protocols::llama::{prompt, sampling};
-use api::{GrammarSource, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
+use crate::protocols::llama::answer::{AnswerPiece, AnswerView, CompletionAnswer, Completions};
+use crate::protocols::llama::sampling::{self, LlamaSampling};
+use crate::protocols::llama::tokens;
+use api::{
+    GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
+    TextRequest,
+};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::post;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Most answers to one request.
 const MAX_CHOICES: usize = 128;
 /// Most members of an answer that may be named; each is looked for in every answer.
 const MAX_FIELDS: usize = 100;
 
+/// The routes of completions.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(complete))
+        .routes(routes!(fill))
+        .route("/completions", post(complete))
+}
+
+/// The continuation of one or several texts.
+#[utoipa::path(
+    post, path = "/completion", tag = "llama.cpp", request_body = CompletionBody,
+    responses(
+        (status = 200, content(
+            (Completions = "application/json"), (AnswerPiece = "text/event-stream"))),
+        (status = 400)
+    )
+)]
+async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    flow::generate(context, body, |service, body| {
+        let PromptBody { prompt } = wire::read(body)?;
+        let how = wire::read(body)?;
+        let prompt = prompt.ok_or_else(|| wire::missing("prompt"))?;
+        let sampling = sampling::read(body, service)?;
+        let prompts = tokens::prompts(&prompt, service)?;
+        prepare(service, prompts, how, sampling, sampling::grammar(body))
+    })
+    .await
+}
+
+/// What is missing in the middle of a text.
+#[utoipa::path(
+    post, path = "/infill", tag = "llama.cpp", request_body = InfillBody,
+    responses(
+        (status = 200, content(
+            (Completions = "application/json"), (AnswerPiece = "text/event-stream"))),
+        (status = 400), (status = 501)
+    )
+)]
+async fn fill(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    flow::generate(context, body, read_gap).await
+}
+
 /// Texts to continue. All three are read from one object.
 #[derive(Debug, ToSchema)]
 #[schema(as = LlamaCompletionBody)]
-pub(crate) struct CompletionBody {
+struct CompletionBody {
     #[serde(flatten)]
     _prompt: PromptBody,
     #[serde(flatten)]
@@ -39,7 +92,8 @@ struct PromptBody {
 /// How to answer.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = How)]
-pub(crate) struct AnswerOptions {
+#[allow(dead_code, reason = "of some members only the type is checked")]
+struct AnswerOptions {
     stream: Option<bool>,
     /// Answers to each prompt.
     #[serde(default, deserialize_with = "wire::count")]
@@ -53,23 +107,65 @@ pub(crate) struct AnswerOptions {
     #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
     /// No slot is chosen.
-    #[serde(default, rename = "id_slot", deserialize_with = "wire::integer")]
-    _id_slot: Option<i64>,
+    #[serde(default, deserialize_with = "wire::integer")]
+    id_slot: Option<i64>,
     /// Every prompt finds what is cached of it.
-    #[serde(rename = "cache_prompt")]
-    _cache_prompt: Option<bool>,
+    cache_prompt: Option<bool>,
 }
 
-/// Reads and prepares a request.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
-    let (PromptBody { prompt }, how) = (wire::read(body)?, wire::read(body)?);
-    let prompt = prompt.ok_or_else(|| HttpError::invalid("prompt", "prompt is missing"))?;
-    let sampling = sampling::read(body, service)?;
-    call(service, prompt::prompts(&prompt, service)?, how, sampling, sampling::grammar(body))
+/// A text with a gap. All three are read from one object.
+#[derive(Debug, ToSchema)]
+struct InfillBody {
+    #[serde(flatten)]
+    _gap: GapBody,
+    #[serde(flatten)]
+    _how: AnswerOptions,
+    #[serde(flatten)]
+    _sampling: LlamaSampling,
+}
+
+/// What stands around the gap.
+#[derive(Debug, Deserialize, ToSchema)]
+struct GapBody {
+    /// What stands before the gap.
+    input_prefix: Option<String>,
+    /// What stands after it.
+    input_suffix: Option<String>,
+    /// Other files that may help.
+    input_extra: Option<Vec<Extra>>,
+    /// What the filling begins with.
+    prompt: Option<String>,
+}
+
+/// Another file.
+#[derive(Debug, Deserialize, ToSchema)]
+struct Extra {
+    filename: Option<String>,
+    text: String,
+}
+
+/// Reads and prepares a request for what fills a gap.
+fn read_gap(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
+    if !service.fills() {
+        let message = "the model has no tokens that mark a gap to be filled in";
+        return Err(HttpError::request(StatusCode::NOT_IMPLEMENTED, message));
+    }
+    let (sampling, grammar) = (sampling::read(body, service)?, sampling::grammar(body));
+    let (body, how): (GapBody, AnswerOptions) = (wire::read(body)?, wire::read(body)?);
+    let extra = body.input_extra.unwrap_or_default().into_iter();
+    let infill = service.infill(&InfillRequest {
+        prefix: body.input_prefix.unwrap_or_default(),
+        suffix: body.input_suffix.unwrap_or_default(),
+        files: extra.map(|one| (one.filename.unwrap_or_default(), one.text)).collect(),
+        opening: body.prompt.unwrap_or_default(),
+    });
+    let infill = infill.map_err(|error| HttpError::of(error, "input_prefix"))?;
+    let sampling = SamplingOptions { stop_ids: infill.stop_ids, ..sampling };
+    prepare(service, vec![infill.prompt], how, sampling, grammar)
 }
 
 /// Prepares these prompts.
-pub(crate) fn call(
+fn prepare(
     service: &Service,
     prompts: Vec<Vec<u32>>,
     how: AnswerOptions,
@@ -84,14 +180,13 @@ pub(crate) fn call(
     }
     let fields = how.response_fields.unwrap_or_default();
     if fields.len() > MAX_FIELDS {
-        let found = fields.len();
-        let message = format!("response_fields must name at most {MAX_FIELDS}, not {found}");
-        return Err(HttpError::invalid("response_fields", message));
+        let problem = format!("must name at most {MAX_FIELDS}, not {}", fields.len());
+        return Err(HttpError::member("response_fields", problem));
     }
     let stream = how.stream.unwrap_or(false);
     let unseen = sampling.max_tokens == Some(0);
     let tokens = stream || how.return_tokens.unwrap_or(false);
-    let look = AnswerView {
+    let view = AnswerView {
         tokens,
         probabilities: sampling.logprobs.is_some(),
         timings: how.timings_per_token.unwrap_or(false),
@@ -116,7 +211,7 @@ pub(crate) fn call(
         per_prompt: choices,
         options: RequestOptions::default(),
         id: random::id("completion-"),
-        answer: CompletionAnswer::new(&service.info().name, look, choices),
+        answer: CompletionAnswer::new(&service.info().name, view, choices),
         delivery: Delivery::of(stream),
     };
     Ok(generation.into())

@@ -1,16 +1,26 @@
 //! `GET /props` and `GET /slots`: what the server is, and what it does right now.
 
+use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::protocols::llama::sampling;
-use api::{SamplingOptions, Service};
+use api::SamplingOptions;
+use axum::Json;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of properties and slots.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(properties)).routes(routes!(slots))
+}
 
 /// What the server is.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Props {
+struct Props {
     default_generation_settings: Defaults,
     /// Most answers computed at a time.
     total_slots: usize,
@@ -40,7 +50,7 @@ struct Modalities {
 
 /// A place for an answer.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Slot {
+struct Slot {
     id: usize,
     /// Always -1: requests are told of by their names, in the log.
     id_task: i64,
@@ -50,11 +60,14 @@ pub(crate) struct Slot {
 }
 
 /// What the server is.
-pub(crate) fn props(service: &Service) -> Props {
+#[utoipa::path(
+    get, path = "/props", tag = "llama.cpp", responses((status = 200, body = Props))
+)]
+async fn properties(State(App { service, .. }): State<App>) -> Json<Props> {
     let info = service.info();
     let [bos, eos] = service.ends_of_text().map(|text| text.unwrap_or_default().to_owned());
-    let params = sampling::settings(service, &SamplingOptions::default());
-    Props {
+    let params = sampling::settings(&service, &SamplingOptions::default());
+    Json(Props {
         default_generation_settings: Defaults { n_ctx: info.context_length, params },
         total_slots: service.parallel(),
         model_alias: info.name.clone(),
@@ -65,15 +78,23 @@ pub(crate) fn props(service: &Service) -> Props {
         build_info: concat!("gannet ", env!("CARGO_PKG_VERSION")).to_owned(),
         modalities: Modalities { vision: false, audio: false },
         is_sleeping: false,
-    }
+    })
 }
 
-/// The places for answers; 503 where a client insists on a free one and there is none.
-pub(crate) fn slots(service: &Service, free: bool) -> Result<Vec<Slot>, HttpError> {
+/// The places for answers, and which of them are taken.
+#[utoipa::path(
+    get, path = "/slots", tag = "llama.cpp",
+    responses((status = 200, body = Vec<Slot>), (status = 503, description = "No slot is free"))
+)]
+async fn slots(
+    State(App { service, .. }): State<App>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Result<Json<Vec<Slot>>, HttpError> {
+    let needs_free = query.iter().any(|(name, value)| name == "fail_on_no_slot" && value == "1");
     let stats = service.metrics().snapshot();
     let (n_ctx, busy) = (service.info().context_length, stats.running as usize);
     let count = service.parallel().max(busy);
-    if free && busy >= count {
+    if needs_free && busy >= count {
         return Err(HttpError::server(StatusCode::SERVICE_UNAVAILABLE, "no slot is free"));
     }
     let slot = |id: usize| Slot {
@@ -83,5 +104,5 @@ pub(crate) fn slots(service: &Service, free: bool) -> Result<Vec<Slot>, HttpErro
         speculative: stats.drafted > 0,
         is_processing: id < busy,
     };
-    Ok((0..count).map(slot).collect())
+    Ok(Json((0..count).map(slot).collect()))
 }

@@ -4,7 +4,7 @@ use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use crate::http::wire::{self, Texts};
-use crate::protocols::llama::prompt::id;
+use crate::protocols::llama::tokens::id;
 use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,9 +57,8 @@ struct LlamaMembers {
     json_schema: Option<Value>,
 }
 
-/// Samplers that are not built, and the number that switches each off.
-const NOT_BUILT: [(&str, f64); 4] =
-    [("mirostat", 0.0), ("dry_multiplier", 0.0), ("xtc_probability", 0.0), ("dynatemp_range", 0.0)];
+/// Numbers of samplers that are not built; 0 switches each off.
+const NOT_BUILT: [&str; 4] = ["mirostat", "dry_multiplier", "xtc_probability", "dynatemp_range"];
 
 /// Reads the sampling of a request.
 pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
@@ -67,12 +66,9 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, H
     let own: LlamaMembers = wire::read(body)?;
     let shared = RULES.read::<f32>(body)?;
     own.check()?;
-    let logit_bias = match &own.logit_bias {
-        Some(biases) => logit_bias(biases, service)?,
-        None => Vec::new(),
-    };
+    let biases = own.logit_bias.as_ref().map(|biases| logit_bias(biases, service));
     Ok(SamplingOptions {
-        logit_bias,
+        logit_bias: biases.transpose()?.unwrap_or_default(),
         seed: shared.seed.filter(|&seed| seed != NO_SEED),
         stop: own.stop.map(Texts::all).unwrap_or_default(),
         ignore_eos: own.ignore_eos.unwrap_or(false),
@@ -84,12 +80,11 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, H
 impl LlamaMembers {
     fn check(&self) -> Result<(), HttpError> {
         if self.grammar.as_ref().is_some_and(|grammar| !grammar.is_empty()) {
-            let message = "grammar is not supported in GBNF; json_schema is";
-            return Err(HttpError::invalid("grammar", message));
+            return Err(HttpError::member("grammar", "is not supported in GBNF; json_schema is"));
         }
         match &self.json_schema {
             None | Some(Value::Object(_) | Value::Bool(_)) => Ok(()),
-            Some(_) => Err(HttpError::invalid("json_schema", "json_schema must be a JSON schema")),
+            Some(_) => Err(HttpError::member("json_schema", "must be a JSON schema")),
         }
     }
 }
@@ -100,17 +95,16 @@ pub(crate) fn grammar(body: &Value) -> Option<GrammarSource> {
 }
 
 fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {
-    for (name, off) in NOT_BUILT {
-        if fields.value(name).is_some_and(|value| value.as_f64() != Some(off)) {
-            return Err(HttpError::invalid(name, format!("{name} is not supported")));
+    for name in NOT_BUILT {
+        if fields.value(name).is_some_and(|value| value.as_f64() != Some(0.0)) {
+            return Err(HttpError::member(name, "is not supported"));
         }
     }
     if fields.flag("post_sampling_probs")? == Some(true) {
-        let message = "post_sampling_probs is not supported";
-        return Err(HttpError::invalid("post_sampling_probs", message));
+        return Err(HttpError::member("post_sampling_probs", "is not supported"));
     }
     match fields.array("lora")? {
-        Some([_, ..]) => Err(HttpError::invalid("lora", "lora is not supported")),
+        Some([_, ..]) => Err(HttpError::member("lora", "is not supported")),
         _ => Ok(()),
     }
 }
@@ -118,25 +112,29 @@ fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {
 /// Pairs in an array, or members of an object whose names are ids or texts.
 fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, HttpError> {
     let mut list = Vec::new();
+    let mut add = |token: &Value, bias: &Value, path: &str| {
+        let bias = match bias {
+            Value::Bool(false) => f32::NEG_INFINITY,
+            Value::Number(number) => number.as_f64().unwrap_or_default() as f32,
+            other => return Err(wrong(path, "a number or false for the bias", other)),
+        };
+        list.extend(tokens(token, path, service)?.into_iter().map(|id| (id, bias)));
+        Ok(())
+    };
     match biases {
         Value::Array(pairs) => {
             for (at, pair) in pairs.iter().enumerate() {
                 let path = format!("logit_bias[{at}]");
-                let Some([token, bias]) = pair.as_array().map(Vec::as_slice) else {
-                    return Err(wrong(&path, "a pair of a token and its bias", pair));
-                };
-                let bias = number(bias, &path)?;
-                list.extend(tokens(token, &path, service)?.into_iter().map(|id| (id, bias)));
+                match pair.as_array().map(Vec::as_slice) {
+                    Some([token, bias]) => add(token, bias, &path)?,
+                    _ => return Err(wrong(&path, "a pair of a token and its bias", pair)),
+                }
             }
         }
         Value::Object(all) => {
             for (token, bias) in all {
-                let bias = number(bias, "logit_bias")?;
-                let ids = match token.parse() {
-                    Ok(id) => vec![id],
-                    Err(_) => tokens(&json!(token), "logit_bias", service)?,
-                };
-                list.extend(ids.into_iter().map(|id| (id, bias)));
+                let id = token.parse::<u32>().map(Value::from);
+                add(&id.unwrap_or_else(|_| json!(token)), bias, "logit_bias")?;
             }
         }
         other => return Err(wrong("logit_bias", "an array or an object", other)),
@@ -150,14 +148,6 @@ fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, Http
             .tokenize(text, EncodeOptions::default())
             .map_err(|error| HttpError::of(error, path)),
         other => Ok(vec![id(other, path)?]),
-    }
-}
-
-fn number(bias: &Value, path: &str) -> Result<f32, HttpError> {
-    match bias {
-        Value::Bool(false) => Ok(f32::NEG_INFINITY),
-        Value::Number(number) => Ok(number.as_f64().unwrap_or_default() as f32),
-        other => Err(wrong(path, "a number or false for the bias", other)),
     }
 }
 

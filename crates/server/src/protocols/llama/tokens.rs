@@ -1,17 +1,33 @@
-//! `POST /tokenize`, `/detokenize` and `/apply-template`.
+//! `POST /tokenize`, `/detokenize` and `/apply-template`, and prompts in the many forms that
+//! llama.cpp's server takes: text, ids, both mixed, and several.
 
+use crate::generate::flow::prepare;
+use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::fields::{ObjectReader, wrong};
 use crate::http::wire;
-use crate::protocols::llama::prompt;
-use crate::protocols::openai::chat;
-use api::Service;
+use crate::protocols::openai::chat::{self, ChatCompletionRequest};
+use api::{EncodeOptions, Service};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of tokens and of the template.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(tokenize))
+        .routes(routes!(detokenize))
+        .routes(routes!(apply_template))
+}
 
 /// A text to be taken apart.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct TokenizeBody {
+struct TokenizeBody {
     /// A string, or an array of strings and token ids.
     content: Option<Value>,
     /// Add the tokens that a text of this model begins with.
@@ -25,7 +41,7 @@ pub(crate) struct TokenizeBody {
 /// Its tokens.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LlamaTokens)]
-pub(crate) struct Tokens {
+struct Tokens {
     tokens: Vec<Token>,
 }
 
@@ -47,60 +63,146 @@ enum TokenPiece {
 
 /// Tokens to be put together.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct DetokenizeBody {
+struct DetokenizeBody {
     tokens: Option<Vec<u32>>,
 }
 
 /// Their text.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Content)]
-pub(crate) struct DetokenizedText {
+struct DetokenizedText {
     content: String,
 }
 
 /// What the model reads.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Rendered {
+struct Rendered {
     prompt: String,
 }
 
-/// Takes a text apart.
-pub(crate) fn tokenize(service: &Service, body: &Value) -> Result<Tokens, HttpError> {
-    let body: TokenizeBody = wire::read(body)?;
-    let missing = || HttpError::invalid("content", "content is missing");
-    let content = body.content.ok_or_else(missing)?;
-    let (add, parse) = (body.add_special.unwrap_or(false), body.parse_special.unwrap_or(true));
-    let ids = prompt::ids(&content, "content", service, add, parse)?;
-    let with_pieces = body.with_pieces.unwrap_or(false);
-    let token = |id: u32| {
-        if !with_pieces {
-            return Token::Id(id);
-        }
-        let piece = match String::from_utf8(service.tokenizer().token_bytes(id).to_vec()) {
-            Ok(text) => TokenPiece::Text(text),
-            Err(broken) => TokenPiece::Bytes(broken.into_bytes()),
+/// The tokens of a text.
+#[utoipa::path(
+    post, path = "/tokenize", tag = "llama.cpp", request_body = TokenizeBody,
+    responses((status = 200, body = Tokens), (status = 400))
+)]
+async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Tokens>, HttpError> {
+    let tokens = prepare(&app, body, |service, body| {
+        let body: TokenizeBody = wire::read(body)?;
+        let content = body.content.ok_or_else(|| wire::missing("content"))?;
+        let (add, parse) = (body.add_special.unwrap_or(false), body.parse_special.unwrap_or(true));
+        let with_pieces = body.with_pieces.unwrap_or(false);
+        let token = |id: u32| match with_pieces {
+            false => Token::Id(id),
+            true => Token::WithPiece { id, piece: TokenPiece::of(service, id) },
         };
-        Token::WithPiece { id, piece }
-    };
-    Ok(Tokens { tokens: ids.into_iter().map(token).collect() })
+        let ids = ids(&content, "content", service, add, parse)?;
+        Ok(Tokens { tokens: ids.into_iter().map(token).collect() })
+    });
+    tokens.await.map(Json)
 }
 
-/// Puts tokens together, special ones as their text.
-pub(crate) fn detokenize(service: &Service, body: &Value) -> Result<DetokenizedText, HttpError> {
-    let body: DetokenizeBody = wire::read(body)?;
-    let ids = body.tokens.ok_or_else(|| HttpError::invalid("tokens", "tokens is missing"))?;
-    let size = service.info().vocab_size;
-    if let Some(at) = ids.iter().position(|&id| id as usize >= size) {
-        let path = format!("tokens[{at}]");
-        let message = format!("{path} must be a token id below {size}, not {}", ids[at]);
-        return Err(HttpError::invalid(path, message));
+impl TokenPiece {
+    fn of(service: &Service, id: u32) -> Self {
+        let bytes = service.tokenizer().token_bytes(id).to_vec();
+        String::from_utf8(bytes).map_or_else(|broken| Self::Bytes(broken.into_bytes()), Self::Text)
     }
-    Ok(DetokenizedText { content: service.tokenizer().decode(&ids, false) })
 }
 
-/// Writes a conversation as the model reads it.
-pub(crate) fn apply_template(service: &Service, body: &Value) -> Result<Rendered, HttpError> {
-    let request = chat::read(body)?.request;
-    let prompt = service.render(&request).map_err(|error| HttpError::of(error, "messages"))?;
-    Ok(Rendered { prompt })
+/// The text of tokens.
+#[utoipa::path(
+    post, path = "/detokenize", tag = "llama.cpp", request_body = DetokenizeBody,
+    responses((status = 200, body = DetokenizedText), (status = 400))
+)]
+async fn detokenize(
+    State(app): State<App>,
+    body: Body,
+) -> Result<Json<DetokenizedText>, HttpError> {
+    let text = prepare(&app, body, |service, body| {
+        let body: DetokenizeBody = wire::read(body)?;
+        let ids = body.tokens.ok_or_else(|| wire::missing("tokens"))?;
+        let size = service.info().vocab_size;
+        if let Some(at) = ids.iter().position(|&id| id as usize >= size) {
+            let problem = format!("must be a token id below {size}, not {}", ids[at]);
+            return Err(HttpError::member(&format!("tokens[{at}]"), problem));
+        }
+        // Special tokens appear as their text.
+        Ok(DetokenizedText { content: service.tokenizer().decode(&ids, false) })
+    });
+    text.await.map(Json)
+}
+
+/// A conversation as the model reads it.
+#[utoipa::path(
+    post, path = "/apply-template", tag = "llama.cpp", request_body = ChatCompletionRequest,
+    responses((status = 200, body = Rendered), (status = 400))
+)]
+async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rendered>, HttpError> {
+    let rendered = prepare(&app, body, |service, body| {
+        let request = chat::read(body)?.request;
+        let prompt = service.render(&request).map_err(|error| HttpError::of(error, "messages"))?;
+        Ok(Rendered { prompt })
+    });
+    rendered.await.map(Json)
+}
+
+/// The prompts that `value` holds. An array with a number in it is one prompt.
+pub(crate) fn prompts(value: &Value, service: &Service) -> Result<Vec<Vec<u32>>, HttpError> {
+    match value {
+        Value::Array(items) if items.is_empty() => {
+            Err(HttpError::member("prompt", "is an empty array"))
+        }
+        Value::Array(items) if !items.iter().any(Value::is_number) => {
+            let one = |(at, item): (usize, &Value)| single(item, &format!("prompt[{at}]"), service);
+            items.iter().enumerate().map(one).collect()
+        }
+        other => Ok(vec![single(other, "prompt", service)?]),
+    }
+}
+
+fn single(value: &Value, path: &str, service: &Service) -> Result<Vec<u32>, HttpError> {
+    if !value.is_object() {
+        return ids(value, path, service, true, true);
+    }
+    let fields = ObjectReader::of(value, path)?;
+    if fields.array("multimodal_data")?.is_some_and(|data| !data.is_empty()) {
+        let param = fields.path("multimodal_data");
+        return Err(HttpError::invalid(&param, format!("{param}: only text is supported")));
+    }
+    let param = fields.path("prompt_string");
+    let text = fields.value("prompt_string").ok_or_else(|| wire::missing(&param))?;
+    ids(text, &param, service, true, true)
+}
+
+/// The ids of a text, or of an array of texts and ids. Only a text that comes first gets what a
+/// text begins with.
+pub(crate) fn ids(
+    value: &Value,
+    path: &str,
+    service: &Service,
+    add_special: bool,
+    parse_special: bool,
+) -> Result<Vec<u32>, HttpError> {
+    let encode = |text: &str, add_special: bool| {
+        let options = EncodeOptions { add_special, parse_special };
+        service.tokenize(text, options).map_err(|error| HttpError::of(error, path))
+    };
+    let items = match value {
+        Value::String(text) => return encode(text, add_special),
+        Value::Array(items) => items,
+        other => return Err(wrong(path, "a string or an array of strings and token ids", other)),
+    };
+    let mut ids = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        match item {
+            Value::String(text) => ids.extend(encode(text, add_special && at == 0)?),
+            other => ids.push(id(other, &format!("{path}[{at}]"))?),
+        }
+    }
+    Ok(ids)
+}
+
+/// `value` as a token id.
+pub(crate) fn id(value: &Value, path: &str) -> Result<u32, HttpError> {
+    let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+    id.ok_or_else(|| wrong(path, "a string or a token id", value))
 }

@@ -1,7 +1,7 @@
 //! The answers of `/api/chat` and `/api/generate`, whole and line by line.
 
-use crate::generate::answer::{Answer, Collected};
-use crate::generate::flow::{Delivery, Generation};
+use crate::generate::answer::{Answer, AnswerCall, Collected};
+use crate::generate::flow::{Delivery, Generation, Reply};
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use crate::http::random;
@@ -10,8 +10,12 @@ use crate::protocols::ollama::Ollama;
 use crate::protocols::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };
-use api::{CallEvent, Delta, Done, Finish, Prepared, RequestOptions, TextEvent, TokenText, Usage};
+use api::{
+    CallEvent, Delta, Done, Finish, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
+    TextEvent, TextRequest, TokenText, Usage,
+};
 use serde_json::{Map, Value, json};
+use std::time::SystemTime;
 
 /// Which of the two it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,68 +29,60 @@ pub(crate) enum AnswerKind {
 pub(crate) struct OllamaAnswer {
     model: String,
     kind: AnswerKind,
-    /// Log probabilities were asked for.
+    /// Whether the lines have log probabilities.
     logprobs: bool,
-    /// Ids of the prompt and of what has been answered so far, if they are to be told.
-    context: Option<Vec<u32>>,
+    /// The ids of the prompt and of the answer so far, if the last line is to have them.
+    pub context: Option<Vec<u32>>,
     /// The call that is being made. Ollama's clients read whole calls only.
-    call: Option<Called>,
-    arguments: String,
-    done: Option<Done>,
-}
-
-/// What one line says.
-#[derive(Debug, Default)]
-struct LineContent {
-    content: String,
-    thinking: Option<String>,
-    calls: Vec<Called>,
-    logprobs: Option<Vec<Logprob>>,
+    call: Option<AnswerCall>,
 }
 
 impl OllamaAnswer {
-    /// For an answer of `model`; `context` are the ids of a prompt to go on from.
-    pub fn new(model: &str, kind: AnswerKind, logprobs: bool, context: Option<Vec<u32>>) -> Self {
-        Self {
-            model: model.to_owned(),
-            kind,
-            logprobs,
-            context,
-            call: None,
-            arguments: String::new(),
-            done: None,
-        }
+    /// For an answer of `model`.
+    pub fn new(model: &str, kind: AnswerKind, logprobs: bool) -> Self {
+        Self { model: model.to_owned(), kind, logprobs, context: None, call: None }
     }
 
     /// The computation of this answer, which is a stream unless the client says otherwise.
-    pub fn generation(self, prompt: Prepared, stream: Option<bool>) -> Generation<Self> {
-        Generation {
+    pub fn generation(self, prompt: Prepared, stream: Option<bool>) -> Reply<Self> {
+        let generation = Generation {
             prompts: vec![prompt],
             per_prompt: 1,
             options: RequestOptions::default(),
             id: random::id("ollama-"),
             answer: self,
             delivery: Delivery::of(stream.unwrap_or(true)),
-        }
+        };
+        generation.into()
     }
 
-    /// The answer to a request that asks for nothing to be computed.
-    pub fn idle(&mut self, reason: &'static str) -> Value {
-        self.context = None;
-        self.line(LineContent::default(), Some(End::idle(reason)))
+    /// The answer to a request that asks for no computation but to load or unload the model. Its
+    /// sampling, and the ids `before` its prompt, must be valid all the same.
+    pub fn idle(
+        mut self,
+        service: &Service,
+        unload: bool,
+        before: Vec<u32>,
+        sampling: SamplingOptions,
+    ) -> Result<Reply<Self>, HttpError> {
+        let prompt = Prompt::Ids(if before.is_empty() { vec![0] } else { before });
+        let request = TextRequest { prompt, add_special: false, sampling, grammar: None };
+        service.prepare_text(&request).map_err(|error| HttpError::of(error, "options"))?;
+        let end = End::idle(if unload { "unload" } else { "load" });
+        Ok(Reply::Ready(self.line(Said::default(), None, end)))
     }
 
-    fn line(&mut self, part: LineContent, end: Option<End>) -> Value {
-        let LineContent { content, thinking, calls: tool_calls, logprobs } = part;
-        let (model, created_at, done) = (self.model.clone(), line::now(), end.is_some());
+    fn line(&mut self, said: Said, logprobs: Option<Vec<Logprob>>, end: End) -> Value {
+        let (model, created_at) = (self.model.clone(), line::time(SystemTime::now()));
+        let done = end.done_reason.is_some();
         match self.kind {
             AnswerKind::Chat => {
-                let message = Said { role: "assistant", content, thinking, tool_calls };
+                let message = Said { role: "assistant", ..said };
                 json!(ChatLine { model, created_at, message, logprobs, done, end })
             }
             AnswerKind::Generate => {
+                let Said { content: response, thinking, .. } = said;
                 let context = if done { self.context.take() } else { None };
-                let response = content;
                 json!(GenerateLine {
                     model,
                     created_at,
@@ -101,31 +97,24 @@ impl OllamaAnswer {
         }
     }
 
-    fn frame(&mut self, part: LineContent) -> Vec<Frame> {
-        vec![Frame::Data(self.line(part, None))]
-    }
-
-    /// A line of text; tokens without text get one only if log probabilities were asked for.
-    fn text(&mut self, delta: &Delta, part: LineContent) -> Vec<Frame> {
-        self.note(&delta.tokens);
+    /// A line of text; tokens without text get one only if it has log probabilities.
+    fn text(&mut self, delta: &Delta, said: Said) -> Vec<Frame> {
         let logprobs = self.logprobs(&delta.tokens);
         if delta.text.is_empty() && logprobs.is_none() {
             return Vec::new();
         }
-        self.frame(LineContent { logprobs, ..part })
+        vec![Frame::Data(self.line(said, logprobs, End::default()))]
     }
 
-    fn logprobs(&self, tokens: &[TokenText]) -> Option<Vec<Logprob>> {
-        (self.logprobs && !tokens.is_empty()).then(|| line::logprobs(tokens))
-    }
-
-    fn note(&mut self, tokens: &[TokenText]) {
+    /// Adds `tokens` to the context; gives their log probabilities.
+    fn logprobs(&mut self, tokens: &[TokenText]) -> Option<Vec<Logprob>> {
         if let Some(context) = &mut self.context {
             context.extend(tokens.iter().map(|token| token.id));
         }
+        (self.logprobs && !tokens.is_empty()).then(|| line::logprobs(tokens))
     }
 
-    /// The token that closed the answer is part of what is gone on from.
+    /// The end of the answer. The token that closed it is part of the context.
     fn end(&mut self, done: &Done) -> End {
         if let (Some(context), Finish::StopId(id)) = (&mut self.context, &done.finish) {
             context.push(*id);
@@ -136,16 +125,17 @@ impl OllamaAnswer {
     fn call(&mut self, event: CallEvent) -> Vec<Frame> {
         match event {
             CallEvent::Start { index, id, name } => {
-                let function = CalledFunction { index, name, arguments: Map::new() };
-                self.call = Some(Called { id, function });
-                self.arguments.clear();
+                self.call = Some(AnswerCall { index, id, name, arguments: String::new() });
             }
-            CallEvent::Arguments { delta, .. } => self.arguments.push_str(&delta),
+            CallEvent::Arguments { delta, .. } => {
+                self.call.iter_mut().for_each(|call| call.arguments.push_str(&delta));
+            }
             CallEvent::Broken { .. } => self.call = None,
             CallEvent::End { .. } => {
-                let arguments = std::mem::take(&mut self.arguments);
                 if let Some(call) = self.call.take() {
-                    return self.frame(LineContent::default().with(call, &arguments));
+                    let mut said = Said::default();
+                    said.add_call(call.index, &call);
+                    return vec![Frame::Data(self.line(said, None, End::default()))];
                 }
             }
         }
@@ -153,28 +143,23 @@ impl OllamaAnswer {
     }
 }
 
-impl LineContent {
-    /// With a call of these arguments; what is no object is shown, since it cannot be executed.
-    fn with(mut self, mut call: Called, arguments: &str) -> Self {
-        match serde_json::from_str(arguments) {
-            Ok(object) => {
-                call.function.arguments = object;
-                self.calls.push(call);
-            }
-            Err(_) if arguments.trim().is_empty() => self.calls.push(call),
-            Err(_) => self.content.push_str(arguments),
-        }
-        self
-    }
-
+impl Said {
     fn of(choice: &Collected) -> Self {
         let thinking = Some(choice.reasoning()).filter(|text| !text.is_empty());
-        let part = Self { content: choice.content(), thinking, ..Self::default() };
-        choice.calls().enumerate().fold(part, |part, (index, call)| {
-            let (id, name) = (call.id.clone(), call.name.clone());
-            let function = CalledFunction { index, name, arguments: Map::new() };
-            part.with(Called { id, function }, &call.arguments)
-        })
+        let mut said = Self { content: choice.content(), thinking, ..Self::default() };
+        choice.calls().enumerate().for_each(|(index, call)| said.add_call(index, call));
+        said
+    }
+
+    /// Adds a call; arguments that are no object are shown, since they cannot be executed.
+    fn add_call(&mut self, index: usize, call: &AnswerCall) {
+        let arguments = match serde_json::from_str(&call.arguments) {
+            Ok(object) => object,
+            Err(_) if call.arguments.trim().is_empty() => Map::new(),
+            Err(_) => return self.content.push_str(&call.arguments),
+        };
+        let function = CalledFunction { index, name: call.name.clone(), arguments };
+        self.tool_calls.push(Called { id: call.id.clone(), function });
     }
 }
 
@@ -185,27 +170,19 @@ impl Answer for OllamaAnswer {
         match event {
             TextEvent::Reasoning(delta) => {
                 let thinking = Some(delta.text.clone());
-                self.text(&delta, LineContent { thinking, ..LineContent::default() })
+                self.text(&delta, Said { thinking, ..Said::default() })
             }
             TextEvent::Content(delta) => {
                 let content = delta.text.clone();
-                self.text(&delta, LineContent { content, ..LineContent::default() })
+                self.text(&delta, Said { content, ..Said::default() })
             }
             TextEvent::Call(event) => self.call(event),
             TextEvent::Done(done) => {
-                self.done = Some(done);
-                Vec::new()
+                let end = self.end(&done);
+                vec![Frame::Data(self.line(Said::default(), None, end))]
             }
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {
-                Vec::new()
-            }
+            _ => Vec::new(),
         }
-    }
-
-    fn close(&mut self, _: &Usage) -> Vec<Frame> {
-        let Some(done) = self.done.take() else { return Vec::new() };
-        let end = self.end(&done);
-        vec![Frame::Data(self.line(LineContent::default(), Some(end)))]
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
@@ -219,11 +196,9 @@ impl Answer for OllamaAnswer {
 
     fn whole(&mut self, choices: Vec<Collected>, _: &Usage) -> Value {
         let choice = choices.into_iter().next().unwrap_or_default();
-        self.note(&choice.tokens);
         let logprobs = self.logprobs(&choice.tokens);
-        let part = LineContent { logprobs, ..LineContent::of(&choice) };
-        let end = choice.done.as_ref().map(|done| self.end(done));
-        self.line(part, end)
+        let end = choice.done.as_ref().map(|done| self.end(done)).unwrap_or_default();
+        self.line(Said::of(&choice), logprobs, end)
     }
 }
 
@@ -269,7 +244,7 @@ mod tests {
     }
 
     fn answer() -> OllamaAnswer {
-        OllamaAnswer::new("m", AnswerKind::Chat, false, None)
+        OllamaAnswer::new("m", AnswerKind::Chat, false)
     }
 
     fn called(index: usize, name: &str, arguments: Value) -> Value {

@@ -26,17 +26,13 @@ const UNITS: [(&str, f64); 8] = [
 
 /// Whether the model is to be unloaded at once.
 pub(crate) fn unloads(keep_alive: Option<&KeepAlive>) -> Result<bool, HttpError> {
-    match keep_alive {
-        None => Ok(false),
-        Some(KeepAlive::Seconds(seconds)) => Ok(*seconds == 0.0),
-        Some(KeepAlive::Text(text)) => match seconds(text) {
-            Some(seconds) => Ok(seconds == 0.0),
-            None => {
-                let message = "keep_alive must be a number of seconds or a duration such as \"5m\"";
-                Err(HttpError::invalid("keep_alive", message))
-            }
-        },
-    }
+    let seconds = match keep_alive {
+        None => return Ok(false),
+        Some(KeepAlive::Seconds(seconds)) => Some(*seconds),
+        Some(KeepAlive::Text(text)) => seconds(text),
+    };
+    let problem = "must be a number of seconds or a duration such as \"5m\"";
+    seconds.map(|time| time == 0.0).ok_or_else(|| HttpError::member("keep_alive", problem))
 }
 
 /// The seconds of a duration: numbers with their units, or a number alone.

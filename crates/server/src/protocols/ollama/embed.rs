@@ -1,42 +1,55 @@
 //! `POST /api/embed` and the older `/api/embeddings`.
 
-use crate::generate::embeddings;
+use crate::generate::embeddings::{compute, prompts, tokens};
+use crate::generate::flow::prepare;
+use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
 use crate::http::wire::{self, Texts};
+use crate::protocols::ollama::Refusal;
 use crate::protocols::ollama::duration::{self, KeepAlive};
-use api::{Embed, Prompt, Service};
+use api::{Embed, Prompt, RequestOptions, Service};
+use axum::Json;
+use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::Instant;
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of embeddings.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(embed)).routes(routes!(embeddings))
+}
 
 /// Texts that vectors are wanted of.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct EmbedBody {
+#[allow(dead_code, reason = "of some members only the type is checked")]
+struct EmbedBody {
     /// Any name: one model is served.
-    #[serde(rename = "model")]
-    _model: Option<String>,
+    model: Option<String>,
     /// A text, or several.
     input: Texts,
     /// Nothing is ever cut off a text, whatever this says.
-    #[serde(rename = "truncate")]
-    _truncate: Option<bool>,
+    truncate: Option<bool>,
     keep_alive: Option<KeepAlive>,
 }
 
 /// A text that a vector is wanted of.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct EmbeddingsBody {
+#[allow(dead_code, reason = "of some members only the type is checked")]
+struct EmbeddingsBody {
     /// Any name: one model is served.
-    #[serde(rename = "model")]
-    _model: Option<String>,
+    model: Option<String>,
     prompt: String,
     keep_alive: Option<KeepAlive>,
 }
 
 /// Vectors of length 1.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Embedded {
+struct Embedded {
     model: String,
     embeddings: Vec<Vec<f32>>,
     /// Nanoseconds.
@@ -48,43 +61,53 @@ pub(crate) struct Embedded {
 
 /// A vector as it comes from the model.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Embedding {
+struct Embedding {
     embedding: Vec<f32>,
 }
 
-/// How vectors of `/api/embed` are made.
-pub(crate) const NORMALIZED: Embed = Embed { pooling: None, normalize: true };
-/// How vectors of `/api/embeddings` are made.
-pub(crate) const AS_THEY_ARE: Embed = Embed { pooling: None, normalize: false };
-
-/// Reads a request for vectors.
-pub(crate) fn read(service: &Service, body: &Value) -> Result<Vec<Prompt>, HttpError> {
-    let body: EmbedBody = wire::read(body)?;
-    duration::unloads(body.keep_alive.as_ref())?;
-    let texts = body.input.all().into_iter().map(Prompt::Text);
-    embeddings::prompts(service, texts.collect(), "input")
-}
-
-/// Reads a request for one vector.
-pub(crate) fn read_one(service: &Service, body: &Value) -> Result<Vec<Prompt>, HttpError> {
-    let body: EmbeddingsBody = wire::read(body)?;
-    duration::unloads(body.keep_alive.as_ref())?;
-    embeddings::prompts(service, vec![Prompt::Text(body.prompt)], "prompt")
-}
-
-/// The answer to a request that took so long.
-pub(crate) fn answer(service: &Service, vectors: Vec<api::Embedding>, took: Duration) -> Embedded {
-    Embedded {
-        model: service.info().name.clone(),
-        prompt_eval_count: embeddings::tokens(&vectors),
+/// Vectors of texts.
+#[utoipa::path(
+    post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
+    responses((status = 200, body = Embedded), Refusals<Refusal>)
+)]
+async fn embed(context: RequestContext, body: Body) -> Result<Json<Embedded>, HttpError> {
+    let start = Instant::now();
+    let vectors = vectors(&context, body, true, |service, body| {
+        let body: EmbedBody = wire::read(body)?;
+        duration::unloads(body.keep_alive.as_ref())?;
+        prompts(service, body.input.all().into_iter().map(Prompt::Text).collect(), "input")
+    });
+    let vectors = vectors.await?;
+    Ok(Json(Embedded {
+        model: context.app.service.info().name.clone(),
+        prompt_eval_count: tokens(&vectors),
         embeddings: vectors.into_iter().map(|one| one.vector).collect(),
-        total_duration: took.as_nanos() as u64,
+        total_duration: start.elapsed().as_nanos() as u64,
         load_duration: 0,
-    }
+    }))
 }
 
-/// The answer to a request for one vector.
-pub(crate) fn answer_one(vectors: Vec<api::Embedding>) -> Embedding {
-    let one = vectors.into_iter().next();
-    Embedding { embedding: one.map(|one| one.vector).unwrap_or_default() }
+/// The vector of a text.
+#[utoipa::path(
+    post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
+    responses((status = 200, body = Embedding), Refusals<Refusal>)
+)]
+async fn embeddings(context: RequestContext, body: Body) -> Result<Json<Embedding>, HttpError> {
+    let vectors = vectors(&context, body, false, |service, body| {
+        let body: EmbeddingsBody = wire::read(body)?;
+        duration::unloads(body.keep_alive.as_ref())?;
+        prompts(service, vec![Prompt::Text(body.prompt)], "prompt")
+    });
+    let one = vectors.await?.into_iter().next();
+    Ok(Json(Embedding { embedding: one.map(|one| one.vector).unwrap_or_default() }))
+}
+
+async fn vectors(
+    context: &RequestContext,
+    body: Body,
+    normalize: bool,
+    read: fn(&Service, &Value) -> Result<Vec<Prompt>, HttpError>,
+) -> Result<Vec<api::Embedding>, HttpError> {
+    let prompts = prepare(&context.app, body, read).await?;
+    compute(context, prompts, Embed { pooling: None, normalize }, RequestOptions::default()).await
 }

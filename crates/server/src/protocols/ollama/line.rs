@@ -1,5 +1,6 @@
 //! What Ollama's answers consist of: one object, or one line of a stream.
 
+use crate::generate::logprobs::finite;
 use api::{Done, Finish, TokenText};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -20,12 +21,11 @@ pub(crate) struct ChatLine {
     /// Whether this is the last line.
     pub done: bool,
     #[serde(flatten)]
-    #[schema(value_type = EndMembers)]
-    pub end: Option<End>,
+    pub end: End,
 }
 
 /// What a chat line adds to the message.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Said {
     /// `assistant`.
     pub role: &'static str,
@@ -54,45 +54,30 @@ pub(crate) struct GenerateLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<u32>>,
     #[serde(flatten)]
-    #[schema(value_type = EndMembers)]
-    pub end: Option<End>,
-}
-
-/// How an answer ended.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct End {
-    /// `stop`, `length`, `load` or `unload`.
-    pub done_reason: &'static str,
-    #[serde(flatten)]
-    pub totals: Option<Totals>,
+    pub end: End,
 }
 
 /// The members of an end as the document has them: the last line of an answer holds them all, one
 /// that says that nothing was to be computed the reason alone, other lines none.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "describes what is flattened by hand")]
-struct EndMembers {
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[schema(as = EndMembers)]
+pub(crate) struct End {
     /// `stop`, `length`, `load` or `unload`.
-    done_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     total_duration: Option<u64>,
     /// The wait for the computation to begin; the model is always loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
     load_duration: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_eval_count: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_eval_duration: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     eval_count: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     eval_duration: Option<u64>,
-}
-
-/// Counts, and times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Totals {
-    pub total_duration: u64,
-    /// The wait for the computation to begin; the model is always loaded.
-    pub load_duration: u64,
-    pub prompt_eval_count: usize,
-    pub prompt_eval_duration: u64,
-    pub eval_count: usize,
-    pub eval_duration: u64,
 }
 
 /// A tool call.
@@ -128,9 +113,8 @@ struct Likely {
 }
 
 impl Likely {
-    /// JSON has no infinities: what could not have been chosen has OpenAI's lowest value.
     fn new(text: &str, bytes: &[u8], logprob: f32) -> Self {
-        let logprob = f64::from(logprob).max(-9999.0);
+        let logprob = finite(logprob);
         Self { token: text.to_owned(), logprob, bytes: bytes.to_vec() }
     }
 }
@@ -146,34 +130,29 @@ pub(crate) fn logprobs(tokens: &[TokenText]) -> Vec<Logprob> {
 }
 
 impl End {
+    /// The end of a request that asked for nothing to be computed.
+    pub fn idle(done_reason: &'static str) -> Self {
+        Self { done_reason: Some(done_reason), ..Self::default() }
+    }
+
     /// The end of an answer that was computed.
     pub fn of(done: &Done) -> Self {
         let times = &done.timings;
-        let nanoseconds = |seconds: f64| (seconds.max(0.0) * 1e9) as u64;
-        let totals = Totals {
+        let nanoseconds = |seconds: f64| Some((seconds.max(0.0) * 1e9) as u64);
+        let done_reason = if done.finish == Finish::Length { "length" } else { "stop" };
+        Self {
+            done_reason: Some(done_reason),
             total_duration: nanoseconds(times.queued_s + times.prefill_s + times.decode_s),
             load_duration: nanoseconds(times.queued_s),
-            prompt_eval_count: done.usage.prompt_tokens,
+            prompt_eval_count: Some(done.usage.prompt_tokens),
             prompt_eval_duration: nanoseconds(times.prefill_s),
-            eval_count: done.usage.completion_tokens,
+            eval_count: Some(done.usage.completion_tokens),
             eval_duration: nanoseconds(times.decode_s),
-        };
-        let done_reason = if done.finish == Finish::Length { "length" } else { "stop" };
-        Self { done_reason, totals: Some(totals) }
-    }
-
-    /// The end of a request that asked for nothing to be computed.
-    pub fn idle(done_reason: &'static str) -> Self {
-        Self { done_reason, totals: None }
+        }
     }
 }
 
-/// The time now, in UTC and to the nanosecond.
-pub(crate) fn now() -> String {
-    time(SystemTime::now())
-}
-
-/// `time` as in RFC 3339.
+/// `time` as in RFC 3339, in UTC and to the nanosecond.
 pub(crate) fn time(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }

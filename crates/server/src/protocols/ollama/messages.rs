@@ -68,8 +68,8 @@ struct Calls {
 /// The messages of a conversation.
 pub(crate) fn read(messages: Vec<OllamaMessage>) -> Result<Vec<Message>, HttpError> {
     if messages.len() > MAX_MESSAGES {
-        let message = format!("messages must hold at most {MAX_MESSAGES} messages");
-        return Err(HttpError::invalid("messages", message));
+        let problem = format!("must hold at most {MAX_MESSAGES} messages");
+        return Err(HttpError::member("messages", problem));
     }
     let mut calls = Calls::default();
     let numbered = messages.into_iter().enumerate();
@@ -89,7 +89,8 @@ fn one(message: OllamaMessage, at: usize, calls: &mut Calls) -> Result<Message, 
         out.calls = made.into_iter().map(|call| calls.make(call)).collect();
     }
     if message.role == "tool" {
-        (out.call_id, out.name) = calls.answer(message.tool_call_id, message.tool_name);
+        (out.call_id, out.name) = (message.tool_call_id, message.tool_name);
+        calls.answer(&mut out);
     }
     Ok(out)
 }
@@ -110,20 +111,19 @@ impl Calls {
         ToolCall { id: Some(id), name, arguments, ..ToolCall::default() }
     }
 
-    /// The id and the tool of the call that a result answers: that with its id, else the first one
-    /// of its tool, else the first one.
-    fn answer(
-        &mut self,
-        id: Option<String>,
-        tool: Option<String>,
-    ) -> (Option<String>, Option<String>) {
-        let place = match (&id, &tool) {
-            (Some(id), _) => self.waiting.iter().position(|(waiting, _)| waiting == id),
-            (None, Some(tool)) => self.waiting.iter().position(|(_, name)| name == tool),
+    /// Completes the id and the tool of a `result` by the call that it answers: the call with its
+    /// id, or else the first call of its tool, or else the first call.
+    fn answer(&mut self, result: &mut Message) {
+        let mut waiting = self.waiting.iter();
+        let place = match (&result.call_id, &result.name) {
+            (Some(id), _) => waiting.position(|(waiting, _)| waiting == id),
+            (None, Some(tool)) => waiting.position(|(_, name)| name == tool),
             (None, None) => (!self.waiting.is_empty()).then_some(0),
         };
-        let (found_id, found_tool) = place.and_then(|at| self.waiting.remove(at)).unzip();
-        (id.or(found_id), tool.or(found_tool))
+        if let Some((id, tool)) = place.and_then(|at| self.waiting.remove(at)) {
+            result.call_id.get_or_insert(id);
+            result.name.get_or_insert(tool);
+        }
     }
 }
 

@@ -1,21 +1,38 @@
 //! What Ollama's clients ask about models: the one that is served.
 
+use crate::generate::flow::prepare;
 use crate::http::app::App;
-use crate::protocols::ollama::line;
+use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
+use crate::http::wire;
+use crate::protocols::ollama::{Refusal, line};
 use api::{SamplingOptions, Service};
-use serde::Serialize;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// How far ahead a model is unloaded that never is: a hundred years.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// The routes of models, and of this program's version.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(tags))
+        .routes(routes!(ps))
+        .routes(routes!(show))
+        .routes(routes!(version))
+}
+
 /// The models there are.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tags)]
-pub(crate) struct ModelTags {
+struct ModelTags {
     models: Vec<ModelTag>,
 }
 
@@ -33,7 +50,7 @@ struct ModelTag {
 
 /// The models that are loaded.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Running {
+struct Running {
     models: Vec<LoadedModel>,
 }
 
@@ -53,7 +70,7 @@ struct LoadedModel {
 
 /// What a model is.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Shown {
+struct Shown {
     /// Sampling of requests that ask for nothing else, one parameter a line.
     parameters: String,
     template: String,
@@ -73,50 +90,88 @@ struct Details {
     quantization_level: String,
 }
 
-/// `GET /api/tags`.
-pub(crate) fn tags(app: &App) -> ModelTags {
-    let (info, card) = (app.service.info(), app.service.card());
+/// The models there are.
+#[utoipa::path(
+    get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusals<Refusal>)
+)]
+async fn tags(State(app): State<App>) -> Json<ModelTags> {
+    let (name, card) = (&app.service.info().name, app.service.card());
     let tag = ModelTag {
-        name: info.name.clone(),
-        model: info.name.clone(),
-        modified_at: modified(app),
+        name: name.clone(),
+        model: name.clone(),
+        modified_at: modified(&app),
         size: card.bytes,
         digest: card.digest.clone(),
         details: details(&app.service),
     };
-    ModelTags { models: vec![tag] }
+    Json(ModelTags { models: vec![tag] })
 }
 
-/// `GET /api/ps`.
-pub(crate) fn running(service: &Service) -> Running {
-    let (info, card) = (service.info(), service.card());
+/// The models that are loaded.
+#[utoipa::path(
+    get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusals<Refusal>)
+)]
+async fn ps(State(app): State<App>) -> Json<Running> {
+    let (info, card) = (app.service.info(), app.service.card());
     let loaded = LoadedModel {
         name: info.name.clone(),
         model: info.name.clone(),
         size: card.bytes,
         digest: card.digest.clone(),
-        details: details(service),
+        details: details(&app.service),
         expires_at: line::time(SystemTime::now() + NEVER),
         size_vram: 0,
         context_length: info.context_length,
     };
-    Running { models: vec![loaded] }
+    Json(Running { models: vec![loaded] })
 }
 
-/// `POST /api/show`.
-pub(crate) fn show(app: &App) -> Shown {
+/// Whose description is wanted.
+#[derive(Debug, Deserialize, ToSchema)]
+#[allow(dead_code, reason = "only the types of its members are checked")]
+struct ShowBody {
+    /// Any name: one model is served.
+    model: Option<String>,
+    /// An older name of `model`.
+    name: Option<String>,
+    /// Nothing more is shown.
+    verbose: Option<bool>,
+}
+
+/// What the model is.
+#[utoipa::path(
+    post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
+    responses((status = 200, body = Shown), Refusals<Refusal>)
+)]
+async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
+    let _: ShowBody = prepare(&app, body, |_, body| wire::read(body)).await?;
     let service = &app.service;
-    Shown {
+    Ok(Json(Shown {
         parameters: parameters(service.defaults()),
         template: service.template_source().unwrap_or_default().to_owned(),
         details: details(service),
         model_info: model_info(service),
         capabilities: capabilities(service),
-        modified_at: modified(app),
-    }
+        modified_at: modified(&app),
+    }))
 }
 
-/// What the model can, in Ollama's words.
+/// The version of this program.
+#[derive(Debug, Serialize, ToSchema)]
+struct Version {
+    version: &'static str,
+}
+
+/// The version of this program.
+#[utoipa::path(
+    get, path = "/api/version", tag = "Ollama",
+    responses((status = 200, body = Version), Refusals<Refusal>)
+)]
+async fn version() -> Json<Version> {
+    Json(Version { version: env!("CARGO_PKG_VERSION") })
+}
+
+/// The capabilities of the model, by Ollama's names.
 fn capabilities(service: &Service) -> Vec<&'static str> {
     let all = [
         ("completion", true),
@@ -170,14 +225,8 @@ fn parameters(defaults: &SamplingOptions) -> String {
         ("typical_p", defaults.typical_p),
         ("repeat_penalty", defaults.repeat_penalty),
     ];
-    let mut lines = String::new();
-    for (name, number) in numbers {
-        if let Some(number) = number {
-            // Writing to a string cannot fail.
-            let _ = writeln!(lines, "{name:30} {number}");
-        }
-    }
-    lines
+    let line = |(name, number): (&str, Option<f32>)| Some(format!("{name:30} {}\n", number?));
+    numbers.into_iter().filter_map(line).collect()
 }
 
 fn modified(app: &App) -> String {
@@ -185,7 +234,7 @@ fn modified(app: &App) -> String {
     line::time(app.service.card().modified.unwrap_or(started))
 }
 
-/// A number of weights as people say it: `8.0B`, `751.63M`.
+/// A number of weights in short: `8.0B`, `751.63M`.
 fn count(parameters: u64) -> String {
     let number = parameters as f64;
     match parameters {

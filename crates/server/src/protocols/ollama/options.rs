@@ -1,11 +1,12 @@
-//! `options`: sampling in Ollama's words.
+//! Members that chat and generation share: `options`, which is sampling in Ollama's words, `format`
+//! and `think`.
 
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::wire::{self, Texts};
-use api::{Prompt, SamplingOptions, Service, TextRequest};
-use serde::Deserialize;
-use serde_json::Value;
+use api::{GrammarSource, SamplingOptions, Service};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 const RULES: SamplingRules = SamplingRules {
@@ -61,18 +62,6 @@ struct OllamaMembers {
     mirostat: Option<i64>,
 }
 
-/// Refuses sampling, and ids that went before, that no answer could be made with, where none is to
-/// be made.
-pub(crate) fn refuse(
-    service: &Service,
-    before: Vec<u32>,
-    sampling: SamplingOptions,
-) -> Result<(), HttpError> {
-    let prompt = Prompt::Ids(if before.is_empty() { vec![0] } else { before });
-    let request = TextRequest { prompt, add_special: false, sampling, grammar: None };
-    service.prepare_text(&request).map(drop).map_err(|error| HttpError::of(error, "options"))
-}
-
 /// The sampling that `options` ask for.
 pub(crate) fn sampling(options: Option<&Value>) -> Result<SamplingOptions, HttpError> {
     let Some(options) = options else { return Ok(SamplingOptions::default()) };
@@ -89,8 +78,8 @@ pub(crate) fn sampling(options: Option<&Value>) -> Result<SamplingOptions, HttpE
 impl OllamaMembers {
     fn check(&self) -> Result<(), HttpError> {
         let wrong = |name: &str, expected: &str, value: i64| {
-            let message = format!("options.{name} must be {expected}, not {value}");
-            Err(HttpError::invalid(format!("options.{name}"), message))
+            let problem = format!("must be {expected}, not {value}");
+            Err(HttpError::member(&format!("options.{name}"), problem))
         };
         match (self.num_ctx, self.mirostat) {
             (Some(size @ ..0), _) => wrong("num_ctx", "at least 0", size),
@@ -101,21 +90,62 @@ impl OllamaMembers {
     }
 }
 
-/// How many alternatives each token is returned with, if log probabilities are asked for.
-pub(crate) fn logprobs(on: Option<bool>, top: Option<usize>) -> Result<Option<usize>, HttpError> {
-    match (on.unwrap_or(false), top) {
-        (true, top) => Ok(Some(top.unwrap_or(0))),
-        (false, Some(1..)) => {
-            Err(HttpError::invalid("top_logprobs", "top_logprobs needs logprobs to be true"))
+/// What the answer is held to: `"json"` or a JSON schema. An empty string says nothing.
+pub(crate) fn grammar(format: Option<&Value>) -> Result<Option<GrammarSource>, HttpError> {
+    match format {
+        None => Ok(None),
+        Some(Value::String(name)) if name.is_empty() => Ok(None),
+        Some(Value::String(name)) if name == "json" => Ok(Some(GrammarSource::JsonObject)),
+        Some(schema @ Value::Object(_)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
+        Some(_) => Err(HttpError::member("format", "must be \"json\" or a JSON schema")),
+    }
+}
+
+/// On, off, or how hard.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
+#[serde(untagged, expecting = "expected true, false, \"low\", \"medium\" or \"high\"")]
+pub(crate) enum Think {
+    Switch(bool),
+    Level(Level),
+}
+
+/// How hard.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Low,
+    Medium,
+    High,
+}
+
+/// The template variables that carry `think`; templates differ in which one they read.
+pub(crate) fn think_kwargs(think: Option<Think>) -> Map<String, Value> {
+    let mut kwargs = Map::new();
+    let Some(think) = think else { return kwargs };
+    let on = think != Think::Switch(false);
+    kwargs.insert("enable_thinking".into(), on.into());
+    kwargs.insert("thinking".into(), on.into());
+    if let Think::Level(level) = think {
+        kwargs.insert("reasoning_effort".into(), json!(level));
+    }
+    kwargs
+}
+
+/// Refuses thinking where the model does not.
+pub(crate) fn check_think(think: Option<Think>, service: &Service) -> Result<(), HttpError> {
+    match think {
+        None | Some(Think::Switch(false)) => Ok(()),
+        Some(_) if service.reasons() => Ok(()),
+        Some(_) => {
+            let message = format!("{} does not support thinking", service.info().name);
+            Err(HttpError::invalid("think", message))
         }
-        (false, _) => Ok(None),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn check_error(options: Value, param: &str) {
         let error = sampling(Some(&options)).expect_err(&options.to_string());
@@ -172,5 +202,19 @@ mod tests {
         check_error(json!({"mirostat": 2}), "options.mirostat");
         check_error(json!({"stop": [1]}), "options.stop");
         check_error(json!([]), "options");
+    }
+
+    fn check_think(think: Value, expected: Value) {
+        let think = serde_json::from_value(think).unwrap();
+        assert_eq!(Value::Object(think_kwargs(think)), expected);
+    }
+
+    #[test]
+    fn templates_are_told_in_all_their_words() {
+        check_think(Value::Null, json!({}));
+        check_think(json!(false), json!({"enable_thinking": false, "thinking": false}));
+        let high = json!({"enable_thinking": true, "thinking": true, "reasoning_effort": "high"});
+        check_think(json!("high"), high);
+        assert!(serde_json::from_value::<Think>(json!("a lot")).is_err());
     }
 }

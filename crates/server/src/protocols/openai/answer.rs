@@ -8,7 +8,7 @@ use crate::http::sse::Frame;
 use crate::protocols::openai::OpenAi;
 use api::Usage;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 /// The members that every chunk and answer begins with.
@@ -48,17 +48,22 @@ impl Heading {
         }
     }
 
-    /// The object named `object` with these choices.
-    pub fn with<C>(&self, object: &'static str, choices: Vec<C>) -> Completion<C> {
-        Completion {
+    /// The object named `object` with these choices, and with the usage if it has that member.
+    pub fn json<C: Serialize>(
+        &self,
+        object: &'static str,
+        choices: Vec<C>,
+        used: Option<Option<&Usage>>,
+    ) -> Value {
+        json!(Completion {
             id: self.id.clone(),
             object,
             created: self.created,
             model: self.model.clone(),
             system_fingerprint: self.fingerprint.clone(),
             choices,
-            usage: None,
-        }
+            usage: used.map(|used| used.map(usage)),
+        })
     }
 
     /// The chunk of a stream; a stream that ends with the usage has the member in all chunks.
@@ -68,22 +73,13 @@ impl Heading {
         choices: Vec<C>,
         with_usage: bool,
     ) -> Frame {
-        let chunk = Completion { usage: with_usage.then_some(None), ..self.with(object, choices) };
-        Frame::Data(json!(chunk))
+        Frame::Data(self.json(object, choices, with_usage.then_some(None)))
     }
 }
 
-impl<C: Serialize> Completion<C> {
-    /// The same with its usage.
-    pub fn used(self, used: &Usage) -> Self {
-        Self { usage: Some(Some(usage(used))), ..self }
-    }
-}
-
-/// The last frames of a stream, with `last` before them.
-pub(crate) fn close<C: Serialize>(last: Option<Completion<C>>) -> Vec<Frame> {
-    let last = last.map(|chunk| Frame::Data(json!(chunk)));
-    last.into_iter().chain([Frame::Word("[DONE]")]).collect()
+/// The last frames of a stream, with the chunk `last` before them.
+pub(crate) fn close(last: Option<Value>) -> Vec<Frame> {
+    last.map(Frame::Data).into_iter().chain([Frame::Word("[DONE]")]).collect()
 }
 
 /// The last frames of a stream that breaks off.

@@ -1,59 +1,198 @@
-//! The request of `POST /v1/chat/completions`: from its body to what is computed.
+//! `POST /v1/chat/completions`: the request, from its body to what is computed.
 
-use crate::generate::constraint::{self, ConstraintField};
+use crate::generate::constraint::{self, ConstraintBody, ConstraintField};
+use crate::generate::flow::{self, Delivery, Generation, Reply};
+use crate::generate::logprobs;
 use crate::generate::options::OptionsBody;
-use crate::generate::sampling::body as sampling;
 use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
 use crate::http::wire;
-use crate::protocols::openai::chat_body::ChatBody;
-use crate::protocols::openai::{messages, thinking, tools};
-use api::{ChatRequest, Message, RequestOptions, Role, SamplingOptions, Tool, ToolChoice};
-use serde_json::Value;
+use crate::protocols::openai::answer::{Completion, Heading};
+use crate::protocols::openai::chat_answer::{ChatAnswer, ChatChoice, ChatStyle, ChunkChoice};
+use crate::protocols::openai::messages::{self, ChatMessage};
+use crate::protocols::openai::problem::Problem;
+use crate::protocols::openai::sampling::{self, ChatSampling};
+use crate::protocols::openai::thinking::{self, ThinkingBody};
+use crate::protocols::openai::tools::{self, ChatTool, ChatToolChoice, Function};
+use api::{ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool, ToolChoice};
+use axum::body::Body;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// The next message of a conversation.
+#[utoipa::path(post, path = "/v1/chat/completions", tag = "OpenAI",
+    request_body = ChatCompletionRequest,
+    responses((status = 200, content((Completion<ChatChoice> = "application/json"),
+        (Completion<ChunkChoice> = "text/event-stream"))), Refusals<Problem>))]
+pub(crate) async fn chat_completions(
+    context: RequestContext,
+    body: Body,
+) -> Result<Response, HttpError> {
+    flow::generate(context, body, prepare).await
+}
+
+/// What a chat completion is asked to be. Other members are ignored.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code, reason = "describes what is read in parts")]
+pub(crate) struct ChatCompletionRequest {
+    #[serde(flatten)]
+    chat: ChatBody,
+    #[serde(flatten)]
+    thinking: ThinkingBody,
+    #[serde(flatten)]
+    options: OptionsBody,
+    #[serde(flatten)]
+    constraint: ConstraintBody,
+    #[serde(flatten)]
+    sampling: ChatSampling,
+}
+
+/// The conversation and the tools.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[allow(dead_code, reason = "of some members only the type is checked")]
+struct ChatBody {
+    #[schema(value_type = Vec<ChatMessage>, min_items = 1, max_items = 100000)]
+    messages: Option<Vec<Value>>,
+    #[schema(value_type = Option<Vec<ChatTool>>)]
+    tools: Option<Vec<Value>>,
+    #[schema(value_type = Option<ChatToolChoice>)]
+    tool_choice: Option<Value>,
+    /// More than one call may be made in one answer; true by default.
+    parallel_tool_calls: Option<bool>,
+    /// What tools were before; calls are then told as `function_call`.
+    #[schema(value_type = Option<Vec<Function>>)]
+    functions: Option<Vec<Value>>,
+    /// What `tool_choice` was before: `none`, `auto`, or an object with a name.
+    #[schema(value_type = Option<OldChoice>)]
+    function_call: Option<Value>,
+    /// Tell the log probability of every token.
+    logprobs: Option<bool>,
+    /// Tell as many of the likeliest tokens too; needs `logprobs`.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(maximum = 20)]
+    top_logprobs: Option<usize>,
+    /// Variables for the chat template.
+    #[schema(value_type = Option<Object>)]
+    chat_template_kwargs: Option<Map<String, Value>>,
+    /// Have the template open the answer; true by default.
+    add_generation_prompt: Option<bool>,
+    /// The last message is the beginning of the answer.
+    continue_final_message: Option<bool>,
+    /// `none` leaves reasoning in the content.
+    reasoning_format: Option<String>,
+    modalities: Option<Vec<Modality>>,
+    /// Not supported.
+    #[schema(value_type = Option<Object>)]
+    audio: Option<Value>,
+    /// Taken, without effect.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+    /// Taken; nothing is stored.
+    store: Option<bool>,
+    /// Taken; there is one tier.
+    service_tier: Option<String>,
+    /// Taken; the server guesses for itself.
+    #[schema(value_type = Option<Object>)]
+    prediction: Option<Map<String, Value>>,
+    /// Taken, without effect.
+    verbosity: Option<String>,
+    /// Taken; what is cached is found by itself.
+    prompt_cache_key: Option<String>,
+}
+
+/// What `tool_choice` was before.
+#[derive(Debug, ToSchema)]
+#[schema(as = ChatFunctionChoice)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum OldChoice {
+    Mode(OldMode),
+    Named(Function),
+}
+
+/// Whether functions are called.
+#[derive(Debug, ToSchema)]
+#[schema(as = ChatFunctionMode)]
+#[serde(rename_all = "lowercase")]
+#[allow(dead_code, reason = "describes what is read by hand")]
+enum OldMode {
+    None,
+    Auto,
+}
+
+/// What an answer consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = ChatModality)]
+#[serde(rename_all = "lowercase")]
+enum Modality {
+    Text,
+}
 
 /// A chat completion as asked for.
 #[derive(Debug)]
 pub(crate) struct ChatCall {
     pub request: ChatRequest,
     /// What the answer is held to, and by which member.
-    pub constraint: Option<ConstraintField>,
-    pub options: RequestOptions,
-    /// Answers wanted.
-    pub choices: usize,
-    pub stream: bool,
-    /// End a stream with the usage.
-    pub stream_usage: bool,
-    /// Tell calls as `function_call`, as they were before there were tools.
-    pub functions: bool,
+    constraint: Option<ConstraintField>,
+    options: RequestOptions,
+    /// How many answers there are.
+    choices: usize,
+    stream: bool,
+    style: ChatStyle,
+}
+
+/// Reads and prepares a request.
+fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpError> {
+    let ChatCall { request, constraint, options, choices, stream, style } = read(body)?;
+    let error = |error| ConstraintField::error(constraint.as_ref(), error, "messages");
+    let prompt = service.prepare_chat(&request).map_err(error)?;
+    let heading = Heading::new("chatcmpl-", &service.info().name);
+    let generation = Generation {
+        prompts: vec![prompt],
+        per_prompt: choices,
+        options,
+        id: heading.id.clone(),
+        answer: ChatAnswer::new(heading, choices, style),
+        delivery: Delivery::of(stream),
+    };
+    Ok(generation.into())
 }
 
 /// Reads the body of a request.
 pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     let (mut chat, options): (ChatBody, OptionsBody) = (wire::read(body)?, wire::read(body)?);
-    chat.refuse_media()?;
+    if chat.audio.is_some() {
+        return Err(HttpError::member("audio", "is not supported"));
+    }
     let functions = chat.functions.is_some();
     let (tools, tool_choice) = tools(&chat)?;
     let constraint = constraint::read(body)?;
     let mut messages = messages::read(chat.messages.as_deref())?;
     let prefill = prefill(&chat, &mut messages)?;
     refuse_contradictions(constraint.as_ref(), &tool_choice, prefill.as_ref())?;
-    let thinking = thinking::read(body)?;
+    let kwargs = chat.chat_template_kwargs.take().unwrap_or_default();
+    let (reasoning_budget, template_kwargs) = thinking::read(body, kwargs)?;
+    let logprobs = logprobs::alternatives(chat.logprobs, chat.top_logprobs)?;
     let request = ChatRequest {
         messages,
         tools,
         tool_choice,
         parallel_calls: chat.parallel_tool_calls.unwrap_or(true) && !functions,
-        reasoning_budget: thinking.budget,
-        template_kwargs: thinking.kwargs(chat.chat_template_kwargs.take().unwrap_or_default()),
+        reasoning_budget,
+        template_kwargs,
         add_generation_prompt: prefill.is_some() || chat.add_generation_prompt.unwrap_or(true),
         prefill,
         split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
-        sampling: SamplingOptions { logprobs: chat.logprobs()?, ..sampling::read(body)? },
+        sampling: SamplingOptions { logprobs, ..sampling::read(body)? },
         grammar: constraint.as_ref().map(|constraint| constraint.source.clone()),
         ..ChatRequest::default()
     };
     let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
-    let options = options.options()?;
-    Ok(ChatCall { request, constraint, options, choices, stream, stream_usage, functions })
+    let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, functions };
+    Ok(ChatCall { request, constraint, options: options.options()?, choices, stream, style })
 }
 
 fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, ToolChoice), HttpError> {
@@ -63,10 +202,7 @@ fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, ToolChoice), HttpError> {
         return Ok((tools, choice));
     };
     if chat.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
-        return Err(HttpError::invalid(
-            "functions",
-            "functions cannot be given together with tools",
-        ));
+        return Err(HttpError::member("functions", "cannot be given together with tools"));
     }
     let tools = tools::functions(functions)?;
     let choice = tools::old_choice(chat.function_call.as_ref(), &tools)?;
@@ -83,10 +219,7 @@ fn prefill(chat: &ChatBody, messages: &mut Vec<Message>) -> Result<Option<String
     let begins = last.role == Role::Assistant && last.calls.is_empty() && !messages.is_empty();
     match last.text() {
         Some(text) if begins => Ok(Some(text)),
-        _ => {
-            let message = format!("{FIELD} needs an assistant's text behind other messages");
-            Err(HttpError::invalid(FIELD, message))
-        }
+        _ => Err(HttpError::member(FIELD, "needs an assistant's text behind other messages")),
     }
 }
 
@@ -103,7 +236,7 @@ fn refuse_contradictions(
         (false, Some(_)) => "continue_final_message",
         (false, None) => return Ok(()),
     };
-    Err(HttpError::invalid(*field, format!("{field} cannot be given together with {other}")))
+    Err(HttpError::member(field, format!("cannot be given together with {other}")))
 }
 
 #[cfg(test)]
@@ -146,7 +279,7 @@ mod tests {
     fn functions_are_tools_that_are_called_one_at_a_time() {
         let old = json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}});
         let call = call(old).unwrap();
-        assert!(call.functions && !call.request.parallel_calls);
+        assert!(call.style.functions && !call.request.parallel_calls);
         assert_eq!(call.request.tools, [tool("f").into()]);
         assert_eq!(call.request.tool_choice, ToolChoice::Named("f".into()));
         check_error(json!({"functions": [{"name": "f"}], "tools": [tool("f")]}), "functions");

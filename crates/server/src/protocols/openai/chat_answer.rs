@@ -1,16 +1,14 @@
 //! The answer of `POST /v1/chat/completions`, whole and as chunks.
 
-use crate::generate::answer::{Answer, Collected};
-use crate::generate::logprobs;
+use crate::generate::answer::{Answer, AnswerCall, Collected};
+use crate::generate::logprobs::{self, TokenLogprob};
 use crate::http::error::HttpError;
 use crate::http::sse::Frame;
 use crate::protocols::openai::answer::{self, Heading};
-use crate::protocols::openai::chat_object::{
-    AssistantMessage, ChatChoice, ChatDelta, ChatLogprobs, ChunkChoice, FunctionDelta,
-    ToolCallDelta,
-};
 use api::{CallEvent, Delta, TextEvent, TokenText, Usage};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
 
 const CHUNK: &str = "chat.completion.chunk";
 
@@ -93,15 +91,6 @@ impl ChatAnswer {
         }
     }
 
-    fn whole_choice(&self, index: usize, choice: &Collected) -> ChatChoice {
-        ChatChoice {
-            index,
-            message: self.message(choice),
-            logprobs: self.logprobs(&choice.tokens),
-            finish_reason: choice.finish_reason().map(|reason| self.reason(reason)),
-        }
-    }
-
     fn message(&self, choice: &Collected) -> AssistantMessage {
         let (content, reasoning) = (choice.content(), choice.reasoning());
         let silent = content.is_empty() && choice.calls().next().is_some();
@@ -142,7 +131,7 @@ impl Answer for ChatAnswer {
     }
 
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
-        let last = || self.heading.with(CHUNK, Vec::<ChunkChoice>::new()).used(usage);
+        let last = || self.heading.json(CHUNK, Vec::<ChunkChoice>::new(), Some(Some(usage)));
         answer::close(self.style.stream_usage.then(last))
     }
 
@@ -151,8 +140,124 @@ impl Answer for ChatAnswer {
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
-        let choices = choices.iter().enumerate();
-        let choices = choices.map(|(index, choice)| self.whole_choice(index, choice)).collect();
-        json!(self.heading.with("chat.completion", choices).used(usage))
+        let choice = |(index, choice): (usize, &Collected)| ChatChoice {
+            index,
+            message: self.message(choice),
+            logprobs: self.logprobs(&choice.tokens),
+            finish_reason: choice.finish_reason().map(|reason| self.reason(reason)),
+        };
+        let choices = choices.iter().enumerate().map(choice).collect();
+        self.heading.json("chat.completion", choices, Some(Some(usage)))
+    }
+}
+
+/// One of the answers to a conversation.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ChatChoice {
+    index: usize,
+    message: AssistantMessage,
+    logprobs: Option<ChatLogprobs>,
+    /// `stop`, `length`, `tool_calls`, or `function_call` where the request spoke of functions.
+    finish_reason: Option<&'static str>,
+}
+
+/// What the model says.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ChatAssistantMessage)]
+struct AssistantMessage {
+    role: &'static str,
+    content: Option<String>,
+    refusal: Option<String>,
+    /// What it thought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    tool_calls: Vec<AnswerToolCall>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<CalledFunction>,
+}
+
+/// A call of a tool.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ChatToolCall)]
+struct AnswerToolCall {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: CalledFunction,
+}
+
+/// What is called.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ChatCalledFunction)]
+struct CalledFunction {
+    name: String,
+    /// The JSON text of an object.
+    arguments: String,
+}
+
+/// The log probabilities of a choice's tokens.
+#[derive(Debug, Serialize, ToSchema)]
+struct ChatLogprobs {
+    content: Vec<TokenLogprob>,
+    refusal: Option<String>,
+}
+
+/// A step of one of the answers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ChunkChoice {
+    index: usize,
+    delta: ChatDelta,
+    logprobs: Option<ChatLogprobs>,
+    finish_reason: Option<&'static str>,
+}
+
+/// What a step adds.
+#[derive(Debug, Default, Serialize, ToSchema)]
+struct ChatDelta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    tool_calls: Vec<ToolCallDelta>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<FunctionDelta>,
+}
+
+/// A step of a call: its names, then pieces of its arguments.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = ChatToolCallDelta)]
+struct ToolCallDelta {
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    function: FunctionDelta,
+}
+
+/// A step of what is called.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = ChatFunctionDelta)]
+struct FunctionDelta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    arguments: String,
+}
+
+impl From<&AnswerCall> for AnswerToolCall {
+    fn from(call: &AnswerCall) -> Self {
+        Self { id: call.id.clone(), kind: "function", function: call.into() }
+    }
+}
+
+impl From<&AnswerCall> for CalledFunction {
+    fn from(call: &AnswerCall) -> Self {
+        Self { name: call.name.clone(), arguments: call.arguments.clone() }
     }
 }

@@ -1,17 +1,36 @@
-//! The request of `POST /v1/completions`: the continuation of one or several raw texts.
+//! `POST /v1/completions`: the continuation of one or several raw texts.
 
 use crate::generate::constraint::{self, ConstraintBody, ConstraintField};
+use crate::generate::flow::{self, Delivery, Generation, Reply};
 use crate::generate::options::{MAX_CHOICES, OptionsBody};
-use crate::generate::sampling::body::{self as sampling, ChatSampling};
 use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
 use crate::http::wire;
-use api::{InfillRequest, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
+use crate::protocols::openai::answer::{Completion, Heading};
+use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice};
+use crate::protocols::openai::problem::Problem;
+use crate::protocols::openai::sampling::{self, ChatSampling};
+use api::{InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
+use axum::body::Body;
+use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Most alternatives that a token is returned with.
 const MAX_LOGPROBS: usize = 20;
+
+/// The continuation of a text.
+#[utoipa::path(post, path = "/v1/completions", tag = "OpenAI", request_body = CompletionRequest,
+    responses((status = 200, content((Completion<TextChoice> = "application/json"),
+        (Completion<TextChoice> = "text/event-stream"))), Refusals<Problem>))]
+pub(crate) async fn text_completions(
+    context: RequestContext,
+    body: Body,
+) -> Result<Response, HttpError> {
+    flow::generate(context, body, prepare).await
+}
 
 /// What a text completion is asked to be. Other members are ignored.
 #[derive(Debug, ToSchema)]
@@ -29,7 +48,7 @@ pub(crate) struct CompletionRequest {
 
 /// The prompts, and what is told of them.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct CompletionBody {
+struct CompletionBody {
     #[schema(value_type = Prompts)]
     prompt: Option<Value>,
     /// Begin each answer with its prompt.
@@ -72,41 +91,39 @@ enum Alternatives {
 
 /// A text completion as asked for.
 #[derive(Debug)]
-pub(crate) struct CompletionCall {
+struct CompletionCall {
+    text: CompletionBody,
     /// One per prompt.
-    pub requests: Vec<TextRequest>,
+    requests: Vec<TextRequest>,
     /// What the answers are held to, and by which member.
-    pub constraint: Option<ConstraintField>,
-    pub options: RequestOptions,
-    /// Answers wanted to each prompt.
-    pub choices: usize,
-    /// Answers computed to each prompt, of which the best are given.
-    pub best_of: usize,
-    /// Tell log probabilities.
-    pub logprobs: bool,
-    pub stream: bool,
+    constraint: Option<ConstraintField>,
+    options: RequestOptions,
+    /// How many answers each prompt gets.
+    choices: usize,
+    /// How many answers are computed for each prompt, of which the best are given.
+    best_of: usize,
+    logprobs: bool,
+    delivery: Delivery,
     /// End a stream with the usage.
-    pub stream_usage: bool,
-    /// Begin each answer with its prompt.
-    pub echo: bool,
-    /// What follows the gap that is to be filled.
-    pub suffix: Option<String>,
+    stream_usage: bool,
 }
 
 /// Reads the body of a request.
-pub(crate) fn read(body: &Value) -> Result<CompletionCall, HttpError> {
+fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     let (text, options): (CompletionBody, OptionsBody) = (wire::read(body)?, wire::read(body)?);
-    let (stream, stream_usage) = options.stream();
-    let choices = options.choices()?;
+    let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
     let logprobs = text.logprobs()?;
     let best_of = text.best_of(choices, stream)?;
-    let echo = text.echo.unwrap_or(false);
+    let delivery = match best_of > choices {
+        true => Delivery::Likeliest(choices),
+        false => Delivery::of(stream),
+    };
     // The best are found by their log probabilities.
     let hidden = (best_of > choices).then_some(0);
     let sampling = sampling::read(body)?;
     // To echo a prompt takes no answer.
     let unasked = (sampling.max_tokens == Some(0)).then_some(0);
-    let prompt_logprobs = if echo { logprobs.or(unasked) } else { None };
+    let prompt_logprobs = logprobs.or(unasked).filter(|_| text.echo == Some(true));
     let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
     let add_special = text.add_special_tokens.unwrap_or(true);
     let prompts = prompts("prompt", text.prompt.as_ref())?;
@@ -123,42 +140,71 @@ pub(crate) fn read(body: &Value) -> Result<CompletionCall, HttpError> {
         grammar: grammar.clone(),
     };
     let requests = prompts.into_iter().map(request).collect();
-    let suffix = text.suffix.filter(|suffix| !suffix.is_empty());
     let (logprobs, options) = (logprobs.is_some(), options.options()?);
-    let call = CompletionCall {
+    Ok(CompletionCall {
+        text,
         requests,
         constraint,
         options,
         choices,
         best_of,
         logprobs,
-        stream,
+        delivery,
         stream_usage,
-        echo,
-        suffix,
-    };
-    Ok(call)
+    })
 }
 
-/// The request that fills the gap between its text and `suffix`, which ids cannot come before.
-pub(crate) fn filling(
-    service: &Service,
-    request: &TextRequest,
-    suffix: &str,
-) -> Result<TextRequest, HttpError> {
-    let Prompt::Text(prefix) = &request.prompt else {
-        return Err(HttpError::invalid("suffix", "suffix needs a prompt of text"));
+/// Reads and prepares a request.
+fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
+    let call = read(body)?;
+    let prompts = call.requests.iter().map(|request| call.prepared(service, request));
+    let prompts = prompts.collect::<Result<Vec<Prepared>, _>>()?;
+    let echoes = call.echoes(service, &prompts);
+    let heading = Heading::new("cmpl-", &service.info().name);
+    let generation = Generation {
+        prompts,
+        per_prompt: call.best_of,
+        options: call.options,
+        id: heading.id.clone(),
+        answer: CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage),
+        delivery: call.delivery,
     };
-    let gap = InfillRequest {
-        prefix: prefix.clone(),
-        suffix: suffix.to_owned(),
-        ..InfillRequest::default()
-    };
-    let infill = service.infill(&gap).map_err(|error| HttpError::of(error, "prompt"))?;
-    let mut sampling = request.sampling.clone();
-    sampling.stop_ids.extend(infill.stop_ids);
-    let (prompt, grammar) = (Prompt::Ids(infill.prompt), request.grammar.clone());
-    Ok(TextRequest { prompt, add_special: false, sampling, grammar })
+    Ok(generation.into())
+}
+
+impl CompletionCall {
+    /// A prompt as it is, or as the beginning of a gap, which ids cannot be.
+    fn prepared(&self, service: &Service, request: &TextRequest) -> Result<Prepared, HttpError> {
+        let suffix = self.text.suffix.as_ref().filter(|suffix| !suffix.is_empty());
+        let prompt = match (suffix, &request.prompt) {
+            (None, _) => service.prepare_text(request),
+            (Some(_), Prompt::Ids(_)) => {
+                return Err(HttpError::member("suffix", "needs a prompt of text"));
+            }
+            (Some(suffix), Prompt::Text(prefix)) => {
+                let (prefix, suffix) = (prefix.clone(), suffix.clone());
+                let gap = InfillRequest { prefix, suffix, ..InfillRequest::default() };
+                let (sampling, grammar) = (request.sampling.clone(), request.grammar.clone());
+                flow::prepare_infill(service, &gap, sampling, grammar)
+            }
+        };
+        prompt.map_err(|error| ConstraintField::error(self.constraint.as_ref(), error, "prompt"))
+    }
+
+    /// What each choice begins with, where the client wants its prompt back.
+    fn echoes(&self, service: &Service, prompts: &[Prepared]) -> Vec<Option<Echo>> {
+        let echo = |(request, prepared): (&TextRequest, &Prepared)| {
+            let text = match &request.prompt {
+                Prompt::Text(text) => text.clone(),
+                Prompt::Ids(ids) => service.decode(ids),
+            };
+            let first = prepared.prompt().first().map(|&id| service.tokenizer().token_bytes(id));
+            let first = first.unwrap_or_default().to_vec();
+            (self.text.echo == Some(true)).then_some(Echo { text, first })
+        };
+        let each = self.requests.iter().zip(prompts);
+        each.flat_map(|one| vec![echo(one); self.choices]).collect()
+    }
 }
 
 impl CompletionBody {
@@ -166,13 +212,11 @@ impl CompletionBody {
     /// best is known at their end, so they cannot be streamed.
     fn best_of(&self, choices: usize, stream: bool) -> Result<usize, HttpError> {
         let best_of = self.best_of.unwrap_or(choices);
-        let wrong = |message: String| Err(HttpError::invalid("best_of", message));
+        let wrong = |problem: String| Err(HttpError::member("best_of", problem));
         match best_of {
-            _ if best_of < choices => {
-                wrong(format!("best_of must be at least n, which is {choices}"))
-            }
-            _ if best_of > MAX_CHOICES => wrong(format!("best_of must be at most {MAX_CHOICES}")),
-            _ if best_of > choices && stream => wrong("best_of cannot be streamed".into()),
+            _ if best_of < choices => wrong(format!("must be at least n, which is {choices}")),
+            _ if best_of > MAX_CHOICES => wrong(format!("must be at most {MAX_CHOICES}")),
+            _ if best_of > choices && stream => wrong("cannot be streamed".into()),
             _ => Ok(best_of),
         }
     }
@@ -186,8 +230,8 @@ impl CompletionBody {
             Some(Value::Bool(on)) => Ok(on.then_some(0)),
             Some(number) => match wire::part(number, "logprobs")? {
                 Count(Some(top)) if top > MAX_LOGPROBS => {
-                    let message = format!("logprobs must be at most {MAX_LOGPROBS}, not {top}");
-                    Err(HttpError::invalid("logprobs", message))
+                    let problem = format!("must be at most {MAX_LOGPROBS}, not {top}");
+                    Err(HttpError::member("logprobs", problem))
                 }
                 Count(top) => Ok(top),
             },
@@ -200,11 +244,11 @@ pub(crate) fn prompts(field: &str, given: Option<&Value>) -> Result<Vec<Prompt>,
     match given.ok_or_else(|| wire::missing(field))? {
         Value::String(text) => Ok(vec![text.as_str().into()]),
         Value::Array(items) => match items.first() {
-            None => Err(HttpError::invalid(field, format!("{field} is an empty array"))),
+            None => Err(HttpError::member(field, "is an empty array")),
             Some(Value::Number(_)) => ids(given.unwrap_or_default(), field).map(|ids| vec![ids]),
             Some(_) => several(items, field),
         },
-        _ => Err(HttpError::invalid(field, format!("{field} must be a string or an array"))),
+        _ => Err(HttpError::member(field, "must be a string or an array")),
     }
 }
 
@@ -213,9 +257,8 @@ fn several(items: &[Value], field: &str) -> Result<Vec<Prompt>, HttpError> {
         Value::String(text) => Ok(text.as_str().into()),
         Value::Array(_) => ids(item, &format!("{field}[{at}]")),
         _ => {
-            let path = format!("{field}[{at}]");
-            let message = format!("{path} must be a string or an array of token ids");
-            Err(HttpError::invalid(path, message))
+            let problem = "must be a string or an array of token ids";
+            Err(HttpError::member(&format!("{field}[{at}]"), problem))
         }
     };
     items.iter().enumerate().map(one).collect()

@@ -27,7 +27,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 /// What is to become vectors.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct EmbeddingRequest {
+struct EmbeddingRequest {
     /// Any name: one model is served.
     #[allow(dead_code, reason = "only its type is checked")]
     model: Option<String>,
@@ -69,7 +69,7 @@ enum Way {
 
 /// The vectors, in the order of their texts.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EmbeddingList {
+struct EmbeddingList {
     object: &'static str,
     data: Vec<EmbeddingItem>,
     model: String,
@@ -100,82 +100,60 @@ struct EmbeddingUsage {
     total_tokens: usize,
 }
 
-/// Embeddings as asked for.
-#[derive(Debug)]
-struct EmbeddingCall {
-    prompts: Vec<Prompt>,
-    embed: Embed,
-    encoding: Encoding,
-    dimensions: Option<usize>,
-    options: RequestOptions,
-}
-
 /// Vectors of texts.
 #[utoipa::path(post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingRequest,
     responses((status = 200, body = EmbeddingList), Refusals<Problem>))]
 async fn embed(context: RequestContext, body: Body) -> Result<Json<EmbeddingList>, HttpError> {
-    let call = prepare(&context.app, body, |service, body| {
-        let call = read(body)?;
-        let prompts = embeddings::prompts(service, call.prompts, "input")?;
-        Ok(EmbeddingCall { prompts, ..call })
-    })
-    .await?;
-    let vectors = embeddings::compute(&context, call.prompts, call.embed, call.options).await?;
-    answer(&context.app.service.info().name, vectors, call.encoding, call.dimensions).map(Json)
+    let asked = prepare(&context.app, body, |service, body| {
+        let (asked, prompts) = read(body)?;
+        Ok((asked, embeddings::prompts(service, prompts, "input")?))
+    });
+    let (asked, prompts) = asked.await?;
+    let embed = asked.embed();
+    let options = RequestOptions { tenant: asked.user, ..RequestOptions::default() };
+    let vectors = embeddings::compute(&context, prompts, embed, options).await?;
+    let size = vectors.first().map_or(0, |vector| vector.vector.len());
+    if let Some(wanted) = asked.dimensions.filter(|&wanted| wanted != size) {
+        let problem = format!("must be {size} with this model, not {wanted}");
+        return Err(HttpError::member("dimensions", problem));
+    }
+    let tokens = embeddings::tokens(&vectors);
+    let encoding = asked.encoding_format.unwrap_or_default();
+    let item = |(index, Embedding { vector, .. }): (usize, Embedding)| {
+        let embedding = match encoding {
+            Encoding::Float => Vector::Numbers(vector),
+            Encoding::Base64 => {
+                let bytes = vector.iter().flat_map(|value| value.to_le_bytes());
+                Vector::Base64(STANDARD.encode(bytes.collect::<Vec<u8>>()))
+            }
+        };
+        EmbeddingItem { object: "embedding", index, embedding }
+    };
+    Ok(Json(EmbeddingList {
+        object: "list",
+        data: vectors.into_iter().enumerate().map(item).collect(),
+        model: context.app.service.info().name.clone(),
+        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
+    }))
 }
 
-fn read(body: &Value) -> Result<EmbeddingCall, HttpError> {
+fn read(body: &Value) -> Result<(EmbeddingRequest, Vec<Prompt>), HttpError> {
     let asked: EmbeddingRequest = wire::read(body)?;
     let prompts = completions::prompts("input", asked.input.as_ref())?;
     embeddings::count(prompts.len(), "input")?;
-    if asked.dimensions == Some(0) {
-        return Err(HttpError::invalid("dimensions", "dimensions must be at least 1"));
+    match asked.dimensions {
+        Some(0) => Err(HttpError::member("dimensions", "must be at least 1")),
+        _ => Ok((asked, prompts)),
     }
-    let pooling = asked.pooling.map(|way| match way {
-        Way::Mean => Pooling::Mean,
-        Way::Last => Pooling::Last,
-    });
-    Ok(EmbeddingCall {
-        prompts,
-        embed: Embed { pooling, normalize: asked.normalize.unwrap_or(true) },
-        encoding: asked.encoding_format.unwrap_or_default(),
-        dimensions: asked.dimensions,
-        options: RequestOptions { tenant: asked.user, ..RequestOptions::default() },
-    })
 }
 
-fn answer(
-    model: &str,
-    vectors: Vec<Embedding>,
-    encoding: Encoding,
-    dimensions: Option<usize>,
-) -> Result<EmbeddingList, HttpError> {
-    let tokens = embeddings::tokens(&vectors);
-    let size = vectors.first().map_or(0, |vector| vector.vector.len());
-    if let Some(wanted) = dimensions.filter(|&wanted| wanted != size) {
-        let message = format!("dimensions must be {size} with this model, not {wanted}");
-        return Err(HttpError::invalid("dimensions", message));
-    }
-    let item = |(index, vector): (usize, Embedding)| EmbeddingItem {
-        object: "embedding",
-        index,
-        embedding: written(vector.vector, encoding),
-    };
-    Ok(EmbeddingList {
-        object: "list",
-        data: vectors.into_iter().enumerate().map(item).collect(),
-        model: model.to_owned(),
-        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
-    })
-}
-
-fn written(vector: Vec<f32>, encoding: Encoding) -> Vector {
-    match encoding {
-        Encoding::Float => Vector::Numbers(vector),
-        Encoding::Base64 => {
-            let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-            Vector::Base64(STANDARD.encode(bytes))
-        }
+impl EmbeddingRequest {
+    fn embed(&self) -> Embed {
+        let pooling = self.pooling.map(|way| match way {
+            Way::Mean => Pooling::Mean,
+            Way::Last => Pooling::Last,
+        });
+        Embed { pooling, normalize: self.normalize.unwrap_or(true) }
     }
 }
 
@@ -186,16 +164,16 @@ mod tests {
 
     #[test]
     fn wishes_are_read() {
-        let call = read(&json!({"input": ["a", "b"], "pooling": "mean", "normalize": false,
-            "encoding_format": "base64", "dimensions": 2.0, "user": "u"}))
+        let (asked, prompts) = read(&json!({"input": ["a", "b"], "pooling": "mean",
+            "normalize": false, "encoding_format": "base64", "dimensions": 2.0, "user": "u"}))
         .unwrap();
-        assert_eq!(call.prompts.len(), 2);
+        assert_eq!(prompts.len(), 2);
         let embed = Embed { pooling: Some(Pooling::Mean), normalize: false };
-        assert_eq!((call.embed, call.dimensions), (embed, Some(2)));
-        assert_eq!((call.encoding, call.options.tenant), (Encoding::Base64, Some("u".into())));
-        let plain = read(&json!({"input": [1, 2]})).unwrap();
-        assert_eq!(plain.embed, Embed { pooling: None, normalize: true });
-        assert_eq!(plain.prompts, [Prompt::Ids(vec![1, 2])]);
+        assert_eq!((asked.embed(), asked.dimensions), (embed, Some(2)));
+        assert_eq!((asked.encoding_format, asked.user), (Some(Encoding::Base64), Some("u".into())));
+        let (plain, prompts) = read(&json!({"input": [1, 2]})).unwrap();
+        assert_eq!(plain.embed(), Embed { pooling: None, normalize: true });
+        assert_eq!(prompts, [Prompt::Ids(vec![1, 2])]);
     }
 
     #[test]

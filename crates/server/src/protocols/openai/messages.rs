@@ -2,7 +2,8 @@
 //!
 //! Content parts are joined into a string, and the arguments of earlier tool calls, which travel
 //! as JSON text, become objects; text that is no JSON stays text, since a model may have written
-//! it and the conversation must go on. Members that this module does not know reach the template.
+//! it and the conversation must continue. Members that this module does not know reach the
+//! template.
 
 use crate::http::error::HttpError;
 use crate::http::wire;
@@ -119,23 +120,25 @@ const TYPED: [&str; 8] = [
 pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Message>, HttpError> {
     let messages = messages.ok_or_else(|| wire::missing("messages"))?;
     if messages.is_empty() || messages.len() > MAX_MESSAGES {
-        let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
-        return Err(HttpError::invalid("messages", message));
+        let problem = format!("must hold 1 to {MAX_MESSAGES} messages");
+        return Err(HttpError::member("messages", problem));
     }
-    messages
-        .iter()
-        .enumerate()
-        .map(|(at, message)| one(message, &format!("messages[{at}]")))
-        .collect()
+    let one = |(at, message)| one(message, &format!("messages[{at}]"));
+    messages.iter().enumerate().map(one).collect()
 }
 
 fn one(given: &Value, path: &str) -> Result<Message, HttpError> {
     let message: ChatMessage = wire::part(given, path)?;
     if message.audio.is_some() {
-        let path = format!("{path}.audio");
-        return Err(HttpError::invalid(&path, format!("{path} is not supported")));
+        return Err(HttpError::member(&format!("{path}.audio"), "is not supported"));
     }
-    let role = role(&message, path)?;
+    // The role has the name that templates have for it.
+    let role = match message.role.as_deref() {
+        None => return Err(wire::missing(&format!("{path}.role"))),
+        Some("developer") => Role::System,
+        Some("function") => Role::Tool,
+        Some(role) => role.into(),
+    };
     let content = content(&message, &role, path)?;
     let calls = calls(&message, given, path)?;
     let mut extra = given.as_object().cloned().unwrap_or_default();
@@ -143,16 +146,6 @@ fn one(given: &Value, path: &str) -> Result<Message, HttpError> {
     let ChatMessage { reasoning_content, reasoning, name, tool_call_id: call_id, .. } = message;
     let reasoning = reasoning_content.or(reasoning);
     Ok(Message { role, content, reasoning, calls, call_id, name, extra })
-}
-
-/// The role, by the name that templates have for it.
-fn role(message: &ChatMessage, path: &str) -> Result<Role, HttpError> {
-    match message.role.as_deref() {
-        None => Err(wire::missing(&format!("{path}.role"))),
-        Some("developer") => Ok(Role::System),
-        Some("function") => Ok(Role::Tool),
-        Some(role) => Ok(role.into()),
-    }
 }
 
 fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, HttpError> {
@@ -165,23 +158,14 @@ fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, 
             let part = |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"));
             parts.iter().enumerate().map(part).collect()
         }
-        Some(_) => {
-            let message = format!("{path} must be a string or an array of text parts");
-            Err(HttpError::invalid(path, message))
-        }
+        Some(_) => Err(HttpError::member(&path, "must be a string or an array of text parts")),
         None if *role != Role::Assistant => Err(wire::missing(&path)),
-        None if message.calls_something() => Ok(Vec::new()),
+        None if message.tool_calls.is_some() || message.function_call.is_some() => Ok(Vec::new()),
         None => match (&message.refusal, &message.reasoning_content, &message.reasoning) {
             (Some(refusal), ..) => text(refusal),
             (None, None, None) => Err(wire::missing(&path)),
             _ => text(""),
         },
-    }
-}
-
-impl ChatMessage {
-    fn calls_something(&self) -> bool {
-        self.tool_calls.is_some() || self.function_call.is_some()
     }
 }
 
@@ -202,7 +186,7 @@ fn text_part(value: &Value, path: &str) -> Result<Part, HttpError> {
     text.map(Part::Text).ok_or_else(|| wire::missing(&format!("{path}.{name}")))
 }
 
-/// The calls of an assistant, as they were `given` but for the arguments.
+/// The calls of an assistant, as they were `given` except for the arguments.
 fn calls(message: &ChatMessage, given: &Value, path: &str) -> Result<Vec<ToolCall>, HttpError> {
     let mut calls = Vec::new();
     for (at, call) in message.tool_calls.iter().flatten().enumerate() {
@@ -234,9 +218,8 @@ fn called(
         Some(Value::String(text)) => arguments(text),
         Some(object @ Value::Object(_)) => object.clone(),
         Some(_) => {
-            let path = format!("{path}.arguments");
-            let message = format!("{path} must be the text of an object, or an object");
-            return Err(HttpError::invalid(path, message));
+            let problem = "must be the text of an object, or an object";
+            return Err(HttpError::member(&format!("{path}.arguments"), problem));
         }
     };
     Ok(ToolCall { id, name, arguments, source })

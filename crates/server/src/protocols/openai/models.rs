@@ -1,13 +1,32 @@
 //! `GET /v1/models`: the one model that is served.
 
-use api::ModelInfo;
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::protocols::openai::problem::Problem;
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use utoipa::{OpenApi, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of models.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Rest::openapi())
+        .routes(routes!(model_list))
+        .route("/v1/models/{*id}", axum::routing::get(model))
+}
+
+/// What a document can only say in other words than the router: that names have slashes.
+#[derive(OpenApi)]
+#[openapi(paths(model))]
+struct Rest;
 
 /// The models that are served.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ModelList {
+struct ModelList {
     object: &'static str,
     data: Vec<ModelObject>,
     /// Models with the instructions that a client of Codex's kind gives them. It names its version
@@ -20,7 +39,7 @@ pub(crate) struct ModelList {
 /// A model.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Model)]
-pub(crate) struct ModelObject {
+struct ModelObject {
     id: String,
     object: &'static str,
     /// When the server started, in seconds since 1970.
@@ -40,22 +59,42 @@ struct ModelMeta {
     n_ctx: usize,
 }
 
-/// The list of models, for a client that asked with `query`.
-pub(crate) fn list(info: &ModelInfo, created: u64, query: Option<&str>) -> ModelList {
+/// The models that are served.
+#[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
+    responses((status = 200, body = ModelList), (status = 401, body = Problem)))]
+async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<ModelList> {
     let insists = query.is_some_and(|query| query.contains("client_version="));
     let models = insists.then(Vec::new);
-    ModelList { object: "list", data: vec![one(info, created)], models }
+    Json(ModelList { object: "list", data: vec![ModelObject::of(&app)], models })
 }
 
-/// One model.
-pub(crate) fn one(info: &ModelInfo, created: u64) -> ModelObject {
-    ModelObject {
-        id: info.name.clone(),
-        object: "model",
-        created,
-        owned_by: "gannet",
-        context_length: info.context_length,
-        max_model_len: info.context_length,
-        meta: ModelMeta { n_vocab: info.vocab_size, n_ctx: info.context_length },
+/// A model by its name, which may have slashes.
+#[utoipa::path(get, path = "/v1/models/{id}", tag = "OpenAI", params(("id" = String, Path)),
+    responses((status = 200, body = ModelObject), (status = 401, body = Problem),
+        (status = 404, body = Problem)))]
+async fn model(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<ModelObject>, HttpError> {
+    if id == app.service.info().name {
+        return Ok(Json(ModelObject::of(&app)));
+    }
+    let message = format!("no such model: {id}");
+    Err(HttpError::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
+}
+
+impl ModelObject {
+    /// The model that is served.
+    fn of(app: &App) -> Self {
+        let info = app.service.info();
+        Self {
+            id: info.name.clone(),
+            object: "model",
+            created: app.started,
+            owned_by: "gannet",
+            context_length: info.context_length,
+            max_model_len: info.context_length,
+            meta: ModelMeta { n_vocab: info.vocab_size, n_ctx: info.context_length },
+        }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct ThinkingBody {
 }
 
 /// Whether to think.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = ChatThinking)]
 struct ThinkingSwitch {
     #[serde(rename = "type")]
@@ -46,7 +46,7 @@ enum ThinkingKind {
 }
 
 /// How to reason.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = ChatReasoning)]
 struct ReasoningSwitch {
     enabled: Option<bool>,
@@ -57,53 +57,36 @@ struct ReasoningSwitch {
     max_tokens: Option<usize>,
 }
 
-/// What a request says of thinking.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ThinkingOptions {
-    /// Most tokens of reasoning.
-    pub budget: Option<usize>,
-    on: Option<bool>,
-    effort: Option<String>,
-}
-
-/// What `body` says of thinking.
-pub(crate) fn read(body: &Value) -> Result<ThinkingOptions, HttpError> {
+/// What `body` says of thinking: the most tokens of reasoning, and the variables of the template,
+/// which are `kwargs` with what they do not say themselves.
+pub(crate) fn read(
+    body: &Value,
+    mut kwargs: Map<String, Value>,
+) -> Result<(Option<usize>, Map<String, Value>), HttpError> {
     let asked: ThinkingBody = wire::read(body)?;
-    let switch = asked.thinking.as_ref();
-    let reasoning = asked.reasoning.as_ref();
     if let Some(budget) = asked.thinking_budget.filter(|&budget| budget < -1) {
-        let message =
-            format!("thinking_budget must be at least 0, or -1 for no limit, not {budget}");
-        return Err(HttpError::invalid("thinking_budget", message));
+        let problem = format!("must be at least 0, or -1 for no limit, not {budget}");
+        return Err(HttpError::member("thinking_budget", problem));
     }
-    let budgets = [
-        switch.and_then(|switch| switch.budget_tokens),
-        asked.thinking_budget.and_then(|budget| usize::try_from(budget).ok()),
-        reasoning.and_then(|wish| wish.max_tokens),
-    ];
-    let effort = asked.reasoning_effort.or_else(|| reasoning.and_then(|wish| wish.effort.clone()));
-    let switched = match switch.and_then(|switch| switch.kind) {
+    let (switch, reasoning) =
+        (asked.thinking.unwrap_or_default(), asked.reasoning.unwrap_or_default());
+    let budget = asked.thinking_budget.and_then(|budget| usize::try_from(budget).ok());
+    let budget = switch.budget_tokens.or(budget).or(reasoning.max_tokens);
+    let effort = asked.reasoning_effort.or(reasoning.effort);
+    let switched = match switch.kind {
         Some(ThinkingKind::Enabled) => Some(true),
         Some(ThinkingKind::Disabled) => Some(false),
         Some(ThinkingKind::Adaptive) | None => None,
     };
     let silent = (effort.as_deref() == Some("none")).then_some(false);
-    let wished = reasoning.and_then(|wish| wish.enabled);
-    let on = asked.enable_thinking.or(switched).or(wished).or(silent);
-    Ok(ThinkingOptions { budget: budgets.into_iter().flatten().next(), on, effort })
-}
-
-impl ThinkingOptions {
-    /// The template's variables with what they do not say themselves.
-    pub fn kwargs(&self, mut given: Map<String, Value>) -> Map<String, Value> {
-        if let Some(on) = self.on {
-            given.entry("enable_thinking").or_insert(on.into());
-        }
-        if let Some(effort) = &self.effort {
-            given.entry("reasoning_effort").or_insert(effort.as_str().into());
-        }
-        given
+    let on = asked.enable_thinking.or(switched).or(reasoning.enabled).or(silent);
+    if let Some(on) = on {
+        kwargs.entry("enable_thinking").or_insert(on.into());
     }
+    if let Some(effort) = effort {
+        kwargs.entry("reasoning_effort").or_insert(effort.into());
+    }
+    Ok((budget, kwargs))
 }
 
 #[cfg(test)]
@@ -113,7 +96,7 @@ mod tests {
 
     fn kwargs(body: Value) -> Value {
         let given = body["chat_template_kwargs"].as_object().cloned().unwrap_or_default();
-        Value::Object(read(&body).unwrap().kwargs(given))
+        Value::Object(read(&body, given).unwrap().1)
     }
 
     #[test]
@@ -138,7 +121,7 @@ mod tests {
 
     #[test]
     fn budgets_have_three_spellings() {
-        let budget = |body| read(&body).unwrap().budget;
+        let budget = |body| read(&body, Map::new()).unwrap().0;
         assert_eq!(budget(json!({"thinking": {"type": "enabled", "budget_tokens": 7}})), Some(7));
         assert_eq!(budget(json!({"thinking_budget": 0})), Some(0));
         assert_eq!(budget(json!({"thinking_budget": -1})), None);
@@ -149,7 +132,7 @@ mod tests {
     #[test]
     fn wrong_wishes_are_named() {
         let check = |body: Value, param: &str| {
-            let error = read(&body).expect_err(&body.to_string());
+            let error = read(&body, Map::new()).expect_err(&body.to_string());
             assert_eq!(error.body()["error"]["param"], param, "{body}");
         };
         check(json!({"thinking": {"type": "maybe"}}), "thinking.type");

@@ -25,16 +25,14 @@ pub(crate) struct ChatTool {
 /// A function that the model may call.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatFunction)]
+#[allow(dead_code, reason = "of some members only the type is checked")]
 pub(crate) struct Function {
     #[schema(value_type = String, min_length = 1)]
     name: Option<String>,
-    #[allow(dead_code, reason = "only its type is checked")]
     description: Option<String>,
     /// A JSON schema of its arguments.
-    #[allow(dead_code, reason = "only its type is checked")]
     #[schema(value_type = Option<Object>)]
     parameters: Option<Map<String, Value>>,
-    #[allow(dead_code, reason = "only its type is checked")]
     strict: Option<bool>,
 }
 
@@ -158,10 +156,7 @@ pub(crate) fn choice(
         Some(word) => of_mode(wire::part(word, CHOICE)?),
     };
     if choice == ToolChoice::Required && tools.is_empty() {
-        return Err(HttpError::invalid(
-            CHOICE,
-            "tool_choice requires a call, but there is no tool",
-        ));
+        return Err(HttpError::member(CHOICE, "requires a call, but there is no tool"));
     }
     Ok(choice)
 }
@@ -172,12 +167,10 @@ pub(crate) fn old_choice(given: Option<&Value>, tools: &[Tool]) -> Result<ToolCh
     match given {
         None => Ok(ToolChoice::Auto),
         Some(object @ Value::Object(_)) => {
-            named(&wire::part(object, FIELD)?, FIELD, tools).map(ToolChoice::Named)
+            named(wire::part(object, FIELD)?, FIELD, &names(tools)).map(ToolChoice::Named)
         }
         Some(word) => match wire::part(word, FIELD)? {
-            Mode::Required => {
-                Err(HttpError::invalid(FIELD, "function_call must be none, auto or an object"))
-            }
+            Mode::Required => Err(HttpError::member(FIELD, "must be none, auto or an object")),
             mode => Ok(of_mode(mode)),
         },
     }
@@ -193,7 +186,11 @@ fn of_mode(mode: Mode) -> ToolChoice {
 
 fn of_object(choice: ChoiceObject, tools: &mut Vec<Tool>) -> Result<ToolChoice, HttpError> {
     match choice.kind.as_deref() {
-        Some("function") => known(&choice, CHOICE, tools).map(ToolChoice::Named),
+        Some("function") => {
+            let path = format!("{CHOICE}.function");
+            let function = choice.function.ok_or_else(|| wire::missing(&path))?;
+            named(function, &path, &names(tools)).map(ToolChoice::Named)
+        }
         Some("allowed_tools") => {
             let path = format!("{CHOICE}.allowed_tools");
             allowed(choice.allowed_tools.ok_or_else(|| wire::missing(&path))?, &path, tools)
@@ -206,39 +203,30 @@ fn of_object(choice: ChoiceObject, tools: &mut Vec<Tool>) -> Result<ToolChoice, 
     }
 }
 
-/// The name of the function in `choice`, which must be one of `tools`.
-fn known(choice: &ChoiceObject, path: &str, tools: &[Tool]) -> Result<String, HttpError> {
-    let path = format!("{path}.function");
-    named(choice.function.as_ref().ok_or_else(|| wire::missing(&path))?, &path, tools)
+fn names(tools: &[Tool]) -> HashSet<&str> {
+    tools.iter().map(|tool| &*tool.name).collect()
 }
 
-fn named(named: &Named, path: &str, tools: &[Tool]) -> Result<String, HttpError> {
+/// The name of the function at `path`, which must be one of `tools`.
+fn named(function: Named, path: &str, tools: &HashSet<&str>) -> Result<String, HttpError> {
     let path = format!("{path}.name");
-    let name = named.name.clone().ok_or_else(|| wire::missing(&path))?;
-    if tools.iter().any(|tool| tool.name == name) {
-        return Ok(name);
+    let name = function.name.ok_or_else(|| wire::missing(&path))?;
+    match tools.contains(&*name) {
+        true => Ok(name),
+        false => Err(HttpError::invalid(&*path, format!("{path}: there is no tool named {name}"))),
     }
-    Err(HttpError::invalid(&path, format!("{path}: there is no tool named {name}")))
 }
 
 /// Some of the tools. One that must be called is named, so that the prompt keeps them all.
 fn allowed(given: Allowed, path: &str, tools: &mut Vec<Tool>) -> Result<ToolChoice, HttpError> {
     let path = format!("{path}.tools");
-    let present: HashSet<&str> = tools.iter().map(|tool| &*tool.name).collect();
-    let mut names = HashSet::new();
-    for (at, choice) in given.tools.ok_or_else(|| wire::missing(&path))?.into_iter().enumerate() {
-        let path = format!("{path}[{at}].function");
-        let name = choice.function.and_then(|named| named.name);
-        let name = name.ok_or_else(|| wire::missing(&format!("{path}.name")))?;
-        if !present.contains(name.as_str()) {
-            let path = format!("{path}.name");
-            return Err(HttpError::invalid(
-                &path,
-                format!("{path}: there is no tool named {name}"),
-            ));
-        }
-        names.insert(name);
-    }
+    let present = names(tools);
+    let one = |(at, tool): (usize, AllowedTool)| {
+        let function = tool.function.unwrap_or(Named { name: None });
+        named(function, &format!("{path}[{at}].function"), &present)
+    };
+    let all = given.tools.ok_or_else(|| wire::missing(&path))?.into_iter().enumerate();
+    let names = all.map(one).collect::<Result<HashSet<String>, _>>()?;
     let mode = of_mode(given.mode.unwrap_or(Mode::Auto));
     if mode == ToolChoice::Required && names.len() == 1 {
         return Ok(ToolChoice::Named(names.into_iter().next().unwrap_or_default()));

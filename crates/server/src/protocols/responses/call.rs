@@ -2,11 +2,11 @@
 
 use crate::generate::constraint;
 use crate::generate::options;
-use crate::generate::sampling::body as sampling;
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
 use crate::http::random;
 use crate::http::wire;
+use crate::protocols::openai::sampling;
 use crate::protocols::responses::history::{self, Item};
 use crate::protocols::responses::input;
 use crate::protocols::responses::object::{Response, Status, Warnings};

@@ -2,7 +2,7 @@
 
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
-use crate::generate::flow::{Delivery, counted, prepare, respond, start};
+use crate::generate::flow::{Delivery, counted, prepare, respond};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
@@ -55,7 +55,7 @@ async fn create(
 ) -> Result<Response, HttpError> {
     let (call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
     let ResponseCall { options, response, view, tools, input, parent, stream, .. } = call;
-    let choices = start(&context, &[prompt], 1, options, response.id.clone())?;
+    let choices = Choices::start(&context, &[prompt], 1, options, response.id.clone())?;
     let work = response.background.then(|| Arc::new(Background::new(stream, &store.held)));
     let (owner, background) = (owner(&context), work.clone());
     let slot = response.store.then(|| StoreSlot { store, owner, parent, input, background });

@@ -1,0 +1,223 @@
+//! `POST /api/chat` and `POST /api/generate`: the next message of a conversation; an answer to one
+//! prompt, the continuation of a raw text, or what is missing in the middle of one.
+
+use crate::generate::flow::{self, Reply};
+use crate::generate::logprobs;
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::http::fields::ObjectReader;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
+use crate::http::wire;
+use crate::protocols::ollama::Refusal;
+use crate::protocols::ollama::answer::{AnswerKind, OllamaAnswer};
+use crate::protocols::ollama::duration::{self, KeepAlive};
+use crate::protocols::ollama::line::{ChatLine, GenerateLine};
+use crate::protocols::ollama::messages::{self, OllamaMessage};
+use crate::protocols::ollama::options::{self, Options, Think};
+use api::{
+    ChatRequest, InfillRequest, Message, Prompt, SamplingOptions, Service, TextRequest, Tool,
+};
+use axum::body::Body;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of chat and generation.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(chat)).routes(routes!(generate))
+}
+
+/// The next message of a conversation.
+#[utoipa::path(
+    post, path = "/api/chat", tag = "Ollama", request_body = ChatBody,
+    responses(
+        (status = 200, content(
+            (ChatLine = "application/json"), (ChatLine = "application/x-ndjson"))),
+        Refusals<Refusal>
+    )
+)]
+async fn chat(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    flow::generate(context, body, prepare_chat).await
+}
+
+/// The next message of a conversation. Without messages it asks to load the model.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = OllamaChatBody)]
+#[allow(dead_code, reason = "of some members only the type is checked")]
+struct ChatBody {
+    /// Any name: one model is served.
+    model: Option<String>,
+    messages: Option<Vec<OllamaMessage>>,
+    /// Tools the model may call.
+    tools: Option<Vec<Value>>,
+    /// Answer in lines; so it is unless this is false.
+    stream: Option<bool>,
+    /// `"json"` or a JSON schema.
+    format: Option<Value>,
+    #[schema(value_type = Option<Options>)]
+    options: Option<Value>,
+    think: Option<Think>,
+    /// Checked, but the model stays loaded.
+    keep_alive: Option<KeepAlive>,
+    /// Nothing is ever cut off.
+    truncate: Option<bool>,
+    /// Nothing is ever pushed out.
+    shift: Option<bool>,
+    logprobs: Option<bool>,
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 0, maximum = 20)]
+    top_logprobs: Option<usize>,
+}
+
+/// Reads and prepares a request for the next message.
+fn prepare_chat(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
+    let body: ChatBody = wire::read(body)?;
+    let unload = duration::unloads(body.keep_alive.as_ref())?;
+    let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
+    let answer = OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some());
+    let messages = messages::read(body.messages.unwrap_or_default())?;
+    let sampling = options::sampling(body.options.as_ref())?;
+    if messages.is_empty() {
+        return answer.idle(service, unload, Vec::new(), sampling);
+    }
+    options::check_think(body.think, service)?;
+    let grammar = options::grammar(body.format.as_ref())?;
+    let request = ChatRequest {
+        messages,
+        tools: tools(body.tools.unwrap_or_default())?,
+        template_kwargs: options::think_kwargs(body.think),
+        sampling: SamplingOptions { logprobs, ..sampling },
+        grammar,
+        ..ChatRequest::default()
+    };
+    let prompt =
+        service.prepare_chat(&request).map_err(|error| HttpError::of(error, "messages"))?;
+    Ok(answer.generation(prompt, body.stream))
+}
+
+fn tools(tools: Vec<Value>) -> Result<Vec<Tool>, HttpError> {
+    for (at, tool) in tools.iter().enumerate() {
+        let tool = ObjectReader::of(tool, &format!("tools[{at}]"))?;
+        if let Some(function) = tool.fields("function")? {
+            function.text("name")?;
+        }
+    }
+    Ok(tools.into_iter().map(Tool::from).collect())
+}
+
+/// The answer to a prompt.
+#[utoipa::path(
+    post, path = "/api/generate", tag = "Ollama", request_body = GenerateBody,
+    responses(
+        (status = 200, content(
+            (GenerateLine = "application/json"), (GenerateLine = "application/x-ndjson"))),
+        Refusals<Refusal>
+    )
+)]
+async fn generate(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+    flow::generate(context, body, prepare_prompt).await
+}
+
+/// A prompt to answer. Without one it asks to load the model.
+#[derive(Debug, Deserialize, ToSchema)]
+#[allow(dead_code, reason = "of some members only the type is checked")]
+struct GenerateBody {
+    /// Any name: one model is served.
+    model: Option<String>,
+    prompt: Option<String>,
+    /// What follows the gap that is to be filled, where `prompt` is what precedes it.
+    suffix: Option<String>,
+    system: Option<String>,
+    /// Not supported.
+    template: Option<String>,
+    /// Ids that an earlier answer ended with.
+    context: Option<Vec<u32>>,
+    /// Take the prompt as it is, without a template.
+    raw: Option<bool>,
+    /// Not supported.
+    images: Option<Vec<Value>>,
+    /// Answer in lines; so it is unless this is false.
+    stream: Option<bool>,
+    /// `"json"` or a JSON schema.
+    format: Option<Value>,
+    #[schema(value_type = Option<Options>)]
+    options: Option<Value>,
+    think: Option<Think>,
+    /// Checked, but the model stays loaded.
+    keep_alive: Option<KeepAlive>,
+    /// Nothing is ever cut off.
+    truncate: Option<bool>,
+    /// Nothing is ever pushed out.
+    shift: Option<bool>,
+    logprobs: Option<bool>,
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 0, maximum = 20)]
+    top_logprobs: Option<usize>,
+}
+
+/// Reads and prepares a request for an answer to a prompt.
+fn prepare_prompt(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
+    let body: GenerateBody = wire::read(body)?;
+    let unload = duration::unloads(body.keep_alive.as_ref())?;
+    let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
+    let shown = logprobs.is_some();
+    let mut answer = OllamaAnswer::new(&service.info().name, AnswerKind::Generate, shown);
+    body.check()?;
+    let sampling = options::sampling(body.options.as_ref())?;
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let (prompt, suffix) = (given(body.prompt), given(body.suffix));
+    if prompt.is_none() && suffix.is_none() {
+        return answer.idle(service, unload, body.context.unwrap_or_default(), sampling);
+    }
+    options::check_think(body.think, service)?;
+    let grammar = options::grammar(body.format.as_ref())?;
+    let (system, prompt) = (given(body.system).map(Message::system), prompt.unwrap_or_default());
+    // The ids of the answer are part of the context, and come with log probabilities only.
+    let has_context = body.raw != Some(true) && suffix.is_none();
+    let logprobs = logprobs.or(has_context.then_some(0));
+    let sampling = SamplingOptions { logprobs, ..sampling };
+    let prompt = match suffix {
+        Some(suffix) => {
+            let gap = InfillRequest { prefix: prompt, suffix, ..InfillRequest::default() };
+            flow::prepare_infill(service, &gap, sampling, grammar)
+        }
+        None if body.raw == Some(true) => {
+            let prompt = Prompt::Text(prompt);
+            service.prepare_text(&TextRequest { prompt, add_special: true, sampling, grammar })
+        }
+        None => service.prepare_chat(&ChatRequest {
+            messages: system.into_iter().chain([Message::user(prompt)]).collect(),
+            template_kwargs: options::think_kwargs(body.think),
+            earlier: body.context.unwrap_or_default(),
+            sampling,
+            grammar,
+            ..ChatRequest::default()
+        }),
+    };
+    let prompt = prompt.map_err(|error| HttpError::of(error, "prompt"))?;
+    answer.context = has_context.then(|| prompt.prompt().to_vec());
+    Ok(answer.generation(prompt, body.stream))
+}
+
+impl GenerateBody {
+    fn check(&self) -> Result<(), HttpError> {
+        let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        let images = self.images.as_ref().is_some_and(|images| !images.is_empty());
+        let raw = self.raw == Some(true) || given(&self.suffix);
+        let system = raw && given(&self.system);
+        let refusals = [
+            (given(&self.template), "template", "is not supported"),
+            (images, "images", "are not supported"),
+            (system, "system", "needs a template, which raw and suffix go without"),
+            (raw && self.context.is_some(), "context", "cannot go with raw or suffix"),
+        ];
+        match refusals.into_iter().find(|(refused, ..)| *refused) {
+            Some((_, param, problem)) => Err(HttpError::member(param, problem)),
+            None => Ok(()),
+        }
+    }
+}
