@@ -47,9 +47,9 @@ const TOKENS: usize = 128;
 /// free for the end.
 const AHEAD: usize = 61;
 /// Allocations while [`TOKENS`] are read. The channel to the reader takes a block of 32 events from
-/// the allocator whenever the reader lags behind as never before, and the cache a note of each block
-/// that becomes full; nothing else may. The engine may have been level with the reader at first, and
-/// be ahead at the end.
+/// the allocator whenever the reader lags behind as never before, and the cache a note of each
+/// block that becomes full; nothing else may. The engine may have been level with the reader at
+/// first, and be ahead at the end.
 const MAX_ALLOCATIONS: usize = (TOKENS + AHEAD).div_ceil(32) + (TOKENS + AHEAD).div_ceil(BLOCK);
 
 /// Held by a test while it runs, because two at once would count each other.
