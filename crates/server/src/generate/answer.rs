@@ -43,9 +43,9 @@ pub(crate) trait Answer: Send + 'static {
 /// The events of one choice, gathered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collected {
-    reasoning: String,
-    content: String,
-    calls: Vec<AnswerCall>,
+    pub reasoning: String,
+    pub content: String,
+    pub calls: Vec<AnswerCall>,
     /// The prompt's tokens but the first, where their log probabilities were asked for.
     pub prompt: Vec<TokenText>,
     pub tokens: Vec<TokenText>,
@@ -96,21 +96,6 @@ impl Collected {
         }
     }
 
-    /// All of its reasoning.
-    pub fn reasoning(&self) -> String {
-        self.reasoning.clone()
-    }
-
-    /// All of its content.
-    pub fn content(&self) -> String {
-        self.content.clone()
-    }
-
-    /// Its calls.
-    pub fn calls(&self) -> impl Iterator<Item = &AnswerCall> {
-        self.calls.iter()
-    }
-
     /// Mean log probability of the tokens; the lowest number if there are none.
     pub fn likelihood(&self) -> f32 {
         let sum: f32 = self.tokens.iter().map(|token| token.logprob).sum();
@@ -147,7 +132,7 @@ mod tests {
         let broken = TextEvent::Call(CallEvent::Broken { index: 1 });
         let events = [content("a"), start(0), arguments(0, "{"), arguments(0, "}"), start(1)];
         events.into_iter().chain([broken, content("x")]).for_each(|event| collected.add(event));
-        let calls: Vec<&str> = collected.calls().map(|call| call.arguments.as_str()).collect();
-        assert_eq!((collected.content().as_str(), calls), ("ax", vec!["{}"]));
+        let calls: Vec<&str> = collected.calls.iter().map(|call| call.arguments.as_str()).collect();
+        assert_eq!((collected.content.as_str(), calls), ("ax", vec!["{}"]));
     }
 }

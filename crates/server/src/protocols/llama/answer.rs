@@ -269,8 +269,7 @@ impl Answer for CompletionAnswer {
 
     fn whole(&mut self, choices: Vec<Collected>, _: &Usage) -> Value {
         let all = choices.iter().enumerate().filter_map(|(index, choice)| {
-            let content = choice.content();
-            Some(self.end(index, &content, &choice.tokens, choice.done.as_ref()?))
+            Some(self.end(index, &choice.content, &choice.tokens, choice.done.as_ref()?))
         });
         let mut all: Vec<Value> = all.collect();
         if all.len() == 1 { all.remove(0) } else { all.into() }

@@ -145,9 +145,9 @@ impl OllamaAnswer {
 
 impl Said {
     fn of(choice: &Collected) -> Self {
-        let thinking = Some(choice.reasoning()).filter(|text| !text.is_empty());
-        let mut said = Self { content: choice.content(), thinking, ..Self::default() };
-        choice.calls().enumerate().for_each(|(index, call)| said.add_call(index, call));
+        let thinking = Some(choice.reasoning.clone()).filter(|text| !text.is_empty());
+        let mut said = Self { content: choice.content.clone(), thinking, ..Self::default() };
+        choice.calls.iter().enumerate().for_each(|(index, call)| said.add_call(index, call));
         said
     }
 

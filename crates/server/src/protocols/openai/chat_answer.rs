@@ -92,11 +92,11 @@ impl ChatAnswer {
     }
 
     fn message(&self, choice: &Collected) -> AssistantMessage {
-        let (content, reasoning) = (choice.content(), choice.reasoning());
-        let silent = content.is_empty() && choice.calls().next().is_some();
+        let (content, reasoning) = (choice.content.clone(), choice.reasoning.clone());
+        let silent = content.is_empty() && !choice.calls.is_empty();
         let (calls, old) = match self.style.functions {
-            true => (Vec::new(), choice.calls().next().map(Into::into)),
-            false => (choice.calls().map(Into::into).collect(), None),
+            true => (Vec::new(), choice.calls.first().map(Into::into)),
+            false => (choice.calls.iter().map(Into::into).collect(), None),
         };
         AssistantMessage {
             role: "assistant",

@@ -117,7 +117,7 @@ impl Answer for CompletionAnswer {
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
         let choice = |(index, mut one): (usize, Collected)| {
             self.choices[index].prompt = std::mem::take(&mut one.prompt);
-            self.choice(index, &one.content(), &one.tokens, one.finish_reason())
+            self.choice(index, &one.content, &one.tokens, one.finish_reason())
         };
         let choices = choices.into_iter().enumerate().map(choice).collect();
         self.heading.json(OBJECT, choices, Some(Some(usage)))
