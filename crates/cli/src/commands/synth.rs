@@ -8,7 +8,6 @@ use convert::writable_type;
 use formats::ModelConfig;
 use kernels::quant::QuantType;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Write a checkpoint of random weights, to measure speed without a download
 #[derive(Debug, clap::Args)]
@@ -42,10 +41,9 @@ pub(crate) struct Args {
     list: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if args.list {
-        output::lines(synth::describe_shapes())?;
-        return Ok(ExitCode::SUCCESS);
+        return output::lines(synth::describe_shapes());
     }
     let out = args.out.as_deref().context("the output is missing: -o PATH")?;
     let plan = SynthPlan { config: shape(args)?, ty: args.ty, seed: args.seed };
@@ -53,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let written = synth::write(&plan, out, &mut Task::bytes());
     written.with_context(|| format!("cannot write {}", out.display()))?;
     output::note(format_args!("wrote {}", out.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn shape(args: &Args) -> Result<ModelConfig> {

@@ -54,12 +54,6 @@ impl<'a> AnswerLine<'a> {
     }
 }
 
-impl Response {
-    pub fn is_answer(&self) -> bool {
-        self.status_code == 200
-    }
-}
-
 impl AnswerFile {
     /// Opens the file, which may exist, and locks it.
     pub fn open(path: &Path) -> Result<Self> {
