@@ -94,11 +94,9 @@ pub(crate) struct EngineArgs {
 impl EngineArgs {
     /// The trace writer, if `--trace-dir` is given.
     pub fn traces(&self) -> Result<Option<TraceFiles>> {
-        let create = |folder: &PathBuf| {
-            let files = TraceFiles::create(folder);
-            files.with_context(|| format!("cannot write traces into {}", folder.display()))
-        };
-        self.trace_dir.as_ref().map(create).transpose()
+        let Some(folder) = &self.trace_dir else { return Ok(None) };
+        let files = TraceFiles::create(folder).map(Some);
+        files.with_context(|| format!("cannot write traces into {}", folder.display()))
     }
 
     /// These arguments as options of the engine.

@@ -7,14 +7,12 @@ use std::io::{IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 
 /// The source of a text: at most one of the fields is set.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct TextSource<'a> {
     /// The text itself; `-` means standard input.
     pub argument: Option<&'a str>,
     /// A file with the text; `-` means standard input.
     pub file: Option<&'a PathBuf>,
-    /// Whether standard input is asked for.
-    pub stdin: bool,
 }
 
 impl TextSource<'_> {
@@ -24,7 +22,7 @@ impl TextSource<'_> {
         match (self.argument, self.file) {
             (Some(text), _) if text != "-" => Ok(text.to_owned()),
             (_, Some(path)) => read_path(path),
-            (None, None) if !self.stdin && stdin().is_terminal() => usage(command, missing),
+            (None, None) if stdin().is_terminal() => usage(command, missing),
             _ => read_stdin(),
         }
     }

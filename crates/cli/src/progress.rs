@@ -36,14 +36,9 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Work that is counted in bytes.
-    pub fn bytes() -> Self {
-        Self { bar: bytes(0), watch: None }
-    }
-
-    /// Work that is counted in tokens.
-    pub fn tokens() -> Self {
-        Self { bar: count(0), watch: None }
+    /// Work that `bar` shows; its length is set when the work starts.
+    pub fn new(bar: ProgressBar) -> Self {
+        Self { bar, watch: None }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::http::{Client, LINKED_ETAG, Method, encode};
 use crate::reference::{ModelRef, is_component};
 
 const PIECE: usize = 1 << 18;
-/// Bytes with which an attempt makes up for those that failed before it.
+/// Bytes of an attempt after which attempts are counted anew.
 const ENOUGH_PROGRESS: u64 = 1 << 20;
 /// Largest file, in bytes, whose length the hub does not announce.
 const MAX_UNTOLD_BYTES: u64 = 64 << 20;

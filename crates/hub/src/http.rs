@@ -62,8 +62,8 @@ impl<'a> Client<'a> {
         String::from_utf8(bytes).map_err(|e| Error::answer(url, format!("not UTF-8: {e}")))
     }
 
-    /// The response at the end of all redirects, with the bytes from `from` on; or to HEAD the first
-    /// with the etag of a large file.
+    /// The response at the end of all redirects, with the bytes from `from` on; of HEAD the first
+    /// response that has the etag of a large file.
     pub(crate) fn follow(
         &self,
         method: &Method,

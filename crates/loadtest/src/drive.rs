@@ -46,7 +46,8 @@ pub struct LoadRun {
 
 impl LoadTest {
     /// Sends the requests of `phase` until all are answered, the deadline, or `interrupted`
-    /// completes; calls `answered` after each that ended. Only measured requests arrive at a rate.
+    /// completes; calls `answered` after each request that ended. Only measured requests arrive at
+    /// a rate.
     pub(super) async fn drive(
         &self,
         phase: LoadPhase,

@@ -54,8 +54,8 @@ impl LoadTest {
         Ok(Self { target, load, workload, deadline })
     }
 
-    /// Sends the requests before the measured ones, in a closed loop, until `interrupted` completes;
-    /// calls `answered` after each that ended.
+    /// Sends the requests before the measured ones, in a closed loop, until `interrupted`
+    /// completes; calls `answered` after each request that ended.
     pub async fn warm_up(&self, interrupted: impl Future, answered: impl FnMut()) {
         self.drive(LoadPhase::WarmUp, interrupted, answered).await;
     }

@@ -148,11 +148,8 @@ impl LoadSummary {
 fn errors(run: &LoadRun) -> BTreeMap<String, Errors> {
     let mut errors: BTreeMap<String, Errors> = BTreeMap::new();
     for failure in run.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().err()) {
-        let of_kind = errors.entry(failure.kind.clone()).or_default();
-        if of_kind.count == 0 {
-            of_kind.example.clone_from(&failure.message);
-        }
-        of_kind.count += 1;
+        let first = || Errors { count: 0, example: failure.message.clone() };
+        errors.entry(failure.kind.clone()).or_insert_with(first).count += 1;
     }
     errors
 }

@@ -92,7 +92,7 @@ fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile:
         1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    synth::write(&SynthPlan { config, ty, seed: 0 }, &path, &mut Task::bytes())?;
+    synth::write(&SynthPlan { config, ty, seed: 0 }, &path, &mut Task::new(progress::bytes(0)))?;
     Ok((path, folder))
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let source = TextSource { file: args.text.as_ref(), ..TextSource::default() };
+    let source = TextSource { argument: None, file: args.text.as_ref() };
     let text = source.read("compare", "--text is missing")?;
     let a = open(args, &args.a)?;
     let b = open(args, &args.b)?;

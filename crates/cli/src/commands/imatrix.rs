@@ -3,7 +3,7 @@
 use super::likelihood::check_ids;
 use crate::args::FileArgs;
 use crate::input::TextSource;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use crate::{load, output};
 use anyhow::Result;
 use convert::imatrix::{Collected, ImatrixOptions, TextIds, collect};
@@ -49,7 +49,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let source = TextSource { file: args.text.as_ref(), ..TextSource::default() };
+    let source = TextSource { argument: None, file: args.text.as_ref() };
     let text = source.read("imatrix", "--text is missing")?;
     let path = args.files.locate(&args.model)?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
@@ -65,7 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         dataset: dataset(args.text.as_deref()),
     };
     let text = TextIds { prefix: tokenizer.prefix_ids(), ids: &ids };
-    let collected = collect(&checkpoint, text, &args.output, &options, &mut Task::tokens())?;
+    let collected =
+        collect(&checkpoint, text, &args.output, &options, &mut Task::new(progress::count(0)))?;
     report(args, &collected, started.elapsed().as_secs_f64())
 }
 

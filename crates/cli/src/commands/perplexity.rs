@@ -48,7 +48,7 @@ struct Score {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let source = TextSource { file: args.file.as_ref(), ..TextSource::default() };
+    let source = TextSource { argument: None, file: args.file.as_ref() };
     let text = source.read("perplexity", "--file is missing")?;
     let path = args.model.locate()?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;

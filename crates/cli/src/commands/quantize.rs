@@ -2,7 +2,7 @@
 
 use crate::model;
 use crate::output;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use anyhow::{Context, Result, bail};
 use convert::{Mixture, Override, QuantizeOptions};
 use std::path::PathBuf;
@@ -62,7 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         force: args.force,
     };
     let source = model::locate(&args.source, None)?;
-    let quantized = convert::quantize(&source, &args.out, &options, &mut Task::bytes())?;
+    let quantized =
+        convert::quantize(&source, &args.out, &options, &mut Task::new(progress::bytes(0)))?;
     if args.json {
         return output::json(&quantized.to_json());
     }

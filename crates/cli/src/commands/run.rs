@@ -66,8 +66,7 @@ pub(crate) fn think_kwargs(think: Option<bool>) -> Map<String, Value> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let source =
-        TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref(), stdin: false };
+    let source = TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref() };
     let missing = "a prompt is missing: gannet run \"What is the capital of France?\"";
     let prompt = source.read("run", missing)?;
     let loaded = args.source.load(EngineOptions::default(), KvMemory::OneSequence)?;

@@ -1,7 +1,7 @@
 //! `gannet synth`: a checkpoint of random weights in a named or given shape.
 
 use crate::output;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use anyhow::{Context, Result, bail};
 use convert::synth::{self, SynthPlan};
 use convert::writable_type;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let out = args.out.as_deref().context("the output is missing: -o PATH")?;
     let plan = SynthPlan { config: shape(args)?, ty: args.ty, seed: args.seed };
     synth::prepare(out, args.force)?;
-    let written = synth::write(&plan, out, &mut Task::bytes());
+    let written = synth::write(&plan, out, &mut Task::new(progress::bytes(0)));
     written.with_context(|| format!("cannot write {}", out.display()))?;
     output::note(format_args!("wrote {}", out.display()));
     Ok(())

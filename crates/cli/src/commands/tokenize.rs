@@ -38,8 +38,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let source =
-        TextSource { argument: args.text.as_deref(), file: args.file.as_ref(), stdin: args.stdin };
+    let argument = if args.stdin { Some("-") } else { args.text.as_deref() };
+    let source = TextSource { argument, file: args.file.as_ref() };
     let text = source.read("tokenize", "a text is missing")?;
     let tokenizer = tokenizer(&args.files.locate(&args.model)?, &args.files)?;
     let options = EncodeOptions { add_special: args.special, parse_special: args.special };
