@@ -71,16 +71,19 @@ impl SettingsFile {
     /// Parses the settings in `text`, read from `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-        let context = || format!("{}: expected `key: value` lines", path.display());
         let values: BTreeMap<String, Value> = match text.lines().all(blank) {
             true => BTreeMap::new(),
-            false => serde_saphyr::from_str(text).with_context(context)?,
+            false => serde_saphyr::from_str(text)
+                .with_context(|| format!("{}: expected `key: value` lines", path.display()))?,
         };
         if let Some(key) = values.keys().find(|key| !KEYS.contains(&key.as_str())) {
             bail!("{}: {key}: no such setting (known: {})", path.display(), KEYS.join(", "));
         }
-        let values = values.into_iter().map(|(key, value)| Some((key, texts(value)?)));
-        let values = values.collect::<Option<_>>().with_context(context)?;
+        let texts = |(key, value)| match texts(value) {
+            Some(texts) => Ok((key, texts)),
+            None => bail!("{}: {key}: expected a value or a list of values", path.display()),
+        };
+        let values = values.into_iter().map(texts).collect::<Result<_>>()?;
         Ok(Self { path: path.to_owned(), values })
     }
 

@@ -6,9 +6,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Endpoint {
-    /// Continuations of token ids
+    /// Completions of token ids
     Completions,
-    /// Answers to a message of words
+    /// Chats of about one word per token
     Chat,
 }
 
