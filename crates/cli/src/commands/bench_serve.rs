@@ -4,7 +4,7 @@ use crate::interrupt::Watch;
 use crate::{output, progress};
 use anyhow::{Context, Result, bail};
 use convert::Interrupted;
-use loadtest::{GoodputLimits, LoadSpec, LoadSummary, LoadTest, RunEnd, ServerOptions};
+use loadtest::{GoodputLimits, LoadSpec, LoadTest, RunEnd, ServerOptions};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -76,15 +76,11 @@ async fn measure(args: &Args) -> Result<()> {
     if let Some(mut file) = plot {
         file.write_all(report.svg().as_bytes()).context("cannot write the plot")?;
     }
-    end(run.ended, &report.summary)
-}
-
-fn end(ended: RunEnd, summary: &LoadSummary) -> Result<()> {
-    if ended == RunEnd::Interrupted {
+    if run.ended == RunEnd::Interrupted {
         return Err(Interrupted.into());
     }
-    if summary.completed == 0 {
-        let worst = summary.errors.iter().max_by_key(|(_, errors)| errors.count);
+    if report.summary.completed == 0 {
+        let worst = report.summary.errors.iter().max_by_key(|(_, errors)| errors.count);
         match worst {
             Some((kind, errors)) => bail!("no request succeeded: {kind}: {}", errors.example),
             None => bail!("no request was completed within --duration"),

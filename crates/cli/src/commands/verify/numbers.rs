@@ -77,20 +77,16 @@ fn greedy(
     let steps = &prompt.greedy_ids;
     let decided = (0..steps.len()).take_while(|step| prompt.is_decided(*step, gap)).count();
     session.truncate(0);
-    let mut next = best(session.feed(&prompt.input_ids, chunk)?);
+    let mut next = top(session.feed(&prompt.input_ids, chunk)?, 1)[0];
     for (right, want) in steps[..decided].iter().enumerate() {
         if next != *want {
             return Ok((right, decided));
         }
         if right + 1 < decided {
-            next = best(session.feed(&[next], 1)?);
+            next = top(session.feed(&[next], 1)?, 1)[0];
         }
     }
     Ok((decided, decided))
-}
-
-fn best(logits: &[f32]) -> u32 {
-    top(logits, 1)[0]
 }
 
 /// The `count` best ids, best first, the lower of equals first.
