@@ -28,17 +28,13 @@ pub(crate) enum Show {
 
 impl StreamedAnswer {
     /// Receives `stream` to its end, or until `stop` completes.
-    pub async fn follow(
-        mut stream: TextStream,
-        show: Show,
-        stop: impl Future<Output = ()>,
-    ) -> Result<Self> {
+    pub async fn follow(mut stream: TextStream, show: Show, stop: impl Future) -> Result<Self> {
         let mut answer = Self { text: String::new(), reasoning: String::new(), done: None };
         let mut stop = std::pin::pin!(stop);
         loop {
             let event = tokio::select! {
                 event = stream.next() => event,
-                () = &mut stop => None,
+                _ = &mut stop => None,
             };
             match event {
                 Some(event) => answer.take(event, show)?,

@@ -5,7 +5,7 @@ use api::SamplingOptions;
 use clap::Args;
 use engine::trace::TraceFiles;
 use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Speculate};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use text::GgufOptions;
 
@@ -94,11 +94,9 @@ pub(crate) struct EngineArgs {
 impl EngineArgs {
     /// The trace writer, if `--trace-dir` is given.
     pub fn traces(&self) -> Result<Option<TraceFiles>> {
-        let create = |folder: &PathBuf| {
-            let files = TraceFiles::create(folder);
-            files.with_context(|| format!("cannot write traces into {}", folder.display()))
-        };
-        self.trace_dir.as_ref().map(create).transpose()
+        let Some(folder) = &self.trace_dir else { return Ok(None) };
+        let files = TraceFiles::create(folder).map(Some);
+        files.with_context(|| format!("cannot write traces into {}", folder.display()))
     }
 
     /// These arguments as options of the engine.
@@ -197,26 +195,21 @@ pub(crate) struct SamplingArgs {
 }
 
 impl ModelArgs {
-    /// The name that clients see where the folder's name means nothing: for the built-in model,
-    /// and for a download, whose folder is named after a commit.
-    pub fn public_name(&self) -> Option<String> {
-        match self.model.as_deref() {
-            None | Some(crate::model::BUILTIN) => Some("gannet-tiny".to_owned()),
-            Some(model) if !Path::new(model).exists() => Some(model.to_owned()),
-            Some(_) => None,
-        }
+    /// The model as it was given.
+    pub fn name(&self) -> &str {
+        self.model.as_deref().unwrap_or(crate::model::BUILTIN)
     }
 
     /// Finds the folder or file of the model, downloading it first where needed.
     pub fn locate(&self) -> Result<PathBuf> {
-        self.files.locate(self.model.as_deref().unwrap_or(crate::model::BUILTIN))
+        self.files.locate(self.name())
     }
 }
 
 impl FileArgs {
     /// Finds the folder or file of `model`, downloading it first where needed.
     pub fn locate(&self, model: &str) -> Result<PathBuf> {
-        crate::model::locate_at(model, self.hub_endpoint.as_deref())
+        crate::model::locate(model, self.hub_endpoint.as_deref())
     }
 
     /// How GGUF vocabularies are read.
@@ -226,21 +219,15 @@ impl FileArgs {
 }
 
 impl LoadArgs {
-    /// As [`options`](Self::options), for many sequences at once.
-    pub fn options_for_many(&self) -> LoadOptions {
-        let kv_memory = self.kv_memory.map_or(KvMemory::Share, KvMemory::Bytes);
-        LoadOptions { kv_memory, ..self.options() }
-    }
-
-    /// These arguments as options of the engine.
-    pub fn options(&self) -> LoadOptions {
+    /// These arguments as options of the engine; `kv_memory` applies where none is given.
+    pub fn options(&self, kv_memory: KvMemory) -> LoadOptions {
         LoadOptions {
             threads: self.threads,
             pin: self.pin,
             mode: self.mode,
             kv_type: self.kv_type,
             context: self.ctx,
-            kv_memory: self.kv_memory.map_or(KvMemory::OneSequence, KvMemory::Bytes),
+            kv_memory: self.kv_memory.map_or(kv_memory, KvMemory::Bytes),
             block: self.kv_block,
             chunk: self.chunk.max(1),
             check: self.check,

@@ -9,15 +9,21 @@ use std::process::ExitCode;
 /// The exit code after Ctrl-C: 128 plus the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// Ends the process with this code and no message: the output of the command says what is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("exit code {0}")]
+pub(crate) struct SilentExit(pub u8);
+
 /// The exit code for the result of a command. Prints an error as one `error:` line and its causes.
-pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
-    match result {
-        Ok(code) => code,
-        Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => {
-            ExitCode::from(INTERRUPTED)
-        }
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
+pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if error.chain().any(|cause| cause.is::<Interrupted>()) {
+        return ExitCode::from(INTERRUPTED);
+    }
+    match error.downcast_ref() {
+        Some(&SilentExit(code)) => ExitCode::from(code),
+        None if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        None => {
             report(&error);
             ExitCode::FAILURE
         }

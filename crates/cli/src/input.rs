@@ -1,40 +1,46 @@
 //! Text from an argument, a file or standard input.
 
 use anyhow::{Context, Result, bail};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use std::io::{IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 
 /// The source of a text: at most one of the fields is set.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct TextSource<'a> {
     /// The text itself; `-` means standard input.
     pub argument: Option<&'a str>,
     /// A file with the text; `-` means standard input.
     pub file: Option<&'a PathBuf>,
-    /// Whether standard input is asked for.
-    pub stdin: bool,
 }
 
 impl TextSource<'_> {
-    /// Reads the text, from standard input where no source is set. `None` where standard input is
-    /// a terminal.
-    pub fn read(&self) -> Result<Option<String>> {
-        let dash = Path::new("-");
+    /// Reads the text, from standard input where no source is set. Where standard input is a
+    /// terminal, ends the process with what is `missing` for `command`.
+    pub fn read(&self, command: &str, missing: &str) -> Result<String> {
         match (self.argument, self.file) {
-            (Some(text), _) if text != "-" => Ok(Some(text.to_owned())),
-            (_, Some(path)) if path != dash => read_file(path).map(Some),
-            (None, None) if !self.stdin && stdin().is_terminal() => Ok(None),
-            _ => read_stdin().map(Some),
+            (Some(text), _) if text != "-" => Ok(text.to_owned()),
+            (_, Some(path)) => read_path(path),
+            (None, None) if stdin().is_terminal() => usage(command, missing),
+            _ => read_stdin(),
         }
     }
 }
 
-/// Reads the text of a file; `-` means standard input.
-pub(crate) fn read_path(path: &Path) -> Result<String> {
-    if path == Path::new("-") { read_stdin() } else { read_file(path) }
+/// Ends the process with a usage error of `command` that clap cannot detect.
+fn usage(command: &str, problem: &str) -> ! {
+    let mut cli = crate::Cli::command();
+    cli.build();
+    let command = cli.find_subcommand_mut(command).expect("a command of this program");
+    command.error(ErrorKind::MissingRequiredArgument, problem).exit()
 }
 
-fn read_file(path: &Path) -> Result<String> {
+/// Reads the text of a file; `-` means standard input.
+pub(crate) fn read_path(path: &Path) -> Result<String> {
+    if path == Path::new("-") {
+        return read_stdin();
+    }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     utf8(bytes, &path.display().to_string())
 }

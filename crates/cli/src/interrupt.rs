@@ -5,15 +5,9 @@ use crate::exit::INTERRUPTED;
 use crate::terminal;
 use convert::Interrupted;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::watch;
 
-const UNWATCHED: u8 = 0;
-const WATCHED: u8 = 1;
-const SIGNALLED: u8 = 2;
-
-static STATE: AtomicU8 = AtomicU8::new(UNWATCHED);
-/// The signal that the current watch has received.
+/// The signal that the current watch, its only receiver, has received.
 static SIGNAL: LazyLock<watch::Sender<Option<Signal>>> = LazyLock::new(|| watch::Sender::new(None));
 
 /// A signal that asks the process to end.
@@ -45,7 +39,6 @@ impl Watch {
     /// Begins to watch.
     pub fn new() -> Self {
         SIGNAL.send_replace(None);
-        STATE.store(WATCHED, Ordering::SeqCst);
         Self { signal: SIGNAL.subscribe() }
     }
 
@@ -63,12 +56,6 @@ impl Watch {
             // The sender is static and the value was waited for.
             _ => std::future::pending().await,
         }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        STATE.store(UNWATCHED, Ordering::SeqCst);
     }
 }
 
@@ -106,9 +93,8 @@ async fn listen() -> std::io::Result<()> {
 }
 
 fn received(signal: Signal) {
-    let first =
-        STATE.compare_exchange(WATCHED, SIGNALLED, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-    if !first {
+    let is_watched = SIGNAL.receiver_count() > 0;
+    if !is_watched || SIGNAL.borrow().is_some() {
         terminal::restore();
         std::process::exit(signal.code().into());
     }

@@ -1,12 +1,13 @@
 //! Loads the model of a command as a running service.
 
 use crate::args::{FileArgs, LoadArgs, ModelArgs};
+use crate::model;
 use crate::placement::PlacementArgs;
 use anyhow::Result;
 use api::Service;
-use engine::{EngineOptions, LoadOptions, Memory};
+use engine::{EngineOptions, KvMemory, LoadOptions};
 use formats::Checkpoint;
-use gannet::Engine;
+use gannet::{Builder, Engine};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use text::{TextAssets, ToolFormat};
@@ -16,19 +17,15 @@ use text::{TextAssets, ToolFormat};
 pub(crate) struct LoadedModel {
     /// The service.
     pub service: Service,
-    /// Memory of weights and cache.
-    pub memory: Memory,
-    /// Load time.
-    pub time: Duration,
-    /// Threads in use.
-    pub threads: usize,
-    /// Instruction set in use.
-    pub isa: String,
+    /// A line about the model, its memory and how it is computed.
+    pub description: String,
 }
 
-/// Overrides of the chat template.
+/// Arguments for the model and for loading it.
 #[derive(Clone, Debug, clap::Args)]
-struct TemplateArgs {
+pub(crate) struct SourceArgs {
+    #[command(flatten)]
+    model: ModelArgs,
     /// Jinja template, instead of the model's own
     #[arg(long, value_name = "FILE", help_heading = "Loading")]
     chat_template: Option<PathBuf>,
@@ -39,15 +36,6 @@ struct TemplateArgs {
         help = format!("Tool-call format, if the chat template shows none: {}", ToolFormat::names())
     )]
     tool_format: Option<&'static ToolFormat>,
-}
-
-/// Arguments for the model and for loading it.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct SourceArgs {
-    #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    template: TemplateArgs,
     #[command(flatten)]
     placement: PlacementArgs,
     #[command(flatten)]
@@ -55,40 +43,43 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Loads the model for one sequence at a time, and starts its engine.
-    pub fn load(&self, engine: EngineOptions) -> Result<LoadedModel> {
-        self.load_with(self.load.options(), engine)
-    }
-
-    /// As [`load`](Self::load), for many sequences at once.
-    pub fn load_for_many(&self, engine: EngineOptions) -> Result<LoadedModel> {
-        self.load_with(self.load.options_for_many(), engine)
-    }
-
-    fn load_with(&self, load: LoadOptions, engine: EngineOptions) -> Result<LoadedModel> {
-        let Self { model, template, placement, .. } = self;
+    /// Loads the model and starts its engine; `kv_memory` applies where none is given.
+    pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
         let started = Instant::now();
-        let path = model.locate()?;
-        let load = LoadOptions { placement: placement.rules()?, ..load };
-        let mut builder = Engine::builder().load_options(load).engine_options(engine);
-        if let Some(name) = model.public_name() {
-            builder = builder.name(name);
-        }
-        if let Some(name) = model.files.gguf_options().pre_fallback {
-            builder = builder.pre_fallback(name);
-        }
-        if let Some(template) = &template.chat_template {
-            builder = builder.chat_template(template);
-        }
-        if let Some(format) = template.tool_format {
-            builder = builder.tool_format(format);
-        }
+        let path = self.model.locate()?;
+        let load =
+            LoadOptions { placement: self.placement.rules()?, ..self.load.options(kv_memory) };
+        let (name, gguf) = (model::public_name(self.model.name()), self.model.files.gguf_options());
+        // Each setting is made where it is given.
+        let builder = Engine::builder().load_options(load).engine_options(engine);
+        let builder = name.into_iter().fold(builder, Builder::name);
+        let builder = gguf.pre_fallback.into_iter().fold(builder, Builder::pre_fallback);
+        let builder = self.chat_template.iter().fold(builder, Builder::chat_template);
+        let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
         let engine = builder.load(&path)?;
-        let (memory, threads, isa) = (engine.memory(), engine.threads(), engine.isa().to_owned());
-        let time = started.elapsed();
+        let (time, threads, isa) = (started.elapsed(), engine.threads(), engine.isa());
         tracing::info!(?time, threads, isa, "loaded {}", path.display());
-        Ok(LoadedModel { service: engine.service().clone(), memory, time, threads, isa })
+        let description = describe(&engine, time);
+        Ok(LoadedModel { service: engine.service().clone(), description })
     }
+}
+
+fn describe(engine: &Engine, time: Duration) -> String {
+    let (info, memory) = (engine.info(), engine.memory());
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    format!(
+        "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens, at \
+         most {} per request; {} threads, {}",
+        info.name,
+        info.architecture,
+        time.as_secs_f64(),
+        mib(memory.weights),
+        mib(memory.cache),
+        info.cache_tokens,
+        info.context_length,
+        engine.threads(),
+        engine.isa(),
+    )
 }
 
 /// The tokenizer and templates that come with a checkpoint.

@@ -90,7 +90,7 @@ fn parse() -> Result<(Cli, EffectiveSettings)> {
     Ok((cli, EffectiveSettings::of(&program, &matches)))
 }
 
-fn run(cli: Cli, effective: &EffectiveSettings) -> Result<ExitCode> {
+fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
     logging::install(cli.verbose, cli.log_format);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),

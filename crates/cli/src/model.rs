@@ -8,13 +8,9 @@ use std::path::{Path, PathBuf};
 /// The name of the built-in model as an argument.
 pub(crate) const BUILTIN: &str = "builtin";
 
-/// Finds the folder or file of a model, downloading it first from a hub; `None` is the built-in.
-pub(crate) fn locate(model: Option<&str>) -> Result<PathBuf> {
-    locate_at(model.unwrap_or(BUILTIN), None)
-}
-
-/// As [`locate`], with another hub than that of the environment.
-pub(crate) fn locate_at(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
+/// Finds the folder or file of a model, downloading it first from the hub at `endpoint`, or else
+/// that of the environment.
+pub(crate) fn locate(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
     let path = Path::new(model);
     if path.exists() {
         return Ok(path.to_owned());
@@ -29,19 +25,26 @@ pub(crate) fn locate_at(model: &str, endpoint: Option<&str>) -> Result<PathBuf> 
     })
 }
 
+/// The name that clients see where the folder's name means nothing: for the built-in model, and for
+/// a download, whose folder is named after a commit.
+pub(crate) fn public_name(model: &str) -> Option<String> {
+    match Path::new(model).exists() {
+        true => None,
+        false if model == BUILTIN => Some("gannet-tiny".to_owned()),
+        false => Some(model.to_owned()),
+    }
+}
+
 /// Parses `model` as a name on a hub; an error where it looks like a path.
 fn on_hub(model: &str) -> Result<ModelRef> {
     let missing = || anyhow!("{model}: no such file or folder");
     let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
-    let like_file = !model.contains(':') && Path::new(model).extension().is_some_and(is_weights);
+    let weights = [".gguf", ".safetensors"].iter().any(|end| model.ends_with(end));
+    let like_file = !model.contains(':') && weights;
     if like_path || like_file || !model.contains('/') {
         return Err(missing());
     }
     model.parse().with_context(missing)
-}
-
-fn is_weights(extension: &std::ffi::OsStr) -> bool {
-    extension == "gguf" || extension == "safetensors"
 }
 
 fn fetch(model: &ModelRef, endpoint: Option<&str>) -> Result<PathBuf> {
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = locate(Some("no/such/thing.gguf")).unwrap_err().to_string();
+        let error = locate("no/such/thing.gguf", None).unwrap_err().to_string();
         assert_eq!(error, "no/such/thing.gguf: no such file or folder");
     }
 }

@@ -3,39 +3,50 @@
 //! Invariant: output is flushed at once, so that it is complete however the process ends.
 
 use anstyle::Style;
-use std::fmt::{Arguments, Display};
+use anyhow::Result;
+use serde::Serialize;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 /// Style of secondary text.
 const DIM: Style = Style::new().dimmed();
 
 /// Writes lines to standard output.
-pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
+pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> Result<()> {
     let mut out = io::stdout().lock();
     lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    out.flush()
+    Ok(out.flush()?)
 }
 
 /// Writes text to standard output as it is.
-pub(crate) fn text(text: &str) -> io::Result<()> {
+pub(crate) fn text(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
-    out.flush()
+    Ok(out.flush()?)
 }
 
 /// Writes text to standard output, with a final line end added on a terminal.
-pub(crate) fn exact(content: &str) -> io::Result<()> {
+pub(crate) fn exact(content: &str) -> Result<()> {
     text(content)?;
     if io::stdout().is_terminal() && !content.ends_with('\n') { text("\n") } else { Ok(()) }
 }
 
 /// Writes a value as JSON to standard output.
-pub(crate) fn json(value: &serde_json::Value) -> io::Result<()> {
-    lines([format!("{value:#}")])
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    lines([serde_json::to_string_pretty(value)?])
+}
+
+/// Writes a report to standard output in one of its forms.
+pub(crate) fn report<J: Serialize>(
+    as_json: bool,
+    to_json: impl FnOnce() -> J,
+    to_text: impl FnOnce() -> String,
+) -> Result<()> {
+    if as_json { json(&to_json()) } else { text(&to_text()) }
 }
 
 /// Writes a line to standard error. A failure to write is ignored.
-pub(crate) fn note(line: Arguments) {
+pub(crate) fn note(line: impl Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 

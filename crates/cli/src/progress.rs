@@ -5,23 +5,19 @@ use crate::output;
 use convert::{Interrupted, WorkProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-const BYTES: &str = "{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-const COUNT: &str = "{msg} [{bar:32}] {pos}/{len} {per_sec} {eta}";
-const LINES: &str = "[{bar:32}] {pos}/{len} lines {msg} {eta}";
-
 /// A bar over `total` bytes.
 pub(crate) fn bytes(total: u64) -> ProgressBar {
-    bar(total, BYTES)
+    bar(total, "{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
 }
 
 /// A bar over `total` units.
 pub(crate) fn count(total: u64) -> ProgressBar {
-    bar(total, COUNT)
+    bar(total, "{msg} [{bar:32}] {pos}/{len} {per_sec} {eta}")
 }
 
 /// A bar over `total` lines, whose message is the rate.
 pub(crate) fn lines(total: u64) -> ProgressBar {
-    bar(total, LINES)
+    bar(total, "[{bar:32}] {pos}/{len} lines {msg} {eta}")
 }
 
 fn bar(total: u64, template: &str) -> ProgressBar {
@@ -40,14 +36,9 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Work that is counted in bytes.
-    pub fn bytes() -> Self {
-        Self { bar: bytes(0), watch: None }
-    }
-
-    /// Work that is counted in tokens.
-    pub fn tokens() -> Self {
-        Self { bar: count(0), watch: None }
+    /// Work that `bar` shows; its length is set when the work starts.
+    pub fn new(bar: ProgressBar) -> Self {
+        Self { bar, watch: None }
     }
 }
 

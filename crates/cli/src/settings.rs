@@ -8,7 +8,7 @@ use crate::folders;
 use anyhow::{Context, Result, bail};
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, Command};
-use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -42,24 +42,8 @@ pub(crate) const KEYS: &[&str] = &[
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettingsFile {
     path: PathBuf,
-    values: BTreeMap<String, YamlValues>,
-}
-
-/// One value, or a list for a flag that may be repeated.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum YamlValues {
-    One(YamlScalar),
-    Many(Vec<YamlScalar>),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum YamlScalar {
-    Switch(bool),
-    Whole(i64),
-    Number(f64),
-    Text(String),
+    /// The values of each key: one, or several for a flag that may be repeated.
+    values: BTreeMap<String, Vec<String>>,
 }
 
 impl SettingsFile {
@@ -87,7 +71,7 @@ impl SettingsFile {
     /// Parses the settings in `text`, read from `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-        let values: BTreeMap<String, YamlValues> = match text.lines().all(blank) {
+        let values: BTreeMap<String, Value> = match text.lines().all(blank) {
             true => BTreeMap::new(),
             false => serde_saphyr::from_str(text)
                 .with_context(|| format!("{}: expected `key: value` lines", path.display()))?,
@@ -95,6 +79,11 @@ impl SettingsFile {
         if let Some(key) = values.keys().find(|key| !KEYS.contains(&key.as_str())) {
             bail!("{}: {key}: no such setting (known: {})", path.display(), KEYS.join(", "));
         }
+        let texts = |(key, value)| match texts(value) {
+            Some(texts) => Ok((key, texts)),
+            None => bail!("{}: {key}: expected a value or a list of values", path.display()),
+        };
+        let values = values.into_iter().map(texts).collect::<Result<_>>()?;
         Ok(Self { path: path.to_owned(), values })
     }
 
@@ -118,7 +107,7 @@ impl SettingsFile {
         };
         let arg = if is_switch(&arg) { arg.value_parser(BoolishValueParser::new()) } else { arg };
         match self.values.get(&key) {
-            Some(values) => arg.default_values(values.texts()).required(false),
+            Some(values) => arg.default_values(values.clone()).required(false),
             None => arg,
         }
     }
@@ -126,9 +115,8 @@ impl SettingsFile {
     /// Checks a value as its flag does.
     fn check(&self, arg: &Arg) -> Result<()> {
         let Some(key) = key_of(arg) else { return Ok(()) };
-        let Some(values) = self.values.get(&key) else { return Ok(()) };
+        let Some(texts) = self.values.get(&key) else { return Ok(()) };
         let wrong = |problem: &str| format!("{}: {key}: {problem}", self.path.display());
-        let texts = values.texts();
         if is_switch(arg) {
             let switch = matches!(texts.as_slice(), [text] if text == "true" || text == "false");
             return if switch { Ok(()) } else { bail!(wrong("expected true or false")) };
@@ -149,18 +137,19 @@ impl SettingsFile {
     }
 }
 
-impl YamlValues {
-    fn texts(&self) -> Vec<String> {
-        let text = |scalar: &YamlScalar| match scalar {
-            YamlScalar::Switch(switch) => switch.to_string(),
-            YamlScalar::Whole(number) => number.to_string(),
-            YamlScalar::Number(number) => number.to_string(),
-            YamlScalar::Text(text) => text.clone(),
-        };
-        match self {
-            Self::One(scalar) => vec![text(scalar)],
-            Self::Many(scalars) => scalars.iter().map(text).collect(),
-        }
+/// The texts of a value or of a list; `None` for what no flag has.
+fn texts(value: Value) -> Option<Vec<String>> {
+    let text = |value| match value {
+        Value::Bool(switch) => Some(switch.to_string()),
+        // Without a fraction of zero, which whole numbers do not have.
+        Value::Number(number) if number.is_f64() => number.as_f64().map(|it| it.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(text),
+        _ => None,
+    };
+    match value {
+        Value::Array(values) => values.into_iter().map(text).collect(),
+        one => Some(vec![text(one)?]),
     }
 }
 

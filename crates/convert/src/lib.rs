@@ -11,5 +11,5 @@ pub mod synth;
 mod types;
 
 pub use progress::{Interrupted, WorkProgress};
-pub use quantize::{Mixture, Override, QuantizeOptions, Quantized, Target, quantize};
+pub use quantize::{Mixture, Override, QuantizeOptions, Quantized, quantize};
 pub use types::writable_type;

@@ -3,47 +3,30 @@
 /// Receives the progress of long work. `()` ignores it.
 pub trait WorkProgress {
     /// Begins work of `total` units: bytes of weights or tokens of text.
-    fn start(&mut self, total: u64);
+    fn start(&mut self, _total: u64) {}
 
     /// Names the part that comes next, such as a tensor.
-    fn part(&mut self, name: &str);
+    fn part(&mut self, _name: &str) {}
 
     /// Adds `units` to what is done.
-    fn advance(&mut self, units: u64);
+    fn advance(&mut self, _units: u64) {}
 
     /// Reports a message to the user, such as a warning.
-    fn note(&mut self, text: &str);
+    fn note(&mut self, _text: &str) {}
 
     /// Called between small parts of the work.
     ///
     /// # Errors
     ///
     /// [`Interrupted`] ends the work.
-    fn check(&self) -> Result<(), Interrupted>;
-}
-
-impl WorkProgress for () {
-    fn start(&mut self, _total: u64) {}
-
-    fn part(&mut self, _name: &str) {}
-
-    fn advance(&mut self, _units: u64) {}
-
-    fn note(&mut self, _text: &str) {}
-
     fn check(&self) -> Result<(), Interrupted> {
         Ok(())
     }
 }
 
+impl WorkProgress for () {}
+
 /// The work was ended from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted")]
 pub struct Interrupted;
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}

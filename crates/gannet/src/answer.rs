@@ -114,30 +114,23 @@ impl Gathered {
 
     /// Adds an event, and returns it as a piece if it has text.
     fn take(&mut self, event: Option<TextEvent>) -> Option<Delta> {
-        let (text, delta, is_reasoning) = match event {
-            Some(TextEvent::Prefill { .. } | TextEvent::Prompt { .. }) => return None,
-            Some(TextEvent::Call(event)) => {
-                self.call(event);
-                return None;
-            }
-            Some(TextEvent::Reasoning(delta)) => (&mut self.reasoning, delta, true),
-            Some(TextEvent::Content(delta)) => (&mut self.text, delta, false),
-            Some(TextEvent::Done(done)) => {
-                self.end = Some(Ok(done));
-                return None;
-            }
-            Some(TextEvent::Failed(error)) => {
-                self.end = Some(Err(error));
-                return None;
-            }
-            None => {
-                self.end = Some(Err(ApiError::Stopped));
-                return None;
-            }
-        };
-        text.push_str(&delta.text);
-        self.tokens.extend_from_slice(&delta.tokens);
-        Some(Delta { text: delta.text, is_reasoning, tokens: delta.tokens })
+        match event {
+            Some(TextEvent::Prefill { .. } | TextEvent::Prompt { .. }) => {}
+            Some(TextEvent::Call(event)) => self.call(event),
+            Some(TextEvent::Reasoning(delta)) => return Some(self.delta(delta, true)),
+            Some(TextEvent::Content(delta)) => return Some(self.delta(delta, false)),
+            Some(TextEvent::Done(done)) => self.end = Some(Ok(done)),
+            Some(TextEvent::Failed(error)) => self.end = Some(Err(error)),
+            None => self.end = Some(Err(ApiError::Stopped)),
+        }
+        None
+    }
+
+    fn delta(&mut self, api::Delta { text, tokens }: api::Delta, is_reasoning: bool) -> Delta {
+        let so_far = if is_reasoning { &mut self.reasoning } else { &mut self.text };
+        so_far.push_str(&text);
+        self.tokens.extend_from_slice(&tokens);
+        Delta { text, is_reasoning, tokens }
     }
 
     /// Adds an event of the last call: calls follow each other.

@@ -12,12 +12,11 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap};
 
 use crate::cache::{RepoCache, create_parent};
 use crate::error::Error;
-use crate::http::{Client, Method, encode};
+use crate::http::{Client, LINKED_ETAG, Method, encode};
 use crate::reference::{ModelRef, is_component};
 
 const PIECE: usize = 1 << 18;
-/// Consecutive attempts that may end without `ENOUGH_PROGRESS`.
-const FRUITLESS_ATTEMPTS: u32 = 5;
+/// Bytes of an attempt after which attempts are counted anew.
 const ENOUGH_PROGRESS: u64 = 1 << 20;
 /// Largest file, in bytes, whose length the hub does not announce.
 const MAX_UNTOLD_BYTES: u64 = 64 << 20;
@@ -74,11 +73,10 @@ impl Download<'_> {
 
     fn announced(&self) -> Result<Announced, Error> {
         let url = self.url();
-        let linked = |headers: &HeaderMap| headers.contains_key("x-linked-etag");
-        let response = self.client.follow_until(Method::Head, &url, 0, linked)?;
+        let response = self.client.follow(&Method::HEAD, &url, 0)?;
         let headers = response.headers();
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let etag = text("x-linked-etag").or_else(|| text(ETAG.as_str()));
+        let etag = text(LINKED_ETAG).or_else(|| text(ETAG.as_str()));
         let etag = etag.ok_or_else(|| Error::answer(&url, "expected an ETag, found none"))?;
         let etag = etag.trim_start_matches("W/").trim_matches('"');
         // The etag names a file of the cache.
@@ -100,28 +98,18 @@ impl Download<'_> {
     ) -> Result<(), Error> {
         let blob = self.cache.blob(&announced.etag);
         let mut partial = Partial::open(&blob)?;
-        let (mut best, mut fruitless) = (partial.bytes, 0);
-        let mut pause = self.client.settings.retry_pause;
-        loop {
-            match self.continue_at(&mut partial, announced, progress) {
-                Ok(()) => break,
-                Err(error) if !error.is_passing() => return Err(error),
-                Err(error) => {
-                    fruitless += 1;
-                    if partial.bytes >= best + ENOUGH_PROGRESS {
-                        (best, fruitless, pause) =
-                            (partial.bytes, 0, self.client.settings.retry_pause);
-                    }
-                    if fruitless >= FRUITLESS_ATTEMPTS {
-                        return Err(error);
-                    }
-                    std::thread::sleep(pause);
-                    pause *= 2;
-                }
+        let mut best = partial.bytes;
+        let mut attempt = || match self.continue_at(&mut partial, announced, progress) {
+            Err(error) if error.is_passing() && partial.bytes >= best + ENOUGH_PROGRESS => {
+                best = partial.bytes;
+                std::thread::sleep(self.client.settings.retry_pause);
+                Ok(false)
             }
-        }
+            ended => ended.map(|()| true),
+        };
+        while !self.client.retry(&mut attempt)? {}
         partial.check_hash(&announced.etag, &self.url())?;
-        partial.rename(&blob)
+        fs::rename(&partial.path, &blob).map_err(Error::io("rename", &partial.path))
     }
 
     /// One attempt: requests the missing bytes and appends what arrives.
@@ -138,10 +126,10 @@ impl Download<'_> {
             return Ok(());
         }
         let url = self.url();
-        let response = match self.client.follow(Method::Get, &url, partial.bytes) {
+        let response = match self.client.follow(&Method::GET, &url, partial.bytes) {
             Err(Error::Refused { status: 416, .. }) => {
                 partial.restart()?;
-                self.client.follow(Method::Get, &url, 0)?
+                self.client.follow(&Method::GET, &url, 0)?
             }
             other => other?,
         };
@@ -154,7 +142,8 @@ impl Download<'_> {
         match announced.bytes {
             Some(bytes) if bytes != partial.bytes => {
                 let found = partial.bytes;
-                Err(network(&url, format!("the connection ended after {found} of {bytes} bytes")))
+                let problem = format!("the connection ended after {found} of {bytes} bytes");
+                Err(Error::network(&url, problem))
             }
             _ => Ok(()),
         }
@@ -174,7 +163,7 @@ fn receive(
     loop {
         let read = match body.read(&mut piece) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            other => other.map_err(|e| network(url, e.to_string()))?,
+            other => other.map_err(|e| Error::network(url, e))?,
         };
         if read == 0 {
             return Ok(());
@@ -191,10 +180,6 @@ fn receive(
 fn continues(headers: &HeaderMap, status: u16, from: u64) -> bool {
     let range = headers.get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
     status == 206 && range.is_some_and(|range| range.starts_with(&format!("bytes {from}-")))
-}
-
-fn network(url: &str, problem: String) -> Error {
-    Error::Network { url: url.to_owned(), problem }
 }
 
 /// The downloaded part of a file: `ETAG.incomplete` in the folder of the blob.
@@ -239,10 +224,6 @@ impl Partial {
             return Err(Error::answer(url, problem));
         }
         Ok(())
-    }
-
-    fn rename(self, blob: &Path) -> Result<(), Error> {
-        fs::rename(&self.path, blob).map_err(Error::io("rename", &self.path))
     }
 }
 

@@ -86,6 +86,10 @@ impl Error {
         Self::Answer { url: url.to_owned(), problem: problem.into() }
     }
 
+    pub(crate) fn network(url: &str, problem: impl ToString) -> Self {
+        Self::Network { url: url.to_owned(), problem: problem.to_string() }
+    }
+
     /// Whether another attempt, or the cache, may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

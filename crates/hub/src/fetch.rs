@@ -21,8 +21,6 @@ const MAX_INDEX_BYTES: u64 = 256 << 20;
 pub struct Fetched {
     /// The folder of a checkpoint, or the (first) GGUF file.
     pub path: PathBuf,
-    /// The commit that the revision means.
-    pub commit: String,
     /// Whether the hub was not asked, so that a newer commit may exist.
     pub from_cache: bool,
 }
@@ -148,5 +146,5 @@ fn fetched(cache: &RepoCache, commit: &str, selection: &Selection, from_cache: b
         Selection::Folder(_) => folder,
         Selection::Gguf(parts) => folder.join(&parts[0]),
     };
-    Fetched { path, commit: commit.to_owned(), from_cache }
+    Fetched { path, from_cache }
 }

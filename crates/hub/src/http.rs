@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use ureq::http::Response;
+pub(crate) use ureq::http::Method;
 use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, LOCATION, RANGE};
+use ureq::http::{Request, Response};
 use ureq::{Agent, Body};
 
 use crate::error::Error;
@@ -12,18 +13,14 @@ use crate::settings::HubSettings;
 
 const MAX_REDIRECTS: usize = 10;
 const ATTEMPTS: u32 = 5;
+/// Etag of a file that a redirect leads to.
+pub(crate) const LINKED_ETAG: &str = "x-linked-etag";
 const USER_AGENT: &str = concat!("gannet/", env!("CARGO_PKG_VERSION"));
 
 /// A connection to one endpoint.
 pub(crate) struct Client<'a> {
     pub(crate) settings: &'a HubSettings,
     agent: Agent,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Method {
-    Get,
-    Head,
 }
 
 impl<'a> Client<'a> {
@@ -59,35 +56,25 @@ impl<'a> Client<'a> {
 
     /// A text of at most `limit` bytes.
     pub(crate) fn text(&self, url: &str, limit: u64) -> Result<String, Error> {
-        let mut response = self.follow(Method::Get, url, 0)?;
+        let mut response = self.follow(&Method::GET, url, 0)?;
         let body = response.body_mut().with_config().limit(limit).read_to_vec();
-        let bytes = body.map_err(|e| network(url, &e))?;
+        let bytes = body.map_err(|e| Error::network(url, e))?;
         String::from_utf8(bytes).map_err(|e| Error::answer(url, format!("not UTF-8: {e}")))
     }
 
-    /// The response at the end of all redirects, with the bytes from `from` on.
+    /// The response at the end of all redirects, with the bytes from `from` on; of HEAD the first
+    /// response that has the etag of a large file.
     pub(crate) fn follow(
         &self,
-        method: Method,
+        method: &Method,
         url: &str,
         from: u64,
-    ) -> Result<Response<Body>, Error> {
-        self.follow_until(method, url, from, |_| false)
-    }
-
-    /// The response at the end of all redirects, or the first whose headers satisfy `enough`.
-    pub(crate) fn follow_until(
-        &self,
-        method: Method,
-        url: &str,
-        from: u64,
-        enough: impl Fn(&HeaderMap) -> bool,
     ) -> Result<Response<Body>, Error> {
         let mut current = url.to_owned();
         for _ in 0..MAX_REDIRECTS {
             let response = self.send(method, &current, from)?;
-            let status = response.status();
-            if !status.is_redirection() || enough(response.headers()) {
+            let enough = method == Method::HEAD && response.headers().contains_key(LINKED_ETAG);
+            if !response.status().is_redirection() || enough {
                 return refuse_errors(response, &current);
             }
             current = self.target(&current, response.headers())?;
@@ -95,11 +82,8 @@ impl<'a> Client<'a> {
         Err(Error::answer(url, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    fn send(&self, method: Method, url: &str, from: u64) -> Result<Response<Body>, Error> {
-        let request = match method {
-            Method::Get => self.agent.get(url),
-            Method::Head => self.agent.head(url),
-        };
+    fn send(&self, method: &Method, url: &str, from: u64) -> Result<Response<Body>, Error> {
+        let request = Request::builder().method(method).uri(url);
         let mut request = request.header(ACCEPT_ENCODING, "identity");
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
@@ -109,7 +93,8 @@ impl<'a> Client<'a> {
         {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        request.call().map_err(|e| network(url, &e))
+        let request = request.body(()).map_err(ureq::Error::from);
+        request.and_then(|request| self.agent.run(request)).map_err(|e| Error::network(url, e))
     }
 
     fn target(&self, url: &str, headers: &HeaderMap) -> Result<String, Error> {
@@ -156,10 +141,6 @@ fn refuse_errors(response: Response<Body>, url: &str) -> Result<Response<Body>, 
         _ => format!("the hub answered {status}"),
     };
     Err(Error::Refused { url: url.to_owned(), status: status.as_u16(), problem })
-}
-
-fn network(url: &str, error: &ureq::Error) -> Error {
-    Error::Network { url: url.to_owned(), problem: error.to_string() }
 }
 
 /// Percent-encodes one path component, or with `slash` a whole path.

@@ -79,20 +79,10 @@ fn weights(files: &[String]) -> Option<String> {
 
 /// Models of a repository, each as the list of its parts.
 fn gguf_models(files: &[String]) -> Vec<Vec<String>> {
-    let mut names: Vec<&String> = files.iter().filter(|f| f.ends_with(".gguf")).collect();
+    let mut names: Vec<_> = files.iter().filter(|f| f.ends_with(".gguf")).cloned().collect();
     names.sort();
-    let mut models: Vec<Vec<String>> = Vec::new();
-    for name in names {
-        let same = |model: &&mut Vec<String>| {
-            part_of(name).is_some() && part_of(&model[0]) == part_of(name)
-        };
-        match models.last_mut().filter(same) {
-            Some(model) => model.push(name.clone()),
-            None => models.push(vec![name.clone()]),
-        }
-    }
-    models.retain(|parts| is_whole(parts));
-    models
+    let same = |a: &String, b: &String| part_of(a).is_some() && part_of(a) == part_of(b);
+    names.chunk_by(same).filter(|parts| is_whole(parts)).map(<[String]>::to_vec).collect()
 }
 
 /// Whether no part is missing: part 2 of 3 alone is not a model.

@@ -97,41 +97,25 @@ pub(super) struct Watcher {
     endpoint: Endpoint,
     sent: Instant,
     parser: Parser,
-    first: Option<Instant>,
-    last_text: Option<Instant>,
+    /// When events with text were received.
+    texts: Vec<Instant>,
+    /// When the last event of the answer itself was received.
     last: Option<Instant>,
-    gaps: Vec<f32>,
     usage: Option<ChunkUsage>,
     complete: bool,
 }
 
 impl Watcher {
     pub fn new(endpoint: Endpoint) -> Self {
-        Self {
-            endpoint,
-            sent: Instant::now(),
-            parser: Parser::default(),
-            first: None,
-            last_text: None,
-            last: None,
-            gaps: Vec::new(),
-            usage: None,
-            complete: false,
-        }
+        let (sent, parser, texts) = (Instant::now(), Parser::default(), Vec::new());
+        Self { endpoint, sent, parser, texts, last: None, usage: None, complete: false }
     }
 
     /// Adds bytes of the answer, received at `now`.
     pub fn push(&mut self, bytes: &[u8], now: Instant) -> Result<(), RequestFailure> {
-        let mut parser = std::mem::take(&mut self.parser);
-        let mut result = Ok(());
-        let pushed = parser.push(bytes, |event| {
-            if result.is_ok() {
-                result = self.event(&event, now);
-            }
-        });
-        self.parser = parser;
-        pushed.map_err(|_| RequestFailure::new("not understood", "an event is too long"))?;
-        result
+        let too_long = |_| RequestFailure::new("not understood", "an event is too long");
+        let events = self.parser.push(bytes).map_err(too_long)?;
+        events.iter().try_for_each(|event| self.event(event, now))
     }
 
     fn event(&mut self, event: &Event, now: Instant) -> Result<(), RequestFailure> {
@@ -141,51 +125,41 @@ impl Watcher {
         }
         let chunk = serde_json::from_str(&event.data).ok();
         if event.name == "error" || chunk.as_ref().is_some_and(|c: &Chunk| c.error.is_some()) {
-            let json = serde_json::from_str(&event.data).unwrap_or_default();
-            let message = error_message(&json).unwrap_or_else(|| shortened(&event.data));
+            let message = error_message(event.data.as_bytes());
             return Err(RequestFailure::new("error in the stream", message));
         }
         let misread = || RequestFailure::new("not understood", shortened(&event.data));
         let chunk = chunk.ok_or_else(misread)?;
         self.usage = chunk.usage.or(self.usage.take());
         if let Some(choice) = chunk.choices.unwrap_or_default().first() {
-            self.choice(choice, now);
+            if choice.has_token(self.endpoint) {
+                self.texts.push(now);
+            }
+            self.last = Some(now);
+            self.complete |= choice.finish_reason.is_some();
         }
         Ok(())
-    }
-
-    fn choice(&mut self, choice: &ChunkChoice, now: Instant) {
-        if choice.has_token(self.endpoint) {
-            self.first.get_or_insert(now);
-            if let Some(before) = self.last_text.replace(now) {
-                self.gaps.push((now - before).as_secs_f32());
-            }
-        }
-        self.last = Some(now);
-        self.complete |= choice.finish_reason.is_some();
     }
 
     /// The answer to `ask`, if it is complete.
     pub fn finish(self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
         let (true, Some(last)) = (self.complete, self.last) else {
-            return Err(RequestFailure::new(
-                "broken off",
-                "the stream ended before the answer did",
-            ));
+            let message = "the stream ended before the answer did";
+            return Err(RequestFailure::new("broken off", message));
         };
-        let counted = self.usage.is_some();
-        let events = self.gaps.len() + usize::from(self.first.is_some());
+        let (counted, events) = (self.usage.is_some(), self.texts.len());
         let usage = self.usage.unwrap_or(ChunkUsage {
             prompt_tokens: ask.prompt.len(),
             completion_tokens: events,
             prompt_tokens_details: None,
         });
         let since = |moment: Instant| (moment - self.sent).as_secs_f64();
+        let gaps = self.texts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f32());
         Ok(MeasuredAnswer {
             // An answer without any text has no event for its tokens.
-            first: since(self.first.unwrap_or(last)),
+            first: since(self.texts.first().copied().unwrap_or(last)),
             last: since(last),
-            gaps: self.gaps,
+            gaps: gaps.collect(),
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.prompt_tokens_details.and_then(|details| details.cached_tokens),
             output_tokens: usage.completion_tokens,
@@ -207,15 +181,16 @@ impl ChunkChoice {
     }
 }
 
-/// The message in the JSON of an error, in any of the usual places.
-pub(super) fn error_message(json: &Value) -> Option<String> {
-    let error = json.get("error").unwrap_or(json);
+/// The message in the body of an error: in JSON in any of the usual places, else the text itself.
+pub(super) fn error_message(body: &[u8]) -> String {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = json.get("error").unwrap_or(&json);
     let text = error["message"].as_str().or(error.as_str()).or(json["detail"].as_str());
-    text.map(shortened)
+    text.map_or_else(|| shortened(&String::from_utf8_lossy(body)), shortened)
 }
 
 /// The first line of a text, cut to a maximum length.
-pub(super) fn shortened(text: &str) -> String {
+fn shortened(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     line.chars().take(MAX_CHARS).collect()
 }
@@ -281,6 +256,13 @@ mod tests {
         assert!(close(answer.first, 0.02), "{answer:?}");
         // Without usage: the ids sent, and the events with text.
         assert_eq!((answer.prompt_tokens, answer.output_tokens, answer.counted), (7, 2, false));
+    }
+
+    #[test]
+    fn errors_are_quoted_from_json_and_from_text() {
+        assert_eq!(error_message(br#"{"error": {"message": "too long"}}"#), "too long");
+        assert_eq!(error_message(br#"{"error": "too long"}"#), "too long");
+        assert_eq!(error_message(b" Bad Gateway\n"), "Bad Gateway");
     }
 
     #[test]

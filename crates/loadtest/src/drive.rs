@@ -1,31 +1,18 @@
 //! Sends the load: a number of requests at once, or as they arrive.
 
+use super::LoadTest;
 use super::answer::{MeasuredAnswer, RequestFailure};
-use super::target::Target;
-use super::workload::{Arrivals, LoadPhase, LoadRequest, Workload};
+use super::workload::{Arrivals, LoadPhase};
+use serde::Serialize;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
-
-/// How much is sent, and when.
-#[derive(Clone, Debug)]
-pub(super) struct LoadPlan {
-    pub requests: usize,
-    /// Maximum number of requests in flight.
-    pub at_once: usize,
-    /// Arrival times of the requests; `None` sends each as soon as `at_once` allows.
-    pub arrivals: Option<Arrivals>,
-    pub temperature: f64,
-    /// Maximum time of one request.
-    pub timeout: Duration,
-    /// When everything ends.
-    pub deadline: Instant,
-}
+use tokio::time::{Instant, sleep_until};
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RunEnd {
     /// All requests ended.
     Done,
@@ -33,15 +20,6 @@ pub enum RunEnd {
     Deadline,
     /// Ctrl-C.
     Interrupted,
-}
-
-/// The events between a run and its caller.
-#[derive(Debug)]
-pub struct Events<I, A> {
-    /// Completes to interrupt the run.
-    pub interrupted: I,
-    /// Called after each request that ended.
-    pub answered: A,
 }
 
 /// The outcome of one request that was not aborted.
@@ -66,65 +44,52 @@ pub struct LoadRun {
     pub ended: RunEnd,
 }
 
-/// Sends the requests of `plan` until all are answered, the deadline, or an interruption.
-pub(super) async fn drive(
-    plan: &LoadPlan,
-    target: &Target,
-    workload: &Workload,
-    part: LoadPhase,
-    events: Events<impl Future<Output = ()>, impl FnMut()>,
-) -> LoadRun {
-    let Events { interrupted, mut answered } = events;
-    let mut interrupted = pin!(interrupted);
-    let target = Arc::new(target.clone());
-    let mut arrivals = plan.arrivals.clone();
-    let mut next_due = || arrivals.as_mut().map(Arrivals::next);
-    let start = Instant::now();
-    let (mut due, mut sent) = (next_due(), 0);
-    let (mut tasks, mut outcomes) = (JoinSet::new(), Vec::with_capacity(plan.requests));
-    let ended = loop {
-        if sent == plan.requests && tasks.is_empty() {
-            break RunEnd::Done;
-        }
-        let room = sent < plan.requests && tasks.len() < plan.at_once;
-        tokio::select! {
-            biased;
-            () = &mut interrupted => break RunEnd::Interrupted,
-            () = sleep_until(plan.deadline) => break RunEnd::Deadline,
-            Some(outcome) = tasks.join_next() => {
-                outcomes.push(outcome.expect("a task that was not aborted"));
-                answered();
+impl LoadTest {
+    /// Sends the requests of `phase` until all are answered, the deadline, or `interrupted`
+    /// completes; calls `answered` after each request that ended. Only measured requests arrive at
+    /// a rate.
+    pub(super) async fn drive(
+        &self,
+        phase: LoadPhase,
+        interrupted: impl Future,
+        mut answered: impl FnMut(),
+    ) -> LoadRun {
+        let (mut interrupted, load) = (pin!(interrupted), &self.load);
+        let (requests, rate) = match phase {
+            LoadPhase::WarmUp => (load.warmup, None),
+            LoadPhase::Measured => (load.requests, load.rate),
+        };
+        let mut arrivals = rate.map(|rate| Arrivals::new(load.seed, rate));
+        let mut next_due = || arrivals.as_mut().map(Arrivals::next);
+        let start = Instant::now();
+        let (mut due, mut sent) = (next_due(), 0);
+        let (mut tasks, mut outcomes) = (JoinSet::new(), Vec::with_capacity(requests));
+        let ended = loop {
+            if sent == requests && tasks.is_empty() {
+                break RunEnd::Done;
             }
-            () = sleep_until(start + due.unwrap_or_default()), if room => {
-                let ask = workload.ask(part, sent);
-                let timing = RequestTiming { start, due, timeout: plan.timeout };
-                tasks.spawn(timing.run(Arc::clone(&target), ask, plan.temperature));
-                (due, sent) = (next_due(), sent + 1);
-            }
-        }
-    };
-    // Requests in flight are aborted with their tasks.
-    LoadRun { outcomes, unfinished: tasks.len(), seconds: start.elapsed().as_secs_f64(), ended }
-}
-
-/// The time of one request.
-#[derive(Clone, Copy, Debug)]
-struct RequestTiming {
-    start: Instant,
-    due: Option<Duration>,
-    timeout: Duration,
-}
-
-impl RequestTiming {
-    async fn run(self, target: Arc<Target>, ask: LoadRequest, temperature: f64) -> Outcome {
-        let at = self.start.elapsed();
-        let late = self.due.map_or(Duration::ZERO, |due| at.saturating_sub(due));
-        let result = match timeout(self.timeout, target.send(&ask, temperature)).await {
-            Ok(result) => result,
-            Err(_) => {
-                Err(RequestFailure::new("timeout", format!("after {} s", self.timeout.as_secs())))
+            let more = sent < requests && tasks.len() < load.at_once();
+            tokio::select! {
+                biased;
+                _ = &mut interrupted => break RunEnd::Interrupted,
+                () = sleep_until(self.deadline) => break RunEnd::Deadline,
+                Some(outcome) = tasks.join_next() => {
+                    outcomes.push(outcome.expect("a task that was not aborted"));
+                    answered();
+                }
+                () = sleep_until(start + due.unwrap_or_default()), if more => {
+                    let (target, ask) = (Arc::clone(&self.target), self.workload.ask(phase, sent));
+                    tasks.spawn(async move {
+                        let at = start.elapsed();
+                        let late = due.map_or(Duration::ZERO, |due| at.saturating_sub(due));
+                        let result = target.send(&ask).await;
+                        Outcome { at: at.as_secs_f64(), late: late.as_secs_f64(), result }
+                    });
+                    (due, sent) = (next_due(), sent + 1);
+                }
             }
         };
-        Outcome { at: at.as_secs_f64(), late: late.as_secs_f64(), result }
+        // Requests in flight are aborted with their tasks.
+        LoadRun { outcomes, unfinished: tasks.len(), seconds: start.elapsed().as_secs_f64(), ended }
     }
 }

@@ -1,26 +1,18 @@
 //! The kinds of requests.
 
+use serde::Serialize;
+
 /// The kind of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Endpoint {
-    /// Continuations of token ids.
+    /// Completions of token ids
     Completions,
-    /// Answers to a message of words.
+    /// Chats of about one word per token
     Chat,
 }
 
 impl Endpoint {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Completions, Self::Chat];
-
-    /// The name in arguments and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Completions => "completions",
-            Self::Chat => "chat",
-        }
-    }
-
     /// The path below `/v1`.
     pub(super) fn path(self) -> &'static str {
         match self {

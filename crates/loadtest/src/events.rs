@@ -30,9 +30,9 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// Adds bytes and calls `each` with every complete event.
-    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Event)) -> Result<(), TooLong> {
-        let mut rest = bytes;
+    /// Adds bytes and returns the events that they complete.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+        let (mut rest, mut events) = (bytes, Vec::new());
         while let Some(&first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
                 rest = &rest[1..];
@@ -46,9 +46,9 @@ impl Parser {
             let Some(end) = end else { break };
             self.after_cr = rest[end] == b'\r';
             rest = &rest[end + 1..];
-            self.end_line().into_iter().for_each(&mut each);
+            events.extend(self.end_line());
         }
-        Ok(())
+        Ok(events)
     }
 
     /// Ends a line. An empty line ends an event, which is returned.
@@ -91,9 +91,9 @@ mod tests {
         for size in 1..=text.len().max(1) {
             let (mut parser, mut found) = (Parser::default(), Vec::new());
             for piece in text.as_bytes().chunks(size) {
-                parser.push(piece, |event| found.push((event.name, event.data))).unwrap();
+                found.extend(parser.push(piece).unwrap());
             }
-            let found: Vec<_> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            let found: Vec<_> = found.iter().map(|e| (e.name.as_str(), e.data.as_str())).collect();
             assert_eq!(found, expected, "{text:?} in pieces of {size}");
         }
     }
@@ -131,7 +131,7 @@ mod tests {
     fn what_never_ends_is_refused() {
         let mut parser = Parser::default();
         let piece = vec![b'x'; 1000];
-        let refused = (0..2000).any(|_| parser.push(&piece, |_| ()).is_err());
+        let refused = (0..2000).any(|_| parser.push(&piece).is_err());
         assert!(refused);
     }
 }

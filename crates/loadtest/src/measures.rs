@@ -40,7 +40,7 @@ impl Percentiles {
 }
 
 /// The percentile `share` of the sorted `values`, by linear interpolation.
-fn percentile(values: &[f64], share: f64) -> f64 {
+pub(super) fn percentile(values: &[f64], share: f64) -> f64 {
     let place = share * (values.len() - 1) as f64;
     let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
     below + (above - below) * place.fract()
@@ -94,7 +94,7 @@ pub struct Errors {
 }
 
 /// A run in numbers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct LoadSummary {
     /// Requests that were answered to the end.
     pub completed: usize,
@@ -102,23 +102,23 @@ pub struct LoadSummary {
     /// Failures by kind.
     pub errors: BTreeMap<String, Errors>,
     /// Answers that ended before the requested length.
-    pub(super) short: usize,
+    pub(super) short_answers: usize,
     /// Answers whose tokens the server did not count.
-    pub(super) uncounted: usize,
+    pub(super) uncounted_answers: usize,
     pub(super) prompt_tokens: usize,
     /// `None` if the server does not report them.
     pub(super) cached_tokens: Option<usize>,
     pub(super) output_tokens: usize,
     /// Events with text, each of one token or of several.
-    pub(super) events: usize,
-    pub(super) ttft: Option<Percentiles>,
-    pub(super) itl: Option<Percentiles>,
-    pub(super) tpot: Option<Percentiles>,
-    pub(super) e2el: Option<Percentiles>,
+    pub(super) output_events: usize,
+    pub(super) ttft_ms: Option<Percentiles>,
+    pub(super) itl_ms: Option<Percentiles>,
+    pub(super) tpot_ms: Option<Percentiles>,
+    pub(super) e2el_ms: Option<Percentiles>,
     /// Delays between arrival and sending.
-    pub(super) late: Option<Percentiles>,
+    pub(super) late_ms: Option<Percentiles>,
     /// Requests within the limits.
-    pub(super) good: Option<usize>,
+    pub(super) good_requests: Option<usize>,
 }
 
 impl LoadSummary {
@@ -129,18 +129,18 @@ impl LoadSummary {
             completed: answers().count(),
             failed: run.outcomes.len() - answers().count(),
             errors: errors(run),
-            short: answers().filter(|answer| answer.short).count(),
-            uncounted: answers().filter(|answer| !answer.counted).count(),
+            short_answers: answers().filter(|answer| answer.short).count(),
+            uncounted_answers: answers().filter(|answer| !answer.counted).count(),
             prompt_tokens: sum(|answer| answer.prompt_tokens),
             cached_tokens: answers().filter_map(|answer| answer.cached_tokens).reduce(|a, b| a + b),
             output_tokens: sum(|answer| answer.output_tokens),
-            events: sum(|answer| answer.events),
-            ttft: Percentiles::of(answers().map(|answer| answer.first)),
-            itl: Percentiles::of(answers().flat_map(|answer| &answer.gaps).copied().map(f64::from)),
-            tpot: Percentiles::of(answers().filter_map(MeasuredAnswer::per_token)),
-            e2el: Percentiles::of(answers().map(|answer| answer.last)),
-            late: Percentiles::of(run.outcomes.iter().map(|outcome| outcome.late)),
-            good: limits.map(|limits| answers().filter(|answer| limits.kept_by(answer)).count()),
+            output_events: sum(|answer| answer.events),
+            ttft_ms: Percentiles::of(answers().map(|answer| answer.first)),
+            itl_ms: Percentiles::of(answers().flat_map(|a| &a.gaps).copied().map(f64::from)),
+            tpot_ms: Percentiles::of(answers().filter_map(MeasuredAnswer::per_token)),
+            e2el_ms: Percentiles::of(answers().map(|answer| answer.last)),
+            late_ms: Percentiles::of(run.outcomes.iter().map(|outcome| outcome.late)),
+            good_requests: limits.map(|limits| answers().filter(|a| limits.kept_by(a)).count()),
         }
     }
 }
@@ -148,11 +148,8 @@ impl LoadSummary {
 fn errors(run: &LoadRun) -> BTreeMap<String, Errors> {
     let mut errors: BTreeMap<String, Errors> = BTreeMap::new();
     for failure in run.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().err()) {
-        let of_kind = errors.entry(failure.kind.clone()).or_default();
-        if of_kind.count == 0 {
-            of_kind.example.clone_from(&failure.message);
-        }
-        of_kind.count += 1;
+        let first = || Errors { count: 0, example: failure.message.clone() };
+        errors.entry(failure.kind.clone()).or_insert_with(first).count += 1;
     }
     errors
 }
@@ -214,14 +211,14 @@ mod tests {
         assert_eq!((summary.completed, summary.failed), (2, 2));
         assert_eq!((summary.prompt_tokens, summary.output_tokens), (20, 10));
         assert_eq!(summary.cached_tokens, None);
-        assert_eq!(summary.ttft.unwrap().mean, 200.0);
-        assert_eq!(summary.tpot.unwrap().p50, 100.0);
+        assert_eq!(summary.ttft_ms.unwrap().mean, 200.0);
+        assert_eq!(summary.tpot_ms.unwrap().p50, 100.0);
         assert_eq!(summary.errors["http 503"], Errors { count: 2, example: "first".into() });
     }
 
     fn check_good(limits: &str, expected: usize) {
         let summary = LoadSummary::of(&run(), Some(&limits.parse().unwrap()));
-        assert_eq!(summary.good, Some(expected), "{limits}");
+        assert_eq!(summary.good_requests, Some(expected), "{limits}");
     }
 
     #[test]

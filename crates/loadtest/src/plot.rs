@@ -23,10 +23,9 @@ pub(super) fn svg(run: &LoadRun, title: &str) -> String {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\"><style>{STYLE}</style>\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n\
-         <text class=\"title\" x=\"{LEFT}\" y=\"24\">{}</text>\n",
-        escaped(title)
+         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
     );
+    write_text(&mut text, "title", (LEFT, 24.0), title);
     first_tokens(&mut text, run);
     gaps(&mut text, run);
     text.push_str("</svg>\n");
@@ -35,28 +34,23 @@ pub(super) fn svg(run: &LoadRun, title: &str) -> String {
 
 /// The time to first token of each request over the time it was sent.
 fn first_tokens(text: &mut String, run: &LoadRun) {
-    let sent = |at: &f64| *at;
     let points = || run.outcomes.iter().filter_map(|o| Some((o.at, o.result.as_ref().ok()?.first)));
     let failed = run.outcomes.iter().filter(|o| o.result.is_err()).map(|o| o.at);
+    let failed: Vec<f64> = failed.collect();
     let last = run.outcomes.iter().map(|outcome| outcome.at).fold(0.0, f64::max);
     let slowest = points().map(|(_, first)| 1e3 * first).fold(0.0, f64::max);
-    let panel = Panel {
-        left: LEFT,
-        x: Axis::linear(last, "time since the first request, s"),
-        y: Axis::linear(slowest, ""),
-    };
-    panel.frame(text, "time to first token, ms");
-    for (at, first) in thinned(&points().collect::<Vec<_>>()) {
-        let (x, y) = panel.place(*at, 1e3 * first);
+    let panel = Panel { left: LEFT, x: Axis::linear(last), y: Axis::linear(slowest) };
+    panel.frame(text, "time to first token, ms", "time since the first request, s");
+    for &(at, first) in thinned(&points().collect::<Vec<_>>()) {
+        let (x, y) = panel.place(at, 1e3 * first);
         let _ = writeln!(text, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
-    let failed: Vec<f64> = failed.collect();
-    for at in thinned(&failed).map(sent) {
+    for &at in thinned(&failed) {
         let (x, y) = panel.place(at, 0.0);
         let _ = writeln!(text, "<path class=\"bad\" d=\"M{x:.1} {y:.1}v-9\"/>");
     }
     if !failed.is_empty() {
-        panel.note(text, &format!("{} failed", failed.len()), "red");
+        panel.note(text, &format!("{} failed", failed.len()));
     }
 }
 
@@ -66,16 +60,10 @@ fn gaps(text: &mut String, run: &LoadRun) {
     let mut gaps: Vec<f64> =
         answers.flat_map(|answer| &answer.gaps).map(|&gap| 1e3 * f64::from(gap)).collect();
     gaps.sort_by(f64::total_cmp);
-    let (least, most) = match (gaps.first(), gaps.last()) {
-        (Some(&least), Some(&most)) => (least, most),
-        _ => (1.0, 10.0),
-    };
-    let panel = Panel {
-        left: LEFT + STRIDE,
-        x: Axis::logarithmic(least, most, "inter-token latency, ms"),
-        y: Axis::linear(100.0, ""),
-    };
-    panel.frame(text, "cumulative share of inter-token latencies, %");
+    let [least, most] = [gaps.first().unwrap_or(&1.0), gaps.last().unwrap_or(&10.0)];
+    let x = Axis::logarithmic(*least, *most);
+    let panel = Panel { left: LEFT + STRIDE, x, y: Axis::linear(100.0) };
+    panel.frame(text, "cumulative share of inter-token latencies, %", "inter-token latency, ms");
     let all = gaps.len() as f64;
     let steps: Vec<(f64, f64)> =
         gaps.iter().enumerate().map(|(at, &gap)| (gap, 100.0 * (at + 1) as f64 / all)).collect();
@@ -85,7 +73,7 @@ fn gaps(text: &mut String, run: &LoadRun) {
     });
     let _ = writeln!(text, "<polyline class=\"line\" points=\"{}\"/>", places.collect::<String>());
     if gaps.is_empty() {
-        panel.note(text, "no gaps", "red");
+        panel.note(text, "no gaps");
     }
 }
 
@@ -100,28 +88,27 @@ struct Axis {
     most: f64,
     logarithmic: bool,
     ticks: Vec<f64>,
-    label: &'static str,
 }
 
 impl Axis {
     /// From 0 to a round number of at least `most`.
-    fn linear(most: f64, label: &'static str) -> Self {
+    fn linear(most: f64) -> Self {
         let most = if most > 0.0 { most } else { 1.0 };
         let power = 10f64.powf((most / 5.0).log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
         let step = step.into_iter().find(|step| most / step <= 5.0).unwrap_or(10.0 * power);
         let count = (most / step - 1e-9).ceil();
         let ticks = (0..=count as usize).map(|tick| tick as f64 * step).collect();
-        Self { least: 0.0, most: count * step, logarithmic: false, ticks, label }
+        Self { least: 0.0, most: count * step, logarithmic: false, ticks }
     }
 
     /// Powers of ten around the values.
-    fn logarithmic(least: f64, most: f64, label: &'static str) -> Self {
+    fn logarithmic(least: f64, most: f64) -> Self {
         // Events of one packet have no measurable gap.
         let least = least.max(0.01).log10().floor() as i32;
         let most = (most.max(0.01).log10().ceil() as i32).max(least + 1);
         let ticks: Vec<f64> = (least..=most).map(|power| 10f64.powi(power)).collect();
-        Self { least: ticks[0], most: 10f64.powi(most), logarithmic: true, ticks, label }
+        Self { least: ticks[0], most: 10f64.powi(most), logarithmic: true, ticks }
     }
 
     /// Where a value lies, from 0 to 1.
@@ -146,46 +133,36 @@ impl Panel {
         (self.left + PANEL.0 * self.x.place(x), TOP + PANEL.1 * (1.0 - self.y.place(y)))
     }
 
-    fn frame(&self, text: &mut String, title: &str) {
+    fn frame(&self, text: &mut String, title: &str, label: &str) {
         let (left, (width, height)) = (self.left, PANEL);
         let bottom = TOP + height;
-        let _ = writeln!(text, "<text x=\"{left}\" y=\"{}\">{}</text>", TOP - 10.0, escaped(title));
+        write_text(text, "start", (left, TOP - 10.0), title);
         for &tick in &self.y.ticks {
             let (_, y) = self.place(self.x.least, tick);
-            let _ = writeln!(
-                text,
-                "<path class=\"grid\" d=\"M{left} {y:.1}h{width}\"/>\
-                 <text class=\"end\" x=\"{}\" y=\"{:.1}\">{}</text>",
-                left - 6.0,
-                y + 4.0,
-                number(tick)
-            );
+            let _ = writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}h{width}\"/>");
+            write_text(text, "end", (left - 6.0, y + 4.0), &number(tick));
         }
         for &tick in &self.x.ticks {
             let (x, _) = self.place(tick, self.y.least);
-            let _ = writeln!(
-                text,
-                "<path class=\"grid\" d=\"M{x:.1} {TOP}v{height}\"/>\
-                 <text class=\"mid\" x=\"{x:.1}\" y=\"{}\">{}</text>",
-                bottom + 18.0,
-                number(tick)
-            );
+            let _ = writeln!(text, "<path class=\"grid\" d=\"M{x:.1} {TOP}v{height}\"/>");
+            write_text(text, "mid", (x, bottom + 18.0), &number(tick));
         }
         let _ = writeln!(
             text,
-            "<rect class=\"frame\" x=\"{left}\" y=\"{TOP}\" width=\"{width}\" height=\"{height}\"/>\
-             <text class=\"mid\" x=\"{}\" y=\"{}\">{}</text>",
-            left + width / 2.0,
-            bottom + 40.0,
-            escaped(self.x.label)
+            "<rect class=\"frame\" x=\"{left}\" y=\"{TOP}\" width=\"{width}\" height=\"{height}\"/>"
         );
+        write_text(text, "mid", (left + width / 2.0, bottom + 40.0), label);
     }
 
     /// A note in the upper corner.
-    fn note(&self, text: &mut String, remark: &str, class: &str) {
-        let (x, y) = (self.left + PANEL.0, TOP - 10.0);
-        let _ = writeln!(text, "<text class=\"end {class}\" x=\"{x}\" y=\"{y}\">{remark}</text>");
+    fn note(&self, text: &mut String, remark: &str) {
+        write_text(text, "end red", (self.left + PANEL.0, TOP - 10.0), remark);
     }
+}
+
+fn write_text(out: &mut String, class: &str, (x, y): (f64, f64), text: &str) {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let _ = writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
 }
 
 /// The value of a tick without superfluous digits.
@@ -196,10 +173,6 @@ fn number(value: f64) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -248,12 +221,12 @@ mod tests {
     #[test]
     fn axes_end_at_round_numbers() {
         let check = |most: f64, expected: &[f64]| {
-            assert_eq!(Axis::linear(most, "").ticks, expected, "{most}");
+            assert_eq!(Axis::linear(most).ticks, expected, "{most}");
         };
         check(100.0, &[0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         check(230.0, &[0.0, 50.0, 100.0, 150.0, 200.0, 250.0]);
         check(0.0, &[0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
-        assert_eq!(Axis::logarithmic(3.0, 700.0, "").ticks, [1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(Axis::logarithmic(3.0, 700.0).ticks, [1.0, 10.0, 100.0, 1000.0]);
     }
 
     #[test]

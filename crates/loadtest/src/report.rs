@@ -44,43 +44,29 @@ impl LoadReport<'_> {
     /// All numbers as JSON.
     pub fn to_json(&self) -> Value {
         let (run, summary) = (self.run, &self.summary);
-        json!({
+        let mut json = json!({
             "url": self.target.base,
             "model": self.target.model,
             "load": self.load_json(),
-            "ended": match run.ended {
-                RunEnd::Done => "done",
-                RunEnd::Deadline => "deadline",
-                RunEnd::Interrupted => "interrupted",
-            },
+            "ended": run.ended,
             "duration_s": run.seconds,
-            "completed": summary.completed,
-            "failed": summary.failed,
             "unfinished": run.unfinished,
-            "errors": summary.errors,
-            "short_answers": summary.short,
-            "uncounted_answers": summary.uncounted,
-            "prompt_tokens": summary.prompt_tokens,
-            "cached_tokens": summary.cached_tokens,
-            "output_tokens": summary.output_tokens,
-            "output_events": summary.events,
             "requests_per_second": self.rate(summary.completed),
             "prompt_tokens_per_second": self.rate(summary.prompt_tokens),
             "output_tokens_per_second": self.rate(summary.output_tokens),
-            "good_requests": summary.good,
-            "goodput_per_second": summary.good.map(|good| self.rate(good)),
-            "ttft_ms": summary.ttft,
-            "itl_ms": summary.itl,
-            "tpot_ms": summary.tpot,
-            "e2el_ms": summary.e2el,
-            "late_ms": self.late(),
-        })
+            "goodput_per_second": summary.good_requests.map(|good| self.rate(good)),
+        });
+        if let (Value::Object(json), Value::Object(counts)) = (&mut json, json!(summary)) {
+            json.extend(counts);
+        }
+        json["late_ms"] = json!(self.late());
+        json
     }
 
     fn load_json(&self) -> Value {
         let load = self.load;
         json!({
-            "endpoint": self.target.endpoint.name(),
+            "endpoint": self.target.endpoint,
             "requests": load.requests,
             "concurrency": load.at_once(),
             "rate": load.rate,
@@ -89,8 +75,8 @@ impl LoadReport<'_> {
             "shared_prefix": load.shared_prefix,
             "warmup": load.warmup,
             "seed": load.seed,
-            "prefix_seed": load.prefix_seed.unwrap_or(load.seed),
-            "temperature": load.temperature,
+            "prefix_seed": load.prefix_seed(),
+            "temperature": load.temp,
             "vocabulary": self.target.vocabulary,
         })
     }
@@ -137,7 +123,7 @@ impl LoadReport<'_> {
         line("requests/s", summary.completed, "");
         line("prompt tokens/s", summary.prompt_tokens, &cached);
         line("output tokens/s", summary.output_tokens, "");
-        if let Some(good) = summary.good {
+        if let Some(good) = summary.good_requests {
             line("goodput, requests/s", good, " within the limits");
         }
     }
@@ -151,10 +137,10 @@ impl LoadReport<'_> {
         let _ = write!(text, "\n{:22}", "milliseconds");
         let _ = writeln!(text, "{}", names.map(|name| format!("{name:>10}")).concat());
         let rows = [
-            ("time to first token", summary.ttft),
-            ("inter-token latency", summary.itl),
-            ("time per output token", summary.tpot),
-            ("end-to-end latency", summary.e2el),
+            ("time to first token", summary.ttft_ms),
+            ("inter-token latency", summary.itl_ms),
+            ("time per output token", summary.tpot_ms),
+            ("end-to-end latency", summary.e2el_ms),
             ("send delay", self.late()),
         ];
         for (name, spread) in rows {
@@ -167,19 +153,20 @@ impl LoadReport<'_> {
     /// Notes that change the meaning of the numbers.
     fn remarks(&self, text: &mut String) {
         let summary = &self.summary;
-        if summary.short > 0 {
-            let _ = writeln!(text, "\n{} answers ended before the requested length", summary.short);
+        if summary.short_answers > 0 {
+            let short = summary.short_answers;
+            let _ = writeln!(text, "\n{short} answers ended before the requested length");
         }
-        if summary.uncounted > 0 {
+        if summary.uncounted_answers > 0 {
             let what = "answers without usage: ids sent and events received are counted";
-            let _ = writeln!(text, "\n{} {what}", summary.uncounted);
+            let _ = writeln!(text, "\n{} {what}", summary.uncounted_answers);
         }
     }
 
     /// Send delays at a rate: requests are late where the concurrency limit holds them back, or
     /// where this process gets no time to run.
     fn late(&self) -> Option<Percentiles> {
-        self.load.rate.and(self.summary.late)
+        self.load.rate.and(self.summary.late_ms)
     }
 
     fn rate(&self, count: usize) -> f64 {

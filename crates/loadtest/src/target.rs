@@ -2,8 +2,9 @@
 //!
 //! Invariant: connections go to this machine only, unless other machines are allowed.
 
-use super::answer::{MeasuredAnswer, RequestFailure, Watcher};
+use super::answer::{MeasuredAnswer, RequestFailure, Watcher, error_message};
 use super::endpoint::Endpoint;
+use super::spec::{LoadSpec, ServerOptions};
 use super::workload::LoadRequest;
 use anyhow::{Context, Result, anyhow, bail};
 use reqwest::redirect::Policy;
@@ -11,7 +12,7 @@ use reqwest::{Client, RequestBuilder, Response, Url};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Timeout of a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -20,25 +21,8 @@ const LISTING: Duration = Duration::from_secs(30);
 /// Maximum size of a response that is not a stream.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Where the server is and which of its models answers.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// Address of the server, with or without `/v1`.
-    pub url: String,
-    /// The kind of requests.
-    pub endpoint: Endpoint,
-    /// Name of the model; `None` for the first that the server lists.
-    pub model: Option<String>,
-    /// Tokens of the vocabulary; `None` asks the server.
-    pub vocabulary: Option<usize>,
-    /// Key to send as bearer token.
-    pub api_key: Option<String>,
-    /// Whether the server may be another machine.
-    pub allow_remote: bool,
-}
-
 /// One server and one of its models.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Target {
     /// Address with `/v1` and without a final slash.
     pub base: String,
@@ -46,23 +30,26 @@ pub(super) struct Target {
     /// Vocabulary size. In a chat only the number of distinct words.
     pub vocabulary: usize,
     pub endpoint: Endpoint,
+    temperature: f64,
+    /// Maximum time of one request.
+    timeout: Duration,
     key: Option<String>,
     client: Client,
 }
 
 impl Target {
-    /// Finds the server, and asks it for what `options` leave out.
-    pub async fn find(options: &ServerOptions) -> Result<Self> {
-        let url = parse(&options.url)?;
-        let client = client(&url, options.allow_remote)?;
-        let base = format!("{}/v1", url.as_str().trim_end_matches('/').trim_end_matches("/v1"));
+    /// Finds the server at `url`, and asks it for what `options` leave out.
+    pub async fn find(url: &str, options: &ServerOptions, load: &LoadSpec) -> Result<Self> {
+        let url = parse(url)?;
         let mut target = Self {
-            base,
+            base: format!("{}/v1", url.as_str().trim_end_matches('/').trim_end_matches("/v1")),
             model: options.model.clone().unwrap_or_default(),
-            vocabulary: options.vocabulary.unwrap_or_default(),
+            vocabulary: options.vocab.unwrap_or_default(),
             endpoint: options.endpoint,
+            temperature: load.temp,
+            timeout: load.timeout,
             key: options.api_key.clone(),
-            client,
+            client: client(&url, options.allow_remote)?,
         };
         // Asked even if nothing is missing, so that a missing server shows before the load.
         let listed = target.list().await?;
@@ -80,7 +67,7 @@ impl Target {
             .await
             .with_context(|| format!("{}/models: the response broke off", self.base))?;
         if !status.is_success() {
-            bail!("{}/models: {status}: {}", self.base, message(&body));
+            bail!("{}/models: {status}: {}", self.base, error_message(&body));
         }
         let listed = serde_json::from_slice(&body);
         listed.with_context(|| format!("{}/models is not JSON", self.base))
@@ -113,20 +100,23 @@ impl Target {
         Ok(())
     }
 
-    /// Sends one request and reads its answer to the end.
-    pub async fn send(
-        &self,
-        ask: &LoadRequest,
-        temperature: f64,
-    ) -> Result<MeasuredAnswer, RequestFailure> {
+    /// Sends one request and reads its answer to the end, as far as the time allows.
+    pub async fn send(&self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
+        let late =
+            |_| RequestFailure::new("timeout", format!("after {} s", self.timeout.as_secs()));
+        timeout(self.timeout, self.answer(ask)).await.map_err(late)?
+    }
+
+    async fn answer(&self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
         let request = self.client.post(format!("{}/{}", self.base, self.endpoint.path()));
-        let request = self.with_key(request).json(&self.body(ask, temperature));
+        let request = self.with_key(request).json(&self.body(ask));
         let mut watcher = Watcher::new(self.endpoint);
         let mut response = request.send().await.map_err(|error| failure(&error))?;
         let status = response.status();
         if !status.is_success() {
             let body = read(response).await.unwrap_or_default();
-            return Err(RequestFailure::new(format!("http {}", status.as_u16()), message(&body)));
+            let kind = format!("http {}", status.as_u16());
+            return Err(RequestFailure::new(kind, error_message(&body)));
         }
         while let Some(bytes) = response.chunk().await.map_err(|error| failure(&error))? {
             watcher.push(&bytes, Instant::now())?;
@@ -134,12 +124,12 @@ impl Target {
         watcher.finish(ask)
     }
 
-    fn body(&self, ask: &LoadRequest, temperature: f64) -> Value {
+    fn body(&self, ask: &LoadRequest) -> Value {
         let mut body = json!({
             "model": self.model,
             "max_tokens": ask.output,
             "ignore_eos": true,
-            "temperature": temperature,
+            "temperature": self.temperature,
             "seed": ask.seed,
             "stream": true,
             "stream_options": { "include_usage": true },
@@ -219,14 +209,6 @@ fn cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// The message in the body of an error.
-fn message(body: &[u8]) -> String {
-    let said = serde_json::from_slice(body)
-        .ok()
-        .and_then(|json: Value| super::answer::error_message(&json));
-    said.unwrap_or_else(|| super::answer::shortened(&String::from_utf8_lossy(body)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,12 +230,5 @@ mod tests {
         assert!(client("192.0.2.1:1", true).is_ok());
         let refused = client("192.0.2.1:1", false).unwrap_err().to_string();
         assert!(refused.contains("192.0.2.1") && refused.contains("--allow-remote"), "{refused}");
-    }
-
-    #[test]
-    fn errors_are_quoted_from_json_and_from_text() {
-        assert_eq!(message(br#"{"error": {"message": "too long"}}"#), "too long");
-        assert_eq!(message(br#"{"error": "too long"}"#), "too long");
-        assert_eq!(message(b" Bad Gateway\n"), "Bad Gateway");
     }
 }

@@ -12,20 +12,20 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::interrupt::{Signal, Watch};
-use crate::load::SourceArgs;
+use crate::exit::SilentExit;
+use crate::interrupt::Watch;
+use crate::load::{LoadedModel, SourceArgs};
 use crate::output::note;
 use crate::progress;
 use anyhow::{Context, Result, bail};
-use convert::Interrupted;
-use engine::{EngineOptions, Speculate};
+use engine::{EngineOptions, KvMemory, Speculate};
 use input::RequestFile;
 use output::AnswerFile;
 use plan::BatchPlan;
+use server::ServerOptions;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
-use tally::BatchTally;
+use tokio::task::JoinSet;
 use work::{BatchRun, BatchServer};
 
 /// Maximum number of choices of one request, each of which takes a queue slot.
@@ -66,20 +66,19 @@ pub(crate) struct Args {
     source: SourceArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     args.check_files()?;
     let input = RequestFile::open(&args.input)?;
     let mut plan = BatchPlan::of(&mut input.lines()?).with_context(|| input.cannot_read())?;
-    plan.problems().for_each(|problem| note(format_args!("{}, {problem}", input.name())));
+    plan.problems().for_each(|problem| note(format_args!("{}, {problem}", input.name)));
     let mut output = AnswerFile::open(&args.output)?;
     match args.force {
         true => output.clear()?,
         false => output.resume(&mut plan)?,
     }
     let server = if plan.has_open() { Some(args.server()?) } else { None };
-    let tally = BatchTally::new(plan.counts());
-    let work = BatchRun::new(input.lines()?, plan, output, server, tally);
-    args.compute(work)
+    let (lines, tally, running) = (input.lines()?, plan.tally(), JoinSet::new());
+    args.compute(BatchRun { lines, plan, output, server, tally, running, read_all: false })
 }
 
 impl Args {
@@ -111,17 +110,18 @@ impl Args {
             speculate: self.speculate,
             ..EngineOptions::default()
         };
-        let loaded = self.source.load_for_many(engine)?;
-        note(format_args!("{}", super::run::describe(&loaded)));
-        Ok(BatchServer::new(loaded.service, self.in_flight()))
+        let LoadedModel { service, description } = self.source.load(engine, KvMemory::Share)?;
+        note(description);
+        let router = server::router(service.clone(), ServerOptions::default());
+        Ok(BatchServer { service, router, limit: self.in_flight() })
     }
 
-    fn compute(&self, mut work: BatchRun) -> Result<ExitCode> {
+    fn compute(&self, mut work: BatchRun) -> Result<()> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build();
         let runtime = runtime.context("cannot start the threads of the client side")?;
-        let bar = progress::lines(work.tally().lines());
-        bar.set_position(work.tally().done());
+        let bar = progress::lines(work.tally.lines);
+        bar.set_position(work.tally.done());
         bar.reset_eta();
         let watch = Watch::new();
         let ended = runtime.block_on(work.run(watch, Duration::from_secs(self.grace), &bar));
@@ -129,26 +129,20 @@ impl Args {
         // Requests that still run are abandoned.
         runtime.shutdown_background();
         let ended = ended?;
-        let tally = work.finish()?;
-        note(format_args!("{}", tally.text()));
+        work.output.finish()?;
+        let tally = work.tally;
+        note(tally.text());
         if self.json {
             crate::output::json(&tally.to_json())?;
         }
         match ended {
-            Some(Signal::Interrupt) => Err(Interrupted.into()),
-            Some(signal @ Signal::Terminate) => Ok(ExitCode::from(signal.code())),
-            None => self.judge(&tally),
+            Some(signal) => Err(SilentExit(signal.code()).into()),
+            None if tally.not_answered() > 0 => {
+                let (output, failed) = (self.output.display(), tally.not_answered());
+                let lines = tally.lines;
+                bail!("{output}: {failed} of {lines} lines have an error instead of an answer")
+            }
+            None => Ok(()),
         }
-    }
-
-    fn judge(&self, tally: &BatchTally) -> Result<ExitCode> {
-        let (failed, lines) = (tally.not_answered(), tally.lines());
-        if failed > 0 {
-            bail!(
-                "{}: {failed} of {lines} lines have an error instead of an answer",
-                self.output.display()
-            );
-        }
-        Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,5 +1,7 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
+use crate::model::{self, BUILTIN};
+use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
 use anyhow::{Context, Result};
@@ -9,8 +11,7 @@ use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::quant::QuantType;
 use loadtest::{BenchPlan, bench, bench_constrained};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 /// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
 ///
@@ -32,36 +33,20 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "TYPE", default_value = "bf16",
           value_parser = writable_type)]
     ty: &'static QuantType,
-    /// Prompt lengths to prefill, in tokens
-    #[arg(long, value_delimiter = ',', default_value = "512")]
-    prompt: Vec<usize>,
-    /// Tokens in the cache before decoding
-    #[arg(long, value_delimiter = ',', default_value = "0")]
-    depth: Vec<usize>,
-    /// Tokens to generate
-    #[arg(long = "gen", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    generate: u32,
-    /// Sequences decoded together
-    #[arg(long, value_delimiter = ',', default_value = "1")]
-    batch: Vec<usize>,
+    #[command(flatten)]
+    plan: BenchPlan,
     /// Compute threads; 0 for all cores
     #[arg(long, env = "GANNET_THREADS", default_value_t = 0)]
     threads: usize,
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
     pin: bool,
-    /// Repetitions of each measurement
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, env = "GANNET_MODE", default_value = "fast")]
     mode: Mode,
     /// Type of the KV cache [default: f32 in exact mode, bf16 in fast mode]
     #[arg(long, env = "GANNET_KV_TYPE", value_name = "TYPE")]
     kv_type: Option<KvType>,
-    /// Prefill chunk size: maximum prompt tokens per step
-    #[arg(long, default_value_t = 512)]
-    chunk: usize,
     /// Measure only the cost of constraining answers to the JSON schema in this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "csv"])]
     schema: Option<PathBuf>,
@@ -75,44 +60,27 @@ pub(crate) struct Args {
     csv: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     // The temporary folder lives until the end of the run.
-    let (path, _scratch) = match &args.shape {
-        Some(shape) => {
-            let (path, folder) = synthesise(shape, args.ty)?;
-            (path, Some(folder))
-        }
-        None => (crate::model::locate(args.path.as_deref().or(args.model.as_deref()))?, None),
+    let scratch = args.shape.as_ref().map(|shape| synthesise(shape, args.ty)).transpose()?;
+    let model = args.path.as_ref().or(args.model.as_ref()).map_or(BUILTIN, String::as_str);
+    let path = match &scratch {
+        Some((path, _)) => path.clone(),
+        None => model::locate(model, None)?,
     };
-    let checkpoint = open(&path, args)?;
+    let checkpoint = Checkpoint::open(&path, &OpenOptions { name: args.shape.clone() })?;
     let mut runner = load(&checkpoint, args)?;
+    let plan = &args.plan;
     if let Some(schema) = &args.schema {
-        let (generate, runs) = (args.generate as usize, args.runs as usize);
-        let rates = bench_constrained(runner, &checkpoint, schema, generate, runs)?;
-        crate::output::text(&if args.json { rates.to_json()? } else { rates.to_table() })?;
-        return Ok(ExitCode::SUCCESS);
+        let rates = bench_constrained(runner, &checkpoint, schema, plan)?;
+        return output::report(args.json, || &rates, || rates.to_table());
     }
-    let plan = BenchPlan {
-        prompts: &args.prompt,
-        depths: &args.depth,
-        batches: &args.batch,
-        generate: args.generate as usize,
-        runs: args.runs as usize,
-        chunk: args.chunk,
-        mode: args.mode,
-        kv_type: args.kv_type.unwrap_or(args.mode.default_kv_type()),
-    };
     let bar = progress::count(plan.measurements() as u64);
     bar.set_message("measuring");
-    let report = bench(&mut runner, &checkpoint, &plan, || bar.inc(1))?;
+    let report = bench(&mut runner, &checkpoint, plan, || bar.inc(1))?;
     bar.finish_and_clear();
-    let text = match (args.json, args.csv) {
-        (true, _) => report.to_json(),
-        (_, true) => report.to_csv(),
-        _ => report.to_table(),
-    };
-    crate::output::text(&text)?;
-    Ok(ExitCode::SUCCESS)
+    let text = || if args.csv { report.to_csv() } else { report.to_table() };
+    output::report(args.json, || &report, text)
 }
 
 /// Writes random weights into a temporary folder, which is deleted with the returned guard.
@@ -124,27 +92,22 @@ fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile:
         1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    synth::write(&SynthPlan { config, ty, seed: 0 }, &path, &mut Task::bytes())?;
+    synth::write(&SynthPlan { config, ty, seed: 0 }, &path, &mut Task::new(progress::bytes(0)))?;
     Ok((path, folder))
-}
-
-fn open(path: &Path, args: &Args) -> Result<Checkpoint> {
-    let options = OpenOptions { name: args.shape.clone() };
-    Ok(Checkpoint::open(path, &options)?)
 }
 
 fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
     let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
-    let decode =
-        (longest(&args.depth) + args.generate as usize + 1).next_multiple_of(engine::BLOCK);
-    let batch = longest(&args.batch).max(1);
+    let plan = &args.plan;
+    let decode = (longest(&plan.depth) + plan.generate + 1).next_multiple_of(engine::BLOCK);
+    let batch = longest(&plan.batch).max(1);
     let options = LoadOptions {
         threads: args.threads,
         pin: args.pin,
         mode: args.mode,
         kv_type: args.kv_type,
-        context: Some(longest(&args.prompt).max(decode * batch)),
-        chunk: args.chunk.max(batch),
+        context: Some(longest(&plan.prompt).max(decode * batch)),
+        chunk: plan.chunk.max(batch),
         logit_rows: batch,
         placement: args.placement.rules()?,
         ..LoadOptions::default()

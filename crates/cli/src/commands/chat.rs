@@ -6,7 +6,7 @@ mod slash;
 
 use crate::answer::{Show, StreamedAnswer};
 use crate::args::SamplingArgs;
-use crate::commands::run::{ThinkArgs, describe};
+use crate::commands::run::{ThinkArgs, think_kwargs};
 use crate::exit;
 use crate::interrupt::Watch;
 use crate::load::{LoadedModel, SourceArgs};
@@ -14,10 +14,9 @@ use crate::output::note;
 use anyhow::{Context, Result};
 use api::{ApiError, ChatRequest, SamplingOptions};
 use conversation::Conversation;
-use engine::EngineOptions;
+use engine::{EngineOptions, KvMemory};
 use lines::{ChatInput, ChatLines};
 use slash::SlashCommand;
-use std::process::ExitCode;
 use tokio::runtime::Runtime;
 
 /// Chat with a model
@@ -49,14 +48,15 @@ struct Chat {
     think: Option<bool>,
     stats: bool,
     last: Option<StreamedAnswer>,
+    over: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let loaded = args.source.load(EngineOptions::default())?;
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let loaded = args.source.load(EngineOptions::default(), KvMemory::OneSequence)?;
     let mut lines = ChatLines::open()?;
     if lines.is_interactive() {
-        note(format_args!("{}", describe(&loaded)));
-        note(format_args!("/help lists the commands; Ctrl-D ends the chat"));
+        note(&loaded.description);
+        note("/help lists the commands; Ctrl-D ends the chat");
     }
     let mut chat = Chat {
         loaded,
@@ -66,17 +66,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         think: args.think.choice(),
         stats: args.stats,
         last: None,
+        over: false,
     };
-    loop {
+    while !chat.over {
         match lines.next()? {
             ChatInput::Line(line) => chat.line(&line)?,
-            ChatInput::Cancelled => note(format_args!("Ctrl-D or /exit ends the chat")),
-            ChatInput::End => return Ok(ExitCode::SUCCESS),
-        }
-        if chat.conversation.is_over() {
-            return Ok(ExitCode::SUCCESS);
+            ChatInput::Cancelled => note("Ctrl-D or /exit ends the chat"),
+            ChatInput::End => break,
         }
     }
+    Ok(())
 }
 
 impl Chat {
@@ -88,14 +87,13 @@ impl Chat {
             None => self.message(line),
             Some(command) => command.and_then(|command| self.command(command)),
         };
-        match done {
-            Err(error) if is_final(&error) => Err(error),
-            Err(error) => {
-                exit::report(&error);
-                Ok(())
+        if let Err(error) = done {
+            if is_final(&error) {
+                return Err(error);
             }
-            Ok(()) => Ok(()),
+            exit::report(&error);
         }
+        Ok(())
     }
 
     fn message(&mut self, content: &str) -> Result<()> {
@@ -107,7 +105,7 @@ impl Chat {
         }
         let answer = answer?;
         if self.stats {
-            note(format_args!("{}", answer.stats()));
+            note(answer.stats());
         }
         self.last = Some(answer);
         Ok(())
@@ -116,7 +114,7 @@ impl Chat {
     fn answer(&self) -> Result<StreamedAnswer> {
         let request = ChatRequest {
             messages: self.conversation.messages().into_iter().map(Into::into).collect(),
-            template_kwargs: super::run::think_kwargs(self.think),
+            template_kwargs: think_kwargs(self.think),
             sampling: self.sampling.clone(),
             ..ChatRequest::default()
         };
@@ -126,17 +124,16 @@ impl Chat {
                 .context("the conversation is too long; /reset starts a new one"),
             other => other.into(),
         })?;
-        let stop = async {
-            watch.wait().await;
-        };
-        self.runtime.block_on(StreamedAnswer::follow(stream, Show::Pieces, stop))
+        self.runtime.block_on(StreamedAnswer::follow(stream, Show::Pieces, watch.wait()))
     }
 
     fn command(&mut self, command: SlashCommand) -> Result<()> {
         match command {
-            SlashCommand::Help => note(format_args!("{}", slash::HELP)),
-            SlashCommand::System(text) => self.conversation.set_system(text),
-            SlashCommand::Reset => self.conversation.reset(),
+            SlashCommand::Help => note(slash::HELP),
+            SlashCommand::System(text) => self.conversation.system = text,
+            SlashCommand::Reset => {
+                self.conversation = Conversation::new(self.conversation.system.take());
+            }
             SlashCommand::Save(path) => {
                 let saved = self.conversation.save(&path);
                 saved.with_context(|| format!("cannot save to {}", path.display()))?;
@@ -147,26 +144,22 @@ impl Chat {
                     .with_context(|| format!("cannot load {}", path.display()))?;
                 note(format_args!("{} messages", self.conversation.messages().len()));
             }
-            SlashCommand::Stats => self.print_stats(),
-            SlashCommand::Think(choice) => self.set_think(choice),
-            SlashCommand::Exit => self.conversation.end(),
+            SlashCommand::Stats => {
+                note(&self.loaded.description);
+                match &self.last {
+                    Some(answer) => note(format_args!("last answer: {}", answer.stats())),
+                    None => note("no answer yet"),
+                }
+            }
+            SlashCommand::Think(choice) => {
+                // Without an argument it toggles; templates think by default.
+                let think = choice.unwrap_or(!self.think.unwrap_or(true));
+                self.think = Some(think);
+                note(format_args!("thinking is {}", if think { "on" } else { "off" }));
+            }
+            SlashCommand::Exit => self.over = true,
         }
         Ok(())
-    }
-
-    fn print_stats(&self) {
-        note(format_args!("{}", describe(&self.loaded)));
-        match &self.last {
-            Some(answer) => note(format_args!("last answer: {}", answer.stats())),
-            None => note(format_args!("no answer yet")),
-        }
-    }
-
-    fn set_think(&mut self, choice: Option<bool>) {
-        // Without an argument it toggles; templates think by default.
-        let think = choice.unwrap_or(!self.think.unwrap_or(true));
-        self.think = Some(think);
-        note(format_args!("thinking is {}", if think { "on" } else { "off" }));
     }
 }
 

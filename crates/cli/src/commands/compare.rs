@@ -9,11 +9,10 @@ use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
-use engine::{KvType, LoadOptions, Runner, SingleSequence};
+use engine::{KvMemory, KvType, LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use text::EncodeOptions;
 
 /// Compare the predictions of two models for a text
@@ -42,17 +41,18 @@ pub(crate) struct Args {
     load: LoadArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let source = TextSource { file: args.text.as_ref(), ..TextSource::default() };
-    let Some(text) = source.read()? else { super::usage("compare", "--text is missing") };
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let source = TextSource { argument: None, file: args.text.as_ref() };
+    let text = source.read("compare", "--text is missing")?;
     let a = open(args, &args.a)?;
     let b = open(args, &args.b)?;
     let assets = load::assets(&a, &args.files)?;
     let options = EncodeOptions { add_special: true, parse_special: false };
     let ids = assets.tokenizer.encode(&text, options)?;
     let lengths = [&a, &b].map(|checkpoint| checkpoint.config().context_length);
-    let context = args.load.options().context.unwrap_or(lengths[0].min(lengths[1]).min(CONTEXT));
-    let options = LoadOptions { context: Some(context), ..args.load.options() };
+    let options = args.load.options(KvMemory::OneSequence);
+    let context = options.context.unwrap_or(lengths[0].min(lengths[1]).min(CONTEXT));
+    let options = LoadOptions { context: Some(context), ..options };
     let mut a = runner(&options, &a, &args.a)?;
     let options = LoadOptions { kv_type: args.b_kv_type.or(options.kv_type), ..options };
     let mut b = runner(&options, &b, &args.b)?;
@@ -63,8 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     check_ids(vocabularies[0], &ids)?;
     let totals = compare(&mut a, &mut b, &ids, context)?;
-    print(args.json, &totals, context)?;
-    Ok(ExitCode::SUCCESS)
+    print(args.json, &totals, context)
 }
 
 fn open(args: &Args, model: &str) -> Result<Checkpoint> {
@@ -155,7 +154,7 @@ fn print(as_json: bool, totals: &Totals, context: usize) -> Result<()> {
     let divergence = totals.mean(totals.divergence);
     let agreement = totals.mean(totals.agreements as f64);
     if as_json {
-        return Ok(output::json(&json!({
+        return output::json(&json!({
             "perplexity_a": perplexity[0],
             "perplexity_b": perplexity[1],
             "mean_kl_divergence": divergence,
@@ -163,16 +162,15 @@ fn print(as_json: bool, totals: &Totals, context: usize) -> Result<()> {
             "top1_agreement": agreement,
             "tokens": totals.tokens,
             "context": context,
-        }))?);
+        }));
     }
-    let lines = [
+    output::lines([
         format!("perplexity of A     {:.4}", perplexity[0]),
         format!("perplexity of B     {:.4}", perplexity[1]),
         format!("mean KL divergence  {divergence:.6} (at most {:.4})", totals.largest_divergence),
         format!("same top token      {:.2} %", 100.0 * agreement),
         format!("tokens              {} scored, windows of {context}", totals.tokens),
-    ];
-    Ok(output::lines(lines)?)
+    ])
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use crate::output;
 use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
-use std::process::ExitCode;
 
 /// Print a completion script for a shell
 ///
@@ -16,9 +15,8 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "gannet", &mut script);
-    output::text(&String::from_utf8_lossy(&script))?;
-    Ok(ExitCode::SUCCESS)
+    output::text(&String::from_utf8_lossy(&script))
 }

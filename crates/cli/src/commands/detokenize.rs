@@ -6,7 +6,6 @@ use crate::input::read_path;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Print the text of token ids
 ///
@@ -25,20 +24,18 @@ pub(crate) struct Args {
     files: FileArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let tokenizer = tokenizer(&args.files.locate(&args.model)?, &args.files)?;
-    let given = match args.ids.as_slice() {
-        [] => read_path(Path::new("-"))?,
-        [dash] if dash == "-" => read_path(Path::new("-"))?,
-        ids => ids.join(" "),
+    let given = match args.ids.join(" ") {
+        ids if args.ids.is_empty() || ids == "-" => read_path(Path::new("-"))?,
+        ids => ids,
     };
     let ids = parse_ids(&given)?;
     let size = tokenizer.vocab_size();
     if let Some(id) = ids.iter().find(|&&id| id as usize >= size) {
         bail!("expected ids of the vocabulary of {size} tokens, found {id}");
     }
-    output::exact(&tokenizer.decode(&ids, args.skip_special))?;
-    Ok(ExitCode::SUCCESS)
+    output::exact(&tokenizer.decode(&ids, args.skip_special))
 }
 
 fn parse_ids(text: &str) -> Result<Vec<u32>> {

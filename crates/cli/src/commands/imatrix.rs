@@ -3,14 +3,13 @@
 use super::likelihood::check_ids;
 use crate::args::FileArgs;
 use crate::input::TextSource;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use crate::{load, output};
 use anyhow::Result;
 use convert::imatrix::{Collected, ImatrixOptions, TextIds, collect};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 use text::EncodeOptions;
 
@@ -48,10 +47,10 @@ pub(crate) struct Args {
     files: FileArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let source = TextSource { file: args.text.as_ref(), ..TextSource::default() };
-    let Some(text) = source.read()? else { super::usage("imatrix", "--text is missing") };
+    let source = TextSource { argument: None, file: args.text.as_ref() };
+    let text = source.read("imatrix", "--text is missing")?;
     let path = args.files.locate(&args.model)?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
     let tokenizer = load::assets(&checkpoint, &args.files)?.tokenizer;
@@ -66,9 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         dataset: dataset(args.text.as_deref()),
     };
     let text = TextIds { prefix: tokenizer.prefix_ids(), ids: &ids };
-    let collected = collect(&checkpoint, text, &args.output, &options, &mut Task::tokens())?;
-    report(args, &collected, started.elapsed().as_secs_f64())?;
-    Ok(ExitCode::SUCCESS)
+    let collected =
+        collect(&checkpoint, text, &args.output, &options, &mut Task::new(progress::count(0)))?;
+    report(args, &collected, started.elapsed().as_secs_f64())
 }
 
 /// The name of the text in the file.
@@ -82,7 +81,7 @@ fn report(args: &Args, collected: &Collected, seconds: f64) -> Result<()> {
     let (windows, context) = (sums.chunks, sums.chunk_size.unwrap_or(0));
     let (matrices, tokens) = (sums.entries.len(), windows * context);
     if args.json {
-        return Ok(output::json(&json!({
+        return output::json(&json!({
             "file": args.output.display().to_string(),
             "matrices": matrices,
             "windows": windows,
@@ -90,7 +89,7 @@ fn report(args: &Args, collected: &Collected, seconds: f64) -> Result<()> {
             "tokens": tokens,
             "resumed_at": resumed_at,
             "seconds": seconds,
-        }))?);
+        }));
     }
     output::lines([
         format!("matrices  {matrices}"),

@@ -12,7 +12,6 @@ use engine::Mode;
 use formats::{Error, ModelConfig, ModelFiles};
 use report::InspectReport;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Show the contents of a model's files: metadata, tensors, types, sizes, memory needed
 ///
@@ -44,27 +43,20 @@ pub(crate) struct Args {
     files: FileArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let path = args.files.locate(&args.model)?;
     if let Some(rules) = &args.placement {
         let plan = placement::plan(&path, rules.as_deref(), args.mode)?;
-        match args.json {
-            true => output::json(&plan.to_json())?,
-            false => output::text(&plan.to_text())?,
-        }
-        return Ok(ExitCode::SUCCESS);
+        return output::report(args.json, || plan.to_json(), || plan.to_text());
     }
     let files = ModelFiles::open(&path)?;
     if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {
-        npy::write(&files, name, out)?;
-        return Ok(ExitCode::SUCCESS);
+        return npy::write(&files, name, out);
     }
-    let report = InspectReport::new(&files, config(&files)?, args.ctx);
-    match args.json {
-        true => output::json(&report.to_json())?,
-        false => output::text(&report.to_text())?,
-    }
-    Ok(ExitCode::SUCCESS)
+    let config = config(&files)?;
+    let trained = config.as_ref().map_or(0, |config| config.context_length);
+    let report = InspectReport { files: &files, config, context: args.ctx.unwrap_or(trained) };
+    output::report(args.json, || report.to_json(), || report.to_text())
 }
 
 /// The configuration, or why there is none: unsupported architectures and weights alone can be

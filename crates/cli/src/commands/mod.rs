@@ -21,19 +21,9 @@ pub(crate) mod tokenize;
 pub(crate) mod verify;
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
-use clap::error::ErrorKind;
 
 /// The async runtime of a command.
 fn runtime() -> Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the async runtime")
-}
-
-/// Ends the process with a usage error of `command` that clap cannot detect.
-fn usage(command: &str, problem: &str) -> ! {
-    let mut cli = crate::Cli::command();
-    cli.build();
-    let command = cli.find_subcommand_mut(command).expect("a command of this program");
-    command.error(ErrorKind::MissingRequiredArgument, problem).exit()
 }

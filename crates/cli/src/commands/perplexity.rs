@@ -10,12 +10,11 @@ use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, Runner, SingleSequence};
+use engine::{KvMemory, LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 use text::EncodeOptions;
 
@@ -48,9 +47,9 @@ struct Score {
     tokens: usize,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let source = TextSource { file: args.file.as_ref(), ..TextSource::default() };
-    let Some(text) = source.read()? else { super::usage("perplexity", "--file is missing") };
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let source = TextSource { argument: None, file: args.file.as_ref() };
+    let text = source.read("perplexity", "--file is missing")?;
     let path = args.model.locate()?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
     let assets = load::assets(&checkpoint, &args.model.files)?;
@@ -60,12 +59,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .with_context(|| format!("cannot load {}", path.display()))?;
     let started = Instant::now();
     let score = score(&mut runner, &ids, args.stride)?;
-    print(args.json, score, started.elapsed().as_secs_f64(), runner.info().context_length)?;
-    Ok(ExitCode::SUCCESS)
+    print(args.json, score, started.elapsed().as_secs_f64(), runner.info().context_length)
 }
 
 fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
-    let options = args.load.options();
+    let options = args.load.options(KvMemory::OneSequence);
     let context = options.context.unwrap_or(checkpoint.config().context_length.min(CONTEXT));
     let chunk = options.chunk.min(ROWS);
     LoadOptions { context: Some(context), chunk, logit_rows: chunk, ..options }
@@ -99,21 +97,18 @@ fn score_window(
 ) -> Result<Score> {
     let mut session = SingleSequence::new(runner);
     let mut score = Score::default();
-    let (inputs, mut finite) = (&ids[..ids.len() - 1], true);
-    for (at, inputs) in inputs.chunks(ROWS).enumerate() {
+    for (at, inputs) in ids[..ids.len() - 1].chunks(ROWS).enumerate() {
         watch.check()?;
         session.feed_all(inputs, |index, logits| {
             let target = at * ROWS + index + 1;
             if target >= scored {
-                let nll = nll(logits, ids[target]);
-                finite &= nll.is_finite();
-                score.add(Score { nll, tokens: 1 });
+                score.add(Score { nll: nll(logits, ids[target]), tokens: 1 });
             }
             Ok(())
         })?;
         bar.inc(inputs.len() as u64);
     }
-    if !finite {
+    if !score.nll.is_finite() {
         return Err(engine::Error::NotFinite.into());
     }
     Ok(score)
@@ -133,18 +128,17 @@ impl Score {
 fn print(as_json: bool, score: Score, seconds: f64, context: usize) -> Result<()> {
     let (mean, tokens) = (score.mean(), score.tokens);
     if as_json {
-        return Ok(output::json(&json!({
+        return output::json(&json!({
             "mean_nll": mean,
             "perplexity": mean.exp(),
             "tokens": tokens,
             "context": context,
             "seconds": seconds,
-        }))?);
+        }));
     }
-    let lines = [
+    output::lines([
         format!("mean NLL    {mean:.6}"),
         format!("perplexity  {:.4}", mean.exp()),
         format!("tokens      {tokens} scored, windows of {context}"),
-    ];
-    Ok(output::lines(lines)?)
+    ])
 }

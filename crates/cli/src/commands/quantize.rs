@@ -1,12 +1,11 @@
 //! `gannet quantize`: a checkpoint as a GGUF file of fewer bits.
 
-use crate::model::{self, BUILTIN};
+use crate::model;
 use crate::output;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use anyhow::{Context, Result, bail};
 use convert::{Mixture, Override, QuantizeOptions};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 /// Write a model as a GGUF file of fewer bits
 ///
@@ -50,38 +49,29 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let options = QuantizeOptions {
         mixture: args.mixture,
         overrides: &args.tensor_type,
         importance: args.imatrix.as_deref(),
         split_size: args.split_size,
         requantize: args.allow_requantize,
-        name: public_name(&args.source),
+        name: model::public_name(&args.source),
         pre: args.pre.as_deref(),
         threads: args.threads,
         force: args.force,
     };
-    let source = model::locate(Some(&args.source))?;
-    let quantized = convert::quantize(&source, &args.out, &options, &mut Task::bytes())?;
+    let source = model::locate(&args.source, None)?;
+    let quantized =
+        convert::quantize(&source, &args.out, &options, &mut Task::new(progress::bytes(0)))?;
     if args.json {
-        output::json(&quantized.to_json())?;
-        return Ok(ExitCode::SUCCESS);
+        return output::json(&quantized.to_json());
     }
     output::text(&quantized.to_table())?;
     for path in &quantized.paths {
         output::note(format_args!("wrote {}", path.display()));
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The name of the model where the folder's name means nothing: unpacked and downloaded models.
-fn public_name(source: &str) -> Option<String> {
-    match Path::new(source).exists() {
-        true => None,
-        false if source == BUILTIN => Some("gannet-tiny".to_owned()),
-        false => Some(source.to_owned()),
-    }
+    Ok(())
 }
 
 /// Parses a number of bytes with units of 1000.

@@ -1,6 +1,7 @@
 //! `gannet replay`: computes the requests of traces again, each alone, and compares the bits.
 
-use crate::args::FileArgs;
+use crate::args::ModelArgs;
+use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
 use crate::{output, progress};
@@ -10,7 +11,6 @@ use engine::{EngineHandle, EngineOptions, LoadOptions, Runner, Trace, start};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Compute the requests of traces again, each alone, and compare the bits
@@ -23,11 +23,8 @@ pub(crate) struct Args {
     /// Traces, or folders of them
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Folder, .gguf file, or owner/name on the hub [default: the built-in model]
-    #[arg(short, long, value_name = "MODEL")]
-    model: Option<String>,
     #[command(flatten)]
-    files: FileArgs,
+    model: ModelArgs,
     #[command(flatten)]
     placement: PlacementArgs,
     /// Compute threads, which do not change the bits; 0 for all cores
@@ -44,7 +41,7 @@ pub(crate) struct Args {
 /// A trace with its path.
 type TraceFile = (PathBuf, Trace);
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let traces = read_all(&args.traces)?;
     let replay = Replay::load(args, &traces)?;
     let watch = Watch::new();
@@ -67,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         output::lines(differing)?;
         output::lines([format!("{same} of {} traces are bit-identical", found.len())])?;
     }
-    Ok(if same == found.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if same == found.len() { Ok(()) } else { Err(SilentExit(1).into()) }
 }
 
 fn line(path: &Path, divergence: &Divergence) -> String {
@@ -130,8 +127,7 @@ impl Replay {
                 bail!("{a_path} and {b_path} differ in their {name}: {a} and {b}");
             }
         }
-        let model = args.model.as_deref().unwrap_or(crate::model::BUILTIN);
-        let path = args.files.locate(model)?;
+        let path = args.model.locate()?;
         let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
         let wrong = |error: String| anyhow!("{}: {error}", first.display());
         let (sink, received) = sync_channel(1);
@@ -151,7 +147,8 @@ impl Replay {
         let runner = Runner::load(&checkpoint, &load)
             .with_context(|| format!("cannot load {}", path.display()))?;
         if let Some((name, then, now)) = then.difference(&TraceSettings::of(&runner)) {
-            bail!("{}: expected {name} {now}, as {model} has here, found {then}", first.display());
+            let (first, model) = (first.display(), args.model.name());
+            bail!("{first}: expected {name} {now}, as {model} has here, found {then}");
         }
         Ok(Self { engine: start(runner, options).0, traces: received })
     }

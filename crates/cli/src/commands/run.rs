@@ -7,10 +7,9 @@ use crate::load::{LoadedModel, SourceArgs};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use api::{ApiError, ChatRequest, Message, Prompt, TextRequest, TextStream};
-use engine::EngineOptions;
+use engine::{EngineOptions, KvMemory};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Answer one prompt
 ///
@@ -66,27 +65,26 @@ pub(crate) fn think_kwargs(think: Option<bool>) -> Map<String, Value> {
     think.map(|think| ("enable_thinking".to_owned(), json!(think))).into_iter().collect()
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let source =
-        TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref(), stdin: false };
-    let Some(prompt) = source.read()? else {
-        super::usage("run", "a prompt is missing: gannet run \"What is the capital of France?\"");
-    };
-    let loaded = args.source.load(EngineOptions::default())?;
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let source = TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref() };
+    let missing = "a prompt is missing: gannet run \"What is the capital of France?\"";
+    let prompt = source.read("run", missing)?;
+    let loaded = args.source.load(EngineOptions::default(), KvMemory::OneSequence)?;
     let stream = start(args, prompt, &loaded)?;
     let show = if args.json { Show::Nothing } else { Show::Pieces };
     let runtime = super::runtime()?;
-    let answer = runtime.block_on(StreamedAnswer::follow(stream, show, std::future::pending()))?;
+    let answer =
+        runtime.block_on(StreamedAnswer::follow(stream, show, std::future::pending::<()>()))?;
     if args.json {
         output::json(&answer.to_json(&loaded.service.info().name))?;
     }
     if args.stats {
-        output::note(format_args!("{}", describe(&loaded)));
-        output::note(format_args!("{}", answer.stats()));
+        output::note(&loaded.description);
+        output::note(answer.stats());
     }
     // The process ends: the system reclaims the memory faster than it can be freed.
     std::mem::forget(loaded);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream> {
@@ -112,23 +110,4 @@ fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream
         return stream.context("cannot render the prompt; --raw continues it without a template");
     }
     Ok(stream?)
-}
-
-/// A line about the loaded model.
-pub(crate) fn describe(loaded: &LoadedModel) -> String {
-    let info = loaded.service.info();
-    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-    format!(
-        "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens, at \
-         most {} per request; {} threads, {}",
-        info.name,
-        info.architecture,
-        loaded.time.as_secs_f64(),
-        mib(loaded.memory.weights),
-        mib(loaded.memory.cache),
-        info.cache_tokens,
-        info.context_length,
-        loaded.threads,
-        loaded.isa,
-    )
 }

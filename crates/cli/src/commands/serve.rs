@@ -3,18 +3,18 @@
 mod limits;
 mod listen;
 
-use super::run::describe;
 use crate::args::EngineArgs;
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::{self, note};
 use anyhow::{Context, Result};
+use api::Service;
 use convert::Interrupted;
+use engine::KvMemory;
 use limits::{ClientArgs, ConnectionArgs};
-use listen::{ListenArgs, Listening};
+use listen::ListenArgs;
 use server::{Listener, ServerOptions};
-use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -44,12 +44,11 @@ pub(crate) struct Args {
 /// Time for remaining tasks after the server has stopped.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let options = args.clients.options(&args.connections)?;
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
     if args.print_config {
-        output::text(&settings)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::text(&settings);
     }
     tracing::debug!("{settings}");
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -58,12 +57,10 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode
         .build()
         .context("cannot start the server's threads")?;
     // Bound before the model is loaded, which may take long, so that an error shows at once.
-    let listening = runtime.block_on(args.listen.listen(options.keys.is_open()))?;
-    let Listening { listener, addresses, warnings } = listening;
-    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let (listener, addresses) = runtime.block_on(args.listen.listen(options.keys.is_open()))?;
     let traces = args.engine.traces()?;
-    let loaded = args.source.load_for_many(args.engine.options(traces.as_ref()))?;
-    note(format_args!("{}", describe(&loaded)));
+    let loaded = args.source.load(args.engine.options(traces.as_ref()), KvMemory::Share)?;
+    note(&loaded.description);
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
     let ended = runtime.block_on(serve(listener, loaded.service, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
@@ -74,22 +71,18 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<ExitCode
     ended
 }
 
-async fn serve(
-    listener: Listener,
-    service: api::Service,
-    options: ServerOptions,
-) -> Result<ExitCode> {
+async fn serve(listener: Listener, service: Service, options: ServerOptions) -> Result<()> {
     static SIGNAL: OnceLock<Signal> = OnceLock::new();
     let mut watch = Watch::new();
     let shutdown = async move {
         let signal = watch.wait().await;
         let _ = SIGNAL.set(signal);
-        note(format_args!("shutting down; a second Ctrl-C exits at once"));
+        note("shutting down; a second Ctrl-C exits at once");
         // The watch is dropped here: a second signal ends the process.
     };
     server::serve(listener, service, options, shutdown).await?;
     match SIGNAL.get() {
         Some(Signal::Interrupt) => Err(Interrupted.into()),
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(()),
     }
 }

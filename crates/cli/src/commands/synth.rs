@@ -1,14 +1,13 @@
 //! `gannet synth`: a checkpoint of random weights in a named or given shape.
 
 use crate::output;
-use crate::progress::Task;
+use crate::progress::{self, Task};
 use anyhow::{Context, Result, bail};
 use convert::synth::{self, SynthPlan};
 use convert::writable_type;
 use formats::ModelConfig;
 use kernels::quant::QuantType;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Write a checkpoint of random weights, to measure speed without a download
 #[derive(Debug, clap::Args)]
@@ -42,18 +41,17 @@ pub(crate) struct Args {
     list: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if args.list {
-        output::lines(synth::describe_shapes())?;
-        return Ok(ExitCode::SUCCESS);
+        return output::lines(synth::describe_shapes());
     }
     let out = args.out.as_deref().context("the output is missing: -o PATH")?;
     let plan = SynthPlan { config: shape(args)?, ty: args.ty, seed: args.seed };
     synth::prepare(out, args.force)?;
-    let written = synth::write(&plan, out, &mut Task::bytes());
+    let written = synth::write(&plan, out, &mut Task::new(progress::bytes(0)));
     written.with_context(|| format!("cannot write {}", out.display()))?;
     output::note(format_args!("wrote {}", out.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn shape(args: &Args) -> Result<ModelConfig> {

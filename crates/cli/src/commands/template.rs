@@ -6,7 +6,6 @@ use crate::{input, output};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use text::{ChatTemplate, NaiveDateTime, SpecialTokens, TextAssets};
 
 /// Render messages with a chat template
@@ -27,8 +26,18 @@ pub(crate) struct Args {
     /// Name of the template, where the model has several
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    #[command(flatten)]
-    special: SpecialArgs,
+    /// Text of bos_token, instead of that of the model
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    bos: Option<String>,
+    /// Text of eos_token, instead of that of the model
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    eos: Option<String>,
+    /// Text of pad_token, instead of that of the model
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pad: Option<String>,
+    /// Text of unk_token, instead of that of the model
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    unk: Option<String>,
     /// Time that strftime_now returns, in RFC 3339 [default: now]
     #[arg(long, value_name = "RFC3339", value_parser = text::parse_now)]
     now: Option<NaiveDateTime>,
@@ -36,39 +45,20 @@ pub(crate) struct Args {
     files: FileArgs,
 }
 
-/// Special tokens, instead of those of the model.
-#[derive(Debug, clap::Args)]
-struct SpecialArgs {
-    /// Text of bos_token
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    bos: Option<String>,
-    /// Text of eos_token
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    eos: Option<String>,
-    /// Text of pad_token
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pad: Option<String>,
-    /// Text of unk_token
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    unk: Option<String>,
-}
-
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let json = input::read_path(&args.input)?;
     let case: Value = serde_json::from_str(&json)
         .with_context(|| format!("{}: expected JSON", args.input.display()))?;
-    let rendered = match (&args.template, &args.model) {
+    output::exact(&match (&args.template, &args.model) {
         (Some(template), _) => render_file(args, template, &case)?,
         (None, model) => render_model(args, model.as_deref().unwrap_or_default(), &case)?,
-    };
-    output::exact(&rendered)?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn render_file(args: &Args, path: &Path, case: &Value) -> Result<String> {
     let source = input::read_path(path)?;
     let rendered = ChatTemplate::from_source(&source).and_then(|template| {
-        template.render(case, &args.special.over(SpecialTokens::default()), args.now)
+        template.render(case, &args.special(SpecialTokens::default()), args.now)
     });
     rendered.with_context(|| format!("cannot render {}", path.display()))
 }
@@ -81,14 +71,15 @@ fn render_model(args: &Args, model: &str, case: &Value) -> Result<String> {
         None => TextAssets::from_folder(&folder(&path)),
     }
     .with_context(context)?;
-    assets.special = args.special.over(assets.special);
+    assets.special = args.special(assets.special);
     let tools = case["tools"].as_array().is_some_and(|tools| !tools.is_empty());
     let template = assets.templates.get(args.name.as_deref(), tools).with_context(context)?;
     Ok(assets.render(&template, case, args.now).with_context(context)?.text)
 }
 
-impl SpecialArgs {
-    fn over(&self, model: SpecialTokens) -> SpecialTokens {
+impl Args {
+    /// The special tokens of `model`, except for those given.
+    fn special(&self, model: SpecialTokens) -> SpecialTokens {
         SpecialTokens {
             bos: self.bos.clone().or(model.bos),
             eos: self.eos.clone().or(model.eos),

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use formats::gguf::GgufFile;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use text::{EncodeOptions, Tokenizer};
 
 /// Print the token ids of a text
@@ -38,21 +37,19 @@ pub(crate) struct Args {
     files: FileArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let source =
-        TextSource { argument: args.text.as_deref(), file: args.file.as_ref(), stdin: args.stdin };
-    let Some(text) = source.read()? else { super::usage("tokenize", "a text is missing") };
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let argument = if args.stdin { Some("-") } else { args.text.as_deref() };
+    let source = TextSource { argument, file: args.file.as_ref() };
+    let text = source.read("tokenize", "a text is missing")?;
     let tokenizer = tokenizer(&args.files.locate(&args.model)?, &args.files)?;
     let options = EncodeOptions { add_special: args.special, parse_special: args.special };
     let ids = tokenizer.encode(&text, options)?;
     if args.json {
         let token = |&id: &u32| tokenizer.id_to_token(id).unwrap_or_default();
         let tokens: Vec<&str> = ids.iter().map(token).collect();
-        output::json(&json!({"ids": ids, "tokens": tokens}))?;
-    } else {
-        output::lines([ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")])?;
+        return output::json(&json!({"ids": ids, "tokens": tokens}));
     }
-    Ok(ExitCode::SUCCESS)
+    output::lines([ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")])
 }
 
 /// The tokenizer of a folder or a `.gguf` file, without opening weights where possible.

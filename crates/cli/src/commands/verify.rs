@@ -5,6 +5,8 @@ mod reference;
 mod report;
 mod text_cases;
 
+use crate::exit::SilentExit;
+use crate::output;
 use crate::placement::PlacementArgs;
 use anyhow::{Context, Result, bail};
 use engine::{Device, LoadOptions, Mode, Runner, SingleSequence};
@@ -12,7 +14,6 @@ use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::VerifyReport;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Check a model against reference outputs
 ///
@@ -53,23 +54,22 @@ pub(crate) struct Args {
 /// The program `--make-script` prints.
 const SCRIPT: &str = include_str!("verify/make_reference.py");
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if args.make_script {
-        crate::output::text(SCRIPT)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::text(SCRIPT);
     }
     let (Some(model), Some(reference)) = (&args.model, &args.reference) else {
         bail!("expected a model and --reference");
     };
     let reference = Reference::open(reference)?;
-    let path = crate::model::locate(Some(model))?;
+    let path = crate::model::locate(model, None)?;
     let mut report = VerifyReport::default();
     check_numbers(args, &path, &reference, &mut report)?;
     if reference.has_text_cases() {
         text_cases::check(&path, &reference, &mut report)?;
     }
-    crate::output::text(&if args.json { report.to_json() } else { report.to_table() })?;
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    output::report(args.json, || report.to_json(), || report.to_table())?;
+    if report.holds() { Ok(()) } else { Err(SilentExit(1).into()) }
 }
 
 fn check_numbers(
@@ -93,18 +93,11 @@ fn check_numbers(
     };
     let mut runner = Runner::load(&checkpoint, &options)
         .with_context(|| format!("cannot load {}", path.display()))?;
-    let vocab = runner.info().vocab_size;
+    let (vocab, bounds) = (runner.info().vocab_size, reference.bounds(args.mode));
     for (index, prompt) in reference.prompts.iter().enumerate() {
         prompt.check(index, vocab)?;
-        let bounds = reference.bounds(args.mode);
-        numbers::check(
-            &mut SingleSequence::new(&mut runner),
-            args.chunk,
-            index,
-            prompt,
-            &bounds,
-            report,
-        )?;
+        let mut session = SingleSequence::new(&mut runner);
+        numbers::check(&mut session, args.chunk, index, prompt, &bounds, report)?;
     }
     Ok(())
 }

@@ -141,11 +141,10 @@ fn begin(
 /// An error that names the first thing in which the output is of other work than this.
 fn check_same(old: &Imatrix, new: &Imatrix, path: &Path) -> Result<()> {
     let ours = old.text_digest.is_some() && old.model_digest.is_some();
-    let size = |imatrix: &Imatrix| format!("{:?}", imatrix.chunk_size.unwrap_or(0));
     let problem = if !ours {
         "expected a file that `gannet imatrix` wrote, found one of another program".into()
     } else if old.chunk_size != new.chunk_size {
-        let (new, old) = (size(new), size(old));
+        let [new, old] = [new, old].map(|imatrix| imatrix.chunk_size.unwrap_or(0));
         format!("imatrix.chunk_size: expected windows of {new} tokens, found {old}")
     } else if old.text_digest != new.text_digest {
         let name = |imatrix: &Imatrix| imatrix.datasets.join(", ").escape_debug().to_string();

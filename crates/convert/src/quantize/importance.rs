@@ -14,7 +14,7 @@ pub(super) struct Importance {
     /// Number of windows.
     pub windows: usize,
     /// Means of the squared activations of each column, for each matrix of a tensor.
-    means: HashMap<String, Vec<f32>>,
+    pub means: HashMap<String, Vec<f32>>,
 }
 
 impl Importance {
@@ -28,11 +28,6 @@ impl Importance {
     /// The name of the file without its folder.
     pub fn file_name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    /// Number of tensors in the file.
-    pub fn len(&self) -> usize {
-        self.means.len()
     }
 
     /// Whether the file has the tensor. An error where the values do not fit its shape.

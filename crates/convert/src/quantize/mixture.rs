@@ -65,7 +65,10 @@ pub(super) struct ModelTraits {
 /// Values, alone or in one matrix with queries and keys.
 const VALUES: &[&str] = &["attn_v.weight", "attn_qkv.weight"];
 const DOWN: &[&str] = &["ffn_down"];
+const VALUES_AND_DOWN: &[&str] = &["attn_v.weight", "attn_qkv.weight", "ffn_down"];
 const ATTENTION_OUT: &[&str] = &["attn_output.weight"];
+/// Values, the ends of MLPs and the output of attention.
+const SENSITIVE: &[&str] = &["attn_v.weight", "attn_qkv.weight", "ffn_down", "attn_output.weight"];
 const QUERIES_AND_KEYS: &[&str] = &["attn_q.weight", "attn_k.weight"];
 const GATE_AND_UP: &[&str] = &["ffn_gate", "ffn_up"];
 const EXPERTS: &[&str] = &["ffn_gate_exps", "ffn_up_exps", "ffn_gate_up_exps", "ffn_down_exps"];
@@ -81,9 +84,7 @@ static MIXTURES: &[Mixture] = &[
     Mixture { name: "q2_k", file_type: 10, base: &quant::Q2_K, rules: &[
         Rule(VALUES, Eighty, &quant::Q5_K),
         Rule(VALUES, Grouped, &quant::Q4_K),
-        Rule(VALUES, Always, &quant::Q3_K),
-        Rule(DOWN, Always, &quant::Q3_K),
-        Rule(ATTENTION_OUT, Always, &quant::Q3_K),
+        Rule(SENSITIVE, Always, &quant::Q3_K),
     ] },
     Mixture { name: "q3_k_s", file_type: 11, base: &quant::Q3_K, rules: &[
         Rule(VALUES, Eighty, &quant::Q5_K),
@@ -91,15 +92,11 @@ static MIXTURES: &[Mixture] = &[
     Mixture { name: "q3_k_m", file_type: 12, base: &quant::Q3_K, rules: &[
         Rule(VALUES, Eighty, &quant::Q5_K),
         Rule(VALUES, FirstLayers(2), &quant::Q5_K),
-        Rule(VALUES, Always, &quant::Q4_K),
         Rule(DOWN, FirstSixteenth, &quant::Q5_K),
-        Rule(DOWN, Always, &quant::Q4_K),
-        Rule(ATTENTION_OUT, Always, &quant::Q4_K),
+        Rule(SENSITIVE, Always, &quant::Q4_K),
     ] },
     Mixture { name: "q3_k_l", file_type: 13, base: &quant::Q3_K, rules: &[
-        Rule(VALUES, Always, &quant::Q5_K),
-        Rule(DOWN, Always, &quant::Q5_K),
-        Rule(ATTENTION_OUT, Always, &quant::Q5_K),
+        Rule(SENSITIVE, Always, &quant::Q5_K),
     ] },
     Mixture { name: "q4_k_s", file_type: 14, base: &quant::Q4_K, rules: &[
         Rule(VALUES, Eighty, &quant::Q5_K),
@@ -107,14 +104,12 @@ static MIXTURES: &[Mixture] = &[
         Rule(DOWN, FirstEighth, &quant::Q5_K),
     ] },
     Mixture { name: "q4_k_m", file_type: 15, base: &quant::Q4_K, rules: &[
-        Rule(VALUES, MoreBits, &quant::Q6_K),
+        Rule(VALUES_AND_DOWN, MoreBits, &quant::Q6_K),
         Rule(VALUES, Eighty, &quant::Q5_K),
-        Rule(DOWN, MoreBits, &quant::Q6_K),
     ] },
     plain("q5_k_s", 16, &quant::Q5_K),
     Mixture { name: "q5_k_m", file_type: 17, base: &quant::Q5_K, rules: &[
-        Rule(VALUES, MoreBits, &quant::Q6_K),
-        Rule(DOWN, MoreBits, &quant::Q6_K),
+        Rule(VALUES_AND_DOWN, MoreBits, &quant::Q6_K),
     ] },
     plain("q6_k", 18, &quant::Q6_K),
     plain("q8_0", 7, &quant::Q8_0),

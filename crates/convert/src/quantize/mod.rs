@@ -14,7 +14,6 @@ mod vocabulary;
 
 pub use mixture::Mixture;
 pub use overrides::Override;
-pub use plan::Target;
 pub use summary::Quantized;
 
 use super::WorkProgress;
@@ -24,7 +23,7 @@ use formats::gguf::{GgufWriter, SplitStream, Value};
 use formats::{ModelFiles, OpenOptions};
 use importance::Importance;
 use kernels::quant::{self, QuantType};
-use plan::TypeRules;
+use plan::Target;
 use source::QuantizeSource;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -87,13 +86,7 @@ pub fn quantize(
     let QuantizeSource { mut header, tensors, mut model, note } =
         QuantizeSource::open(ModelFiles::open(source)?, &open, options.pre)?;
     model.has_importance = importance.is_some();
-    let rules = TypeRules {
-        mixture: options.mixture,
-        overrides: options.overrides,
-        importance: importance.as_ref(),
-        requantize: options.requantize,
-    };
-    let targets = plan::decide(tensors, &model, &rules)?;
+    let targets = plan::decide(tensors, &model, options, importance.as_ref())?;
     describe(&mut header, options.mixture, importance.as_ref(), &targets)?;
     match importance {
         Some(_) => warn_of_unweighed(&targets, progress),
@@ -117,7 +110,7 @@ fn describe(
     header.set("general.quantization_version", Value::U32(2));
     if let Some(importance) = importance {
         header.set("quantize.imatrix.file", Value::String(importance.file_name()));
-        let count = Value::U32(importance.len().try_into().unwrap_or(u32::MAX));
+        let count = Value::U32(importance.means.len().try_into().unwrap_or(u32::MAX));
         header.set("quantize.imatrix.entries_count", count);
         header.set("quantize.imatrix.dataset", Value::String(importance.datasets.join(", ")));
         let windows = Value::U32(importance.windows.try_into().unwrap_or(u32::MAX));

@@ -1,41 +1,26 @@
 //! Decides the type of every tensor, before a byte is written.
 
+use super::QuantizeOptions;
 use super::importance::Importance;
-use super::mixture::{Mixture, ModelTraits};
-use super::overrides::Override;
+use super::mixture::ModelTraits;
 use super::source::Tensor;
 use crate::types::{whole_blocks, writable_names};
 use anyhow::{Result, bail};
 use kernels::quant::{self, QuantType};
 
-/// The choices of the user.
-#[derive(Debug)]
-pub(super) struct TypeRules<'a> {
-    pub mixture: &'a Mixture,
-    pub overrides: &'a [Override],
-    pub importance: Option<&'a Importance>,
-    /// Whether tensors of fewer than eight bits may be quantised again.
-    pub requantize: bool,
-}
-
 /// A tensor and the type it is written in.
 #[derive(Debug)]
-pub struct Target {
-    pub(super) tensor: Tensor,
+pub(super) struct Target {
+    pub tensor: Tensor,
     /// The type it is written in.
     pub ty: &'static QuantType,
     /// The type that was asked for, where its rows are not whole blocks of it.
     pub instead_of: Option<&'static QuantType>,
     /// Whether the importance of its columns is known.
-    pub(super) weighed: bool,
+    pub weighed: bool,
 }
 
 impl Target {
-    /// The name of the tensor.
-    pub fn name(&self) -> &str {
-        &self.tensor.name
-    }
-
     /// Bytes it takes in the new type.
     pub fn bytes(&self) -> usize {
         // The writer has refused sizes that overflow.
@@ -47,11 +32,12 @@ impl Target {
 pub(super) fn decide(
     tensors: Vec<Tensor>,
     model: &ModelTraits,
-    rules: &TypeRules,
+    options: &QuantizeOptions,
+    importance: Option<&Importance>,
 ) -> Result<Vec<Target>> {
-    let wanted = wanted(&tensors, model, rules)?;
+    let wanted = wanted(&tensors, model, options)?;
     let decide = |(tensor, wanted): (Tensor, Option<&'static QuantType>)| match wanted {
-        Some(ty) => quantized(tensor, ty, rules),
+        Some(ty) => quantized(tensor, ty, options.requantize, importance),
         None => Ok(kept(tensor)),
     };
     tensors.into_iter().zip(wanted).map(decide).collect()
@@ -61,15 +47,15 @@ pub(super) fn decide(
 fn wanted(
     tensors: &[Tensor],
     model: &ModelTraits,
-    rules: &TypeRules,
+    options: &QuantizeOptions,
 ) -> Result<Vec<Option<&'static QuantType>>> {
     let matrices: Vec<usize> = (0..tensors.len()).filter(|&i| is_matrix(&tensors[i])).collect();
     let names: Vec<&str> = matrices.iter().map(|&i| tensors[i].name.as_str()).collect();
     let mut wanted = vec![None; tensors.len()];
     for (&index, name) in matrices.iter().zip(&names) {
-        wanted[index] = Some(rules.mixture.choose(name, model));
+        wanted[index] = Some(options.mixture.choose(name, model));
     }
-    for rule in rules.overrides {
+    for rule in options.overrides {
         for found in rule.matching(&names)? {
             wanted[matrices[found]] = Some(rule.ty);
         }
@@ -91,14 +77,19 @@ fn kept(tensor: Tensor) -> Target {
     Target { tensor, ty, instead_of: None, weighed: false }
 }
 
-fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> Result<Target> {
+fn quantized(
+    tensor: Tensor,
+    wanted: &'static QuantType,
+    requantize: bool,
+    importance: Option<&Importance>,
+) -> Result<Target> {
     let (name, from) = (tensor.name.escape_debug().to_string(), tensor.ty);
     let columns = tensor.shape.last().copied().unwrap_or(0);
     let ty = whole_blocks(wanted, columns);
     let instead_of = (ty != wanted).then_some(wanted);
     if ty != from {
         let coarse = from.block_len > 1 && from.bits_per_value() < 8.0;
-        if coarse && !rules.requantize {
+        if coarse && !requantize {
             bail!(
                 "tensor {name} is {from} already: quantising it again loses quality; \
                  --allow-requantize allows it"
@@ -114,7 +105,7 @@ fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> R
             );
         }
     }
-    let weighed = match rules.importance {
+    let weighed = match importance {
         Some(importance) if ty.block_len > 1 => importance.covers(&tensor.name, &tensor.shape)?,
         _ => false,
     };
@@ -124,6 +115,7 @@ fn quantized(tensor: Tensor, wanted: &'static QuantType, rules: &TypeRules) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Mixture, Override};
 
     fn tensor(name: &str, shape: &[usize], ty: &'static QuantType) -> Tensor {
         let (name, shape) = (name.to_owned(), shape.to_vec());
@@ -138,8 +130,9 @@ mod tests {
     ) -> Result<Target> {
         let overrides: Vec<_> = choices.iter().map(|c| Override::parse(c).unwrap()).collect();
         let mixture = Mixture::named(mixture).unwrap();
-        let rules = TypeRules { mixture, overrides: &overrides, importance: None, requantize };
-        Ok(decide(vec![tensor], &ModelTraits::default(), &rules)?.remove(0))
+        let options =
+            QuantizeOptions { overrides: &overrides, requantize, ..QuantizeOptions::new(mixture) };
+        Ok(decide(vec![tensor], &ModelTraits::default(), &options, None)?.remove(0))
     }
 
     fn check(name: &str, shape: &[usize], mixture: &str, expected: &str) {

@@ -19,7 +19,7 @@ struct Total {
 #[derive(Debug)]
 pub struct Quantized {
     /// The tensors in the order of the file.
-    pub targets: Vec<Target>,
+    pub(super) targets: Vec<Target>,
     /// The file, or its parts.
     pub paths: Vec<PathBuf>,
     /// Seconds it took.

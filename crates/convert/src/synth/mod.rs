@@ -3,7 +3,6 @@
 //! The same plan gives the same bytes. The tokenizer is byte-level, so that the checkpoint also
 //! runs.
 
-mod mixtures;
 mod shapes;
 mod vocabulary;
 mod weights;
@@ -35,8 +34,8 @@ pub struct SynthPlan {
 ///
 /// An unknown name; the message lists the known names.
 pub fn named_shape(name: &str) -> Result<ModelConfig> {
-    let unknown = || format!("shape {name} is not known (known: {})", shapes::names());
-    shapes::find(name).with_context(unknown)
+    let known = || shapes::names().collect::<Vec<_>>().join(", ");
+    shapes::find(name).with_context(|| format!("shape {name} is not known (known: {})", known()))
 }
 
 /// `config` with other numbers of layers and of tokens, where they are given.

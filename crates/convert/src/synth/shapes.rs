@@ -1,13 +1,14 @@
-//! Shapes of published models, and tiny ones of the same families for tests.
+//! Shapes of published models, and tiny ones of the same families for tests, as the config.json of
+//! such models.
 
-use super::mixtures::{self, MIXTURES};
 use formats::ModelConfig;
-use formats::config::{RopeConfig, RopeScaling};
+use serde_json::{Map, Value as Json, json};
+use std::path::Path;
 
-/// The shape of a dense model.
-struct DenseShape {
+/// The shape of a model.
+struct Shape {
     name: &'static str,
-    family: &'static str,
+    class: &'static str,
     hidden: usize,
     layers: usize,
     /// Query heads, key and value heads, values per head.
@@ -15,87 +16,167 @@ struct DenseShape {
     mlp: usize,
     vocab: usize,
     context: usize,
-    theta: f32,
-    eps: f32,
     tied: bool,
-    window: Option<usize>,
-    /// Factor of Llama 3's scaling, over a context of 8192.
-    llama3: Option<f32>,
+    /// Routed experts, those chosen for a token, and the width of each.
+    experts: [usize; 3],
+    /// Keys of the number of routed experts and of their width in config.json.
+    expert_keys: [&'static str; 2],
+    /// What the family has besides the fields of all.
+    more: fn(shape: &Shape) -> Json,
 }
 
-const QWEN3: DenseShape = DenseShape {
+const QWEN3: Shape = Shape {
     name: "qwen3",
-    family: "qwen3",
+    class: "Qwen3ForCausalLM",
     hidden: 0,
     layers: 0,
     heads: [0; 3],
     mlp: 0,
     vocab: 151_936,
     context: 40_960,
-    theta: 1e6,
-    eps: 1e-6,
     tied: true,
-    window: None,
-    llama3: None,
+    experts: [0; 3],
+    expert_keys: ["num_experts", "moe_intermediate_size"],
+    more: |_| json!({"rope_theta": 1e6}),
 };
-const QWEN2: DenseShape = DenseShape { family: "qwen2", context: 32_768, ..QWEN3 };
-const LLAMA: DenseShape = DenseShape {
-    family: "llama",
+const QWEN2: Shape = Shape { class: "Qwen2ForCausalLM", context: 32_768, ..QWEN3 };
+const LLAMA: Shape = Shape {
+    class: "LlamaForCausalLM",
     vocab: 128_256,
     context: 131_072,
-    theta: 5e5,
-    eps: 1e-5,
-    llama3: Some(32.0),
+    more: |shape| {
+        let factor = if shape.name.starts_with("llama-3.1") { 8.0 } else { 32.0 };
+        json!({
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 5e5,
+            "rope_scaling": {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
+        })
+    },
     ..QWEN3
 };
-const MISTRAL: DenseShape = DenseShape {
-    family: "mistral",
+const MISTRAL: Shape = Shape {
+    class: "MistralForCausalLM",
     vocab: 32_000,
     context: 32_768,
-    theta: 1e4,
-    eps: 1e-5,
     tied: false,
-    window: Some(4096),
+    more: |shape| {
+        let window = if shape.is_tiny() { 64 } else { 4096 };
+        json!({"rms_norm_eps": 1e-5, "rope_theta": 1e4, "sliding_window": window})
+    },
     ..QWEN3
 };
+const QWEN3_MOE: Shape = Shape {
+    class: "Qwen3MoeForCausalLM",
+    vocab: 32_000,
+    context: 32_768,
+    tied: false,
+    more: |_| json!({"rope_theta": 1e6, "norm_topk_prob": true}),
+    ..QWEN3
+};
+const QWEN2_MOE: Shape = Shape {
+    class: "Qwen2MoeForCausalLM",
+    more: |shape| json!({"rope_theta": 1e6, "shared_expert_intermediate_size": 2 * shape.experts[2]}),
+    ..QWEN3_MOE
+};
+const MIXTRAL: Shape = Shape {
+    class: "MixtralForCausalLM",
+    expert_keys: ["num_local_experts", "intermediate_size"],
+    more: |_| json!({}),
+    ..QWEN3_MOE
+};
+const GPT_OSS: Shape = Shape {
+    class: "GptOssForCausalLM",
+    more: |shape| {
+        let (window, original) = (shape.context / 32, shape.context / 32);
+        json!({
+            "sliding_window": window,
+            "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
+                "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": original},
+        })
+    },
+    ..MIXTRAL
+};
+const GLM4_MOE: Shape = Shape {
+    class: "Glm4MoeForCausalLM",
+    expert_keys: ["n_routed_experts", "moe_intermediate_size"],
+    more: |_| json!({"attention_bias": true, "use_qk_norm": true, "first_k_dense_replace": 1}),
+    ..QWEN3_MOE
+};
+const DEEPSEEK_V3: Shape = Shape {
+    class: "DeepseekV3ForCausalLM",
+    more: |shape| {
+        let mut json = latent(shape, Some(shape.hidden * 3 / 4));
+        json["n_group"] = json!(4);
+        json["topk_group"] = json!(2);
+        json
+    },
+    ..GLM4_MOE
+};
+const DEEPSEEK_V2: Shape =
+    Shape { class: "DeepseekV2ForCausalLM", more: |shape| latent(shape, None), ..GLM4_MOE };
 
 #[rustfmt::skip]
-static SHAPES: &[DenseShape] = &[
-    DenseShape { name: "qwen3-0.6b", hidden: 1024, layers: 28, heads: [16, 8, 128], mlp: 3072, ..QWEN3 },
-    DenseShape { name: "qwen3-1.7b", hidden: 2048, layers: 28, heads: [16, 8, 128], mlp: 6144, ..QWEN3 },
-    DenseShape { name: "qwen3-4b", hidden: 2560, layers: 36, heads: [32, 8, 128], mlp: 9728, ..QWEN3 },
-    DenseShape { name: "qwen3-8b", hidden: 4096, layers: 36, heads: [32, 8, 128], mlp: 12_288, tied: false, ..QWEN3 },
-    DenseShape { name: "qwen2.5-0.5b", hidden: 896, layers: 24, heads: [14, 2, 64], mlp: 4864, ..QWEN2 },
-    DenseShape { name: "qwen2.5-1.5b", hidden: 1536, layers: 28, heads: [12, 2, 128], mlp: 8960, ..QWEN2 },
-    DenseShape { name: "qwen2.5-7b", hidden: 3584, layers: 28, heads: [28, 4, 128], mlp: 18_944, vocab: 152_064, tied: false, ..QWEN2 },
-    DenseShape { name: "llama-3.2-1b", hidden: 2048, layers: 16, heads: [32, 8, 64], mlp: 8192, ..LLAMA },
-    DenseShape { name: "llama-3.2-3b", hidden: 3072, layers: 28, heads: [24, 8, 128], mlp: 8192, ..LLAMA },
-    DenseShape { name: "llama-3.1-8b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, tied: false, llama3: Some(8.0), ..LLAMA },
-    DenseShape { name: "mistral-7b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, ..MISTRAL },
-    DenseShape { name: "tiny-qwen3", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..QWEN3 },
-    DenseShape { name: "tiny-qwen2", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..QWEN2 },
-    DenseShape { name: "tiny-llama", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..LLAMA },
-    DenseShape { name: "tiny-mistral", hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, window: Some(64), ..MISTRAL },
+static SHAPES: &[Shape] = &[
+    Shape { name: "qwen3-0.6b", hidden: 1024, layers: 28, heads: [16, 8, 128], mlp: 3072, ..QWEN3 },
+    Shape { name: "qwen3-1.7b", hidden: 2048, layers: 28, heads: [16, 8, 128], mlp: 6144, ..QWEN3 },
+    Shape { name: "qwen3-4b", hidden: 2560, layers: 36, heads: [32, 8, 128], mlp: 9728, ..QWEN3 },
+    Shape { name: "qwen3-8b", hidden: 4096, layers: 36, heads: [32, 8, 128], mlp: 12_288, tied: false, ..QWEN3 },
+    Shape { name: "qwen2.5-0.5b", hidden: 896, layers: 24, heads: [14, 2, 64], mlp: 4864, ..QWEN2 },
+    Shape { name: "qwen2.5-1.5b", hidden: 1536, layers: 28, heads: [12, 2, 128], mlp: 8960, ..QWEN2 },
+    Shape { name: "qwen2.5-7b", hidden: 3584, layers: 28, heads: [28, 4, 128], mlp: 18_944, vocab: 152_064, tied: false, ..QWEN2 },
+    Shape { name: "llama-3.2-1b", hidden: 2048, layers: 16, heads: [32, 8, 64], mlp: 8192, ..LLAMA },
+    Shape { name: "llama-3.2-3b", hidden: 3072, layers: 28, heads: [24, 8, 128], mlp: 8192, ..LLAMA },
+    Shape { name: "llama-3.1-8b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, tied: false, ..LLAMA },
+    Shape { name: "mistral-7b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, ..MISTRAL },
+    Shape { name: "tiny-qwen3", ..tiny(QWEN3) },
+    Shape { name: "tiny-qwen2", ..tiny(QWEN2) },
+    Shape { name: "tiny-llama", ..tiny(LLAMA) },
+    Shape { name: "tiny-mistral", ..tiny(MISTRAL) },
+    Shape { name: "qwen3-moe-1b", hidden: 1024, layers: 16, heads: [16, 4, 128], mlp: 3072, experts: [64, 8, 256], ..QWEN3_MOE },
+    Shape { name: "deepseek-v3-small", hidden: 1024, layers: 12, heads: [16, 16, 192], mlp: 4096, experts: [32, 4, 512], ..DEEPSEEK_V3 },
+    Shape { name: "tiny-qwen2-moe", experts: [8, 2, 256], ..tiny(QWEN2_MOE) },
+    Shape { name: "tiny-qwen3-moe", experts: [8, 2, 256], ..tiny(QWEN3_MOE) },
+    Shape { name: "tiny-mixtral", experts: [8, 2, 256], ..tiny(MIXTRAL) },
+    Shape { name: "tiny-deepseek-v2", experts: [8, 2, 256], ..tiny(DEEPSEEK_V2) },
+    Shape { name: "tiny-deepseek-v3", experts: [16, 4, 256], ..tiny(DEEPSEEK_V3) },
+    Shape { name: "tiny-glm4-moe", experts: [8, 2, 256], ..tiny(GLM4_MOE) },
+    Shape { name: "tiny-gpt-oss", experts: [8, 2, 256], ..tiny(GPT_OSS) },
 ];
+
+const fn tiny(of: Shape) -> Shape {
+    Shape { hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..of }
+}
+
+/// DeepSeek's latent attention, its first layer without experts, and its long context.
+fn latent(shape: &Shape, q_rank: Option<usize>) -> Json {
+    let (kv_rank, nope, rope) = if shape.is_tiny() { (256, 64, 32) } else { (512, 128, 64) };
+    json!({
+        "q_lora_rank": q_rank,
+        "kv_lora_rank": kv_rank,
+        "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope,
+        "v_head_dim": nope,
+        "first_k_dense_replace": 1,
+        "n_shared_experts": 1,
+        "rope_scaling": {"type": "yarn", "factor": 8, "mscale": 1.0, "mscale_all_dim": 1.0,
+            "original_max_position_embeddings": shape.context / 8},
+    })
+}
 
 /// The configuration of the shape with this name, in any case.
 pub(super) fn find(name: &str) -> Option<ModelConfig> {
-    let dense = SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
-    dense.map(DenseShape::config).or_else(|| mixtures::find(name))
+    SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name)).map(Shape::config)
 }
 
 /// All names.
-pub(super) fn names() -> String {
-    all_names().collect::<Vec<_>>().join(", ")
-}
-
-fn all_names() -> impl Iterator<Item = &'static str> {
-    SHAPES.iter().map(|shape| shape.name).chain(MIXTURES.iter().map(|(name, _)| *name))
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    SHAPES.iter().map(|shape| shape.name)
 }
 
 /// A line about each named shape: name, family and parameters.
 pub fn describe_shapes() -> impl Iterator<Item = String> {
-    all_names().filter_map(find).map(|config| {
+    SHAPES.iter().map(Shape::config).map(|config| {
         let values = config.tensors().into_iter();
         let values: usize = values.map(|(_, shape)| shape.iter().product::<usize>()).sum();
         let (name, family) = (&config.name, &config.architecture);
@@ -103,41 +184,39 @@ pub fn describe_shapes() -> impl Iterator<Item = String> {
     })
 }
 
-impl DenseShape {
-    fn config(&self) -> ModelConfig {
-        let [heads, kv_heads, head_dim] = self.heads;
-        let tiny =
-            ModelConfig::tiny(self.family, self.layers).expect("shapes are of known families");
-        ModelConfig {
-            name: self.name.to_owned(),
-            hidden_size: self.hidden,
-            heads,
-            kv_heads,
-            head_dim,
-            attention_scale: 1.0 / (head_dim as f32).sqrt(),
-            intermediate_size: self.mlp,
-            vocab_size: self.vocab,
-            context_length: self.context,
-            rms_norm_eps: self.eps,
-            rope: RopeConfig {
-                theta: self.theta,
-                dim: head_dim,
-                scaling: self.scaling(),
-                ..tiny.rope
-            },
-            windows: vec![self.window; self.layers],
-            tied_embeddings: self.tied,
-            ..tiny
-        }
+impl Shape {
+    fn is_tiny(&self) -> bool {
+        self.name.starts_with("tiny")
     }
 
-    fn scaling(&self) -> RopeScaling {
-        self.llama3.map_or(RopeScaling::None, |factor| RopeScaling::Llama3 {
-            factor,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_context: 8192,
-        })
+    fn config(&self) -> ModelConfig {
+        let ([heads, kv_heads, head_dim], [experts, chosen, width]) = (self.heads, self.experts);
+        let mut json = json!({
+            "architectures": [self.class],
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.mlp,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "head_dim": head_dim,
+            "vocab_size": self.vocab,
+            "max_position_embeddings": self.context,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": self.tied,
+        });
+        if experts > 0 {
+            json["num_experts_per_tok"] = json!(chosen);
+            json[self.expert_keys[0]] = json!(experts);
+            json[self.expert_keys[1]] = json!(width);
+        }
+        let more: Map<String, Json> = serde_json::from_value((self.more)(self)).unwrap_or_default();
+        for (key, value) in more {
+            json[key] = value;
+        }
+        // Configurations are named after their folder.
+        let path = Path::new(self.name).join("config.json");
+        let config = ModelConfig::from_hf_json(&json.to_string(), &path);
+        config.expect("the shapes of the table are valid")
     }
 }
 
@@ -162,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_name_has_a_shape_and_those_with_experts_are_about_a_billion_parameters() {
-        assert_eq!(describe_shapes().count(), all_names().count());
+        assert_eq!(describe_shapes().count(), names().count());
         check("qwen3-moe-1b", 955_814_912);
         check("deepseek-v3-small", 744_628_576);
     }

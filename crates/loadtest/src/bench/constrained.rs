@@ -1,5 +1,6 @@
 //! The cost of a grammar: answers to the same prompt with and without a constraint, alternating.
 
+use super::measure::BenchPlan;
 use super::spread::MedianRange;
 use anyhow::{Context, Result, bail};
 use api::{
@@ -32,7 +33,7 @@ pub struct ConstraintRates {
     overhead: f64,
 }
 
-/// Measures answers of `generate` tokens, `runs` of each kind, alternating.
+/// Measures answers, as many of each kind as `plan` has runs, alternating.
 ///
 /// # Errors
 ///
@@ -41,9 +42,9 @@ pub fn bench_constrained(
     runner: Runner,
     checkpoint: &Checkpoint,
     schema: &Path,
-    generate: usize,
-    runs: usize,
+    plan: &BenchPlan,
 ) -> Result<ConstraintRates> {
+    let (generate, runs) = (plan.generate, plan.runs);
     let schema = std::fs::read(schema).with_context(|| format!("{}", schema.display()))?;
     let schema = serde_json::from_slice(&schema).context("--schema: expected JSON")?;
     let grammar = GrammarSource::JsonSchema(schema);
@@ -135,24 +136,11 @@ impl ConstraintRates {
         };
         format!(
             "vocabulary of {vocabulary} tokens: {prepare_ms:.1} ms once, {compile_ms:.2} ms for the \
-             schema, {constrained_tokens} constrained tokens\n\n{:12}{:>10}{:>10}{:>10}\n{}{}overhead \
-             {:.1}%\n",
-            "decode",
-            "tok/s",
-            "min",
-            "max",
+             schema, {constrained_tokens} constrained tokens\n\n\
+             decode           tok/s       min       max\n{}{}overhead {:.1}%\n",
             line("plain", &self.plain),
             line("constrained", &self.constrained),
             100.0 * self.overhead
         )
-    }
-
-    /// The rates as JSON.
-    ///
-    /// # Errors
-    ///
-    /// Rates that are not finite.
-    pub fn to_json(&self) -> Result<String> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 }

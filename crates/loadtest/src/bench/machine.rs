@@ -66,15 +66,15 @@ impl Probe {
         let seconds = self.read();
         self.bandwidth.push(BUFFER as f64 / seconds / 1e9);
         let isa = self.isa;
-        let seconds = self.compute(|sum| probe::multiply_adds(isa, STEPS, sum));
-        self.f32_gops.push(self.gops(probe::OPS_PER_STEP, seconds));
-        let seconds = self.compute(|sum| probe::int8_dots(isa, STEPS, sum));
-        self.int8_gops.push(self.gops(probe::INT8_OPS_PER_STEP, seconds));
+        let gops = self.gops(probe::OPS_PER_STEP, |sum| probe::multiply_adds(isa, STEPS, sum));
+        self.f32_gops.push(gops);
+        let gops = self.gops(probe::INT8_OPS_PER_STEP, |sum| probe::int8_dots(isa, STEPS, sum));
+        self.int8_gops.push(gops);
         if isa.has_bf16_dot() {
-            let seconds = self.compute(|sum| {
+            let gops = self.gops(probe::BF16_OPS_PER_STEP, |sum| {
                 probe::bf16_dots(isa, STEPS, sum);
             });
-            self.bf16_gops.push(self.gops(probe::BF16_OPS_PER_STEP, seconds));
+            self.bf16_gops.push(gops);
         }
     }
 
@@ -105,18 +105,15 @@ impl Probe {
         start.elapsed().as_secs_f64()
     }
 
-    /// Seconds that `probe` takes on all threads.
-    fn compute(&self, probe: impl Fn(&mut f32) + Sync) -> f64 {
+    /// 1e9 operations per second that `probe` computes on all threads.
+    fn gops(&self, ops_per_step: u64, probe: impl Fn(&mut f32) + Sync) -> f64 {
         let start = Instant::now();
         self.pool.run(&|_| {
             let mut sum = 1.0;
             probe(&mut sum);
             black_box(sum);
         });
-        start.elapsed().as_secs_f64()
-    }
-
-    fn gops(&self, ops_per_step: u64, seconds: f64) -> f64 {
-        (ops_per_step * STEPS * self.pool.threads() as u64) as f64 / seconds / 1e9
+        let operations = (ops_per_step * STEPS * self.pool.threads() as u64) as f64;
+        operations / start.elapsed().as_secs_f64() / 1e9
     }
 }

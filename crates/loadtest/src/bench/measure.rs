@@ -3,37 +3,40 @@
 use super::machine::{Machine, Probe};
 use super::spread::MedianRange;
 use super::work::ForwardCost;
+use crate::spec::between;
 use anyhow::{Result, bail};
-use engine::{Batch, KvType, Mode, Runner};
+use engine::{Batch, Runner};
 use kernels::layout::Activations;
 use serde::Serialize;
 use std::time::Instant;
 
 /// What to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct BenchPlan<'a> {
-    /// Prompt lengths to prefill.
-    pub prompts: &'a [usize],
-    /// Tokens in the cache before decode.
-    pub depths: &'a [usize],
-    /// Numbers of sequences to decode together, at each depth.
-    pub batches: &'a [usize],
-    /// Tokens to generate.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchPlan {
+    /// Prompt lengths to prefill, in tokens
+    #[arg(long, value_delimiter = ',', default_value = "512")]
+    pub prompt: Vec<usize>,
+    /// Tokens in the cache before decoding
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    pub depth: Vec<usize>,
+    /// Tokens to generate
+    #[arg(long = "gen", default_value_t = 64, value_parser = between(1, u32::MAX.into()))]
     pub generate: usize,
-    /// Repetitions of each measurement.
+    /// Sequences decoded together
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    pub batch: Vec<usize>,
+    /// Repetitions of each measurement
+    #[arg(long, default_value_t = 5, value_parser = between(1, u32::MAX.into()))]
     pub runs: usize,
-    /// Prefill chunk size.
+    /// Prefill chunk size: maximum prompt tokens per step
+    #[arg(long, default_value_t = 512)]
     pub chunk: usize,
-    /// Compute mode of the runner.
-    pub mode: Mode,
-    /// Type of its KV cache.
-    pub kv_type: KvType,
 }
 
-impl BenchPlan<'_> {
+impl BenchPlan {
     /// Number of measurements.
     pub fn measurements(&self) -> usize {
-        self.prompts.len() + self.depths.len() * self.batches.len()
+        self.prompt.len() + self.depth.len() * self.batch.len()
     }
 }
 
@@ -63,100 +66,99 @@ struct Cost {
     operations: u64,
 }
 
-/// Runs the measurements of `plan`, sampling the machine before every run.
-pub(super) fn run(
-    runner: &mut Runner,
-    probe: &mut Probe,
-    plan: &BenchPlan<'_>,
-    work: &ForwardCost,
-    mut measured: impl FnMut(),
-) -> Result<Vec<Measurement>> {
-    let mut results = Vec::with_capacity(plan.measurements());
-    for &prompt in plan.prompts {
-        results.push(prefill(runner, probe, plan, prompt, work)?);
-        measured();
-    }
-    for &depth in plan.depths {
-        for &batch in plan.batches {
-            results.push(decode(runner, probe, plan, (depth, batch), work)?);
+/// A model with the machine that it is measured on.
+pub(super) struct Bench<'a> {
+    pub runner: &'a mut Runner,
+    pub probe: Probe,
+    pub plan: &'a BenchPlan,
+    pub cost: ForwardCost,
+}
+
+impl Bench<'_> {
+    /// Takes the measurements of the plan, and calls `measured` after each.
+    pub fn run(&mut self, mut measured: impl FnMut()) -> Result<Vec<Measurement>> {
+        let plan = self.plan;
+        let mut results = Vec::with_capacity(plan.measurements());
+        for &prompt in &plan.prompt {
+            results.push(self.prefill(prompt)?);
             measured();
         }
-    }
-    Ok(results)
-}
-
-fn prefill(
-    runner: &mut Runner,
-    probe: &mut Probe,
-    plan: &BenchPlan<'_>,
-    prompt: usize,
-    work: &ForwardCost,
-) -> Result<Measurement> {
-    if prompt == 0 {
-        bail!("--prompt: expected at least one token, found 0");
-    }
-    let mut lanes = Lanes::new(runner, 1, prompt);
-    lanes.feed(runner, prompt, plan.chunk)?; // warms up
-    let mut rates = Vec::with_capacity(plan.runs);
-    for _ in 0..plan.runs {
-        probe.sample();
-        lanes.len = 0;
-        let start = Instant::now();
-        lanes.feed(runner, prompt, plan.chunk)?;
-        rates.push(prompt as f64 / start.elapsed().as_secs_f64());
-    }
-    let chunks = prompt.div_ceil(plan.chunk) as u64;
-    let n = prompt as u64;
-    let cost = Cost {
-        tokens: n,
-        bytes: chunks * work.weight_bytes + n * work.kv_bytes,
-        operations: work.operations(n, n * (n + 1) / 2, 1),
-    };
-    Ok(measurement("prefill", (prompt, 1), rates, &cost))
-}
-
-fn decode(
-    runner: &mut Runner,
-    probe: &mut Probe,
-    plan: &BenchPlan<'_>,
-    (depth, batch): (usize, usize),
-    work: &ForwardCost,
-) -> Result<Measurement> {
-    if batch == 0 {
-        bail!("--batch: expected at least one sequence, found 0");
-    }
-    let mut lanes = Lanes::new(runner, batch, depth + plan.generate + 1);
-    lanes.feed(runner, depth.max(1), plan.chunk)?;
-    lanes.step(runner, 1)?; // warms up
-    let before = lanes.len - 1;
-    let mut rates = Vec::with_capacity(plan.runs);
-    for _ in 0..plan.runs {
-        probe.sample();
-        lanes.len = before;
-        let start = Instant::now();
-        for _ in 0..plan.generate {
-            lanes.step(runner, 1)?;
+        for &depth in &plan.depth {
+            for &batch in &plan.batch {
+                results.push(self.decode(depth, batch)?);
+                measured();
+            }
         }
-        rates.push((batch * plan.generate) as f64 / start.elapsed().as_secs_f64());
+        Ok(results)
     }
-    // Positions seen by one sequence over the whole run, its own new ones included.
-    let seen: u64 = (0..plan.generate).map(|i| (before + i + 1) as u64).sum();
-    let (steps, batch_u64) = (plan.generate as u64, batch as u64);
-    let cost = Cost {
-        tokens: steps * batch_u64,
-        bytes: steps * work.weight_bytes + batch_u64 * seen * work.kv_bytes,
-        operations: work.operations(steps * batch_u64, batch_u64 * seen, steps * batch_u64),
-    };
-    Ok(measurement("decode", (depth, batch), rates, &cost))
+
+    fn prefill(&mut self, prompt: usize) -> Result<Measurement> {
+        if prompt == 0 {
+            bail!("--prompt: expected at least one token, found 0");
+        }
+        let (chunk, work) = (self.plan.chunk, self.cost);
+        let mut lanes = Lanes::new(self.runner, 1, prompt);
+        lanes.feed(self.runner, prompt, chunk)?; // warms up
+        let rates = self.rates(prompt, |runner| {
+            lanes.len = 0;
+            lanes.feed(runner, prompt, chunk)
+        })?;
+        let (n, chunks) = (prompt as u64, prompt.div_ceil(chunk) as u64);
+        let cost = Cost {
+            tokens: n,
+            bytes: chunks * work.weight_bytes + n * work.kv_bytes,
+            operations: work.operations(n, n * (n + 1) / 2, 1),
+        };
+        Ok(measurement("prefill", (prompt, 1), &rates, &cost))
+    }
+
+    fn decode(&mut self, depth: usize, batch: usize) -> Result<Measurement> {
+        if batch == 0 {
+            bail!("--batch: expected at least one sequence, found 0");
+        }
+        let (generate, work) = (self.plan.generate, self.cost);
+        let mut lanes = Lanes::new(self.runner, batch, depth + generate + 1);
+        lanes.feed(self.runner, depth.max(1), self.plan.chunk)?;
+        let before = lanes.len;
+        lanes.step(self.runner)?; // warms up
+        let rates = self.rates(batch * generate, |runner| {
+            lanes.len = before;
+            (0..generate).try_for_each(|_| lanes.step(runner))
+        })?;
+        // Positions seen by one sequence over the whole run, its own new ones included.
+        let seen: u64 = (0..generate).map(|i| (before + i + 1) as u64).sum();
+        let (steps, batch_u64) = (generate as u64, batch as u64);
+        let cost = Cost {
+            tokens: steps * batch_u64,
+            bytes: steps * work.weight_bytes + batch_u64 * seen * work.kv_bytes,
+            operations: work.operations(steps * batch_u64, batch_u64 * seen, steps * batch_u64),
+        };
+        Ok(measurement("decode", (depth, batch), &rates, &cost))
+    }
+
+    /// Tokens per second of each run, which computes `tokens`.
+    fn rates(
+        &mut self,
+        tokens: usize,
+        mut run: impl FnMut(&mut Runner) -> Result<()>,
+    ) -> Result<Vec<f64>> {
+        let rate = |_| -> Result<f64> {
+            self.probe.sample();
+            let start = Instant::now();
+            run(self.runner)?;
+            Ok(tokens as f64 / start.elapsed().as_secs_f64())
+        };
+        (0..self.plan.runs).map(rate).collect()
+    }
 }
 
 fn measurement(
     phase: &'static str,
     (tokens, batch): (usize, usize),
-    rates: Vec<f64>,
+    rates: &[f64],
     cost: &Cost,
 ) -> Measurement {
-    let rate = MedianRange::of(&rates);
+    let rate = MedianRange::of(rates);
     let per_token = |total: u64| total as f64 / cost.tokens as f64;
     Measurement {
         phase,
@@ -219,16 +221,15 @@ impl Lanes {
         Ok(())
     }
 
-    /// Computes `tokens` more tokens of all sequences together.
-    fn step(&mut self, runner: &mut Runner, tokens: usize) -> Result<()> {
+    /// Computes one more token of all sequences together.
+    fn step(&mut self, runner: &mut Runner) -> Result<()> {
         self.batch.clear();
-        let end = self.len + tokens;
         for table in &self.tables {
-            let blocks = &table[..end.div_ceil(runner.block())];
-            self.batch.push(&self.tokens[..tokens], self.len, blocks, 1);
+            let blocks = &table[..(self.len + 1).div_ceil(runner.block())];
+            self.batch.push(&self.tokens[..1], self.len, blocks, 1);
         }
         runner.forward(&self.batch)?;
-        self.len = end;
+        self.len += 1;
         Ok(())
     }
 }

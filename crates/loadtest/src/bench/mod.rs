@@ -15,6 +15,7 @@ use anyhow::Result;
 use engine::Runner;
 use formats::Checkpoint;
 use machine::Probe;
+use measure::Bench;
 use work::ForwardCost;
 
 /// Takes the measurements of `plan`, sampling the machine before every run. `measured` is called
@@ -26,14 +27,23 @@ use work::ForwardCost;
 pub fn bench(
     runner: &mut Runner,
     checkpoint: &Checkpoint,
-    plan: &BenchPlan<'_>,
+    plan: &BenchPlan,
     measured: impl FnMut(),
 ) -> Result<BenchReport> {
-    let mut probe = Probe::new(runner.threads())?;
+    let probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let cost = ForwardCost::of(checkpoint, plan.mode, probe.isa, plan.kv_type);
-    let mut results = measure::run(runner, &mut probe, plan, &cost, measured)?;
-    let machine = probe.machine();
+    let cost = ForwardCost::of(checkpoint, runner.settings(), probe.isa);
+    let mut bench = Bench { runner, probe, plan, cost };
+    let mut results = bench.run(measured)?;
+    let machine = bench.probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &cost));
-    Ok(BenchReport::new(runner, plan, checkpoint, machine, results))
+    let settings = bench.runner.settings();
+    Ok(BenchReport {
+        model: bench.runner.info().name.clone(),
+        architecture: checkpoint.config().architecture.clone(),
+        mode: settings.mode.name(),
+        kv_type: settings.kv_type.name(),
+        machine,
+        results,
+    })
 }

@@ -1,5 +1,6 @@
 //! Median and range of repeated measurements.
 
+use crate::measures::percentile;
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -14,12 +15,7 @@ impl MedianRange {
     pub fn of(values: &[f64]) -> Self {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
-        let (min, max) = (values[0], values[values.len() - 1]);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            1 => values[middle],
-            _ => (values[middle - 1] + values[middle]) / 2.0,
-        };
+        let [min, median, max] = [0.0, 0.5, 1.0].map(|share| percentile(&values, share));
         Self { median, min, max }
     }
 }

@@ -1,6 +1,6 @@
 //! Bytes and operations of a step, counted from the tensors of the checkpoint.
 
-use engine::{BLOCK, KvType, Mode};
+use engine::{BLOCK, Mode, Settings};
 use formats::{Checkpoint, ModelConfig, TensorView};
 use kernels::Isa;
 use kernels::layout::{self, Activations};
@@ -22,24 +22,14 @@ pub(super) struct ForwardCost {
     pub arithmetic: Activations,
 }
 
-/// The share of a tensor that one token uses: of routed experts the chosen ones.
-struct Share {
-    chosen: usize,
-    all: usize,
-}
-
-impl Share {
-    fn of(tensor: &TensorView, config: &ModelConfig) -> Self {
-        match &config.experts {
-            Some(experts) if tensor.name.contains("_exps.") => {
-                Self { chosen: experts.chosen, all: experts.count }
-            }
-            _ => Self { chosen: 1, all: 1 },
+/// The share of the `count` values or bytes of a tensor that one token uses: of routed experts the
+/// chosen ones.
+fn share(tensor: &TensorView, config: &ModelConfig, count: usize) -> u64 {
+    match &config.experts {
+        Some(experts) if tensor.name.contains("_exps.") => {
+            (count as u128 * experts.chosen as u128 / experts.count as u128) as u64
         }
-    }
-
-    fn of_count(&self, count: usize) -> u64 {
-        (count as u128 * self.chosen as u128 / self.all as u128) as u64
+        _ => count as u64,
     }
 }
 
@@ -53,14 +43,14 @@ fn activations(tensor: &TensorView, mode: Mode, isa: Isa) -> Activations {
 }
 
 impl ForwardCost {
-    pub fn of(checkpoint: &Checkpoint, mode: Mode, isa: Isa, kv_type: KvType) -> Self {
+    pub fn of(checkpoint: &Checkpoint, settings: &Settings, isa: Isa) -> Self {
         let config = checkpoint.config();
         let head = if config.tied_embeddings { "token_embd.weight" } else { "output.weight" };
         let layer = models::layer_cache(config);
         let seen = config.heads * (layer.dim + layer.latent.unwrap_or(layer.dim));
         let mut work = Self {
             weight_bytes: 0,
-            kv_bytes: (config.layers * layer.block_bytes(BLOCK, kv_type) / BLOCK) as u64,
+            kv_bytes: (config.layers * layer.block_bytes(BLOCK, settings.kv_type) / BLOCK) as u64,
             layer_weights: 0,
             head_weights: 0,
             attention: (config.layers * seen) as u64,
@@ -68,8 +58,7 @@ impl ForwardCost {
         };
         let mut weights_by = Activations::ALL.map(|activations| (activations, 0));
         for tensor in checkpoint.tensors().filter(|t| t.shape.len() >= 2) {
-            let share = Share::of(tensor, config);
-            let weights = share.of_count(tensor.elements());
+            let weights = share(tensor, config, tensor.elements());
             if tensor.name == head {
                 work.head_weights = weights;
             } else if tensor.name == "token_embd.weight" {
@@ -77,8 +66,8 @@ impl ForwardCost {
             } else {
                 work.layer_weights += weights;
             }
-            work.weight_bytes += share.of_count(tensor.bytes().len());
-            let arithmetic = activations(tensor, mode, isa);
+            work.weight_bytes += share(tensor, config, tensor.bytes().len());
+            let arithmetic = activations(tensor, settings.mode, isa);
             for (by, sum) in &mut weights_by {
                 *sum += if *by == arithmetic { weights } else { 0 };
             }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
@@ -18,7 +19,8 @@ const URLS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
 #[derive(Debug)]
 pub(crate) struct RequestFile {
     file: File,
-    name: String,
+    /// The name in messages.
+    pub name: String,
 }
 
 /// Reads the lines of the file.
@@ -62,11 +64,6 @@ impl RequestFile {
         };
         let file = file.with_context(|| format!("cannot read {name}"))?;
         Ok(Self { file, name })
-    }
-
-    /// The name of the file in messages.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// The context of an error of the system.
@@ -133,12 +130,9 @@ impl LineProblem {
 /// The members of a line; others are ignored.
 #[derive(Deserialize)]
 struct Members<'a> {
-    #[serde(borrow)]
-    custom_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<&'a RawValue>,
-    #[serde(borrow)]
-    url: Option<&'a RawValue>,
+    custom_id: Option<Value>,
+    method: Option<Value>,
+    url: Option<Value>,
     #[serde(borrow)]
     body: Option<&'a RawValue>,
 }
@@ -153,19 +147,19 @@ impl<'a> RequestLine<'a> {
 
 impl<'a> Members<'a> {
     fn id(&self) -> Result<String, LineProblem> {
-        let id = text("custom_id", self.custom_id)?;
+        let id = text("custom_id", &self.custom_id)?;
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             let expected = format!("a string of 1 to {MAX_ID_BYTES} bytes");
             return Err(LineProblem::invalid("custom_id", &expected));
         }
-        Ok(id)
+        Ok(id.to_owned())
     }
 
     fn call(&self) -> Result<BatchCall<'a>, LineProblem> {
-        if text("method", self.method)? != "POST" {
+        if text("method", &self.method)? != "POST" {
             return Err(LineProblem::invalid("method", "POST"));
         }
-        let url = text("url", self.url)?;
+        let url = text("url", &self.url)?;
         let Some(url) = URLS.into_iter().find(|known| *known == url) else {
             return Err(LineProblem::invalid("url", &URLS.join(" or ")));
         };
@@ -177,9 +171,9 @@ impl<'a> Members<'a> {
     }
 }
 
-fn text(field: &str, value: Option<&RawValue>) -> Result<String, LineProblem> {
-    let value = value.ok_or_else(|| LineProblem::missing(field))?;
-    serde_json::from_str(value.get()).map_err(|_| LineProblem::invalid(field, "a string"))
+fn text<'a>(field: &str, value: &'a Option<Value>) -> Result<&'a str, LineProblem> {
+    let value = value.as_ref().ok_or_else(|| LineProblem::missing(field))?;
+    value.as_str().ok_or_else(|| LineProblem::invalid(field, "a string"))
 }
 
 /// Whether a body asks for a stream. The server checks everything else.

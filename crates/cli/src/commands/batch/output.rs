@@ -54,12 +54,6 @@ impl<'a> AnswerLine<'a> {
     }
 }
 
-impl Response {
-    pub fn is_answer(&self) -> bool {
-        self.status_code == 200
-    }
-}
-
 impl AnswerFile {
     /// Opens the file, which may exist, and locks it.
     pub fn open(path: &Path) -> Result<Self> {
@@ -154,7 +148,9 @@ impl AnswerFile {
         let members: Members = object(line).map_err(|_| self.foreign(number))?;
         let status: Option<Status> =
             serde_json::from_str(members.response.get()).map_err(|_| self.foreign(number))?;
-        let status = status.map(|status| status.status_code).filter(|status| lasts(*status));
+        // An error of the server itself, or overload, may not come again.
+        let lasts = |status: &u16| *status < 500 && *status != 429;
+        let status = status.map(|status| status.status_code).filter(lasts);
         let (Some(id), Some(status)) = (members.custom_id, status) else { return Ok(false) };
         Ok(plan.done(&id, status != 200))
     }
@@ -194,12 +190,6 @@ impl AnswerFile {
         self.file = file;
         Ok(())
     }
-}
-
-/// Whether the server would give the same response again: not after an error of its own or
-/// overload.
-fn lasts(status: u16) -> bool {
-    status < 500 && status != 429
 }
 
 #[cfg(test)]

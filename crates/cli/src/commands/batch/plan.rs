@@ -4,6 +4,7 @@
 //! computed. Only the ids are held in memory.
 
 use super::input::{BatchCall, LineProblem, RequestLine, RequestLines};
+use super::tally::BatchTally;
 use std::collections::HashMap;
 use std::io;
 
@@ -49,14 +50,6 @@ pub(crate) enum LineTask<'a> {
     Compute(String, BatchCall<'a>),
 }
 
-/// Numbers of lines by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub lines: u64,
-    pub answered: u64,
-    pub refused: u64,
-}
-
 impl BatchPlan {
     /// Reads all lines.
     pub fn of(lines: &mut RequestLines) -> io::Result<Self> {
@@ -64,17 +57,13 @@ impl BatchPlan {
         while let Some((number, line)) = lines.next()? {
             plan.lines += 1;
             if let LineTask::Report(_, problem) = plan.task(number, line) {
-                plan.complain(number, &problem);
+                plan.wrong += 1;
+                if plan.shown.len() < SHOWN {
+                    plan.shown.push(in_line(number, &problem));
+                }
             }
         }
         Ok(plan)
-    }
-
-    fn complain(&mut self, number: u64, problem: &LineProblem) {
-        self.wrong += 1;
-        if self.shown.len() < SHOWN {
-            self.shown.push(in_line(number, problem));
-        }
     }
 
     /// The problems of the lines as text.
@@ -100,10 +89,10 @@ impl BatchPlan {
         self.ids.values().any(|entry| entry.state == LineState::Open)
     }
 
-    pub fn counts(&self) -> Counts {
+    /// The counts of the run that follows.
+    pub fn tally(&self) -> BatchTally {
         let count = |state| self.ids.values().filter(|entry| entry.state == state).count() as u64;
-        let (answered, refused) = (count(LineState::Answered), count(LineState::Refused));
-        Counts { lines: self.lines, answered, refused }
+        BatchTally::new(self.lines, count(LineState::Answered), count(LineState::Refused))
     }
 
     /// What to do with line `number`.
@@ -169,6 +158,6 @@ mod tests {
         check(&mut plan, 2, &line("b"), "Nothing");
         check(&mut plan, 3, &line("c"), "Compute");
         assert!(plan.has_open());
-        assert_eq!((plan.counts().answered, plan.counts().refused), (1, 1));
+        assert_eq!((plan.tally().done(), plan.tally().not_answered()), (2, 1));
     }
 }

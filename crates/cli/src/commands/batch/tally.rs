@@ -1,6 +1,5 @@
 //! Counts of a run, as text and as JSON.
 
-use super::plan::Counts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -8,10 +7,15 @@ use std::time::Instant;
 /// Counts of one run.
 #[derive(Debug)]
 pub(crate) struct BatchTally {
-    /// Counts of earlier runs.
-    before: Counts,
+    /// All lines.
+    pub lines: u64,
+    /// Lines that earlier runs answered.
+    answered_before: u64,
+    /// Lines that the server refused in earlier runs.
+    refused_before: u64,
     answered: u64,
-    failed: u64,
+    /// Refused and failed lines.
+    pub failed: u64,
     usage: BatchUsage,
     started: Instant,
 }
@@ -25,26 +29,16 @@ pub(crate) struct BatchUsage {
 
 impl BatchTally {
     /// Starts the clock.
-    pub fn new(before: Counts) -> Self {
+    pub fn new(lines: u64, answered_before: u64, refused_before: u64) -> Self {
         let (usage, started) = (BatchUsage::default(), Instant::now());
-        Self { before, answered: 0, failed: 0, usage, started }
+        Self { lines, answered_before, refused_before, answered: 0, failed: 0, usage, started }
     }
 
     /// Counts an answer.
-    pub fn answered(&mut self, usage: BatchUsage) {
+    pub fn add(&mut self, usage: BatchUsage) {
         self.answered += 1;
         self.usage.prompt_tokens += usage.prompt_tokens;
         self.usage.completion_tokens += usage.completion_tokens;
-    }
-
-    /// Counts a refusal or an error.
-    pub fn failed(&mut self) {
-        self.failed += 1;
-    }
-
-    /// All lines.
-    pub fn lines(&self) -> u64 {
-        self.before.lines
     }
 
     /// Finished lines.
@@ -54,7 +48,7 @@ impl BatchTally {
 
     /// Refused and failed lines, of this run and of earlier ones.
     pub fn not_answered(&self) -> u64 {
-        self.failed + self.before.refused
+        self.failed + self.refused_before
     }
 
     /// Generated tokens per second so far.
@@ -63,7 +57,7 @@ impl BatchTally {
     }
 
     fn skipped(&self) -> u64 {
-        self.before.answered + self.before.refused
+        self.answered_before + self.refused_before
     }
 
     /// The counts as one line of text.
@@ -73,14 +67,14 @@ impl BatchTally {
         let more = [
             (self.failed, "failed"),
             (self.skipped(), "finished before"),
-            (self.lines().saturating_sub(self.done()), "left"),
+            (self.lines.saturating_sub(self.done()), "left"),
         ];
         let more = more.iter().filter(|(count, _)| *count > 0);
         counts.extend(more.map(|(count, what)| format!("{count} {what}")));
         format!(
             "{} lines: {}; {prompt_tokens} prompt tokens and {completion_tokens} generated tokens \
              in {:.2} s, {:.1} tokens/s",
-            self.lines(),
+            self.lines,
             counts.join(", "),
             self.started.elapsed().as_secs_f64(),
             self.rate(),
@@ -89,17 +83,16 @@ impl BatchTally {
 
     /// The counts as JSON.
     pub fn to_json(&self) -> Value {
-        let seconds = self.started.elapsed().as_secs_f64();
         json!({
-            "lines": self.lines(),
+            "lines": self.lines,
             "ok": self.answered,
             "failed": self.failed,
             "skipped": self.skipped(),
-            "skipped_failed": self.before.refused,
-            "left": self.lines().saturating_sub(self.done()),
+            "skipped_failed": self.refused_before,
+            "left": self.lines.saturating_sub(self.done()),
             "prompt_tokens": self.usage.prompt_tokens,
             "completion_tokens": self.usage.completion_tokens,
-            "seconds": seconds,
+            "seconds": self.started.elapsed().as_secs_f64(),
             "tokens_per_second": self.rate(),
         })
     }

@@ -14,7 +14,6 @@ use axum::http::{HeaderMap, Request, header};
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use server::ServerOptions;
 use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tower::ServiceExt;
@@ -22,51 +21,29 @@ use tower::ServiceExt;
 /// The server's routes with the service behind them.
 #[derive(Debug)]
 pub(crate) struct BatchServer {
-    service: Service,
-    router: Router,
+    pub service: Service,
+    pub router: Router,
     /// Maximum number of requests in flight.
-    limit: usize,
+    pub limit: usize,
 }
 
 /// The id of a line with its answer.
-type FinishedLine = (String, Result<Response, LineProblem>);
+pub(crate) type FinishedLine = (String, Result<Response, LineProblem>);
 
 /// A run from its first line to its last.
 #[derive(Debug)]
 pub(crate) struct BatchRun {
-    lines: RequestLines,
-    plan: BatchPlan,
-    output: AnswerFile,
+    pub lines: RequestLines,
+    pub plan: BatchPlan,
+    pub output: AnswerFile,
     /// `None` where no line is to be computed.
-    server: Option<BatchServer>,
-    tally: BatchTally,
-    running: JoinSet<FinishedLine>,
-    read_all: bool,
-}
-
-impl BatchServer {
-    /// Takes up to `limit` requests at a time.
-    pub fn new(service: Service, limit: usize) -> Self {
-        let router = server::router(service.clone(), ServerOptions::default());
-        Self { service, router, limit }
-    }
+    pub server: Option<BatchServer>,
+    pub tally: BatchTally,
+    pub running: JoinSet<FinishedLine>,
+    pub read_all: bool,
 }
 
 impl BatchRun {
-    pub fn new(
-        lines: RequestLines,
-        plan: BatchPlan,
-        output: AnswerFile,
-        server: Option<BatchServer>,
-        tally: BatchTally,
-    ) -> Self {
-        Self { lines, plan, output, server, tally, running: JoinSet::new(), read_all: false }
-    }
-
-    pub fn tally(&self) -> &BatchTally {
-        &self.tally
-    }
-
     /// Runs until all lines have an answer, or until the returned signal; after a signal, requests
     /// in flight may finish within `grace`.
     pub async fn run(
@@ -94,12 +71,6 @@ impl BatchRun {
         }
     }
 
-    /// Syncs the output and returns the counts.
-    pub fn finish(self) -> Result<BatchTally> {
-        self.output.finish()?;
-        Ok(self.tally)
-    }
-
     /// Reads a line and handles it, or starts to compute its answer.
     fn read_one(&mut self) -> Result<()> {
         let Some((number, line)) = self.lines.next().context("cannot read the requests")? else {
@@ -113,20 +84,15 @@ impl BatchRun {
                 self.write(id.as_deref(), Err(problem))
             }
             LineTask::Compute(id, BatchCall { url, body }) => {
-                let body = Body::from(body.to_owned());
-                self.compute(id, url, body)
+                let Some(server) = &self.server else {
+                    bail!("the file of requests has changed since it was first read")
+                };
+                let request = Request::post(url).header(header::CONTENT_TYPE, "application/json");
+                let answer = ask(server.router.clone(), request.body(body.to_owned().into())?);
+                self.running.spawn(async move { (id, answer.await) });
+                Ok(())
             }
         }
-    }
-
-    fn compute(&mut self, id: String, url: &str, body: Body) -> Result<()> {
-        let Some(server) = &self.server else {
-            bail!("the file of requests has changed since it was first read")
-        };
-        let request = Request::post(url).header(header::CONTENT_TYPE, "application/json");
-        let answer = ask(server.router.clone(), request.body(body)?);
-        self.running.spawn(async move { (id, answer.await) });
-        Ok(())
     }
 
     fn take(&mut self, finished: Result<FinishedLine, JoinError>, bar: &ProgressBar) -> Result<()> {
@@ -143,8 +109,8 @@ impl BatchRun {
     fn write(&mut self, id: Option<&str>, answer: Result<Response, LineProblem>) -> Result<()> {
         self.output.write(&AnswerLine::new(id, &answer))?;
         match answer {
-            Ok(response) if response.is_answer() => self.tally.answered(usage(&response.body)),
-            _ => self.tally.failed(),
+            Ok(response) if response.status_code == 200 => self.tally.add(usage(&response.body)),
+            _ => self.tally.failed += 1,
         }
         Ok(())
     }
@@ -154,7 +120,7 @@ impl BatchRun {
         let message = format!(
             "shutting down: {running} running requests get {seconds} s; a second Ctrl-C exits at once"
         );
-        bar.suspend(|| note(format_args!("{message}")));
+        bar.suspend(|| note(message));
         let rest = async {
             while let Some(finished) = self.running.join_next().await {
                 self.take(finished, bar)?;

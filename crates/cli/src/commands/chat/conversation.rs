@@ -13,26 +13,20 @@ const MAX_BYTES: u64 = 64 << 20;
 /// A conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conversation {
-    system: Option<String>,
+    pub system: Option<String>,
     turns: Vec<Value>,
-    over: bool,
 }
 
 impl Conversation {
     /// An empty one.
     pub fn new(system: Option<String>) -> Self {
-        Self { system, ..Self::default() }
+        Self { system, turns: Vec::new() }
     }
 
     /// All messages in the form that templates read.
     pub fn messages(&self) -> Vec<Value> {
         let system = self.system.iter().map(|text| json!({"role": "system", "content": text}));
         system.chain(self.turns.iter().cloned()).collect()
-    }
-
-    /// Sets or removes the system message.
-    pub fn set_system(&mut self, text: Option<String>) {
-        self.system = text;
     }
 
     /// Adds a user message.
@@ -56,21 +50,6 @@ impl Conversation {
     /// Removes the last user message.
     pub fn take_back(&mut self) {
         self.turns.pop();
-    }
-
-    /// Removes all messages but the system message.
-    pub fn reset(&mut self) {
-        self.turns.clear();
-    }
-
-    /// Ends the conversation.
-    pub fn end(&mut self) {
-        self.over = true;
-    }
-
-    /// Whether the conversation has ended.
-    pub fn is_over(&self) -> bool {
-        self.over
     }
 
     /// Writes the messages to a file.

@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use backend::{Backend, Cpu, Mode};
 use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
 use groups::PlacementGroup;
+use indexmap::IndexMap;
 use models::placement::{Placed, Placement, TensorInfo};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use std::path::Path;
 
 /// The tensors of a model with the placement of each.
@@ -53,13 +54,11 @@ impl PlacementPlan {
     }
 
     /// Bytes of memory summed by `name`, in the order of first use.
-    fn totals(&self, name: impl Fn(&Placed) -> &'static str) -> Vec<(&'static str, usize)> {
-        let mut totals: Vec<(&'static str, usize)> = Vec::new();
+    fn totals(&self, name: impl Fn(&Placed) -> &'static str) -> IndexMap<&'static str, usize> {
+        let mut totals = IndexMap::<_, usize>::new();
         for placed in &self.placed {
-            match totals.iter_mut().find(|(known, _)| *known == name(placed)) {
-                Some((_, bytes)) => *bytes = bytes.saturating_add(placed.bytes),
-                None => totals.push((name(placed), placed.bytes)),
-            }
+            let bytes = totals.entry(name(placed)).or_default();
+            *bytes = bytes.saturating_add(placed.bytes);
         }
         totals
     }
@@ -79,39 +78,21 @@ impl PlacementPlan {
 
     /// The placement as JSON.
     pub fn to_json(&self) -> Json {
-        let totals = |totals: Vec<(&'static str, usize)>| {
-            let entry = |(name, bytes): (&str, usize)| (name.to_owned(), json!(bytes));
-            Json::Object(totals.into_iter().map(entry).collect::<Map<_, _>>())
-        };
         let tensors = self.tensors.iter().zip(&self.placed);
         json!({
             "mode": self.mode.name(),
             "isa": self.identity,
-            "groups": self.groups().iter().map(PlacementGroup::to_json).collect::<Vec<_>>(),
-            "memory_bytes": totals(self.totals(|placed| placed.memory.name())),
-            "device_bytes": totals(self.totals(|placed| placed.device.name)),
-            "tensors": tensors.map(|(info, placed)| tensor_json(info, placed)).collect::<Vec<_>>(),
+            "groups": self.groups().iter().map(PlacementGroup::to_json).collect::<Json>(),
+            "memory_bytes": self.totals(|placed| placed.memory.name()),
+            "device_bytes": self.totals(|placed| placed.device.name),
+            "tensors": tensors.map(|(info, placed)| tensor_json(info, placed)).collect::<Json>(),
         })
     }
 }
 
 fn tensor_json(info: &TensorInfo, placed: &Placed) -> Json {
-    json!({
-        "name": info.name,
-        "kind": info.kind.name(),
-        "layer": info.layer,
-        "rule": placed.rule,
-        "stored_type": info.ty.name,
-        "type": placed.ty.name,
-        "mode": placed.mode.name(),
-        "memory": placed.memory.name(),
-        "device": placed.device.name,
-        "prefill_threads": placed.prefill_threads,
-        "decode_threads": placed.decode_threads,
-        "numa": placed.numa,
-        "stored_bytes": info.bytes,
-        "bytes": placed.bytes,
-    })
+    let tensor = json!({"name": info.name, "kind": info.kind.name(), "layer": info.layer});
+    groups::with_placement(tensor, info.ty, placed, (info.bytes, placed.bytes))
 }
 
 #[cfg(test)]

@@ -4,55 +4,43 @@ use super::values::{float, metadata_json, short, shown};
 use engine::{BLOCK, KvType};
 use formats::{ModelConfig, ModelFiles, TensorView};
 use indexmap::IndexMap;
-use serde_json::{Map, Value as Json, json};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
 /// The report about a model.
 #[derive(Debug)]
 pub(super) struct InspectReport<'a> {
-    files: &'a ModelFiles,
+    pub files: &'a ModelFiles,
     /// The configuration, or why there is none.
-    config: Result<ModelConfig, String>,
-    context: usize,
+    pub config: Result<ModelConfig, String>,
+    /// Tokens that the KV cache is to hold.
+    pub context: usize,
 }
 
 /// Totals of the tensors of one type.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Total {
     tensors: usize,
-    values: usize,
+    parameters: usize,
     bytes: usize,
 }
 
-impl<'a> InspectReport<'a> {
-    /// Reports on open files, with the memory needed for `context` tokens.
-    pub fn new(
-        files: &'a ModelFiles,
-        config: Result<ModelConfig, String>,
-        context: Option<usize>,
-    ) -> Self {
-        let trained = config.as_ref().map_or(0, |config| config.context_length);
-        Self { files, config, context: context.unwrap_or(trained) }
-    }
-
+impl InspectReport<'_> {
     /// The report as JSON.
     pub fn to_json(&self) -> Json {
         let total = self.total();
-        let types = self.types().into_iter().map(|(name, total)| {
-            let Total { tensors, values, bytes } = total;
-            (name.to_owned(), json!({"tensors": tensors, "parameters": values, "bytes": bytes}))
-        });
         json!({
             "path": self.files.path(),
             "format": self.format(),
             "config": self.config.as_ref().ok().map(config_json),
             "unsupported": self.config.as_ref().err(),
             "metadata": self.files.gguf().map(metadata_json),
-            "parameters": total.values,
+            "parameters": total.parameters,
             "bytes": total.bytes,
-            "types": types.collect::<Map<_, _>>(),
+            "types": self.types(),
             "memory": self.memory_json(),
-            "tensors": self.files.tensors().iter().map(tensor_json).collect::<Vec<_>>(),
+            "tensors": self.files.tensors().iter().map(tensor_json).collect::<Json>(),
         })
     }
 
@@ -117,16 +105,17 @@ impl<'a> InspectReport<'a> {
             if known || native { "" } else { "  (cannot be computed with yet)" }
         };
         *out += "\ntypes\n";
-        for (name, Total { tensors, values, bytes }) in self.types() {
+        for (name, Total { tensors, parameters, bytes }) in self.types() {
             let bytes = size(bytes);
             let note = unsupported(name);
             let _ = writeln!(
                 out,
-                "  {name:<8} {tensors:>6} tensors {values:>16} values {bytes:>10}{note}"
+                "  {name:<8} {tensors:>6} tensors {parameters:>16} values {bytes:>10}{note}"
             );
         }
         let total = self.total();
-        let _ = writeln!(out, "\nparameters  {} ({})", total.values, millions(total.values));
+        let parameters = total.parameters;
+        let _ = writeln!(out, "\nparameters  {parameters} ({:.1} M)", parameters as f64 / 1e6);
         let _ = writeln!(out, "weights     {}", size(total.bytes));
     }
 
@@ -198,7 +187,7 @@ impl<'a> InspectReport<'a> {
 impl Total {
     fn add(&mut self, tensor: &TensorView) {
         self.tensors += 1;
-        self.values = self.values.saturating_add(tensor.elements());
+        self.parameters = self.parameters.saturating_add(tensor.elements());
         self.bytes = self.bytes.saturating_add(tensor.bytes().len());
     }
 }
@@ -262,8 +251,4 @@ fn tensor_json(tensor: &TensorView) -> Json {
 /// A number of bytes with a unit.
 pub(super) fn size(bytes: usize) -> String {
     indicatif::BinaryBytes(bytes as u64).to_string()
-}
-
-fn millions(values: usize) -> String {
-    format!("{:.1} M", values as f64 / 1e6)
 }

@@ -77,18 +77,14 @@ pub(super) struct ConnectionArgs {
 }
 
 impl ClientArgs {
-    fn keys(&self) -> Result<ApiKeys> {
-        let keys = ApiKeys::new(&self.api_key)?;
-        Ok(match &self.api_key_file {
-            Some(path) => keys.with_file(path)?,
-            None => keys,
-        })
-    }
-
     /// These arguments as options of the server.
     pub fn options(&self, connections: &ConnectionArgs) -> Result<ServerOptions> {
+        let mut keys = ApiKeys::new(&self.api_key)?;
+        if let Some(path) = &self.api_key_file {
+            keys = keys.with_file(path)?;
+        }
         Ok(ServerOptions {
-            keys: self.keys()?,
+            keys,
             cors_origin: self.cors.clone(),
             rates: RateLimits {
                 requests: self.rate_limit,

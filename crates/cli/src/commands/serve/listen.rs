@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use server::{Listener, Tls, UnixSocket};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::net::TcpListener;
 
 /// The default address.
@@ -35,15 +35,6 @@ pub(super) struct ListenArgs {
     tls_key: Option<PathBuf>,
 }
 
-/// A listener with its messages.
-pub(super) struct Listening {
-    pub listener: Listener,
-    /// The addresses for clients.
-    pub addresses: Vec<String>,
-    /// Warnings about risky settings.
-    pub warnings: Vec<String>,
-}
-
 impl ListenArgs {
     /// Settings that are in effect without being given.
     pub fn chosen(&self) -> Vec<(&'static str, String)> {
@@ -59,33 +50,31 @@ impl ListenArgs {
         self.unix.is_none() || self.host.is_some() || self.port.is_some()
     }
 
-    /// Binds the addresses. `open` says that clients need no key.
-    pub async fn listen(&self, open: bool) -> Result<Listening> {
+    /// Binds the addresses, and returns them as clients know them. `open` says that clients need
+    /// no key.
+    pub async fn listen(&self, open: bool) -> Result<(Listener, Vec<String>)> {
         let tls = self.tls()?;
-        let (mut addresses, mut warnings) = (Vec::new(), Vec::new());
-        let mut listener = Listener::default();
+        let (mut listener, mut addresses) = (Listener::default(), Vec::new());
         if self.listens_on_tcp() {
             let (host, port) = (self.host.unwrap_or(HOST), self.port.unwrap_or(PORT));
             let tcp = TcpListener::bind((host, port)).await;
             let tcp = tcp.with_context(|| format!("cannot listen on {host}:{port}"))?;
             let scheme = if tls.is_some() { "https" } else { "http" };
             addresses.push(format!("{scheme}://{}", tcp.local_addr()?));
-            warnings = exposed(host, open, tls.is_some());
+            let warnings = exposed(host, open, tls.is_some());
+            warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
             listener = tcp.into();
         }
         if let Some(tls) = tls {
             listener = listener.with_tls(tls);
         }
         if let Some(path) = &self.unix {
-            listener = listener.with_unix(self.unix(path)?);
+            let socket = UnixSocket::bind(path, self.unix_mode);
+            let cannot = || format!("cannot listen on the Unix socket {}", path.display());
+            listener = listener.with_unix(socket.with_context(cannot)?);
             addresses.push(format!("unix:{}", path.display()));
         }
-        Ok(Listening { listener, addresses, warnings })
-    }
-
-    fn unix(&self, path: &Path) -> Result<UnixSocket> {
-        UnixSocket::bind(path, self.unix_mode)
-            .with_context(|| format!("cannot listen on the Unix socket {}", path.display()))
+        Ok((listener, addresses))
     }
 
     fn tls(&self) -> Result<Option<Tls>> {

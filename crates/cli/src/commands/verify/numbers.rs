@@ -2,6 +2,7 @@
 
 use super::reference::{Bounds, ReferencePrompt};
 use super::report::VerifyReport;
+use crate::commands::likelihood::nll;
 use anyhow::Result;
 use engine::SingleSequence;
 
@@ -24,21 +25,16 @@ pub(super) fn check(
     let pass = every_position(session, prompt, bounds.gap)?;
     let at = |what: &str| format!("prompt {index} ({} tokens): {what}", prompt.input_ids.len());
     let difference = max_abs(&pass.last_logits, &prompt.last_logits);
-    match bounds.max_abs {
-        Some(bound) => report.at_most(at("last logits, largest difference"), difference, bound),
-        None => report.note(at("last logits, largest difference"), difference),
-    }
+    report.at_most(at("last logits, largest difference"), difference, bounds.max_abs);
     let cosine = cosine(&pass.last_logits, &prompt.last_logits);
     report.at_least(at("last logits, cosine"), cosine, bounds.min_cosine);
     if bounds.max_abs.is_some() {
-        report.at_most(at("five best, positions that differ"), pass.wrong_ranks as f64, 0.0);
+        let differ = pass.wrong_ranks as f64;
+        report.at_most(at("five best, positions that differ"), differ, Some(0.0));
     }
     if let Some(want) = prompt.mean_nll {
         let difference = (pass.mean_nll - want).abs();
-        match bounds.mean_nll {
-            Some(bound) => report.at_most(at("mean NLL, difference"), difference, bound),
-            None => report.note(at("mean NLL, difference"), difference),
-        }
+        report.at_most(at("mean NLL, difference"), difference, bounds.mean_nll);
     }
     let (right, wanted) = greedy(session, chunk, prompt, bounds.gap)?;
     report.equal(at("greedy tokens"), right, wanted);
@@ -81,20 +77,16 @@ fn greedy(
     let steps = &prompt.greedy_ids;
     let decided = (0..steps.len()).take_while(|step| prompt.is_decided(*step, gap)).count();
     session.truncate(0);
-    let mut next = best(session.feed(&prompt.input_ids, chunk)?);
+    let mut next = top(session.feed(&prompt.input_ids, chunk)?, 1)[0];
     for (right, want) in steps[..decided].iter().enumerate() {
         if next != *want {
             return Ok((right, decided));
         }
         if right + 1 < decided {
-            next = best(session.feed(&[next], 1)?);
+            next = top(session.feed(&[next], 1)?, 1)[0];
         }
     }
     Ok((decided, decided))
-}
-
-fn best(logits: &[f32]) -> u32 {
-    top(logits, 1)[0]
 }
 
 /// The `count` best ids, best first, the lower of equals first.
@@ -112,13 +104,6 @@ fn ranks_agree(logits: &[f32], want: &[u32], gap: f64) -> bool {
         f64::from(logits[pair[0] as usize]) - f64::from(logits[pair[1] as usize]) < gap
     };
     ids[..want.len().min(ids.len())] == *want || ids.windows(2).any(close)
-}
-
-/// -ln p(id), in f64.
-fn nll(logits: &[f32], id: u32) -> f64 {
-    let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total: f64 = logits.iter().map(|l| f64::from(l - best).exp()).sum();
-    total.ln() - f64::from(logits[id as usize] - best)
 }
 
 fn max_abs(a: &[f32], b: &[f32]) -> f64 {

@@ -1,6 +1,7 @@
 //! The checks and their results.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 #[derive(Debug, Serialize)]
@@ -13,14 +14,16 @@ struct Check {
 }
 
 /// Checks in the order they were made.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub(super) struct VerifyReport {
     checks: Vec<Check>,
 }
 
 impl VerifyReport {
-    pub fn at_most(&mut self, check: String, value: f64, bound: f64) {
-        self.push(check, value, Some(format!("<= {}", short(bound))), value <= bound);
+    /// Adds a check, or a value that is only shown where it has no bound.
+    pub fn at_most(&mut self, check: String, value: f64, bound: Option<f64>) {
+        let ok = bound.is_none_or(|bound| value <= bound);
+        self.push(check, value, bound.map(|bound| format!("<= {}", short(bound))), ok);
     }
 
     pub fn at_least(&mut self, check: String, value: f64, bound: f64) {
@@ -32,11 +35,6 @@ impl VerifyReport {
         self.push(check, right as f64, Some(format!("= {wanted}")), right == wanted);
     }
 
-    /// Adds a value without a bound.
-    pub fn note(&mut self, check: String, value: f64) {
-        self.push(check, value, None, true);
-    }
-
     fn push(&mut self, check: String, value: f64, bound: Option<String>, ok: bool) {
         self.checks.push(Check { check, value, bound, ok });
     }
@@ -46,9 +44,8 @@ impl VerifyReport {
         self.checks.iter().all(|c| c.ok)
     }
 
-    pub fn to_json(&self) -> String {
-        let value = serde_json::json!({ "ok": self.holds(), "checks": self.checks });
-        format!("{value:#}\n")
+    pub fn to_json(&self) -> Value {
+        json!({ "ok": self.holds(), "checks": self.checks })
     }
 
     pub fn to_table(&self) -> String {

@@ -70,21 +70,29 @@ impl<'a> PlacementGroup<'a> {
     }
 
     pub fn to_json(&self) -> Json {
-        json!({
-            "kind": self.kind.name(),
-            "layers": self.layers,
-            "tensors": self.tensors,
-            "rule": self.placed.rule,
-            "stored_type": self.stored.name,
-            "type": self.placed.ty.name,
-            "mode": self.placed.mode.name(),
-            "memory": self.placed.memory.name(),
-            "device": self.placed.device.name,
-            "prefill_threads": self.placed.prefill_threads,
-            "decode_threads": self.placed.decode_threads,
-            "numa": self.placed.numa,
-            "stored_bytes": self.stored_bytes,
-            "bytes": self.bytes,
-        })
+        let (kind, layers, tensors) = (self.kind.name(), &self.layers, self.tensors);
+        let group = json!({"kind": kind, "layers": layers, "tensors": tensors});
+        with_placement(group, self.stored, self.placed, (self.stored_bytes, self.bytes))
     }
+}
+
+/// Adds a placement to the `json` of what is placed, with its bytes in the file and in memory.
+pub(super) fn with_placement(
+    mut json: Json,
+    stored: &QuantType,
+    placed: &Placed,
+    (stored_bytes, bytes): (usize, usize),
+) -> Json {
+    json["rule"] = placed.rule.into();
+    json["stored_type"] = stored.name.into();
+    json["type"] = placed.ty.name.into();
+    json["mode"] = placed.mode.name().into();
+    json["memory"] = placed.memory.name().into();
+    json["device"] = placed.device.name.into();
+    json["prefill_threads"] = placed.prefill_threads.into();
+    json["decode_threads"] = placed.decode_threads.into();
+    json["numa"] = placed.numa.into();
+    json["stored_bytes"] = stored_bytes.into();
+    json["bytes"] = bytes.into();
+    json
 }
