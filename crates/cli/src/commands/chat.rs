@@ -85,13 +85,16 @@ impl Chat {
         let done = match SlashCommand::parse(line) {
             None if line.trim().is_empty() => Ok(()),
             None => self.message(line),
-            Some(command) => command.and_then(|command| self.command(command)),
-        };
-        if let Err(error) = done {
-            if is_final(&error) {
-                return Err(error);
+            Some(command) => {
+                if let Err(error) = command.and_then(|command| self.command(command)) {
+                    exit::report(&error);
+                }
+                Ok(())
             }
-            exit::report(&error);
+        };
+        match done {
+            Err(error) if !is_final(&error) => exit::report(&error),
+            done => return done,
         }
         Ok(())
     }
@@ -163,7 +166,7 @@ impl Chat {
     }
 }
 
-/// Whether every further line would fail as well.
+/// Whether an error of a message says that every further one would fail as well.
 fn is_final(error: &anyhow::Error) -> bool {
     let stopped = error.downcast_ref::<ApiError>() == Some(&ApiError::Stopped);
     stopped || error.downcast_ref::<std::io::Error>().is_some()
