@@ -120,7 +120,7 @@ impl Engine {
             logits: logit_rows,
             block: runner.block(),
             blocks: runner.blocks(),
-            window: runner.window(),
+            window: runner.window,
         };
         Self {
             scheduler: Scheduler::new(limits, block_root(runner.settings(), runner.block())),
@@ -204,7 +204,7 @@ impl Engine {
             max_drafted: drafts.max().min(MAX_DRAFTED),
             timeout: request.timeout.or(options.timeout),
             constraint: SequenceConstraint::of(request, info.vocab_size),
-            pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, runner.pooling())),
+            pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, runner.pooling)),
             recorder: traced.then(|| Recorder::new(runner, request, number)),
         };
         let prompt = std::mem::take(&mut request.prompt);
@@ -331,7 +331,7 @@ impl Engine {
 
     fn sample(&mut self) {
         let Self { runner, scheduler, requests, masks, scratch, plan, .. } = self;
-        let (vocab, size) = (runner.info().vocab_size, runner.state_size());
+        let (vocab, size) = (runner.info().vocab_size, runner.state_size);
         let (mut logits, mut states) = (runner.logits(), runner.states());
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let running = &mut requests[planned.slot];
