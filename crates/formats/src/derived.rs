@@ -22,8 +22,8 @@ pub(crate) struct Derived<R> {
     rows: R,
     count: usize,
     row_bytes: usize,
-    /// Whether the sources are read sequentially: each row needs an equal, consecutive share of each
-    /// source. Otherwise they are read at random.
+    /// Whether the sources are read sequentially: each row needs an equal, consecutive share of
+    /// each source. Otherwise they are read at random.
     in_order: bool,
     /// Number of rows that were read and are no longer needed.
     done: AtomicUsize,
