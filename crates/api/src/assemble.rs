@@ -4,8 +4,8 @@
 //! Every token is reported with the piece of text that carries its first byte; tokens of calls and
 //! tokens after a matched stop string are not reported.
 
-use crate::event::{CallEvent, Delta, TokenText, TopToken};
-use crate::ids::call_id;
+use crate::event::{CallEvent, Delta, TextEvent, TokenText, TopToken};
+use crate::ids::unique_id;
 use crate::message::ToolCall;
 use crate::replay::arguments;
 use crate::request::OutputSpec;
@@ -14,18 +14,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use text::{IncrementalDecoder, OutputEvent, OutputParser, StopStrings, TextAssets};
 
-/// Text that no later token changes.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum TextPiece {
-    Reasoning(Delta),
-    Content(Delta),
-    Call(CallEvent),
-}
-
 /// The result of one token or of the end of generation.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    pub pieces: Vec<TextPiece>,
+    /// Reasoning, content and calls that no later token changes.
+    pub pieces: Vec<TextEvent>,
     /// The stop string that the text reached.
     pub stop: Option<String>,
     /// The answer is complete before the model ends it.
@@ -142,7 +135,7 @@ impl Assembler {
                 OutputEvent::Reasoning(text) => {
                     self.reasoning_tokens += count;
                     let tokens = std::mem::take(&mut self.undecided);
-                    step.pieces.push(TextPiece::Reasoning(Delta { text, tokens }));
+                    step.pieces.push(TextEvent::Reasoning(Delta { text, tokens }));
                 }
                 call => self.call(call, &mut step),
             }
@@ -176,11 +169,11 @@ impl Assembler {
                 CallEvent::End { index }
             }
         };
-        step.pieces.push(TextPiece::Call(event));
+        step.pieces.push(TextEvent::Call(event));
     }
 
     fn start_call(&mut self, name: String) -> CallEvent {
-        let (index, id) = (self.announced, call_id(self.call_prefix));
+        let (index, id) = (self.announced, unique_id(self.call_prefix, 32));
         self.announced += 1;
         self.arguments.clear();
         let call = ToolCall { id: Some(id.clone()), name: name.clone(), ..ToolCall::default() };
@@ -214,7 +207,7 @@ impl Assembler {
         let tokens: Vec<TokenText> = self.held.drain(..begun).map(|(_, token)| token).collect();
         self.content.push_str(&text);
         if !text.is_empty() || !tokens.is_empty() {
-            step.pieces.push(TextPiece::Content(Delta { text, tokens }));
+            step.pieces.push(TextEvent::Content(Delta { text, tokens }));
         }
     }
 

@@ -56,7 +56,7 @@ impl ConstraintBuilder<'_> {
         let budgeted = request.reasoning_budget.filter(|_| self.may_reason);
         let Some(tokens) = budgeted else { return Ok(inner) };
         let opened = self.thinking == Thinking::Open;
-        Ok(Some(GrammarRef::new(Budget::new(tokens, opened, self.compiler.assets(), inner)?)))
+        Ok(Some(GrammarRef::new(Budget::new(tokens, opened, &self.compiler.assets, inner)?)))
     }
 
     /// The grammar of calls, if calls are forced or a tool is strict.

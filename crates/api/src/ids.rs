@@ -4,11 +4,6 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns `prefix` and 32 hexadecimal digits.
-pub(crate) fn call_id(prefix: &str) -> String {
-    unique_id(prefix, 32)
-}
-
 /// Returns `prefix` and at most 32 hexadecimal digits, different at every call and in every
 /// process.
 pub fn unique_id(prefix: &str, digits: usize) -> String {
@@ -50,7 +45,8 @@ mod tests {
 
     #[test]
     fn ids_differ() {
-        let ids: std::collections::HashSet<String> = (0..1000).map(|_| call_id("call_")).collect();
+        let ids: std::collections::HashSet<String> =
+            (0..1000).map(|_| unique_id("call_", 32)).collect();
         assert_eq!(ids.len(), 1000);
         assert!(ids.iter().all(|id| id.len() == "call_".len() + 32));
     }
@@ -58,7 +54,7 @@ mod tests {
     #[test]
     fn short_ids_have_nine_plain_characters() {
         assert_eq!(nine_characters("abcDEF123"), "abcDEF123");
-        let ours = call_id("call_");
+        let ours = unique_id("call_", 32);
         assert!(ours.ends_with(&nine_characters(&ours)));
         for id in ["", "x", "call_é", "toolu_01"] {
             let short = nine_characters(id);

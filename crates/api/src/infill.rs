@@ -34,12 +34,12 @@ const THIS_FILE: &str = "file";
 impl Service {
     /// Whether the model has infill tokens.
     pub fn fills(&self) -> bool {
-        self.tokenizer().infill().is_some()
+        self.tokenizer().infill.is_some()
     }
 
     /// Builds the prompt of an infill request. Marks in the request's texts are plain text.
     pub fn infill(&self, request: &InfillRequest) -> Result<Infill, ApiError> {
-        let Some(marks) = self.tokenizer().infill() else {
+        let Some(marks) = &self.tokenizer().infill else {
             let message = "the model has no tokens that mark a gap to be filled in";
             return Err(ApiError::invalid("suffix", message));
         };

@@ -295,7 +295,7 @@ impl Service {
 
     /// `earlier` followed by `prompt`, without a second BOS.
     fn after(&self, earlier: &[u32], prompt: Vec<u32>) -> Vec<u32> {
-        let bos = self.assets.tokenizer.special_ids().bos;
+        let bos = self.assets.tokenizer.special.bos;
         let again = !earlier.is_empty() && prompt.first().copied() == bos && bos.is_some();
         [earlier, &prompt[usize::from(again)..]].concat()
     }
@@ -334,7 +334,7 @@ fn number_of(tenant: &str) -> u64 {
 fn defaults(parts: &ServiceParts) -> SamplingOptions {
     let mut defaults = SamplingOptions::from(&parts.defaults);
     let ids = &mut defaults.stop_ids;
-    ids.extend(parts.assets.tokenizer.special_ids().eos);
+    ids.extend(parts.assets.tokenizer.special.eos);
     ids.extend(&parts.stop_ids);
     ids.sort_unstable();
     ids.dedup();

@@ -1,6 +1,6 @@
 //! The stream of events of one request.
 
-use crate::assemble::{Assembler, TextPiece};
+use crate::assemble::Assembler;
 use crate::error::ApiError;
 use crate::event::{Done, Finish, TextEvent};
 use crate::replay::{ReplayMemory, ReplayTurn, Weight};
@@ -81,7 +81,7 @@ impl TextStream {
             Some(Event::Embedding(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
-            None => self.fail(ApiError::Stopped),
+            None => self.end(TextEvent::Failed(ApiError::Stopped)),
         }
     }
 
@@ -91,30 +91,30 @@ impl TextStream {
         }
         let step = self.assembler.push(id, logprobs);
         self.meter.token();
-        self.emit(step.pieces);
+        self.ready.extend(step.pieces);
         if let Some(stop) = step.stop {
             self.cut(Finish::StopString(stop));
         } else if step.complete {
             let last = self.assembler.finish(false);
-            self.emit(last.pieces);
+            self.ready.extend(last.pieces);
             self.cut(self.called().unwrap_or(Finish::StopId(id)));
         }
     }
 
     /// Ends the answer and cancels the generation.
     fn cut(&mut self, finish: Finish) {
-        self.meter.reasoning(self.assembler.reasoning_tokens());
+        self.meter.usage.reasoning_tokens = self.assembler.reasoning_tokens();
         let (usage, timings) = self.meter.cut();
         self.done(Done { finish, usage, timings });
     }
 
     fn finished(&mut self, finished: Finished) {
         if let Some(error) = ApiError::of(&finished.outcome) {
-            return self.fail(error);
+            return self.end(TextEvent::Failed(error));
         }
         let last = self.assembler.finish(finished.outcome == Outcome::Length);
-        self.emit(last.pieces);
-        self.meter.reasoning(self.assembler.reasoning_tokens());
+        self.ready.extend(last.pieces);
+        self.meter.usage.reasoning_tokens = self.assembler.reasoning_tokens();
         let (usage, timings) = self.meter.finished(&finished);
         let finish = match (last.stop, finished.outcome) {
             (Some(stop), _) => Finish::StopString(stop),
@@ -146,18 +146,6 @@ impl TextStream {
         let Origin { before, parent, .. } = origin;
         let weight = Weight::default();
         memory.remember(ReplayTurn { calls, content, before, parent, prompt, sampled, weight });
-    }
-
-    fn fail(&mut self, error: ApiError) {
-        self.end(TextEvent::Failed(error));
-    }
-
-    fn emit(&mut self, pieces: Vec<TextPiece>) {
-        self.ready.extend(pieces.into_iter().map(|piece| match piece {
-            TextPiece::Reasoning(delta) => TextEvent::Reasoning(delta),
-            TextPiece::Content(delta) => TextEvent::Content(delta),
-            TextPiece::Call(event) => TextEvent::Call(event),
-        }));
     }
 
     fn end(&mut self, event: TextEvent) {

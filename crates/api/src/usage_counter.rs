@@ -25,7 +25,7 @@ pub struct Usage {
 /// Counts the tokens and times of one request.
 #[derive(Debug)]
 pub(crate) struct UsageCounter {
-    usage: Usage,
+    pub usage: Usage,
     submitted: Instant,
     queued_s: f64,
     first_token: Option<Instant>,
@@ -50,11 +50,6 @@ impl UsageCounter {
     pub fn token(&mut self) {
         self.first_token.get_or_insert_with(Instant::now);
         self.usage.completion_tokens += 1;
-    }
-
-    /// Sets the number of reasoning tokens.
-    pub fn reasoning(&mut self, tokens: usize) {
-        self.usage.reasoning_tokens = tokens;
     }
 
     /// The counts of a request that the engine finished.

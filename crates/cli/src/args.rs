@@ -107,7 +107,7 @@ impl EngineArgs {
             itl_target: Duration::from_millis(self.itl_target_ms),
             speculate: self.speculate,
             timeout: self.request_timeout,
-            traces: traces.map(TraceFiles::sink),
+            traces: traces.map(|files| files.sink.clone()),
             cache_ahead: 512 << 20,
         }
     }

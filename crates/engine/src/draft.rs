@@ -3,11 +3,8 @@
 //! A drafted token costs a row of the batch and changes nothing else: tokens are sampled from the
 //! model's own logits, one after the other, and a row counts only if sampling chose all drafted
 //! tokens before it. So the text is that of the model alone, greedy or sampled.
-//!
-//! The seam is [`Drafter`]. It gets all sequences that decode at once, so that a draft model can
-//! batch them, with their slots, so that it can keep a cache for each.
 
-use sched::{Planned, Slot};
+use sched::Planned;
 use std::str::FromStr;
 
 /// Maximum number of drafted tokens per sequence and step.
@@ -81,6 +78,12 @@ impl RequestDraft {
         Self { max, tokens: Vec::with_capacity(max), drafted: 0, accepted: 0, accepted_now: 0 }
     }
 
+    /// Drafts the tokens that followed the last of `tokens` at their previous occurrence.
+    pub fn look_up(&mut self, tokens: &[u32]) {
+        self.tokens.clear();
+        self.tokens.extend_from_slice(continuation(tokens, self.max));
+    }
+
     /// The tokens that `planned` verifies.
     pub fn planned(&self, planned: &Planned) -> &[u32] {
         &self.tokens[..planned.drafts]
@@ -92,41 +95,6 @@ impl RequestDraft {
         self.accepted += accepted;
         self.accepted_now = accepted;
     }
-}
-
-/// A sequence whose next tokens are to be drafted.
-#[derive(Debug)]
-pub struct DraftRequest<'a> {
-    /// The sequence, until it is forgotten.
-    pub slot: Slot,
-    /// Prompt and generated tokens.
-    pub tokens: &'a [u32],
-    /// Maximum number of drafted tokens.
-    pub max: usize,
-    /// The drafted tokens; empty before.
-    pub draft: Vec<u32>,
-}
-
-/// Drafts the next tokens of sequences.
-pub trait Drafter: Send {
-    /// Fills the drafts of sequences that are about to decode.
-    fn draft(&mut self, requests: &mut [DraftRequest<'_>]);
-    /// Drops what is kept for a sequence that has ended.
-    fn forget(&mut self, slot: Slot);
-}
-
-/// Looks up the last tokens among those before them. Keeps no state.
-#[derive(Debug, Default)]
-pub struct PromptLookup;
-
-impl Drafter for PromptLookup {
-    fn draft(&mut self, requests: &mut [DraftRequest<'_>]) {
-        for DraftRequest { tokens, max, draft, .. } in requests {
-            draft.extend_from_slice(continuation(tokens, *max));
-        }
-    }
-
-    fn forget(&mut self, _: Slot) {}
 }
 
 /// Up to `max` tokens that followed the latest earlier occurrence of the longest run at the end.

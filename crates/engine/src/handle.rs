@@ -5,8 +5,7 @@ use crate::Metrics;
 use crate::draft::{MAX_DRAFTED, Speculate};
 use crate::request::{Event, Field, Request};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Events that the engine may be ahead of a reader before the sequence has to wait. Holds more than
 /// the events of one step.
@@ -70,34 +69,17 @@ pub struct Submission {
     pub queue_slot: Option<QueueSlot>,
 }
 
-/// A slot in the queue, counted until it is dropped.
-#[derive(Debug)]
-pub struct QueueSlot(Arc<AtomicUsize>);
-
-impl QueueSlot {
-    /// Takes one of `max` slots.
-    fn take(waiting: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        let one_more = |now: usize| (now < max).then_some(now + 1);
-        waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Self(Arc::clone(waiting)))
-    }
-}
-
-impl Drop for QueueSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
+/// A slot in the queue, taken until it is dropped.
+pub type QueueSlot = OwnedSemaphorePermit;
 
 /// Submits requests to an engine. Clones share the engine, which ends when the last is dropped.
 #[derive(Clone, Debug)]
 pub struct EngineHandle {
     info: Arc<ModelInfo>,
     submissions: mpsc::Sender<Submission>,
-    alive: Arc<AtomicBool>,
     metrics: Metrics,
-    /// Number of requests that wait, in the channel or in the engine.
-    waiting: Arc<AtomicUsize>,
+    /// Slots for requests that wait, in the channel or in the engine.
+    slots: Arc<Semaphore>,
 }
 
 /// The engine's end of the channel.
@@ -107,13 +89,6 @@ pub struct RequestReceiver {
     pub submissions: mpsc::Receiver<Submission>,
     /// Metrics to which the engine reports.
     pub metrics: Metrics,
-    alive: Arc<AtomicBool>,
-}
-
-impl Drop for RequestReceiver {
-    fn drop(&mut self) {
-        self.alive.store(false, Ordering::Release);
-    }
 }
 
 /// The events of one request. Dropping it cancels that request.
@@ -124,17 +99,15 @@ pub struct Generation {
 
 /// Creates a handle and the engine's end for at most `queue` waiting requests.
 pub fn request_channel(info: ModelInfo, queue: usize) -> (EngineHandle, RequestReceiver) {
-    let (sender, receiver) = mpsc::channel(queue.max(1));
-    let alive = Arc::new(AtomicBool::new(true));
+    let (sender, submissions) = mpsc::channel(queue.max(1));
     let metrics = Metrics::default();
     let handle = EngineHandle {
         info: Arc::new(info),
         submissions: sender,
-        alive: Arc::clone(&alive),
         metrics: metrics.clone(),
-        waiting: Arc::default(),
+        slots: Arc::new(Semaphore::new(queue.max(1))),
     };
-    (handle, RequestReceiver { submissions: receiver, metrics, alive })
+    (handle, RequestReceiver { submissions, metrics })
 }
 
 impl EngineHandle {
@@ -145,7 +118,7 @@ impl EngineHandle {
 
     /// Whether the engine thread still runs.
     pub fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Acquire)
+        !self.submissions.is_closed()
     }
 
     /// Maximum number of waiting requests.
@@ -175,7 +148,8 @@ impl EngineHandle {
             self.metrics.rejected();
             SubmitError::QueueFull(max)
         };
-        let queue_slot = Some(QueueSlot::take(&self.waiting, max).ok_or_else(full)?);
+        let queue_slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| full())?;
+        let queue_slot = Some(queue_slot);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let submitted = std::time::Instant::now();
         match self.submissions.try_send(Submission { request, events, submitted, queue_slot }) {

@@ -4,7 +4,7 @@
 //! and its reader.
 
 use crate::block_root::block_root;
-use crate::draft::{DraftRequest, Drafter, MAX_DRAFTED, PromptLookup, Speculate};
+use crate::draft::{MAX_DRAFTED, Speculate};
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
 use crate::masks::{Masks, SequenceConstraint};
@@ -91,7 +91,6 @@ struct Engine {
     scheduler: Scheduler,
     /// Under the slots of the scheduler.
     requests: SlotTable<RunningRequest>,
-    drafter: Box<dyn Drafter>,
     masks: Masks,
     prefill_budget: PrefillBudget,
     /// Requests accepted so far.
@@ -120,14 +119,13 @@ impl Engine {
             logits: logit_rows,
             block: runner.block(),
             blocks: runner.blocks(),
-            window: runner.window(),
+            window: runner.window,
         };
         Self {
             scheduler: Scheduler::new(limits, block_root(runner.settings(), runner.block())),
             batch: runner.batch(),
             scratch: SamplerScratch::new(runner.info().vocab_size),
             requests: SlotTable::default(),
-            drafter: Box::new(PromptLookup),
             masks,
             prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk()),
             accepted: 0,
@@ -204,7 +202,7 @@ impl Engine {
             max_drafted: drafts.max().min(MAX_DRAFTED),
             timeout: request.timeout.or(options.timeout),
             constraint: SequenceConstraint::of(request, info.vocab_size),
-            pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, runner.pooling())),
+            pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, runner.pooling)),
             recorder: traced.then(|| Recorder::new(runner, request, number)),
         };
         let prompt = std::mem::take(&mut request.prompt);
@@ -242,7 +240,6 @@ impl Engine {
         let sequence = self.scheduler.sequence(slot);
         running.finish(abort, sequence, &self.receiver.metrics, self.options.traces.as_ref());
         self.scheduler.finish(slot);
-        self.drafter.forget(slot);
     }
 
     fn plan(&mut self) {
@@ -255,28 +252,21 @@ impl Engine {
         self.scheduler.plan(prompt, &mut self.plan);
     }
 
-    /// Has tokens drafted for the sequences that decode and speculate.
+    /// Drafts tokens for the sequences that decode and speculate.
     fn offer_drafts(&mut self) {
-        let Self { scheduler, requests, drafter, .. } = self;
-        let mut wanted: Vec<DraftRequest<'_>> = Vec::new();
+        let Self { scheduler, requests, .. } = self;
+        let mut speculates = false;
         for slot in scheduler.decoding() {
             let draft = &mut requests[slot].draft;
             if draft.max > 0 {
-                let (tokens, max) = (scheduler.sequence(slot).tokens, draft.max);
-                draft.tokens.clear();
-                let draft = std::mem::take(&mut draft.tokens);
-                wanted.push(DraftRequest { slot, tokens, max, draft });
+                draft.look_up(scheduler.sequence(slot).tokens);
+                speculates = true;
             }
         }
-        if wanted.is_empty() {
-            return;
-        }
-        drafter.draft(&mut wanted);
-        for DraftRequest { slot, draft, .. } in wanted {
-            requests[slot].draft.tokens = draft;
-        }
-        for (slot, running) in requests.iter() {
-            scheduler.offer_drafts(slot, running.draft.tokens.len());
+        if speculates {
+            for (slot, running) in requests.iter() {
+                scheduler.offer_drafts(slot, running.draft.tokens.len());
+            }
         }
     }
 
@@ -331,7 +321,7 @@ impl Engine {
 
     fn sample(&mut self) {
         let Self { runner, scheduler, requests, masks, scratch, plan, .. } = self;
-        let (vocab, size) = (runner.info().vocab_size, runner.state_size());
+        let (vocab, size) = (runner.info().vocab_size, runner.state_size);
         let (mut logits, mut states) = (runner.logits(), runner.states());
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let running = &mut requests[planned.slot];

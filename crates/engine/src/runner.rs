@@ -79,16 +79,18 @@ pub struct Runner {
     settings: Settings,
     blocks: usize,
     chunk: usize,
-    window: Option<usize>,
+    /// Maximum number of positions that a row attends to, if every layer has a window.
+    pub(crate) window: Option<usize>,
     limits: WorkspaceLimits,
     check: bool,
     /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
     states: usize,
-    /// Values of a hidden state.
-    state_size: usize,
-    pooling: Option<Pooling>,
+    /// Number of values of a hidden state.
+    pub(crate) state_size: usize,
+    /// Pooling of hidden states, if the checkpoint names one.
+    pub(crate) pooling: Option<Pooling>,
 }
 
 /// Everything but the request that decides the bits of an answer: equal settings, equal bits.
@@ -203,11 +205,6 @@ impl Runner {
         self.info.cache_tokens / self.blocks
     }
 
-    /// Maximum number of positions that a row attends to, if every layer has a window.
-    pub fn window(&self) -> Option<usize> {
-        self.window
-    }
-
     /// Maximum number of prompt tokens of a batch.
     pub fn chunk(&self) -> usize {
         self.chunk
@@ -284,16 +281,6 @@ impl Runner {
     /// The hidden states `[state rows, state_size]` of the last batch, after the last norm.
     pub fn states(&self) -> &[f32] {
         self.backend.read(self.model.states(), self.states)
-    }
-
-    /// Number of values of a hidden state.
-    pub fn state_size(&self) -> usize {
-        self.state_size
-    }
-
-    /// Pooling of hidden states, if the checkpoint names one.
-    pub fn pooling(&self) -> Option<Pooling> {
-        self.pooling
     }
 
     /// The logits `[logit rows, vocab_size]` of the last batch.

@@ -59,7 +59,7 @@ impl RunningRequest {
             constraint,
             output: StepOutput::new(max_drafted, pooler),
             clock: RequestClock::new(submitted, timeout),
-            reader: ReaderChannel::new(events, queue_slot),
+            reader: ReaderChannel { events, queue_slot },
             recorder: recorder.map(Box::new),
             request,
         }
@@ -93,10 +93,10 @@ impl RunningRequest {
     pub fn admit(&mut self, sequence: View<'_>, metrics: &Metrics) {
         let Some(queued) = self.clock.admit() else { return };
         let cached_tokens = sequence.cached.unwrap_or(0);
-        self.reader.leave_queue();
+        self.reader.queue_slot = None;
         metrics.admitted(queued, sequence.prompt, cached_tokens);
         if let Some(recorder) = &mut self.recorder {
-            recorder.cached(cached_tokens);
+            recorder.trace.cached_tokens = cached_tokens;
         }
         self.reader.send(Event::Admitted { cached_tokens, queued_s: queued.as_secs_f64() });
     }
@@ -278,7 +278,7 @@ impl RunningRequest {
         self.clock.record_tokens(output.ids.len(), computed, metrics);
         for (&id, logprobs) in output.ids.iter().zip(&mut output.logprobs) {
             if let Some(recorder) = &mut self.recorder {
-                recorder.token(id);
+                recorder.trace.ids.push(id);
             }
             reader.send(Event::Token { id, logprobs: logprobs.take() });
         }

@@ -221,7 +221,8 @@ pub type TraceSink = SyncSender<Trace>;
 /// Writes each trace to a separate file of a folder, on a separate thread.
 #[derive(Debug)]
 pub struct TraceFiles {
-    sink: TraceSink,
+    /// The sink of the traces.
+    pub sink: TraceSink,
     writer: JoinHandle<()>,
 }
 
@@ -238,11 +239,6 @@ impl TraceFiles {
         let writer = std::thread::Builder::new().name("gannet-traces".into());
         let writer = writer.spawn(move || write_files(&folder, &traces))?;
         Ok(Self { sink, writer })
-    }
-
-    /// The sink of the traces.
-    pub fn sink(&self) -> TraceSink {
-        self.sink.clone()
     }
 
     /// Waits until the last sink is dropped and all traces are written, at most for `patience`.
@@ -281,7 +277,7 @@ fn write(path: &Path, trace: &Trace) -> std::io::Result<()> {
 /// Records the trace of one request.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    trace: Trace,
+    pub trace: Trace,
     hash: u64,
 }
 
@@ -311,18 +307,10 @@ impl Recorder {
         self.trace.steps.push(step);
     }
 
-    pub fn cached(&mut self, tokens: usize) {
-        self.trace.cached_tokens = tokens;
-    }
-
     /// Records the logits of a choice.
     pub fn choose(&mut self, logits: &[f32]) {
         self.hash = roll(self.hash, logits);
         self.trace.logits.push(format!("{:016x}", self.hash));
-    }
-
-    pub fn token(&mut self, id: u32) {
-        self.trace.ids.push(id);
     }
 
     pub fn finish(mut self, how: &str, sink: &TraceSink) {

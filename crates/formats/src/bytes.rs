@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) fn check_regular(path: &Path) -> Result<()> {
 
 /// A range of a mapped file. Cloning it copies no bytes.
 #[derive(Clone, Debug)]
-pub struct MappedBytes {
+pub(crate) struct MappedBytes {
     map: Arc<Mmap>,
     range: Range<usize>,
 }
@@ -38,21 +38,6 @@ impl MappedBytes {
     pub fn new(map: Arc<Mmap>, range: Range<usize>) -> Option<Self> {
         let inside = range.start <= range.end && range.end <= map.len();
         inside.then_some(Self { map, range })
-    }
-
-    /// The map that contains the bytes.
-    pub fn map(&self) -> &Arc<Mmap> {
-        &self.map
-    }
-
-    /// Byte range within the file.
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        self.map.path()
     }
 
     /// The range within the file of a part of the bytes.
@@ -68,7 +53,7 @@ impl Bytes for MappedBytes {
     }
 
     fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self[range])
+        Cow::Borrowed(&self.map[self.range.clone()][range])
     }
 
     fn will_need(&self, range: Range<usize>) {
@@ -86,13 +71,5 @@ impl Bytes for MappedBytes {
 
     fn lock(&self, range: Range<usize>) -> io::Result<()> {
         self.map.lock(self.within(range))
-    }
-}
-
-impl Deref for MappedBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.map[self.range.clone()]
     }
 }

@@ -146,7 +146,7 @@ impl Checkpoint {
         let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
         if view.shape != shape {
             let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
-            return Err(Error::tensor(view.path(), &view.source_name, problem));
+            return Err(view.error(problem));
         }
         if !view.ty.is_supported() {
             return Err(view.unsupported_type());
@@ -177,7 +177,7 @@ impl Checkpoint {
         };
         let architecture = &self.config.architecture;
         let problem = format!("no part of a {architecture} model{more}");
-        Err(Error::tensor(first.path(), &first.source_name, problem))
+        Err(first.error(problem))
     }
 
     /// Checks that required and declared tensors exist: other code loads biases only if present.
@@ -295,7 +295,7 @@ fn insert(tensors: &mut IndexMap<String, Tracked>, tracked: Tracked) -> Result<(
     let name = tracked.view.name.clone();
     if let Some(first) = tensors.get(&name) {
         let problem = format!("means the same as tensor {}", first.view.source_name);
-        return Err(Error::tensor(tracked.view.path(), &tracked.view.source_name, problem));
+        return Err(tracked.view.error(problem));
     }
     tensors.insert(name, tracked);
     Ok(())

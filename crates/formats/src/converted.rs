@@ -2,9 +2,9 @@
 //!
 //! Invariant: a row comes out as `gannet quantize` would write it without an importance matrix.
 
+use crate::TensorView;
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
-use crate::{Error, TensorView};
 use base::Storage;
 use kernels::quant::{Dequantize, QuantType, Quantize};
 use std::ops::Range;
@@ -44,21 +44,21 @@ impl TensorView {
     /// # Errors
     /// If the types cannot be converted, or rows are not whole blocks of `ty`.
     pub fn converted(&self, ty: &'static QuantType) -> Result<Self> {
-        let error = |problem: String| Error::tensor(self.path(), &self.source_name, problem);
         if ty == self.ty {
             return Ok(self.clone());
         }
         if self.is_out_of_order() {
             let problem = "columns that are stored in another order cannot be converted to";
-            return Err(error(format!("{problem} {ty}")));
+            return Err(self.error(format!("{problem} {ty}")));
         }
         let read = self.ty.dequantize.ok_or_else(|| self.unsupported_type())?;
-        let write = ty.quantize.ok_or_else(|| error(format!("cannot be converted to {ty}")))?;
+        let write =
+            ty.quantize.ok_or_else(|| self.error(format!("cannot be converted to {ty}")))?;
         let cols = self.shape.last().copied().unwrap_or(1);
         let (Some(from), Some(to)) = (self.ty.bytes_for(cols), ty.bytes_for(cols)) else {
             let block = ty.block_len;
             let problem = format!("expected rows of whole blocks of {ty} ({block} values)");
-            return Err(error(format!("{problem}, found {cols} values")));
+            return Err(self.error(format!("{problem}, found {cols} values")));
         };
         let rows = self.elements() / cols.max(1);
         let converted = Converted { of: self.bytes(), from, cols, read, write };

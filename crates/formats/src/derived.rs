@@ -17,21 +17,14 @@ pub(crate) trait RowSource: Send + Sync {
     fn sources(&self) -> Vec<Storage>;
 }
 
-/// In which order the sources are read.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum ReadOrder {
-    /// Sequentially: each row needs an equal, consecutive share of each source.
-    InOrder,
-    /// At random.
-    Anywhere,
-}
-
 /// The bytes of `count` rows.
 pub(crate) struct Derived<R> {
     rows: R,
     count: usize,
     row_bytes: usize,
-    order: ReadOrder,
+    /// Whether the sources are read sequentially: each row needs an equal, consecutive share of
+    /// each source. Otherwise they are read at random.
+    in_order: bool,
     /// Number of rows that were read and are no longer needed.
     done: AtomicUsize,
 }
@@ -39,12 +32,12 @@ pub(crate) struct Derived<R> {
 impl<R: RowSource> Derived<R> {
     /// Rows that each need an equal, consecutive share of the sources.
     pub fn by_row(rows: R, count: usize, row_bytes: usize) -> Self {
-        Self { rows, count, row_bytes, order: ReadOrder::InOrder, done: AtomicUsize::new(0) }
+        Self { rows, count, row_bytes, in_order: true, done: AtomicUsize::new(0) }
     }
 
     /// Rows that need bytes from all parts of the sources.
     pub fn across(rows: R, count: usize, row_bytes: usize) -> Self {
-        Self { order: ReadOrder::Anywhere, ..Self::by_row(rows, count, row_bytes) }
+        Self { in_order: false, ..Self::by_row(rows, count, row_bytes) }
     }
 
     /// The rows that `range` touches.
@@ -82,25 +75,21 @@ impl<R: RowSource> Bytes for Derived<R> {
     }
 
     fn will_need(&self, range: Range<usize>) {
-        match self.order {
-            ReadOrder::InOrder => self.hint(self.touched(&range), |of, part| of.will_need(part)),
-            ReadOrder::Anywhere if range.start == 0 => {
-                self.hint(0..self.count, |of, part| of.will_need(part));
-            }
-            ReadOrder::Anywhere => {}
+        if self.in_order {
+            self.hint(self.touched(&range), |of, part| of.will_need(part));
+        } else if range.start == 0 {
+            self.hint(0..self.count, |of, part| of.will_need(part));
         }
     }
 
     fn not_needed(&self, range: Range<usize>) {
         let rows = self.touched(&range);
-        match self.order {
-            ReadOrder::InOrder => self.hint(rows, |of, part| of.not_needed(part)),
-            ReadOrder::Anywhere => {
-                let done = self.done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
-                if done >= self.count {
-                    self.hint(0..self.count, |of, part| of.not_needed(part));
-                }
-            }
+        if self.in_order {
+            return self.hint(rows, |of, part| of.not_needed(part));
+        }
+        let done = self.done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
+        if done >= self.count {
+            self.hint(0..self.count, |of, part| of.not_needed(part));
         }
     }
 }

@@ -20,16 +20,6 @@ const KINDS: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
 const FUSED: &str = "ffn_gate_up_exps.";
 const DOWN: &str = "ffn_down_exps.weight";
 
-/// Layout of a tensor that holds gate and up of all experts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Fused {
-    /// The outputs of the gate, then those of up.
-    Halves,
-    /// Outputs of gate and up alternate (gpt-oss). Matrices of single values, those of down too,
-    /// are `[inputs, outputs]`.
-    ByTurns,
-}
-
 /// The context in which experts are joined.
 pub(crate) struct Experts<'a> {
     /// The path that was opened.
@@ -37,7 +27,9 @@ pub(crate) struct Experts<'a> {
     /// Table of the file's names, unless they are canonical.
     pub names: Option<&'a NameTable>,
     pub config: &'a ModelConfig,
-    /// Whether gate and up outputs alternate; GGUF files have separate matrices.
+    /// Whether outputs of gate and up alternate in a tensor that holds both (gpt-oss), and matrices
+    /// of single values, those of down too, are `[inputs, outputs]`. Otherwise the outputs of the
+    /// gate come first. GGUF files have separate matrices.
     pub by_turns: bool,
 }
 
@@ -53,7 +45,10 @@ impl Experts<'_> {
             }
             match fused {
                 Some(at) => joined.extend(self.split(&view, at)?),
-                None => joined.push(self.down(view)?),
+                None if self.by_turns && view.name.ends_with(DOWN) => {
+                    joined.push(transposed(&view))
+                }
+                None => joined.push(view),
             }
         }
         Ok(joined)
@@ -90,18 +85,18 @@ impl Experts<'_> {
         let (_, first) = &parts[0];
         for (place, (index, part)) in parts.iter().enumerate() {
             if *index >= count {
-                return Err(error(part, format!("expected {count} experts, found one more")));
+                return Err(part.error(format!("expected {count} experts, found one more")));
             }
             if *index > place {
                 return Err(self.missing(name, place, count));
             }
             if *index < place {
-                return Err(error(part, format!("a second tensor of expert {index}")));
+                return Err(part.error(format!("a second tensor of expert {index}")));
             }
             if part.ty != first.ty || part.shape != first.shape {
                 let expected = format!("{count} experts of type {} {:?}", first.ty, first.shape);
                 let found = format!("{} {:?}", part.ty, part.shape);
-                return Err(error(part, format!("expected {expected}, found {found}")));
+                return Err(part.error(format!("expected {expected}, found {found}")));
             }
         }
         match parts.len() == count {
@@ -120,8 +115,7 @@ impl Experts<'_> {
 
     /// Splits a tensor that holds gate and up; `FUSED` is at `at` in its name.
     fn split(&self, view: &TensorView, at: usize) -> Result<Vec<TensorView>> {
-        let fused = self.fused();
-        let view = if fused == Fused::ByTurns { transposed(view)? } else { view.clone() };
+        let view = if self.by_turns { transposed(view) } else { view.clone() };
         let even = |outputs: usize| outputs > 0 && outputs.is_multiple_of(2);
         let whole = match view.shape[..] {
             [_, outputs] if view.ty.block_len == 1 => even(outputs),
@@ -130,27 +124,16 @@ impl Experts<'_> {
         };
         if !whole {
             let problem = "expected [experts, 2 * outputs] or [experts, 2 * outputs, inputs]";
-            return Err(error(&view, format!("{problem}, found {:?}", view.shape)));
+            return Err(view.error(format!("{problem}, found {:?}", view.shape)));
         }
         let half = |half: usize, name: &str| {
             let name =
                 format!("{}{name}_exps.{}", &view.name[..at], &view.name[at + FUSED.len()..]);
-            let parts = (0..view.shape[0]).map(|expert| half_of(&view.part(expert), half, fused));
+            let parts =
+                (0..view.shape[0]).map(|expert| half_of(&view.part(expert), half, self.by_turns));
             TensorView::stack(name, parts.collect())
         };
         Ok(vec![half(0, KINDS[0]), half(1, KINDS[1])])
-    }
-
-    /// Transposes down projections that are stored as `[inputs, outputs]`.
-    fn down(&self, view: TensorView) -> Result<TensorView> {
-        match self.fused() {
-            Fused::ByTurns if view.name.ends_with(DOWN) => transposed(&view),
-            _ => Ok(view),
-        }
-    }
-
-    fn fused(&self) -> Fused {
-        if self.by_turns { Fused::ByTurns } else { Fused::Halves }
     }
 }
 
@@ -167,19 +150,16 @@ fn of_expert(name: &str) -> Option<(String, usize)> {
 }
 
 /// Half of the outputs of an expert: of a matrix or of its bias.
-fn half_of(part: &TensorView, half: usize, fused: Fused) -> TensorView {
+fn half_of(part: &TensorView, half: usize, by_turns: bool) -> TensorView {
     let outputs = part.shape[0] / 2;
     let of = part.bytes();
     let row_bytes = of.len() / part.shape[0];
-    let bytes: Storage = match fused {
-        Fused::Halves => {
-            let start = half * outputs * row_bytes;
-            Arc::new(crate::storage::Slice::new(of, start..start + outputs * row_bytes))
-        }
-        Fused::ByTurns => {
-            let rows = EverySecond { of, row_bytes, first: half };
-            Arc::new(Derived::by_row(rows, outputs, row_bytes))
-        }
+    let bytes: Storage = if by_turns {
+        let rows = EverySecond { of, row_bytes, first: half };
+        Arc::new(Derived::by_row(rows, outputs, row_bytes))
+    } else {
+        let start = half * outputs * row_bytes;
+        Arc::new(crate::storage::Slice::new(of, start..start + outputs * row_bytes))
     };
     let shape = [&[outputs], &part.shape[1..]].concat();
     let mut view = part.with(part.ty, shape, bytes);
@@ -188,10 +168,10 @@ fn half_of(part: &TensorView, half: usize, fused: Fused) -> TensorView {
 }
 
 /// Transposes a stack of matrices of single values; other tensors are returned unchanged.
-fn transposed(view: &TensorView) -> Result<TensorView> {
-    let [experts, cols, rows] = view.shape[..] else { return Ok(view.clone()) };
+fn transposed(view: &TensorView) -> TensorView {
+    let [experts, cols, rows] = view.shape[..] else { return view.clone() };
     if view.ty.block_len != 1 {
-        return Ok(view.clone());
+        return view.clone();
     }
     let size = view.ty.block_bytes;
     let part = |expert| {
@@ -199,19 +179,15 @@ fn transposed(view: &TensorView) -> Result<TensorView> {
         let values = Transposed { of: part.bytes(), size, rows, cols };
         part.with(view.ty, vec![rows, cols], Arc::new(Derived::across(values, rows, cols * size)))
     };
-    Ok(TensorView::stack(view.name.clone(), (0..experts).map(part).collect()))
+    TensorView::stack(view.name.clone(), (0..experts).map(part).collect())
 }
 
 /// Checks that a tensor of all experts has `count` of them, at least one.
 fn check_count(view: &TensorView, count: usize) -> Result<()> {
     match view.shape.first() {
         Some(&found) if found == count && count > 0 => Ok(()),
-        _ => Err(error(view, format!("expected {count} experts, found shape {:?}", view.shape))),
+        _ => Err(view.error(format!("expected {count} experts, found shape {:?}", view.shape))),
     }
-}
-
-fn error(view: &TensorView, problem: impl Into<String>) -> Error {
-    Error::tensor(view.path(), &view.source_name, problem)
 }
 
 #[cfg(test)]

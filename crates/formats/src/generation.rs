@@ -45,26 +45,18 @@ impl GenerationDefaults {
         let file = Object::new(path, &map);
         Ok(Self {
             do_sample: file.flag("do_sample")?,
-            temperature: not_negative(file, "temperature")?,
+            temperature: checked(file, "temperature", "a number from 0", |it| it >= 0.0)?,
             top_k: file.count("top_k", u32::MAX as usize)?,
             top_p: share(file, "top_p")?,
             min_p: share(file, "min_p")?,
             typical_p: share(file, "typical_p")?,
-            repetition_penalty: above_zero(file, "repetition_penalty")?,
+            repetition_penalty: file.above_zero("repetition_penalty")?,
             max_new_tokens: file.count("max_new_tokens", usize::MAX)?,
             eos: file.ids("eos_token_id")?,
             bos: file.ids("bos_token_id")?.first().copied(),
             pad: file.padding("pad_token_id")?,
         })
     }
-}
-
-fn not_negative(file: Object, key: &str) -> Result<Option<f32>> {
-    checked(file, key, "a number from 0", |number| number >= 0.0)
-}
-
-fn above_zero(file: Object, key: &str) -> Result<Option<f32>> {
-    checked(file, key, "a number above 0", |number| number > 0.0)
 }
 
 fn share(file: Object, key: &str) -> Result<Option<f32>> {

@@ -45,7 +45,7 @@ pub(crate) fn parse_object(text: &str, path: &Path) -> Result<Map<String, Value>
 /// A JSON object and where it came from. A `null` counts as absent.
 #[derive(Clone, Copy)]
 pub(crate) struct Object<'a> {
-    path: &'a Path,
+    pub path: &'a Path,
     /// Field that holds this object, or empty for the whole file.
     parent: &'a str,
     map: &'a Map<String, Value>,
@@ -54,10 +54,6 @@ pub(crate) struct Object<'a> {
 impl<'a> Object<'a> {
     pub(crate) fn new(path: &'a Path, map: &'a Map<String, Value>) -> Self {
         Self { path, parent: "", map }
-    }
-
-    pub(crate) fn path(&self) -> &'a Path {
-        self.path
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {

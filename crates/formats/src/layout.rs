@@ -7,6 +7,19 @@ use kernels::quant::QuantType;
 
 use crate::error::{Error, Result, shown};
 
+/// Name, shape, type and byte range of one tensor of a file.
+#[derive(Debug)]
+pub struct TensorEntry {
+    /// Name in the file.
+    pub name: String,
+    /// Row-major, outermost first.
+    pub shape: Vec<usize>,
+    /// How the values are stored.
+    pub ty: &'static QuantType,
+    /// Byte range within the file.
+    pub range: Range<usize>,
+}
+
 /// Size of a tensor in bytes, or the problem with its shape.
 pub(crate) fn tensor_bytes(ty: &QuantType, shape: &[usize]) -> Result<usize, String> {
     let overflow = || format!("the product of the dimensions {shape:?} overflows");
@@ -24,24 +37,15 @@ pub(crate) fn tensor_bytes(ty: &QuantType, shape: &[usize]) -> Result<usize, Str
 }
 
 /// Checks that no two tensors share bytes.
-pub(crate) fn check_overlaps<'a>(
-    path: &Path,
-    tensors: impl Iterator<Item = (&'a str, Range<usize>)>,
-) -> Result<()> {
-    let mut sorted: Vec<_> = tensors.filter(|(_, range)| !range.is_empty()).collect();
-    sorted.sort_by_key(|(_, range)| range.start);
+pub(crate) fn check_overlaps(path: &Path, tensors: &[TensorEntry]) -> Result<()> {
+    let mut sorted: Vec<_> = tensors.iter().filter(|tensor| !tensor.range.is_empty()).collect();
+    sorted.sort_by_key(|tensor| tensor.range.start);
     for pair in sorted.windows(2) {
-        let [(first, a), (second, b)] = pair else { continue };
+        let (a, b) = (&pair[0].range, &pair[1].range);
         if b.start < a.end {
-            let problem = format!(
-                "its bytes {}..{} overlap those of tensor {} ({}..{})",
-                b.start,
-                b.end,
-                shown(first),
-                a.start,
-                a.end
-            );
-            return Err(Error::tensor(path, second, problem));
+            let first = shown(&pair[0].name);
+            let problem = format!("its bytes {b:?} overlap those of tensor {first} ({a:?})");
+            return Err(Error::tensor(path, &pair[1].name, problem));
         }
     }
     Ok(())
@@ -70,8 +74,14 @@ mod tests {
 
     #[test]
     fn touching_tensors_do_not_overlap_and_nested_ones_do() {
+        let entry = |name: &str, range| TensorEntry {
+            name: name.into(),
+            shape: Vec::new(),
+            ty: &F32,
+            range,
+        };
         let check = |b: Range<usize>| {
-            check_overlaps(Path::new("f"), [("a", 4..8), ("b", b)].into_iter()).is_ok()
+            check_overlaps(Path::new("f"), &[entry("a", 4..8), entry("b", b)]).is_ok()
         };
         assert!(check(8..12) && check(0..4) && check(5..5));
         assert!(!check(7..9) && !check(5..6) && !check(0..5));

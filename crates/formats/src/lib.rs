@@ -27,13 +27,13 @@ mod storage;
 mod stream;
 mod tensor;
 
-pub use bytes::MappedBytes;
 pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use files::ModelFiles;
 pub use generation::GenerationDefaults;
 pub use json::{MAX_CONFIG_BYTES, read_text};
+pub use layout::TensorEntry;
 pub use pooling::Pooling;
 pub use stream::TensorStream;
 pub use tensor::{TensorView, in_order};

@@ -10,6 +10,7 @@ use kernels::quant::QuantType;
 use crate::bytes::MappedBytes;
 use crate::derived::{Columns, Derived};
 use crate::error::{Error, Result};
+use crate::layout::TensorEntry;
 use crate::storage::{Slice, Stack};
 
 /// A tensor as files store it. The number of its bytes follows from its type and shape.
@@ -42,15 +43,15 @@ enum Contents {
 }
 
 impl TensorView {
-    /// A tensor that is a range of its file.
-    pub(crate) fn new(
-        source_name: String,
-        ty: &'static QuantType,
-        shape: Vec<usize>,
-        bytes: MappedBytes,
-    ) -> Self {
-        let name = source_name.clone();
-        let (file, contents) = (bytes.map().clone(), Contents::One(Arc::new(bytes)));
+    /// A tensor that is a range of `file`.
+    ///
+    /// # Panics
+    /// If the file does not have the range.
+    pub(crate) fn new(file: &Arc<Mmap>, entry: TensorEntry) -> Self {
+        let TensorEntry { name, shape, ty, range } = entry;
+        let bytes = MappedBytes::new(file.clone(), range).expect("parsers check the range");
+        let (source_name, file) = (name.clone(), file.clone());
+        let contents = Contents::One(Arc::new(bytes));
         Self { name, source_name, ty, shape, order: None, file, contents }
     }
 
@@ -118,21 +119,22 @@ impl TensorView {
     /// # Errors
     /// If the range does not begin and end at quant blocks.
     pub fn columns(&self, columns: Range<usize>) -> Result<Self> {
-        let error = |problem: String| Error::tensor(self.path(), &self.source_name, problem);
         let [rows, cols] = self.shape[..] else {
-            return Err(error(format!("expected a matrix, found shape {:?}", self.shape)));
+            return Err(self.error(format!("expected a matrix, found shape {:?}", self.shape)));
         };
         if columns.start > columns.end || columns.end > cols {
-            return Err(error(format!("expected columns {columns:?}, found {cols}")));
+            return Err(self.error(format!("expected columns {columns:?}, found {cols}")));
         }
         if self.order.is_some() {
-            return Err(error("columns that are stored in another order cannot be split".into()));
+            return Err(self.error("columns that are stored in another order cannot be split"));
         }
         let (start, end) = (self.ty.bytes_for(columns.start), self.ty.bytes_for(columns.end));
         let (Some(start), Some(end)) = (start, end) else {
             let (ty, block) = (self.ty, self.ty.block_len);
             let problem = "expected whole blocks of";
-            return Err(error(format!("columns {columns:?}: {problem} {block} values of {ty}")));
+            return Err(
+                self.error(format!("columns {columns:?}: {problem} {block} values of {ty}"))
+            );
         };
         let of = self.bytes();
         let stride = of.len() / rows.max(1);
@@ -179,7 +181,11 @@ impl TensorView {
     }
 
     pub(crate) fn unsupported_type(&self) -> Error {
-        let problem = format!("weights of type {} cannot be computed with yet", self.ty);
+        self.error(format!("weights of type {} cannot be computed with yet", self.ty))
+    }
+
+    /// An error about the tensor.
+    pub(crate) fn error(&self, problem: impl Into<String>) -> Error {
         Error::tensor(self.path(), &self.source_name, problem)
     }
 

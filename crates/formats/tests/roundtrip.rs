@@ -245,7 +245,7 @@ fn a_split_model_opens_from_any_part_and_only_whole() {
         assert_eq!(file.metadata().text("general.name").unwrap(), "whole");
         let names: Vec<_> = file.tensors().iter().map(|t| t.name.as_str()).collect();
         assert_eq!(names, ["t0", "t1", "t2"]);
-        assert_eq!(file.parts().len(), 3);
+        assert_eq!(file.parts.len(), 3);
     }
     std::fs::copy(path(1), path(3)).unwrap();
     let message = GgufFile::open(&path(1)).unwrap_err().to_string();

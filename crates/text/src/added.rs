@@ -59,14 +59,6 @@ impl AddedTokens {
         Ok(AddedTokens { tokens, all, plain })
     }
 
-    /// Returns the same tokens with their texts normalized.
-    pub fn normalized_by(mut self, normalizer: Option<&NormalizerWrapper>) -> Result<Self> {
-        for token in &mut self.tokens {
-            token.text = normalize(&token.text, normalizer)?;
-        }
-        Self::new(self.tokens)
-    }
-
     /// Splits `text` into spans that cover it.
     pub fn split(&self, text: &str, specials: Specials) -> Vec<TextSpan> {
         let (automaton, literals) = match specials {

@@ -20,11 +20,6 @@ impl Affixes {
             None => Ok(affixes),
         }
     }
-
-    fn wrap(&mut self, outer: Affixes) {
-        self.prefix.splice(0..0, outer.prefix);
-        self.suffix.extend(outer.suffix);
-    }
 }
 
 fn read(value: &Value) -> Result<Affixes> {
@@ -33,19 +28,19 @@ fn read(value: &Value) -> Result<Affixes> {
     }
     match value["type"].as_str().unwrap_or("") {
         "ByteLevel" => Ok(Affixes::default()),
-        "Sequence" => read_sequence(value),
+        "Sequence" => {
+            let mut all = Affixes::default();
+            for processor in value["processors"].as_array().into_iter().flatten() {
+                let outer = read(processor)?;
+                all.prefix.splice(0..0, outer.prefix);
+                all.suffix.extend(outer.suffix);
+            }
+            Ok(all)
+        }
         "TemplateProcessing" => read_template(value),
         "BertProcessing" | "RobertaProcessing" => read_pair(value),
         other => Err(bad(&format!("unknown type \"{other}\""))),
     }
-}
-
-fn read_sequence(value: &Value) -> Result<Affixes> {
-    let mut all = Affixes::default();
-    for processor in value["processors"].as_array().into_iter().flatten() {
-        all.wrap(read(processor)?);
-    }
-    Ok(all)
 }
 
 fn read_template(value: &Value) -> Result<Affixes> {

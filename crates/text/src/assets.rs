@@ -4,7 +4,8 @@ use crate::error::{Result, TextError};
 use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
 use crate::guard::{self, RenderedPrompt};
-use crate::template::{ChatTemplate, SpecialTokens};
+use crate::special_tokens::{SpecialIds, SpecialTokens};
+use crate::template::ChatTemplate;
 use crate::tokenizer::{Tokenizer, config_token};
 use chrono::NaiveDateTime;
 use formats::Checkpoint;
@@ -54,16 +55,10 @@ impl TextAssets {
         let tokenizer = Tokenizer::from_folder(folder)?;
         let config = optional_json(&folder.join("tokenizer_config.json"))?;
         let map = optional_json(&folder.join("special_tokens_map.json"))?;
-        let token = |key: &str| {
-            let found = config_token(&config, key).or_else(|| config_token(&map, key));
+        let special = SpecialTokens::named(|role| {
+            let found = config_token(&config, role).or_else(|| config_token(&map, role));
             found.map(str::to_owned)
-        };
-        let special = SpecialTokens {
-            bos: token("bos_token"),
-            eos: token("eos_token"),
-            pad: token("pad_token"),
-            unk: token("unk_token"),
-        };
+        });
         let templates = Templates::from_folder(folder, &config)?;
         Ok(TextAssets { tokenizer, templates, special })
     }
@@ -71,14 +66,10 @@ impl TextAssets {
     /// Reads the vocabulary and templates of a GGUF file.
     pub fn from_gguf(file: &GgufFile, options: &GgufOptions) -> Result<Self> {
         let tokenizer = Tokenizer::from_gguf(file, options)?;
-        let ids = tokenizer.special_ids();
-        let text = |id: Option<u32>| id.and_then(|id| tokenizer.id_to_token(id)).map(str::to_owned);
-        let special = SpecialTokens {
-            bos: text(ids.bos),
-            eos: text(ids.eos),
-            pad: text(ids.pad),
-            unk: text(ids.unk),
-        };
+        let text = |id: Option<u32>| Some(tokenizer.id_to_token(id?)?.to_owned());
+        let SpecialIds { bos, eos, pad, unk } = tokenizer.special;
+        let [bos, eos, pad, unk] = [bos, eos, pad, unk].map(text);
+        let special = SpecialTokens { bos, eos, pad, unk };
         Ok(TextAssets { templates: Templates::from_gguf(file.metadata()), special, tokenizer })
     }
 

@@ -17,18 +17,9 @@ static BYTE_OF_CHAR: LazyLock<[Option<u8>; 324]> = LazyLock::new(|| {
     table
 });
 
-/// Returns the byte that `c` stands for.
-fn byte_of(c: char) -> Option<u8> {
-    BYTE_OF_CHAR.get(c as usize).copied().flatten()
-}
-
 /// Returns the bytes of a token written in the alphabet; `None` if a character is not in it.
 pub(crate) fn decode(token: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(token.len());
-    for c in token.chars() {
-        bytes.push(byte_of(c)?);
-    }
-    Some(bytes)
+    token.chars().map(|c| BYTE_OF_CHAR.get(c as usize).copied().flatten()).collect()
 }
 
 #[cfg(test)]

@@ -11,11 +11,13 @@ use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::pre_types::{self, PreType};
 use crate::raw_json::RawMerge;
+use crate::special_tokens::SpecialIds;
 use crate::spm::SentencePiece;
-use crate::tokenizer::{Encoder, SpecialIds, Tokenizer};
-use crate::tokenizer_json::{BpeOptions, bpe_model};
+use crate::tokenizer::{Encoder, Tokenizer};
+use crate::tokenizer_json::bpe_model;
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use formats::gguf::{GgufFile, Metadata, Strings};
+use tokenizers::models::bpe::BPE;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
@@ -128,8 +130,8 @@ fn model(metadata: &Metadata, vocab: &Vocab, pre: PreType) -> Result<ModelWrappe
     };
     let merges = merges.iter().map(parse).collect::<Result<Vec<_>>>()?;
     let tokens = vocab.iter().map(|(id, entry)| (entry.text.to_owned(), id));
-    let options = BpeOptions { ignore_merges: pre.ignore_merges, ..BpeOptions::default() };
-    bpe_model(tokens, merges, options, MERGES)
+    let builder = BPE::builder().ignore_merges(pre.ignore_merges);
+    bpe_model(builder, tokens, (merges, ""), MERGES)
 }
 
 fn required<'a>(metadata: &'a Metadata, key: &str) -> Result<&'a Strings> {

@@ -97,7 +97,6 @@ const DEEPSEEK3: &[&str] =
     &[r"\p{N}{1,3}", r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+", deepseek3_words!()];
 const DEFAULT: &[&str] = &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"];
 const FALCON: &[&str] = &[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"];
-const DIGITS_GPT2: &[&str] = &[r"\p{N}", GPT2];
 const VIKING_WORDS: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
 
 /// One kind of pre-tokenizer.
@@ -111,111 +110,61 @@ pub(crate) struct PreType {
     pub add_bos: bool,
 }
 
-type Row = (&'static [&'static str], &'static [&'static str], bool, bool);
+impl PreType {
+    /// The kind of most vocabularies: merges always, no begin-of-sequence token.
+    const fn plain(expressions: &'static [&'static str]) -> Self {
+        PreType { expressions, ignore_merges: false, add_bos: false }
+    }
 
-/// Names, expressions, `ignore_merges`, `add_bos`.
-const TABLE: &[Row] = &[
-    (&["default"], DEFAULT, false, false),
+    /// The kind of Llama 3 and Tekken.
+    const fn whole(expressions: &'static [&'static str]) -> Self {
+        PreType { expressions, ignore_merges: true, add_bos: true }
+    }
+}
+
+/// Names, separated by spaces, and their kind.
+const TABLE: &[(&str, PreType)] = &[
+    ("default", PreType::plain(DEFAULT)),
     (
-        &[
-            "llama-bpe",
-            "llama3",
-            "llama-v3",
-            "falcon3",
-            "falcon-h1",
-            "pixtral",
-            "midm-2.0",
-            "lfm2",
-            "jina-v5-nano",
-        ],
-        &[LLAMA3],
-        true,
-        true,
+        "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+        PreType::whole(&[LLAMA3]),
     ),
-    (&["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"], &[LLAMA3], false, false),
+    ("dbrx smaug-bpe glm4 chatglm-bpe", PreType::plain(&[LLAMA3])),
     (
-        &[
-            "qwen2",
-            "deepseek-r1-qwen",
-            "kormo",
-            "f2llmv2",
-            "stablelm2",
-            "hunyuan",
-            "solar-open",
-            "megrez",
-            "grok-2",
-        ],
-        &[QWEN2],
-        false,
-        false,
+        "qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2",
+        PreType::plain(&[QWEN2]),
     ),
-    (&["qwen35"], &[QWEN35], false, false),
-    (&["deepseek-llm"], DEEPSEEK_LLM, false, false),
-    (&["deepseek-coder"], DEEPSEEK_CODER, false, false),
-    (&["deepseek-v3", "joyai-llm", "hunyuan-dense", "hy_v4"], DEEPSEEK3, false, false),
+    ("qwen35", PreType::plain(&[QWEN35])),
+    ("deepseek-llm", PreType::plain(DEEPSEEK_LLM)),
+    ("deepseek-coder", PreType::plain(DEEPSEEK_CODER)),
+    ("deepseek-v3 joyai-llm hunyuan-dense hy_v4", PreType::plain(DEEPSEEK3)),
     (
-        &[
-            "gpt-2",
-            "phi-2",
-            "jina-es",
-            "jina-de",
-            "gigachat",
-            "jina-v2-es",
-            "jina-v2-de",
-            "a.x-4.0",
-            "mellum",
-            "modern-bert",
-            "mpt",
-            "olmo",
-            "jais",
-            "trillion",
-            "granite-docling",
-            "exaone4",
-            "roberta-bpe",
-            "jina-v1-en",
-            "jina-v2-code",
-        ],
-        &[GPT2],
-        false,
-        false,
+        "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert \
+         mpt olmo jais trillion granite-docling exaone4 roberta-bpe jina-v1-en jina-v2-code",
+        PreType::plain(&[GPT2]),
     ),
     (
-        &[
-            "smollm",
-            "starcoder",
-            "refact",
-            "command-r",
-            "codeshell",
-            "exaone",
-            "minerva-7b",
-            "mellum2",
-        ],
-        DIGITS_GPT2,
-        false,
-        false,
+        "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
+        PreType::plain(&[r"\p{N}", GPT2]),
     ),
-    (&["falcon"], FALCON, false, false),
-    (&["tekken"], &[TEKKEN], true, true),
-    (&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], &[GPT4O], false, false),
-    (&["seed-coder"], &[SEED_CODER], false, false),
-    (&["bailingmoe", "bailingmoe2", "llada-moe"], &[BAILING], false, false),
-    (&["poro-chat", "bloom", "gpt3-finnish"], &[VIKING_WORDS], false, false),
-    (&["viking"], &[VIKING_WORDS, r"\p{N}"], false, false),
+    ("falcon", PreType::plain(FALCON)),
+    ("tekken", PreType::whole(&[TEKKEN])),
+    ("gpt-4o llama4 kanana2 talkie minimax-m2", PreType::plain(&[GPT4O])),
+    ("seed-coder", PreType::plain(&[SEED_CODER])),
+    ("bailingmoe bailingmoe2 llada-moe", PreType::plain(&[BAILING])),
+    ("poro-chat bloom gpt3-finnish", PreType::plain(&[VIKING_WORDS])),
+    ("viking", PreType::plain(&[VIKING_WORDS, r"\p{N}"])),
 ];
 
 /// Returns the pre-tokenizer of this name.
 pub(crate) fn find(name: &str) -> Option<PreType> {
-    let row = TABLE.iter().find(|(names, ..)| names.contains(&name));
-    row.map(|&(_, expressions, ignore_merges, add_bos)| PreType {
-        expressions,
-        ignore_merges,
-        add_bos,
-    })
+    let row = TABLE.iter().find(|(names, _)| names.split(' ').any(|known| known == name));
+    row.map(|(_, found)| *found)
 }
 
 /// Returns all names, for error messages.
 pub(crate) fn known() -> String {
-    let mut names: Vec<&str> = TABLE.iter().flat_map(|(names, ..)| names.iter().copied()).collect();
+    let mut names: Vec<&str> = TABLE.iter().flat_map(|(names, _)| names.split(' ')).collect();
     names.sort_unstable();
     names.join(", ")
 }
@@ -250,9 +199,9 @@ mod tests {
     #[test]
     fn every_expression_compiles_and_every_name_is_listed_once() {
         let mut names = Vec::new();
-        for (row, expressions, ..) in TABLE {
-            names.extend_from_slice(row);
-            for expression in *expressions {
+        for (row, kind) in TABLE {
+            names.extend(row.split(' '));
+            for expression in kind.expressions {
                 fancy_regex::Regex::new(expression).unwrap();
             }
         }

@@ -6,7 +6,7 @@
 
 use crate::added::{AddedTokens, Specials};
 use crate::vocab::{TokenKind, Vocab};
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The scores and rules of a vocabulary.
@@ -53,33 +53,21 @@ struct Symbol {
     next: Option<usize>,
 }
 
-/// Two neighbours whose concatenation is a token.
+/// Two neighbours whose concatenation is a token. The greatest one is merged first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Bigram {
-    left: usize,
+    /// In the order of the scores.
+    rank: i32,
+    left: Reverse<usize>,
     right: usize,
-    score: f32,
     len: usize,
 }
 
-impl Ord for Bigram {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.score.total_cmp(&other.score).then(other.left.cmp(&self.left))
-    }
+/// Returns an integer in the order of [`f32::total_cmp`].
+fn rank(score: f32) -> i32 {
+    let bits = score.to_bits() as i32;
+    bits ^ ((bits >> 31) as u32 >> 1) as i32
 }
-
-impl PartialOrd for Bigram {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Bigram {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Bigram {}
 
 /// The merging of one piece of text.
 struct Merger<'a> {
@@ -124,7 +112,7 @@ impl<'a> Merger<'a> {
         let len = self.symbols[left].len + self.symbols[right].len;
         if let Some(id) = self.token_at(start, len) {
             let score = self.spm.scores.get(id as usize).copied().unwrap_or(0.0);
-            self.queue.push(Bigram { left, right, score, len });
+            self.queue.push(Bigram { rank: rank(score), left: Reverse(left), right, len });
         }
     }
 
@@ -136,7 +124,7 @@ impl<'a> Merger<'a> {
 
     /// Merges a pair unless one side has changed since it was queued.
     fn merge(&mut self, bigram: &Bigram) {
-        let &Bigram { left, right, len, .. } = bigram;
+        let &Bigram { left: Reverse(left), right, len, .. } = bigram;
         let (left_len, right_len) = (self.symbols[left].len, self.symbols[right].len);
         if left_len == 0 || right_len == 0 || left_len + right_len != len {
             return;

@@ -25,7 +25,8 @@ pub(crate) const THINK_OR_BRACKETS: ThinkTags = &[["<think>", "</think>"], ["[TH
 #[derive(Debug)]
 pub(crate) struct ThinkSplitter {
     tags: ThinkTags,
-    part: ThinkPart,
+    /// The part that the text is in.
+    pub part: ThinkPart,
     /// White space in reasoning that is dropped if the closing tag follows.
     space: String,
     literals: Literals,
@@ -46,11 +47,6 @@ impl ThinkSplitter {
     /// Whether a rendered prompt ends by opening reasoning.
     pub fn prompt_opens_reasoning(prompt: &str) -> bool {
         THINK_OR_BRACKETS.iter().any(|[open, _]| prompt.trim_end().ends_with(open))
-    }
-
-    /// Returns the part that the text is in.
-    pub fn part(&self) -> ThinkPart {
-        self.part
     }
 
     /// Takes the next piece and returns the parts that it completes, in order.

@@ -1,12 +1,13 @@
 //! The tokenizer: text to ids and ids to bytes.
 
-use crate::added::Specials;
+use crate::added::{AddedTokens, Specials};
 use crate::affixes::Affixes;
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
 use crate::files::{MAX_BYTES, optional_text};
 use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
+use crate::special_tokens::SpecialIds;
 use crate::spm::SentencePiece;
 use crate::tokenizer_json::{self, TokenizerParts};
 use crate::vocab::{TokenKind, Vocab};
@@ -21,8 +22,10 @@ pub struct Tokenizer {
     pub(crate) engine: Encoder,
     pub(crate) decoder: Decoder,
     pub(crate) affixes: Affixes,
-    pub(crate) special: SpecialIds,
-    pub(crate) infill: Option<InfillTokens>,
+    /// The tokens with a role.
+    pub special: SpecialIds,
+    /// The fill-in-the-middle tokens, if the model has any.
+    pub infill: Option<InfillTokens>,
 }
 
 /// The encoder of a tokenizer.
@@ -30,19 +33,6 @@ pub struct Tokenizer {
 pub(crate) enum Encoder {
     Pipeline(Box<Pipeline>),
     SentencePiece(Box<SentencePiece>),
-}
-
-/// The tokens with a role.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SpecialIds {
-    /// Begin of sequence.
-    pub bos: Option<u32>,
-    /// End of sequence.
-    pub eos: Option<u32>,
-    /// Padding.
-    pub pad: Option<u32>,
-    /// Unknown text.
-    pub unk: Option<u32>,
 }
 
 /// How to read special tokens when encoding. The default adds and parses none.
@@ -68,7 +58,7 @@ impl Tokenizer {
     pub fn from_json_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self> {
         let TokenizerParts { vocab, pipeline, decoder, affixes } = tokenizer_json::load(tokenizer)?;
         let config = config.map(parse_config).transpose()?.unwrap_or_default();
-        let special = special_ids(&config, &vocab);
+        let special = SpecialIds::named(|role| vocab.id(config_token(&config, role)?));
         let affixes = with_config_bos(affixes, &config, special.bos);
         let engine = Encoder::Pipeline(Box::new(pipeline));
         let infill = InfillTokens::named(&vocab);
@@ -135,16 +125,6 @@ impl Tokenizer {
         ids.filter(|&id| self.is_special(id)).collect()
     }
 
-    /// Returns the tokens with a role.
-    pub fn special_ids(&self) -> SpecialIds {
-        self.special
-    }
-
-    /// Returns the fill-in-the-middle tokens, if the model has any.
-    pub fn infill(&self) -> Option<&InfillTokens> {
-        self.infill.as_ref()
-    }
-
     /// Returns the tokens that `add_special` puts before a text.
     pub fn prefix_ids(&self) -> &[u32] {
         &self.affixes.prefix
@@ -152,24 +132,22 @@ impl Tokenizer {
 
     /// Returns the byte ranges of `text` that are control tokens if special tokens are parsed.
     pub fn special_ranges(&self, text: &str) -> Vec<Range<usize>> {
-        match &self.engine {
-            Encoder::Pipeline(p) => {
-                let mut ranges = p.raw_added.special_ranges(text);
-                ranges.extend(p.normalized_added.special_ranges(text));
-                ranges.sort_by_key(|r| r.start);
-                ranges
-            }
-            Encoder::SentencePiece(spm) => spm.added.special_ranges(text),
-        }
+        let ranges = self.added().into_iter().flat_map(|added| added.special_ranges(text));
+        let mut ranges: Vec<_> = ranges.collect();
+        ranges.sort_by_key(|range| range.start);
+        ranges
     }
 
     /// Whether a longer text could make a control token across the end of this one.
     pub(crate) fn ends_like_special(&self, text: &str) -> bool {
+        self.added().iter().any(|added| added.ends_like_special(text))
+    }
+
+    /// The added tokens, in the sets in which they are searched for.
+    fn added(&self) -> Vec<&AddedTokens> {
         match &self.engine {
-            Encoder::Pipeline(p) => {
-                p.raw_added.ends_like_special(text) || p.normalized_added.ends_like_special(text)
-            }
-            Encoder::SentencePiece(spm) => spm.added.ends_like_special(text),
+            Encoder::Pipeline(pipeline) => vec![&pipeline.raw_added, &pipeline.normalized_added],
+            Encoder::SentencePiece(spm) => vec![&spm.added],
         }
     }
 }
@@ -182,12 +160,6 @@ fn parse_config(bytes: &[u8]) -> Result<Value> {
 /// Returns the text of a token in `tokenizer_config.json`: a string, or an object with `content`.
 pub(crate) fn config_token<'a>(config: &'a Value, key: &str) -> Option<&'a str> {
     config[key].as_str().or_else(|| config[key]["content"].as_str())
-}
-
-fn special_ids(config: &Value, vocab: &Vocab) -> SpecialIds {
-    let id = |key| config_token(config, key).and_then(|text| vocab.id(text));
-    let [bos, eos, pad, unk] = ["bos_token", "eos_token", "pad_token", "unk_token"].map(id);
-    SpecialIds { bos, eos, pad, unk }
 }
 
 /// Llama-style tokenizer classes add the begin-of-sequence token themselves, without regard to the

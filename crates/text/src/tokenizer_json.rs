@@ -28,59 +28,31 @@ pub(crate) fn load(bytes: &[u8]) -> Result<TokenizerParts> {
         serde_json::from_slice(bytes).map_err(|e| bad(format!("not a tokenizer: {e}")))?;
     let decoder = Decoder::from_json(&raw.decoder)?;
     let mut vocab = model_vocab(&raw.model, raw.added_tokens.len(), &decoder)?;
-    let normalizer = stage("normalizer", raw.normalizer, &NORMALIZERS)?;
+    let normalizer = stage("normalizer", raw.normalizer, NORMALIZERS)?;
     let added = add_tokens(&mut vocab, raw.added_tokens, &decoder, normalizer.as_ref())?;
     let affixes = Affixes::from_json(&raw.post_processor, vocab.size())?;
     let (normalized, direct): (Vec<_>, Vec<_>) = added.into_iter().partition(|(n, _)| *n);
     let pipeline = Pipeline {
         normalizer,
-        pre_tokenizer: stage("pre_tokenizer", raw.pre_tokenizer, &PRE_TOKENIZERS)?,
+        pre_tokenizer: stage("pre_tokenizer", raw.pre_tokenizer, PRE_TOKENIZERS)?,
         model: model(raw.model)?,
         raw_added: AddedTokens::new(direct.into_iter().map(|(_, t)| t).collect())?,
         normalized_added: AddedTokens::new(normalized.into_iter().map(|(_, t)| t).collect())?,
     };
-    let pipeline = normalize_added(pipeline)?;
     Ok(TokenizerParts { vocab, pipeline, decoder, affixes })
 }
 
-/// Tokens marked `normalized` are searched for in their own normalized form.
-fn normalize_added(mut pipeline: Pipeline) -> Result<Pipeline> {
-    let added = std::mem::take(&mut pipeline.normalized_added);
-    pipeline.normalized_added = added.normalized_by(pipeline.normalizer.as_ref())?;
-    Ok(pipeline)
-}
-
-/// The stages that vocabularies of language models use.
-const NORMALIZERS: [&str; 11] = [
-    "Sequence",
-    "NFC",
-    "NFD",
-    "NFKC",
-    "NFKD",
-    "Lowercase",
-    "Strip",
-    "StripAccents",
-    "Replace",
-    "Prepend",
-    "ByteLevel",
-];
-const PRE_TOKENIZERS: [&str; 10] = [
-    "Sequence",
-    "ByteLevel",
-    "Split",
-    "Metaspace",
-    "Digits",
-    "Punctuation",
-    "Whitespace",
-    "WhitespaceSplit",
-    "CharDelimiterSplit",
-    "UnicodeScripts",
-];
+/// The stages that vocabularies of language models use, separated as in messages.
+const NORMALIZERS: &str = "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, \
+                           Replace, Prepend, ByteLevel";
+const PRE_TOKENIZERS: &str = "Sequence, ByteLevel, Split, Metaspace, Digits, Punctuation, \
+                              Whitespace, WhitespaceSplit, CharDelimiterSplit, UnicodeScripts";
 
 /// Checks that all stages are known, nested ones included.
-fn check_kinds(name: &str, value: &Value, known: &[&str]) -> Result<()> {
-    if let Some(kind) = value["type"].as_str().filter(|kind| !known.contains(kind)) {
-        return Err(bad(format!("{name}: unknown type \"{kind}\" (known: {})", known.join(", "))));
+fn check_kinds(name: &str, value: &Value, known: &str) -> Result<()> {
+    let unknown = |kind: &&str| known.split(", ").all(|known| known != *kind);
+    if let Some(kind) = value["type"].as_str().filter(unknown) {
+        return Err(bad(format!("{name}: unknown type \"{kind}\" (known: {known})")));
     }
     if value["type"] == "Prepend" && value["prepend"] == "" {
         return Err(bad(format!("{name}: Prepend needs a text to prepend")));
@@ -90,7 +62,7 @@ fn check_kinds(name: &str, value: &Value, known: &[&str]) -> Result<()> {
     inner.try_for_each(|stage| check_kinds(name, stage, known))
 }
 
-fn stage<T: DeserializeOwned>(name: &str, value: Value, known: &[&str]) -> Result<Option<T>> {
+fn stage<T: DeserializeOwned>(name: &str, value: Value, known: &str) -> Result<Option<T>> {
     if value.is_null() {
         return Ok(None);
     }
@@ -132,8 +104,8 @@ fn insert(vocab: &mut Vocab, id: u32, entry: TokenEntry<'_>) -> Result<()> {
     added.map(|_| ())
 }
 
-/// Adds the added tokens to `vocab` and returns each with its `normalized` flag. The bytes of a
-/// token are decoded from the form in which it is searched for.
+/// Adds the added tokens to `vocab` and returns each with its `normalized` flag. Tokens with this
+/// flag are searched for in their own normalized form, from which their bytes are decoded too.
 fn add_tokens(
     vocab: &mut Vocab,
     raw: Vec<RawAdded>,
@@ -144,10 +116,10 @@ fn add_tokens(
         let id = vocab.id(&token.content).unwrap_or(token.id);
         let kind = if token.special { TokenKind::Special } else { TokenKind::Added };
         let normalizer = normalizer.filter(|_| token.normalized);
-        let normalized = added::normalize(&token.content, normalizer)?;
-        let bytes = &decoder.bytes(&normalized);
+        let text = added::normalize(&token.content, normalizer)?;
+        let bytes = &decoder.bytes(&text);
         insert(vocab, id, TokenEntry { text: &token.content, bytes, kind })?;
-        let RawAdded { content: text, special, single_word, lstrip, rstrip, .. } = token;
+        let RawAdded { special, single_word, lstrip, rstrip, .. } = token;
         Ok((token.normalized, AddedToken { id, text, special, single_word, lstrip, rstrip }))
     };
     raw.into_iter().map(one).collect()
@@ -157,16 +129,22 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
     let kind = raw.kind.clone().unwrap_or_else(|| "BPE".into());
     match (kind.as_str(), raw.vocab) {
         ("BPE", RawVocab::Ids(vocab)) => {
-            let RawModel { merges, .. } = raw;
-            let options = BpeOptions {
-                unk_token: raw.unk_token,
-                prefix: raw.continuing_subword_prefix.filter(|p| !p.is_empty()),
-                suffix: raw.end_of_word_suffix.filter(|s| !s.is_empty()),
-                fuse_unk: raw.fuse_unk,
-                byte_fallback: raw.byte_fallback,
-                ignore_merges: raw.ignore_merges,
-            };
-            bpe_model(vocab, merges, options, "tokenizer.json: model.merges")
+            let prefix = raw.continuing_subword_prefix.unwrap_or_default();
+            let mut builder = bpe::BPE::builder()
+                .fuse_unk(raw.fuse_unk)
+                .byte_fallback(raw.byte_fallback)
+                .ignore_merges(raw.ignore_merges);
+            if let Some(unk) = raw.unk_token {
+                builder = builder.unk_token(unk);
+            }
+            if !prefix.is_empty() {
+                builder = builder.continuing_subword_prefix(prefix.clone());
+            }
+            if let Some(suffix) = raw.end_of_word_suffix.filter(|suffix| !suffix.is_empty()) {
+                builder = builder.end_of_word_suffix(suffix);
+            }
+            let merges = (raw.merges, prefix.as_str());
+            bpe_model(builder, vocab, merges, "tokenizer.json: model.merges")
         }
         ("Unigram", RawVocab::Scores(scores)) => {
             let built = unigram::Unigram::from(scores, raw.unk_id, raw.byte_fallback);
@@ -178,45 +156,21 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
     }
 }
 
-/// The options of a BPE model.
-#[derive(Debug, Default)]
-pub(crate) struct BpeOptions {
-    pub unk_token: Option<String>,
-    pub prefix: Option<String>,
-    pub suffix: Option<String>,
-    pub fuse_unk: bool,
-    pub byte_fallback: bool,
-    pub ignore_merges: bool,
-}
-
-/// Builds a BPE model after checking that every merge names tokens that exist.
+/// Builds a BPE model after checking that every merge names tokens that exist. `prefix` is what
+/// right sides of merges begin with.
 pub(crate) fn bpe_model(
+    builder: bpe::BpeBuilder,
     tokens: impl IntoIterator<Item = (String, u32)>,
-    merges: Vec<RawMerge>,
-    options: BpeOptions,
+    (merges, prefix): (Vec<RawMerge>, &str),
     file: &str,
 ) -> Result<ModelWrapper> {
     let tokens = tokens.into_iter();
     let mut vocab = bpe::Vocab::with_capacity(tokens.size_hint().1.unwrap_or(0));
     vocab.extend(tokens);
-    check_merges(&vocab, &merges, options.prefix.as_deref().unwrap_or(""), file)?;
+    check_merges(&vocab, &merges, prefix, file)?;
     let merges = merges.into_iter().map(|RawMerge(left, right)| (left, right)).collect();
-    let mut builder = bpe::BPE::builder()
-        .vocab_and_merges(vocab, merges)
-        .fuse_unk(options.fuse_unk)
-        .byte_fallback(options.byte_fallback)
-        .ignore_merges(options.ignore_merges);
-    if let Some(unk) = options.unk_token {
-        builder = builder.unk_token(unk);
-    }
-    if let Some(prefix) = options.prefix {
-        builder = builder.continuing_subword_prefix(prefix);
-    }
-    if let Some(suffix) = options.suffix {
-        builder = builder.end_of_word_suffix(suffix);
-    }
-    let built = builder.build().map_err(|e| TextError::tokenizer(file, e.to_string()))?;
-    Ok(built.into())
+    let built = builder.vocab_and_merges(vocab, merges).build();
+    Ok(built.map_err(|e| TextError::tokenizer(file, e.to_string()))?.into())
 }
 
 fn check_merges(known: &bpe::Vocab, merges: &[RawMerge], prefix: &str, file: &str) -> Result<()> {

@@ -87,7 +87,7 @@ fn control_tokens_need_parsing_and_user_tokens_do_not() {
     assert!(tokenizer.is_special(tokenizer.token_to_id("<|im_end|>").unwrap()));
     let think = tokenizer.token_to_id("<think>").unwrap();
     assert_eq!(tokenizer.token_kind(think), Some(TokenKind::Added));
-    assert_eq!(tokenizer.special_ids().pad, None);
+    assert_eq!(tokenizer.special.pad, None);
 }
 
 #[test]
@@ -161,12 +161,12 @@ fn marks_of_a_gap_are_those_that_the_file_states() {
         _ => "tokenizer.ggml.fim_mid_token_id",
     };
     let load = |entries| Tokenizer::from_gguf(&open(entries), &GgufOptions::default()).unwrap();
-    assert_eq!(load(byte_level()).infill(), None);
+    assert_eq!(load(byte_level()).infill, None);
     let stated = [(key("pre"), Value::U32(3)), (key("suf"), Value::U32(4))];
     let part: Vec<_> = byte_level().into_iter().chain(stated).collect();
-    assert_eq!(load(part.clone()).infill(), None, "the middle is missing");
+    assert_eq!(load(part.clone()).infill, None, "the middle is missing");
     let outside = part.iter().cloned().chain([(key("mid"), Value::U32(1 << 20))]).collect();
-    assert_eq!(load(outside).infill(), None, "an id outside the vocabulary");
+    assert_eq!(load(outside).infill, None, "an id outside the vocabulary");
     let whole = load(part.into_iter().chain([(key("mid"), Value::U32(5))]).collect());
-    assert_eq!(whole.infill().unwrap().around(&[7], &[8]), [3, 7, 4, 8, 5]);
+    assert_eq!(whole.infill.unwrap().around(&[7], &[8]), [3, 7, 4, 8, 5]);
 }

@@ -90,7 +90,7 @@ impl VocabularySource<'_> {
             Some(text) => text.to_owned(),
             None => format!("[PAD{id}]"),
         });
-        let unknown = tokenizer.special_ids().unk;
+        let unknown = tokenizer.special.unk;
         let types = ids.map(|id| match tokenizer.token_kind(id) {
             Some(TokenKind::Special) if Some(id) == unknown => 2,
             Some(TokenKind::Normal) => 1,
@@ -107,7 +107,7 @@ impl VocabularySource<'_> {
 
     /// Sets the ids with a role. Of the end tokens, the tokenizer's own comes first.
     fn special(&self, header: &mut GgufWriter) -> Result<()> {
-        let ids = self.assets.tokenizer.special_ids();
+        let ids = self.assets.tokenizer.special;
         let mut ends: Vec<u32> = ids.eos.into_iter().collect();
         ends.extend(self.eos.iter().filter(|id| Some(**id) != ids.eos));
         let roles = ["eos", "eot", "eom"].into_iter().zip(ends.iter().copied().map(Some));
@@ -127,7 +127,7 @@ impl VocabularySource<'_> {
     }
 
     fn affixes(&self, header: &mut GgufWriter) -> Result<()> {
-        let ids = self.assets.tokenizer.special_ids();
+        let ids = self.assets.tokenizer.special;
         let options = EncodeOptions { add_special: true, parse_special: false };
         let added = self.assets.tokenizer.encode("", options)?;
         let prefix = self.assets.tokenizer.prefix_ids();

@@ -129,6 +129,6 @@ mod tests {
         assert_eq!(ids, text.bytes().map(u32::from).collect::<Vec<_>>());
         assert_eq!(tokenizer.decode(&ids, false), text);
         assert_eq!(tokenizer.decode(&[SMALLEST as u32], false), " ba");
-        assert_eq!(tokenizer.special_ids().eos, Some(END));
+        assert_eq!(tokenizer.special.eos, Some(END));
     }
 }

@@ -39,22 +39,15 @@ pub(super) const TOKENS_OF_A_REQUEST: &[f64] = &[
     20_000.0, 50_000.0, 100_000.0, 200_000.0,
 ];
 
-pub(super) fn register(of: &Inner, registry: &mut Registry) {
-    counters(of, registry);
-    gauges(of, registry);
-    times(of, registry);
-    sizes(of, registry);
-}
-
-fn put(registry: &mut Registry, table: Vec<(&str, &str, impl Metric)>) {
-    for (name, help, metric) in table {
-        registry.register(format!("gannet:{name}"), help, metric);
+fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {
+    for &(name, help, metric) in table {
+        registry.register(format!("gannet:{name}"), help, metric.clone());
     }
 }
 
-/// The encoder appends `_total` to their names.
-fn counters(of: &Inner, registry: &mut Registry) {
-    let table = vec![
+pub(super) fn register(of: &Inner, registry: &mut Registry) {
+    // The encoder appends `_total` to the names of counters.
+    let counters = [
         ("prompt_tokens", "Prompt tokens computed or found in the cache", &of.prompt_tokens),
         ("generation_tokens", "Tokens generated", &of.generation_tokens),
         ("prefix_cache_queries", "Prompt tokens looked up in the cache", &of.cache_queries),
@@ -66,13 +59,9 @@ fn counters(of: &Inner, registry: &mut Registry) {
         ("engine_steps", "Steps computed", &of.steps),
         ("requests_rejected", "Requests rejected because the queue was full", &of.rejected),
     ];
-    put(registry, table.into_iter().map(|(name, help, one)| (name, help, one.clone())).collect());
-    let finishes = of.finishes.clone();
-    put(registry, vec![("request_success", "Requests that ended, by outcome", finishes)]);
-}
-
-fn gauges(of: &Inner, registry: &mut Registry) {
-    let table = vec![
+    put(registry, &counters);
+    put(registry, &[("request_success", "Requests that ended, by outcome", &of.finishes)]);
+    let gauges = [
         ("num_requests_running", "Requests being computed", &of.running),
         ("num_requests_waiting", "Requests waiting to be computed", &of.waiting),
         ("kv_blocks_used", "KV blocks held by sequences", &of.used),
@@ -80,13 +69,12 @@ fn gauges(of: &Inner, registry: &mut Registry) {
         ("kv_blocks_free", "Empty KV blocks", &of.free),
         ("kv_blocks_total", "All KV blocks", &of.total),
     ];
-    put(registry, table.into_iter().map(|(name, help, one)| (name, help, one.clone())).collect());
+    put(registry, &gauges);
     let help = "Share of the KV blocks held by sequences, 0 to 1";
-    put(registry, vec![("kv_cache_usage_perc", help, of.usage.clone())]);
-}
-
-fn times(of: &Inner, registry: &mut Registry) {
-    let table = vec![
+    put(registry, &[("kv_cache_usage_perc", help, &of.usage)]);
+    let prefill = "Prompt tokens computed per second, by request";
+    let decode = "Tokens generated per second after the first, by request";
+    let histograms = [
         ("time_to_first_token_seconds", "From submission to the first token", &of.first_token),
         ("inter_token_latency_seconds", "From a token to the next", &of.gap),
         ("request_queue_time_seconds", "From submission to admission", &of.queued),
@@ -94,14 +82,6 @@ fn times(of: &Inner, registry: &mut Registry) {
         ("request_decode_time_seconds", "From the first token to the end", &of.decode),
         ("e2e_request_latency_seconds", "From submission to the end", &of.end_to_end),
         ("step_time_seconds", "Time of a step", &of.step),
-    ];
-    put(registry, table.into_iter().map(|(name, help, one)| (name, help, one.clone())).collect());
-}
-
-fn sizes(of: &Inner, registry: &mut Registry) {
-    let prefill = "Prompt tokens computed per second, by request";
-    let decode = "Tokens generated per second after the first, by request";
-    let table = vec![
         ("request_prefill_tokens_per_second", prefill, &of.prefill_rate),
         ("request_decode_tokens_per_second", decode, &of.decode_rate),
         ("iteration_tokens_total", "Rows of a step", &of.rows),
@@ -109,5 +89,5 @@ fn sizes(of: &Inner, registry: &mut Registry) {
         ("request_prompt_tokens", "Tokens of a request's prompt", &of.prompt_length),
         ("request_generation_tokens", "Tokens a request generated", &of.generated_length),
     ];
-    put(registry, table.into_iter().map(|(name, help, one)| (name, help, one.clone())).collect());
+    put(registry, &histograms);
 }

@@ -9,15 +9,11 @@ use tokio::sync::mpsc::error::TrySendError;
 /// The channel to the caller of a request, and its slot in the queue until it is admitted.
 #[derive(Debug)]
 pub(super) struct ReaderChannel {
-    events: Sender<Event>,
-    queue_slot: Option<QueueSlot>,
+    pub events: Sender<Event>,
+    pub queue_slot: Option<QueueSlot>,
 }
 
 impl ReaderChannel {
-    pub fn new(events: Sender<Event>, queue_slot: Option<QueueSlot>) -> Self {
-        Self { events, queue_slot }
-    }
-
     /// The outcome of a request whose caller dropped the generation.
     pub fn gone(&self) -> Option<Outcome> {
         self.events.is_closed().then_some(Outcome::Cancelled)
@@ -27,11 +23,6 @@ impl ReaderChannel {
     pub fn has_room(&self, max_drafted: usize) -> bool {
         // Besides the drafts: a token, the admission, the prompt's log probabilities, and the end.
         self.events.capacity() >= max_drafted + 4
-    }
-
-    /// Leaves the queue.
-    pub fn leave_queue(&mut self) {
-        self.queue_slot = None;
     }
 
     /// Sends an event. The event fits, because sequences with a full channel are not planned; a

@@ -176,7 +176,7 @@ impl<'a> Candidates<'a> {
 
     /// The best logit.
     fn best(&self) -> f32 {
-        if self.listed { self.workspace.items[0].0 } else { self.workspace.survey.best() }
+        if self.listed { self.workspace.items[0].0 } else { self.workspace.survey.best }
     }
 
     /// The last member of the smallest prefix of the unlisted set whose mass reaches `target`.

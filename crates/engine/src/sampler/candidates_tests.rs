@@ -129,7 +129,7 @@ fn cut_offs_in_any_order_keep_what_their_definitions_keep() {
 fn the_best_has_the_lowest_id_of_equals() {
     on_random_rows(100, |candidates, want| {
         let best = candidates.workspace.survey.argmax(candidates.logits);
-        assert_eq!((candidates.workspace.survey.best(), best), want[0]);
+        assert_eq!((candidates.workspace.survey.best, best), want[0]);
     });
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn logprobs(
     if !survey.look(logits) {
         return Err(Error::NotFinite);
     }
-    let best = survey.best();
+    let best = survey.best;
     let mut candidates = Candidates::new(logits, &mut scratch.workspace);
     let log_total = candidates.mass(1.0).ln();
     let log_prob = |logit: f32| (f64::from(logit - best) - log_total) as f32;

@@ -90,7 +90,7 @@ impl Sampler {
         } else {
             logits
         };
-        if workspace.survey.best() == f32::NEG_INFINITY {
+        if workspace.survey.best == f32::NEG_INFINITY {
             return Err(Error::NothingLeft);
         }
         if self.params.temperature == 0.0 {

@@ -17,7 +17,8 @@ pub(super) fn better(a: &Candidate, b: &Candidate) -> Ordering {
 pub(super) struct Survey {
     isa: Isa,
     maxima: Vec<[f32; COLUMNS]>,
-    best: f32,
+    /// The largest logit.
+    pub best: f32,
     /// Scratch of `floor`.
     order: Vec<f32>,
 }
@@ -41,11 +42,6 @@ impl Survey {
         survey(self.isa, logits, &mut self.maxima, &mut finite);
         self.best = self.maxima.as_flattened().iter().copied().fold(f32::NEG_INFINITY, f32::max);
         finite
-    }
-
-    /// The largest logit.
-    pub fn best(&self) -> f32 {
-        self.best
     }
 
     /// The id of the largest logit, the lowest of equals.

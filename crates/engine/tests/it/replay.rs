@@ -63,7 +63,7 @@ fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
 fn traces_are_written_as_files_that_can_be_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let files = TraceFiles::create(folder.path()).unwrap();
-    let traces = Some(files.sink());
+    let traces = Some(files.sink.clone());
     let engine = engine(EngineOptions { traces, ..EngineOptions::default() }, 1);
     wait(&engine, request(3));
     drop(engine);

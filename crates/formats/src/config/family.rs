@@ -58,8 +58,9 @@ pub(crate) struct Family {
     pub default_scaling: fn() -> RopeScaling,
     /// Biases that a layer must have, whatever the configuration says.
     pub required: fn(config: &ModelConfig, layer: usize) -> &'static [&'static str],
-    /// Further tensors that config.json declares for every layer.
-    pub declared: fn(config: Object) -> Result<Vec<&'static str>>,
+    /// Flags of config.json that declare further tensors of every layer: each with its default and
+    /// the tensors. A flag without tensors must be false.
+    pub declared: &'static [(&'static str, bool, &'static [&'static str])],
     /// Names of its tensors in Hugging Face checkpoints.
     pub names: NameTable,
     /// Whether Hugging Face checkpoints store gate and up of experts in one tensor with alternating
@@ -83,6 +84,19 @@ pub(crate) struct Family {
 }
 
 impl Family {
+    /// The tensors of every layer that config.json declares.
+    pub fn declared_tensors(&self, config: Object) -> Result<Vec<&'static str>> {
+        let mut declared = Vec::new();
+        for (flag, default, tensors) in self.declared {
+            let set = config.flag(flag)?.unwrap_or(*default);
+            if set && tensors.is_empty() {
+                return Err(config.error(flag, "expected false, found true"));
+            }
+            declared.extend(tensors.iter().filter(|_| set));
+        }
+        Ok(declared)
+    }
+
     /// How layers attend. `declared`: whether a file declares norms of heads.
     pub fn attention(
         &self,
@@ -153,7 +167,10 @@ pub(crate) const BASE: Family = Family {
     rotary_share: 1.0,
     default_scaling: || RopeScaling::None,
     required: |_, _| &[],
-    declared: dense_biases,
+    declared: &[
+        ("attention_bias", false, &ATTENTION_BIASES),
+        ("mlp_bias", false, &["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]),
+    ],
     names: DENSE,
     experts_by_turns: false,
     more_layers: false,
@@ -164,18 +181,6 @@ pub(crate) const BASE: Family = Family {
     written: &[],
     tiny,
 };
-
-/// Biases by the flags of Llama's configuration.
-pub(crate) fn dense_biases(config: Object) -> Result<Vec<&'static str>> {
-    let mut biases = Vec::new();
-    if config.flag("attention_bias")? == Some(true) {
-        biases.extend(ATTENTION_BIASES);
-    }
-    if config.flag("mlp_bias")? == Some(true) {
-        biases.extend(["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]);
-    }
-    Ok(biases)
-}
 
 /// Biases of queries, keys and values.
 pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
@@ -229,16 +234,5 @@ pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {
 
 /// The base of small mixtures of experts.
 pub(crate) fn tiny_experts(layers: usize) -> ExpertsConfig {
-    ExpertsConfig {
-        count: 6,
-        chosen: 2,
-        width: 40,
-        shared_width: 0,
-        shared_gate: false,
-        layers: vec![true; layers],
-        scores: RouterScores::Softmax,
-        normalise: true,
-        scale: 1.0,
-        groups: None,
-    }
+    ExpertsConfig::plain(6, 2, 40, layers)
 }

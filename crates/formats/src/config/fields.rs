@@ -38,6 +38,11 @@ impl Object<'_> {
         Ok(self.opt_positive(key, max)?.unwrap_or(default))
     }
 
+    /// An integer from 1 to `max`, or `null` for none; `default` where there is no such field.
+    pub fn nullable(&self, key: &str, max: usize, default: Option<usize>) -> Result<Option<usize>> {
+        if self.has(key) { self.opt_positive(key, max) } else { Ok(default) }
+    }
+
     /// A number above 0, if there.
     pub fn above_zero(&self, key: &str) -> Result<Option<f32>> {
         match self.number(key)? {
@@ -66,9 +71,8 @@ impl GgufKeys<'_> {
     }
 
     pub fn positive(&self, suffix: &str, max: usize) -> Result<usize> {
-        let key = self.key(suffix);
-        self.metadata.count(&key)?;
-        Ok(self.opt_positive(suffix, max)?.expect("the key is there"))
+        let found = self.opt_positive(suffix, max)?;
+        self.metadata.required(&self.key(suffix), "a count", found)
     }
 
     pub fn opt_positive(&self, suffix: &str, max: usize) -> Result<Option<usize>> {

@@ -3,6 +3,8 @@
 mod experts;
 mod rope;
 
+use indexmap::IndexSet;
+
 use super::check::{self, ExpertFieldNames, FieldNames};
 use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
@@ -66,8 +68,7 @@ fn build(
     let latent = experts::latent(keys, family)?;
     let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
     let intermediate_size = keys.positive("feed_forward_length", MAX_WIDTH)?;
-    let rope::GgufRope { config: rope, sharpening } =
-        rope::read(keys, file, family, head_dim, latent)?;
+    let (rope, sharpening) = rope::read(keys, file, family, head_dim, latent)?;
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
         name: keys.metadata.opt_text("general.name")?.unwrap_or(name).to_owned(),
@@ -160,8 +161,7 @@ fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
 
 fn eps(keys: &GgufKeys) -> Result<f32> {
     const SUFFIX: &str = "attention.layer_norm_rms_epsilon";
-    keys.metadata.float(&keys.key(SUFFIX))?;
-    Ok(keys.above_zero(SUFFIX)?.expect("the key is there"))
+    keys.metadata.required(&keys.key(SUFFIX), "a float", keys.above_zero(SUFFIX)?)
 }
 
 /// Rows of the embedding: the declared size, else the rows of the tensor, else the size of the
@@ -194,19 +194,14 @@ fn check_tokens(metadata: &Metadata, rows: usize) -> Result<()> {
 }
 
 fn special(metadata: &Metadata) -> Result<SpecialIds> {
-    let mut eos = Vec::new();
+    let mut eos = IndexSet::new();
     for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
-        let id = metadata.opt_id(&format!("tokenizer.ggml.{key}"))?;
-        eos.extend(id.filter(|id| !eos.contains(id)));
+        eos.extend(metadata.opt_id(&format!("tokenizer.ggml.{key}"))?);
     }
-    for id in ends_by_text(metadata)? {
-        if !eos.contains(&id) {
-            eos.push(id);
-        }
-    }
+    eos.extend(ends_by_text(metadata)?);
     Ok(SpecialIds {
         bos: metadata.opt_id("tokenizer.ggml.bos_token_id")?,
-        eos,
+        eos: eos.into_iter().collect(),
         pad: metadata.opt_id("tokenizer.ggml.padding_token_id")?,
     })
 }

@@ -15,6 +15,8 @@ use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
+/// Epsilon of RMSNorm.
+const EPS: &str = "rms_norm_eps";
 /// Default of `sliding_window` in the reference library.
 const DEFAULT_WINDOW: usize = 4096;
 
@@ -53,7 +55,7 @@ pub(crate) fn read(
     if let Some((field, problem)) = check::broken(&model, &names) {
         return Err(config.error(field, problem));
     }
-    Ok(HfConfig { model, family, declared: (family.declared)(config)? })
+    Ok(HfConfig { model, family, declared: family.declared_tensors(config)? })
 }
 
 fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Result<ModelConfig> {
@@ -63,7 +65,7 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
     let heads = config.positive(NAMES.heads, MAX_HEADS)?;
     let latent = family.latent.map(|read| read(config)).transpose()?;
     let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
-    let rope::HfRope { config: rope, sharpening } = rope::read(config, family, head_dim, latent)?;
+    let (rope, sharpening) = rope::read(config, family, head_dim, latent)?;
     let tied = config.flag("tie_word_embeddings")?;
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
@@ -80,7 +82,7 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         attention: family.attention(latent, || Ok(config.flag("use_qk_norm")? == Some(true)))?,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
-        rms_norm_eps: eps(config)?,
+        rms_norm_eps: config.need(EPS, "a number", config.above_zero(EPS)?)?,
         rope,
         windows: (family.windows)(config, layers)?,
         tied_embeddings: tied.unwrap_or(!has_output),
@@ -107,8 +109,7 @@ fn kv_heads(
     if latent.is_some() {
         return Ok(heads);
     }
-    let default = if config.has(NAMES.kv_heads) { None } else { family.kv_heads };
-    Ok(config.opt_positive(NAMES.kv_heads, MAX_HEADS)?.or(default).unwrap_or(heads))
+    Ok(config.nullable(NAMES.kv_heads, MAX_HEADS, family.kv_heads)?.unwrap_or(heads))
 }
 
 fn head_dim(
@@ -128,20 +129,9 @@ fn head_dim(
         .map_err(|problem| config.error("hidden_size", problem))
 }
 
-fn eps(config: Object) -> Result<f32> {
-    const KEY: &str = "rms_norm_eps";
-    config
-        .above_zero(KEY)?
-        .ok_or_else(|| config.error(KEY, "expected a number, found no such field"))
-}
-
 /// The sliding window of families that have one: `null` means none.
 pub(crate) fn window(config: Object) -> Result<Option<usize>> {
-    const KEY: &str = "sliding_window";
-    match config.has(KEY) {
-        true => config.opt_positive(KEY, MAX_TOKENS),
-        false => Ok(Some(DEFAULT_WINDOW)),
-    }
+    config.nullable("sliding_window", MAX_TOKENS, Some(DEFAULT_WINDOW))
 }
 
 fn special(config: Object) -> Result<SpecialIds> {

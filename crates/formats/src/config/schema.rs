@@ -176,6 +176,24 @@ pub struct ExpertsConfig {
     pub groups: Option<ExpertGroups>,
 }
 
+impl ExpertsConfig {
+    /// Experts in every layer without options: a softmax, and neither a shared expert nor groups.
+    pub(crate) fn plain(count: usize, chosen: usize, width: usize, layers: usize) -> Self {
+        Self {
+            count,
+            chosen,
+            width,
+            shared_width: 0,
+            shared_gate: false,
+            layers: vec![true; layers],
+            scores: RouterScores::Softmax,
+            normalise: true,
+            scale: 1.0,
+            groups: None,
+        }
+    }
+}
+
 /// How the logits of a router become scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouterScores {

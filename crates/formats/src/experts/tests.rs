@@ -1,6 +1,7 @@
 use super::*;
-use crate::bytes::{MappedBytes, map_file};
+use crate::bytes::map_file;
 use crate::config::{ExpertsConfig, RouterScores};
+use crate::layout::TensorEntry;
 use kernels::quant::{F32, MXFP4, QuantType};
 
 /// A configuration with `count` experts.
@@ -35,8 +36,8 @@ fn tensors(all: &[(&str, &[usize])]) -> Vec<TensorView> {
     let view = |(name, shape): &(&str, &[usize])| {
         let start = end;
         end += 4 * shape.iter().product::<usize>();
-        let bytes = MappedBytes::new(map.clone(), start..end).unwrap();
-        TensorView::new((*name).to_owned(), &F32, shape.to_vec(), bytes)
+        let (name, shape) = ((*name).to_owned(), shape.to_vec());
+        TensorView::new(&map, TensorEntry { name, shape, ty: &F32, range: start..end })
     };
     all.iter().map(view).collect()
 }

@@ -16,7 +16,8 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
     gguf_name: "deepseek2",
     gguf_rope: RopeLayout::Interleaved,
     gguf_experts: GgufExperts { normalise: false, leading_dense: true, ..BASE.gguf_experts },
-    declared: no_biases,
+    // No published checkpoint has biases in its latent attention or its experts.
+    declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     names: NameTable {
         layer: &[NORMS, LATENT_ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
         ..DENSE
@@ -26,24 +27,10 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
     ..BASE
 };
 
-/// No published checkpoint has biases in its latent attention or its experts.
-fn no_biases(config: Object) -> Result<Vec<&'static str>> {
-    for key in ["attention_bias", "mlp_bias"] {
-        if config.flag(key)? == Some(true) {
-            return Err(config.error(key, "expected false, found true"));
-        }
-    }
-    Ok(Vec::new())
-}
-
 fn latent(config: Object) -> Result<LatentConfig> {
     let dim = |key, default| config.setting(key, MAX_HEADS, default);
-    let q_rank = match config.has("q_lora_rank") {
-        true => config.opt_positive("q_lora_rank", MAX_WIDTH)?,
-        false => Some(1536),
-    };
     Ok(LatentConfig {
-        q_rank,
+        q_rank: config.nullable("q_lora_rank", MAX_WIDTH, Some(1536))?,
         kv_rank: config.setting("kv_lora_rank", MAX_WIDTH, 512)?,
         nope_dim: dim("qk_nope_head_dim", 128)?,
         rope_dim: dim("qk_rope_head_dim", 64)?,

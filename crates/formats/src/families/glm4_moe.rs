@@ -17,7 +17,8 @@ pub(super) static GLM4_MOE: Family = Family {
     kv_heads: Some(8),
     rotary_share: 0.5,
     head_norms: HeadNorms::Declared,
-    declared,
+    // The output projection has no bias here.
+    declared: &[("attention_bias", false, &QKV_BIASES), ("use_qk_norm", false, &HEAD_NORMS)],
     names: NameTable {
         layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
         ..DENSE
@@ -44,18 +45,6 @@ const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
     groups: 1,
     chosen_groups: 1,
 };
-
-/// The output projection has no bias here.
-fn declared(config: Object) -> Result<Vec<&'static str>> {
-    let mut names = Vec::new();
-    if config.flag("attention_bias")? == Some(true) {
-        names.extend(QKV_BIASES);
-    }
-    if config.flag("use_qk_norm")? == Some(true) {
-        names.extend(HEAD_NORMS);
-    }
-    Ok(names)
-}
 
 fn tiny(layers: usize) -> ModelConfig {
     let mut config = family::tiny(layers);

@@ -32,10 +32,7 @@ pub(super) static GPT_OSS: Family = Family {
     sinks: true,
     experts_by_turns: true,
     required: |_, _| &["ffn_gate_inp.bias", "ffn_down_exps.bias"],
-    declared: |config| {
-        let biases = config.flag("attention_bias")? != Some(false);
-        Ok(if biases { ATTENTION_BIASES.to_vec() } else { Vec::new() })
-    },
+    declared: &[("attention_bias", true, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[
             NORMS,
@@ -66,11 +63,7 @@ pub(super) static GPT_OSS: Family = Family {
 
 /// Windows on even layers where config.json does not list them.
 fn windows(config: Object, layers: usize) -> Result<Windows> {
-    const KEY: &str = "sliding_window";
-    let window = match config.has(KEY) {
-        true => config.opt_positive(KEY, MAX_TOKENS)?,
-        false => Some(128),
-    };
+    let window = config.nullable("sliding_window", MAX_TOKENS, Some(128))?;
     let alternating = || (0..layers).map(|layer| window.filter(|_| layer.is_multiple_of(2)));
     Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| alternating().collect()))
 }

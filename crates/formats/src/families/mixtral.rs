@@ -12,7 +12,7 @@ pub(super) static MIXTRAL: Family = Family {
     gguf_experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf_experts },
     kv_heads: Some(8),
     theta: 1e6,
-    declared: |_| Ok(Vec::new()),
+    declared: &[],
     names: NameTable {
         layer: &[
             NORMS,

@@ -61,7 +61,7 @@ fn of_hf(config: Object) -> Result<&'static Family> {
         None => family.name == name || family.hf_types.contains(&name),
     };
     let supported = || FAMILIES.iter().map(|f| f.hf_class);
-    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path(), name, supported()))
+    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path, name, supported()))
 }
 
 fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {

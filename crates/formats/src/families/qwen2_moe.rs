@@ -9,10 +9,7 @@ pub(super) static QWEN2_MOE: Family = Family {
     gguf_name: "qwen2moe",
     gguf_experts: GgufExperts { normalise: false, shared: true, ..BASE.gguf_experts },
     kv_heads: Some(16),
-    declared: |config| {
-        let biases = config.flag("qkv_bias")? != Some(false);
-        Ok(if biases { QKV_BIASES.to_vec() } else { Vec::new() })
-    },
+    declared: &[("qkv_bias", true, &QKV_BIASES)],
     names: NameTable {
         layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
         ..DENSE
@@ -43,17 +40,14 @@ pub(super) fn read(
     shared_width: usize,
 ) -> Result<Option<ExpertsConfig>> {
     let Some(count) = experts::count(config, defaults.count)? else { return Ok(None) };
+    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?;
+    let width = experts::width(config, defaults.width)?;
     Ok(Some(ExpertsConfig {
-        count,
-        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
-        width: experts::width(config, defaults.width)?,
         shared_width,
         shared_gate: shared_width > 0,
         layers: expert_layers(config, layers)?,
-        scores: RouterScores::Softmax,
         normalise: config.flag("norm_topk_prob")?.unwrap_or(false),
-        scale: 1.0,
-        groups: None,
+        ..ExpertsConfig::plain(count, chosen, width, layers)
     }))
 }
 

@@ -6,22 +6,14 @@ use crate::error::{Error, Result, shown};
 
 /// A position in the bytes of one file.
 pub(crate) struct Cursor<'a> {
-    path: &'a Path,
+    pub path: &'a Path,
     bytes: &'a [u8],
-    at: usize,
+    pub at: usize,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(path: &'a Path, bytes: &'a [u8]) -> Self {
         Self { path, bytes, at: 0 }
-    }
-
-    pub(crate) fn path(&self) -> &'a Path {
-        self.path
-    }
-
-    pub(crate) fn position(&self) -> usize {
-        self.at
     }
 
     pub(crate) fn remaining(&self) -> u64 {

@@ -13,15 +13,11 @@ use crate::error::{Error, Result};
 /// of the wrong type is an error in both.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    path: PathBuf,
-    map: IndexMap<String, Value>,
+    pub(super) path: PathBuf,
+    pub(super) map: IndexMap<String, Value>,
 }
 
 impl Metadata {
-    pub(super) fn new(path: &Path, map: IndexMap<String, Value>) -> Self {
-        Self { path: path.to_owned(), map }
-    }
-
     /// The file, for errors about its fields.
     pub fn path(&self) -> &Path {
         &self.path
@@ -68,11 +64,6 @@ impl Metadata {
     /// A token id, if the key is there.
     pub fn opt_id(&self, key: &str) -> Result<Option<u32>> {
         self.typed(key, "a token id", |value| value.as_u64()?.try_into().ok())
-    }
-
-    /// A finite float.
-    pub fn float(&self, key: &str) -> Result<f32> {
-        self.required(key, "a float", self.opt_float(key)?)
     }
 
     /// A finite float, if the key is there.
@@ -130,7 +121,8 @@ impl Metadata {
         read(value).map(Some).ok_or_else(found)
     }
 
-    fn required<T>(&self, key: &str, expected: &str, value: Option<T>) -> Result<T> {
+    /// An error if `value` is absent.
+    pub(crate) fn required<T>(&self, key: &str, expected: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.error(key, format!("expected {expected}, found no such key")))
     }
 }

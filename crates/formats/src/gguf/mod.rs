@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use base::Mmap;
 
-use crate::bytes::{MappedBytes, map_file};
+use crate::bytes::map_file;
 use crate::error::Result;
 use crate::tensor::TensorView;
 
 pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
-pub use parse::{GgufTensorInfo, Header, parse};
+pub use parse::{Header, parse};
 pub use split_writer::SplitStream;
 pub use value::{Array, Strings, Value};
 pub use writer::GgufWriter;
@@ -29,10 +29,12 @@ pub use writer::GgufWriter;
 /// A file without tensors (a vocabulary) opens too.
 #[derive(Debug)]
 pub struct GgufFile {
-    version: u32,
+    /// Version of the format, 2 or 3.
+    pub version: u32,
     metadata: Metadata,
     tensors: Vec<TensorView>,
-    parts: Vec<PathBuf>,
+    /// Paths of all parts in order.
+    pub parts: Vec<PathBuf>,
 }
 
 impl GgufFile {
@@ -53,16 +55,6 @@ impl GgufFile {
         self.metadata.path()
     }
 
-    /// Paths of all parts in order.
-    pub fn parts(&self) -> &[PathBuf] {
-        &self.parts
-    }
-
-    /// Version of the format, 2 or 3.
-    pub fn version(&self) -> u32 {
-        self.version
-    }
-
     /// Metadata of the first part.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -79,7 +71,7 @@ impl GgufFile {
         let mut tensors = Vec::new();
         let mut first = None;
         for (map, header) in parts {
-            tensors.extend(header.tensors.into_iter().map(|info| view(&map, info)));
+            tensors.extend(header.tensors.into_iter().map(|entry| TensorView::new(&map, entry)));
             first.get_or_insert((header.version, header.metadata));
         }
         let (version, metadata) = first.expect("a model has at least one part");
@@ -94,9 +86,4 @@ fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
     let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
     map.not_needed(0..first.unwrap_or(map.len()));
     Ok((map, header))
-}
-
-fn view(map: &Arc<Mmap>, info: GgufTensorInfo) -> TensorView {
-    let bytes = MappedBytes::new(map.clone(), info.range).expect("the parser checked the range");
-    TensorView::new(info.name, info.ty, info.shape, bytes)
 }

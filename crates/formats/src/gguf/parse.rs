@@ -8,13 +8,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use indexmap::IndexMap;
-use kernels::quant::{self, QuantType};
+use kernels::quant;
 
 use super::cursor::Cursor;
 use super::metadata::Metadata;
 use super::value::Value;
 use crate::error::{Error, Result, shown};
-use crate::layout;
+use crate::layout::{self, TensorEntry};
 
 /// Dimensions a tensor of a GGUF file may have.
 const MAX_DIMS: u32 = 4;
@@ -39,28 +39,7 @@ pub struct Header {
     /// Alignment of the tensors' data, in bytes.
     pub alignment: usize,
     /// Every tensor, in the order of the file.
-    pub tensors: Vec<GgufTensorInfo>,
-}
-
-/// Name, shape, type and byte range of one tensor.
-#[derive(Debug)]
-pub struct GgufTensorInfo {
-    /// Name in the file.
-    pub name: String,
-    /// Row-major, outermost first: the reverse of the file's order.
-    pub shape: Vec<usize>,
-    /// How the values are stored.
-    pub ty: &'static QuantType,
-    /// Byte range within the file.
-    pub range: Range<usize>,
-}
-
-/// A tensor description whose byte range is not yet known.
-struct Described {
-    name: String,
-    shape: Vec<usize>,
-    ty: &'static QuantType,
-    offset: u64,
+    pub tensors: Vec<TensorEntry>,
 }
 
 /// Parses the bytes of one file; `path` names it in errors.
@@ -78,19 +57,17 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Header> {
     expect_at_most(&cursor, entry_count, MAX_ENTRIES, "metadata entries")?;
     expect_at_most(&cursor, tensor_count, MAX_TENSORS, "tensors")?;
     let metadata = parse_metadata(&mut cursor, entry_count)?;
-    let described = parse_tensors(&mut cursor, tensor_count)?;
     let alignment = parse_alignment(&metadata)?;
+    let mut tensors = parse_tensors(&mut cursor, tensor_count, alignment)?;
     // In a file without tensor data, the padded end of the list may be past the end of the file.
-    let data = cursor.position().next_multiple_of(alignment);
-    let place = |tensor| place(tensor, path, data, alignment, bytes.len());
-    let tensors = described.into_iter().map(place).collect::<Result<Vec<_>>>()?;
-    let ranges = tensors.iter().map(|t| (t.name.as_str(), t.range.clone()));
-    layout::check_overlaps(path, ranges)?;
+    let data = cursor.at.next_multiple_of(alignment);
+    tensors.iter_mut().try_for_each(|tensor| place(tensor, path, data, bytes.len()))?;
+    layout::check_overlaps(path, &tensors)?;
     Ok(Header { version, metadata, alignment, tensors })
 }
 
 fn parse_version(cursor: &mut Cursor) -> Result<u32> {
-    let path = cursor.path();
+    let path = cursor.path;
     let magic = cursor.array::<4>("the magic number")?;
     if &magic != b"GGUF" {
         let problem = format!("expected the magic number GGUF, found {}", magic.escape_ascii());
@@ -114,7 +91,7 @@ fn parse_version(cursor: &mut Cursor) -> Result<u32> {
 fn expect_at_most(cursor: &Cursor, count: u64, max: u64, what: &str) -> Result<()> {
     if count > max {
         let problem = format!("expected at most {max} {what}, found {count}");
-        return Err(Error::file(cursor.path(), problem));
+        return Err(Error::file(cursor.path, problem));
     }
     Ok(())
 }
@@ -126,46 +103,54 @@ fn parse_metadata(cursor: &mut Cursor, count: u64) -> Result<Metadata> {
         let key = cursor.string(&format!("the metadata key {index}"))?;
         let value = Value::parse(cursor, key)?;
         if map.insert(key.to_owned(), value).is_some() {
-            return Err(Error::field(cursor.path(), key, "the key appears twice"));
+            return Err(Error::field(cursor.path, key, "the key appears twice"));
         }
     }
-    Ok(Metadata::new(cursor.path(), map))
+    Ok(Metadata { path: cursor.path.to_owned(), map })
 }
 
-fn parse_tensors(cursor: &mut Cursor, count: u64) -> Result<Vec<Described>> {
+/// The tensors, with their ranges within the tensor data.
+fn parse_tensors(cursor: &mut Cursor, count: u64, alignment: usize) -> Result<Vec<TensorEntry>> {
     cursor.expect_items(count, MIN_TENSOR_BYTES, "the tensor list")?;
     let mut names = HashSet::new();
     let mut tensors = Vec::new();
     for index in 0..count {
         let name = cursor.string(&format!("the name of tensor {index}"))?;
         if !names.insert(name) {
-            return Err(Error::tensor(cursor.path(), name, "the name appears twice"));
+            return Err(Error::tensor(cursor.path, name, "the name appears twice"));
         }
-        tensors.push(parse_tensor(cursor, name)?);
+        tensors.push(parse_tensor(cursor, name, alignment)?);
     }
     Ok(tensors)
 }
 
-fn parse_tensor(cursor: &mut Cursor, name: &str) -> Result<Described> {
-    let path = cursor.path();
+fn parse_tensor(cursor: &mut Cursor, name: &str, alignment: usize) -> Result<TensorEntry> {
+    let path = cursor.path;
+    let error = |problem: String| Error::tensor(path, name, problem);
     let what = format!("the description of tensor {}", shown(name));
     let dims = cursor.u32(&what)?;
     if dims > MAX_DIMS {
-        let problem = format!("expected at most {MAX_DIMS} dimensions, found {dims}");
-        return Err(Error::tensor(path, name, problem));
+        return Err(error(format!("expected at most {MAX_DIMS} dimensions, found {dims}")));
     }
     let mut shape = Vec::with_capacity(dims as usize);
     for _ in 0..dims {
         let dim = cursor.u64(&what)?;
-        let too_large = || Error::tensor(path, name, format!("dimension {dim} is too large"));
-        shape.push(usize::try_from(dim).map_err(|_| too_large())?);
+        let too_large = |_| error(format!("dimension {dim} is too large"));
+        shape.push(usize::try_from(dim).map_err(too_large)?);
     }
+    // The file has the innermost dimension first.
     shape.reverse();
     let id = cursor.u32(&what)?;
-    let unknown = || Error::tensor(path, name, format!("unknown tensor type {id}"));
+    let unknown = || error(format!("unknown tensor type {id}"));
     let ty = quant::by_gguf_id(id).ok_or_else(unknown)?;
     let offset = cursor.u64(&what)?;
-    Ok(Described { name: name.to_owned(), shape, ty, offset })
+    let len = layout::tensor_bytes(ty, &shape).map_err(error)?;
+    if !offset.is_multiple_of(alignment as u64) {
+        let problem = format!("offset {offset} is not a multiple of the alignment {alignment}");
+        return Err(error(problem));
+    }
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    Ok(TensorEntry { name: name.to_owned(), shape, ty, range: start..start.saturating_add(len) })
 }
 
 fn parse_alignment(metadata: &Metadata) -> Result<usize> {
@@ -178,33 +163,17 @@ fn parse_alignment(metadata: &Metadata) -> Result<usize> {
     Ok(alignment)
 }
 
-fn place(
-    tensor: Described,
-    path: &Path,
-    data: usize,
-    alignment: usize,
-    file_bytes: usize,
-) -> Result<GgufTensorInfo> {
-    let Described { name, shape, ty, offset } = tensor;
-    let error = |problem: String| Error::tensor(path, &name, problem);
-    let len = layout::tensor_bytes(ty, &shape).map_err(error)?;
-    if !offset.is_multiple_of(alignment as u64) {
-        let problem = format!("offset {offset} is not a multiple of the alignment {alignment}");
-        return Err(error(problem));
+/// Moves the range of a tensor by the place of the tensor data in a file of `file_bytes` bytes.
+fn place(tensor: &mut TensorEntry, path: &Path, data: usize, file_bytes: usize) -> Result<()> {
+    let Range { start, end } = tensor.range;
+    if end.saturating_add(data) > file_bytes {
+        let (len, held) = (end - start, file_bytes.saturating_sub(data));
+        let problem = format!(
+            "expected {len} bytes at offset {start} of the tensor data, found {held} bytes of \
+             tensor data in the file"
+        );
+        return Err(Error::tensor(path, &tensor.name, problem));
     }
-    let start = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(data));
-    let end = start.and_then(|start| start.checked_add(len));
-    match (start, end) {
-        (Some(start), Some(end)) if end <= file_bytes => {
-            Ok(GgufTensorInfo { name, shape, ty, range: start..end })
-        }
-        _ => {
-            let held = file_bytes.saturating_sub(data);
-            let problem = format!(
-                "expected {len} bytes at offset {offset} of the tensor data, found {held} bytes \
-                 of tensor data in the file"
-            );
-            Err(error(problem))
-        }
-    }
+    tensor.range = data + start..data + end;
+    Ok(())
 }

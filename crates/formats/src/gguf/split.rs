@@ -4,7 +4,7 @@
 //! tensors.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use base::Mmap;
@@ -48,8 +48,8 @@ pub(super) fn place(path: &Path, header: &Header) -> Result<Option<SplitName>> {
 pub(super) fn open_all(path: &Path, place: &SplitName) -> Result<Vec<(Arc<Mmap>, Header)>> {
     let mut parts = Vec::new();
     for index in 0..place.count {
-        let part_path = part_path(path, place, index);
-        let (map, header) = open_part(&part_path)?;
+        let name = part_name(&place.prefix, index, place.count);
+        let (map, header) = open_part(&path.with_file_name(name))?;
         expect(&header.metadata, COUNT, place.count)?;
         expect(&header.metadata, NUMBER, index)?;
         parts.push((map, header));
@@ -72,11 +72,7 @@ fn five_digits(text: &str) -> Option<usize> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-fn part_path(path: &Path, place: &SplitName, index: usize) -> PathBuf {
-    path.with_file_name(part_name(&place.prefix, index, place.count))
-}
-
-/// Path of part `index` of `count`.
+/// File name of part `index` of `count`.
 pub(super) fn part_name(prefix: &str, index: usize, count: usize) -> String {
     format!("{prefix}-{:05}-of-{count:05}.gguf", index + 1)
 }

@@ -99,7 +99,7 @@ macro_rules! define_values {
                     STRING => Self::Strings(strings(cursor, key, len)?),
                     ARRAY => {
                         let problem = "arrays of arrays are not supported";
-                        return Err(Error::field(cursor.path(), key, problem));
+                        return Err(Error::field(cursor.path, key, problem));
                     }
                     _ => return Err(unknown_type(cursor, key, code)),
                 })
@@ -241,14 +241,14 @@ fn parse_bool(byte: u8, cursor: &Cursor, key: &str) -> Result<bool> {
         1 => Ok(true),
         _ => {
             let problem = format!("expected a bool (0 or 1), found {byte}");
-            Err(Error::field(cursor.path(), key, problem))
+            Err(Error::field(cursor.path, key, problem))
         }
     }
 }
 
 fn unknown_type(cursor: &Cursor, key: &str, code: u32) -> Error {
     let problem = format!("expected a value type from 0 to 12, found {code}");
-    Error::field(cursor.path(), key, problem)
+    Error::field(cursor.path, key, problem)
 }
 
 pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {

@@ -62,8 +62,7 @@ fn header(metadata: &Metadata) -> Result<Imatrix> {
 
 fn floats(tensor: &TensorView) -> Result<Vec<f32>> {
     if *tensor.ty != F32 {
-        let problem = format!("expected type f32, found {}", tensor.ty);
-        return Err(Error::tensor(tensor.path(), &tensor.source_name, problem));
+        return Err(tensor.error(format!("expected type f32, found {}", tensor.ty)));
     }
     tensor.to_f32()
 }

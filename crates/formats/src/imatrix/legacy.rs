@@ -58,11 +58,11 @@ fn name<'a>(cursor: &mut Cursor<'a>, what: &str) -> Result<&'a str> {
     let len = count(cursor, what)?;
     if len > MAX_NAME {
         let problem = format!("{what}: expected at most {MAX_NAME} bytes, found {len}");
-        return Err(Error::file(cursor.path(), problem));
+        return Err(Error::file(cursor.path, problem));
     }
     let bytes = cursor.take(len, what)?;
     std::str::from_utf8(bytes).map_err(|error| {
-        Error::file(cursor.path(), format!("{what}: expected UTF-8, found other bytes: {error}"))
+        Error::file(cursor.path, format!("{what}: expected UTF-8, found other bytes: {error}"))
     })
 }
 
@@ -71,7 +71,7 @@ fn count(cursor: &mut Cursor, what: &str) -> Result<u64> {
     let number = i32::from_le_bytes(cursor.array(what)?);
     let negative = |_| {
         let problem = format!("{what}: expected a number from 0, found {number}");
-        Error::file(cursor.path(), problem)
+        Error::file(cursor.path, problem)
     };
     u64::try_from(number).map_err(negative)
 }

@@ -12,7 +12,7 @@ use super::grouped::{Codes, Grouped, Strides, Zeros, words};
 use super::order::InputGroups;
 use super::scales::Scales;
 use super::words::Along;
-use super::{Parts, check_shape, check_type, error, matrix};
+use super::{Parts, check_shape, check_type, matrix};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -34,7 +34,7 @@ pub(super) fn join_packed<'a>(
         Some(bits @ (2 | 4 | 8)) => bits,
         _ => {
             let problem = format!("expected {cols} codes of 2, 4 or 8 bits in a row");
-            return Err(error(view, format!("{problem}, found {packed} words")));
+            return Err(view.error(format!("{problem}, found {packed} words")));
         }
     };
     let codes = Codes::ByOutput(words(view, bits, Along::Columns));
@@ -76,7 +76,7 @@ fn grouped<'a>(
         [count, groups] if count == rows => (groups, Strides { group: 1, output: groups }),
         _ => {
             let problem = format!("expected [{rows}, groups], [{rows}] or [1]");
-            return Err(error(scales, format!("{problem}, found {:?}", scales.shape)));
+            return Err(scales.error(format!("{problem}, found {:?}", scales.shape)));
         }
     };
     let zeros = zeros(parts.take(stem, ".weight_zero_point"), (rows, groups), bits)?;
@@ -96,12 +96,12 @@ fn zeros(view: Option<&TensorView>, (rows, groups): (usize, usize), bits: usize)
     check_type(view, &["i8"])?;
     if view.elements() != rows.saturating_mul(groups) || view.shape.first() != Some(&rows) {
         let problem = format!("expected shape [{rows}, {groups}], found {:?}", view.shape);
-        return Err(error(view, problem));
+        return Err(view.error(problem));
     }
     let bytes = view.bytes();
     let within = |zero: &u8| bits == 0 || (-middle..middle).contains(&i16::from(*zero as i8));
     if !bytes.read(0..bytes.len()).iter().all(within) {
-        return Err(error(view, format!("expected zero points of {bits} bits, found larger ones")));
+        return Err(view.error(format!("expected zero points of {bits} bits, found larger ones")));
     }
     Ok(Zeros::Bytes(bytes, middle))
 }
@@ -120,6 +120,6 @@ fn columns(view: &TensorView, rows: usize) -> Result<usize> {
     });
     match (sizes.next().flatten(), sizes.next().flatten()) {
         (Some(outputs), Some(inputs)) if outputs == rows => Ok(inputs),
-        _ => Err(error(view, format!("expected {rows} outputs and their inputs, found others"))),
+        _ => Err(view.error(format!("expected {rows} outputs and their inputs, found others"))),
     }
 }

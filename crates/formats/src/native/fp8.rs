@@ -12,11 +12,13 @@ use base::Storage;
 use kernels::quant::fp8::FP8;
 
 use super::scales::Scales;
-use super::{Parts, check_shape, error, matrix};
+use super::{Parts, check_shape, matrix};
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
+/// Default rows and columns of a tile, which share a scale.
+const TILE: usize = 128;
 const METHODS: &[&str] = &["fp8", "fbgemm_fp8", "compressed-tensors"];
 const TYPES: &[&str] = &["f32", "bf16", "f16", "f8_e8m0"];
 
@@ -30,7 +32,7 @@ pub(super) fn join<'a>(parts: &mut Parts<'a>, view: &'a TensorView) -> Result<Te
         None => parts.need(view, name, "_scale_inv")?,
     };
     parts.check_method(view, METHODS)?;
-    let tile = parts.method.tile();
+    let tile = parts.method.tile.unwrap_or([TILE, TILE]);
     if view.shape.len() != 3 {
         return scaled(view, scale, tile);
     }
@@ -38,7 +40,7 @@ pub(super) fn join<'a>(parts: &mut Parts<'a>, view: &'a TensorView) -> Result<Te
     let one = scale.elements() == 1;
     if experts == 0 || (!one && scale.shape.first() != Some(&experts)) {
         let problem = format!("expected scales of {experts} experts, found {:?}", scale.shape);
-        return Err(error(scale, problem));
+        return Err(scale.error(problem));
     }
     let part = |expert| {
         let scale = if one { scale.clone() } else { scale.part(expert) };
@@ -64,7 +66,7 @@ fn scaled(view: &TensorView, scale: &TensorView, tile: [usize; 2]) -> Result<Ten
     let ty = FP8.into_iter().find(|ty| fits(ty.block_len)).ok_or_else(|| {
         let tile = tile[1];
         let problem = "expected rows, and columns of tiles (weight_block_size), of whole runs of 8";
-        error(view, format!("{problem} values, found {cols} values in tiles of {tile} columns"))
+        view.error(format!("{problem} values, found {cols} values in tiles of {tile} columns"))
     })?;
     let scales = Scales::new(scale, TYPES)?;
     let codes = Tiled { codes: view.bytes(), scales, cols, tile, run: ty.block_len };

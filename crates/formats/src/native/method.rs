@@ -8,14 +8,13 @@ use crate::tensor::TensorView;
 
 /// Largest accepted size of a group or tile.
 const MAX_SIZE: usize = 1 << 24;
-/// Default rows and columns of a tile of FP8 weights, which share a scale.
-const TILE: usize = 128;
 
 /// Settings of `quantization_config` that do not follow from the tensors.
 #[derive(Debug, Default)]
 pub(super) struct Method {
     path: PathBuf,
-    given: bool,
+    /// Whether the configuration has a `quantization_config`.
+    pub given: bool,
     name: Option<String>,
     /// `version`, of AWQ.
     pub version: Option<String>,
@@ -59,7 +58,7 @@ impl Method {
         let text = |key: &str| Ok(read.text(key)?.map(str::to_lowercase));
         let bits = read.count("bits", 64)?.filter(|_| !read.has("dynamic"));
         Ok(Self {
-            path: config.path().to_owned(),
+            path: config.path.to_owned(),
             given: true,
             name: text("quant_method")?,
             version: text("version")?,
@@ -70,19 +69,9 @@ impl Method {
         })
     }
 
-    /// Whether the configuration has a `quantization_config`.
-    pub fn is_given(&self) -> bool {
-        self.given
-    }
-
     /// `quant_method`.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
-    }
-
-    /// Rows and columns of a tile.
-    pub fn tile(&self) -> [usize; 2] {
-        self.tile.unwrap_or([TILE, TILE])
     }
 
     /// The error for a tensor that does not belong to this method.
@@ -91,7 +80,7 @@ impl Method {
         let config = self.path.display();
         let problem =
             format!("not known in weights quantised by {method} (quant_method in {config})");
-        Error::tensor(view.path(), &view.source_name, problem)
+        view.error(problem)
     }
 }
 

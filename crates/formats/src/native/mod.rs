@@ -21,7 +21,7 @@ mod words;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::ModelFiles;
 use crate::tensor::TensorView;
 use method::Method;
@@ -104,13 +104,13 @@ impl<'a> Parts<'a> {
         if self.used.contains(name) {
             return Ok(true);
         }
-        if self.method.is_given() && UNUSED.iter().any(|end| name.ends_with(end)) {
+        if self.method.given && UNUSED.iter().any(|end| name.ends_with(end)) {
             return Ok(true);
         }
         let of_floats = view.ty.name == "f8_e8m0" && name.ends_with(".scale");
         let of_blocks = view.ty.name == "u8" && name.ends_with("_scales");
         if of_floats || of_blocks || COMPANIONS.iter().any(|end| name.ends_with(end)) {
-            return Err(error(view, "expected weights that it belongs to, found no such tensor"));
+            return Err(view.error("expected weights that it belongs to, found no such tensor"));
         }
         Ok(false)
     }
@@ -128,7 +128,7 @@ impl<'a> Parts<'a> {
 
     /// Takes a companion of `view` that must exist.
     fn need(&mut self, view: &TensorView, stem: &str, end: &str) -> Result<&'a TensorView> {
-        let missing = || error(view, format!("expected a tensor {stem}{end}, found none"));
+        let missing = || view.error(format!("expected a tensor {stem}{end}, found none"));
         self.take(stem, end).ok_or_else(missing)
     }
 
@@ -141,15 +141,11 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn error(view: &TensorView, problem: impl Into<String>) -> Error {
-    Error::tensor(view.path(), &view.source_name, problem)
-}
-
 /// The two dimensions of a matrix that is not empty.
 fn matrix(view: &TensorView) -> Result<(usize, usize)> {
     match view.shape[..] {
         [rows, cols] if rows > 0 && cols > 0 => Ok((rows, cols)),
-        _ => Err(error(view, format!("expected a matrix, found shape {:?}", view.shape))),
+        _ => Err(view.error(format!("expected a matrix, found shape {:?}", view.shape))),
     }
 }
 
@@ -157,7 +153,7 @@ fn check_type(view: &TensorView, types: &[&str]) -> Result<()> {
     if types.contains(&view.ty.name) {
         return Ok(());
     }
-    Err(error(view, format!("expected values of type {}, found {}", types.join(" or "), view.ty)))
+    Err(view.error(format!("expected values of type {}, found {}", types.join(" or "), view.ty)))
 }
 
 fn check_shape(view: &TensorView, shapes: &[&[usize]]) -> Result<()> {
@@ -166,5 +162,5 @@ fn check_shape(view: &TensorView, shapes: &[&[usize]]) -> Result<()> {
     }
     let expected: Vec<_> = shapes.iter().map(|shape| format!("{shape:?}")).collect();
     let problem = format!("expected shape {}, found {:?}", expected.join(" or "), view.shape);
-    Err(error(view, problem))
+    Err(view.error(problem))
 }

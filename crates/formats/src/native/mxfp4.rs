@@ -12,7 +12,7 @@ use std::sync::Arc;
 use base::Storage;
 use kernels::quant::MXFP4;
 
-use super::{Parts, check_shape, check_type, error, matrix};
+use super::{Parts, check_shape, check_type, matrix};
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
 use crate::tensor::TensorView;
@@ -39,7 +39,7 @@ pub(super) fn join_blocks<'a>(
         }
         _ => {
             let problem = format!("expected [.., rows, cols / {LEN}, {CODES}]");
-            return Err(error(view, format!("{problem}, found {:?}", view.shape)));
+            return Err(view.error(format!("{problem}, found {:?}", view.shape)));
         }
     };
     check_type(scales, &["u8"])?;
@@ -63,7 +63,7 @@ pub(super) fn join_pairs<'a>(
     if bytes % CODES != 0 {
         let problem =
             format!("expected rows of whole blocks of {CODES} bytes, found {bytes} bytes");
-        return Err(error(view, problem));
+        return Err(view.error(problem));
     }
     check_type(scales, &["f8_e8m0"])?;
     check_shape(scales, &[&[rows, bytes / CODES]])?;
@@ -84,10 +84,8 @@ fn check_scales(scales: &TensorView) -> Result<()> {
     for start in (0..bytes.len()).step_by(PIECE) {
         let piece = bytes.read(start..bytes.len().min(start + PIECE));
         if let Some(at) = piece.iter().position(|&e| e == NAN) {
-            return Err(error(
-                scales,
-                format!("expected scales, found NaN as value {}", start + at),
-            ));
+            let found = start + at;
+            return Err(scales.error(format!("expected scales, found NaN as value {found}")));
         }
     }
     Ok(())

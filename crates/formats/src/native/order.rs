@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{check_shape, check_type, error};
+use super::{check_shape, check_type};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -35,14 +35,14 @@ impl InputGroups {
     ) -> Result<Self> {
         if !cols.is_multiple_of(BLOCK) {
             let problem = format!("expected rows of whole blocks of {BLOCK} values, found {cols}");
-            return Err(error(view, problem));
+            return Err(view.error(problem));
         }
         let every = match configured {
             Some(size) if cols.div_ceil(size) == groups => Some(size.min(cols)),
             _ => cols.is_multiple_of(groups.max(1)).then(|| cols / groups.max(1)),
         };
         let every = every.filter(|_| groups > 0).ok_or_else(|| {
-            error(view, format!("expected groups of one size, found {groups} for {cols} inputs"))
+            view.error(format!("expected groups of one size, found {groups} for {cols} inputs"))
         })?;
         let listed = index.map(|index| Listed::new(index, (cols, groups), every)).transpose()?;
         if let Some(listed) = listed.flatten() {
@@ -50,7 +50,7 @@ impl InputGroups {
         }
         if groups > 1 && !every.is_multiple_of(BLOCK) {
             let problem = format!("expected groups of a multiple of {BLOCK} inputs, found {every}");
-            return Err(error(view, problem));
+            return Err(view.error(problem));
         }
         Ok(Self { every, listed: None })
     }
@@ -91,7 +91,7 @@ impl Listed {
         let known = |group: i32| usize::try_from(group).is_ok_and(|group| group < groups);
         if let Some(at) = index.iter().position(|group| !known(*group)) {
             let problem = format!("expected groups from 0 to {}, found {}", groups - 1, index[at]);
-            return Err(error(view, format!("{problem} of input {at}")));
+            return Err(view.error(format!("{problem} of input {at}")));
         }
         if index.iter().enumerate().all(|(input, group)| input / every == *group as usize) {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Listed {
             let group = index[block[0] as usize];
             let one = block.iter().all(|input| index[*input as usize] == group);
             let problem = format!("expected a multiple of {BLOCK} inputs of group {group}");
-            one.then_some(group as u32).ok_or_else(|| error(view, problem))
+            one.then_some(group as u32).ok_or_else(|| view.error(problem))
         });
         let groups = groups.collect::<Result<_>>()?;
         Ok(Some(Self { order: order.into(), groups }))

@@ -16,7 +16,7 @@ use super::grouped::{Codes, Grouped, Strides, Zeros, words};
 use super::order::InputGroups;
 use super::scales::Scales;
 use super::words::Along;
-use super::{Parts, check_shape, check_type, error, matrix};
+use super::{Parts, check_shape, check_type, matrix};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -44,11 +44,11 @@ pub(super) fn join<'a>(
     let bits = bits(zeros, outputs)?;
     if let Some(said) = parts.method.bits.filter(|said| *said != bits) {
         let problem = format!("expected {said} bits, as config.json has it, found {bits}");
-        return Err(error(zeros, problem));
+        return Err(zeros.error(problem));
     }
     let by_input = layout.codes == Along::Rows;
     if !by_input && bits != 4 {
-        return Err(error(view, format!("expected 4 bits, found {bits}")));
+        return Err(view.error(format!("expected 4 bits, found {bits}")));
     }
     let per = 32 / bits;
     check_shape(zeros, &[&[groups, outputs / per]])?;
@@ -72,7 +72,7 @@ fn layout(parts: &Parts, view: &TensorView) -> Result<QweightLayout> {
     let gptq = |more| QweightLayout { codes: Along::Rows, zeros: Along::Columns, more };
     let both = |along| QweightLayout { codes: along, zeros: along, more: 0 };
     let refused = |what: &str, found: &str| {
-        Err(error(view, format!("expected {what}, found {}", crate::error::shown(found))))
+        Err(view.error(format!("expected {what}, found {}", crate::error::shown(found))))
     };
     match method.name() {
         Some("gptq") => match method.format.as_deref() {
@@ -99,7 +99,7 @@ fn bits(zeros: &TensorView, outputs: usize) -> Result<usize> {
             let found =
                 found.map_or_else(|| format!("{words} words"), |bits| format!("{bits} bits"));
             let problem = format!("expected 2, 4 or 8 bits for each of {outputs} outputs");
-            Err(error(zeros, format!("{problem}, found {found}")))
+            Err(zeros.error(format!("{problem}, found {found}")))
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use base::Storage;
 use kernels::quant::QuantType;
 
-use super::{check_type, error};
+use super::check_type;
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -29,7 +29,7 @@ impl Scales {
             scales.read(start..count.min(start + PIECE), &mut values);
             if let Some(at) = values.iter().position(|value| !value.is_finite()) {
                 let problem = format!("expected finite scales, found {}", values[at]);
-                return Err(error(view, format!("{problem} as value {}", start + at)));
+                return Err(view.error(format!("{problem} as value {}", start + at)));
             }
         }
         Ok(scales)

@@ -8,12 +8,12 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use kernels::quant::QuantType;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::dtype;
 use crate::error::{Error, Result, shown};
-use crate::layout;
+use crate::layout::{self, TensorEntry};
 
 /// Largest header in bytes; the limit of the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -21,24 +21,11 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 const MAX_DIMS: usize = 16;
 const METADATA: &str = "__metadata__";
 
-/// Name, shape, type and byte range of one tensor.
-#[derive(Debug)]
-pub struct SafetensorsTensorInfo {
-    /// Name in the file.
-    pub name: String,
-    /// Row-major, outermost first.
-    pub shape: Vec<usize>,
-    /// How the values are stored.
-    pub ty: &'static QuantType,
-    /// Byte range within the file.
-    pub range: Range<usize>,
-}
-
 /// Parses the bytes of one file; `path` names it in errors.
 ///
 /// # Errors
 /// If the file does not follow the format or exceeds a limit.
-pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<SafetensorsTensorInfo>> {
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<TensorEntry>> {
     let (header, data) = split_header(bytes, path)?;
     let text = std::str::from_utf8(header)
         .map_err(|e| Error::file(path, format!("the header is not valid UTF-8: {e}")))?;
@@ -52,7 +39,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<SafetensorsTensorInfo>> {
     }
     let place = |(name, raw)| place(name, raw, path, data.clone());
     let tensors = raw.into_iter().map(place).collect::<Result<Vec<_>>>()?;
-    layout::check_overlaps(path, tensors.iter().map(|t| (t.name.as_str(), t.range.clone())))?;
+    layout::check_overlaps(path, &tensors)?;
     check_coverage(path, &tensors, data)?;
     Ok(tensors)
 }
@@ -82,32 +69,26 @@ fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], Range<usi
 }
 
 /// A tensor's entry in the header, unchecked.
+#[derive(Deserialize)]
+#[serde(expecting = "an object with dtype, shape and data_offsets")]
 struct Raw {
     dtype: String,
     shape: Vec<usize>,
-    offsets: (u64, u64),
+    data_offsets: (u64, u64),
 }
 
 fn parse_json(text: &str) -> serde_json::Result<Vec<(String, Raw)>> {
     let mut json = serde_json::Deserializer::from_str(text);
-    let tensors = HeaderSeed.deserialize(&mut json)?;
+    let tensors = json.deserialize_map(HeaderVisitor)?;
     json.end()?;
     Ok(tensors)
 }
 
 /// Reads the header object without building a JSON tree, which could take many times the
 /// memory of the text.
-struct HeaderSeed;
+struct HeaderVisitor;
 
-impl<'de> DeserializeSeed<'de> for HeaderSeed {
-    type Value = Vec<(String, Raw)>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for HeaderSeed {
+impl<'de> Visitor<'de> for HeaderVisitor {
     type Value = Vec<(String, Raw)>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -126,7 +107,7 @@ impl<'de> Visitor<'de> for HeaderSeed {
                 }
                 continue;
             }
-            let raw = map.next_value_seed(RawSeed);
+            let raw = map.next_value();
             let raw = raw.map_err(|e| A::Error::custom(format!("tensor {}: {e}", shown(&name))))?;
             tensors.push((name, raw));
         }
@@ -134,46 +115,7 @@ impl<'de> Visitor<'de> for HeaderSeed {
     }
 }
 
-struct RawSeed;
-
-impl<'de> DeserializeSeed<'de> for RawSeed {
-    type Value = Raw;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for RawSeed {
-    type Value = Raw;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("an object with dtype, shape and data_offsets")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
-        let (mut dtype, mut shape, mut offsets) = (None, None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            let twice = match key.as_str() {
-                "dtype" => dtype.replace(map.next_value()?).is_some(),
-                "shape" => shape.replace(map.next_value()?).is_some(),
-                "data_offsets" => offsets.replace(map.next_value()?).is_some(),
-                _ => map.next_value::<IgnoredAny>().map(|_| false)?,
-            };
-            if twice {
-                return Err(A::Error::custom(format!("{key} appears twice")));
-            }
-        }
-        let missing = |field: &'static str| move || A::Error::missing_field(field);
-        Ok(Raw {
-            dtype: dtype.ok_or_else(missing("dtype"))?,
-            shape: shape.ok_or_else(missing("shape"))?,
-            offsets: offsets.ok_or_else(missing("data_offsets"))?,
-        })
-    }
-}
-
-fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<SafetensorsTensorInfo> {
+fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<TensorEntry> {
     let error = |problem: String| Error::tensor(path, &name, problem);
     let ty = dtype::by_dtype(&raw.dtype)
         .ok_or_else(|| error(format!("unknown dtype {}", shown(&raw.dtype))))?;
@@ -182,7 +124,7 @@ fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<Safe
         return Err(error(format!("expected at most {MAX_DIMS} dimensions, found {found}")));
     }
     let expected = layout::tensor_bytes(ty, &raw.shape).map_err(error)?;
-    let (begin, end) = raw.offsets;
+    let (begin, end) = raw.data_offsets;
     if begin > end {
         return Err(error(format!("its data begins at {begin}, after its end at {end}")));
     }
@@ -197,15 +139,11 @@ fn place(name: String, raw: Raw, path: &Path, data: Range<usize>) -> Result<Safe
         return Err(error(format!("{dtype} {shape:?} takes {expected} bytes, found {found}")));
     }
     let range = data.start + begin as usize..data.start + end as usize;
-    Ok(SafetensorsTensorInfo { name, shape: raw.shape, ty, range })
+    Ok(TensorEntry { name, shape: raw.shape, ty, range })
 }
 
 /// Without overlaps, the tensors cover the data exactly if their bytes add up to it.
-fn check_coverage(
-    path: &Path,
-    tensors: &[SafetensorsTensorInfo],
-    data: Range<usize>,
-) -> Result<()> {
+fn check_coverage(path: &Path, tensors: &[TensorEntry], data: Range<usize>) -> Result<()> {
     let covered: usize = tensors.iter().map(|t| t.range.len()).sum();
     if covered != data.len() {
         let held = data.len();

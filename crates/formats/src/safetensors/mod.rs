@@ -6,15 +6,12 @@ mod index;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use base::Mmap;
-
-use crate::bytes::{MappedBytes, map_file};
+use crate::bytes::map_file;
 use crate::error::Result;
 use crate::tensor::TensorView;
 
-pub use header::{SafetensorsTensorInfo, parse};
+pub use header::parse;
 pub use index::{INDEX_FILE, open_sharded};
 pub use writer::SafetensorsWriter;
 
@@ -24,11 +21,6 @@ pub use writer::SafetensorsWriter;
 /// If the file is unreadable or invalid.
 pub fn open(path: &Path) -> Result<Vec<TensorView>> {
     let map = map_file(path)?;
-    let infos = parse(&map, path)?;
-    Ok(infos.into_iter().map(|info| view(&map, info)).collect())
-}
-
-fn view(map: &Arc<Mmap>, info: SafetensorsTensorInfo) -> TensorView {
-    let bytes = MappedBytes::new(map.clone(), info.range).expect("the parser checked the range");
-    TensorView::new(info.name, info.ty, info.shape, bytes)
+    let entries = parse(&map, path)?;
+    Ok(entries.into_iter().map(|entry| TensorView::new(&map, entry)).collect())
 }

@@ -6,7 +6,6 @@ use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
 use backend::{AttentionSpec, Buffer, HeadColumns, Rope};
-use dist::Split;
 use formats::ModelConfig;
 use std::ops::Range;
 
@@ -41,7 +40,7 @@ pub(crate) struct Attention {
     q: Linear,
     k: Linear,
     v: Linear,
-    out: Linear,
+    pub out: Linear,
     /// Norms of each head of queries and of keys, with buffers for what they give.
     norms: Option<[(Norm, Buffer); 2]>,
     rope: Rope,
@@ -103,11 +102,6 @@ impl Attention {
             spec: AttentionSpec { heads: own.queries.len(), scale, window, sinks },
             work,
         })
-    }
-
-    /// Which part of the outputs each rank has.
-    pub fn split(&self) -> Split {
-        self.out.split()
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.

@@ -65,10 +65,11 @@ impl Op {
     /// Which part of the outputs each rank has.
     fn split(&self) -> Split {
         match self {
-            Self::Attention(attention) => attention.split(),
-            Self::Latent(attention) => attention.split(),
-            Self::Mlp(mlp) => mlp.split(),
-            Self::Experts(moe) => moe.split(),
+            Self::Attention(attention) => attention.out.split,
+            Self::Latent(attention) => attention.out.split,
+            Self::Mlp(mlp) => mlp.down.split,
+            // Each rank has a summand.
+            Self::Experts(_) => Split::Experts,
         }
     }
 

@@ -41,7 +41,7 @@ impl Head {
             true => {
                 let embed = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
                 let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
-                Linear::new(weight, None, slice.split())
+                Linear { weight, bias: None, split: slice.split() }
             }
             false => Linear::load(loader, "output", vocab, hidden, slice)?,
         };

@@ -79,7 +79,7 @@ pub(crate) struct LatentAttention {
     k_b: Vec<Matrix>,
     /// `[value_dim, kv_rank]` of each head.
     v_b: Vec<Matrix>,
-    out: Linear,
+    pub out: Linear,
     rope: Rope,
     sizes: LatentConfig,
     spec: AttentionSpec,
@@ -156,7 +156,7 @@ impl LatentAttention {
             // Inputs of both are counted once, under the name of the first.
             let name = if rows.start == 0 { view.name.clone() } else { String::new() };
             let weight = loader.part_of(&view.name, &view.rows(rows).named(name))?;
-            Ok(Linear::new(weight, bias, Split::Whole))
+            Ok(Linear { weight, bias, split: Split::Whole })
         };
         Ok([part(0..first)?, part(first..all)?])
     }
@@ -193,11 +193,6 @@ impl LatentAttention {
             values.push(loader.part_of(&both, &value)?);
         }
         Ok((keys, values))
-    }
-
-    /// Which part of the outputs each rank has.
-    pub fn split(&self) -> Split {
-        self.out.split()
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' latents first.

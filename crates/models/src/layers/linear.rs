@@ -9,16 +9,13 @@ use dist::Split;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
-    weight: Matrix,
-    bias: Option<Vector>,
-    split: Split,
+    pub weight: Matrix,
+    pub bias: Option<Vector>,
+    /// How the projection is divided among ranks, and thus which part of the outputs this rank has.
+    pub split: Split,
 }
 
 impl Linear {
-    pub fn new(weight: Matrix, bias: Option<Vector>, split: Split) -> Self {
-        Self { weight, bias, split }
-    }
-
     /// Loads the part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, and of
     /// `name.bias` if it exists.
     pub fn load(
@@ -36,7 +33,7 @@ impl Linear {
         let bias = loader.optional_part(&format!("{name}.bias"), &[outputs], values)?;
         // Outputs that are summed over ranks get their bias once.
         let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || loader.slice.rank() == 0);
-        Ok(Self::new(weight, bias, slice.split()))
+        Ok(Self { weight, bias, split: slice.split() })
     }
 
     /// As [`load`](Self::load), but whole and in `exact` mode unless a rule says otherwise, for
@@ -49,12 +46,7 @@ impl Linear {
     ) -> Result<Self, Error> {
         let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs)?;
         let bias = loader.optional(&format!("{name}.bias"), &[outputs])?;
-        Ok(Self::new(weight, bias, Slice::Whole.split()))
-    }
-
-    /// How the projection is divided among ranks, and thus which part of the outputs this rank has.
-    pub fn split(&self) -> Split {
-        self.split
+        Ok(Self { weight, bias, split: Split::Whole })
     }
 
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, for this rank's inputs and

@@ -5,7 +5,6 @@ use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Slice, part};
 use backend::{Buffer, Gate};
-use dist::Split;
 use formats::config::Activation;
 
 /// Preferred unit in which inner values are divided among ranks: a block of the kernels.
@@ -15,7 +14,7 @@ const UNIT: usize = 32;
 pub(crate) struct GatedMlp {
     gate: Linear,
     up: Linear,
-    down: Linear,
+    pub down: Linear,
     kind: Gate,
     /// Workspace of gate and up: `[rows, inner values of this rank]` each.
     work: [Buffer; 2],
@@ -47,11 +46,6 @@ impl GatedMlp {
             kind: gate_kind(loader.checkpoint.config().activation),
             work: [loader.shared("gate", inner.len())?, loader.shared("up", inner.len())?],
         })
-    }
-
-    /// Which part of the outputs each rank has.
-    pub fn split(&self) -> Split {
-        self.down.split()
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.

@@ -7,7 +7,6 @@ use crate::layers::mlp::gate_kind;
 use crate::loader::Loader;
 use crate::ranks::part;
 use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, Matrix, Routing, Scores};
-use dist::Split;
 use formats::config::{self, ExpertsConfig, RouterScores};
 use std::ops::Range;
 
@@ -77,11 +76,6 @@ impl Moe {
         };
         let logits = loader.shared("router", config.count)?;
         Ok(Self { router, logits, experts, shared })
-    }
-
-    /// Each rank has a summand of the outputs.
-    pub fn split(&self) -> Split {
-        Split::Experts
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.

@@ -24,32 +24,22 @@ pub enum TensorKind {
 }
 
 impl TensorKind {
-    /// All, in the order of tables.
-    pub const ALL: [Self; 9] = [
-        Self::Embed,
-        Self::Attention,
-        Self::Dense,
-        Self::Router,
-        Self::SharedExpert,
-        Self::RoutedExpert,
-        Self::Norm,
-        Self::Head,
-        Self::Other,
+    /// All in order, with their names in rules and tables.
+    pub const ALL: [(Self, &'static str); 9] = [
+        (Self::Embed, "embed"),
+        (Self::Attention, "attention"),
+        (Self::Dense, "dense"),
+        (Self::Router, "router"),
+        (Self::SharedExpert, "shared_expert"),
+        (Self::RoutedExpert, "routed_expert"),
+        (Self::Norm, "norm"),
+        (Self::Head, "head"),
+        (Self::Other, "other"),
     ];
 
     /// The name in rules and tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Embed => "embed",
-            Self::Attention => "attention",
-            Self::Dense => "dense",
-            Self::Router => "router",
-            Self::SharedExpert => "shared_expert",
-            Self::RoutedExpert => "routed_expert",
-            Self::Norm => "norm",
-            Self::Head => "head",
-            Self::Other => "other",
-        }
+        Self::ALL[self as usize].1
     }
 
     /// The kind of the tensor with this canonical name, and its layer if it is in one.

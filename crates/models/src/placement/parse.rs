@@ -83,7 +83,9 @@ fn read_match(fields: &RuleFields) -> Result<Match, String> {
         layers: fields.read("layers", read_layers)?,
         kinds: fields.read("kind", |value| {
             let kinds = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            kinds.iter().map(|kind| one_of(kind, &TensorKind::ALL, |kind| kind.name())).collect()
+            let kind =
+                |kind| one_of(kind, &TensorKind::ALL, |(_, name)| name).map(|(kind, _)| kind);
+            kinds.iter().map(kind).collect()
         })?,
     })
 }

@@ -1,6 +1,6 @@
 //! Events of an answer, and the call that readers write.
 
-use super::json::{JsonObject, NotJson, Span};
+use super::json::{JsonObject, NotJson, Span, escape_into};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -38,7 +38,8 @@ pub enum OutputEvent {
 pub(crate) struct Call {
     tools: Arc<[ToolSignature]>,
     events: Vec<OutputEvent>,
-    open: bool,
+    /// Whether a call has been started and not ended.
+    pub open: bool,
     /// Number of calls that have ended.
     pub ended: usize,
 }
@@ -68,11 +69,6 @@ impl Call {
         self.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0)
     }
 
-    /// Whether a call has been started and not ended.
-    pub fn is_open(&self) -> bool {
-        self.open
-    }
-
     pub fn content(&mut self, text: &str) {
         join_or(&mut self.events, text, OutputEvent::Content);
     }
@@ -94,6 +90,13 @@ impl Call {
         self.arguments(c.encode_utf8(&mut [0; 4]));
     }
 
+    /// Writes a character of a string in the arguments, escaped.
+    pub fn text_char(&mut self, c: char) {
+        let mut escaped = String::new();
+        escape_into(&mut escaped, c);
+        self.arguments(&escaped);
+    }
+
     pub fn end(&mut self) {
         self.open = false;
         self.ended += 1;
@@ -110,17 +113,15 @@ impl Call {
 }
 
 /// Adds text to the last event if it is of the same kind.
-fn join_or(events: &mut Vec<OutputEvent>, text: &str, kind: fn(String) -> OutputEvent) {
+pub(crate) fn join_or(events: &mut Vec<OutputEvent>, text: &str, kind: fn(String) -> OutputEvent) {
+    use OutputEvent::{CallArguments, Content, Reasoning};
     if text.is_empty() {
         return;
     }
-    let new = kind(String::new());
-    match (events.last_mut(), &new) {
-        (Some(OutputEvent::Reasoning(last)), OutputEvent::Reasoning(_))
-        | (Some(OutputEvent::Content(last)), OutputEvent::Content(_))
-        | (Some(OutputEvent::CallArguments(last)), OutputEvent::CallArguments(_)) => {
-            last.push_str(text);
-        }
+    match (events.last_mut(), kind(String::new())) {
+        (Some(Reasoning(last)), Reasoning(_))
+        | (Some(Content(last)), Content(_))
+        | (Some(CallArguments(last)), CallArguments(_)) => last.push_str(text),
         _ => events.push(kind(text.to_owned())),
     }
 }
@@ -144,7 +145,7 @@ impl NamedCall {
         if span == Span::Outside {
             return Ok(false);
         }
-        if !call.is_open() {
+        if !call.open {
             call.start(&self.name);
         }
         call.argument_char(c);

@@ -11,56 +11,21 @@ use super::{CallReader, Flow};
 const MAX_KEY: usize = 16;
 
 /// What may come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum JsonStart {
     /// The object after its brace.
     Inside,
     /// The object.
+    #[default]
     Object,
     /// The object, or an array of such objects.
     List,
 }
 
 /// Reads a call that is a JSON object.
-#[derive(Debug)]
-pub(crate) struct JsonCalls {
-    envelope: Envelope,
-    start: JsonStart,
-}
-
-impl JsonCalls {
-    /// A reader that lets unknown keys pass if `lenient`.
-    pub fn new(start: JsonStart, lenient: bool) -> Self {
-        let mut envelope = Envelope { lenient, ..Envelope::default() };
-        if start == JsonStart::Inside {
-            envelope.open();
-        }
-        JsonCalls { envelope, start }
-    }
-}
-
-impl CallReader for JsonCalls {
-    fn push(&mut self, c: char, call: &mut Call) -> Flow {
-        match self.start {
-            JsonStart::Object | JsonStart::List if c.is_whitespace() => return Flow::More,
-            JsonStart::List if c == '[' => {
-                self.start = JsonStart::Object;
-                return Flow::More;
-            }
-            _ => self.start = JsonStart::Inside,
-        }
-        self.envelope.push(c, call).into()
-    }
-
-    /// The call may be complete although its object is not.
-    fn finish(&mut self, _truncated: bool, call: &mut Call) -> bool {
-        self.envelope.finish(call)
-    }
-}
-
-/// The state of reading one object.
 #[derive(Debug, Default)]
-struct Envelope {
+pub(crate) struct JsonCalls {
+    start: JsonStart,
     json: Json,
     role: EnvelopePart,
     /// Whether unknown keys are let pass.
@@ -95,16 +60,41 @@ enum ArgumentProgress {
     Whole,
 }
 
-impl Envelope {
-    /// Takes the brace.
-    fn open(&mut self) {
-        if self.json.push('{').is_ok() {
-            self.role = EnvelopePart::Other;
+impl CallReader for JsonCalls {
+    fn push(&mut self, c: char, call: &mut Call) -> Flow {
+        match self.start {
+            JsonStart::Object | JsonStart::List if c.is_whitespace() => return Flow::More,
+            JsonStart::List if c == '[' => {
+                self.start = JsonStart::Object;
+                return Flow::More;
+            }
+            _ => self.start = JsonStart::Inside,
         }
+        self.read(c, call).into()
+    }
+
+    /// The call may be complete although its object is not.
+    fn finish(&mut self, _truncated: bool, call: &mut Call) -> bool {
+        let whole = call.open && self.arguments == ArgumentProgress::Whole;
+        if whole {
+            call.end();
+        }
+        whole
+    }
+}
+
+impl JsonCalls {
+    /// A reader that lets unknown keys pass if `lenient`.
+    pub fn new(start: JsonStart, lenient: bool) -> Self {
+        let mut calls = JsonCalls { start, lenient, ..Self::default() };
+        if start == JsonStart::Inside && calls.json.push('{').is_ok() {
+            calls.role = EnvelopePart::Other;
+        }
+        calls
     }
 
     /// Takes the next character and returns whether the object, and with it the call, is complete.
-    fn push(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
+    fn read(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
         let token = self.json.push(c)?;
         match &mut self.role {
             EnvelopePart::Outside if token == Token::Space => {}
@@ -120,15 +110,6 @@ impl Envelope {
         Ok(false)
     }
 
-    /// Ends the call if its arguments are complete, and returns whether they are.
-    fn finish(&mut self, call: &mut Call) -> bool {
-        let whole = call.is_open() && self.arguments == ArgumentProgress::Whole;
-        if whole {
-            call.end();
-        }
-        whole
-    }
-
     /// Takes a token between members, or in a value of an unknown key.
     fn other(&mut self, token: Token, call: &mut Call) -> Result<bool, NotJson> {
         match (token, self.json.depth()) {
@@ -138,7 +119,7 @@ impl Envelope {
             }
             (Token::Close, 0) => {
                 self.start(call);
-                return if self.finish(call) { Ok(true) } else { Err(NotJson) };
+                return if self.finish(false, call) { Ok(true) } else { Err(NotJson) };
             }
             _ => {}
         }
@@ -239,7 +220,7 @@ impl Envelope {
 
     /// Starts the call once its name is known and its arguments have begun.
     fn start(&mut self, call: &mut Call) {
-        if self.named && self.arguments != ArgumentProgress::None && !call.is_open() {
+        if self.named && self.arguments != ArgumentProgress::None && !call.open {
             call.start(&self.name);
             call.arguments(&std::mem::take(&mut self.held));
         }

@@ -36,6 +36,25 @@ impl Literals {
         Scan::None
     }
 
+    /// Takes `c` and returns the text that is no part of an option, and the index of the option
+    /// that ends with `c`.
+    pub fn feed<'a>(
+        &mut self,
+        options: impl Iterator<Item = &'a str> + Clone,
+        c: char,
+    ) -> (String, Option<usize>) {
+        match self.push(options.clone(), c) {
+            Scan::Partial => (String::new(), None),
+            Scan::Whole(index) => (String::new(), Some(index)),
+            Scan::None if self.is_empty() => (c.into(), None),
+            Scan::None => {
+                let read = self.take();
+                let (text, found) = self.feed(options, c);
+                (read + &text, found)
+            }
+        }
+    }
+
     /// Returns the characters read, which are no literal.
     pub fn take(&mut self) -> String {
         std::mem::take(&mut self.read)

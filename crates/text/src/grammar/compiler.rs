@@ -18,7 +18,8 @@ use toktrie::{InferenceCapabilities, TokEnv};
 /// Compiles grammars for one vocabulary. The trie of its tokens is built once, before the first
 /// grammar.
 pub struct GrammarCompiler {
-    assets: Arc<TextAssets>,
+    /// The tokenizer and templates of the model.
+    pub assets: Arc<TextAssets>,
     ready: OnceLock<Result<Ready, GrammarError>>,
 }
 
@@ -38,11 +39,6 @@ impl GrammarCompiler {
     /// A compiler for the tokenizer of `assets`.
     pub fn new(assets: Arc<TextAssets>) -> Self {
         Self { assets, ready: OnceLock::new() }
-    }
-
-    /// Returns the tokenizer and templates of the model.
-    pub fn assets(&self) -> &Arc<TextAssets> {
-        &self.assets
     }
 
     /// Builds the trie of the vocabulary, unless that has been done.
@@ -114,7 +110,7 @@ impl Ready {
         }
         // Expressions are compiled when they are first met: one that is too complex fails here.
         inner.compute_mask().map_err(|error| plain(&error.to_string()))?;
-        Ok(CompiledGrammar(Arc::new(Matcher::new(inner, self.end))))
+        Ok(CompiledGrammar(Arc::new(Matcher { inner, end: self.end })))
     }
 
     /// Returns the error of compiling a schema.

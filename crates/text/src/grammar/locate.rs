@@ -17,23 +17,19 @@ pub(super) fn located(
     let began = Instant::now();
     let none = Map::new();
     let whole = schema.as_object().unwrap_or(&none);
-    let (mut part, mut found) = (schema, SchemaFault { pointer: "#".into(), what });
+    let (mut part, mut pointer, mut what) = (schema, "#".to_owned(), what);
     loop {
         let fault = children(part).into_iter().find_map(|(place, child)| {
             let late = began.elapsed() > MAX_TIME;
             let error = if late { None } else { error_of(with_definitions(child, whole)) };
             Some((place, child, error?))
         });
-        let Some((place, child, what)) = fault else { break };
-        found = SchemaFault { pointer: format!("{}/{place}", found.pointer), what };
-        part = child;
+        let Some((place, child, inner)) = fault else {
+            return GrammarError::Schema { pointer, what };
+        };
+        pointer = format!("{pointer}/{place}");
+        (part, what) = (child, inner);
     }
-    GrammarError::Schema { pointer: found.pointer, what: found.what }
-}
-
-struct SchemaFault {
-    pointer: String,
-    what: String,
 }
 
 /// Returns the direct subschemas and their places.

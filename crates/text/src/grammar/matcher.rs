@@ -8,16 +8,12 @@ const PARSER_STATE: &str = "\n<";
 
 /// The state of one sequence. The state depends on the grammar and the tokens alone.
 pub struct Matcher {
-    inner: llguidance::Matcher,
+    pub(super) inner: llguidance::Matcher,
     /// The token that stands for the end.
-    end: u32,
+    pub(super) end: u32,
 }
 
 impl Matcher {
-    pub(super) fn new(inner: llguidance::Matcher, end: u32) -> Self {
-        Self { inner, end }
-    }
-
     /// Calls `allow` with the mask of allowed tokens, in words of 32 bits, lowest bit first.
     /// Returns whether the text may end here. Bits beyond the vocabulary may be set.
     ///

@@ -13,56 +13,53 @@ const MAX_NODES: usize = 20_000;
 const MAX_COUNT: u64 = 100_000;
 const MAX_TEXT: usize = 4096;
 
-/// The kind of value that a keyword has.
-#[derive(Clone, Copy, PartialEq)]
-enum KeywordKind {
-    /// An annotation.
-    Note,
-    Schema,
-    Schemas,
-    SchemasByName,
-    Reference,
-    Types,
-    Names,
-    Count,
-    Number,
-    Text,
-    Value,
-    Values,
-    /// Must be false or missing.
-    Never,
-    /// Must be empty or missing.
-    Empty,
-}
+/// Returns the checked value of a keyword, `None` for one that does not count.
+type KeywordCheck = fn(&mut Walk, &Value) -> Result<Option<Value>, GrammarError>;
 
 /// The keywords of each kind.
-const KEYWORDS: [(KeywordKind, &[&str]); 15] = [
-    (KeywordKind::Note, &["title", "description", "default", "examples", "example", "deprecated"]),
+const KEYWORDS: [(&[&str], KeywordCheck); 15] = [
+    // Annotations.
+    (&["title", "description", "default", "examples", "example", "deprecated"], |_, _| Ok(None)),
     (
-        KeywordKind::Note,
         &["readOnly", "writeOnly", "contentMediaType", "contentEncoding", "$comment", "$schema"],
+        |_, _| Ok(None),
     ),
-    (KeywordKind::SchemasByName, &["$defs", "definitions", "properties"]),
-    (KeywordKind::Schema, &["additionalProperties", "items"]),
-    (KeywordKind::Schemas, &["prefixItems", "anyOf", "oneOf", "allOf"]),
-    (KeywordKind::Reference, &["$ref"]),
-    (KeywordKind::Types, &["type"]),
-    (KeywordKind::Names, &["required"]),
-    (KeywordKind::Value, &["const"]),
-    (KeywordKind::Values, &["enum"]),
+    (&["$defs", "definitions", "properties"], |walk, value| walk.schemas_by_name(value).map(Some)),
+    (&["additionalProperties", "items"], |walk, value| walk.schema(value).map(Some)),
+    (&["prefixItems", "anyOf", "oneOf", "allOf"], |walk, value| walk.schemas(value).map(Some)),
+    (&["$ref"], |walk, value| {
+        let known = value.as_str().is_some_and(|to| to == "#" || to.starts_with("#/"));
+        walk.plain(value, known, "a reference into this schema, such as #/$defs/name")
+    }),
+    (&["type"], |walk, value| {
+        let of_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+        let known = of_type(value) || is_list(value) && all(value, of_type);
+        walk.plain(value, known, &format!("one or more of {}", TYPES.join(", ")))
+    }),
+    (&["required"], |walk, value| {
+        walk.plain(value, all(value, Value::is_string), "an array of names")
+    }),
+    (&["const"], |walk, value| walk.plain(value, true, "")),
+    (&["enum"], |walk, value| walk.plain(value, is_list(value), "an array of values")),
     (
-        KeywordKind::Count,
         &["minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength"],
+        |walk, value| {
+            let known = value.as_u64().is_some_and(|count| count <= MAX_COUNT);
+            walk.plain(value, known, &format!("a whole number up to {MAX_COUNT}"))
+        },
     ),
     (
-        KeywordKind::Number,
         &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
+        |walk, value| walk.plain(value, value.is_number(), "a number"),
     ),
-    (KeywordKind::Text, &["pattern", "format"]),
-    (KeywordKind::Never, &["uniqueItems", "nullable"]),
+    (&["pattern", "format"], |walk, value| {
+        let known = value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
+        walk.plain(value, known, &format!("a text of at most {MAX_TEXT} bytes"))
+    }),
+    (&["uniqueItems", "nullable"], |walk, value| walk.without(*value == false)),
     (
-        KeywordKind::Empty,
         &["patternProperties", "dependentRequired", "dependentSchemas", "dependencies"],
+        |walk, value| walk.without(value.as_object().is_some_and(Map::is_empty)),
     ),
 ];
 
@@ -124,25 +121,16 @@ impl Walk {
     /// Returns the checked value of a keyword, `None` for an annotation.
     fn keyword(&mut self, key: &str, value: &Value) -> Result<Option<Value>, GrammarError> {
         let root = self.place.len() == 2;
-        let kind = KEYWORDS.iter().find(|(_, names)| names.contains(&key)).map(|(kind, _)| *kind);
-        match kind {
+        match KEYWORDS.iter().find(|(names, _)| names.contains(&key)) {
+            Some((_, check)) => check(self, value),
             None if root && key == "$id" => Ok(None),
-            None if key.starts_with("x-") && key != "x-guidance" => Ok(None),
-            None => self.wrong("this keyword is not supported".into()),
-            Some(KeywordKind::Note) => Ok(None),
-            Some(KeywordKind::Never) => match value {
-                Value::Bool(false) => Ok(None),
-                _ => self.wrong("this keyword is not supported".into()),
-            },
-            Some(KeywordKind::Empty) => match value.as_object() {
-                Some(object) if object.is_empty() => Ok(None),
-                _ => self.wrong("this keyword is not supported".into()),
-            },
-            Some(KeywordKind::Schema) => self.schema(value).map(Some),
-            Some(KeywordKind::Schemas) => self.schemas(value).map(Some),
-            Some(KeywordKind::SchemasByName) => self.schemas_by_name(value).map(Some),
-            Some(kind) => self.plain(kind, value).map(Some),
+            None => self.without(key.starts_with("x-") && key != "x-guidance"),
         }
+    }
+
+    /// Leaves a keyword out if it `can_be` left out, and otherwise refuses it.
+    fn without(&self, can_be: bool) -> Result<Option<Value>, GrammarError> {
+        if can_be { Ok(None) } else { self.wrong("this keyword is not supported".into()) }
     }
 
     fn schemas(&mut self, value: &Value) -> Checked {
@@ -171,37 +159,15 @@ impl Walk {
         Ok(Value::Object(checked))
     }
 
-    /// Checks a value that holds no schema.
-    fn plain(&mut self, kind: KeywordKind, value: &Value) -> Checked {
-        let of_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
-        let short = |value: &Value| value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
-        let all = |check: &dyn Fn(&Value) -> bool| {
-            value.as_array().is_some_and(|list| list.iter().all(check))
-        };
-        let (expected, found): (String, bool) = match kind {
-            KeywordKind::Reference => (
-                "a reference into this schema, such as #/$defs/name".into(),
-                value.as_str().is_some_and(|to| to == "#" || to.starts_with("#/")),
-            ),
-            KeywordKind::Types => {
-                let list = value.as_array().is_some_and(|list| !list.is_empty()) && all(&of_type);
-                (format!("one or more of {}", TYPES.join(", ")), of_type(value) || list)
-            }
-            KeywordKind::Names => ("an array of names".into(), all(&Value::is_string)),
-            KeywordKind::Count => (
-                format!("a whole number up to {MAX_COUNT}"),
-                value.as_u64().is_some_and(|count| count <= MAX_COUNT),
-            ),
-            KeywordKind::Number => ("a number".into(), value.is_number()),
-            KeywordKind::Text => (format!("a text of at most {MAX_TEXT} bytes"), short(value)),
-            KeywordKind::Values => {
-                let some = value.as_array().is_some_and(|list| !list.is_empty());
-                ("an array of values".into(), some)
-            }
-            _ => (String::new(), true),
-        };
+    /// Takes a value that holds no schema, which must be as `expected`.
+    fn plain(
+        &mut self,
+        value: &Value,
+        as_expected: bool,
+        expected: &str,
+    ) -> Result<Option<Value>, GrammarError> {
         self.nodes += value.as_array().map_or(0, Vec::len);
-        if found { Ok(value.clone()) } else { self.expected(&expected, value) }
+        if as_expected { Ok(Some(value.clone())) } else { self.expected(expected, value) }
     }
 
     fn expected<T>(&self, expected: &str, found: &Value) -> Result<T, GrammarError> {
@@ -215,6 +181,16 @@ impl Walk {
     fn wrong<T>(&self, what: String) -> Result<T, GrammarError> {
         Err(GrammarError::Schema { pointer: self.place.join("/"), what })
     }
+}
+
+/// Whether a value is a list with at least one item.
+fn is_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| !list.is_empty())
+}
+
+/// Whether a value is a list of which every item passes `check`.
+fn all(value: &Value, check: impl Fn(&Value) -> bool) -> bool {
+    value.as_array().is_some_and(|list| list.iter().all(check))
 }
 
 /// Returns the grammar of JSON for `schema`. One space may follow `,` and `:`, and no other white

@@ -23,7 +23,8 @@ pub(crate) struct Calls {
     /// White space that is dropped if a call follows.
     space: String,
     literals: Literals,
-    reader: Option<Box<dyn CallReader>>,
+    /// Reads the call or the block that has begun and not ended.
+    pub reader: Option<Box<dyn CallReader>>,
     /// The exact text since the call began, or since the last whole call of its block.
     raw: String,
     /// Only white space and closing tags have come since the last call.
@@ -34,9 +35,10 @@ pub(crate) struct Calls {
     broken: bool,
     /// The only call is over, and the literals that close its block may come.
     closing: bool,
-    /// Other text has come instead.
-    cut: bool,
-    complete: bool,
+    /// Other text has come instead, and completed the answer.
+    pub cut: bool,
+    /// All that follows is dropped.
+    pub complete: bool,
 }
 
 impl Calls {
@@ -57,21 +59,6 @@ impl Calls {
             cut: false,
             complete: false,
         }
-    }
-
-    /// Whether all that follows is dropped.
-    pub fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    /// Whether the answer was completed by text that does not belong to it.
-    pub fn is_cut(&self) -> bool {
-        self.cut
-    }
-
-    /// Whether a call or a block has begun and not ended.
-    pub fn is_inside(&self) -> bool {
-        self.reader.is_some()
     }
 
     /// Whether the text that comes next is reasoning.

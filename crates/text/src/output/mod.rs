@@ -115,19 +115,19 @@ impl OutputParser {
     /// Whether the answer is complete although the model has not ended it: after a closing tag
     /// after which the format has nothing, or after the only call and the literals that close it.
     pub fn is_complete(&self) -> bool {
-        self.calls.as_ref().is_some_and(Calls::is_complete)
+        self.calls.as_ref().is_some_and(|calls| calls.complete)
     }
 
     /// Whether the answer was completed by text that does not belong to it, so that its text is
     /// not what a model would have written.
     pub fn is_cut(&self) -> bool {
-        self.calls.as_ref().is_some_and(Calls::is_cut)
+        self.calls.as_ref().is_some_and(|calls| calls.cut)
     }
 
     /// Whether the text that comes next is reasoning, as far as is known.
     pub fn in_reasoning(&self) -> bool {
         match &self.splitter {
-            Some(splitter) => splitter.part() == ThinkPart::Reasoning,
+            Some(splitter) => splitter.part == ThinkPart::Reasoning,
             None => self.calls.as_ref().is_some_and(Calls::in_reasoning),
         }
     }

@@ -6,7 +6,7 @@
 //! emitted at the end if the reasoning was never closed and only white space followed the block.
 
 use super::calls::Calls;
-use crate::call_reader::call::{OutputEvent, ToolSignature};
+use crate::call_reader::call::{OutputEvent, ToolSignature, join_or};
 use crate::tool_formats::ToolFormat;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Recovery {
     /// Takes more of the reasoning.
     pub fn push(&mut self, text: &str) {
         for c in text.chars() {
-            if self.calls.is_complete() {
+            if self.calls.complete {
                 if c.is_whitespace() {
                     continue;
                 }
@@ -45,7 +45,7 @@ impl Recovery {
 
     /// Returns the calls that the reasoning ended with; only the first one unless `parallel`.
     pub fn finish(mut self, parallel: bool) -> Vec<OutputEvent> {
-        if self.calls.is_inside() && !self.calls.is_complete() {
+        if self.calls.reader.is_some() && !self.calls.complete {
             return Vec::new();
         }
         self.calls.finish(true);
@@ -65,16 +65,11 @@ impl Recovery {
                     self.found.append(&mut self.open);
                     self.found.push(OutputEvent::CallEnd);
                 }
-                OutputEvent::CallArguments(text) => self.argument(text),
+                OutputEvent::CallArguments(text) => {
+                    join_or(&mut self.open, &text, OutputEvent::CallArguments);
+                }
                 OutputEvent::CallStart { .. } => self.open.push(event),
             }
-        }
-    }
-
-    fn argument(&mut self, text: String) {
-        match self.open.last_mut() {
-            Some(OutputEvent::CallArguments(all)) => all.push_str(&text),
-            _ => self.open.push(OutputEvent::CallArguments(text)),
         }
     }
 }

@@ -14,7 +14,7 @@ use minijinja::{Environment, Error, Value};
 
 type Filter = fn(&Budget, &[Value]) -> Result<Value, Error>;
 
-const FILTERS: [(&str, Filter); 28] = [
+const FILTERS: [(&str, Filter); 29] = [
     ("tojson", tojson),
     ("string", |_, args| on_text(args, str::to_owned)),
     ("upper", |_, args| on_text(args, str::to_uppercase)),
@@ -33,6 +33,7 @@ const FILTERS: [(&str, Filter); 28] = [
     ("safe", |_, args| Ok(markup(str_of(first(args)?)?))),
     ("wordcount", word_count),
     ("length", length),
+    ("count", length),
     ("default", default),
     ("d", default),
     ("first", |_, args| end(args, true)),
@@ -53,8 +54,6 @@ pub(super) fn install(env: &mut Environment, budget: &Budget) {
             budget.made(filter(&budget, &args.into_values())?)
         });
     }
-    let own = budget.clone();
-    env.add_filter("count", move |args: Rest<ValueOrKwargs>| length(&own, &args.into_values()));
     for name in ["split", "lines", "chain", "zip", "bool", "pprint"] {
         env.remove_filter(name);
     }
@@ -88,20 +87,11 @@ fn trim(_: &Budget, args: &[Value]) -> Result<Value, Error> {
 fn join(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     let [separator, attribute] = options(args, ["d", "attribute"])?;
     let separator = separator.map_or(Ok(String::new()), |s| str_of(&s))?;
-    let mut out = String::new();
-    for (index, item) in first(args)?.try_iter()?.enumerate() {
-        let item = match &attribute {
-            Some(name) => item.get_item(name)?,
-            None => item,
-        };
-        let text = str_of(&item)?;
-        budget.make(text.len() + separator.len())?;
-        if index > 0 {
-            out.push_str(&separator);
-        }
-        out.push_str(&text);
-    }
-    Ok(Value::from(out))
+    let text = |item: Value| match &attribute {
+        Some(name) => str_of(&item.get_item(name)?),
+        None => str_of(&item),
+    };
+    strings::join(budget, &separator, first(args)?.try_iter()?.map(text))
 }
 
 fn replace(budget: &Budget, args: &[Value]) -> Result<Value, Error> {

@@ -3,7 +3,7 @@
 //! A generator is true even if it is empty, has no length, and can be iterated once.
 
 use super::values::{invalid, options, text_of};
-use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
+use minijinja::value::{Enumerator, Object, ObjectRepr, Rest, ValueKind};
 use minijinja::{Error, State, Value};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,33 +59,17 @@ pub(super) fn generator(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// The result of `joiner`: a function that returns nothing at first, and then the separator.
-#[derive(Debug)]
-struct Joiner {
-    separator: Value,
-    used: AtomicBool,
-}
-
-impl Object for Joiner {
-    fn repr(self: &Arc<Self>) -> ObjectRepr {
-        ObjectRepr::Plain
-    }
-
-    fn call(self: &Arc<Self>, _: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
-        if !args.is_empty() {
-            return Err(invalid("a joiner takes no arguments"));
-        }
-        let used = self.used.swap(true, Relaxed);
-        Ok(if used { self.separator.clone() } else { Value::from("") })
-    }
-}
-
-/// `joiner(sep)`.
+/// `joiner(sep)`: a function that returns nothing at first, and then the separator.
 pub(super) fn joiner(args: &[Value]) -> Result<Value, Error> {
     let with_value = [&[Value::from(())], args].concat();
     let [separator] = options(&with_value, ["sep"])?;
     let separator = separator.unwrap_or_else(|| Value::from(", "));
-    Ok(Value::from_object(Joiner { separator, used: AtomicBool::new(false) }))
+    let used = AtomicBool::new(false);
+    Ok(Value::from_function(move |args: Rest<Value>| match args.is_empty() {
+        false => Err(invalid("a joiner takes no arguments")),
+        true if used.swap(true, Relaxed) => Ok(separator.clone()),
+        true => Ok(Value::from("")),
+    }))
 }
 
 /// The result of `cycler`: its items in turn, by `next()`.

@@ -179,16 +179,9 @@ fn string_method(
     name: &str,
     args: &[Value],
 ) -> Result<Option<Value>, Error> {
-    if let Some(value) = string_predicate(s, name, args)? {
-        return Ok(Some(value));
-    }
-    if let Some(value) = string_search(s, name, args)? {
-        return Ok(Some(value));
-    }
-    if let Some(value) = string_split(budget, s, name, args)? {
-        return Ok(Some(value));
-    }
-    string_change(budget, s, name, args)
+    let found = string_predicate(s, name, args)?.or(string_search(s, name, args)?);
+    let found = found.or(string_split(budget, s, name, args)?);
+    Ok(found.or(string_change(budget, s, name, args)?))
 }
 
 fn string_predicate(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
@@ -392,18 +385,11 @@ fn padding(name: &str, args: &[Value]) -> Result<(i128, char), Error> {
 
 /// `separator.join(items)`: only strings can be joined.
 fn join(budget: &Budget, separator: &str, items: &Value) -> Result<Value, Error> {
-    let mut out = String::new();
-    for (index, item) in items.try_iter()?.enumerate() {
-        let text = text_of(&item).ok_or_else(|| {
-            invalid(&format!("join: item {index} is {}, not a string", item.kind()))
-        })?;
-        budget.make(text.len() + separator.len())?;
-        if index > 0 {
-            out.push_str(separator);
-        }
-        out.push_str(text);
-    }
-    Ok(Value::from(out))
+    let text = |(index, item): (usize, Value)| match text_of(&item) {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(invalid(&format!("join: item {index} is {}, not a string", item.kind()))),
+    };
+    strings::join(budget, separator, items.try_iter()?.enumerate().map(text))
 }
 
 /// `value|items`: pairs of a dictionary, none of an undefined value.

@@ -22,6 +22,7 @@ mod strings;
 mod values;
 
 use crate::error::{Result, TextError};
+use crate::special_tokens::{ROLES, SpecialTokens};
 use chrono::NaiveDateTime;
 use minijinja::machinery::{self, CodeGenerator};
 use minijinja::syntax::SyntaxConfig;
@@ -37,19 +38,6 @@ const MAX_SOURCE: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatTemplate {
     source: String,
-}
-
-/// The texts of special tokens for templates; `None` is undefined in templates.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SpecialTokens {
-    /// `bos_token`.
-    pub bos: Option<String>,
-    /// `eos_token`.
-    pub eos: Option<String>,
-    /// `pad_token`.
-    pub pad: Option<String>,
-    /// `unk_token`.
-    pub unk: Option<String>,
 }
 
 impl ChatTemplate {
@@ -192,13 +180,8 @@ fn context(input: &Json, special: &SpecialTokens) -> Json {
         all.insert(name.into(), Json::Null);
     }
     all.insert("add_generation_prompt".into(), true.into());
-    let tokens = [
-        ("bos_token", &special.bos),
-        ("eos_token", &special.eos),
-        ("pad_token", &special.pad),
-        ("unk_token", &special.unk),
-    ];
-    for (name, token) in tokens {
+    let SpecialTokens { bos, eos, pad, unk } = special;
+    for (name, token) in ROLES.into_iter().zip([bos, eos, pad, unk]) {
         if let Some(token) = token {
             all.insert(name.into(), token.as_str().into());
         }

@@ -112,8 +112,8 @@ fn for_loop<'a>(l: &ForLoop<'a>) -> Rewritten<ForLoop<'a>> {
 fn macro_decl<'a>(m: &ast::Macro<'a>) -> Rewritten<ast::Macro<'a>> {
     Ok(ast::Macro {
         name: m.name,
-        args: m.args.iter().map(target).collect(),
-        defaults: m.defaults.iter().map(expr).collect(),
+        args: targets(&m.args),
+        defaults: exprs(&m.defaults),
         body: all(&m.body)?,
     })
 }
@@ -124,16 +124,14 @@ fn target<'a>(e: &Expr<'a>) -> Expr<'a> {
         Expr::GetAttr(g) => {
             Expr::GetAttr(again(g, ast::GetAttr { expr: target(&g.expr), name: g.name }))
         }
-        Expr::List(l) => {
-            let items = l.items.iter().map(target).collect();
-            Expr::List(again(l, ast::List { items }))
-        }
-        Expr::Tuple(t) => {
-            let items = t.items.iter().map(target).collect();
-            Expr::Tuple(again(t, ast::Tuple { items }))
-        }
+        Expr::List(l) => Expr::List(again(l, ast::List { items: targets(&l.items) })),
+        Expr::Tuple(t) => Expr::Tuple(again(t, ast::Tuple { items: targets(&t.items) })),
         other => expr(other),
     }
+}
+
+fn targets<'a>(all: &[Expr<'a>]) -> Vec<Expr<'a>> {
+    all.iter().map(target).collect()
 }
 
 /// A filter chain that starts from a captured body: only its arguments are rewritten.
@@ -160,7 +158,11 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
         }
         Expr::BinOp(b) => binary(b),
         Expr::Compare(c) => compare(c),
-        Expr::IfExpr(i) => Expr::IfExpr(again(i, if_expr(i))),
+        Expr::IfExpr(i) => {
+            let (test_expr, true_expr) = (expr(&i.test_expr), expr(&i.true_expr));
+            let false_expr = i.false_expr.as_ref().map(expr);
+            Expr::IfExpr(again(i, ast::IfExpr { test_expr, true_expr, false_expr }))
+        }
         Expr::Filter(f) => filter(f),
         Expr::Test(t) => {
             let test = ast::Test { name: t.name, expr: expr(&t.expr), args: arguments(&t.args) };
@@ -172,20 +174,16 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
             Expr::GetItem(again(g, ast::GetItem { expr: object, subscript_expr }))
         }
         Expr::Call(c) => made(Expr::Call(again(c, call_parts(c)))),
-        Expr::List(l) => {
-            let items = l.items.iter().map(expr).collect();
-            Expr::List(again(l, ast::List { items }))
-        }
-        Expr::Tuple(t) => {
-            let items = t.items.iter().map(expr).collect();
-            Expr::Tuple(again(t, ast::Tuple { items }))
-        }
+        Expr::List(l) => Expr::List(again(l, ast::List { items: exprs(&l.items) })),
+        Expr::Tuple(t) => Expr::Tuple(again(t, ast::Tuple { items: exprs(&t.items) })),
         Expr::Map(m) => {
-            let keys = m.keys.iter().map(expr).collect();
-            let values = m.values.iter().map(expr).collect();
-            Expr::Map(again(m, ast::Map { keys, values }))
+            Expr::Map(again(m, ast::Map { keys: exprs(&m.keys), values: exprs(&m.values) }))
         }
     }
+}
+
+fn exprs<'a>(all: &[Expr<'a>]) -> Vec<Expr<'a>> {
+    all.iter().map(expr).collect()
 }
 
 fn binary<'a>(b: &Spanned<ast::BinOp<'a>>) -> Expr<'a> {
@@ -214,20 +212,11 @@ fn binary<'a>(b: &Spanned<ast::BinOp<'a>>) -> Expr<'a> {
 /// A chain of comparisons: each pair must hold.
 fn compare<'a>(c: &Spanned<ast::Compare<'a>>) -> Expr<'a> {
     let span = c.span();
-    let mut left = &c.expr;
-    let mut whole: Option<Expr> = None;
-    for step in &c.ops {
-        let holds = comparison(step.op, left, &step.expr, span);
-        whole = Some(match whole.take() {
-            None => holds,
-            Some(before) => {
-                let both = ast::BinOp { op: BinOpKind::ScAnd, left: before, right: holds };
-                Expr::BinOp(Spanned::new(both, span))
-            }
-        });
-        left = &step.expr;
-    }
-    whole.unwrap_or_else(|| expr(&c.expr))
+    let lefts = std::iter::once(&c.expr).chain(c.ops.iter().map(|step| &step.expr));
+    let pairs = lefts.zip(&c.ops).map(|(left, step)| comparison(step.op, left, &step.expr, span));
+    let both = |left, right| ast::BinOp { op: BinOpKind::ScAnd, left, right };
+    let all = pairs.reduce(|before, holds| Expr::BinOp(Spanned::new(both(before, holds), span)));
+    all.unwrap_or_else(|| expr(&c.expr))
 }
 
 fn comparison<'a>(op: CompareOpKind, left: &Expr<'a>, right: &Expr<'a>, span: Span) -> Expr<'a> {
@@ -247,14 +236,6 @@ fn comparison<'a>(op: CompareOpKind, left: &Expr<'a>, right: &Expr<'a>, span: Sp
             let expr = call(names::CONTAINS, left, right);
             Expr::UnaryOp(Spanned::new(ast::UnaryOp { op: UnaryOpKind::Not, expr }, span))
         }
-    }
-}
-
-fn if_expr<'a>(i: &ast::IfExpr<'a>) -> ast::IfExpr<'a> {
-    ast::IfExpr {
-        test_expr: expr(&i.test_expr),
-        true_expr: expr(&i.true_expr),
-        false_expr: i.false_expr.as_ref().map(expr),
     }
 }
 

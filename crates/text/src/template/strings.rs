@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::values::invalid;
-use minijinja::Error;
+use minijinja::{Error, Value};
 
 /// White space as `str.strip` and `str.split` see it.
 pub(super) fn is_space(c: char) -> bool {
@@ -31,40 +31,42 @@ pub(super) fn split<'a>(
             parts
         }
         (Some(sep), Some(limit)) => s.splitn(limit.saturating_add(1), sep).collect(),
-        (None, None) => s.split(is_space).filter(|part| !part.is_empty()).collect(),
-        (None, Some(limit)) if from_right => split_spaces_right(s, limit),
-        (None, Some(limit)) => split_spaces_left(s, limit),
+        (None, limit) => split_spaces(s, limit.unwrap_or(usize::MAX), from_right),
     }
 }
 
-fn split_spaces_left(s: &str, limit: usize) -> Vec<&str> {
+fn split_spaces(s: &str, limit: usize, from_right: bool) -> Vec<&str> {
     let mut parts = Vec::new();
-    let mut rest = s.trim_start_matches(is_space);
+    let mut rest = strip(s, None, !from_right, from_right);
     while !rest.is_empty() && parts.len() < limit {
-        let end = rest.find(is_space).unwrap_or(rest.len());
-        parts.push(&rest[..end]);
-        rest = rest[end..].trim_start_matches(is_space);
+        let (part, more) = match from_right {
+            true => rest.rsplit_once(is_space).map_or((rest, ""), |(more, part)| (part, more)),
+            false => rest.split_once(is_space).unwrap_or((rest, "")),
+        };
+        parts.push(part);
+        rest = strip(more, None, !from_right, from_right);
     }
-    if !rest.is_empty() {
-        parts.push(rest);
+    parts.extend((!rest.is_empty()).then_some(rest));
+    if from_right {
+        parts.reverse();
     }
     parts
 }
 
-fn split_spaces_right(s: &str, limit: usize) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = s.trim_end_matches(is_space);
-    while !rest.is_empty() && parts.len() < limit {
-        let last = rest.char_indices().rev().find(|&(_, c)| is_space(c));
-        let start = last.map_or(0, |(at, c)| at + c.len_utf8());
-        parts.push(&rest[start..]);
-        rest = rest[..start].trim_end_matches(is_space);
+/// `separator.join(texts)`, charged for while it is done.
+pub(super) fn join(
+    budget: &Budget,
+    separator: &str,
+    texts: impl Iterator<Item = Result<String, Error>>,
+) -> Result<Value, Error> {
+    let mut out = String::new();
+    for (index, text) in texts.enumerate() {
+        let text = text?;
+        budget.make(text.len() + separator.len())?;
+        out.push_str(if index > 0 { separator } else { "" });
+        out.push_str(&text);
     }
-    if !rest.is_empty() {
-        parts.push(rest);
-    }
-    parts.reverse();
-    parts
+    Ok(Value::from(out))
 }
 
 /// `splitlines`: every line boundary of Unicode ends a line, `\r\n` counts as one.
@@ -102,32 +104,17 @@ pub(super) fn title(s: &str) -> String {
 /// Returns `s` with the first character and those after a `boundary` in upper case, others lower.
 pub(super) fn title_words(s: &str, boundary: impl Fn(char) -> bool) -> String {
     let mut starts = true;
-    let mut out = String::with_capacity(s.len());
-    for c in s.chars() {
-        if starts {
-            out.extend(c.to_uppercase());
-        } else {
-            out.extend(c.to_lowercase());
-        }
-        starts = boundary(c);
-    }
-    out
+    let cased = |c: char| match std::mem::replace(&mut starts, boundary(c)) {
+        true => c.to_uppercase().to_string(),
+        false => c.to_lowercase().to_string(),
+    };
+    s.chars().map(cased).collect()
 }
 
 /// Returns markup that shows `s`.
 pub(super) fn escape(s: &str) -> String {
-    let mut out = String::with_capacity(s.len());
-    for c in s.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '\'' => out.push_str("&#39;"),
-            '"' => out.push_str("&#34;"),
-            c => out.push(c),
-        }
-    }
-    out
+    let entities = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('\'', "&#39;"), ('"', "&#34;")];
+    entities.into_iter().fold(s.to_owned(), |text, (c, entity)| text.replace(c, entity))
 }
 
 /// Percent encoding; in a query, space becomes `+` and `/` is encoded too.
@@ -155,15 +142,11 @@ pub(super) fn capitalize(s: &str) -> String {
 
 /// `swapcase`.
 pub(super) fn swap_case(s: &str) -> String {
-    let mut out = String::with_capacity(s.len());
-    for c in s.chars() {
-        if c.is_uppercase() {
-            out.extend(c.to_lowercase());
-        } else {
-            out.extend(c.to_uppercase());
-        }
-    }
-    out
+    let swapped = |c: char| match c.is_uppercase() {
+        true => c.to_lowercase().to_string(),
+        false => c.to_uppercase().to_string(),
+    };
+    s.chars().map(swapped).collect()
 }
 
 /// `replace`, charged for before it is done.

@@ -8,7 +8,7 @@ use super::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
 use crate::call_reader::LiteralRole::{Implicit, Start};
 use crate::call_reader::call::Call;
-use crate::call_reader::json::{Json, Token, escape_into, quoted};
+use crate::call_reader::json::{Json, Token, quoted};
 use crate::call_reader::literals::{Literals, Scan};
 use crate::call_reader::{CallReader, Flow};
 use crate::think::THINK;
@@ -105,7 +105,7 @@ impl CallReader for Dsml {
     /// A call is complete if each parameter that has begun is, and, in an answer that was cut off,
     /// if no required argument is missing.
     fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
-        let in_block = call.ended > 0 && !call.is_open();
+        let in_block = call.ended > 0 && !call.open;
         match &self.state {
             DsmlState::Block if in_block => self.ends_block(),
             DsmlState::Closing(Tag::Block, ..) => in_block,
@@ -233,7 +233,7 @@ impl Dsml {
     fn tags(&self) -> &'static [(&'static str, Tag, bool)] {
         match (&self.state, self.open) {
             (DsmlState::Block, _) => &self.dialect.in_block,
-            (_, 1) => &self.dialect.in_invoke,
+            (_, 1) => &self.dialect.in_object[..2],
             _ => &self.dialect.in_object,
         }
     }
@@ -249,7 +249,7 @@ impl Dsml {
             text.push(c);
             return Some(Flow::More);
         }
-        let text = self.dialect.parameter_end.to_owned() + text;
+        let text = self.dialect.in_text[0].to_owned() + text;
         self.state = DsmlState::Value(body?);
         text.chars().try_for_each(|c| self.body(c, call))?;
         self.value(c, call)?;
@@ -317,33 +317,26 @@ impl Dsml {
         let DsmlState::Value(body) = &self.state else { return None };
         let text = matches!(body, ParameterBody::Text);
         let options = if text { &self.dialect.in_text[..] } else { &self.dialect.in_text[..1] };
-        match self.literals.push(options.iter().copied(), c) {
-            Scan::Partial => Some(()),
-            Scan::Whole(0) => {
+        let (read, tag) = self.literals.feed(options.iter().copied(), c);
+        read.chars().try_for_each(|c| self.body(c, call))?;
+        match (tag, &self.state) {
+            (Some(0), DsmlState::Value(body)) => {
                 let body = Some(body.clone());
                 self.state = DsmlState::Closing(Tag::Parameter, String::new(), body);
-                Some(())
             }
-            Scan::Whole(_) => {
-                let escaped = self.dialect.parameter_end.chars();
-                escaped.chain(['>']).try_for_each(|c| self.body(c, call))
+            (Some(_), _) => {
+                let mut escaped = self.dialect.in_text[0].chars().chain(['>']);
+                escaped.try_for_each(|c| self.body(c, call))?;
             }
-            Scan::None => {
-                let read = self.literals.take();
-                read.chars().try_for_each(|c| self.body(c, call))?;
-                if read.is_empty() { self.body(c, call) } else { self.value(c, call) }
-            }
+            _ => {}
         }
+        Some(())
     }
 
     /// Writes a character of a value.
     fn body(&mut self, c: char, call: &mut Call) -> Option<()> {
         match &mut self.state {
-            DsmlState::Value(ParameterBody::Text) => {
-                let mut escaped = String::new();
-                escape_into(&mut escaped, c);
-                call.arguments(&escaped);
-            }
+            DsmlState::Value(ParameterBody::Text) => call.text_char(c),
             DsmlState::Value(ParameterBody::Json(json, begun)) => {
                 if json.push(c).ok()? != Token::Space {
                     *begun = true;
@@ -374,14 +367,10 @@ struct Dialect {
     prefix: &'static str,
     /// Tags between invocations.
     in_block: [TagEntry; 3],
-    /// Tags between parameters.
-    in_invoke: [TagEntry; 2],
-    /// Tags between parameters of an inner object.
+    /// Tags between parameters. The last one only ends an inner object.
     in_object: [TagEntry; 3],
-    /// The closing tag of a parameter, and how it is written inside a value.
+    /// The closing tag of a parameter up to its name, and how it is written inside a value.
     in_text: [&'static str; 2],
-    /// The closing tag of a parameter up to its name.
-    parameter_end: &'static str,
 }
 
 macro_rules! dialect {
@@ -393,17 +382,12 @@ macro_rules! dialect {
                 (concat!("</", $prefix, "tool_calls"), Tag::Block, false),
                 (concat!("</", $prefix, "function_calls"), Tag::Block, false),
             ],
-            in_invoke: [
-                (concat!("<", $prefix, "parameter"), Tag::Parameter, true),
-                (concat!("</", $prefix, "invoke"), Tag::Invoke, false),
-            ],
             in_object: [
                 (concat!("<", $prefix, "parameter"), Tag::Parameter, true),
                 (concat!("</", $prefix, "invoke"), Tag::Invoke, false),
                 (concat!("</", $prefix, "parameter"), Tag::Parameter, false),
             ],
             in_text: [concat!("</", $prefix, "parameter"), concat!("&lt;/", $prefix, "parameter>")],
-            parameter_end: concat!("</", $prefix, "parameter"),
         }
     };
 }
@@ -469,8 +453,8 @@ mod tests {
 
     #[test]
     fn the_opening_tag_tells_the_dialect() {
-        assert_eq!(Dialect::of("<｜DSML｜tool_calls").0.parameter_end, "</｜DSML｜parameter");
+        assert_eq!(Dialect::of("<｜DSML｜tool_calls").0.in_text[0], "</｜DSML｜parameter");
         assert_eq!(Dialect::of("<DSML｜invoke").1, Tag::Invoke);
-        assert_eq!(Dialect::of("<tool_calls").0.parameter_end, "</parameter");
+        assert_eq!(Dialect::of("<tool_calls").0.in_text[0], "</parameter");
     }
 }

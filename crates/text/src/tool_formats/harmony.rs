@@ -8,7 +8,7 @@
 use super::ToolFormat;
 use super::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use crate::call_reader::call::{Call, NamedCall};
-use crate::call_reader::literals::{Literals, Scan};
+use crate::call_reader::literals::Literals;
 use crate::call_reader::{CallReader, Flow};
 use crate::think::THINK;
 
@@ -180,19 +180,9 @@ impl CallReader for Harmony {
             }
             return Flow::More;
         }
-        match self.literals.push(MARKERS.into_iter(), c) {
-            Scan::Partial => Flow::More,
-            Scan::Whole(marker) => self.marker(marker, call),
-            Scan::None if self.literals.is_empty() => {
-                self.text(c, call);
-                Flow::More
-            }
-            Scan::None => {
-                let read = self.literals.take();
-                read.chars().for_each(|c| self.text(c, call));
-                self.push(c, call)
-            }
-        }
+        let (text, marker) = self.literals.feed(MARKERS.into_iter(), c);
+        text.chars().for_each(|c| self.text(c, call));
+        marker.map_or(Flow::More, |marker| self.marker(marker, call))
     }
 
     /// A header without its body says nothing, unless it was to be a call.

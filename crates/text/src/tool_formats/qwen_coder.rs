@@ -8,7 +8,7 @@ use super::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
 use crate::call_reader::LiteralRole::{Close, Start};
 use crate::call_reader::call::Call;
-use crate::call_reader::json::{escape_into, is_json, quoted};
+use crate::call_reader::json::{is_json, quoted};
 use crate::call_reader::literals::{Literals, Scan};
 use crate::call_reader::{CallReader, Flow};
 use crate::think::THINK;
@@ -150,35 +150,17 @@ impl Coder {
     }
 
     fn value(&mut self, c: char, text: bool, call: &mut Call) -> Flow {
-        match self.literals.push(CLOSE.into_iter(), c) {
-            Scan::Partial => {}
-            Scan::Whole(_) => {
-                let value = std::mem::take(&mut self.value);
-                call.arguments(&if text { "\"".to_owned() } else { self.typed(&value, call) });
-                self.state = CoderState::Members;
-            }
-            Scan::None => {
-                let read = self.literals.take();
-                read.chars().for_each(|c| self.value_char(c, text, call));
-                if read.is_empty() {
-                    self.value_char(c, text, call);
-                } else {
-                    return self.value(c, text, call);
-                }
-            }
+        let (read, closed) = self.literals.feed(CLOSE.into_iter(), c);
+        match text {
+            true => read.chars().for_each(|c| call.text_char(c)),
+            false => self.value.push_str(&read),
+        }
+        if closed.is_some() {
+            let value = std::mem::take(&mut self.value);
+            call.arguments(&if text { "\"".to_owned() } else { self.typed(&value, call) });
+            self.state = CoderState::Members;
         }
         Flow::More
-    }
-
-    fn value_char(&mut self, c: char, text: bool, call: &mut Call) {
-        match text {
-            false => self.value.push(c),
-            true => {
-                let mut escaped = String::new();
-                escape_into(&mut escaped, c);
-                call.arguments(&escaped);
-            }
-        }
     }
 
     /// Returns a value as JSON.

@@ -62,10 +62,10 @@ impl InspectReport<'_> {
 
     fn format(&self) -> String {
         match self.files.gguf() {
-            Some(gguf) if gguf.parts().len() > 1 => {
-                format!("GGUF version {}, {} parts", gguf.version(), gguf.parts().len())
+            Some(gguf) if gguf.parts.len() > 1 => {
+                format!("GGUF version {}, {} parts", gguf.version, gguf.parts.len())
             }
-            Some(gguf) => format!("GGUF version {}", gguf.version()),
+            Some(gguf) => format!("GGUF version {}", gguf.version),
             None => "safetensors".to_owned(),
         }
     }

@@ -10,19 +10,14 @@ use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::tensor::TensorView;
 
-/// Rotary parameters, and YaRN's factor of the scores of latent attention.
-pub(super) struct GgufRope {
-    pub config: RopeConfig,
-    pub sharpening: f32,
-}
-
+/// Reads the rotary parameters, and YaRN's factor of the scores of latent attention.
 pub(super) fn read(
     keys: &GgufKeys,
     file: &GgufFile,
     family: &Family,
     head_dim: usize,
     latent: Option<LatentConfig>,
-) -> Result<GgufRope> {
+) -> Result<(RopeConfig, f32)> {
     let dim = keys.opt_positive("rope.dimension_count", MAX_HEADS)?.unwrap_or(head_dim);
     let scaling = rope_scaling(keys, file, family, dim)?;
     let factor = match scaling {
@@ -41,7 +36,7 @@ pub(super) fn read(
         magnitude: factor.map_or(Ok(1.0), |factor| magnitude(keys, factor, log_multiplier))?,
     };
     let sharpening = factor.zip(log_multiplier).map_or(1.0, |(f, log)| yarn::sharpening(f, log));
-    Ok(GgufRope { config, sharpening })
+    Ok((config, sharpening))
 }
 
 /// Factor of the cosines and sines. The converter writes transformers' `attention_factor` as

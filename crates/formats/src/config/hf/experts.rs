@@ -78,18 +78,9 @@ pub(crate) fn local(
     chosen: usize,
 ) -> Result<Option<ExpertsConfig>> {
     let Some(count) = self::count(config, count)? else { return Ok(None) };
-    Ok(Some(ExpertsConfig {
-        count,
-        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, chosen)?,
-        width: config.positive("intermediate_size", MAX_WIDTH)?,
-        shared_width: 0,
-        shared_gate: false,
-        layers: vec![true; layers],
-        scores: RouterScores::Softmax,
-        normalise: true,
-        scale: 1.0,
-        groups: None,
-    }))
+    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, chosen)?;
+    let width = config.positive("intermediate_size", MAX_WIDTH)?;
+    Ok(Some(ExpertsConfig::plain(count, chosen, width, layers)))
 }
 
 /// Fields of config.json for experts whose width is `intermediate_size`.
@@ -145,10 +136,7 @@ pub(crate) fn groups(
     rank: GroupRank,
     default: Option<(usize, usize)>,
 ) -> Result<Option<ExpertGroups>> {
-    let number = |key: &str, default: Option<usize>| match config.has(key) {
-        true => config.opt_positive(key, MAX_EXPERTS),
-        false => Ok(default),
-    };
+    let number = |key, default| config.nullable(key, MAX_EXPERTS, default);
     let (groups, chosen) = (ExpertFieldNames::HF.groups, ExpertFieldNames::HF.chosen_groups);
     let count = number(groups, default.map(|(groups, _)| groups))?;
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };

@@ -7,12 +7,6 @@ use super::NAMES;
 use crate::error::{Result, shown};
 use crate::json::Object;
 
-/// Rotary parameters, and YaRN's factor of the scores of latent attention.
-pub(super) struct HfRope {
-    pub config: RopeConfig,
-    pub sharpening: f32,
-}
-
 /// Scaling and the two factors that come with YaRN.
 struct Scaling {
     scaling: RopeScaling,
@@ -30,12 +24,13 @@ impl From<RopeScaling> for Scaling {
     }
 }
 
+/// Reads the rotary parameters, and YaRN's factor of the scores of latent attention.
 pub(super) fn read(
     config: Object,
     family: &Family,
     head_dim: usize,
     latent: Option<LatentConfig>,
-) -> Result<HfRope> {
+) -> Result<(RopeConfig, f32)> {
     let parameters = parameters(config)?;
     let number = |key: &str| -> Result<Option<f32>> {
         let outer = config.above_zero(key)?;
@@ -54,7 +49,7 @@ pub(super) fn read(
         scaling,
         magnitude,
     };
-    Ok(HfRope { config, sharpening })
+    Ok((config, sharpening))
 }
 
 /// The object of rotary parameters, under its old or its new name. The old one has precedence, as
