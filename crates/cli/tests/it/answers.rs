@@ -72,12 +72,14 @@ fn empty_prompts_are_refused() {
 #[test]
 fn a_piped_conversation_continues_after_mistakes() {
     let saved = path("conversation.json");
-    let lines =
-        format!("Hello\n/nonsense\n/save {saved}\n/load {saved}\n\n/think off\nHello\n/exit\nno\n");
+    let lines = format!(
+        "Hello\n/nonsense\n/load none\n/save {saved}\n/load {saved}\n\n/think off\nHello\n/exit\nno\n"
+    );
     let ended = run_with_input(&["chat"], &lines);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert_eq!(ended.out.lines().count(), 2, "{}", ended.out);
     assert!(ended.err.contains("error: /nonsense"), "{}", ended.err);
+    assert!(ended.err.contains("error: cannot load none"), "{}", ended.err);
     let saved: Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
     let roles: Vec<_> = saved["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["user", "assistant"]);

@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
 use super::dtype;
 use crate::error::{Error, Result, shown};
@@ -70,7 +71,6 @@ fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], Range<usi
 
 /// A tensor's entry in the header, unchecked.
 #[derive(Deserialize)]
-#[serde(expecting = "an object with dtype, shape and data_offsets")]
 struct Raw {
     dtype: String,
     shape: Vec<usize>,
@@ -107,11 +107,34 @@ impl<'de> Visitor<'de> for HeaderVisitor {
                 }
                 continue;
             }
-            let raw = map.next_value();
+            let raw = map.next_value_seed(RawSeed);
             let raw = raw.map_err(|e| A::Error::custom(format!("tensor {}: {e}", shown(&name))))?;
             tensors.push((name, raw));
         }
         Ok(tensors)
+    }
+}
+
+/// Reads a [`Raw`] from an object only: serde takes arrays for structs too.
+struct RawSeed;
+
+impl<'de> DeserializeSeed<'de> for RawSeed {
+    type Value = Raw;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RawSeed {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object with dtype, shape and data_offsets")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Raw, A::Error> {
+        Raw::deserialize(MapAccessDeserializer::new(map))
     }
 }
 
@@ -151,4 +174,18 @@ fn check_coverage(path: &Path, tensors: &[TensorEntry], data: Range<usize>) -> R
         return Err(Error::file(path, problem));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_is_an_object() {
+        let error = parse_json(r#"{"a": ["F32", [1], [0, 4]]}"#).err().unwrap().to_string();
+        assert!(error.contains("tensor a:"), "{error}");
+        assert!(error.contains("an object with dtype, shape and data_offsets"), "{error}");
+        let tensors = r#"{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "b": {}}}"#;
+        assert_eq!(parse_json(tensors).unwrap().len(), 1);
+    }
 }
