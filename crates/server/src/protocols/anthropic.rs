@@ -33,6 +33,7 @@ mod tools;
 
 use crate::http::app::App;
 use crate::http::error::{self, HttpError};
+use crate::http::fallback::unknown_route;
 use crate::http::protocol::Protocol;
 use crate::http::request::RequestId;
 use api::Field;
@@ -40,17 +41,27 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use response::ErrorBody;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// The header in which clients look for the name of their request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// The schema of errors, to which refusals refer.
+#[derive(OpenApi)]
+#[openapi(components(schemas(ErrorBody)))]
+struct Errors;
 
 /// Anthropic's Messages API.
 pub(crate) struct Anthropic;
 
 impl Protocol for Anthropic {
     fn routes() -> OpenApiRouter<App> {
-        routes::routes()
+        OpenApiRouter::with_openapi(Errors::openapi())
+            .routes(routes!(routes::messages))
+            .routes(routes!(routes::count_tokens))
+            .nest("/v1/messages/", OpenApiRouter::new().fallback(unknown_route))
     }
 
     fn error_json(error: &HttpError) -> Value {

@@ -19,15 +19,25 @@ mod tokens;
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
+use axum::routing::post;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// The routes of llama.cpp's server that are not OpenAI's.
 pub(crate) struct Llama;
 
 impl Protocol for Llama {
     fn routes() -> OpenApiRouter<App> {
-        tokens::routes().merge(completion::routes()).merge(props::routes())
+        OpenApiRouter::new()
+            .routes(routes!(tokens::tokenize))
+            .routes(routes!(tokens::detokenize))
+            .routes(routes!(tokens::apply_template))
+            .routes(routes!(completion::complete))
+            .routes(routes!(completion::fill))
+            .route("/completions", post(completion::complete))
+            .routes(routes!(props::properties))
+            .routes(routes!(props::slots))
     }
 
     fn error_json(error: &HttpError) -> Value {

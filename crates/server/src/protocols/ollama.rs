@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Paths of what a server of one model cannot do.
 const OTHER_MODELS: [&str; 6] =
@@ -42,9 +43,15 @@ pub(crate) struct Ollama;
 
 impl Protocol for Ollama {
     fn routes() -> OpenApiRouter<App> {
-        let router = generation::routes()
-            .merge(embed::routes())
-            .merge(models::routes())
+        let router = OpenApiRouter::new()
+            .routes(routes!(generation::chat))
+            .routes(routes!(generation::generate))
+            .routes(routes!(embed::embed))
+            .routes(routes!(embed::embeddings))
+            .routes(routes!(models::tags))
+            .routes(routes!(models::ps))
+            .routes(routes!(models::show))
+            .routes(routes!(models::version))
             .route("/api", any(unknown_route))
             .nest("/api/", OpenApiRouter::new().fallback(unknown_route));
         OTHER_MODELS.into_iter().fold(router, |router, path| router.route(path, any(one_model)))

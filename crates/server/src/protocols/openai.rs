@@ -24,18 +24,26 @@ mod tools;
 
 use crate::http::app::App;
 use crate::http::protocol::Protocol;
+use axum::routing::get;
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+/// What a document can only say in other words than the router: that names have slashes.
+#[derive(OpenApi)]
+#[openapi(paths(models::model))]
+struct Rest;
 
 /// OpenAI's API without the Responses API.
 pub(crate) struct OpenAi;
 
 impl Protocol for OpenAi {
     fn routes() -> OpenApiRouter<App> {
-        OpenApiRouter::new()
+        OpenApiRouter::with_openapi(Rest::openapi())
             .routes(routes!(chat::chat_completions))
             .routes(routes!(completions::text_completions))
-            .merge(models::routes())
-            .merge(embeddings::routes())
+            .routes(routes!(models::model_list))
+            .route("/v1/models/{*id}", get(models::model))
+            .routes(routes!(embeddings::embed))
     }
 }

@@ -33,6 +33,7 @@ use crate::http::protocol::Protocol;
 use api::Field;
 use std::borrow::Cow;
 use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// OpenAI's Responses API.
 pub(crate) struct Responses;
@@ -42,7 +43,12 @@ impl Protocol for Responses {
         Exemptions { unlimited: &["/v1/responses/{id}/cancel"], ..Exemptions::NONE };
 
     fn routes() -> OpenApiRouter<App> {
-        routes::routes()
+        OpenApiRouter::new()
+            .routes(routes!(routes::create))
+            .routes(routes!(routes::input_tokens))
+            .routes(routes!(routes::retrieve, routes::remove))
+            .routes(routes!(routes::cancel))
+            .routes(routes!(routes::input_items))
     }
 
     fn field(field: &Field) -> Cow<'static, str> {

@@ -3,7 +3,6 @@
 use crate::generate::flow::{Delivery, Generation, Reply, counted, generate, prepare};
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::fallback::unknown_route;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
@@ -17,22 +16,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::Value;
-use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-/// All of them.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Errors::openapi())
-        .routes(routes!(messages))
-        .routes(routes!(count_tokens))
-        .nest("/v1/messages/", OpenApiRouter::new().fallback(unknown_route))
-}
-
-/// The schema of errors, to which refusals refer.
-#[derive(OpenApi)]
-#[openapi(components(schemas(ErrorBody)))]
-struct Errors;
 
 /// The next message of a conversation.
 #[utoipa::path(
@@ -45,7 +28,7 @@ struct Errors;
         Refusals<ErrorBody>,
     ),
 )]
-async fn messages(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+pub(crate) async fn messages(context: RequestContext, body: Body) -> Result<Response, HttpError> {
     generate(context, body, generation).await
 }
 
@@ -73,7 +56,10 @@ fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, H
         Refusals<ErrorBody>,
     ),
 )]
-async fn count_tokens(State(app): State<App>, body: Body) -> Result<Json<TokenCount>, HttpError> {
+pub(crate) async fn count_tokens(
+    State(app): State<App>,
+    body: Body,
+) -> Result<Json<TokenCount>, HttpError> {
     let input_tokens = prepare(&app, body, |service, body| {
         counted(service.prepare_chat(&chat::prompt(wire::read(body)?)?))
             .map_err(|error| HttpError::of(error, "messages"))

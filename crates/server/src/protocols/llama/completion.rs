@@ -1,7 +1,6 @@
 //! `POST /completion` and `POST /infill`.
 
 use crate::generate::flow::{self, Delivery, Generation, Reply};
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::random;
 use crate::http::request::RequestContext;
@@ -16,25 +15,14 @@ use api::{
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::post;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// Most answers to one request.
 const MAX_CHOICES: usize = 128;
 /// Most members of an answer that may be named; each is looked for in every answer.
 const MAX_FIELDS: usize = 100;
-
-/// The routes of completions.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(complete))
-        .routes(routes!(fill))
-        .route("/completions", post(complete))
-}
 
 /// The continuation of one or several texts.
 #[utoipa::path(
@@ -45,7 +33,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         (status = 400)
     )
 )]
-async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+pub(crate) async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpError> {
     flow::generate(context, body, |service, body| {
         let PromptBody { prompt } = wire::read(body)?;
         let how = wire::read(body)?;
@@ -66,7 +54,7 @@ async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpE
         (status = 400), (status = 501)
     )
 )]
-async fn fill(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+pub(crate) async fn fill(context: RequestContext, body: Body) -> Result<Response, HttpError> {
     flow::generate(context, body, read_gap).await
 }
 

@@ -10,17 +10,10 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-/// The routes of properties and slots.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(properties)).routes(routes!(slots))
-}
 
 /// What the server is.
 #[derive(Debug, Serialize, ToSchema)]
-struct Props {
+pub(crate) struct Props {
     default_generation_settings: Defaults,
     /// Most answers computed at a time.
     total_slots: usize,
@@ -50,7 +43,7 @@ struct Modalities {
 
 /// A place for an answer.
 #[derive(Debug, Serialize, ToSchema)]
-struct Slot {
+pub(crate) struct Slot {
     id: usize,
     /// Always -1: requests are told of by their names, in the log.
     id_task: i64,
@@ -63,7 +56,7 @@ struct Slot {
 #[utoipa::path(
     get, path = "/props", tag = "llama.cpp", responses((status = 200, body = Props))
 )]
-async fn properties(State(App { service, .. }): State<App>) -> Json<Props> {
+pub(crate) async fn properties(State(App { service, .. }): State<App>) -> Json<Props> {
     let info = service.info();
     let [bos, eos] = service.ends_of_text().map(|text| text.unwrap_or_default().to_owned());
     let params = sampling::settings(&service, &SamplingOptions::default());
@@ -86,7 +79,7 @@ async fn properties(State(App { service, .. }): State<App>) -> Json<Props> {
     get, path = "/slots", tag = "llama.cpp",
     responses((status = 200, body = Vec<Slot>), (status = 503, description = "No slot is free"))
 )]
-async fn slots(
+pub(crate) async fn slots(
     State(App { service, .. }): State<App>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Json<Vec<Slot>>, HttpError> {

@@ -14,16 +14,6 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-/// The routes of tokens and of the template.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(tokenize))
-        .routes(routes!(detokenize))
-        .routes(routes!(apply_template))
-}
 
 /// A text to be taken apart.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -41,7 +31,7 @@ struct TokenizeBody {
 /// Its tokens.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LlamaTokens)]
-struct Tokens {
+pub(crate) struct Tokens {
     tokens: Vec<Token>,
 }
 
@@ -70,13 +60,13 @@ struct DetokenizeBody {
 /// Their text.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Content)]
-struct DetokenizedText {
+pub(crate) struct DetokenizedText {
     content: String,
 }
 
 /// What the model reads.
 #[derive(Debug, Serialize, ToSchema)]
-struct Rendered {
+pub(crate) struct Rendered {
     prompt: String,
 }
 
@@ -85,7 +75,10 @@ struct Rendered {
     post, path = "/tokenize", tag = "llama.cpp", request_body = TokenizeBody,
     responses((status = 200, body = Tokens), (status = 400))
 )]
-async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Tokens>, HttpError> {
+pub(crate) async fn tokenize(
+    State(app): State<App>,
+    body: Body,
+) -> Result<Json<Tokens>, HttpError> {
     let tokens = prepare(&app, body, |service, body| {
         let body: TokenizeBody = wire::read(body)?;
         let content = body.content.ok_or_else(|| wire::missing("content"))?;
@@ -113,7 +106,7 @@ impl TokenPiece {
     post, path = "/detokenize", tag = "llama.cpp", request_body = DetokenizeBody,
     responses((status = 200, body = DetokenizedText), (status = 400))
 )]
-async fn detokenize(
+pub(crate) async fn detokenize(
     State(app): State<App>,
     body: Body,
 ) -> Result<Json<DetokenizedText>, HttpError> {
@@ -136,7 +129,10 @@ async fn detokenize(
     post, path = "/apply-template", tag = "llama.cpp", request_body = ChatCompletionRequest,
     responses((status = 200, body = Rendered), (status = 400))
 )]
-async fn apply_template(State(app): State<App>, body: Body) -> Result<Json<Rendered>, HttpError> {
+pub(crate) async fn apply_template(
+    State(app): State<App>,
+    body: Body,
+) -> Result<Json<Rendered>, HttpError> {
     let rendered = prepare(&app, body, |service, body| {
         let request = chat::read(body)?.request;
         let prompt = service.render(&request).map_err(|error| HttpError::of(error, "messages"))?;

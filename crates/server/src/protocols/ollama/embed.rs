@@ -2,7 +2,6 @@
 
 use crate::generate::embeddings::{compute, prompts, tokens};
 use crate::generate::flow::prepare;
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -16,13 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Instant;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-/// The routes of embeddings.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(embed)).routes(routes!(embeddings))
-}
 
 /// Texts that vectors are wanted of.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -49,7 +41,7 @@ struct EmbeddingsBody {
 
 /// Vectors of length 1.
 #[derive(Debug, Serialize, ToSchema)]
-struct Embedded {
+pub(crate) struct Embedded {
     model: String,
     embeddings: Vec<Vec<f32>>,
     /// Nanoseconds.
@@ -61,7 +53,7 @@ struct Embedded {
 
 /// A vector as it comes from the model.
 #[derive(Debug, Serialize, ToSchema)]
-struct Embedding {
+pub(crate) struct Embedding {
     embedding: Vec<f32>,
 }
 
@@ -70,7 +62,10 @@ struct Embedding {
     post, path = "/api/embed", tag = "Ollama", request_body = EmbedBody,
     responses((status = 200, body = Embedded), Refusals<Refusal>)
 )]
-async fn embed(context: RequestContext, body: Body) -> Result<Json<Embedded>, HttpError> {
+pub(crate) async fn embed(
+    context: RequestContext,
+    body: Body,
+) -> Result<Json<Embedded>, HttpError> {
     let start = Instant::now();
     let vectors = vectors(&context, body, true, |service, body| {
         let body: EmbedBody = wire::read(body)?;
@@ -92,7 +87,10 @@ async fn embed(context: RequestContext, body: Body) -> Result<Json<Embedded>, Ht
     post, path = "/api/embeddings", tag = "Ollama", request_body = EmbeddingsBody,
     responses((status = 200, body = Embedding), Refusals<Refusal>)
 )]
-async fn embeddings(context: RequestContext, body: Body) -> Result<Json<Embedding>, HttpError> {
+pub(crate) async fn embeddings(
+    context: RequestContext,
+    body: Body,
+) -> Result<Json<Embedding>, HttpError> {
     let vectors = vectors(&context, body, false, |service, body| {
         let body: EmbeddingsBody = wire::read(body)?;
         duration::unloads(body.keep_alive.as_ref())?;

@@ -3,7 +3,6 @@
 
 use crate::generate::flow::{self, Reply};
 use crate::generate::logprobs;
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::refusals::Refusals;
@@ -23,13 +22,6 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-/// The routes of chat and generation.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(chat)).routes(routes!(generate))
-}
 
 /// The next message of a conversation.
 #[utoipa::path(
@@ -40,7 +32,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         Refusals<Refusal>
     )
 )]
-async fn chat(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+pub(crate) async fn chat(context: RequestContext, body: Body) -> Result<Response, HttpError> {
     flow::generate(context, body, prepare_chat).await
 }
 
@@ -118,7 +110,7 @@ fn tools(tools: Vec<Value>) -> Result<Vec<Tool>, HttpError> {
         Refusals<Refusal>
     )
 )]
-async fn generate(context: RequestContext, body: Body) -> Result<Response, HttpError> {
+pub(crate) async fn generate(context: RequestContext, body: Body) -> Result<Response, HttpError> {
     flow::generate(context, body, prepare_prompt).await
 }
 

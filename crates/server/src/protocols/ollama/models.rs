@@ -14,25 +14,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// How far ahead a model is unloaded that never is: a hundred years.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// The routes of models, and of this program's version.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(tags))
-        .routes(routes!(ps))
-        .routes(routes!(show))
-        .routes(routes!(version))
-}
-
 /// The models there are.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tags)]
-struct ModelTags {
+pub(crate) struct ModelTags {
     models: Vec<ModelTag>,
 }
 
@@ -50,7 +39,7 @@ struct ModelTag {
 
 /// The models that are loaded.
 #[derive(Debug, Serialize, ToSchema)]
-struct Running {
+pub(crate) struct Running {
     models: Vec<LoadedModel>,
 }
 
@@ -70,7 +59,7 @@ struct LoadedModel {
 
 /// What a model is.
 #[derive(Debug, Serialize, ToSchema)]
-struct Shown {
+pub(crate) struct Shown {
     /// Sampling of requests that ask for nothing else, one parameter a line.
     parameters: String,
     template: String,
@@ -94,7 +83,7 @@ struct Details {
 #[utoipa::path(
     get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusals<Refusal>)
 )]
-async fn tags(State(app): State<App>) -> Json<ModelTags> {
+pub(crate) async fn tags(State(app): State<App>) -> Json<ModelTags> {
     let (name, card) = (&app.service.info().name, app.service.card());
     let tag = ModelTag {
         name: name.clone(),
@@ -111,7 +100,7 @@ async fn tags(State(app): State<App>) -> Json<ModelTags> {
 #[utoipa::path(
     get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusals<Refusal>)
 )]
-async fn ps(State(app): State<App>) -> Json<Running> {
+pub(crate) async fn ps(State(app): State<App>) -> Json<Running> {
     let (info, card) = (app.service.info(), app.service.card());
     let loaded = LoadedModel {
         name: info.name.clone(),
@@ -143,7 +132,7 @@ struct ShowBody {
     post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
     responses((status = 200, body = Shown), Refusals<Refusal>)
 )]
-async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
+pub(crate) async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
     let _: ShowBody = prepare(&app, body, |_, body| wire::read(body)).await?;
     let service = &app.service;
     Ok(Json(Shown {
@@ -158,7 +147,7 @@ async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpErr
 
 /// The version of this program.
 #[derive(Debug, Serialize, ToSchema)]
-struct Version {
+pub(crate) struct Version {
     version: &'static str,
 }
 
@@ -167,7 +156,7 @@ struct Version {
     get, path = "/api/version", tag = "Ollama",
     responses((status = 200, body = Version), Refusals<Refusal>)
 )]
-async fn version() -> Json<Version> {
+pub(crate) async fn version() -> Json<Version> {
     Json(Version { version: env!("CARGO_PKG_VERSION") })
 }
 

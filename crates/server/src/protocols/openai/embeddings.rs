@@ -2,7 +2,6 @@
 
 use crate::generate::embeddings;
 use crate::generate::flow::prepare;
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -17,13 +16,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-/// The route of embeddings.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(embed))
-}
 
 /// What is to become vectors.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -69,7 +61,7 @@ enum Way {
 
 /// The vectors, in the order of their texts.
 #[derive(Debug, Serialize, ToSchema)]
-struct EmbeddingList {
+pub(crate) struct EmbeddingList {
     object: &'static str,
     data: Vec<EmbeddingItem>,
     model: String,
@@ -103,7 +95,10 @@ struct EmbeddingUsage {
 /// Vectors of texts.
 #[utoipa::path(post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingRequest,
     responses((status = 200, body = EmbeddingList), Refusals<Problem>))]
-async fn embed(context: RequestContext, body: Body) -> Result<Json<EmbeddingList>, HttpError> {
+pub(crate) async fn embed(
+    context: RequestContext,
+    body: Body,
+) -> Result<Json<EmbeddingList>, HttpError> {
     let asked = prepare(&context.app, body, |service, body| {
         let (asked, prompts) = read(body)?;
         Ok((asked, embeddings::prompts(service, prompts, "input")?))

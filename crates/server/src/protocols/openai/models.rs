@@ -8,25 +8,11 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use utoipa::{OpenApi, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-
-/// The routes of models.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Rest::openapi())
-        .routes(routes!(model_list))
-        .route("/v1/models/{*id}", axum::routing::get(model))
-}
-
-/// What a document can only say in other words than the router: that names have slashes.
-#[derive(OpenApi)]
-#[openapi(paths(model))]
-struct Rest;
+use utoipa::ToSchema;
 
 /// The models that are served.
 #[derive(Debug, Serialize, ToSchema)]
-struct ModelList {
+pub(crate) struct ModelList {
     object: &'static str,
     data: Vec<ModelObject>,
     /// Models with the instructions that a client of Codex's kind gives them. It names its version
@@ -39,7 +25,7 @@ struct ModelList {
 /// A model.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Model)]
-struct ModelObject {
+pub(crate) struct ModelObject {
     id: String,
     object: &'static str,
     /// When the server started, in seconds since 1970.
@@ -62,7 +48,10 @@ struct ModelMeta {
 /// The models that are served.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
     responses((status = 200, body = ModelList), (status = 401, body = Problem)))]
-async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<ModelList> {
+pub(crate) async fn model_list(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> Json<ModelList> {
     let insists = query.is_some_and(|query| query.contains("client_version="));
     let models = insists.then(Vec::new);
     Json(ModelList { object: "list", data: vec![ModelObject::of(&app)], models })
@@ -72,7 +61,7 @@ async fn model_list(State(app): State<App>, RawQuery(query): RawQuery) -> Json<M
 #[utoipa::path(get, path = "/v1/models/{id}", tag = "OpenAI", params(("id" = String, Path)),
     responses((status = 200, body = ModelObject), (status = 401, body = Problem),
         (status = 404, body = Problem)))]
-async fn model(
+pub(crate) async fn model(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<ModelObject>, HttpError> {

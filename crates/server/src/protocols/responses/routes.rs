@@ -3,7 +3,6 @@
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
 use crate::generate::flow::{Delivery, counted, prepare, respond};
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -27,28 +26,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The responses that are stored.
 type StoreExtension = Extension<Arc<ResponseStore>>;
 
 type Id = Result<Path<String>, PathRejection>;
 
-/// The routes.
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .routes(routes!(input_tokens))
-        .routes(routes!(retrieve, remove))
-        .routes(routes!(cancel))
-        .routes(routes!(input_items))
-}
-
 /// A response: whole, as events, or in the background.
 #[utoipa::path(post, path = "/v1/responses", tag = "OpenAI", request_body = CreateResponse,
     responses((status = 200, body = Made), Refusals<Problem>))]
-async fn create(
+pub(crate) async fn create(
     context: RequestContext,
     Extension(store): StoreExtension,
     body: Body,
@@ -120,7 +107,7 @@ async fn read<T: Send + 'static>(
 
 /// The tokens of a prompt.
 #[derive(Serialize, ToSchema)]
-struct InputTokens {
+pub(crate) struct InputTokens {
     object: &'static str,
     input_tokens: usize,
 }
@@ -129,7 +116,7 @@ struct InputTokens {
 #[utoipa::path(post, path = "/v1/responses/input_tokens", tag = "OpenAI",
     request_body = CreateResponse,
     responses((status = 200, body = InputTokens), Refusals<Problem>))]
-async fn input_tokens(
+pub(crate) async fn input_tokens(
     context: RequestContext,
     Extension(store): StoreExtension,
     body: Body,
@@ -150,7 +137,7 @@ fn json(response: &StoredResponse) -> Response {
 /// The query of a request for a stored response.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Retrieval {
+pub(crate) struct Retrieval {
     /// As events; of responses that were made in the background and streamed.
     stream: Option<bool>,
     /// From the event behind the one of this number.
@@ -161,7 +148,7 @@ struct Retrieval {
 #[utoipa::path(get, path = "/v1/responses/{id}", tag = "OpenAI",
     params(("id" = String, Path), Retrieval),
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
-async fn retrieve(
+pub(crate) async fn retrieve(
     context: RequestContext,
     Extension(store): StoreExtension,
     id: Id,
@@ -182,7 +169,7 @@ async fn retrieve(
 
 /// That a response is gone.
 #[derive(Serialize, ToSchema)]
-struct Removed {
+pub(crate) struct Removed {
     id: String,
     object: &'static str,
     deleted: bool,
@@ -191,7 +178,7 @@ struct Removed {
 /// Forgets a response; one that is under way ends.
 #[utoipa::path(delete, path = "/v1/responses/{id}", tag = "OpenAI", params(("id" = String, Path)),
     responses((status = 200, body = Removed), (status = 401, body = Problem), (status = 404, body = Problem)))]
-async fn remove(
+pub(crate) async fn remove(
     context: RequestContext,
     Extension(store): StoreExtension,
     id: Id,
@@ -208,7 +195,7 @@ async fn remove(
 #[utoipa::path(post, path = "/v1/responses/{id}/cancel", tag = "OpenAI",
     params(("id" = String, Path)),
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
-async fn cancel(
+pub(crate) async fn cancel(
     context: RequestContext,
     Extension(store): StoreExtension,
     id: Id,
@@ -297,7 +284,7 @@ impl ItemList {
 #[utoipa::path(get, path = "/v1/responses/{id}/input_items", tag = "OpenAI",
     params(("id" = String, Path), Page),
     responses((status = 200, body = ItemList), (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem)))]
-async fn input_items(
+pub(crate) async fn input_items(
     context: RequestContext,
     Extension(store): StoreExtension,
     id: Id,
