@@ -7,6 +7,7 @@ use crate::http::shutdown::{Life, Phase, Signals};
 use crate::http::transport::{Connections, Listener};
 use crate::router::routes;
 use api::Service;
+use std::iter;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,9 @@ pub async fn serve(
     let listener = listener.into();
     let life = Life::default();
     let (grace, period) = (options.grace, options.reload);
-    let files = files(&options, &listener);
+    let tls = listener.tls.iter().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>);
+    // The files that may change while the server runs.
+    let files = iter::once(Arc::new(options.keys.clone()) as _).chain(tls).collect();
     let app = App::new(service.clone(), options.clone(), life.clone());
     let observability = Arc::clone(&app.observability);
     let connections = Connections::new(routes(app), &options, life.clone());
@@ -63,13 +66,6 @@ pub async fn serve(
     // Streams that are still open end here.
     let _ = tokio::time::timeout(LAST_WORDS, server).await;
     if stopped { Err(ServeError::EngineStopped) } else { Ok(()) }
-}
-
-/// The files that may change while the server runs.
-fn files(options: &ServerOptions, listener: &Listener) -> Vec<Arc<dyn Reload>> {
-    let mut files: Vec<Arc<dyn Reload>> = vec![Arc::new(options.keys.clone())];
-    files.extend(listener.tls().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>));
-    files
 }
 
 /// As [`serve`], until SIGINT or SIGTERM; a second one ends at once.

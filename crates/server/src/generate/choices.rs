@@ -84,11 +84,11 @@ impl Choices {
         for (index, stream) in streams.into_iter().enumerate() {
             tokio::spawn(pump(index, stream, sender.clone(), app.clone()));
         }
-        context.id.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
+        context.id.charge.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
         let transcript = app
             .options
             .log_prompts
-            .then(|| Transcript::begin(&app.service, &context.id.0, prompts, count));
+            .then(|| Transcript::begin(&app.service, &context.id.name, prompts, count));
         let log = RequestLog {
             request: context.id.clone(),
             id,
@@ -176,13 +176,13 @@ impl Drop for RequestLog {
         };
         // An answer that its client left is charged for the pieces that were sent.
         let unfinished: usize = self.pieces.iter().sum();
-        self.request.spend(self.usage.completion_tokens + unfinished);
+        self.request.charge.spend(self.usage.completion_tokens + unfinished);
         if let Some(transcript) = &self.transcript {
-            transcript.end(&self.request.0);
+            transcript.end(&self.request.name);
         }
         self.http.closed(outcome == CANCELLED);
         tracing::info!(
-            request_id = &*self.request.0,
+            request_id = &*self.request.name,
             id = self.id,
             outcome,
             finish = self.finish.join(","),

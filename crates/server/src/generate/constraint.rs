@@ -64,7 +64,7 @@ struct NamedSchema {
 }
 
 /// As vLLM has it; at most one of these may be given.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 struct StructuredOutputs {
     /// As `guided_json`.
     #[schema(value_type = Option<SchemaOrText>)]
@@ -105,7 +105,7 @@ impl ConstraintField {
     pub fn error(constraint: Option<&Self>, error: ApiError, prompt: &str) -> HttpError {
         match (error, constraint) {
             (ApiError::Invalid { field: Field::Constraint, message }, Some(Self { field, .. })) => {
-                HttpError::invalid(*field, format!("{field}: {message}"))
+                HttpError::at(field, message)
             }
             (error, _) => HttpError::of(error, prompt),
         }
@@ -116,66 +116,44 @@ impl ConstraintField {
 pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
     let asked: ConstraintBody = wire::read(body)?;
     if asked.grammar.is_some() {
-        let message = "grammar: GBNF is not supported; guided_grammar takes Lark's form";
-        return Err(HttpError::invalid("grammar", message));
+        let problem = "GBNF is not supported; guided_grammar takes Lark's form";
+        return Err(HttpError::at("grammar", problem));
     }
-    let mut all = All::default();
-    all.add("response_format", asked.response_format, of_format)?;
-    if let Some(outputs) = asked.structured_outputs {
-        all.add_structured(outputs)?;
+    let format = asked.response_format.map(of_format).transpose()?.flatten();
+    let outputs = asked.structured_outputs.unwrap_or_default();
+    if outputs.structural_tag.is_some() {
+        let field = "structured_outputs.structural_tag";
+        return Err(HttpError::member(field, "is not supported"));
     }
-    all.add("guided_json", asked.guided_json, json)?;
-    all.add("guided_regex", asked.guided_regex, regex)?;
-    all.add("guided_choice", asked.guided_choice, choice)?;
-    all.add("guided_grammar", asked.guided_grammar, lark)?;
-    all.add("json_schema", asked.json_schema, schema)?;
-    all.one()
+    let object = outputs.json_object.unwrap_or(false).then_some(GrammarSource::JsonObject);
+    let all = [
+        ("response_format", format),
+        ("structured_outputs.json", json("structured_outputs.json", outputs.json)?),
+        ("structured_outputs.regex", outputs.regex.map(GrammarSource::Regex)),
+        ("structured_outputs.choice", choice("structured_outputs.choice", outputs.choice)?),
+        ("structured_outputs.grammar", outputs.grammar.map(GrammarSource::Lark)),
+        ("structured_outputs.json_object", object),
+        ("guided_json", json("guided_json", asked.guided_json)?),
+        ("guided_regex", asked.guided_regex.map(GrammarSource::Regex)),
+        ("guided_choice", choice("guided_choice", asked.guided_choice)?),
+        ("guided_grammar", asked.guided_grammar.map(GrammarSource::Lark)),
+        ("json_schema", asked.json_schema.map(|it| schema("json_schema", it)).transpose()?),
+    ];
+    let given = |(field, source)| Some(ConstraintField { field, source: source? });
+    let mut given = all.into_iter().filter_map(given);
+    match (given.next(), given.next()) {
+        (Some(first), Some(second)) => {
+            let problem = format!("cannot be given together with {}", first.field);
+            Err(HttpError::member(second.field, problem))
+        }
+        (only, _) => Ok(only),
+    }
 }
 
 /// The grammar that a member gives, if any.
 type Given = Result<Option<GrammarSource>, HttpError>;
 
-/// All that were given.
-#[derive(Debug, Default)]
-struct All(Vec<ConstraintField>);
-
-impl All {
-    /// Adds what `read` makes of the member `field`, if it is given.
-    fn add<T>(
-        &mut self,
-        field: &'static str,
-        given: Option<T>,
-        read: impl FnOnce(&str, T) -> Given,
-    ) -> Result<(), HttpError> {
-        let source = given.map(|given| read(field, given)).transpose()?.flatten();
-        self.0.extend(source.map(|source| ConstraintField { field, source }));
-        Ok(())
-    }
-
-    fn add_structured(&mut self, given: StructuredOutputs) -> Result<(), HttpError> {
-        if given.structural_tag.is_some() {
-            let field = "structured_outputs.structural_tag";
-            return Err(HttpError::member(field, "is not supported"));
-        }
-        self.add("structured_outputs.json", given.json, json)?;
-        self.add("structured_outputs.regex", given.regex, regex)?;
-        self.add("structured_outputs.choice", given.choice, choice)?;
-        self.add("structured_outputs.grammar", given.grammar, lark)?;
-        let object = |_: &str, on: bool| Ok(on.then_some(GrammarSource::JsonObject));
-        self.add("structured_outputs.json_object", given.json_object, object)
-    }
-
-    fn one(mut self) -> Result<Option<ConstraintField>, HttpError> {
-        if let [first, second, ..] = &self.0[..] {
-            let (first, second) = (first.field, second.field);
-            let problem = format!("cannot be given together with {first}");
-            return Err(HttpError::member(second, problem));
-        }
-        Ok(self.0.pop())
-    }
-}
-
-fn of_format(_: &str, format: ResponseFormat) -> Given {
+fn of_format(format: ResponseFormat) -> Given {
     let named = format.json_schema.and_then(|named| named.schema);
     let (field, given) = match named {
         Some(given) => ("response_format.json_schema.schema", Some(given)),
@@ -185,37 +163,34 @@ fn of_format(_: &str, format: ResponseFormat) -> Given {
         (FormatKind::Text, _) => Ok(None),
         (FormatKind::JsonObject, None) => Ok(Some(GrammarSource::JsonObject)),
         (FormatKind::JsonSchema, None) => Err(wire::missing("response_format.json_schema.schema")),
-        (_, Some(given)) => schema(field, given),
+        (_, Some(given)) => schema(field, given).map(Some),
     }
 }
 
-fn json(field: &str, given: Value) -> Given {
-    let Value::String(text) = &given else { return schema(field, given) };
-    let parsed = serde_json::from_str(text)
-        .map_err(|error| HttpError::invalid(field, format!("{field} is no JSON: {error}")))?;
-    schema(field, parsed)
+fn json(field: &str, given: Option<Value>) -> Given {
+    let given = match given {
+        None => return Ok(None),
+        Some(Value::String(text)) => serde_json::from_str(&text)
+            .map_err(|error| HttpError::member(field, format!("is no JSON: {error}")))?,
+        Some(given) => given,
+    };
+    schema(field, given).map(Some)
 }
 
-fn schema(field: &str, given: Value) -> Given {
+fn schema(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
     match given.is_object() {
-        true => Ok(Some(GrammarSource::JsonSchema(given))),
+        true => Ok(GrammarSource::JsonSchema(given)),
         false => Err(HttpError::member(field, "must be a JSON schema, which is an object")),
     }
 }
 
-fn regex(_: &str, text: String) -> Given {
-    Ok(Some(GrammarSource::Regex(text)))
-}
-
-fn choice(field: &str, texts: Vec<String>) -> Given {
-    match texts.is_empty() {
-        true => Err(HttpError::member(field, "must hold at least one text")),
-        false => Ok(Some(GrammarSource::Choice(texts))),
+fn choice(field: &str, texts: Option<Vec<String>>) -> Given {
+    match texts {
+        Some(texts) if texts.is_empty() => {
+            Err(HttpError::member(field, "must hold at least one text"))
+        }
+        texts => Ok(texts.map(GrammarSource::Choice)),
     }
-}
-
-fn lark(_: &str, grammar: String) -> Given {
-    Ok(Some(GrammarSource::Lark(grammar)))
 }
 
 #[cfg(test)]

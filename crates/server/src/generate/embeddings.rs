@@ -50,13 +50,13 @@ pub(crate) async fn compute(
     options: RequestOptions,
 ) -> Result<Vec<Embedding>, HttpError> {
     let (app, id) = (&context.app, &context.id);
-    let name = Some(id.0.to_string());
+    let name = Some(id.name.to_string());
     let options = &RequestOptions { name, ..context.on_behalf(options) };
     let at_once = app.service.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {
         let found = app.service.embed(&prompt, embed, options).await;
-        found.inspect(|found| id.spend(found.usage.prompt_tokens))
+        found.inspect(|found| id.charge.spend(found.usage.prompt_tokens))
     };
     let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
     tokio::select! {
@@ -69,9 +69,7 @@ pub(crate) async fn compute(
 /// The error of the text at `path`.
 fn refused(error: ApiError, path: &str) -> HttpError {
     match error {
-        ApiError::Invalid { field: Field::Prompt, message } => {
-            HttpError::invalid(path, format!("{path}: {message}"))
-        }
+        ApiError::Invalid { field: Field::Prompt, message } => HttpError::at(path, message),
         other => HttpError::of(other, path),
     }
 }

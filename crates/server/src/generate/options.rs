@@ -68,7 +68,7 @@ impl OptionsBody {
         let priority = i32::try_from(wide).map_err(|_| {
             HttpError::member("priority", format!("must be an integer of 32 bits, not {wide}"))
         })?;
-        let wrong = |error: String| HttpError::invalid("speculate", format!("speculate: {error}"));
+        let wrong = |error: String| HttpError::at("speculate", error);
         let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
         let tenant = self.user.clone().or_else(|| self.safety_identifier.clone());
         Ok(RequestOptions { priority, tenant, speculate, ..RequestOptions::default() })

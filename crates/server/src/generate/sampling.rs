@@ -119,8 +119,7 @@ impl SamplingRules {
         let path = if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) };
         let number = value.as_f64().unwrap_or_default();
         if canonical(name) == "seed" && !precise && value.is_u64() && !value.is_i64() {
-            let message = format!("{path}: expected an integer, found {value}");
-            return Err(HttpError::invalid(path, message));
+            return Err(HttpError::at(&path, format!("expected an integer, found {value}")));
         }
         if let Some(least) = self.least(name).filter(|&least| number < least as f64) {
             let value = number as i64;

@@ -7,18 +7,20 @@ use api::{ApiError, Field};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::fmt::Display;
 
 /// A refused or failed request.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpError {
-    status: StatusCode,
+    /// The HTTP status.
+    pub status: StatusCode,
     kind: &'static str,
-    message: String,
+    /// What is wrong.
+    pub message: String,
     param: Option<Param>,
     code: Option<&'static str>,
-    numbers: Vec<(&'static str, usize)>,
+    /// Counts that belong to the error, by their names.
+    pub numbers: Vec<(&'static str, usize)>,
 }
 
 /// The member of a request that is at fault.
@@ -50,6 +52,11 @@ impl HttpError {
     /// member's path.
     pub fn member(param: &str, problem: impl Display) -> Self {
         Self::invalid(param, format!("{param} {problem}"))
+    }
+
+    /// 400: the value at `path` is invalid. The message is `problem` behind the path and a colon.
+    pub fn at(path: &str, problem: impl Display) -> Self {
+        Self::invalid(path, format!("{path}: {problem}"))
     }
 
     /// The request is at fault in a way that no single field names.
@@ -108,13 +115,13 @@ impl HttpError {
     }
 
     /// The same error with its field under the name that `name` has for it.
-    pub fn renamed(&self, name: impl FnOnce(&Field) -> Cow<'static, str>) -> Self {
+    pub fn renamed(&self, name: impl FnOnce(&Field) -> &'static str) -> Self {
         let mut error = self.clone();
         let Some(Param::Field(field)) = &self.param else { return error };
         let (own, name) = (self::field(field), name(field));
         if own != name {
             error.message = format!("{name}: {}", self.message);
-            error.param = Some(Param::Named(name.into_owned()));
+            error.param = Some(Param::Named(name.to_owned()));
         }
         error
     }
@@ -124,21 +131,6 @@ impl HttpError {
             Param::Named(name) => name,
             Param::Field(field) => self::field(field),
         })
-    }
-
-    /// The HTTP status.
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// What is wrong.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Counts that belong to the error, by their names.
-    pub fn numbers(&self) -> &[(&'static str, usize)] {
-        &self.numbers
     }
 
     /// The JSON of the error where no protocol has another form for it, which is OpenAI's.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 /// The members of one object.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectReader<'a> {
-    object: &'a Map<String, Value>,
+    /// The object itself.
+    pub object: &'a Map<String, Value>,
     path: String,
 }
 
@@ -28,11 +29,6 @@ impl<'a> ObjectReader<'a> {
     /// Where the member `name` stands in the request.
     pub fn path(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
-    }
-
-    /// The object itself.
-    pub fn object(&self) -> &'a Map<String, Value> {
-        self.object
     }
 
     /// The member `name` as it is.

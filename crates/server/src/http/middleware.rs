@@ -44,7 +44,7 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
         .responded(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
     let caller = response.extensions_mut().remove().unwrap_or_else(|| Caller::at(peer));
     tracing::info!(
-        request_id = &*id.0,
+        request_id = &*id.name,
         caller = &*caller.label,
         %method,
         path,
@@ -52,7 +52,7 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
         ms = start.elapsed().as_millis() as u64,
         "request"
     );
-    if let Ok(id) = HeaderValue::from_str(&id.0) {
+    if let Ok(id) = HeaderValue::from_str(&id.name) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response

@@ -13,7 +13,6 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use serde_json::Value;
-use std::borrow::Cow;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -32,8 +31,8 @@ pub(crate) trait Protocol: 'static {
     }
 
     /// The name of `field` in requests.
-    fn field(field: &Field) -> Cow<'static, str> {
-        error::field(field).into()
+    fn field(field: &Field) -> &'static str {
+        error::field(field)
     }
 
     /// Adds the headers that responses of this protocol alone have.

@@ -43,7 +43,7 @@ pub(crate) async fn answer(
         Err(rate_limited) => return refusal(rate_limited),
     };
     if let Some(id) = request.extensions_mut().get_mut::<RequestId>() {
-        id.charge(admission.charge.clone());
+        id.charge = admission.charge.clone();
     }
     let mut response = next.run(request).await;
     insert_quotas(response.headers_mut(), &admission.quotas);

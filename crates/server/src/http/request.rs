@@ -19,7 +19,10 @@ const MAX_ID_BYTES: usize = 64;
 
 /// The id of a request in its log lines and its response, and the charge for its tokens.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestId(pub Arc<str>, TokenCharge);
+pub(crate) struct RequestId {
+    pub name: Arc<str>,
+    pub charge: TokenCharge,
+}
 
 impl RequestId {
     /// The id that the client gives, if it is plain enough for a log line, else a new one.
@@ -29,17 +32,8 @@ impl RequestId {
             (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)
         };
         let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
-        Self(given.map_or_else(|| random::id("req_").into(), Arc::from), TokenCharge::default())
-    }
-
-    /// Charges the request's tokens to `charge` from now on.
-    pub fn charge(&mut self, charge: TokenCharge) {
-        self.1 = charge;
-    }
-
-    /// Charges tokens of the prompt or the answer to the caller.
-    pub fn spend(&self, tokens: usize) {
-        self.1.spend(tokens);
+        let name = given.map_or_else(|| random::id("req_").into(), Arc::from);
+        Self { name, charge: TokenCharge::default() }
     }
 }
 
@@ -106,7 +100,7 @@ mod tests {
 
     fn check_id(given: &str, taken: bool) {
         let headers = HeaderMap::from_iter([(REQUEST_ID, given.parse().unwrap())]);
-        let id = RequestId::of(&headers).0;
+        let id = RequestId::of(&headers).name;
         assert_eq!(&*id == given, taken, "{given:?} became {id:?}");
     }
 
@@ -119,6 +113,6 @@ mod tests {
         check_id("a b", false);
         check_id("a\"b", false);
         check_id("a=b", false);
-        assert!(RequestId::of(&HeaderMap::new()).0.starts_with("req_"));
+        assert!(RequestId::of(&HeaderMap::new()).name.starts_with("req_"));
     }
 }

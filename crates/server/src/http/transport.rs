@@ -23,9 +23,12 @@ const REST: Duration = Duration::from_millis(500);
 /// Where clients connect: a TCP port, with TLS or without, a Unix socket, or both.
 #[derive(Debug, Default)]
 pub struct Listener {
-    tcp: Option<TcpListener>,
-    tls: Option<Tls>,
-    unix: Option<UnixSocket>,
+    /// The TCP port.
+    pub tcp: Option<TcpListener>,
+    /// How the TCP port is secured.
+    pub tls: Option<Tls>,
+    /// The Unix socket.
+    pub unix: Option<UnixSocket>,
 }
 
 impl From<TcpListener> for Listener {
@@ -35,24 +38,9 @@ impl From<TcpListener> for Listener {
 }
 
 impl Listener {
-    /// The same, with TLS on its TCP port.
-    pub fn with_tls(self, tls: Tls) -> Self {
-        Self { tls: Some(tls), ..self }
-    }
-
-    /// The same, and a Unix socket.
-    pub fn with_unix(self, unix: UnixSocket) -> Self {
-        Self { unix: Some(unix), ..self }
-    }
-
     /// The address of its TCP port.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref()?.local_addr().ok()
-    }
-
-    /// How the TCP port is secured.
-    pub(crate) fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref()
     }
 
     /// Accepts the next connection. The future can be dropped while it waits.

@@ -40,7 +40,6 @@ use api::Field;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use response::ErrorBody;
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -68,15 +67,15 @@ impl Protocol for Anthropic {
         json!(ErrorBody::of(error))
     }
 
-    fn field(field: &Field) -> Cow<'static, str> {
+    fn field(field: &Field) -> &'static str {
         match field {
-            Field::Parameter("stop") => "stop_sequences".into(),
-            other => error::field(other).into(),
+            Field::Parameter("stop") => "stop_sequences",
+            other => error::field(other),
         }
     }
 
     fn add_headers(headers: &mut HeaderMap, id: &RequestId) {
-        if let Ok(id) = HeaderValue::from_str(&id.0) {
+        if let Ok(id) = HeaderValue::from_str(&id.name) {
             headers.insert(REQUEST_ID, id);
         }
     }

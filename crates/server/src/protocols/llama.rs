@@ -41,19 +41,19 @@ impl Protocol for Llama {
     }
 
     fn error_json(error: &HttpError) -> Value {
-        let code = error.status().as_u16();
+        let code = error.status.as_u16();
         let kind = match code {
             401 => "authentication_error",
             403 => "permission_error",
             404 => "not_found_error",
-            400 if !error.numbers().is_empty() => "exceed_context_size_error",
+            400 if !error.numbers.is_empty() => "exceed_context_size_error",
             400..=499 => "invalid_request_error",
             501 => "not_supported_error",
             503 => "unavailable_error",
             _ => "server_error",
         };
-        let mut object = json!({ "code": code, "message": error.message(), "type": kind });
-        for (name, number) in error.numbers() {
+        let mut object = json!({ "code": code, "message": error.message, "type": kind });
+        for (name, number) in &error.numbers {
             object[*name] = json!(number);
         }
         json!({ "error": object })

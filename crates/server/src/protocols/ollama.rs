@@ -58,7 +58,7 @@ impl Protocol for Ollama {
     }
 
     fn error_json(error: &HttpError) -> Value {
-        json!({ "error": error.message() })
+        json!({ "error": error.message })
     }
 }
 

@@ -31,7 +31,6 @@ use crate::http::error;
 use crate::http::middleware::Exemptions;
 use crate::http::protocol::Protocol;
 use api::Field;
-use std::borrow::Cow;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -51,10 +50,10 @@ impl Protocol for Responses {
             .routes(routes!(routes::input_items))
     }
 
-    fn field(field: &Field) -> Cow<'static, str> {
+    fn field(field: &Field) -> &'static str {
         match field {
-            Field::Parameter("max_tokens") => "max_output_tokens".into(),
-            other => error::field(other).into(),
+            Field::Parameter("max_tokens") => "max_output_tokens",
+            other => error::field(other),
         }
     }
 }

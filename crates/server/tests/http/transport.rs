@@ -39,7 +39,7 @@ async fn tls_server(pair: &[PathBuf; 2]) -> Server {
 }
 
 async fn tls_server_with([cert, key]: &[PathBuf; 2], options: ServerOptions) -> Server {
-    let listener = Listener::from(listener()).with_tls(Tls::load(cert, key).unwrap());
+    let listener = Listener { tls: Some(Tls::load(cert, key).unwrap()), ..listener().into() };
     Server::start_on(listener, [Act::Say("x")], 4, options).await
 }
 
@@ -122,8 +122,8 @@ async fn a_unix_socket_answers_besides_the_port_or_in_its_place() {
         let path = folder.path().join(format!("{number}.sock"));
         let socket = UnixSocket::bind(&path, 0o600).unwrap();
         let listener = match with_port {
-            true => Listener::from(listener()).with_unix(socket),
-            false => Listener::default().with_unix(socket),
+            true => Listener { unix: Some(socket), ..listener().into() },
+            false => Listener { unix: Some(socket), ..Listener::default() },
         };
         let options = ServerOptions::default();
         let mut server = Server::start_on(listener, [Act::Say("x")], 4, options).await;

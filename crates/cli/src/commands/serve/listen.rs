@@ -65,13 +65,11 @@ impl ListenArgs {
             warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
             listener = tcp.into();
         }
-        if let Some(tls) = tls {
-            listener = listener.with_tls(tls);
-        }
+        listener.tls = tls;
         if let Some(path) = &self.unix {
             let socket = UnixSocket::bind(path, self.unix_mode);
             let cannot = || format!("cannot listen on the Unix socket {}", path.display());
-            listener = listener.with_unix(socket.with_context(cannot)?);
+            listener.unix = Some(socket.with_context(cannot)?);
             addresses.push(format!("unix:{}", path.display()));
         }
         Ok((listener, addresses))

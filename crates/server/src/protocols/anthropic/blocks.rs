@@ -118,7 +118,7 @@ pub(crate) fn texts(content: &Value, path: &str) -> Result<Vec<String>, HttpErro
 
 /// The error of a block that stands where it cannot.
 pub(crate) fn misplaced(path: &str, why: &str) -> HttpError {
-    HttpError::invalid(format!("{path}.type"), format!("{path}.type: {why}"))
+    HttpError::at(&format!("{path}.type"), why)
 }
 
 fn block(value: &Value, path: &str) -> Result<Option<InputBlock>, HttpError> {

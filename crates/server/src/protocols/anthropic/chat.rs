@@ -67,8 +67,7 @@ pub(crate) fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpErro
 fn grammar(format: OutputFormat) -> Result<GrammarSource, HttpError> {
     let OutputFormatKind::JsonSchema = format.kind;
     if !format.schema.is_object() {
-        let message = "output_config.format.schema must be an object";
-        return Err(HttpError::invalid("output_config.format.schema", message));
+        return Err(HttpError::member("output_config.format.schema", "must be an object"));
     }
     Ok(GrammarSource::JsonSchema(format.schema))
 }
@@ -98,10 +97,7 @@ fn template_kwargs(
 fn reasoning_budget(conversation: &Conversation) -> Result<Option<usize>, HttpError> {
     let Some(thinking) = &conversation.thinking else { return Ok(None) };
     match (thinking.kind, thinking.budget_tokens) {
-        (_, Some(0)) => {
-            let name = "thinking.budget_tokens";
-            Err(HttpError::invalid(name, format!("{name} must be at least 1")))
-        }
+        (_, Some(0)) => Err(HttpError::member("thinking.budget_tokens", "must be at least 1")),
         (ThinkingKind::Disabled, _) => Ok(None),
         (_, budget) => Ok(budget),
     }
@@ -115,7 +111,7 @@ fn sampling(settings: &MessageSettings) -> Result<SamplingOptions, HttpError> {
     }
     let max_tokens = match settings.max_tokens {
         Some(most @ 1..) => most,
-        Some(_) => return Err(HttpError::invalid("max_tokens", "max_tokens must be at least 1")),
+        Some(_) => return Err(HttpError::member("max_tokens", "must be at least 1")),
         None => return Err(wire::missing("max_tokens")),
     };
     let stop = settings.stop_sequences.iter().flatten().filter(|text| !text.is_empty());

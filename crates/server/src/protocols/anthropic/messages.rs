@@ -72,12 +72,9 @@ fn prefill(begun: InputTurn, at: usize) -> Result<Option<String>, HttpError> {
     if begun.reasoning.is_empty() && begun.calls.is_empty() {
         return Ok(Some(begun.texts.join("\n")).filter(|text| !text.is_empty()));
     }
-    let path = format!("messages[{at}].content");
-    let message = format!(
-        "{path}: the conversation ends here; the beginning of an answer can hold text alone, \
-         and calls need results"
-    );
-    Err(HttpError::invalid(path, message))
+    let problem = "the conversation ends here; the beginning of an answer can hold text alone, \
+                   and calls need results";
+    Err(HttpError::at(&format!("messages[{at}].content"), problem))
 }
 
 impl InputTurn {
@@ -148,8 +145,7 @@ impl Messages {
         for result in results {
             let Answered { call, path, .. } = &result;
             let place = self.places.get(call).copied().ok_or_else(|| {
-                let message = format!("{path}: the answer before it holds no tool_use {call:?}");
-                HttpError::invalid(path, message)
+                HttpError::at(path, format!("the answer before it holds no tool_use {call:?}"))
             })?;
             placed.push((place, result));
         }

@@ -171,9 +171,9 @@ impl ErrorBody {
     /// to know that they must shorten their history, and for the two numbers in them; a prompt must
     /// leave space for one token of the answer.
     pub fn of(error: &HttpError) -> Self {
-        let (kind, message) = (kind(error.status().as_u16()), error.message().to_owned());
+        let (kind, message) = (kind(error.status.as_u16()), error.message.clone());
         let mut detail = ErrorDetail { kind, message, n_prompt_tokens: None, n_ctx: None };
-        if let [("n_prompt_tokens", prompt), ("n_ctx", context)] = error.numbers()[..] {
+        if let [("n_prompt_tokens", prompt), ("n_ctx", context)] = error.numbers[..] {
             let most = context.saturating_sub(1);
             detail.message = format!("prompt is too long: {prompt} tokens > {most} maximum");
             (detail.n_prompt_tokens, detail.n_ctx) = (Some(prompt), Some(context));

@@ -40,15 +40,14 @@ pub(crate) fn choice(
         ToolChoiceKind::Auto => Ok(ToolChoice::Auto),
         ToolChoiceKind::None => Ok(ToolChoice::None),
         ToolChoiceKind::Any if tools.is_empty() => {
-            let message = "tool_choice asks for a call, but there are no tools";
-            Err(HttpError::invalid("tool_choice", message))
+            Err(HttpError::member("tool_choice", "asks for a call, but there are no tools"))
         }
         ToolChoiceKind::Any => Ok(ToolChoice::Required),
         ToolChoiceKind::Tool => {
             let name = choice.name.as_deref().unwrap_or_default();
             if !tools.iter().any(|tool| tool.name == name) {
-                let message = format!("tool_choice.name: no tool is called {name:?}");
-                return Err(HttpError::invalid("tool_choice.name", message));
+                let problem = format!("no tool is called {name:?}");
+                return Err(HttpError::at("tool_choice.name", problem));
             }
             Ok(ToolChoice::Named(name.to_owned()))
         }

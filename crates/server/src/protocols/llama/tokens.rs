@@ -161,8 +161,7 @@ fn single(value: &Value, path: &str, service: &Service) -> Result<Vec<u32>, Http
     }
     let fields = ObjectReader::of(value, path)?;
     if fields.array("multimodal_data")?.is_some_and(|data| !data.is_empty()) {
-        let param = fields.path("multimodal_data");
-        return Err(HttpError::invalid(&param, format!("{param}: only text is supported")));
+        return Err(HttpError::at(&fields.path("multimodal_data"), "only text is supported"));
     }
     let param = fields.path("prompt_string");
     let text = fields.value("prompt_string").ok_or_else(|| wire::missing(&param))?;

@@ -33,14 +33,15 @@ pub(crate) struct OllamaAnswer {
     logprobs: bool,
     /// The ids of the prompt and of the answer so far, if the last line is to have them.
     pub context: Option<Vec<u32>>,
-    /// The call that is being made. Ollama's clients read whole calls only.
-    call: Option<AnswerCall>,
+    /// Holds the call that is being made. Ollama's clients read whole calls only.
+    gathered: Collected,
 }
 
 impl OllamaAnswer {
     /// For an answer of `model`.
     pub fn new(model: &str, kind: AnswerKind, logprobs: bool) -> Self {
-        Self { model: model.to_owned(), kind, logprobs, context: None, call: None }
+        let (context, gathered) = Default::default();
+        Self { model: model.to_owned(), kind, logprobs, context, gathered }
     }
 
     /// The computation of this answer, which is a stream unless the client says otherwise.
@@ -123,23 +124,12 @@ impl OllamaAnswer {
     }
 
     fn call(&mut self, event: CallEvent) -> Vec<Frame> {
-        match event {
-            CallEvent::Start { index, id, name } => {
-                self.call = Some(AnswerCall { index, id, name, arguments: String::new() });
-            }
-            CallEvent::Arguments { delta, .. } => {
-                self.call.iter_mut().for_each(|call| call.arguments.push_str(&delta));
-            }
-            CallEvent::Broken { .. } => self.call = None,
-            CallEvent::End { .. } => {
-                if let Some(call) = self.call.take() {
-                    let mut said = Said::default();
-                    said.add_call(call.index, &call);
-                    return vec![Frame::Data(self.line(said, None, End::default()))];
-                }
-            }
-        }
-        Vec::new()
+        let ended = matches!(event, CallEvent::End { .. });
+        self.gathered.add(TextEvent::Call(event));
+        let Some(call) = self.gathered.calls.pop_if(|_| ended) else { return Vec::new() };
+        let mut said = Said::default();
+        said.add_call(call.index, &call);
+        vec![Frame::Data(self.line(said, None, End::default()))]
     }
 }
 

@@ -78,8 +78,7 @@ pub(crate) fn read(messages: Vec<OllamaMessage>) -> Result<Vec<Message>, HttpErr
 
 fn one(message: OllamaMessage, at: usize, calls: &mut Calls) -> Result<Message, HttpError> {
     if message.images.is_some_and(|images| !images.is_empty()) {
-        let path = format!("messages[{at}].images");
-        return Err(HttpError::invalid(&path, format!("{path}: images are not supported")));
+        return Err(HttpError::at(&format!("messages[{at}].images"), "images are not supported"));
     }
     let mut out = Message::new(&message.role, message.content.unwrap_or_default());
     out.reasoning = message.thinking.filter(|text| !text.is_empty());

@@ -178,9 +178,8 @@ fn text_part(value: &Value, path: &str) -> Result<Part, HttpError> {
         "text" | "input_text" | "output_text" => ("text", part.text),
         "refusal" => ("refusal", part.refusal),
         other => {
-            let path = format!("{path}.type");
-            let message = format!("{path}: parts of type {other} are not supported");
-            return Err(HttpError::invalid(path, message));
+            let problem = format!("parts of type {other} are not supported");
+            return Err(HttpError::at(&format!("{path}.type"), problem));
         }
     };
     text.map(Part::Text).ok_or_else(|| wire::missing(&format!("{path}.{name}")))

@@ -103,9 +103,9 @@ pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
 fn biases(biases: BTreeMap<String, Option<f64>>) -> Result<Vec<(u32, f32)>, HttpError> {
     let mut list = Vec::with_capacity(biases.len());
     for (key, bias) in biases {
-        let id = key.parse().map_err(|_| {
-            HttpError::invalid("logit_bias", format!("logit_bias: {key:?} is not a token id"))
-        })?;
+        let id = key
+            .parse()
+            .map_err(|_| HttpError::at("logit_bias", format!("{key:?} is not a token id")))?;
         list.extend(bias.map(|bias| (id, bias as f32)));
     }
     Ok(list)

@@ -213,7 +213,7 @@ fn named(function: Named, path: &str, tools: &HashSet<&str>) -> Result<String, H
     let name = function.name.ok_or_else(|| wire::missing(&path))?;
     match tools.contains(&*name) {
         true => Ok(name),
-        false => Err(HttpError::invalid(&*path, format!("{path}: there is no tool named {name}"))),
+        false => Err(HttpError::at(&path, format!("there is no tool named {name}"))),
     }
 }
 

@@ -180,7 +180,7 @@ impl Answer for ResponseAnswer {
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
         self.end_item(ItemStatus::Incomplete);
-        let message = error.message().to_owned();
+        let message = error.message.clone();
         let error = error.body()["error"].take();
         let members = json!({ "code": error["code"], "message": message, "param": error["param"] });
         self.events.add("error", members);

@@ -186,7 +186,7 @@ fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
         (unstored, "background", "needs store to be true"),
     ];
     match refusals.into_iter().find(|(refused, ..)| *refused) {
-        Some((_, field, why)) => Err(HttpError::invalid(field, format!("{field} {why}"))),
+        Some((_, field, why)) => Err(HttpError::member(field, why)),
         None => Ok(()),
     }
 }
@@ -200,9 +200,8 @@ fn grammar(text: Option<&TextOptions>) -> Result<Option<GrammarSource>, HttpErro
         ("json_schema", Some(schema)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
         ("json_schema", None) => Err(wire::missing("text.format.schema")),
         (kind, _) => {
-            let message =
-                format!("text.format.type must be text, json_object or json_schema, not {kind}");
-            Err(HttpError::invalid("text.format.type", message))
+            let problem = format!("must be text, json_object or json_schema, not {kind}");
+            Err(HttpError::member("text.format.type", problem))
         }
     }
 }

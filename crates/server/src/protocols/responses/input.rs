@@ -36,8 +36,7 @@ pub(crate) fn references(input: &Value) -> Result<HashSet<String>, HttpError> {
             && !ids.insert(id.to_owned())
         {
             let path = format!("input[{at}].id");
-            let message = format!("{path} refers to an item a second time");
-            return Err(HttpError::invalid(path, message));
+            return Err(HttpError::member(&path, "refers to an item a second time"));
         }
     }
     Ok(ids)
@@ -86,9 +85,8 @@ fn referred(
     known: &HashMap<String, Arc<Item>>,
 ) -> Result<Arc<Item>, HttpError> {
     known.get(id).cloned().ok_or_else(|| {
-        let path = fields.path("id");
-        HttpError::invalid(&path, format!("{path}: there is no stored item {id}"))
-            .with_code("item_not_found")
+        let problem = format!("there is no stored item {id}");
+        HttpError::at(&fields.path("id"), problem).with_code("item_not_found")
     })
 }
 
@@ -121,9 +119,8 @@ fn id(fields: &ObjectReader<'_>, prefix: &str) -> Result<String, HttpError> {
 fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
     let name = fields.required("role")?;
     if !["user", "assistant", "system", "developer"].contains(&name) {
-        let path = fields.path("role");
-        let expected = "user, assistant, system or developer";
-        return Err(HttpError::invalid(&path, format!("{path} must be {expected}, not {name}")));
+        let problem = format!("must be user, assistant, system or developer, not {name}");
+        return Err(HttpError::member(&fields.path("role"), problem));
     }
     let role = Role::from(name);
     let texts = match texts(fields, "content")? {
@@ -190,9 +187,8 @@ fn text(fields: &ObjectReader<'_>) -> Result<String, HttpError> {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => "text",
         "refusal" => "refusal",
         other => {
-            let path = fields.path("type");
-            let message = format!("{path}: parts of type {other} are not supported");
-            return Err(HttpError::invalid(path, message));
+            let problem = format!("parts of type {other} are not supported");
+            return Err(HttpError::at(&fields.path("type"), problem));
         }
     };
     fields.text(name)?.map(str::to_owned).ok_or_else(|| fields.missing(name))

@@ -261,11 +261,11 @@ impl ItemList {
         }
         let start = match &page.after {
             None => 0,
-            Some(id) => {
-                items.iter().position(|item| item.id() == id).map(|at| at + 1).ok_or_else(|| {
-                    HttpError::invalid("after", format!("after: there is no item {id}"))
-                })?
-            }
+            Some(id) => items
+                .iter()
+                .position(|item| item.id() == id)
+                .map(|at| at + 1)
+                .ok_or_else(|| HttpError::at("after", format!("there is no item {id}")))?,
         };
         let rest = &items[start..];
         let shown = &rest[..rest.len().min(limit)];

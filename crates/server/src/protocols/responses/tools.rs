@@ -96,8 +96,8 @@ fn function(
 ) -> Result<Tool, HttpError> {
     let description = fields.text("description")?.map(str::to_owned);
     if !custom {
-        let parameters = fields.fields("parameters")?.map(|parameters| parameters.object().clone());
-        let parameters = parameters.map(Value::Object).unwrap_or_default();
+        let parameters = fields.fields("parameters")?;
+        let parameters = parameters.map(|all| all.object.clone().into()).unwrap_or_default();
         let strict = fields.flag("strict")? == Some(true);
         return Ok(Tool { name, description, parameters, strict, source: None });
     }
@@ -140,10 +140,7 @@ pub(crate) fn choice(choice: Option<&Value>, tools: &mut Tools) -> Result<ToolCh
         Some(other) => return Err(wrong(CHOICE, "a string or an object", other)),
     };
     if choice == ToolChoice::Required && tools.functions.is_empty() {
-        return Err(HttpError::invalid(
-            CHOICE,
-            "tool_choice requires a call, but there is no tool",
-        ));
+        return Err(HttpError::member(CHOICE, "requires a call, but there is no tool"));
     }
     Ok(choice)
 }
@@ -154,8 +151,7 @@ fn of_mode(mode: &str, path: &str) -> Result<ToolChoice, HttpError> {
         "none" => Ok(ToolChoice::None),
         "required" => Ok(ToolChoice::Required),
         other => {
-            let message = format!("{path} must be auto, none or required, not {other}");
-            Err(HttpError::invalid(path, message))
+            Err(HttpError::member(path, format!("must be auto, none or required, not {other}")))
         }
     }
 }
@@ -166,8 +162,7 @@ fn named(fields: &ObjectReader<'_>, tools: &Tools) -> Result<String, HttpError> 
     if tools.by_name.contains_key(&name) {
         return Ok(name);
     }
-    let path = fields.path("name");
-    Err(HttpError::invalid(&path, format!("{path}: there is no tool named {name}")))
+    Err(HttpError::at(&fields.path("name"), format!("there is no tool named {name}")))
 }
 
 /// Some of the tools. One that must be called is named, so that the prompt keeps them all.
