@@ -20,4 +20,4 @@ pub use http::transport::{Listener, Tls, TlsError, UnixSocket};
 #[doc(hidden)]
 pub use protocols::body_route;
 pub use router::router;
-pub use serve::{ServeError, ServerExit, serve, serve_until_signal};
+pub use serve::{ServeError, serve};

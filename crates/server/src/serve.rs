@@ -3,7 +3,7 @@
 use crate::http::app::App;
 use crate::http::options::ServerOptions;
 use crate::http::reload::{self, Reload};
-use crate::http::shutdown::{Life, Phase, Signals};
+use crate::http::shutdown::{Life, Phase};
 use crate::http::transport::{Connections, Listener};
 use crate::router::routes;
 use api::Service;
@@ -18,21 +18,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Why serving broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The signals could not be used.
-    #[error("server: {0}")]
-    Io(#[from] std::io::Error),
     /// The engine thread has ended while the server accepted requests.
     #[error("the engine has stopped")]
     EngineStopped,
-}
-
-/// How serving ended on a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerExit {
-    /// Running requests were finished, or their grace period was.
-    Drained,
-    /// A second signal cut them short.
-    Forced,
 }
 
 /// Serves `service` on `listener` until `shutdown` completes; then running requests may finish
@@ -66,29 +54,6 @@ pub async fn serve(
     // Streams that are still open end here.
     let _ = tokio::time::timeout(LAST_WORDS, server).await;
     if stopped { Err(ServeError::EngineStopped) } else { Ok(()) }
-}
-
-/// As [`serve`], until SIGINT or SIGTERM; a second one ends at once.
-pub async fn serve_until_signal(
-    listener: impl Into<Listener>,
-    service: Service,
-    options: ServerOptions,
-) -> Result<ServerExit, ServeError> {
-    let mut signals = Signals::ends()?;
-    let (ask, asked) = tokio::sync::oneshot::channel::<()>();
-    let shutdown = async {
-        let _ = asked.await;
-    };
-    let second_signal = async {
-        signals.next().await;
-        tracing::info!("shutting down; a second signal ends at once");
-        drop(ask);
-        signals.next().await;
-    };
-    tokio::select! {
-        served = serve(listener, service, options, shutdown) => served.map(|()| ServerExit::Drained),
-        () = second_signal => Ok(ServerExit::Forced),
-    }
 }
 
 /// Begins the drain when `shutdown` completes, or the server closes for another reason.

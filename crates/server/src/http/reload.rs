@@ -1,6 +1,5 @@
 //! Files that may change while the server runs: checked from time to time, and on SIGHUP.
 
-use crate::http::shutdown::Signals;
 use std::convert::Infallible;
 use std::error::Error;
 use std::path::Path;
@@ -26,7 +25,7 @@ pub(crate) async fn watch(all: Vec<Arc<dyn Reload>>, period: Duration) -> Infall
     if watched.is_empty() {
         return std::future::pending().await;
     }
-    let hangups = Signals::hangups();
+    let hangups = Hangups::listen();
     let hangups = hangups.inspect_err(|error| tracing::warn!("cannot listen for SIGHUP: {error}"));
     let mut hangups = hangups.unwrap_or_default();
     loop {
@@ -64,4 +63,34 @@ fn stamp(path: &Path) -> Stamp {
     #[cfg(not(unix))]
     let number = 0;
     Some((data.modified().ok(), data.len(), number))
+}
+
+/// Receives SIGHUP. The default value, and the value on systems without signals, receives none.
+#[derive(Debug, Default)]
+struct Hangups {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Hangups {
+    #[cfg(unix)]
+    fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { signal: Some(signal(SignalKind::hangup())?) })
+    }
+
+    #[cfg(not(unix))]
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    /// Waits for the next SIGHUP.
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal {
+            signal.recv().await;
+            return;
+        }
+        std::future::pending().await
+    }
 }
