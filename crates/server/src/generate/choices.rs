@@ -33,12 +33,12 @@ pub(crate) struct Choices {
     pub count: usize,
     /// How many answers each prompt gets.
     pub per_prompt: usize,
-    log: RequestLog,
+    pub log: RequestLog,
 }
 
 /// The log line of a request, written when it ends or is dropped.
 #[derive(Debug)]
-struct RequestLog {
+pub(crate) struct RequestLog {
     request: RequestId,
     /// The id of the answer.
     id: String,
@@ -47,7 +47,8 @@ struct RequestLog {
     failed: bool,
     /// Why choices ended, each reason once.
     finish: Vec<&'static str>,
-    usage: Usage,
+    /// Tokens of the choices that have ended, every prompt counted once.
+    pub usage: Usage,
     /// Pieces of text of each choice that has not ended: about as many as tokens.
     pieces: Vec<usize>,
     transcript: Option<Transcript>,
@@ -123,11 +124,6 @@ impl Choices {
         self.log.failed = true;
         self.events.close();
         error
-    }
-
-    /// Tokens of the choices that have ended, every prompt counted once.
-    pub fn usage(&self) -> &Usage {
-        &self.log.usage
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn whole(
         });
         collected = kept.collect();
     }
-    Ok(Json(answer.whole(collected, choices.usage())).into_response())
+    Ok(Json(answer.whole(collected, &choices.log.usage)).into_response())
 }
 
 /// Writes the frames of each event when it arrives, and the answer's ping whenever no event arrives
@@ -82,7 +82,7 @@ impl<A: Answer> Feed<A> {
             }
             Ok(None) => {
                 self.ended = true;
-                self.answer.close(self.choices.usage())
+                self.answer.close(&self.choices.log.usage)
             }
         }
     }

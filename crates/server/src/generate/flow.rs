@@ -96,12 +96,6 @@ pub(crate) enum Reply<A> {
     Generate(Box<Generation<A>>),
 }
 
-impl<A> From<Generation<A>> for Reply<A> {
-    fn from(generation: Generation<A>) -> Self {
-        Self::Generate(Box::new(generation))
-    }
-}
-
 /// Reads a request with `read`, computes its answer and responds with it.
 pub(crate) async fn generate<A: Answer>(
     context: RequestContext,
@@ -110,9 +104,9 @@ pub(crate) async fn generate<A: Answer>(
 ) -> Result<Response, HttpError> {
     let generation = match prepare(&context.app, body, read).await? {
         Reply::Ready(json) => return Ok(Json(json).into_response()),
-        Reply::Generate(generation) => *generation,
+        Reply::Generate(generation) => generation,
     };
-    let Generation { prompts, per_prompt, options, id, answer, delivery } = generation;
+    let Generation { prompts, per_prompt, options, id, answer, delivery } = *generation;
     let choices = Choices::start(&context, &prompts, per_prompt, options, id)?;
     respond(&context.app, choices, answer, delivery).await
 }

@@ -1,11 +1,11 @@
 //! The caller of a request, identified by its key or by its address.
 //!
-//! Invariant: no handler sees a key. The headers that carry one are removed, and the digest of the
-//! tenant's key is inserted.
+//! Invariant: no handler sees a key. The headers that carry one are removed, and the request has the
+//! digest of the tenant's key as an extension.
 
 use crate::http::keys::{ApiKeys, Digest};
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use std::sync::Arc;
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 
-/// The header that holds the tenant's name once the keys are removed.
-const TENANT: HeaderName = HeaderName::from_static("x-gannet-tenant");
+/// The digest of the key that a request came with, as text; an extension of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant(pub Arc<str>);
 
 /// The other end of a connection; an extension of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +57,8 @@ impl Caller {
         let known = given.iter().map(|key| keys.find(key)).fold(None, Option::or);
         let tenant = known.as_ref().map(|key| key.digest);
         let tenant = tenant.or_else(|| given.first().map(|key| Digest::of(key)));
-        if let Some(Ok(name)) = tenant.map(|digest| HeaderValue::from_str(&digest.hex())) {
-            request.headers_mut().insert(TENANT, name);
+        if let Some(digest) = tenant {
+            request.extensions_mut().insert(Tenant(digest.hex().into()));
         }
         match known {
             Some(key) => Some(Self { identity: Identity::Key(key.digest), label: key.label }),
@@ -77,14 +78,8 @@ impl Caller {
     }
 }
 
-/// The name of the tenant that a request's headers carry behind [`Caller::admit`].
-pub(crate) fn tenant(headers: &HeaderMap) -> Option<String> {
-    Some(headers.get(TENANT)?.to_str().ok()?.to_owned())
-}
-
 /// Takes out the headers that carry keys, and gives the keys.
 fn take_keys(headers: &mut HeaderMap) -> Vec<Vec<u8>> {
-    headers.remove(TENANT);
     let bearer = headers.remove(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     let plain = [X_API_KEY, API_KEY].into_iter().filter_map(|name| headers.remove(name));
     bearer.into_iter().chain(plain.map(|value| value.as_bytes().to_vec())).collect()
@@ -147,7 +142,8 @@ mod tests {
             [("authorization", "Bearer x"), ("api-key", "secret"), ("x-gannet-tenant", "mine")];
         let mut request = request(&headers);
         Caller::admit(&mut request, &keys).unwrap();
-        assert_eq!(tenant(request.headers()), Some(Digest::of(b"secret").hex()));
+        let Tenant(name) = request.extensions().get().unwrap();
+        assert_eq!(**name, *Digest::of(b"secret").hex());
         assert_eq!(request.headers().len(), 1);
     }
 

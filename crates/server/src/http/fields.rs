@@ -80,21 +80,14 @@ impl<'a> ObjectReader<'a> {
 /// The error of a member at `path` that is not what it should be.
 pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> HttpError {
     let found = match found {
-        Value::Number(number) => number.to_string(),
-        other => kind(other).to_owned(),
-    };
-    HttpError::member(path, format!("must be {expected}, not {found}"))
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
+        Value::Number(number) => &number.to_string(),
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
-    }
+    };
+    HttpError::member(path, format!("must be {expected}, not {found}"))
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ impl Account {
         for (bucket, what) in [(self.requests, "requests"), (self.tokens, "tokens")] {
             if let Some(bucket) = bucket.filter(|bucket| bucket.remaining() == 0) {
                 let message = format!("more than {} {what} in a minute", bucket.limit());
-                return Err(self.rate_limited(message, bucket.until_one()));
+                return Err(self.rate_limited(message, bucket.until(1.0)));
             }
         }
         self.running += 1;

@@ -9,7 +9,7 @@ use api::Field;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use serde_json::Value;
@@ -21,6 +21,10 @@ use utoipa_axum::router::OpenApiRouter;
 pub(crate) trait Protocol: 'static {
     /// The routes that admission treats differently.
     const EXEMPTIONS: Exemptions = Exemptions::NONE;
+
+    /// The header besides [`REQUEST_ID`](crate::http::request::REQUEST_ID) in which clients look
+    /// for the name of their request.
+    const ID_HEADER: Option<HeaderName> = None;
 
     /// The routes, with their part of the OpenAPI document.
     fn routes() -> OpenApiRouter<App>;
@@ -34,9 +38,6 @@ pub(crate) trait Protocol: 'static {
     fn field(field: &Field) -> &'static str {
         error::field(field)
     }
-
-    /// Adds the headers that responses of this protocol alone have.
-    fn add_headers(_headers: &mut HeaderMap, _id: &RequestId) {}
 
     /// The JSON object of `error`, with its field under the protocol's name.
     fn json(error: &HttpError) -> Value {
@@ -66,8 +67,9 @@ async fn translated<P: Protocol>(request: Request, next: Next) -> Response {
         response.headers_mut().remove(header::CONTENT_LENGTH);
         response = response.map(|_| Body::from(P::json(&error).to_string()));
     }
-    if let Some(id) = id {
-        P::add_headers(response.headers_mut(), &id);
+    let name = id.and_then(|id| HeaderValue::from_str(&id.name).ok());
+    if let (Some(header), Some(name)) = (P::ID_HEADER, name) {
+        response.headers_mut().insert(header, name);
     }
     response
 }

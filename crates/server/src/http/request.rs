@@ -1,7 +1,7 @@
 //! The id of a request, its charge and its tenant.
 
 use crate::http::app::App;
-use crate::http::caller;
+use crate::http::caller::Tenant;
 use crate::http::limits::TokenCharge;
 use crate::http::random;
 use api::RequestOptions;
@@ -43,7 +43,7 @@ pub(crate) struct RequestContext {
     pub app: App,
     pub id: RequestId,
     /// The name of the tenant whose key the request came with.
-    pub key: Option<String>,
+    pub key: Option<Arc<str>>,
 }
 
 impl RequestContext {
@@ -60,7 +60,8 @@ impl FromRequestParts<App> for RequestContext {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
         let id = parts.extensions.get::<RequestId>().cloned();
         let id = id.unwrap_or_else(|| RequestId::of(&parts.headers));
-        Ok(Self { app: app.clone(), id, key: caller::tenant(&parts.headers) })
+        let tenant = parts.extensions.get::<Tenant>();
+        Ok(Self { app: app.clone(), id, key: tenant.map(|tenant| Arc::clone(&tenant.0)) })
     }
 }
 
@@ -87,7 +88,8 @@ mod tests {
                 .fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
             let mut request = request.body(axum::body::Body::empty()).unwrap();
             Caller::admit(&mut request, &keys);
-            super::tenant(caller::tenant(request.headers()).as_deref(), user.map(str::to_owned))
+            let key = request.extensions().get::<Tenant>().map(|tenant| &*tenant.0);
+            super::tenant(key, user.map(str::to_owned))
         };
         let [one, two] = [[("x-api-key", "one")], [("x-api-key", "two")]];
         assert_ne!(tenant(&one, Some("u")), tenant(&two, Some("u")));

@@ -35,17 +35,13 @@ use crate::http::app::App;
 use crate::http::error::{self, HttpError};
 use crate::http::fallback::unknown_route;
 use crate::http::protocol::Protocol;
-use crate::http::request::RequestId;
 use api::Field;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::HeaderName;
 use response::ErrorBody;
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// The header in which clients look for the name of their request.
-const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// The schema of errors, to which refusals refer.
 #[derive(OpenApi)]
@@ -56,6 +52,8 @@ struct Errors;
 pub(crate) struct Anthropic;
 
 impl Protocol for Anthropic {
+    const ID_HEADER: Option<HeaderName> = Some(HeaderName::from_static("request-id"));
+
     fn routes() -> OpenApiRouter<App> {
         OpenApiRouter::with_openapi(Errors::openapi())
             .routes(routes!(routes::messages))
@@ -71,12 +69,6 @@ impl Protocol for Anthropic {
         match field {
             Field::Parameter("stop") => "stop_sequences",
             other => error::field(other),
-        }
-    }
-
-    fn add_headers(headers: &mut HeaderMap, id: &RequestId) {
-        if let Ok(id) = HeaderValue::from_str(&id.name) {
-            headers.insert(REQUEST_ID, id);
         }
     }
 }

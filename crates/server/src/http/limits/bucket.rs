@@ -38,14 +38,9 @@ impl Bucket {
     }
 
     /// Time until `level` is reached.
-    fn until(&self, level: f64) -> Duration {
+    pub fn until(&self, level: f64) -> Duration {
         let missing = (level - self.level).max(0.0);
         Duration::try_from_secs_f64(missing * MINUTE / self.per_minute).unwrap_or(Duration::MAX)
-    }
-
-    /// Time until one unit is there.
-    pub fn until_one(&self) -> Duration {
-        self.until(1.0)
     }
 
     /// Time until it is full.
@@ -73,7 +68,7 @@ mod tests {
         let start = Instant::now();
         let mut bucket = Bucket::new(60, start);
         bucket.take(60.0);
-        assert_eq!((bucket.remaining(), bucket.until_one()), (0, Duration::from_secs(1)));
+        assert_eq!((bucket.remaining(), bucket.until(1.0)), (0, Duration::from_secs(1)));
         bucket.fill(start + Duration::from_millis(2500));
         assert_eq!(bucket.remaining(), 2);
         bucket.fill(start + Duration::from_secs(3600));
@@ -85,7 +80,7 @@ mod tests {
         let start = Instant::now();
         let mut bucket = Bucket::new(60, start);
         bucket.take(180.0);
-        assert_eq!((bucket.remaining(), bucket.until_one()), (0, Duration::from_secs(121)));
+        assert_eq!((bucket.remaining(), bucket.until(1.0)), (0, Duration::from_secs(121)));
         assert_eq!(bucket.until_full(), Duration::from_secs(180));
     }
 

@@ -37,15 +37,14 @@ fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, H
     let prompt = service.prepare_chat(&call.request);
     let prompt = prompt.map_err(|error| HttpError::of(error, "messages"))?;
     let answer = MessageAnswer::new(&service.info().name, prompt.prompt().len(), call.caches);
-    let generation = Generation {
+    Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: 1,
         options: call.options,
         id: answer.message.id.clone(),
         answer,
         delivery: Delivery::of(call.stream),
-    };
-    Ok(generation.into())
+    })))
 }
 
 /// How many tokens a conversation has, also where the context does not hold them.

@@ -194,13 +194,12 @@ fn prepare(
     };
     let prompts: Result<Vec<Prepared>, _> = prompts.into_iter().map(prepare).collect();
     let prompts = prompts.map_err(|error| HttpError::of(error, "prompt"))?;
-    let generation = Generation {
+    Ok(Reply::Generate(Box::new(Generation {
         prompts,
         per_prompt: choices,
         options: RequestOptions::default(),
         id: random::id("completion-"),
         answer: CompletionAnswer::new(&service.info().name, view, choices),
         delivery: Delivery::of(stream),
-    };
-    Ok(generation.into())
+    })))
 }

@@ -46,15 +46,14 @@ impl OllamaAnswer {
 
     /// The computation of this answer, which is a stream unless the client says otherwise.
     pub fn generation(self, prompt: Prepared, stream: Option<bool>) -> Reply<Self> {
-        let generation = Generation {
+        Reply::Generate(Box::new(Generation {
             prompts: vec![prompt],
             per_prompt: 1,
             options: RequestOptions::default(),
             id: random::id("ollama-"),
             answer: self,
             delivery: Delivery::of(stream.unwrap_or(true)),
-        };
-        generation.into()
+        }))
     }
 
     /// The answer to a request that asks for no computation but to load or unload the model. Its
@@ -134,13 +133,6 @@ impl OllamaAnswer {
 }
 
 impl Said {
-    fn of(choice: &Collected) -> Self {
-        let thinking = Some(choice.reasoning.clone()).filter(|text| !text.is_empty());
-        let mut said = Self { content: choice.content.clone(), thinking, ..Self::default() };
-        choice.calls.iter().enumerate().for_each(|(index, call)| said.add_call(index, call));
-        said
-    }
-
     /// Adds a call; arguments that are no object are shown, since they cannot be executed.
     fn add_call(&mut self, index: usize, call: &AnswerCall) {
         let arguments = match serde_json::from_str(&call.arguments) {
@@ -188,7 +180,10 @@ impl Answer for OllamaAnswer {
         let choice = choices.into_iter().next().unwrap_or_default();
         let logprobs = self.logprobs(&choice.tokens);
         let end = choice.done.as_ref().map(|done| self.end(done)).unwrap_or_default();
-        self.line(Said::of(&choice), logprobs, end)
+        let thinking = Some(choice.reasoning).filter(|text| !text.is_empty());
+        let mut said = Said { content: choice.content, thinking, ..Said::default() };
+        choice.calls.iter().enumerate().for_each(|(index, call)| said.add_call(index, call));
+        self.line(said, logprobs, end)
     }
 }
 

@@ -187,22 +187,19 @@ fn details(service: &Service) -> Details {
 /// In the keys of GGUF files, whatever the file.
 fn model_info(service: &Service) -> Map<String, Value> {
     let (info, card) = (service.info(), service.card());
-    let general = [
-        ("general.architecture", json!(info.architecture)),
-        ("general.basename", json!(info.name)),
-        ("general.parameter_count", json!(card.parameters)),
+    let own = |key: &str| format!("{}.{key}", info.architecture);
+    let all = [
+        ("general.architecture".to_owned(), json!(info.architecture)),
+        ("general.basename".to_owned(), json!(info.name)),
+        ("general.parameter_count".to_owned(), json!(card.parameters)),
+        (own("context_length"), json!(card.context_length)),
+        (own("embedding_length"), json!(card.hidden_size)),
+        (own("block_count"), json!(card.layers)),
+        (own("attention.head_count"), json!(card.heads)),
+        (own("attention.head_count_kv"), json!(card.kv_heads)),
+        (own("vocab_size"), json!(info.vocab_size)),
     ];
-    let own = [
-        ("context_length", card.context_length),
-        ("embedding_length", card.hidden_size),
-        ("block_count", card.layers),
-        ("attention.head_count", card.heads),
-        ("attention.head_count_kv", card.kv_heads),
-        ("vocab_size", info.vocab_size),
-    ];
-    let general = general.into_iter().map(|(key, value)| (key.to_owned(), value));
-    let own = own.into_iter().map(|(key, n)| (format!("{}.{key}", info.architecture), json!(n)));
-    general.chain(own).collect()
+    Map::from_iter(all)
 }
 
 fn parameters(defaults: &SamplingOptions) -> String {

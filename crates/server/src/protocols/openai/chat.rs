@@ -150,15 +150,14 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpErr
     let error = |error| ConstraintField::error(constraint.as_ref(), error, "messages");
     let prompt = service.prepare_chat(&request).map_err(error)?;
     let heading = Heading::new("chatcmpl-", &service.info().name);
-    let generation = Generation {
+    Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: choices,
         options,
         id: heading.id.clone(),
         answer: ChatAnswer::new(heading, choices, style),
         delivery: Delivery::of(stream),
-    };
-    Ok(generation.into())
+    })))
 }
 
 /// Reads the body of a request.

@@ -91,20 +91,24 @@ impl ChatAnswer {
         }
     }
 
-    fn message(&self, choice: &Collected) -> AssistantMessage {
-        let (content, reasoning) = (choice.content.clone(), choice.reasoning.clone());
-        let silent = content.is_empty() && !choice.calls.is_empty();
-        let (calls, old) = match self.style.functions {
-            true => (Vec::new(), choice.calls.first().map(Into::into)),
-            false => (choice.calls.iter().map(Into::into).collect(), None),
+    fn message(&self, choice: Collected) -> AssistantMessage {
+        let Collected { content, reasoning, calls, .. } = choice;
+        let silent = content.is_empty() && !calls.is_empty();
+        let mut calls = calls.into_iter().map(|AnswerCall { id, name, arguments, .. }| {
+            let function = CalledFunction { name, arguments };
+            AnswerToolCall { id, kind: "function", function }
+        });
+        let (tool_calls, function_call) = match self.style.functions {
+            true => (Vec::new(), calls.next().map(|call| call.function)),
+            false => (calls.collect(), None),
         };
         AssistantMessage {
             role: "assistant",
             content: (!silent).then_some(content),
             refusal: None,
             reasoning_content: Some(reasoning).filter(|text| !text.is_empty()),
-            tool_calls: calls,
-            function_call: old,
+            tool_calls,
+            function_call,
         }
     }
 }
@@ -140,13 +144,13 @@ impl Answer for ChatAnswer {
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
-        let choice = |(index, choice): (usize, &Collected)| ChatChoice {
+        let choice = |(index, choice): (usize, Collected)| ChatChoice {
             index,
-            message: self.message(choice),
             logprobs: self.logprobs(&choice.tokens),
             finish_reason: choice.finish_reason().map(|reason| self.reason(reason)),
+            message: self.message(choice),
         };
-        let choices = choices.iter().enumerate().map(choice).collect();
+        let choices = choices.into_iter().enumerate().map(choice).collect();
         self.heading.json("chat.completion", choices, Some(Some(usage)))
     }
 }
@@ -248,16 +252,4 @@ struct FunctionDelta {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     arguments: String,
-}
-
-impl From<&AnswerCall> for AnswerToolCall {
-    fn from(call: &AnswerCall) -> Self {
-        Self { id: call.id.clone(), kind: "function", function: call.into() }
-    }
-}
-
-impl From<&AnswerCall> for CalledFunction {
-    fn from(call: &AnswerCall) -> Self {
-        Self { name: call.name.clone(), arguments: call.arguments.clone() }
-    }
 }

@@ -161,15 +161,14 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, H
     let prompts = prompts.collect::<Result<Vec<Prepared>, _>>()?;
     let echoes = call.echoes(service, &prompts);
     let heading = Heading::new("cmpl-", &service.info().name);
-    let generation = Generation {
+    Ok(Reply::Generate(Box::new(Generation {
         prompts,
         per_prompt: call.best_of,
         options: call.options,
         id: heading.id.clone(),
         answer: CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage),
         delivery: call.delivery,
-    };
-    Ok(generation.into())
+    })))
 }
 
 impl CompletionCall {

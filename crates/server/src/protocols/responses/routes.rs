@@ -14,7 +14,7 @@ use crate::protocols::responses::call::{RequestReader, ResponseCall};
 use crate::protocols::responses::history::Item;
 use crate::protocols::responses::object::Response as Made;
 use crate::protocols::responses::request::CreateResponse;
-use crate::protocols::responses::store::{Owner, ResponseStore, StoredResponse};
+use crate::protocols::responses::store::{ResponseStore, StoredResponse};
 use api::{ApiError, Prepared};
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -44,7 +44,7 @@ pub(crate) async fn create(
     let ResponseCall { options, response, view, tools, input, parent, stream, .. } = call;
     let choices = Choices::start(&context, &[prompt], 1, options, response.id.clone())?;
     let work = response.background.then(|| Arc::new(Background::new(stream, &store.held)));
-    let (owner, background) = (owner(&context), work.clone());
+    let (owner, background) = (context.key, work.clone());
     let slot = response.store.then(|| StoreSlot { store, owner, parent, input, background });
     let answer = ResponseAnswer::new(response, view, tools, slot);
     let Some(work) = work else {
@@ -82,7 +82,7 @@ async fn made(mut choices: Choices, answer: &mut ResponseAnswer, work: &Backgrou
         match event {
             Some(Ok((index, event))) => work.push(&answer.frames(index, event)),
             Some(Err(error)) => return answer.broken(&error),
-            None => return answer.close(choices.usage()),
+            None => return answer.close(&choices.log.usage),
         }
     }
 }
@@ -94,7 +94,7 @@ async fn read<T: Send + 'static>(
     body: Body,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(ResponseCall, T), HttpError> {
-    let (store, owner) = (Arc::clone(store), owner(context));
+    let (store, owner) = (Arc::clone(store), context.key.clone());
     let limit = context.app.options.body_limit;
     prepare(&context.app, body, move |service, body| {
         let reader = RequestReader { service, store: &store, owner: &owner, limit };
@@ -123,11 +123,6 @@ pub(crate) async fn input_tokens(
 ) -> Result<Json<InputTokens>, HttpError> {
     let (_, input_tokens) = read(&context, &store, body, counted).await?;
     Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }))
-}
-
-/// Whose responses a request may see: those of the key that it came with.
-fn owner(context: &RequestContext) -> Owner {
-    context.key.as_deref().map(Arc::from)
 }
 
 fn json(response: &StoredResponse) -> Response {
@@ -184,7 +179,7 @@ pub(crate) async fn remove(
     id: Id,
 ) -> Result<Json<Removed>, HttpError> {
     let (id, response) = find(&store, &context, id)?;
-    store.remove(&owner(&context), &id);
+    store.remove(&context.key, &id);
     if let Some(work) = &response.background {
         work.cancel().await;
     }
@@ -207,7 +202,7 @@ pub(crate) async fn cancel(
     };
     work.cancel().await;
     // It may have been removed meanwhile.
-    store.get(&owner(&context), &id).map(|ended| json(&ended)).ok_or_else(|| unknown(&id))
+    store.get(&context.key, &id).map(|ended| json(&ended)).ok_or_else(|| unknown(&id))
 }
 
 /// Items of a page, unless it says how many.
@@ -301,7 +296,7 @@ fn find(
     id: Id,
 ) -> Result<(String, Arc<StoredResponse>), HttpError> {
     let Path(id) = id.map_err(|rejection| HttpError::invalid("id", rejection.body_text()))?;
-    let response = store.get(&owner(context), &id).ok_or_else(|| unknown(&id))?;
+    let response = store.get(&context.key, &id).ok_or_else(|| unknown(&id))?;
     Ok((id, response))
 }
 
