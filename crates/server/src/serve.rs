@@ -33,22 +33,20 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let listener = listener.into();
-    let life = Life::default();
-    let (grace, period) = (options.grace, options.reload);
+    let app = App::new(service, options, Life::default());
+    let App { service, options, life, observability, .. } = &app;
     let tls = listener.tls.iter().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>);
     // The files that may change while the server runs.
     let files = iter::once(Arc::new(options.keys.clone()) as _).chain(tls).collect();
-    let app = App::new(service.clone(), options.clone(), life.clone());
-    let observability = Arc::clone(&app.observability);
-    let connections = Connections::new(routes(app), &options, life.clone());
-    let server = async { tokio::join!(connections.serve(listener), ask(life.clone(), shutdown)) };
+    let connections = Connections::new(routes(app.clone()), options, life.clone());
+    let server = async { tokio::join!(connections.serve(listener), ask(life, shutdown)) };
     let mut server = pin!(server);
     let stopped = tokio::select! {
         _ = &mut server => return Ok(()),
         never = observability.window.look(service.metrics()) => match never {},
-        never = reload::watch(files, period) => match never {},
+        never = reload::watch(files, options.reload) => match never {},
         () = service.stopped() => true,
-        () = grace_over(&life, grace) => false,
+        () = grace_over(life, options.grace) => false,
     };
     life.advance(Phase::Closing);
     // Streams that are still open end here.
@@ -57,7 +55,7 @@ pub async fn serve(
 }
 
 /// Begins the drain when `shutdown` completes, or the server closes for another reason.
-async fn ask(life: Life, shutdown: impl Future<Output = ()>) {
+async fn ask(life: &Life, shutdown: impl Future<Output = ()>) {
     tokio::select! {
         () = shutdown => {}
         () = life.reached(Phase::Closing) => {}

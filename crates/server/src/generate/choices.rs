@@ -86,10 +86,8 @@ impl Choices {
             tokio::spawn(pump(index, stream, sender.clone(), app.clone()));
         }
         context.id.charge.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
-        let transcript = app
-            .options
-            .log_prompts
-            .then(|| Transcript::begin(&app.service, &context.id.name, prompts, count));
+        let begin = || Transcript::begin(&app.service, &context.id.name, prompts, count);
+        let transcript = app.options.log_prompts.then(begin);
         let log = RequestLog {
             request: context.id.clone(),
             id,

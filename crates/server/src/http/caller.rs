@@ -1,7 +1,7 @@
 //! The caller of a request, identified by its key or by its address.
 //!
-//! Invariant: no handler sees a key. The headers that carry one are removed, and the request has the
-//! digest of the tenant's key as an extension.
+//! Invariant: no handler sees a key. The headers that carry one are removed, and the request has
+//! the digest of the tenant's key as an extension.
 
 use crate::http::keys::{ApiKeys, Digest};
 use axum::extract::Request;

@@ -39,9 +39,8 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
     let peer = request.extensions().get::<Peer>().copied();
     request.extensions_mut().insert(id.clone());
     let mut response = next.run(request).await;
-    app.observability
-        .http
-        .responded(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
+    let route = route.as_ref().map_or("other", MatchedPath::as_str);
+    app.observability.http.responded(route, response.status());
     let caller = response.extensions_mut().remove().unwrap_or_else(|| Caller::at(peer));
     tracing::info!(
         request_id = &*id.name,

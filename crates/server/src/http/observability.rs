@@ -9,7 +9,7 @@ use http::HttpMetrics;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use report::StatsReport;
-use sliding_window::SlidingWindow;
+use sliding_window::{Sample, SlidingWindow};
 use std::fmt;
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ impl Observability {
             model: &service.info().name,
             ready,
             uptime: self.started.elapsed(),
-            rates: self.window.rates(&stats),
+            rates: self.window.rates(Sample::of(&stats)),
             http: &self.http,
             stats,
         }

@@ -5,6 +5,8 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+#[cfg(unix)]
+use tokio::signal::unix;
 
 /// A value that is read from files, and can be read from them again.
 pub(crate) trait Reload: Send + Sync {
@@ -69,19 +71,15 @@ fn stamp(path: &Path) -> Stamp {
 #[derive(Debug, Default)]
 struct Hangups {
     #[cfg(unix)]
-    signal: Option<tokio::signal::unix::Signal>,
+    signal: Option<unix::Signal>,
 }
 
 impl Hangups {
-    #[cfg(unix)]
     fn listen() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { signal: Some(signal(SignalKind::hangup())?) })
-    }
-
-    #[cfg(not(unix))]
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self::default())
+        Ok(Self {
+            #[cfg(unix)]
+            signal: Some(unix::signal(unix::SignalKind::hangup())?),
+        })
     }
 
     /// Waits for the next SIGHUP.

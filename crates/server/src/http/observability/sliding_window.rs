@@ -15,8 +15,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct SlidingWindow(Mutex<VecDeque<Sample>>);
 
+/// The counts at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+pub(crate) struct Sample {
     at: Instant,
     prompt: u64,
     generated: u64,
@@ -34,7 +35,9 @@ pub(crate) struct Rates {
 }
 
 impl Sample {
-    fn of(stats: &Stats, at: Instant) -> Self {
+    /// The counts of `stats` as those of this moment.
+    pub fn of(stats: &Stats) -> Self {
+        let at = Instant::now();
         Self { at, prompt: stats.prompt_tokens, generated: stats.generation_tokens }
     }
 }
@@ -42,20 +45,15 @@ impl Sample {
 impl SlidingWindow {
     /// A window that begins with `stats`.
     pub fn new(stats: &Stats) -> Self {
-        Self(Mutex::new(VecDeque::from([Sample::of(stats, Instant::now())])))
+        Self(Mutex::new(VecDeque::from([Sample::of(stats)])))
     }
 
     /// Samples `metrics` periodically, for ever.
     pub async fn look(&self, metrics: &Metrics) -> Infallible {
         loop {
             tokio::time::sleep(PERIOD).await;
-            self.note(Sample::of(&metrics.snapshot(), Instant::now()));
+            self.note(Sample::of(&metrics.snapshot()));
         }
-    }
-
-    /// The rates up to `stats`, which are those of now.
-    pub fn rates(&self, stats: &Stats) -> Rates {
-        self.up_to(Sample::of(stats, Instant::now()))
     }
 
     /// Adds `sample`, and removes those older than the window, except the newest of them.
@@ -68,7 +66,8 @@ impl SlidingWindow {
         }
     }
 
-    fn up_to(&self, now: Sample) -> Rates {
+    /// The rates up to `now`.
+    pub fn rates(&self, now: Sample) -> Rates {
         let first = self.samples().front().copied().unwrap_or(now);
         let over = now.at.saturating_duration_since(first.at).as_secs_f64();
         let rate = |now: u64, first: u64| now.saturating_sub(first) as f64 / over.max(1e-3);
@@ -99,7 +98,7 @@ mod tests {
         (1..=busy + idle)
             .filter(|second| second % 5 == 0)
             .for_each(|second| window.note(at(second)));
-        let rates = window.up_to(at(busy + idle));
+        let rates = window.rates(at(busy + idle));
         assert_eq!(rates, Rates { prompt: 0.0, generated: expected, over });
         assert!(window.samples().len() <= 14);
     }
@@ -116,6 +115,6 @@ mod tests {
     fn a_moment_is_no_division_by_zero() {
         let window = SlidingWindow::new(&Stats::default());
         let sample = window.samples()[0];
-        assert_eq!(window.up_to(sample), Rates::default());
+        assert_eq!(window.rates(sample), Rates::default());
     }
 }

@@ -240,11 +240,12 @@ impl CompletionBody {
 
 /// A string, an array of strings, an array of ids, or an array of arrays of ids, at `field`.
 pub(crate) fn prompts(field: &str, given: Option<&Value>) -> Result<Vec<Prompt>, HttpError> {
-    match given.ok_or_else(|| wire::missing(field))? {
+    let given = given.ok_or_else(|| wire::missing(field))?;
+    match given {
         Value::String(text) => Ok(vec![text.as_str().into()]),
         Value::Array(items) => match items.first() {
             None => Err(HttpError::member(field, "is an empty array")),
-            Some(Value::Number(_)) => ids(given.unwrap_or_default(), field).map(|ids| vec![ids]),
+            Some(Value::Number(_)) => wire::part(given, field).map(|ids| vec![Prompt::Ids(ids)]),
             Some(_) => several(items, field),
         },
         _ => Err(HttpError::member(field, "must be a string or an array")),
@@ -254,17 +255,13 @@ pub(crate) fn prompts(field: &str, given: Option<&Value>) -> Result<Vec<Prompt>,
 fn several(items: &[Value], field: &str) -> Result<Vec<Prompt>, HttpError> {
     let one = |(at, item): (usize, &Value)| match item {
         Value::String(text) => Ok(text.as_str().into()),
-        Value::Array(_) => ids(item, &format!("{field}[{at}]")),
+        Value::Array(_) => wire::part(item, &format!("{field}[{at}]")).map(Prompt::Ids),
         _ => {
             let problem = "must be a string or an array of token ids";
             Err(HttpError::member(&format!("{field}[{at}]"), problem))
         }
     };
     items.iter().enumerate().map(one).collect()
-}
-
-fn ids(items: &Value, path: &str) -> Result<Prompt, HttpError> {
-    wire::part(items, path).map(Prompt::Ids)
 }
 
 #[cfg(test)]

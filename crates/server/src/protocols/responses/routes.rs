@@ -256,11 +256,10 @@ impl ItemList {
         }
         let start = match &page.after {
             None => 0,
-            Some(id) => items
-                .iter()
-                .position(|item| item.id() == id)
-                .map(|at| at + 1)
-                .ok_or_else(|| HttpError::at("after", format!("there is no item {id}")))?,
+            Some(id) => {
+                let place = items.iter().position(|item| item.id() == id);
+                place.ok_or_else(|| HttpError::at("after", format!("there is no item {id}")))? + 1
+            }
         };
         let rest = &items[start..];
         let shown = &rest[..rest.len().min(limit)];
