@@ -15,11 +15,11 @@ const LEN: usize = 256;
 const DELTA: f32 = 0.125;
 
 /// A scale and a move per 32: `value = d * (2 * scale + 1) * (entry +- 1/8)`.
-pub static IQ1_S: QuantType = QuantType::of::<BlocksS, LEN, 50>("iq1_s", 19);
+pub static IQ1_S: QuantType = QuantType::of::<Iq1SBlocks, LEN, 50>("iq1_s", 19);
 
 /// A scale per 16 and a move per 8: `value = d * (2 * scale + 1) * (entry +- 1/8)`. The factor's
 /// bits are the high nibbles of the four words of scales.
-pub static IQ1_M: QuantType = QuantType::of::<BlocksM, LEN, 56>("iq1_m", 29);
+pub static IQ1_M: QuantType = QuantType::of::<Iq1MBlocks, LEN, 56>("iq1_m", 29);
 
 fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {
     let delta = if down { -DELTA } else { DELTA };
@@ -93,9 +93,9 @@ impl<const N: usize> Rounding<N> for MovedApart<'_> {
     }
 }
 
-struct BlocksS;
+struct Iq1SBlocks;
 
-impl BlockFormat<LEN, 50> for BlocksS {
+impl BlockFormat<LEN, 50> for Iq1SBlocks {
     fn restore(block: &[u8; 50], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
@@ -126,9 +126,9 @@ impl BlockFormat<LEN, 50> for BlocksS {
     }
 }
 
-struct BlocksM;
+struct Iq1MBlocks;
 
-impl BlockFormat<LEN, 56> for BlocksM {
+impl BlockFormat<LEN, 56> for Iq1MBlocks {
     fn restore(block: &[u8; 56], out: &mut [f32; LEN]) {
         let words: [u16; 4] = std::array::from_fn(|i| read_u16(&block[48 + 2 * i..]));
         let factor = (0..4).fold(0, |bits, i| bits | words[i] >> 12 << (4 * i));

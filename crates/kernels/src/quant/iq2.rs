@@ -14,13 +14,13 @@ pub(super) const EIGHT: usize = 8;
 const LEVELS: [f32; 3] = [8.0, 25.0, 43.0];
 
 /// Entries of eight bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
-pub static IQ2_XXS: QuantType = QuantType::of::<BlocksXxs, LEN, 66>("iq2_xxs", 16);
+pub static IQ2_XXS: QuantType = QuantType::of::<Iq2XxsBlocks, LEN, 66>("iq2_xxs", 16);
 
 /// Entries of nine bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
-pub static IQ2_XS: QuantType = QuantType::of::<BlocksXs, LEN, 74>("iq2_xs", 17);
+pub static IQ2_XS: QuantType = QuantType::of::<Iq2XsBlocks, LEN, 74>("iq2_xs", 17);
 
 /// Entries of ten bits and signs of eight: `value = d * (scale + 0.5) / 4 * entry * sign`.
-pub static IQ2_S: QuantType = QuantType::of::<BlocksS, LEN, 82>("iq2_s", 22);
+pub static IQ2_S: QuantType = QuantType::of::<Iq2SBlocks, LEN, 82>("iq2_s", 22);
 
 /// Eight signs of which seven are stored: the number of negative ones is even.
 pub(super) fn even_signs(seven: u32) -> u8 {
@@ -61,9 +61,9 @@ const STEPS: StepGrid = StepGrid { part: 0.25, most: 15.0, reaches: &REACHES };
 /// Where the value of largest magnitude is tried.
 const REACHES: [f32; 9] = [26.0, 30.0, 34.0, 38.0, 42.0, 46.0, 51.0, 57.0, 64.0];
 
-struct BlocksXxs;
+struct Iq2XxsBlocks;
 
-impl BlockFormat<LEN, 66> for BlocksXxs {
+impl BlockFormat<LEN, 66> for Iq2XxsBlocks {
     fn restore(block: &[u8; 66], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (group, out) in block[2..].chunks_exact(8).zip(out.chunks_exact_mut(32)) {
@@ -119,9 +119,9 @@ pub(super) fn pack_steps(steps: &[f32], bytes: &mut [u8]) {
     }
 }
 
-struct BlocksXs;
+struct Iq2XsBlocks;
 
-impl BlockFormat<LEN, 74> for BlocksXs {
+impl BlockFormat<LEN, 74> for Iq2XsBlocks {
     fn restore(block: &[u8; 74], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
@@ -143,9 +143,9 @@ impl BlockFormat<LEN, 74> for BlocksXs {
     }
 }
 
-struct BlocksS;
+struct Iq2SBlocks;
 
-impl BlockFormat<LEN, 82> for BlocksS {
+impl BlockFormat<LEN, 82> for Iq2SBlocks {
     fn restore(block: &[u8; 82], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {

@@ -17,10 +17,10 @@ const LEVELS_XXS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
 const LEVELS_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
 
 /// Entries of eight bits and signs of seven per eight: `value = d * (scale + 0.5) / 2 * entry`.
-pub static IQ3_XXS: QuantType = QuantType::of::<BlocksXxs, LEN, 98>("iq3_xxs", 18);
+pub static IQ3_XXS: QuantType = QuantType::of::<Iq3XxsBlocks, LEN, 98>("iq3_xxs", 18);
 
 /// Entries of nine bits and a sign for each value: `value = d * (2 * scale + 1) * entry`.
-pub static IQ3_S: QuantType = QuantType::of::<BlocksS, LEN, 110>("iq3_s", 21);
+pub static IQ3_S: QuantType = QuantType::of::<Iq3SBlocks, LEN, 110>("iq3_s", 21);
 
 /// Two entries of four values each.
 fn write(out: &mut [f32], entries: [u16; 2], signs: u8, scale: f32, levels: &[f32; 8]) {
@@ -39,9 +39,9 @@ const STEPS_S: StepGrid = StepGrid { part: 2.0, most: 15.0, reaches: &REACHES_S 
 const REACHES_XXS: [f32; 9] = [38.0, 42.0, 46.0, 50.0, 54.0, 58.0, 62.0, 68.0, 75.0];
 const REACHES_S: [f32; 9] = [10.0, 11.0, 12.0, 13.0, 13.7, 14.4, 15.2, 16.5, 18.0];
 
-struct BlocksXxs;
+struct Iq3XxsBlocks;
 
-impl BlockFormat<LEN, 98> for BlocksXxs {
+impl BlockFormat<LEN, 98> for Iq3XxsBlocks {
     fn restore(block: &[u8; 98], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
@@ -75,9 +75,9 @@ impl BlockFormat<LEN, 98> for BlocksXxs {
     }
 }
 
-struct BlocksS;
+struct Iq3SBlocks;
 
-impl BlockFormat<LEN, 110> for BlocksS {
+impl BlockFormat<LEN, 110> for Iq3SBlocks {
     fn restore(block: &[u8; 110], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {

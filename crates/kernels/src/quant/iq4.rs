@@ -17,10 +17,10 @@ pub(crate) const LEVELS: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// 32 codes with one f16 scale: `value = d * LEVELS[q]`.
-pub static IQ4_NL: QuantType = QuantType::of::<BlocksNl, GROUP_LEN, 18>("iq4_nl", 20);
+pub static IQ4_NL: QuantType = QuantType::of::<Iq4NlBlocks, GROUP_LEN, 18>("iq4_nl", 20);
 
 /// Eight groups of 32 codes: `value = d * (scale - 32) * LEVELS[q]`.
-pub static IQ4_XS: QuantType = QuantType::of::<BlocksXs, 256, 136>("iq4_xs", 23);
+pub static IQ4_XS: QuantType = QuantType::of::<Iq4XsBlocks, 256, 136>("iq4_xs", 23);
 
 /// The six-bit scale of a group of an IQ4_XS block, less 32.
 #[inline(always)]
@@ -55,9 +55,9 @@ fn levels() -> Levels<impl Fn(f32) -> f32 + Copy> {
     Levels { round: level, ends: [-127.0, 113.0], reaches: &REACHES }
 }
 
-struct BlocksNl;
+struct Iq4NlBlocks;
 
-impl BlockFormat<GROUP_LEN, 18> for BlocksNl {
+impl BlockFormat<GROUP_LEN, 18> for Iq4NlBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::Levels,
         block: (GROUP_LEN, 18),
@@ -77,9 +77,9 @@ impl BlockFormat<GROUP_LEN, 18> for BlocksNl {
     }
 }
 
-struct BlocksXs;
+struct Iq4XsBlocks;
 
-impl BlockFormat<256, 136> for BlocksXs {
+impl BlockFormat<256, 136> for Iq4XsBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperLevels,
         block: (256, 136),

@@ -19,7 +19,7 @@ const CODES: usize = 16;
 const FACTORS: usize = 80;
 
 /// Sixteen groups of 16 two-bit codes: `value = d * scale * q - dmin * min`.
-pub static Q2_K: QuantType = QuantType::of::<Blocks, LEN, BYTES>("q2_k", 10);
+pub static Q2_K: QuantType = QuantType::of::<Q2KBlocks, LEN, BYTES>("q2_k", 10);
 
 /// Two bits for each of 256 codes.
 #[inline(always)]
@@ -39,9 +39,9 @@ pub(super) fn place(index: usize) -> (usize, u32) {
     (half * 32 + lane, 2 * quarter as u32)
 }
 
-struct Blocks;
+struct Q2KBlocks;
 
-impl BlockFormat<LEN, BYTES> for Blocks {
+impl BlockFormat<LEN, BYTES> for Q2KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperTwoMin,
         block: (LEN, BYTES),

@@ -18,7 +18,7 @@ const SCALES: usize = 96;
 const FACTOR: usize = 108;
 
 /// Sixteen groups of 16 three-bit codes: `value = d * (scale - 32) * (q - 4)`.
-pub static Q3_K: QuantType = QuantType::of::<Blocks, LEN, BYTES>("q3_k", 11);
+pub static Q3_K: QuantType = QuantType::of::<Q3KBlocks, LEN, BYTES>("q3_k", 11);
 
 /// Six-bit scales from twelve bytes: low nibbles of groups 0-7 and 8-15 in the low and high
 /// nibbles of the first eight, then two high bits of groups `g`, `g + 4`, `g + 8`, `g + 12`.
@@ -47,9 +47,9 @@ fn level(value: f32) -> f32 {
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
 const REACHES: [f32; 13] = [0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.55];
 
-struct Blocks;
+struct Q3KBlocks;
 
-impl BlockFormat<LEN, BYTES> for Blocks {
+impl BlockFormat<LEN, BYTES> for Q3KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperThree,
         block: (LEN, BYTES),

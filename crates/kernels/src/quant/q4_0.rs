@@ -14,10 +14,10 @@ const REACHES: [f32; 13] =
     [0.86, 0.89, 0.92, 0.95, 0.975, 1.0, 1.025, 1.05, 1.08, 1.11, 1.15, 1.2, 1.3];
 
 /// 32 four-bit codes with one f16 scale: `value = d * (q - 8)`.
-pub static Q4_0: QuantType = QuantType::of::<Blocks0, LEN, 18>("q4_0", 2);
+pub static Q4_0: QuantType = QuantType::of::<Q4_0Blocks, LEN, 18>("q4_0", 2);
 
 /// 32 four-bit codes with an f16 scale and minimum: `value = d * q + m`.
-pub static Q4_1: QuantType = QuantType::of::<Blocks1, LEN, 20>("q4_1", 3);
+pub static Q4_1: QuantType = QuantType::of::<Q4_1Blocks, LEN, 20>("q4_1", 3);
 
 /// Scale and minimum of a block that begins with both; the file's minimum is added.
 #[inline(always)]
@@ -49,9 +49,9 @@ fn level(value: f32) -> f32 {
     nearest(value, -8.0, 7.0)
 }
 
-struct Blocks0;
+struct Q4_0Blocks;
 
-impl BlockFormat<LEN, 18> for Blocks0 {
+impl BlockFormat<LEN, 18> for Q4_0Blocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::Four,
         block: (LEN, 18),
@@ -72,9 +72,9 @@ impl BlockFormat<LEN, 18> for Blocks0 {
     }
 }
 
-struct Blocks1;
+struct Q4_1Blocks;
 
-impl BlockFormat<LEN, 20> for Blocks1 {
+impl BlockFormat<LEN, 20> for Q4_1Blocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::FourMin,
         block: (LEN, 20),

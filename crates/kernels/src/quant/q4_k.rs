@@ -17,7 +17,7 @@ const TOP: f32 = 15.0;
 pub(super) const SHRINKS: [f32; 2] = [1.0, 0.95];
 
 /// Eight groups of 32 four-bit codes: `value = d * scale * q - dmin * min`.
-pub static Q4_K: QuantType = QuantType::of::<Blocks, LEN, BYTES>("q4_k", 12);
+pub static Q4_K: QuantType = QuantType::of::<Q4KBlocks, LEN, BYTES>("q4_k", 12);
 
 /// Codes of pairs of groups: one in the low nibbles of 32 bytes, one in the high.
 #[inline(always)]
@@ -68,9 +68,9 @@ pub(super) fn pack_scales(scales: &[(u8, u8); GROUPS], packed: &mut [u8]) {
     }
 }
 
-struct Blocks;
+struct Q4KBlocks;
 
-impl BlockFormat<LEN, BYTES> for Blocks {
+impl BlockFormat<LEN, BYTES> for Q4KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperFourMin,
         block: (LEN, BYTES),

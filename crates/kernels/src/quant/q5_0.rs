@@ -14,10 +14,10 @@ const LEN: usize = 32;
 const REACHES: [f32; 11] = [0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08, 1.1];
 
 /// 32 five-bit codes with one f16 scale: `value = d * (q - 16)`.
-pub static Q5_0: QuantType = QuantType::of::<Blocks0, LEN, 22>("q5_0", 6);
+pub static Q5_0: QuantType = QuantType::of::<Q5_0Blocks, LEN, 22>("q5_0", 6);
 
 /// 32 five-bit codes with an f16 scale and minimum: `value = d * q + m`.
-pub static Q5_1: QuantType = QuantType::of::<Blocks1, LEN, 24>("q5_1", 7);
+pub static Q5_1: QuantType = QuantType::of::<Q5_1Blocks, LEN, 24>("q5_1", 7);
 
 /// The codes of four bytes of fifth bits and sixteen of nibbles.
 #[inline(always)]
@@ -42,9 +42,9 @@ fn level(value: f32) -> f32 {
     nearest(value, -16.0, 15.0)
 }
 
-struct Blocks0;
+struct Q5_0Blocks;
 
-impl BlockFormat<LEN, 22> for Blocks0 {
+impl BlockFormat<LEN, 22> for Q5_0Blocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::Five,
         block: (LEN, 22),
@@ -69,9 +69,9 @@ impl BlockFormat<LEN, 22> for Blocks0 {
     }
 }
 
-struct Blocks1;
+struct Q5_1Blocks;
 
-impl BlockFormat<LEN, 24> for Blocks1 {
+impl BlockFormat<LEN, 24> for Q5_1Blocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::FiveMin,
         block: (LEN, 24),

@@ -16,11 +16,11 @@ const LOW: usize = 48;
 const TOP: f32 = 31.0;
 
 /// Eight groups of 32 five-bit codes: `value = d * scale * q - dmin * min`.
-pub static Q5_K: QuantType = QuantType::of::<Blocks, LEN, BYTES>("q5_k", 13);
+pub static Q5_K: QuantType = QuantType::of::<Q5KBlocks, LEN, BYTES>("q5_k", 13);
 
-struct Blocks;
+struct Q5KBlocks;
 
-impl BlockFormat<LEN, BYTES> for Blocks {
+impl BlockFormat<LEN, BYTES> for Q5KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperFiveMin,
         block: (LEN, BYTES),

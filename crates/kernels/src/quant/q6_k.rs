@@ -16,7 +16,7 @@ const SCALES: usize = 192;
 const FACTOR: usize = 208;
 
 /// Sixteen groups of 16 six-bit codes: `value = d * scale * (q - 32)`.
-pub static Q6_K: QuantType = QuantType::of::<Blocks, LEN, BYTES>("q6_k", 14);
+pub static Q6_K: QuantType = QuantType::of::<Q6KBlocks, LEN, BYTES>("q6_k", 14);
 
 /// Where value `index` of a block keeps its low four bits (byte, shift) and its high two.
 #[inline(always)]
@@ -35,9 +35,9 @@ fn level(value: f32) -> f32 {
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
 const REACHES: [f32; 5] = [0.9, 0.95, 1.0, 1.03, 1.06];
 
-struct Blocks;
+struct Q6KBlocks;
 
-impl BlockFormat<LEN, BYTES> for Blocks {
+impl BlockFormat<LEN, BYTES> for Q6KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperSix,
         block: (LEN, BYTES),

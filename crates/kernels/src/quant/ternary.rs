@@ -11,10 +11,10 @@ use super::{
 const LEN: usize = 256;
 
 /// 256 ternary codes, five to a byte: `value = d * (q - 1)`.
-pub static TQ1_0: QuantType = QuantType::of::<Blocks1, LEN, 54>("tq1_0", 34);
+pub static TQ1_0: QuantType = QuantType::of::<Tq1Blocks, LEN, 54>("tq1_0", 34);
 
 /// 256 ternary codes in two bits each: `value = d * (q - 1)`.
-pub static TQ2_0: QuantType = QuantType::of::<Blocks2, LEN, 66>("tq2_0", 35);
+pub static TQ2_0: QuantType = QuantType::of::<Tq2Blocks, LEN, 66>("tq2_0", 35);
 
 /// One factor for the whole block.
 #[inline(always)]
@@ -53,9 +53,9 @@ fn fit(block: &WeightedBlock<LEN>, to: &mut [u8]) -> [u8; LEN] {
     store_f16_scale(block, levels, to).map(|v| (level(v) + 1.0) as u8)
 }
 
-struct Blocks1;
+struct Tq1Blocks;
 
-impl BlockFormat<LEN, 54> for Blocks1 {
+impl BlockFormat<LEN, 54> for Tq1Blocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::Ternary,
         block: (LEN, 54),
@@ -85,9 +85,9 @@ impl BlockFormat<LEN, 54> for Blocks1 {
     }
 }
 
-struct Blocks2;
+struct Tq2Blocks;
 
-impl BlockFormat<LEN, 66> for Blocks2 {
+impl BlockFormat<LEN, 66> for Tq2Blocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::Ternary,
         block: (LEN, 66),
