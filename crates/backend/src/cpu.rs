@@ -14,7 +14,7 @@ use crate::{
     HeadColumns, Held, KvType, LayerCache, Matrix, MatrixSpec, Memory, MemoryPolicy, Mode, Pairs,
     Rope, Table, Vector,
 };
-use attend::AttentionContext;
+use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, ThreadPool};
 use experts::{ExpertGroup, ExpertScratch};
 pub use inputs::InputSums;
@@ -24,7 +24,7 @@ use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
 use products::Rounded;
 use std::ops::Range;
-use weights::{Matrices, packed_layout, row_bytes};
+use weights::{Matrices, packed_layout};
 
 /// Rows times width below which an operation is not worth handing to other threads.
 const SERIAL_VALUES: usize = 16 * 1024;
@@ -54,6 +54,7 @@ pub struct Cpu {
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
     kv: KvCache,
+    attention: AttentionPlan,
     experts: Vec<ExpertGroup>,
     expert_scratch: ExpertScratch,
     /// Activations of the current products, rounded.
@@ -97,6 +98,7 @@ impl Cpu {
             vectors: Vec::new(),
             ropes: Vec::new(),
             kv: KvCache::default(),
+            attention: AttentionPlan::default(),
             experts: Vec::new(),
             expert_scratch: ExpertScratch::default(),
             rounded: Rounded::default(),
@@ -200,7 +202,7 @@ impl Backend for Cpu {
     }
 
     fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error> {
-        let row_bytes = row_bytes(spec.ty, spec.cols)?;
+        let row_bytes = spec.row_bytes()?;
         assert_eq!(Some(spec.bytes.len()), spec.rows.checked_mul(row_bytes), "table bytes");
         if spec.order.is_some() {
             return Err(Error::Order);
@@ -345,11 +347,17 @@ impl Backend for Cpu {
         batch: &Batch,
     ) {
         let mut data = self.take(out);
-        let q = &self.buffers[q.0].data;
-        let narrow = self.mode == Mode::Fast;
-        let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
-        let context = AttentionContext { isa: self.isa, pool: &self.pool, narrow, sinks };
-        self.kv.attend(context, layer, (q, &mut data), spec, batch);
+        let call = AttentionCall {
+            isa: self.isa,
+            pool: &self.pool,
+            narrow: self.mode == Mode::Fast,
+            sinks: spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]),
+            kv: self.kv.layer(layer),
+            q: &self.buffers[q.0].data,
+            spec,
+            batch,
+        };
+        call.run(&mut self.attention, &mut data);
         self.put(out, data);
     }
 
@@ -391,8 +399,6 @@ impl Backend for Cpu {
         });
     }
 
-    fn fetch(&mut self, _: Buffer, _: usize) {}
-
     fn read(&self, x: Buffer, rows: usize) -> &[f32] {
         let Workspace { width, data } = &self.buffers[x.0];
         &data[..rows * width]
@@ -421,7 +427,7 @@ impl Backend for Cpu {
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()
                 + self.expert_scratch.bytes()
-                + self.kv.workspace(),
+                + self.attention.bytes(),
             cache: self.kv.bytes(),
         }
     }

@@ -1,5 +1,6 @@
 //! Handles and descriptions that models pass to a backend.
 
+use crate::Error;
 pub use base::{Bytes, Storage};
 pub use kernels::elementwise::Gate;
 use kernels::kv::KvLayout;
@@ -67,6 +68,18 @@ impl MatrixSpec {
     ) -> Self {
         let (order, mode, memory, threads) = Default::default();
         Self { name, ty, rows, cols, bytes, order, mode, memory, threads }
+    }
+
+    /// Bytes of a row.
+    ///
+    /// # Errors
+    /// If the type cannot be computed with or rows are not whole quant blocks.
+    pub(crate) fn row_bytes(&self) -> Result<usize, Error> {
+        let (ty, cols, block) = (self.ty.name.to_owned(), self.cols, self.ty.block_len);
+        if !self.ty.is_supported() {
+            return Err(Error::UnsupportedType(ty));
+        }
+        self.ty.bytes_for(cols).ok_or(Error::PartialBlock { cols, ty, block })
     }
 }
 

@@ -211,7 +211,7 @@ pub trait Backend: Send {
     /// `out[i] = x[rows[i]]`; `out` is `[rows.len(), width]`.
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer);
     /// Brings the first rows of a buffer to host memory, where [`Backend::read`] finds them.
-    fn fetch(&mut self, x: Buffer, rows: usize);
+    fn fetch(&mut self, _x: Buffer, _rows: usize) {}
     /// The first rows of a buffer, `[rows, width]`, as the last [`Backend::fetch`] left them.
     fn read(&self, x: Buffer, rows: usize) -> &[f32];
     /// Changes the first rows of a buffer, `[rows, width]`, in host memory, as by sums over ranks.

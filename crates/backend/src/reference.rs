@@ -83,11 +83,8 @@ impl Reference {
 
     /// The values of a matrix, `[rows, cols]`, its columns in the order of the inputs.
     fn dequantised(spec: &MatrixSpec) -> Result<Rows, Error> {
-        let (ty, cols) = (spec.ty, spec.cols);
-        let unsupported = || Error::UnsupportedType(ty.name.to_owned());
-        let partial = || Error::PartialBlock { cols, ty: ty.name.to_owned(), block: ty.block_len };
-        let dequantize = ty.dequantize.ok_or_else(unsupported)?;
-        let row_bytes = ty.bytes_for(cols).ok_or_else(partial)?;
+        let (row_bytes, cols) = (spec.row_bytes()?, spec.cols);
+        let dequantize = spec.ty.dequantize.expect("`row_bytes` takes only such types");
         let (mut weights, mut stored) = (Rows::zeroed(spec.rows, cols), vec![0.0; cols]);
         for row in 0..spec.rows {
             dequantize(&spec.bytes.read(row * row_bytes..(row + 1) * row_bytes), &mut stored);
@@ -457,8 +454,6 @@ impl Backend for Reference {
             out.copy_from_slice(this.row(x, rows[row] as usize));
         });
     }
-
-    fn fetch(&mut self, _: Buffer, _: usize) {}
 
     fn read(&self, x: Buffer, rows: usize) -> &[f32] {
         let Rows { width, values } = &self.buffers[x.0];

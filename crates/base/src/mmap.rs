@@ -5,9 +5,11 @@
 //! the process holds.
 #![allow(unsafe_code)]
 
+use crate::Bytes;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 /// A file mapped read-only. Derefs to its bytes.
@@ -43,36 +45,6 @@ impl Mmap {
         &self.path
     }
 
-    /// Asks the kernel to start reading `range` (bytes) ahead of its first use. A hint only.
-    pub fn will_need(&self, range: Range<usize>) {
-        self.advise(range, libc::MADV_WILLNEED);
-    }
-
-    /// Tells the kernel that `range` (bytes) will not be read soon. The bytes stay readable;
-    /// touching them again reads the page cache or the disk. A hint only.
-    pub fn not_needed(&self, range: Range<usize>) {
-        self.advise(range, libc::MADV_DONTNEED);
-    }
-
-    /// Advises the kernel of random reads in `range` (bytes).
-    pub fn random_access(&self, range: Range<usize>) {
-        // With the pages at both ends, so that neighbours that are read so too leave no gap.
-        let range = self.pages_of(range);
-        self.advise(range.start..range.end.next_multiple_of(page_size()), libc::MADV_RANDOM);
-    }
-
-    /// Reads `range` (bytes), and keeps it in memory as long as the map lives.
-    pub fn lock(&self, range: Range<usize>) -> io::Result<()> {
-        let Some(map) = &self.map else { return Ok(()) };
-        let range = self.pages_of(range);
-        // SAFETY: the range lies inside the mapping; that its pages stay in memory changes no
-        // byte of it.
-        match unsafe { libc::mlock(map.as_ptr().add(range.start).cast(), range.len()) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     /// `range` from the start of its first page on, and not past the end of the map.
     fn pages_of(&self, range: Range<usize>) -> Range<usize> {
         let end = range.end.min(self.len());
@@ -96,13 +68,51 @@ impl Mmap {
     }
 }
 
+/// Hints are advice to the kernel.
+impl Bytes for Mmap {
+    fn len(&self) -> usize {
+        self.deref().len()
+    }
+
+    fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self[range])
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        self.advise(range, libc::MADV_WILLNEED);
+    }
+
+    /// The bytes stay readable; touching them again reads the page cache or the disk.
+    fn not_needed(&self, range: Range<usize>) {
+        self.advise(range, libc::MADV_DONTNEED);
+    }
+
+    fn random_access(&self, range: Range<usize>) {
+        // With the pages at both ends, so that neighbours that are read so too leave no gap.
+        let range = self.pages_of(range);
+        self.advise(range.start..range.end.next_multiple_of(page_size()), libc::MADV_RANDOM);
+    }
+
+    /// Reads the bytes, and keeps them in memory as long as the map lives.
+    fn lock(&self, range: Range<usize>) -> io::Result<()> {
+        let Some(map) = &self.map else { return Ok(()) };
+        let range = self.pages_of(range);
+        // SAFETY: the range lies inside the mapping; that its pages stay in memory changes no
+        // byte of it.
+        match unsafe { libc::mlock(map.as_ptr().add(range.start).cast(), range.len()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 fn page_size() -> usize {
     // SAFETY: asks for a constant of the system.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(1 << 16)
 }
 
-impl std::ops::Deref for Mmap {
+impl Deref for Mmap {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

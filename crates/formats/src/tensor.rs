@@ -7,7 +7,6 @@ use std::sync::Arc;
 use base::{Mmap, Storage};
 use kernels::quant::QuantType;
 
-use crate::bytes::MappedBytes;
 use crate::derived::{Columns, Derived};
 use crate::error::{Error, Result};
 use crate::layout::TensorEntry;
@@ -49,7 +48,7 @@ impl TensorView {
     /// If the file does not have the range.
     pub(crate) fn new(file: &Arc<Mmap>, entry: TensorEntry) -> Self {
         let TensorEntry { name, shape, ty, range } = entry;
-        let bytes = MappedBytes::new(file.clone(), range).expect("parsers check the range");
+        let bytes = Slice::new(file.clone(), range);
         let (source_name, file) = (name.clone(), file.clone());
         let contents = Contents::One(Arc::new(bytes));
         Self { name, source_name, ty, shape, order: None, file, contents }

@@ -33,17 +33,6 @@ pub struct BlockCounts {
     pub free: usize,
 }
 
-/// Result of a registration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Registration {
-    /// The block is found under its name from now on.
-    New,
-    /// This registered block has the same name and content.
-    Already(u32),
-    /// Another block has the same name and different content.
-    Taken,
-}
-
 /// A full block or the tail of a sequence, as its sequence describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilledBlock<'a> {
@@ -77,7 +66,7 @@ struct Block {
 }
 
 /// All blocks of a KV cache.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct BlockPool {
     blocks: Vec<Block>,
     /// Empty blocks; the last is taken first.
@@ -102,11 +91,7 @@ impl BlockPool {
             blocks: vec![Block::default(); total],
             free: (0..total_u32).rev().collect(),
             names: HashMap::with_capacity(total),
-            children: Children::default(),
-            evictable: BTreeSet::new(),
-            idle: 0,
-            clock: 0,
-            evictions: 0,
+            ..Self::default()
         }
     }
 
@@ -192,22 +177,21 @@ impl BlockPool {
         self.release(block);
     }
 
-    /// Registers a held full block under its name.
+    /// Registers a held full block under its name, unless a block has this name already. Returns
+    /// the block of this name and content from now on; `None` if the name's block has different
+    /// content.
     pub(crate) fn register(
         &mut self,
         block: u32,
         name: Name,
         full: FilledBlock<'_>,
-    ) -> Registration {
-        if let Some(found) = self.find(name, full.parent, full.tokens) {
-            return Registration::Already(found);
-        }
+    ) -> Option<u32> {
         if self.names.contains_key(&name) {
-            return Registration::Taken;
+            return self.find(name, full.parent, full.tokens);
         }
         self.names.insert(name, block);
         self.enter(block, Some(name), full);
-        Registration::New
+        Some(block)
     }
 
     /// Keeps a held partial block, which is about to be released, as a tail, unless another block

@@ -1,7 +1,7 @@
 //! A sequence: its tokens, the number of computed ones, and its KV blocks.
 
 use crate::name::Name;
-use crate::pool::{BlockPool, FilledBlock, Registration};
+use crate::pool::{BlockPool, FilledBlock};
 
 /// A sequence to be added to a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,14 +84,15 @@ pub struct BlockCopy {
 }
 
 /// Which list of the scheduler a sequence is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SequencePhase {
+    #[default]
     New,
     Running,
     Preempted,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sequence {
     pub phase: SequencePhase,
     /// Whether the reader can take the events of a step.
@@ -137,26 +138,19 @@ impl Sequence {
         tokens.reserve_exact((capacity - prompt).min(1 << 16));
         let blocks = tokens.capacity().div_ceil(geometry.block) + 1;
         let mut sequence = Self {
-            phase: SequencePhase::New,
             ready: true,
-            drafts: 0,
             priority,
             tenant,
             cold,
             output,
-            delivered: 0,
             arrival,
-            overtaken: 0,
             tokens,
             prompt,
             capacity,
-            computed: 0,
-            cached: None,
             table: Vec::with_capacity(blocks),
-            first: 0,
             names: Vec::with_capacity(blocks),
-            registered: 0,
             registrable: true,
+            ..Self::default()
         };
         sequence.extend_names(geometry);
         sequence
@@ -370,19 +364,14 @@ impl Sequence {
     fn register_next(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
         let index = self.registered;
         let full = self.filled(index, self.block_tokens(index, geometry), geometry);
-        match pool.register(self.table[index], self.names[index], full) {
-            Registration::New => {}
-            Registration::Already(block) => {
-                // Both hold the same bits: one is enough.
-                if block != self.table[index] {
-                    pool.hold(block);
-                    pool.release(std::mem::replace(&mut self.table[index], block));
-                }
-            }
-            Registration::Taken => {
-                self.registrable = false;
-                return;
-            }
+        let Some(block) = pool.register(self.table[index], self.names[index], full) else {
+            self.registrable = false;
+            return;
+        };
+        // Both hold the same bits: one is enough.
+        if block != self.table[index] {
+            pool.hold(block);
+            pool.release(std::mem::replace(&mut self.table[index], block));
         }
         self.registered += 1;
     }

@@ -16,21 +16,15 @@ const VECTORS: usize = 16;
 /// Tiles for each thread that even out the work.
 const TILES: usize = 4;
 
-/// Settings of attention.
+/// Attention of one layer.
 #[derive(Clone, Copy)]
-pub(super) struct AttentionContext<'a> {
+pub(super) struct AttentionCall<'a> {
     pub isa: Isa,
     pub pool: &'a ThreadPool,
     /// Whether BF16 keys and values may be multiplied in BF16.
     pub narrow: bool,
     /// A sink for each head, or none.
     pub sinks: &'a [f32],
-}
-
-/// Attention of one layer.
-#[derive(Clone, Copy)]
-pub(super) struct AttentionCall<'a> {
-    pub context: AttentionContext<'a>,
     pub kv: KvRef<'a>,
     /// Query rows of the batch, `[rows, heads * dim]`.
     pub q: &'a [f32],
@@ -95,7 +89,7 @@ impl AttentionCall<'_> {
     pub fn run(&self, plan: &mut AttentionPlan, out: &mut [f32]) {
         plan.cut(self.batch, (VECTORS / self.group()).max(1));
         let out = &mut out[..self.batch.rows() * self.spec.heads * self.kv.layout.value_dim()];
-        let threads = self.context.pool.threads();
+        let threads = self.pool.threads();
         if threads > 1 && plan.pieces.len() * self.kv.layout.heads < TILES * threads {
             plan.list_spans(self);
             if plan.items.len() > plan.pieces.len() {
@@ -121,16 +115,16 @@ impl AttentionCall<'_> {
             blocks: self.batch.block_table(&self.batch.sequences()[piece.sequence]),
             scale: self.spec.scale,
             window: self.spec.window.unwrap_or(usize::MAX),
-            narrow: self.context.narrow,
-            sinks: self.context.sinks,
+            narrow: self.narrow,
+            sinks: self.sinks,
         }
     }
 
     fn by_pieces(&self, plan: &AttentionPlan, out: &mut [f32]) {
         let columns = self.group() * self.kv.layout.value_dim();
         let width = self.spec.heads * self.kv.layout.value_dim();
-        self.context.pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
-            attention::attention(self.context.isa, &self.query(plan, piece), self.kv, &mut tile);
+        self.pool.for_each_cut(out, width, (&plan.cuts, columns), |piece, mut tile| {
+            attention::attention(self.isa, &self.query(plan, piece), self.kv, &mut tile);
         });
     }
 
@@ -144,7 +138,7 @@ impl AttentionCall<'_> {
             plan.partials = AlignedVec::zeroed(needed.next_power_of_two());
         }
         let mut partials = std::mem::take(&mut plan.partials);
-        let (isa, pool) = (self.context.isa, self.context.pool);
+        let (isa, pool) = (self.isa, self.pool);
         pool.for_each_tile(&mut partials[..needed], apart, (1, len), |mut tile| {
             let (item, kv_head) = (tile.rows().start, tile.cols().start / len);
             let (piece, span) = plan.items[item];
@@ -158,7 +152,7 @@ impl AttentionCall<'_> {
             let first = tile.cols().start / columns * len;
             let spans = items.start * apart + first..(items.end - 1) * apart + first + len;
             let first = tile.cols().start / layout.value_dim();
-            let sinks = self.context.sinks.get(first..first + self.group()).unwrap_or_default();
+            let sinks = self.sinks.get(first..first + self.group()).unwrap_or_default();
             attention::combine_spans(isa, layout, &partials[spans], apart, sinks, &mut tile);
         });
         plan.partials = partials;

@@ -1,7 +1,6 @@
 //! The KV cache of the CPU: memory for keys and values of all layers, and storing them.
 
-use super::attend::{AttentionCall, AttentionContext, AttentionPlan};
-use crate::{AttentionSpec, Batch, Error, KvType, LayerCache};
+use crate::{Batch, Error, KvType, LayerCache};
 use base::{AlignedVec, ThreadPool};
 use kernels::attention::{self, KvRef};
 use kernels::kv::{KvLayout, MAX_HEAD_DIM};
@@ -22,7 +21,6 @@ pub(super) struct KvCache {
     data: AlignedVec<u8>,
     /// Bytes of a block of all layers.
     stride: usize,
-    plan: AttentionPlan,
 }
 
 #[derive(Clone, Copy)]
@@ -58,7 +56,7 @@ impl KvCache {
         let layers = layers.iter().map(place).collect();
         let data = AlignedVec::try_zeroed(blocks * stride)?;
         pool.run(&|_| attention::warm_up());
-        Ok(Self { layers, data, stride, plan: AttentionPlan::default() })
+        Ok(Self { layers, data, stride })
     }
 
     /// Bytes of keys and values.
@@ -85,11 +83,6 @@ impl KvCache {
         let at = |block: u32| block as usize * self.stride;
         let (from, to) = (at(from), at(to));
         self.data.copy_within(from..from + self.stride, to);
-    }
-
-    /// Bytes of scratch that is kept between calls.
-    pub fn workspace(&self) -> usize {
-        self.plan.bytes()
     }
 
     /// Stores key and value rows (`[batch rows, heads * dim]` each, the latter none where values
@@ -124,19 +117,10 @@ impl KvCache {
         });
     }
 
-    /// Attention of the query rows `q`, `[batch rows, heads * dim]`, into `out`,
-    /// `[batch rows, heads * value dim]`.
-    pub fn attend(
-        &mut self,
-        context: AttentionContext<'_>,
-        layer: usize,
-        (q, out): (&[f32], &mut [f32]),
-        spec: &AttentionSpec,
-        batch: &Batch,
-    ) {
+    /// Keys and values of a layer.
+    pub fn layer(&self, layer: usize) -> KvRef<'_> {
         let LayerKv { layout, start } = self.layers[layer];
-        let kv = KvRef { layout, data: &self.data[start..], stride: self.stride };
-        AttentionCall { context, kv, q, spec, batch }.run(&mut self.plan, out);
+        KvRef { layout, data: &self.data[start..], stride: self.stride }
     }
 }
 

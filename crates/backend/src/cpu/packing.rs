@@ -37,10 +37,6 @@ pub(super) struct PackJob {
     pub to: (usize, usize),
 }
 
-/// Matrices to be packed, in the order of the memory they are packed into.
-#[derive(Default)]
-pub(super) struct PackJobs(Vec<PackJob>);
-
 /// Some groups of a matrix.
 struct PackPiece<'a> {
     job: &'a PackJob,
@@ -48,55 +44,48 @@ struct PackPiece<'a> {
     to: &'a mut [u8],
 }
 
-impl PackJobs {
-    /// Adds a matrix, packed after all others.
-    pub fn push(&mut self, job: PackJob) {
-        self.0.push(job);
-    }
-
-    /// Whether there is no matrix to be packed.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Packs all matrices into `chunks`.
-    pub fn run(self, chunks: &mut [AlignedVec<u8>], isa: Isa, pool: &ThreadPool) {
-        let all = self.pieces(chunks);
-        let sources: Vec<_> = all.iter().map(|piece| (piece.job, piece.from.clone())).collect();
-        let ask = |index: usize| {
-            if let Some((job, from)) = sources.get(index) {
-                job.bytes.will_need(from.clone());
-            }
-        };
-        (0..AHEAD).for_each(ask);
-        let rest = Mutex::new(all.into_iter().enumerate());
-        pool.for_each(sources.len(), |_| {
-            let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
-            if let Some((index, piece)) = next {
-                ask(index + AHEAD);
-                piece.pack(isa);
-            }
-        });
-    }
-
-    /// The pieces of all matrices.
-    fn pieces<'a>(&'a self, chunks: &'a mut [AlignedVec<u8>]) -> Vec<PackPiece<'a>> {
-        let mut pieces = Vec::new();
-        let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
-        let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
-        for job in &self.0 {
-            while at.0 != job.to.0 {
-                let (index, chunk) = chunks.next().expect("a chunk for every matrix");
-                (at, rest) = ((index, 0), chunk);
-            }
-            let groups = job.bytes.len().div_ceil(job.rows);
-            let packed;
-            (packed, rest) = rest[job.to.1 - at.1..].split_at_mut(groups * job.group);
-            at.1 = job.to.1 + packed.len();
-            job.cut(packed, &mut pieces);
+/// Packs matrices, in the order of the memory they are packed into, into `chunks`.
+pub(super) fn pack_all(
+    jobs: &[PackJob],
+    chunks: &mut [AlignedVec<u8>],
+    isa: Isa,
+    pool: &ThreadPool,
+) {
+    let all = pieces(jobs, chunks);
+    let sources: Vec<_> = all.iter().map(|piece| (piece.job, piece.from.clone())).collect();
+    let ask = |index: usize| {
+        if let Some((job, from)) = sources.get(index) {
+            job.bytes.will_need(from.clone());
         }
-        pieces
+    };
+    (0..AHEAD).for_each(ask);
+    let rest = Mutex::new(all.into_iter().enumerate());
+    pool.for_each(sources.len(), |_| {
+        let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+        if let Some((index, piece)) = next {
+            ask(index + AHEAD);
+            piece.pack(isa);
+        }
+    });
+}
+
+/// The pieces of all matrices.
+fn pieces<'a>(jobs: &'a [PackJob], chunks: &'a mut [AlignedVec<u8>]) -> Vec<PackPiece<'a>> {
+    let mut pieces = Vec::new();
+    let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
+    let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
+    for job in jobs {
+        while at.0 != job.to.0 {
+            let (index, chunk) = chunks.next().expect("a chunk for every matrix");
+            (at, rest) = ((index, 0), chunk);
+        }
+        let groups = job.bytes.len().div_ceil(job.rows);
+        let packed;
+        (packed, rest) = rest[job.to.1 - at.1..].split_at_mut(groups * job.group);
+        at.1 = job.to.1 + packed.len();
+        job.cut(packed, &mut pieces);
     }
+    pieces
 }
 
 impl PackJob {

@@ -1,7 +1,7 @@
 //! Weight matrices of the CPU: as the file stores them, or packed for products with rounded
 //! activations.
 
-use super::packing::{PackJob, PackJobs};
+use super::packing::{PackJob, pack_all};
 use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
 use kernels::Isa;
@@ -52,7 +52,7 @@ pub(super) struct Matrices {
     /// Bytes in use of the last chunk.
     used: usize,
     /// Matrices to be packed before the first product.
-    jobs: PackJobs,
+    jobs: Vec<PackJob>,
     /// Bytes that are locked in memory, tables included.
     locked: usize,
 }
@@ -114,8 +114,8 @@ impl Matrices {
     /// # Errors
     /// If its type cannot be computed with, or memory or the system's limits do not suffice.
     pub fn add(&mut self, spec: MatrixSpec, mode: Mode, isa: Isa) -> Result<usize, Error> {
+        let row_bytes = spec.row_bytes()?;
         let MatrixSpec { name, ty, rows, cols, bytes, order, memory, threads, .. } = spec;
-        let row_bytes = row_bytes(ty, cols)?;
         assert_eq!(Some(bytes.len()), rows.checked_mul(row_bytes), "matrix bytes");
         let permutes = |order: &Arc<[u32]>| {
             let mut all = order.to_vec();
@@ -177,7 +177,7 @@ impl Matrices {
     /// Packs the matrices added since the last call.
     pub fn pack(&mut self, isa: Isa, pool: &ThreadPool) {
         if !self.jobs.is_empty() {
-            std::mem::take(&mut self.jobs).run(&mut self.chunks, isa, pool);
+            pack_all(&std::mem::take(&mut self.jobs), &mut self.chunks, isa, pool);
         }
     }
 
@@ -205,16 +205,4 @@ fn in_memory(bytes: Storage) -> Storage {
         bytes.not_needed(0..bytes.len());
     }
     computed.map_or(bytes, |computed| Arc::new(computed))
-}
-
-/// Bytes of a row.
-///
-/// # Errors
-/// If the type cannot be computed with or rows are not whole quant blocks.
-pub(super) fn row_bytes(ty: &QuantType, cols: usize) -> Result<usize, Error> {
-    if !ty.is_supported() {
-        return Err(Error::UnsupportedType(ty.name.to_owned()));
-    }
-    let block = ty.block_len;
-    ty.bytes_for(cols).ok_or_else(|| Error::PartialBlock { cols, ty: ty.name.to_owned(), block })
 }

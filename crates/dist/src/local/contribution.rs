@@ -3,39 +3,24 @@
 use crate::Error;
 use std::fmt;
 
-/// A collective.
+/// The part of a call on which all ranks must agree. Lengths are values of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Collective {
-    AllReduceSum,
-    AllGather,
-    Broadcast,
+pub(super) enum CollectiveCall {
+    AllReduceSum { length: usize },
+    AllGather { length: usize },
+    Broadcast { length: usize, root: usize },
     Barrier,
-}
-
-/// The part of a call on which all ranks must agree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CollectiveCall {
-    pub name: Collective,
-    /// Values of the result.
-    pub length: usize,
-    /// The rank whose values are broadcast; 0 otherwise.
-    pub root: usize,
-}
-
-impl CollectiveCall {
-    pub const BARRIER: Self = Self { name: Collective::Barrier, length: 0, root: 0 };
 }
 
 impl fmt::Display for CollectiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length = self.length;
-        match self.name {
-            Collective::AllReduceSum => write!(f, "all_reduce_sum of {length} values"),
-            Collective::AllGather => write!(f, "all_gather of {length} values"),
-            Collective::Broadcast => {
-                write!(f, "broadcast of {length} values from rank {}", self.root)
+        match self {
+            Self::AllReduceSum { length } => write!(f, "all_reduce_sum of {length} values"),
+            Self::AllGather { length } => write!(f, "all_gather of {length} values"),
+            Self::Broadcast { length, root } => {
+                write!(f, "broadcast of {length} values from rank {root}")
             }
-            Collective::Barrier => f.write_str("barrier"),
+            Self::Barrier => f.write_str("barrier"),
         }
     }
 }
@@ -50,7 +35,7 @@ pub(super) struct Contribution {
 }
 
 impl Contribution {
-    pub const EMPTY: Self = Self { call: CollectiveCall::BARRIER, own: 0, values: Vec::new() };
+    pub const EMPTY: Self = Self { call: CollectiveCall::Barrier, own: 0, values: Vec::new() };
 
     /// Overwrites the contribution; allocates only while its capacity is below a piece.
     pub fn write(&mut self, call: CollectiveCall, own: usize, piece: &[f32]) {

@@ -15,7 +15,7 @@ mod notifier;
 mod tests;
 
 use crate::{Comm, Error};
-use contribution::{Collective, CollectiveCall, Contribution};
+use contribution::{CollectiveCall, Contribution};
 use group::RankGroup;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
@@ -113,7 +113,7 @@ impl Comm for Local {
     }
 
     fn all_reduce_sum(&self, values: &mut [f32]) -> Result<(), Error> {
-        let call = CollectiveCall { name: Collective::AllReduceSum, length: values.len(), root: 0 };
+        let call = CollectiveCall::AllReduceSum { length: values.len() };
         let turn = &mut *lock(&self.turn);
         for range in pieces(values.len()) {
             let sums = &mut values[range];
@@ -132,7 +132,7 @@ impl Comm for Local {
     }
 
     fn all_gather(&self, own: &[f32], all: &mut [f32]) -> Result<(), Error> {
-        let call = CollectiveCall { name: Collective::AllGather, length: all.len(), root: 0 };
+        let call = CollectiveCall::AllGather { length: all.len() };
         let turn = &mut *lock(&self.turn);
         let mut done = 0;
         loop {
@@ -148,7 +148,7 @@ impl Comm for Local {
     }
 
     fn broadcast(&self, root: usize, values: &mut [f32]) -> Result<(), Error> {
-        let call = CollectiveCall { name: Collective::Broadcast, length: values.len(), root };
+        let call = CollectiveCall::Broadcast { length: values.len(), root };
         let turn = &mut *lock(&self.turn);
         for range in pieces(values.len()) {
             let piece = &mut values[range];
@@ -195,7 +195,7 @@ impl Comm for Local {
     }
 
     fn barrier(&self) -> Result<(), Error> {
-        self.round(&mut lock(&self.turn), CollectiveCall::BARRIER, 0, &[]).map(drop)
+        self.round(&mut lock(&self.turn), CollectiveCall::Barrier, 0, &[]).map(drop)
     }
 }
 

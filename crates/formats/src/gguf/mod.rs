@@ -11,7 +11,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::Mmap;
+use base::{Bytes, Mmap};
 
 use crate::bytes::map_file;
 use crate::error::Result;

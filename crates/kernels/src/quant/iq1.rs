@@ -3,12 +3,11 @@
 //! `dequantize_row_iq1_s` and `dequantize_row_iq1_m` of ggml.
 
 use super::fit::{
-    self, Book, Leveled, Quantiser, Rounded, Rounding, StepGrid, WeightedBlock, WeightedGroup,
-    fit_steps, store_f16,
+    Book, Leveled, Rounded, Rounding, StepGrid, WeightedBlock, WeightedGroup, fit_steps, store_f16,
 };
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
-use super::{QuantType, read_f16};
+use super::{BlockFormat, QuantType, read_f16};
 use std::sync::LazyLock;
 
 const LEN: usize = 256;
@@ -16,19 +15,11 @@ const LEN: usize = 256;
 const DELTA: f32 = 0.125;
 
 /// A scale and a move per 32: `value = d * (2 * scale + 1) * (entry +- 1/8)`.
-pub static IQ1_S: QuantType = QuantType {
-    dequantize: Some(dequantize_s),
-    quantize: Some(fit::quantize::<StoreS, LEN, 50>),
-    ..QuantType::listed("iq1_s", 19, LEN, 50)
-};
+pub static IQ1_S: QuantType = QuantType::of::<Iq1SBlocks, LEN, 50>("iq1_s", 19);
 
 /// A scale per 16 and a move per 8: `value = d * (2 * scale + 1) * (entry +- 1/8)`. The factor's
 /// bits are the high nibbles of the four words of scales.
-pub static IQ1_M: QuantType = QuantType {
-    dequantize: Some(dequantize_m),
-    quantize: Some(fit::quantize::<StoreM, LEN, 56>),
-    ..QuantType::listed("iq1_m", 29, LEN, 56)
-};
+pub static IQ1_M: QuantType = QuantType::of::<Iq1MBlocks, LEN, 56>("iq1_m", 29);
 
 fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {
     let delta = if down { -DELTA } else { DELTA };
@@ -39,35 +30,6 @@ fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {
 
 fn read_u16(bytes: &[u8]) -> u16 {
     u16::from_le_bytes([bytes[0], bytes[1]])
-}
-
-fn dequantize_s(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(50).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(block);
-        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let word = read_u16(&block[34 + i / 4 * 2..]);
-            let scale = d * f32::from(2 * (word >> 12 & 7) + 1);
-            let high = word >> (3 * (i % 4)) & 7;
-            let entry = GRID[usize::from(u16::from(block[2 + i]) | high << 8)];
-            write(out, entry, scale, word >> 15 == 1);
-        }
-    }
-}
-
-fn dequantize_m(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(56).zip(dst.chunks_exact_mut(LEN)) {
-        let words: [u16; 4] = std::array::from_fn(|i| read_u16(&block[48 + 2 * i..]));
-        let factor = (0..4).fold(0, |bits, i| bits | words[i] >> 12 << (4 * i));
-        let d = half::f16::from_bits(factor).to_f32();
-        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let sixteen = i / 2;
-            let three_bits = words[sixteen / 4] >> (3 * (sixteen % 4)) & 7;
-            let scale = d * f32::from(2 * three_bits + 1);
-            let high = nibble(&block[32..], i);
-            let entry = GRID[usize::from(block[i]) | (high as usize & 7) << 8];
-            write(out, entry, scale, high & 8 != 0);
-        }
-    }
 }
 
 static BOOK: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID, 2));
@@ -131,9 +93,20 @@ impl<const N: usize> Rounding<N> for MovedApart<'_> {
     }
 }
 
-struct StoreS;
+struct Iq1SBlocks;
 
-impl Quantiser<LEN, 50> for StoreS {
+impl BlockFormat<LEN, 50> for Iq1SBlocks {
+    fn restore(block: &[u8; 50], out: &mut [f32; LEN]) {
+        let d = read_f16(block);
+        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+            let word = read_u16(&block[34 + i / 4 * 2..]);
+            let scale = d * f32::from(2 * (word >> 12 & 7) + 1);
+            let high = word >> (3 * (i % 4)) & 7;
+            let entry = GRID[usize::from(u16::from(block[2 + i]) | high << 8)];
+            write(out, entry, scale, word >> 15 == 1);
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 50]) {
         let moved = Moved(&BOOK);
@@ -153,9 +126,23 @@ impl Quantiser<LEN, 50> for StoreS {
     }
 }
 
-struct StoreM;
+struct Iq1MBlocks;
 
-impl Quantiser<LEN, 56> for StoreM {
+impl BlockFormat<LEN, 56> for Iq1MBlocks {
+    fn restore(block: &[u8; 56], out: &mut [f32; LEN]) {
+        let words: [u16; 4] = std::array::from_fn(|i| read_u16(&block[48 + 2 * i..]));
+        let factor = (0..4).fold(0, |bits, i| bits | words[i] >> 12 << (4 * i));
+        let d = half::f16::from_bits(factor).to_f32();
+        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+            let sixteen = i / 2;
+            let three_bits = words[sixteen / 4] >> (3 * (sixteen % 4)) & 7;
+            let scale = d * f32::from(2 * three_bits + 1);
+            let high = nibble(&block[32..], i);
+            let entry = GRID[usize::from(block[i]) | (high as usize & 7) << 8];
+            write(out, entry, scale, high & 8 != 0);
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 56]) {
         let moved = Moved(&BOOK);

@@ -2,11 +2,9 @@
 //! under an f16 factor and four-bit scales per 32 or 16 values. Follows `dequantize_row_iq2_xxs`,
 //! `dequantize_row_iq2_xs` and `dequantize_row_iq2_s` of ggml.
 
-use super::fit::{
-    self, Book, Leveled, Quantiser, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16,
-};
+use super::fit::{Book, Leveled, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16};
 use super::grids::{IQ2_S as GRID_S, IQ2_XS as GRID_XS, IQ2_XXS as GRID_XXS};
-use super::{QuantType, read_f16};
+use super::{BlockFormat, QuantType, read_f16};
 use std::sync::LazyLock;
 
 const LEN: usize = 256;
@@ -16,25 +14,13 @@ pub(super) const EIGHT: usize = 8;
 const LEVELS: [f32; 3] = [8.0, 25.0, 43.0];
 
 /// Entries of eight bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
-pub static IQ2_XXS: QuantType = QuantType {
-    dequantize: Some(dequantize_xxs),
-    quantize: Some(fit::quantize::<StoreXxs, LEN, 66>),
-    ..QuantType::listed("iq2_xxs", 16, LEN, 66)
-};
+pub static IQ2_XXS: QuantType = QuantType::of::<Iq2XxsBlocks, LEN, 66>("iq2_xxs", 16);
 
 /// Entries of nine bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
-pub static IQ2_XS: QuantType = QuantType {
-    dequantize: Some(dequantize_xs),
-    quantize: Some(fit::quantize::<StoreXs, LEN, 74>),
-    ..QuantType::listed("iq2_xs", 17, LEN, 74)
-};
+pub static IQ2_XS: QuantType = QuantType::of::<Iq2XsBlocks, LEN, 74>("iq2_xs", 17);
 
 /// Entries of ten bits and signs of eight: `value = d * (scale + 0.5) / 4 * entry * sign`.
-pub static IQ2_S: QuantType = QuantType {
-    dequantize: Some(dequantize_s),
-    quantize: Some(fit::quantize::<StoreS, LEN, 82>),
-    ..QuantType::listed("iq2_s", 22, LEN, 82)
-};
+pub static IQ2_S: QuantType = QuantType::of::<Iq2SBlocks, LEN, 82>("iq2_s", 22);
 
 /// Eight signs of which seven are stored: the number of negative ones is even.
 pub(super) fn even_signs(seven: u32) -> u8 {
@@ -62,42 +48,6 @@ pub(super) fn read_u32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-fn dequantize_xxs(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(66).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(block);
-        for (group, out) in block[2..].chunks_exact(8).zip(out.chunks_exact_mut(32)) {
-            let word = read_u32(&group[4..]);
-            let scale = scale(d, word >> 28);
-            for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-                let entry = GRID_XXS[usize::from(group[i])];
-                write(out, entry, even_signs(word >> (7 * i)), scale);
-            }
-        }
-    }
-}
-
-fn dequantize_xs(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(74).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(block);
-        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let word = u16::from_le_bytes([block[2 + 2 * i], block[3 + 2 * i]]);
-            let scale = scale(d, nibble(&block[66..], i / 2));
-            write(out, GRID_XS[usize::from(word & 511)], even_signs(u32::from(word >> 9)), scale);
-        }
-    }
-}
-
-fn dequantize_s(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(82).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(block);
-        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let high = u16::from(block[66 + i / 4] >> (2 * (i % 4)) & 3);
-            let entry = GRID_S[usize::from(u16::from(block[2 + i]) | high << 8)];
-            write(out, entry, block[34 + i], scale(d, nibble(&block[74..], i / 2)));
-        }
-    }
-}
-
 /// Nibble `index`, low ones first.
 pub(super) fn nibble(bytes: &[u8], index: usize) -> u32 {
     u32::from(bytes[index / 2] >> (index % 2 * 4) & 15)
@@ -111,9 +61,21 @@ const STEPS: StepGrid = StepGrid { part: 0.25, most: 15.0, reaches: &REACHES };
 /// Where the value of largest magnitude is tried.
 const REACHES: [f32; 9] = [26.0, 30.0, 34.0, 38.0, 42.0, 46.0, 51.0, 57.0, 64.0];
 
-struct StoreXxs;
+struct Iq2XxsBlocks;
 
-impl Quantiser<LEN, 66> for StoreXxs {
+impl BlockFormat<LEN, 66> for Iq2XxsBlocks {
+    fn restore(block: &[u8; 66], out: &mut [f32; LEN]) {
+        let d = read_f16(block);
+        for (group, out) in block[2..].chunks_exact(8).zip(out.chunks_exact_mut(32)) {
+            let word = read_u32(&group[4..]);
+            let scale = scale(d, word >> 28);
+            for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+                let entry = GRID_XXS[usize::from(group[i])];
+                write(out, entry, even_signs(word >> (7 * i)), scale);
+            }
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 66]) {
         let book = Leveled { book: &BOOK_XXS, levels: &LEVELS };
@@ -157,9 +119,18 @@ pub(super) fn pack_steps(steps: &[f32], bytes: &mut [u8]) {
     }
 }
 
-struct StoreXs;
+struct Iq2XsBlocks;
 
-impl Quantiser<LEN, 74> for StoreXs {
+impl BlockFormat<LEN, 74> for Iq2XsBlocks {
+    fn restore(block: &[u8; 74], out: &mut [f32; LEN]) {
+        let d = read_f16(block);
+        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+            let word = u16::from_le_bytes([block[2 + 2 * i], block[3 + 2 * i]]);
+            let scale = scale(d, nibble(&block[66..], i / 2));
+            write(out, GRID_XS[usize::from(word & 511)], even_signs(u32::from(word >> 9)), scale);
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 74]) {
         let book = Leveled { book: &BOOK_XS, levels: &LEVELS };
@@ -172,9 +143,18 @@ impl Quantiser<LEN, 74> for StoreXs {
     }
 }
 
-struct StoreS;
+struct Iq2SBlocks;
 
-impl Quantiser<LEN, 82> for StoreS {
+impl BlockFormat<LEN, 82> for Iq2SBlocks {
+    fn restore(block: &[u8; 82], out: &mut [f32; LEN]) {
+        let d = read_f16(block);
+        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+            let high = u16::from(block[66 + i / 4] >> (2 * (i % 4)) & 3);
+            let entry = GRID_S[usize::from(u16::from(block[2 + i]) | high << 8)];
+            write(out, entry, block[34 + i], scale(d, nibble(&block[74..], i / 2)));
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 82]) {
         let book = Leveled { book: &BOOK_S, levels: &LEVELS };

@@ -2,12 +2,10 @@
 //! f16 factor and a four-bit scale per 32 values. Follows `dequantize_row_iq3_xxs` and
 //! `dequantize_row_iq3_s` of ggml.
 
-use super::fit::{
-    self, Book, Leveled, Quantiser, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16,
-};
+use super::fit::{Book, Leveled, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16};
 use super::grids::{IQ3_S as GRID_S, IQ3_XXS as GRID_XXS};
 use super::iq2::{EIGHT, even_signs, nibble, pack_steps, read_u32, signed};
-use super::{QuantType, read_f16};
+use super::{BlockFormat, QuantType, read_f16};
 use std::sync::LazyLock;
 
 const LEN: usize = 256;
@@ -19,53 +17,16 @@ const LEVELS_XXS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
 const LEVELS_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
 
 /// Entries of eight bits and signs of seven per eight: `value = d * (scale + 0.5) / 2 * entry`.
-pub static IQ3_XXS: QuantType = QuantType {
-    dequantize: Some(dequantize_xxs),
-    quantize: Some(fit::quantize::<StoreXxs, LEN, 98>),
-    ..QuantType::listed("iq3_xxs", 18, LEN, 98)
-};
+pub static IQ3_XXS: QuantType = QuantType::of::<Iq3XxsBlocks, LEN, 98>("iq3_xxs", 18);
 
 /// Entries of nine bits and a sign for each value: `value = d * (2 * scale + 1) * entry`.
-pub static IQ3_S: QuantType = QuantType {
-    dequantize: Some(dequantize_s),
-    quantize: Some(fit::quantize::<StoreS, LEN, 110>),
-    ..QuantType::listed("iq3_s", 21, LEN, 110)
-};
+pub static IQ3_S: QuantType = QuantType::of::<Iq3SBlocks, LEN, 110>("iq3_s", 21);
 
 /// Two entries of four values each.
 fn write(out: &mut [f32], entries: [u16; 2], signs: u8, scale: f32, levels: &[f32; 8]) {
     for (i, out) in out.iter_mut().enumerate() {
         let code = entries[i / 4] >> (3 * (i % 4)) & 7;
         *out = signed(scale * levels[usize::from(code)], signs, i);
-    }
-}
-
-fn dequantize_xxs(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(98).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(block);
-        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
-            let word = read_u32(&block[66 + 4 * group..]);
-            let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
-            for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-                let codes = &block[2 + 8 * group + 2 * i..];
-                let entries = [0, 1].map(|half| GRID_XXS[usize::from(codes[half])]);
-                write(out, entries, even_signs(word >> (7 * i)), scale, &LEVELS_XXS);
-            }
-        }
-    }
-}
-
-fn dequantize_s(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(110).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(block);
-        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let scale = d * (1 + 2 * nibble(&block[106..], i / 4)) as f32;
-            let entries = [2 * i, 2 * i + 1].map(|four| {
-                let high = block[66 + four / 8] >> (four % 8) & 1;
-                GRID_S[usize::from(block[2 + four]) | usize::from(high) << 8]
-            });
-            write(out, entries, block[74 + i], scale, &LEVELS_S);
-        }
     }
 }
 
@@ -78,9 +39,22 @@ const STEPS_S: StepGrid = StepGrid { part: 2.0, most: 15.0, reaches: &REACHES_S 
 const REACHES_XXS: [f32; 9] = [38.0, 42.0, 46.0, 50.0, 54.0, 58.0, 62.0, 68.0, 75.0];
 const REACHES_S: [f32; 9] = [10.0, 11.0, 12.0, 13.0, 13.7, 14.4, 15.2, 16.5, 18.0];
 
-struct StoreXxs;
+struct Iq3XxsBlocks;
 
-impl Quantiser<LEN, 98> for StoreXxs {
+impl BlockFormat<LEN, 98> for Iq3XxsBlocks {
+    fn restore(block: &[u8; 98], out: &mut [f32; LEN]) {
+        let d = read_f16(block);
+        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
+            let word = read_u32(&block[66 + 4 * group..]);
+            let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
+            for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+                let codes = &block[2 + 8 * group + 2 * i..];
+                let entries = [0, 1].map(|half| GRID_XXS[usize::from(codes[half])]);
+                write(out, entries, even_signs(word >> (7 * i)), scale, &LEVELS_XXS);
+            }
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 98]) {
         let book = Leveled { book: &BOOK_XXS, levels: &LEVELS_XXS };
@@ -101,9 +75,21 @@ impl Quantiser<LEN, 98> for StoreXxs {
     }
 }
 
-struct StoreS;
+struct Iq3SBlocks;
 
-impl Quantiser<LEN, 110> for StoreS {
+impl BlockFormat<LEN, 110> for Iq3SBlocks {
+    fn restore(block: &[u8; 110], out: &mut [f32; LEN]) {
+        let d = read_f16(block);
+        for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
+            let scale = d * (1 + 2 * nibble(&block[106..], i / 4)) as f32;
+            let entries = [2 * i, 2 * i + 1].map(|four| {
+                let high = block[66 + four / 8] >> (four % 8) & 1;
+                GRID_S[usize::from(block[2 + four]) | usize::from(high) << 8]
+            });
+            write(out, entries, block[74 + i], scale, &LEVELS_S);
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 110]) {
         let book = Leveled { book: &BOOK_S, levels: &LEVELS_S };

@@ -2,12 +2,11 @@
 //! scale per 32, IQ4_XS eight six-bit scales around 32 under one f16 factor per 256. Follows
 //! `dequantize_row_iq4_nl` and `dequantize_row_iq4_xs` of ggml.
 
-use super::fit::{
-    self, Levels, Quantiser, WeightedBlock, fit_f16_scale, fit_scales, inverse, store_f16,
-};
+use super::fit::{Levels, WeightedBlock, fit_scales, inverse, store_f16, store_f16_scale};
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{
-    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits,
+    read_f16,
 };
 
 const GROUP_LEN: usize = 32;
@@ -18,45 +17,10 @@ pub(crate) const LEVELS: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// 32 codes with one f16 scale: `value = d * LEVELS[q]`.
-pub static IQ4_NL: QuantType = QuantType {
-    dequantize: Some(dequantize_nl),
-    quantize: Some(fit::quantize::<StoreNl, GROUP_LEN, 18>),
-    packing: Some(&PACKING_NL),
-    ..QuantType::listed("iq4_nl", 20, GROUP_LEN, 18)
-};
+pub static IQ4_NL: QuantType = QuantType::of::<Iq4NlBlocks, GROUP_LEN, 18>("iq4_nl", 20);
 
 /// Eight groups of 32 codes: `value = d * (scale - 32) * LEVELS[q]`.
-pub static IQ4_XS: QuantType = QuantType {
-    dequantize: Some(dequantize_xs),
-    quantize: Some(fit::quantize::<StoreXs, 256, 136>),
-    packing: Some(&PACKING_XS),
-    ..QuantType::listed("iq4_xs", 23, 256, 136)
-};
-
-static PACKING_NL: Packing = packing! {
-    code_layout: CodeLayout::Levels,
-    block: (GROUP_LEN, 18),
-    codes: |block, codes| nibble_codes(&block[2..], codes),
-    scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
-};
-
-static PACKING_XS: Packing = packing! {
-    code_layout: CodeLayout::SuperLevels,
-    block: (256, 136),
-    codes: |block, codes| {
-        let groups = block[8..].chunks_exact(GROUP_LEN / 2);
-        for (bytes, codes) in groups.zip(codes.chunks_exact_mut(GROUP_LEN)) {
-            nibble_codes(bytes, codes);
-        }
-    },
-    scales: |block| {
-        let mut scales = BlockScales { scale: read_bits(block), ..BlockScales::default() };
-        for (group, scale) in scales.scales[..GROUPS].iter_mut().enumerate() {
-            *scale = group_scale(block, group);
-        }
-        scales
-    },
-};
+pub static IQ4_XS: QuantType = QuantType::of::<Iq4XsBlocks, 256, 136>("iq4_xs", 23);
 
 /// The six-bit scale of a group of an IQ4_XS block, less 32.
 #[inline(always)]
@@ -64,24 +28,6 @@ fn group_scale(block: &[u8], group: usize) -> i8 {
     let low = block[4 + group / 2] >> (group % 2 * 4) & 15;
     let high = (read_bits(&block[2..]) >> (2 * group) & 3) as u8;
     (low | high << 4) as i8 - 32
-}
-
-fn dequantize_nl(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(18).zip(dst.chunks_exact_mut(GROUP_LEN)) {
-        let d = read_f16(block);
-        nibbles(&block[2..], out, |q| d * f32::from(LEVELS[usize::from(q)]));
-    }
-}
-
-fn dequantize_xs(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(136).zip(dst.chunks_exact_mut(256)) {
-        let d = read_f16(block);
-        let groups = block[8..].chunks_exact(GROUP_LEN / 2);
-        for (group, (codes, out)) in groups.zip(out.chunks_exact_mut(GROUP_LEN)).enumerate() {
-            let d = d * f32::from(group_scale(block, group));
-            nibbles(codes, out, |q| d * f32::from(LEVELS[usize::from(q)]));
-        }
-    }
 }
 
 /// The level nearest to `value`: the lowest, and all gaps whose middles lie below `value`.
@@ -109,21 +55,58 @@ fn levels() -> Levels<impl Fn(f32) -> f32 + Copy> {
     Levels { round: level, ends: [-127.0, 113.0], reaches: &REACHES }
 }
 
-struct StoreNl;
+struct Iq4NlBlocks;
 
-impl Quantiser<GROUP_LEN, 18> for StoreNl {
+impl BlockFormat<GROUP_LEN, 18> for Iq4NlBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Levels,
+        block: (GROUP_LEN, 18),
+        codes: |block, codes| nibble_codes(&block[2..], codes),
+        scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
+    });
+
+    fn restore(block: &[u8; 18], out: &mut [f32; GROUP_LEN]) {
+        let d = read_f16(block);
+        nibbles(&block[2..], out, |q| d * f32::from(LEVELS[usize::from(q)]));
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<GROUP_LEN>, block: &mut [u8; 18]) {
-        let d = fit_f16_scale(values.whole(), levels());
-        store_f16(d, block);
-        let inverse = inverse(d.to_f32());
-        pack_nibbles(&values.values.map(|v| code(v * inverse)), &mut block[2..]);
+        let units = store_f16_scale(values, levels(), block);
+        pack_nibbles(&units.map(code), &mut block[2..]);
     }
 }
 
-struct StoreXs;
+struct Iq4XsBlocks;
 
-impl Quantiser<256, 136> for StoreXs {
+impl BlockFormat<256, 136> for Iq4XsBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::SuperLevels,
+        block: (256, 136),
+        codes: |block, codes| {
+            let groups = block[8..].chunks_exact(GROUP_LEN / 2);
+            for (bytes, codes) in groups.zip(codes.chunks_exact_mut(GROUP_LEN)) {
+                nibble_codes(bytes, codes);
+            }
+        },
+        scales: |block| {
+            let mut scales = BlockScales { scale: read_bits(block), ..BlockScales::default() };
+            for (group, scale) in scales.scales[..GROUPS].iter_mut().enumerate() {
+                *scale = group_scale(block, group);
+            }
+            scales
+        },
+    });
+
+    fn restore(block: &[u8; 136], out: &mut [f32; 256]) {
+        let d = read_f16(block);
+        let groups = block[8..].chunks_exact(GROUP_LEN / 2);
+        for (group, (codes, out)) in groups.zip(out.chunks_exact_mut(GROUP_LEN)).enumerate() {
+            let d = d * f32::from(group_scale(block, group));
+            nibbles(codes, out, |q| d * f32::from(LEVELS[usize::from(q)]));
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<256>, block: &mut [u8; 136]) {
         let range = [-32.0, 31.0];

@@ -62,6 +62,19 @@ impl PartialEq for QuantType {
 impl Eq for QuantType {}
 
 impl QuantType {
+    /// A type stored in blocks of `F`.
+    const fn of<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
+        name: &'static str,
+        gguf_id: u32,
+    ) -> Self {
+        Self {
+            dequantize: Some(dequantize::<F, LEN, BYTES>),
+            quantize: Some(fit::quantize::<F, LEN, BYTES>),
+            packing: F::PACKING,
+            ..Self::listed(name, gguf_id, LEN, BYTES)
+        }
+    }
+
     /// A type of which no more than its name, number and size is known.
     pub const fn listed(
         name: &'static str,
@@ -93,12 +106,35 @@ impl QuantType {
     }
 }
 
+/// How a type stores values in a quant block.
+trait BlockFormat<const LEN: usize, const BYTES: usize> {
+    /// How blocks are packed, if there are products with their codes.
+    const PACKING: Option<&'static Packing> = None;
+
+    /// Restores the values of `block`.
+    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]);
+
+    /// Stores `values` in `block`, which is zero. `#[inline(always)]`, so that it is compiled for
+    /// the instruction set of its caller.
+    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]);
+}
+
+fn dequantize<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
+    src: &[u8],
+    dst: &mut [f32],
+) {
+    for (block, out) in src.as_chunks().0.iter().zip(dst.as_chunks_mut().0) {
+        F::restore(block, out);
+    }
+}
+
 impl std::fmt::Display for QuantType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
 }
 
+use fit::WeightedBlock;
 pub use float::{BF16, F16, F32};
 pub use grouped::{INT4, INT8};
 pub use iq1::{IQ1_M, IQ1_S};

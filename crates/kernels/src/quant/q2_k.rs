@@ -1,8 +1,10 @@
 //! Q2_K: 256 two-bit codes in sixteen groups of 16, each with a four-bit scale and a four-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
-use super::fit::{self, Quantiser, WeightedBlock, fit_lines, store_f16};
-use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
+use super::fit::{WeightedBlock, fit_lines, store_f16};
+use super::{
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
+};
 
 const LEN: usize = 256;
 const BYTES: usize = 84;
@@ -17,25 +19,7 @@ const CODES: usize = 16;
 const FACTORS: usize = 80;
 
 /// Sixteen groups of 16 two-bit codes: `value = d * scale * q - dmin * min`.
-pub static Q2_K: QuantType = QuantType {
-    dequantize: Some(dequantize),
-    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
-    packing: Some(&PACKING),
-    ..QuantType::listed("q2_k", 10, LEN, BYTES)
-};
-
-static PACKING: Packing = packing! {
-    code_layout: CodeLayout::SuperTwoMin,
-    block: (LEN, BYTES),
-    codes: |block, codes| two_bits(&block[CODES..], codes),
-    scales: |block| BlockScales {
-        scale: read_bits(&block[FACTORS..]),
-        min: read_bits(&block[FACTORS + 2..]),
-        scales: std::array::from_fn(|g| (block[g] & 15) as i8),
-        mins: std::array::from_fn(|g| (block[g] >> 4) as i8),
-        ..BlockScales::default()
-    },
-};
+pub static Q2_K: QuantType = QuantType::of::<Q2KBlocks, LEN, BYTES>("q2_k", 10);
 
 /// Two bits for each of 256 codes.
 #[inline(always)]
@@ -55,8 +39,23 @@ pub(super) fn place(index: usize) -> (usize, u32) {
     (half * 32 + lane, 2 * quarter as u32)
 }
 
-fn dequantize(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+struct Q2KBlocks;
+
+impl BlockFormat<LEN, BYTES> for Q2KBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::SuperTwoMin,
+        block: (LEN, BYTES),
+        codes: |block, codes| two_bits(&block[CODES..], codes),
+        scales: |block| BlockScales {
+            scale: read_bits(&block[FACTORS..]),
+            min: read_bits(&block[FACTORS + 2..]),
+            scales: std::array::from_fn(|g| (block[g] & 15) as i8),
+            mins: std::array::from_fn(|g| (block[g] >> 4) as i8),
+            ..BlockScales::default()
+        },
+    });
+
+    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
         let (d, dmin) = (read_f16(&block[FACTORS..]), read_f16(&block[FACTORS + 2..]));
         for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
             let scale = d * f32::from(block[group] & 15);
@@ -67,11 +66,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
             }
         }
     }
-}
 
-struct Store;
-
-impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 15.0, &SHRINKS);

@@ -2,9 +2,11 @@
 //! one f16 factor. The third bits come first, one bit of 32 bytes per run of 32 codes. Follows
 //! `dequantize_row_q3_K` of ggml.
 
-use super::fit::{self, Levels, Quantiser, WeightedBlock, fit_scales, inverse, nearest, store_f16};
+use super::fit::{Levels, WeightedBlock, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
-use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
+use super::{
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
+};
 
 const LEN: usize = 256;
 const BYTES: usize = 110;
@@ -16,30 +18,7 @@ const SCALES: usize = 96;
 const FACTOR: usize = 108;
 
 /// Sixteen groups of 16 three-bit codes: `value = d * (scale - 32) * (q - 4)`.
-pub static Q3_K: QuantType = QuantType {
-    dequantize: Some(dequantize),
-    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
-    packing: Some(&PACKING),
-    ..QuantType::listed("q3_k", 11, LEN, BYTES)
-};
-
-static PACKING: Packing = packing! {
-    code_layout: CodeLayout::SuperThree,
-    block: (LEN, BYTES),
-    codes: |block, codes| {
-        two_bits(&block[LOW..], codes);
-        for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
-            for (code, high) in codes.iter_mut().zip(block) {
-                *code |= (high >> run & 1) << 2;
-            }
-        }
-    },
-    scales: |block| BlockScales {
-        scale: read_bits(&block[FACTOR..]),
-        scales: unpack_scales(&block[SCALES..FACTOR]).map(|scale| scale as i8 - 32),
-        ..BlockScales::default()
-    },
-};
+pub static Q3_K: QuantType = QuantType::of::<Q3KBlocks, LEN, BYTES>("q3_k", 11);
 
 /// Six-bit scales from twelve bytes: low nibbles of groups 0-7 and 8-15 in the low and high
 /// nibbles of the first eight, then two high bits of groups `g`, `g + 4`, `g + 8`, `g + 12`.
@@ -49,22 +28,6 @@ fn unpack_scales(packed: &[u8]) -> [u8; GROUPS] {
         let low = packed[g % 8] >> (g / 8 * 4) & 15;
         low | (packed[8 + g % 4] >> (g / 4 * 2) & 3) << 4
     })
-}
-
-fn dequantize(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(&block[FACTOR..]);
-        let scales = unpack_scales(&block[SCALES..FACTOR]);
-        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
-            let scale = d * (f32::from(scales[group]) - 32.0);
-            let (low, shift) = place(group * GROUP_LEN);
-            let (high, bit) = (group % 2 * GROUP_LEN, group / 2);
-            for (i, out) in out.iter_mut().enumerate() {
-                let code = block[LOW + low + i] >> shift & 3 | (block[high + i] >> bit & 1) << 2;
-                *out = scale * (f32::from(code) - 4.0);
-            }
-        }
-    }
 }
 
 /// The inverse of [`unpack_scales`].
@@ -84,9 +47,41 @@ fn level(value: f32) -> f32 {
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
 const REACHES: [f32; 13] = [0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.55];
 
-struct Store;
+struct Q3KBlocks;
 
-impl Quantiser<LEN, BYTES> for Store {
+impl BlockFormat<LEN, BYTES> for Q3KBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::SuperThree,
+        block: (LEN, BYTES),
+        codes: |block, codes| {
+            two_bits(&block[LOW..], codes);
+            for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+                for (code, high) in codes.iter_mut().zip(block) {
+                    *code |= (high >> run & 1) << 2;
+                }
+            }
+        },
+        scales: |block| BlockScales {
+            scale: read_bits(&block[FACTOR..]),
+            scales: unpack_scales(&block[SCALES..FACTOR]).map(|scale| scale as i8 - 32),
+            ..BlockScales::default()
+        },
+    });
+
+    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+        let d = read_f16(&block[FACTOR..]);
+        let scales = unpack_scales(&block[SCALES..FACTOR]);
+        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
+            let scale = d * (f32::from(scales[group]) - 32.0);
+            let (low, shift) = place(group * GROUP_LEN);
+            let (high, bit) = (group % 2 * GROUP_LEN, group / 2);
+            for (i, out) in out.iter_mut().enumerate() {
+                let code = block[LOW + low + i] >> shift & 3 | (block[high + i] >> bit & 1) << 2;
+                *out = scale * (f32::from(code) - 4.0);
+            }
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let levels = Levels { round: level, ends: [-4.0, 3.0], reaches: &REACHES };

@@ -2,14 +2,11 @@
 //! `i` is the low nibble of byte `i`, code `i + 16` its high nibble. Follows
 //! `dequantize_row_q4_0` and `dequantize_row_q4_1` of ggml.
 
-use super::fit::{
-    self, Levels, Line, Quantiser, WeightedBlock, fit_f16_line, fit_f16_scale, inverse, nearest,
-    store_f16,
-};
+use super::fit::{Levels, WeightedBlock, nearest, store_f16_line, store_f16_scale};
 use super::{
-    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits,
+    read_f16,
 };
-use half::f16;
 
 const LEN: usize = 32;
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
@@ -17,54 +14,16 @@ const REACHES: [f32; 13] =
     [0.86, 0.89, 0.92, 0.95, 0.975, 1.0, 1.025, 1.05, 1.08, 1.11, 1.15, 1.2, 1.3];
 
 /// 32 four-bit codes with one f16 scale: `value = d * (q - 8)`.
-pub static Q4_0: QuantType = QuantType {
-    dequantize: Some(dequantize_0),
-    quantize: Some(fit::quantize::<Store0, LEN, 18>),
-    packing: Some(&PACKING_0),
-    ..QuantType::listed("q4_0", 2, LEN, 18)
-};
+pub static Q4_0: QuantType = QuantType::of::<Q4_0Blocks, LEN, 18>("q4_0", 2);
 
 /// 32 four-bit codes with an f16 scale and minimum: `value = d * q + m`.
-pub static Q4_1: QuantType = QuantType {
-    dequantize: Some(dequantize_1),
-    quantize: Some(fit::quantize::<Store1, LEN, 20>),
-    packing: Some(&PACKING_1),
-    ..QuantType::listed("q4_1", 3, LEN, 20)
-};
-
-static PACKING_0: Packing = packing! {
-    code_layout: CodeLayout::Four,
-    block: (LEN, 18),
-    codes: |block, codes| nibble_codes(&block[2..], codes),
-    scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
-};
-
-static PACKING_1: Packing = packing! {
-    code_layout: CodeLayout::FourMin,
-    block: (LEN, 20),
-    codes: |block, codes| nibble_codes(&block[4..], codes),
-    scales: |block| over_minimum(block),
-};
+pub static Q4_1: QuantType = QuantType::of::<Q4_1Blocks, LEN, 20>("q4_1", 3);
 
 /// Scale and minimum of a block that begins with both; the file's minimum is added.
 #[inline(always)]
 pub(super) fn over_minimum(block: &[u8]) -> BlockScales {
     let (scale, min) = (read_bits(block), read_bits(&block[2..]) ^ 0x8000);
     BlockScales { scale, min, ..BlockScales::default() }
-}
-
-fn dequantize_0(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(18).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(block);
-        nibbles(&block[2..], out, |q| d * (f32::from(q) - 8.0));
-    }
-}
-
-fn dequantize_1(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(20).zip(dst.chunks_exact_mut(LEN)) {
-        let (d, m) = (read_f16(block), read_f16(&block[2..]));
-        nibbles(&block[4..], out, |q| d * f32::from(q) + m);
-    }
 }
 
 /// `out` from the nibbles of half as many bytes: the low ones first, then the high ones.
@@ -90,29 +49,47 @@ fn level(value: f32) -> f32 {
     nearest(value, -8.0, 7.0)
 }
 
-struct Store0;
+struct Q4_0Blocks;
 
-impl Quantiser<LEN, 18> for Store0 {
+impl BlockFormat<LEN, 18> for Q4_0Blocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Four,
+        block: (LEN, 18),
+        codes: |block, codes| nibble_codes(&block[2..], codes),
+        scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
+    });
+
+    fn restore(block: &[u8; 18], out: &mut [f32; LEN]) {
+        let d = read_f16(block);
+        nibbles(&block[2..], out, |q| d * (f32::from(q) - 8.0));
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 18]) {
         let levels = Levels { round: level, ends: [-8.0, 7.0], reaches: &REACHES };
-        let d = fit_f16_scale(values.whole(), levels);
-        store_f16(d, block);
-        let inverse = inverse(d.to_f32());
-        pack_nibbles(&values.values.map(|v| (level(v * inverse) + 8.0) as u8), &mut block[2..]);
+        let units = store_f16_scale(values, levels, block);
+        pack_nibbles(&units.map(|v| (level(v) + 8.0) as u8), &mut block[2..]);
     }
 }
 
-struct Store1;
+struct Q4_1Blocks;
 
-impl Quantiser<LEN, 20> for Store1 {
+impl BlockFormat<LEN, 20> for Q4_1Blocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::FourMin,
+        block: (LEN, 20),
+        codes: |block, codes| nibble_codes(&block[4..], codes),
+        scales: |block| over_minimum(block),
+    });
+
+    fn restore(block: &[u8; 20], out: &mut [f32; LEN]) {
+        let (d, m) = (read_f16(block), read_f16(&block[2..]));
+        nibbles(&block[4..], out, |q| d * f32::from(q) + m);
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 20]) {
-        let factors = fit_f16_line(values.whole(), 15.0);
-        store_f16(factors[0], block);
-        store_f16(factors[1], &mut block[2..]);
-        let [scale, offset] = factors.map(f16::to_f32);
-        let line = Line { scale, offset };
+        let line = store_f16_line(values.whole(), 15.0, block);
         pack_nibbles(&values.values.map(|v| line.code(v, 15.0) as u8), &mut block[4..]);
     }
 }

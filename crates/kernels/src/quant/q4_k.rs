@@ -1,9 +1,10 @@
 //! Q4_K: 256 four-bit codes in eight groups of 32, each with a six-bit scale and a six-bit
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
-use super::fit::{self, FittedLines, Quantiser, WeightedBlock, fit_lines, store_f16};
+use super::fit::{FittedLines, WeightedBlock, fit_lines, store_f16};
 use super::{
-    BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits, read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits,
+    read_f16,
 };
 
 const LEN: usize = 256;
@@ -16,19 +17,7 @@ const TOP: f32 = 15.0;
 pub(super) const SHRINKS: [f32; 2] = [1.0, 0.95];
 
 /// Eight groups of 32 four-bit codes: `value = d * scale * q - dmin * min`.
-pub static Q4_K: QuantType = QuantType {
-    dequantize: Some(dequantize),
-    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
-    packing: Some(&PACKING),
-    ..QuantType::listed("q4_k", 12, LEN, BYTES)
-};
-
-static PACKING: Packing = packing! {
-    code_layout: CodeLayout::SuperFourMin,
-    block: (LEN, BYTES),
-    codes: |block, codes| pair_codes(&block[16..], codes),
-    scales: |block| steps(block),
-};
+pub static Q4_K: QuantType = QuantType::of::<Q4KBlocks, LEN, BYTES>("q4_k", 12);
 
 /// Codes of pairs of groups: one in the low nibbles of 32 bytes, one in the high.
 #[inline(always)]
@@ -79,8 +68,17 @@ pub(super) fn pack_scales(scales: &[(u8, u8); GROUPS], packed: &mut [u8]) {
     }
 }
 
-fn dequantize(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+struct Q4KBlocks;
+
+impl BlockFormat<LEN, BYTES> for Q4KBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::SuperFourMin,
+        block: (LEN, BYTES),
+        codes: |block, codes| pair_codes(&block[16..], codes),
+        scales: |block| steps(block),
+    });
+
+    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
         let (d, dmin) = (read_f16(block), read_f16(&block[2..]));
         let scales = unpack_scales(&block[4..16]);
         // Two groups share 32 bytes: one in the low nibbles, one in the high.
@@ -96,11 +94,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
             }
         }
     }
-}
 
-struct Store;
-
-impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);

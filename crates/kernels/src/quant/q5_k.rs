@@ -1,9 +1,9 @@
 //! Q5_K: 256 five-bit codes in eight groups of 32, scales and minima as in Q4_K, the fifth bits
 //! of group `g` in bit `g` of 32 bytes. Follows `dequantize_row_q5_K` of ggml.
 
-use super::fit::{self, Quantiser, WeightedBlock, fit_lines};
+use super::fit::{WeightedBlock, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
-use super::{CodeLayout, Packing, QuantType, packing, read_f16};
+use super::{BlockFormat, CodeLayout, Packing, QuantType, packing, read_f16};
 
 const LEN: usize = 256;
 const BYTES: usize = 176;
@@ -16,29 +16,26 @@ const LOW: usize = 48;
 const TOP: f32 = 31.0;
 
 /// Eight groups of 32 five-bit codes: `value = d * scale * q - dmin * min`.
-pub static Q5_K: QuantType = QuantType {
-    dequantize: Some(dequantize),
-    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
-    packing: Some(&PACKING),
-    ..QuantType::listed("q5_k", 13, LEN, BYTES)
-};
+pub static Q5_K: QuantType = QuantType::of::<Q5KBlocks, LEN, BYTES>("q5_k", 13);
 
-static PACKING: Packing = packing! {
-    code_layout: CodeLayout::SuperFiveMin,
-    block: (LEN, BYTES),
-    codes: |block, codes| {
-        pair_codes(&block[LOW..], codes);
-        for (group, codes) in codes.chunks_exact_mut(GROUP_LEN).enumerate() {
-            for (code, high) in codes.iter_mut().zip(&block[HIGH..]) {
-                *code |= (high >> group & 1) << 4;
+struct Q5KBlocks;
+
+impl BlockFormat<LEN, BYTES> for Q5KBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::SuperFiveMin,
+        block: (LEN, BYTES),
+        codes: |block, codes| {
+            pair_codes(&block[LOW..], codes);
+            for (group, codes) in codes.chunks_exact_mut(GROUP_LEN).enumerate() {
+                for (code, high) in codes.iter_mut().zip(&block[HIGH..]) {
+                    *code |= (high >> group & 1) << 4;
+                }
             }
-        }
-    },
-    scales: |block| steps(block),
-};
+        },
+        scales: |block| steps(block),
+    });
 
-fn dequantize(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
         let (d, dmin) = (read_f16(block), read_f16(&block[2..]));
         let scales = unpack_scales(&block[4..HIGH]);
         for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
@@ -51,11 +48,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
             }
         }
     }
-}
 
-struct Store;
-
-impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let lines = fit_lines::<LEN, GROUP_LEN, GROUPS>(values, TOP, 63.0, &SHRINKS);

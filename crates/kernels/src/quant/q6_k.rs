@@ -1,8 +1,10 @@
 //! Q6_K: 256 six-bit codes around 32 in sixteen groups of 16 with signed byte scales under one
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
-use super::fit::{self, Levels, Quantiser, WeightedBlock, fit_scales, inverse, nearest, store_f16};
-use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
+use super::fit::{Levels, WeightedBlock, fit_scales, inverse, nearest, store_f16};
+use super::{
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
+};
 
 const LEN: usize = 256;
 const BYTES: usize = 210;
@@ -14,31 +16,7 @@ const SCALES: usize = 192;
 const FACTOR: usize = 208;
 
 /// Sixteen groups of 16 six-bit codes: `value = d * scale * (q - 32)`.
-pub static Q6_K: QuantType = QuantType {
-    dequantize: Some(dequantize),
-    quantize: Some(fit::quantize::<Store, LEN, BYTES>),
-    packing: Some(&PACKING),
-    ..QuantType::listed("q6_k", 14, LEN, BYTES)
-};
-
-static PACKING: Packing = packing! {
-    code_layout: CodeLayout::SuperSix,
-    block: (LEN, BYTES),
-    codes: |block, codes| {
-        for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
-            let ((low, low_shift), (high, high_shift)) = place(run * 32);
-            let bytes = block[low..].iter().zip(&block[high..]);
-            for (code, (low, high)) in codes.iter_mut().zip(bytes) {
-                *code = low >> low_shift & 15 | (high >> high_shift & 3) << 4;
-            }
-        }
-    },
-    scales: |block| BlockScales {
-        scale: read_bits(&block[FACTOR..]),
-        scales: std::array::from_fn(|g| block[SCALES + g] as i8),
-        ..BlockScales::default()
-    },
-};
+pub static Q6_K: QuantType = QuantType::of::<Q6KBlocks, LEN, BYTES>("q6_k", 14);
 
 /// Where value `index` of a block keeps its low four bits (byte, shift) and its high two.
 #[inline(always)]
@@ -49,8 +27,37 @@ fn place(index: usize) -> ((usize, u32), (usize, u32)) {
     ((low, quarter as u32 / 2 * 4), (HIGH + half * 32 + lane, quarter as u32 * 2))
 }
 
-fn dequantize(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(BYTES).zip(dst.chunks_exact_mut(LEN)) {
+#[inline(always)]
+fn level(value: f32) -> f32 {
+    nearest(value, -32.0, 31.0)
+}
+
+/// Where the value of largest magnitude is tried, relative to the levels at the ends.
+const REACHES: [f32; 5] = [0.9, 0.95, 1.0, 1.03, 1.06];
+
+struct Q6KBlocks;
+
+impl BlockFormat<LEN, BYTES> for Q6KBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::SuperSix,
+        block: (LEN, BYTES),
+        codes: |block, codes| {
+            for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+                let ((low, low_shift), (high, high_shift)) = place(run * 32);
+                let bytes = block[low..].iter().zip(&block[high..]);
+                for (code, (low, high)) in codes.iter_mut().zip(bytes) {
+                    *code = low >> low_shift & 15 | (high >> high_shift & 3) << 4;
+                }
+            }
+        },
+        scales: |block| BlockScales {
+            scale: read_bits(&block[FACTOR..]),
+            scales: std::array::from_fn(|g| block[SCALES + g] as i8),
+            ..BlockScales::default()
+        },
+    });
+
+    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
         let d = read_f16(&block[FACTOR..]);
         for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
             let scale = d * f32::from(block[SCALES + group] as i8);
@@ -62,19 +69,7 @@ fn dequantize(src: &[u8], dst: &mut [f32]) {
             }
         }
     }
-}
 
-#[inline(always)]
-fn level(value: f32) -> f32 {
-    nearest(value, -32.0, 31.0)
-}
-
-/// Where the value of largest magnitude is tried, relative to the levels at the ends.
-const REACHES: [f32; 5] = [0.9, 0.95, 1.0, 1.03, 1.06];
-
-struct Store;
-
-impl Quantiser<LEN, BYTES> for Store {
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]) {
         let levels = Levels { round: level, ends: [-32.0, 31.0], reaches: &REACHES };

@@ -2,44 +2,19 @@
 //! byte as a fraction in base three, TQ2_0 four in two bits each. Follows `dequantize_row_tq1_0`
 //! and `dequantize_row_tq2_0` of ggml.
 
-use super::fit::{
-    self, Levels, Quantiser, WeightedBlock, fit_f16_scale, inverse, nearest, store_f16,
-};
+use super::fit::{Levels, WeightedBlock, nearest, store_f16_scale};
 use super::q2_k::{place, two_bits};
-use super::{BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16};
-use half::f16;
+use super::{
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
+};
 
 const LEN: usize = 256;
 
 /// 256 ternary codes, five to a byte: `value = d * (q - 1)`.
-pub static TQ1_0: QuantType = QuantType {
-    dequantize: Some(dequantize_1),
-    quantize: Some(fit::quantize::<Store1, LEN, 54>),
-    packing: Some(&PACKING_1),
-    ..QuantType::listed("tq1_0", 34, LEN, 54)
-};
+pub static TQ1_0: QuantType = QuantType::of::<Tq1Blocks, LEN, 54>("tq1_0", 34);
 
 /// 256 ternary codes in two bits each: `value = d * (q - 1)`.
-pub static TQ2_0: QuantType = QuantType {
-    dequantize: Some(dequantize_2),
-    quantize: Some(fit::quantize::<Store2, LEN, 66>),
-    packing: Some(&PACKING_2),
-    ..QuantType::listed("tq2_0", 35, LEN, 66)
-};
-
-static PACKING_1: Packing = packing! {
-    code_layout: CodeLayout::Ternary,
-    block: (LEN, 54),
-    codes: |block, codes| digits(block, |index, digit| codes[index] = digit),
-    scales: |block| one_scale(&block[52..]),
-};
-
-static PACKING_2: Packing = packing! {
-    code_layout: CodeLayout::Ternary,
-    block: (LEN, 66),
-    codes: |block, codes| two_bits(block, codes),
-    scales: |block| one_scale(&block[64..]),
-};
+pub static TQ2_0: QuantType = QuantType::of::<Tq2Blocks, LEN, 66>("tq2_0", 35);
 
 /// One factor for the whole block.
 #[inline(always)]
@@ -66,44 +41,36 @@ fn digits(block: &[u8], mut each: impl FnMut(usize, u8)) {
     }
 }
 
-fn dequantize_1(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(54).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(&block[52..]);
-        digits(block, |index, digit| out[index] = d * (f32::from(digit) - 1.0));
-    }
-}
-
-fn dequantize_2(src: &[u8], dst: &mut [f32]) {
-    for (block, out) in src.chunks_exact(66).zip(dst.chunks_exact_mut(LEN)) {
-        let d = read_f16(&block[64..]);
-        for (index, out) in out.iter_mut().enumerate() {
-            let (byte, shift) = place(index);
-            *out = d * (f32::from(block[byte] >> shift & 3) - 1.0);
-        }
-    }
-}
-
 /// Where the value of largest magnitude is tried, in units of the scale: any value from half of
 /// a unit is rounded to a whole one.
 const REACHES: [f32; 14] = [0.6, 0.75, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.25, 2.5, 3.0, 4.0, 6.0];
 
-/// The scale of a block, and its codes.
+/// Stores the scale of a block in `to`, and returns its codes.
 #[inline(always)]
-fn fit(block: &WeightedBlock<LEN>) -> (f16, [u8; LEN]) {
+fn fit(block: &WeightedBlock<LEN>, to: &mut [u8]) -> [u8; LEN] {
     let level = |value| nearest(value, -1.0, 1.0);
-    let d =
-        fit_f16_scale(block.whole(), Levels { round: level, ends: [1.0, 1.0], reaches: &REACHES });
-    let inverse = inverse(d.to_f32());
-    (d, block.values.map(|v| (level(v * inverse) + 1.0) as u8))
+    let levels = Levels { round: level, ends: [1.0, 1.0], reaches: &REACHES };
+    store_f16_scale(block, levels, to).map(|v| (level(v) + 1.0) as u8)
 }
 
-struct Store1;
+struct Tq1Blocks;
 
-impl Quantiser<LEN, 54> for Store1 {
+impl BlockFormat<LEN, 54> for Tq1Blocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Ternary,
+        block: (LEN, 54),
+        codes: |block, codes| digits(block, |index, digit| codes[index] = digit),
+        scales: |block| one_scale(&block[52..]),
+    });
+
+    fn restore(block: &[u8; 54], out: &mut [f32; LEN]) {
+        let d = read_f16(&block[52..]);
+        digits(block, |index, digit| out[index] = d * (f32::from(digit) - 1.0));
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 54]) {
-        let (d, codes) = fit(values);
-        store_f16(d, &mut block[52..]);
+        let codes = fit(values, &mut block[52..]);
         let mut rest = &codes[..];
         for (first, bytes, digits) in RUNS {
             let run = rest.split_off(..bytes * digits).expect("the runs hold a block");
@@ -118,13 +85,27 @@ impl Quantiser<LEN, 54> for Store1 {
     }
 }
 
-struct Store2;
+struct Tq2Blocks;
 
-impl Quantiser<LEN, 66> for Store2 {
+impl BlockFormat<LEN, 66> for Tq2Blocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Ternary,
+        block: (LEN, 66),
+        codes: |block, codes| two_bits(block, codes),
+        scales: |block| one_scale(&block[64..]),
+    });
+
+    fn restore(block: &[u8; 66], out: &mut [f32; LEN]) {
+        let d = read_f16(&block[64..]);
+        for (index, out) in out.iter_mut().enumerate() {
+            let (byte, shift) = place(index);
+            *out = d * (f32::from(block[byte] >> shift & 3) - 1.0);
+        }
+    }
+
     #[inline(always)]
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; 66]) {
-        let (d, codes) = fit(values);
-        store_f16(d, &mut block[64..]);
+        let codes = fit(values, &mut block[64..]);
         for (index, code) in codes.iter().enumerate() {
             let (byte, shift) = place(index);
             block[byte] |= code << shift;

@@ -12,7 +12,7 @@ fn chain(pool: &mut BlockPool, seed: u32, len: usize) -> Vec<u32> {
         let block = pool.take().unwrap();
         let parent_block = blocks.last().copied();
         let full = FilledBlock { parent, parent_block, depth, tokens: &tokens };
-        assert_eq!(pool.register(block, name, full), Registration::New);
+        assert_eq!(pool.register(block, name, full), Some(block));
         blocks.push(block);
         parent = name;
     }
@@ -94,14 +94,14 @@ fn a_block_is_found_by_its_tokens_and_its_parent_not_by_its_name_alone() {
     let name = root.child(&[1, 2]);
     let block = pool.take().unwrap();
     let full = FilledBlock { parent: root, parent_block: None, depth: 0, tokens: &[1, 2] };
-    assert_eq!(pool.register(block, name, full), Registration::New);
+    assert_eq!(pool.register(block, name, full), Some(block));
     assert_eq!(pool.find(name, root, &[1, 2]), Some(block));
     assert_eq!(pool.find(name, root, &[1, 3]), None);
     assert_eq!(pool.find(name, other, &[1, 2]), None);
     let twin = pool.take().unwrap();
-    assert_eq!(pool.register(twin, name, full), Registration::Already(block));
+    assert_eq!(pool.register(twin, name, full), Some(block));
     let forged = FilledBlock { tokens: &[9, 9], ..full };
-    assert_eq!(pool.register(twin, name, forged), Registration::Taken);
+    assert_eq!(pool.register(twin, name, forged), None);
 }
 
 #[test]

@@ -3,7 +3,10 @@
 //!
 //! For given codes the best line is the weighted least-squares one; codes are then rounded again.
 
-use super::{SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, nearest, sum};
+use super::{
+    SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
+    store_f16, sum,
+};
 use half::f16;
 
 /// A line that maps codes to values.
@@ -117,18 +120,14 @@ fn fit_line<const N: usize>(group: WeightedGroup<'_, N>, top: f32, below: bool) 
     best.0
 }
 
-/// The fit with the smaller error; the first if equal.
+/// Stores the f16 scale and offset with the least error for a group in the first four bytes of
+/// `to`.
 #[inline(always)]
-fn lesser<T>(a: (T, f32), b: (T, f32)) -> (T, f32) {
-    if b.1 < a.1 { b } else { a }
-}
-
-/// The f16 scale and offset with the least error for a group.
-#[inline(always)]
-pub(in super::super) fn fit_f16_line<const N: usize>(
+pub(in super::super) fn store_f16_line<const N: usize>(
     group: WeightedGroup<'_, N>,
     top: f32,
-) -> [f16; 2] {
+    to: &mut [u8],
+) -> Line {
     let line = fit_line(group, top, false);
     let mut best = ([f16::ZERO; 2], f32::INFINITY);
     for scale in factors(line.scale) {
@@ -139,7 +138,10 @@ pub(in super::super) fn fit_f16_line<const N: usize>(
             }
         }
     }
-    best.0
+    let [scale, offset] = best.0;
+    store_f16(scale, to);
+    store_f16(offset, &mut to[2..]);
+    Line { scale: scale.to_f32(), offset: offset.to_f32() }
 }
 
 impl<const G: usize> FittedLines<G> {

@@ -10,11 +10,12 @@ mod signs;
 mod step;
 
 pub(super) use book::{Book, Leveled};
-pub(super) use line::{FittedLines, Line, fit_f16_line, fit_lines};
-pub(super) use scale::{Levels, fit_f16_scale, fit_scales};
+pub(super) use line::{FittedLines, fit_lines, store_f16_line};
+pub(super) use scale::{Levels, fit_scales, store_f16_scale};
 pub(super) use signs::{Signs, Unsigned};
 pub(super) use step::{Rounded, Rounding, StepGrid, fit_steps};
 
+use super::BlockFormat;
 use crate::Isa;
 use crate::lanes::{Kernel, run_on};
 use half::f16;
@@ -42,20 +43,13 @@ pub(super) struct WeightedGroup<'a, const N: usize> {
     pub weights: &'a [f32; N],
 }
 
-/// The quantiser of a storage type.
-pub(super) trait Quantiser<const LEN: usize, const BYTES: usize> {
-    /// Stores `values` in `block`, which is zero. `#[inline(always)]`, so that it is compiled for
-    /// the instruction set of its caller.
-    fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]);
-}
-
 /// Stores whole quant blocks with the instructions that the CPU has.
-pub(super) fn quantize<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
+pub(super) fn quantize<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     src: &[f32],
     importance: Option<&[f32]>,
     dst: &mut [u8],
 ) {
-    run_on(isa(), QuantizeBlocks::<Q, LEN, BYTES> { src, importance, dst, quantiser: PhantomData });
+    run_on(isa(), QuantizeBlocks::<F, LEN, BYTES> { src, importance, dst, format: PhantomData });
 }
 
 /// The instruction set to use.
@@ -67,15 +61,15 @@ pub(super) fn isa() -> Isa {
     Isa::detect().unwrap_or(Isa::SCALAR)
 }
 
-struct QuantizeBlocks<'a, Q, const LEN: usize, const BYTES: usize> {
+struct QuantizeBlocks<'a, F, const LEN: usize, const BYTES: usize> {
     src: &'a [f32],
     importance: Option<&'a [f32]>,
     dst: &'a mut [u8],
-    quantiser: PhantomData<Q>,
+    format: PhantomData<F>,
 }
 
-impl<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
-    for QuantizeBlocks<'_, Q, LEN, BYTES>
+impl<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
+    for QuantizeBlocks<'_, F, LEN, BYTES>
 {
     #[inline(always)]
     fn run(self) {
@@ -86,7 +80,7 @@ impl<Q: Quantiser<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
                 None => [1.0; LEN],
             };
             out.fill(0);
-            Q::store(&WeightedBlock { values: values.map(bounded), weights }, out);
+            F::store(&WeightedBlock { values: values.map(bounded), weights }, out);
         }
     }
 }
@@ -229,6 +223,12 @@ fn factors(value: f32) -> [f16; 3] {
     let largest = f16::MAX.to_bits();
     [magnitude, magnitude.saturating_sub(1), (magnitude + 1).min(largest)]
         .map(|magnitude| f16::from_bits(sign | magnitude))
+}
+
+/// The fit with the smaller error; the first if equal.
+#[inline(always)]
+fn lesser<T>(a: (T, f32), b: (T, f32)) -> (T, f32) {
+    if b.1 < a.1 { b } else { a }
 }
 
 /// `value` as f16 in the first two bytes.

@@ -4,7 +4,10 @@
 //! For given levels the best scale is the least-squares one, `sum(w x l) / sum(w l l)`, and its
 //! error is smallest where `sum(w x l)^2 / sum(w l l)` is largest.
 
-use super::{SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, nearest, sum};
+use super::{
+    SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
+    store_f16, sum,
+};
 use half::f16;
 
 /// The levels of a type, in units of the scale.
@@ -72,21 +75,20 @@ fn loss<const N: usize>(
     group.error(|i| restored[i])
 }
 
-/// The f16 scale with the least error for a group.
+/// Stores the f16 scale with the least error for a block in the first two bytes of `to`, and
+/// returns the values in units of it.
 #[inline(always)]
-pub(in super::super) fn fit_f16_scale<const N: usize>(
-    group: WeightedGroup<'_, N>,
+pub(in super::super) fn store_f16_scale<const LEN: usize>(
+    block: &WeightedBlock<LEN>,
     levels: Levels<impl Fn(f32) -> f32 + Copy>,
-) -> f16 {
-    let scale = fit_scale(group, levels);
-    best_of(factors(scale), |d| loss(group, d.to_f32(), levels.round))
-}
-
-/// The first of `tries` with the smallest `loss`.
-#[inline(always)]
-fn best_of<T: Copy>(tries: impl IntoIterator<Item = T>, loss: impl Fn(T) -> f32) -> T {
-    let scored = tries.into_iter().map(|t| (t, loss(t)));
-    scored.reduce(|a, b| if b.1 < a.1 { b } else { a }).expect("something to try").0
+    to: &mut [u8],
+) -> [f32; LEN] {
+    let tries = factors(fit_scale(block.whole(), levels));
+    let scored = tries.into_iter().map(|d| (d, loss(block.whole(), d.to_f32(), levels.round)));
+    let (d, _) = scored.reduce(lesser).expect("there are tries");
+    store_f16(d, to);
+    let inverse = inverse(d.to_f32());
+    block.values.map(|v| v * inverse)
 }
 
 /// The factor, and the scale of each of `G` groups within `low..=high`, with the least error for a
