@@ -2,8 +2,7 @@
 //! Face's layout in the form of a GGUF file.
 
 use super::mixture::{ModelTraits, split_layer};
-use super::tokenizer_json::VocabularySource;
-use super::vocabulary;
+use super::vocabulary::{self, VocabularySource};
 use anyhow::{Result, bail};
 use base::Storage;
 use formats::config::RopeLayout;
