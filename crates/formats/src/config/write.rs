@@ -3,7 +3,8 @@
 mod gguf;
 mod tensors;
 
-pub(crate) use tensors::{TensorForm, Tensors};
+pub use tensors::TensorForm;
+pub(crate) use tensors::Tensors;
 
 use serde_json::{Value as Json, json};
 
