@@ -45,17 +45,21 @@ pub struct ServiceParts {
 /// A running model. Clones share the model and may be used concurrently.
 #[derive(Clone, Debug)]
 pub struct Service {
-    engine: EngineHandle,
+    /// The running model.
+    pub engine: EngineHandle,
     assets: Arc<TextAssets>,
     grammars: Arc<GrammarCompiler>,
     template: Option<Arc<ChatTemplate>>,
-    defaults: Arc<SamplingOptions>,
+    /// Sampling defaults of requests.
+    pub defaults: Arc<SamplingOptions>,
     /// The vocabulary or the template has the tag of reasoning.
     thinks: bool,
     tool_format: Option<&'static ToolFormat>,
     memory: Arc<ReplayMemory>,
-    card: Arc<ModelCard>,
-    parallel: usize,
+    /// Facts about the checkpoint.
+    pub card: Arc<ModelCard>,
+    /// Most answers computed at a time.
+    pub parallel: usize,
 }
 
 impl Service {
@@ -79,17 +83,7 @@ impl Service {
 
     /// The model.
     pub fn info(&self) -> &ModelInfo {
-        self.engine.info()
-    }
-
-    /// Facts about the checkpoint.
-    pub fn card(&self) -> &ModelCard {
-        &self.card
-    }
-
-    /// Most answers computed at a time.
-    pub fn parallel(&self) -> usize {
-        self.parallel
+        &self.engine.info
     }
 
     /// Whether the model has reasoning that can be controlled.
@@ -117,31 +111,6 @@ impl Service {
     pub fn ends_of_text(&self) -> [Option<&str>; 2] {
         let special = &self.assets.special;
         [special.bos.as_deref(), special.eos.as_deref()]
-    }
-
-    /// Whether the engine still runs.
-    pub fn is_alive(&self) -> bool {
-        self.engine.is_alive()
-    }
-
-    /// Capacity of the queue in requests.
-    pub fn queue(&self) -> usize {
-        self.engine.queue()
-    }
-
-    /// The metrics of the engine.
-    pub fn metrics(&self) -> &engine::Metrics {
-        self.engine.metrics()
-    }
-
-    /// Waits for the end of the engine.
-    pub async fn stopped(&self) {
-        self.engine.stopped().await;
-    }
-
-    /// Sampling defaults of requests.
-    pub fn defaults(&self) -> &SamplingOptions {
-        &self.defaults
     }
 
     /// The tokenizer of the model.

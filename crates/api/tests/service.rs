@@ -384,7 +384,7 @@ fn a_dead_engine_fails_streams_and_refuses_requests() {
     let events: Vec<TextEvent> = std::iter::from_fn(|| stream.next_blocking()).collect();
     assert_eq!(events.last(), Some(&TextEvent::Failed(ApiError::Stopped)));
     let deadline = Instant::now() + Duration::from_secs(10);
-    while scripted.service.is_alive() {
+    while scripted.service.engine.is_alive() {
         assert!(Instant::now() < deadline, "the engine's end goes unnoticed");
         std::thread::sleep(Duration::from_millis(1));
     }

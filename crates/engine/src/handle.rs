@@ -75,9 +75,11 @@ pub type QueueSlot = OwnedSemaphorePermit;
 /// Submits requests to an engine. Clones share the engine, which ends when the last is dropped.
 #[derive(Clone, Debug)]
 pub struct EngineHandle {
-    info: Arc<ModelInfo>,
+    /// The model this engine runs.
+    pub info: Arc<ModelInfo>,
     submissions: mpsc::Sender<Submission>,
-    metrics: Metrics,
+    /// The metrics of the engine.
+    pub metrics: Metrics,
     /// Slots for requests that wait, in the channel or in the engine.
     slots: Arc<Semaphore>,
 }
@@ -111,11 +113,6 @@ pub fn request_channel(info: ModelInfo, queue: usize) -> (EngineHandle, RequestR
 }
 
 impl EngineHandle {
-    /// The model this engine runs.
-    pub fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
     /// Whether the engine thread still runs.
     pub fn is_alive(&self) -> bool {
         !self.submissions.is_closed()
@@ -124,11 +121,6 @@ impl EngineHandle {
     /// Maximum number of waiting requests.
     pub fn queue(&self) -> usize {
         self.submissions.max_capacity()
-    }
-
-    /// The metrics of the engine.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
     }
 
     /// Waits until the engine thread has ended.

@@ -50,22 +50,22 @@ pub struct Step {
 
 type Finishes = Family<[(&'static str, &'static str); 1], Counter>;
 
-#[derive(Debug)]
-struct Inner {
+#[derive(Debug, Default)]
+struct Counters {
     prompt_tokens: Counter,
     generation_tokens: Counter,
     cache_queries: Counter,
     cache_hits: Counter,
-    finishes: Finishes,
-    /// The members of `finishes` by outcome, found without hashing.
-    finished: [Counter; Outcome::LABELS.len()],
     rejected: Counter,
     preemptions: Counter,
     evictions: Counter,
     drafted: Counter,
     accepted: Counter,
     steps: Counter,
+}
 
+#[derive(Debug, Default)]
+struct Gauges {
     running: Gauge,
     waiting: Gauge,
     used: Gauge,
@@ -73,6 +73,15 @@ struct Inner {
     free: Gauge,
     total: Gauge,
     usage: Gauge<f64, AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    counters: Counters,
+    gauges: Gauges,
+    finishes: Finishes,
+    /// The members of `finishes` by outcome, found without hashing.
+    finished: [Counter; Outcome::LABELS.len()],
 
     first_token: Histogram,
     gap: Histogram,
@@ -97,25 +106,10 @@ impl Default for Inner {
         let finished = Outcome::LABELS
             .map(|label| finishes.get_or_create_owned(&[("finished_reason", label)]));
         Self {
-            prompt_tokens: Counter::default(),
-            generation_tokens: Counter::default(),
-            cache_queries: Counter::default(),
-            cache_hits: Counter::default(),
+            counters: Counters::default(),
+            gauges: Gauges::default(),
             finishes,
             finished,
-            rejected: Counter::default(),
-            preemptions: Counter::default(),
-            evictions: Counter::default(),
-            drafted: Counter::default(),
-            accepted: Counter::default(),
-            steps: Counter::default(),
-            running: Gauge::default(),
-            waiting: Gauge::default(),
-            used: Gauge::default(),
-            cached: Gauge::default(),
-            free: Gauge::default(),
-            total: Gauge::default(),
-            usage: Gauge::default(),
             first_token: Histogram::new(names::SECONDS_TO_FIRST_TOKEN),
             gap: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
             queued: Histogram::new(names::SECONDS_OF_A_REQUEST),
@@ -152,21 +146,21 @@ impl Default for ProgressClock {
 impl Metrics {
     /// Counts a request that was rejected because the queue was full.
     pub fn rejected(&self) {
-        self.0.rejected.inc();
+        self.0.counters.rejected.inc();
     }
 
     /// Counts a request admitted after `queued`. Of its prompt, `queried` tokens were looked up in
     /// the cache and `cached` of them found. Must not be called again after a preemption.
     pub fn admitted(&self, queued: Duration, queried: usize, cached: usize) {
         self.0.queued.add(queued.as_secs_f64());
-        self.0.cache_queries.inc_by(queried as u64);
-        self.0.cache_hits.inc_by(cached as u64);
-        self.0.prompt_tokens.inc_by(cached as u64);
+        self.0.counters.cache_queries.inc_by(queried as u64);
+        self.0.counters.cache_hits.inc_by(cached as u64);
+        self.0.counters.prompt_tokens.inc_by(cached as u64);
     }
 
     /// Counts a step, which is also progress.
     pub fn step(&self, step: Step) {
-        self.0.steps.inc();
+        self.0.counters.steps.inc();
         self.0.rows.add(step.rows as f64);
         self.0.sequences.add(step.sequences as f64);
         self.0.step.add(step.took.as_secs_f64());
@@ -176,8 +170,8 @@ impl Metrics {
     /// Counts the first token of a request: its time to first token, the time since admission, and
     /// the prompt tokens that were computed for it.
     pub fn first_token(&self, since_submitted: Duration, prefill: Duration, computed: usize) {
-        self.0.generation_tokens.inc();
-        self.0.prompt_tokens.inc_by(computed as u64);
+        self.0.counters.generation_tokens.inc();
+        self.0.counters.prompt_tokens.inc_by(computed as u64);
         self.0.first_token.add(since_submitted.as_secs_f64());
         self.0.prefill.add(prefill.as_secs_f64());
         add_rate(&self.0.prefill_rate, computed, prefill);
@@ -186,7 +180,7 @@ impl Metrics {
     /// Counts `tokens` further tokens of a request, `gap` after the one before. Several of one
     /// step, as speculation gives them, share the gap.
     pub fn tokens(&self, tokens: usize, gap: Duration) {
-        self.0.generation_tokens.inc_by(tokens as u64);
+        self.0.counters.generation_tokens.inc_by(tokens as u64);
         self.0.gap.add_times(gap.as_secs_f64() / tokens.max(1) as f64, tokens as u64);
     }
 
@@ -204,34 +198,34 @@ impl Metrics {
 
     /// Counts preempted sequences.
     pub fn preempted(&self, sequences: usize) {
-        self.0.preemptions.inc_by(sequences as u64);
+        self.0.counters.preemptions.inc_by(sequences as u64);
     }
 
     /// Counts evicted blocks.
     pub fn evicted(&self, blocks: usize) {
-        self.0.evictions.inc_by(blocks as u64);
+        self.0.counters.evictions.inc_by(blocks as u64);
     }
 
     /// Counts drafted tokens that were verified, and those of them that were accepted.
     pub fn drafted(&self, drafted: usize, accepted: usize) {
-        self.0.drafted.inc_by(drafted as u64);
-        self.0.accepted.inc_by(accepted as u64);
+        self.0.counters.drafted.inc_by(drafted as u64);
+        self.0.counters.accepted.inc_by(accepted as u64);
     }
 
     /// Sets the number of requests that run and wait.
     pub fn load(&self, running: usize, waiting: usize) {
-        self.0.running.set(running as i64);
-        self.0.waiting.set(waiting as i64);
+        self.0.gauges.running.set(running as i64);
+        self.0.gauges.waiting.set(waiting as i64);
     }
 
     /// Sets the number of blocks that are held, cached and free.
     pub fn blocks(&self, used: usize, cached: usize, free: usize) {
         let total = used + cached + free;
-        self.0.used.set(used as i64);
-        self.0.cached.set(cached as i64);
-        self.0.free.set(free as i64);
-        self.0.total.set(total as i64);
-        self.0.usage.set(used as f64 / total.max(1) as f64);
+        self.0.gauges.used.set(used as i64);
+        self.0.gauges.cached.set(cached as i64);
+        self.0.gauges.free.set(free as i64);
+        self.0.gauges.total.set(total as i64);
+        self.0.gauges.usage.set(used as f64 / total.max(1) as f64);
     }
 
     /// Sets whether the engine has work. Sequences that wait for their readers are no work.

@@ -71,7 +71,7 @@ const READER_POLL: Duration = Duration::from_millis(2);
 
 /// Starts the engine thread. It ends when the last handle and generation are dropped.
 pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandle<()>) {
-    let (handle, receiver) = request_channel(runner.info().clone(), options.queue);
+    let (handle, receiver) = request_channel(runner.info.clone(), options.queue);
     // Started here, so that it is not pinned to the engine's CPU.
     let masks = Masks::start();
     let thread = std::thread::Builder::new()
@@ -111,23 +111,23 @@ impl Engine {
         options: EngineOptions,
         masks: Masks,
     ) -> Self {
-        let models::WorkspaceLimits { rows, logit_rows } = runner.limits();
+        let models::WorkspaceLimits { rows, logit_rows } = runner.limits;
         let running = options.running.clamp(1, logit_rows);
         let limits = sched::SchedulerLimits {
             running,
             rows,
             logits: logit_rows,
             block: runner.block(),
-            blocks: runner.blocks(),
+            blocks: runner.blocks,
             window: runner.window,
         };
         Self {
-            scheduler: Scheduler::new(limits, block_root(runner.settings(), runner.block())),
+            scheduler: Scheduler::new(limits, block_root(&runner.settings, runner.block())),
             batch: runner.batch(),
-            scratch: SamplerScratch::new(runner.info().vocab_size),
+            scratch: SamplerScratch::new(runner.info.vocab_size),
             requests: SlotTable::default(),
             masks,
-            prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk()),
+            prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk),
             accepted: 0,
             plan: Vec::with_capacity(running),
             touched: 0,
@@ -181,9 +181,9 @@ impl Engine {
 
     /// Touches the memory of the blocks that are taken next, while `may_go_on`.
     fn touch_cache_ahead(&mut self, may_go_on: impl Fn(&Self) -> bool) {
-        let block = (self.runner.memory().cache / self.runner.blocks()).max(1);
+        let block = (self.runner.memory().cache / self.runner.blocks).max(1);
         let sched::BlockCounts { used, cached, .. } = self.scheduler.blocks();
-        let goal = (used + cached + self.options.cache_ahead / block).min(self.runner.blocks());
+        let goal = (used + cached + self.options.cache_ahead / block).min(self.runner.blocks);
         while self.touched < goal && may_go_on(self) {
             let end = (self.touched + MAX_TOUCHED.div_ceil(block)).min(goal);
             self.runner.touch_cache(self.touched..end);
@@ -193,7 +193,7 @@ impl Engine {
 
     fn accept(&mut self, mut submission: Submission) {
         let Self { runner, options, .. } = self;
-        let (number, info, request) = (self.accepted, runner.info(), &mut submission.request);
+        let (number, info, request) = (self.accepted, &runner.info, &mut submission.request);
         self.accepted += 1;
         request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
         let drafts = request.speculate.unwrap_or(options.speculate);
@@ -321,7 +321,7 @@ impl Engine {
 
     fn sample(&mut self) {
         let Self { runner, scheduler, requests, masks, scratch, plan, .. } = self;
-        let (vocab, size) = (runner.info().vocab_size, runner.state_size);
+        let (vocab, size) = (runner.info.vocab_size, runner.state_size);
         let (mut logits, mut states) = (runner.logits(), runner.states());
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let running = &mut requests[planned.slot];

@@ -16,7 +16,7 @@ impl<'a> SingleSequence<'a> {
     /// An empty sequence. Pins the calling thread if threads are pinned.
     pub fn new(runner: &'a mut Runner) -> Self {
         runner.pin_caller();
-        let (batch, table) = (runner.batch(), (0..runner.blocks() as u32).collect());
+        let (batch, table) = (runner.batch(), (0..runner.blocks as u32).collect());
         Self { runner, batch, table, len: 0 }
     }
 
@@ -41,7 +41,7 @@ impl<'a> SingleSequence<'a> {
     ///
     /// [`Error::Context`] if the tokens exceed the context, and as [`Runner::forward`].
     pub fn feed(&mut self, tokens: &[u32], chunk: usize) -> Result<&[f32], Error> {
-        let chunk = chunk.clamp(1, self.runner.limits().rows);
+        let chunk = chunk.clamp(1, self.runner.limits.rows);
         let mut rest = tokens;
         while rest.len() > chunk {
             let (now, later) = rest.split_at(chunk);
@@ -61,8 +61,8 @@ impl<'a> SingleSequence<'a> {
         tokens: &[u32],
         mut each: impl FnMut(usize, &[f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let vocab = self.runner.info().vocab_size;
-        let chunk = self.runner.limits().logit_rows;
+        let vocab = self.runner.info.vocab_size;
+        let chunk = self.runner.limits.logit_rows;
         for (at, now) in tokens.chunks(chunk).enumerate() {
             let logits = self.step(now, now.len())?;
             for (i, logits) in logits.chunks_exact(vocab).enumerate() {
@@ -75,7 +75,7 @@ impl<'a> SingleSequence<'a> {
     /// Computes `tokens` in one step. Returns the logits of the last `logits` of them.
     fn step(&mut self, tokens: &[u32], logits: usize) -> Result<&[f32], Error> {
         let end = self.len + tokens.len();
-        let context = self.runner.info().context_length;
+        let context = self.runner.info.context_length;
         if end > context {
             return Err(Error::Context(format!(
                 "{end} tokens do not fit into a context of {context}"

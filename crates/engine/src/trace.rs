@@ -136,7 +136,7 @@ impl TraceRequest {
 impl TraceSettings {
     /// The settings of a runner.
     pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, identity, placement, .. } = runner.settings();
+        let Settings { checkpoint, mode, kv_type, identity, placement, .. } = &runner.settings;
         Self {
             checkpoint: checkpoint.clone(),
             mode: mode.name().into(),
@@ -145,7 +145,7 @@ impl TraceSettings {
             placement: placement.clone(),
             threads: runner.threads(),
             block: runner.block(),
-            chunk: runner.chunk(),
+            chunk: runner.chunk,
         }
     }
 
@@ -287,7 +287,7 @@ impl Recorder {
         let trace = Trace {
             version: VERSION,
             name,
-            model: runner.info().name.clone(),
+            model: runner.info.name.clone(),
             settings: TraceSettings::of(runner),
             request: TraceRequest::of(request),
             cached_tokens: 0,

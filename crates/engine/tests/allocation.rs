@@ -148,13 +148,13 @@ fn a_step_of_256_sequences_allocates_nothing() {
     // The channels allocate when a reader lags behind as never before: so they lag first.
     read(10);
     let lagging = (SEQUENCES * (9 + AHEAD)) as u64;
-    while handle.metrics().snapshot().generation_tokens < lagging {
+    while handle.metrics.snapshot().generation_tokens < lagging {
         std::thread::sleep(Duration::from_millis(1));
     }
     read(AHEAD + 10);
-    let before = handle.metrics().snapshot();
+    let before = handle.metrics.snapshot();
     let count = allocations(|| read(80));
-    let after = handle.metrics().snapshot();
+    let after = handle.metrics.snapshot();
     assert_eq!(count, 0);
     let tokens = after.generation_tokens - before.generation_tokens;
     let steps = after.steps - before.steps;

@@ -27,7 +27,8 @@ fn write(folder: &Path, config: &Json, edit: impl Fn(&mut Vec<(String, Vec<usize
     let model = ModelConfig::from_hf_json(&config.to_string(), &path).unwrap();
     let names = name_table(&model.architecture).unwrap();
     let source = |(name, shape): (String, _)| (names.source(&name).unwrap(), shape);
-    let mut tensors: Vec<_> = model.hf_tensors().into_iter().map(source).collect();
+    let mut tensors: Vec<_> =
+        model.tensors(formats::config::TensorForm::Hf).into_iter().map(source).collect();
     edit(&mut tensors);
     write_safetensors(&folder.join("model.safetensors"), &tensors);
 }

@@ -43,9 +43,9 @@ pub async fn serve(
     let mut server = pin!(server);
     let stopped = tokio::select! {
         _ = &mut server => return Ok(()),
-        never = observability.window.look(service.metrics()) => match never {},
+        never = observability.window.look(&service.engine.metrics) => match never {},
         never = reload::watch(files, options.reload) => match never {},
-        () = service.stopped() => true,
+        () = service.engine.stopped() => true,
         () = grace_over(life, options.grace) => false,
     };
     life.advance(Phase::Closing);

@@ -41,7 +41,9 @@ macro_rules! cased_words {
     };
 }
 
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// The expression of GPT-2, which `ByteLevel` stages split by.
+pub const GPT2: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = concat!(contractions!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|", tail!());
 const QWEN2: &str = concat!(contractions!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", tail!());
 const QWEN35: &str = concat!(
@@ -52,7 +54,7 @@ const QWEN35: &str = concat!(
 const TEKKEN: &str =
     concat!(cased_words!(""), r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+");
 const GPT4O: &str = concat!(
-    cased_words!(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?"),
+    cased_words!(concat!(contractions!(), "?")),
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 const SEED_CODER: &str = concat!(
@@ -101,7 +103,7 @@ const VIKING_WORDS: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}
 
 /// One kind of pre-tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct PreType {
+pub struct PreType {
     /// Expressions, applied one after the other.
     pub expressions: &'static [&'static str],
     /// Whether a piece that is a token is taken whole, without merges.
@@ -157,7 +159,7 @@ const TABLE: &[(&str, PreType)] = &[
 ];
 
 /// Returns the pre-tokenizer of this name.
-pub(crate) fn find(name: &str) -> Option<PreType> {
+pub fn find(name: &str) -> Option<PreType> {
     let row = TABLE.iter().find(|(names, _)| names.split(' ').any(|known| known == name));
     row.map(|(_, found)| *found)
 }

@@ -10,67 +10,92 @@ use std::fmt;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
-pub(crate) struct RawTokenizer {
+pub struct RawTokenizer {
+    /// Tokens beside those of the model.
     #[serde(default)]
     pub added_tokens: Vec<RawAdded>,
+    /// The stage that changes the text, or null.
     #[serde(default)]
     pub normalizer: Value,
+    /// The stage that splits the text, or null.
     #[serde(default)]
     pub pre_tokenizer: Value,
+    /// The stage that adds tokens around a text, or null.
     #[serde(default)]
     pub post_processor: Value,
+    /// The stage that turns tokens into text, or null.
     #[serde(default)]
     pub decoder: Value,
+    /// The vocabulary and its merges.
     pub model: RawModel,
 }
 
 /// One entry of `added_tokens`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct RawAdded {
+pub struct RawAdded {
+    /// The id.
     pub id: u32,
+    /// The text.
     pub content: String,
+    /// Whether the token matches only between characters that are not part of a word.
     #[serde(default)]
     pub single_word: bool,
+    /// Whether a match takes the white space before it.
     #[serde(default)]
     pub lstrip: bool,
+    /// Whether a match takes the white space after it.
     #[serde(default)]
     pub rstrip: bool,
+    /// Whether the token is searched for in the normalized text.
     #[serde(default)]
     pub normalized: bool,
+    /// Whether the token is a control token.
     #[serde(default)]
     pub special: bool,
 }
 
 /// The `model` object.
 #[derive(Debug, Deserialize)]
-pub(crate) struct RawModel {
+pub struct RawModel {
+    /// `BPE` or `Unigram`; BPE if absent.
     #[serde(rename = "type")]
     pub kind: Option<String>,
+    /// The tokens.
     pub vocab: RawVocab,
+    /// The merges of BPE, the first ones first.
     #[serde(default)]
     pub merges: Vec<RawMerge>,
+    /// The token for unknown text, of BPE.
     pub unk_token: Option<String>,
+    /// The id for unknown text, of Unigram.
     pub unk_id: Option<usize>,
+    /// Beginning of tokens that continue a word.
     pub continuing_subword_prefix: Option<String>,
+    /// End of tokens that end a word.
     pub end_of_word_suffix: Option<String>,
+    /// Whether adjacent unknown characters are one token.
     #[serde(default)]
     pub fuse_unk: bool,
+    /// Whether unknown characters are spelled in byte tokens.
     #[serde(default)]
     pub byte_fallback: bool,
+    /// Whether a piece that is a token is taken whole, without merges.
     #[serde(default)]
     pub ignore_merges: bool,
 }
 
 /// Token to id (BPE), or pieces with scores in order of ids (Unigram).
 #[derive(Debug)]
-pub(crate) enum RawVocab {
+pub enum RawVocab {
+    /// Tokens with their ids.
     Ids(Vec<(String, u32)>),
+    /// Pieces with their scores.
     Scores(Vec<(String, f64)>),
 }
 
 /// The two sides of a merge.
 #[derive(Debug)]
-pub(crate) struct RawMerge(pub String, pub String);
+pub struct RawMerge(pub String, pub String);
 
 impl<'de> Deserialize<'de> for RawVocab {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -97,13 +122,11 @@ impl<'de> Visitor<'de> for VocabVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawVocab, A::Error> {
         let mut scores = Vec::new();
-        loop {
-            match seq.next_element() {
-                Ok(Some(entry)) => scores.push(entry),
-                Ok(None) => return Ok(RawVocab::Scores(scores)),
-                Err(e) => return Err(A::Error::custom(format!("\"vocab\" is a list: {e}"))),
-            }
+        let wrong = |e| A::Error::custom(format!("\"vocab\" is a list: {e}"));
+        while let Some(entry) = seq.next_element().map_err(wrong)? {
+            scores.push(entry);
         }
+        Ok(RawVocab::Scores(scores))
     }
 }
 

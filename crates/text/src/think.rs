@@ -44,11 +44,6 @@ impl ThinkSplitter {
         ThinkSplitter { tags, part, space, literals, at_start: true, reasoned: false }
     }
 
-    /// Whether a rendered prompt ends by opening reasoning.
-    pub fn prompt_opens_reasoning(prompt: &str) -> bool {
-        THINK_OR_BRACKETS.iter().any(|[open, _]| prompt.trim_end().ends_with(open))
-    }
-
     /// Takes the next piece and returns the parts that it completes, in order.
     pub fn push(&mut self, piece: &str) -> Vec<(ThinkPart, String)> {
         let mut parts = Vec::new();
@@ -148,13 +143,6 @@ mod tests {
     #[test]
     fn inner_white_space_is_kept() {
         check(true, &["a \n", " b", " </think>", " c\n", "\nd"], "a \n b", "c\n\nd");
-    }
-
-    #[test]
-    fn prompts_that_open_reasoning_are_recognised() {
-        assert!(ThinkSplitter::prompt_opens_reasoning("x<think>\n"));
-        assert!(!ThinkSplitter::prompt_opens_reasoning("x<think>\n\n</think>\n\n"));
-        assert!(!ThinkSplitter::prompt_opens_reasoning("what is <think>?"));
     }
 
     proptest! {

@@ -4,6 +4,8 @@
 //! string and all bytes in one buffer, so that a vocabulary of 150,000 tokens is built in
 //! milliseconds.
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
@@ -43,7 +45,9 @@ pub(crate) struct Vocab {
     texts: String,
     bytes: Vec<u8>,
     places: Vec<Option<TokenSpan>>,
-    ids: Ids,
+    /// Ids by the hash of their text.
+    ids: HashTable<u32>,
+    hasher: RandomState,
     limit: usize,
 }
 
@@ -63,7 +67,7 @@ impl Vocab {
     /// An empty table for about `count` tokens; ids far beyond that are refused.
     pub fn for_count(count: usize) -> Self {
         let limit = count.saturating_mul(2).saturating_add(1 << 16);
-        Vocab { ids: Ids::for_count(count), limit, ..Self::default() }
+        Vocab { ids: HashTable::with_capacity(count), limit, ..Self::default() }
     }
 
     /// Adds a token and returns the id that its text had before; a second text for one id is a
@@ -75,7 +79,7 @@ impl Vocab {
         let (Some(text), Some(bytes)) = (text, bytes) else {
             return Err(Clash::TooFar { limit: self.limit });
         };
-        if index >= self.limit || id == FREE {
+        if index >= self.limit {
             return Err(Clash::TooFar { limit: self.limit });
         }
         if let Some(other) = self.get(id).filter(|other| other.text != entry.text) {
@@ -87,8 +91,15 @@ impl Vocab {
         self.texts.push_str(entry.text);
         self.bytes.extend(entry.bytes);
         self.places[index] = Some(TokenSpan { text, bytes, kind: entry.kind });
-        let (places, texts) = (&self.places, &self.texts);
-        Ok(self.ids.insert(id, |id| text_of(places, texts, id)))
+        let text_of = |id: &u32| text_of(&self.places, &self.texts, *id);
+        let (hash, same) = (self.hasher.hash_one(entry.text), |id: &u32| text_of(id) == entry.text);
+        match self.ids.entry(hash, same, |id| self.hasher.hash_one(text_of(id))) {
+            Entry::Occupied(mut known) => Ok(Some(std::mem::replace(known.get_mut(), id))),
+            Entry::Vacant(place) => {
+                place.insert(id);
+                Ok(None)
+            }
+        }
     }
 
     /// Returns one more than the largest id.
@@ -104,7 +115,8 @@ impl Vocab {
 
     /// Returns the id of the token with this text.
     pub fn id(&self, text: &str) -> Option<u32> {
-        self.ids.find(text, |id| text_of(&self.places, &self.texts, id)).1
+        let same = |id: &u32| text_of(&self.places, &self.texts, *id) == text;
+        self.ids.find(self.hasher.hash_one(text), same).copied()
     }
 
     /// Returns all tokens with their ids, in order of ids.
@@ -121,55 +133,6 @@ fn append(first: usize, len: usize) -> Option<[u32; 2]> {
 /// Returns the text of an id that is in the table.
 fn text_of<'a>(places: &[Option<TokenSpan>], texts: &'a str, id: u32) -> &'a str {
     places[id as usize].map_or("", |place| &texts[range(place.text)])
-}
-
-/// A slot without an id; ids are far smaller.
-const FREE: u32 = u32::MAX;
-
-/// Ids by the hash of their text: a hash table with linear probing. At most half of the slots,
-/// whose number is a power of two, are in use.
-#[derive(Debug, Default)]
-struct Ids {
-    slots: Vec<u32>,
-    used: usize,
-    hasher: RandomState,
-}
-
-impl Ids {
-    fn for_count(count: usize) -> Self {
-        let slots = vec![FREE; (2 * count + 2).next_power_of_two()];
-        Self { slots, ..Self::default() }
-    }
-
-    /// Returns the slot of the id of `text`, or the free slot for it, and the id.
-    fn find<'a>(&self, text: &str, text_of: impl Fn(u32) -> &'a str) -> (usize, Option<u32>) {
-        let Some(mask) = self.slots.len().checked_sub(1) else { return (0, None) };
-        let mut at = self.hasher.hash_one(text) as usize & mask;
-        while self.slots[at] != FREE {
-            let id = self.slots[at];
-            if text_of(id) == text {
-                return (at, Some(id));
-            }
-            at = (at + 1) & mask;
-        }
-        (at, None)
-    }
-
-    /// Makes `id` the id of its text and returns the previous one.
-    fn insert<'a>(&mut self, id: u32, text_of: impl Fn(u32) -> &'a str) -> Option<u32> {
-        if 2 * (self.used + 1) > self.slots.len() {
-            let mut larger = Self { used: self.used, ..Self::for_count(2 * self.used) };
-            for &id in self.slots.iter().filter(|&&id| id != FREE) {
-                let (at, _) = larger.find(text_of(id), &text_of);
-                larger.slots[at] = id;
-            }
-            *self = larger;
-        }
-        let (at, found) = self.find(text_of(id), text_of);
-        self.used += usize::from(found.is_none());
-        self.slots[at] = id;
-        found
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod pre;
 mod sentence_piece;
 mod source;
 mod summary;
-mod tokenizer_json;
 mod vocabulary;
 
 pub use mixture::Mixture;

@@ -1,62 +1,24 @@
 //! The names of pre-tokenizers in GGUF files, found by their expressions in `tokenizer.json`.
 //!
-//! Follows the published expressions of the models; the names are llama.cpp's.
+//! The expressions are those that [`text::pre_types`] has for the names, in the published spelling.
 
 use serde_json::Value as Json;
+use text::pre_types;
 
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// The names that are looked for.
+const NAMES: [&str; 8] =
+    ["gpt-2", "llama-bpe", "smaug-bpe", "qwen2", "smollm", "tekken", "gpt-4o", "deepseek-v3"];
 
-/// The end of most expressions, after the words.
-macro_rules! tail {
-    () => {
-        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    };
-}
-
-macro_rules! contractions {
-    () => {
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-    };
-}
-
-/// Words that break where lower case ends, with what may follow each.
-macro_rules! cased_words {
-    ($suffix:expr) => {
-        concat!(
-            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
-            $suffix,
-            r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
-            $suffix
-        )
-    };
-}
-
-const LLAMA3: &str = concat!(contractions!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}", tail!());
-const QWEN2: &str = concat!(contractions!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}", tail!());
-const TEKKEN: &str =
-    concat!(cased_words!(""), r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+");
-const GPT4O: &str = concat!(
-    cased_words!(concat!(contractions!(), "?")),
-    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-);
-const DEEPSEEK3: &str = concat!(
-    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"##,
-    r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*",
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-);
-const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
-
-/// Expressions, whether merges are ignored for pieces that are tokens, and the name.
-const TABLE: &[(&[&str], bool, &str)] = &[
-    (&[GPT2], false, "gpt-2"),
-    (&[LLAMA3], true, "llama-bpe"),
-    (&[LLAMA3], false, "smaug-bpe"),
-    (&[QWEN2], false, "qwen2"),
-    (&[r"\p{N}", GPT2], false, "smollm"),
-    (&[TEKKEN], true, "tekken"),
-    (&[GPT4O], false, "gpt-4o"),
-    (&[r"\p{N}{1,3}", CJK, DEEPSEEK3], false, "deepseek-v3"),
+/// Parts of the expressions as [`pre_types`] writes them, and as `tokenizer.json` does.
+const SPELLINGS: [(&str, &str); 2] = [
+    (r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"),
+    (r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+", "[一-龥\u{3040}-ゟ゠-ヿ]+"),
 ];
+
+/// An expression of [`pre_types`] as `tokenizer.json` writes it.
+fn published(expression: &str) -> String {
+    SPELLINGS.iter().fold(expression.to_owned(), |text, (ours, theirs)| text.replace(ours, theirs))
+}
 
 /// The name of a `pre_tokenizer` of byte-level BPE, if it is a published one.
 pub(super) fn name(pre_tokenizer: &Json, ignore_merges: bool) -> Option<&'static str> {
@@ -68,8 +30,16 @@ pub(super) fn name(pre_tokenizer: &Json, ignore_merges: bool) -> Option<&'static
     for stage in stages {
         expressions.extend(expression(stage)?);
     }
-    let same = |row: &&(&[&str], bool, &str)| row.0 == expressions && row.1 == ignore_merges;
-    TABLE.iter().find(same).map(|(.., name)| *name)
+    NAMES.into_iter().find(|name| {
+        pre_types::find(name).is_some_and(|known| {
+            known.ignore_merges == ignore_merges
+                && known
+                    .expressions
+                    .iter()
+                    .map(|ours| published(ours))
+                    .eq(expressions.iter().copied())
+        })
+    })
 }
 
 /// The expression that a stage splits by: `Some(None)` where it does not split, `None` where it
@@ -78,7 +48,7 @@ fn expression(stage: &Json) -> Option<Option<&str>> {
     match stage["type"].as_str()? {
         "ByteLevel" if stage["add_prefix_space"] == true => None,
         "ByteLevel" if stage["use_regex"] == false => Some(None),
-        "ByteLevel" => Some(Some(GPT2)),
+        "ByteLevel" => Some(Some(pre_types::GPT2)),
         "Digits" if stage["individual_digits"] == true => Some(Some(r"\p{N}")),
         "Split" if stage["behavior"] == "Isolated" && stage["invert"] != true => {
             stage["pattern"]["Regex"].as_str().map(Some)
@@ -91,6 +61,16 @@ fn expression(stage: &Json) -> Option<Option<&str>> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    const DEEPSEEK3: [&str; 3] = [
+        r"\p{N}{1,3}",
+        "[一-龥\u{3040}-ゟ゠-ヿ]+",
+        r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+    ];
 
     fn check(pre_tokenizer: &Json, ignore_merges: bool, expected: Option<&str>) {
         assert_eq!(name(pre_tokenizer, ignore_merges), expected, "{pre_tokenizer}");
@@ -111,6 +91,10 @@ mod tests {
         check(&all(&[split(LLAMA3), bytes(false)]), true, Some("llama-bpe"));
         check(&all(&[split(LLAMA3), bytes(false)]), false, Some("smaug-bpe"));
         check(&all(&[split(QWEN2), bytes(false)]), false, Some("qwen2"));
+        check(&all(&[split(GPT4O), bytes(false)]), false, Some("gpt-4o"));
+        check(&all(&[split(TEKKEN), bytes(false)]), true, Some("tekken"));
+        let [numbers, cjk, words] = DEEPSEEK3.map(split);
+        check(&all(&[numbers, cjk, words, bytes(false)]), false, Some("deepseek-v3"));
         let digits = json!({"type": "Digits", "individual_digits": true});
         check(&all(&[digits, bytes(true)]), false, Some("smollm"));
         check(&all(&[split("x"), bytes(false)]), false, None);

@@ -3,17 +3,18 @@
 //!
 //! Invariant: the scores are equivalent to the merges, or the vocabulary is refused.
 
-use super::tokenizer_json::{TokenizerJson, VocabularySource};
+use super::vocabulary::VocabularySource;
 use anyhow::{Result, bail};
 use formats::gguf::{Array, GgufWriter, Value};
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
+use text::raw_json::{RawMerge, RawTokenizer};
 use text::{TokenKind, Tokenizer};
 
 /// Sets the keys of this kind of vocabulary, except for tokens and types.
 pub(super) fn write(
     source: &VocabularySource,
-    raw: &TokenizerJson,
+    raw: &RawTokenizer,
     header: &mut GgufWriter,
 ) -> Result<()> {
     if source.pre.is_some() {
@@ -24,10 +25,10 @@ pub(super) fn write(
     }
     let prefix = space_prefix(&raw.normalizer)?;
     let tokenizer = &source.assets.tokenizer;
-    let merges: Vec<(&str, &str)> = raw.model.merges.iter().map(|merge| merge.sides()).collect();
+    let merges = &raw.model.merges;
     check_bytes(tokenizer)?;
-    let ranks = ranks(&merges)?;
-    check_complete(tokenizer, &merges)?;
+    let ranks = ranks(merges)?;
+    check_complete(tokenizer, merges)?;
     let score = |id: u32| {
         let text = tokenizer
             .id_to_token(id)
@@ -68,12 +69,12 @@ fn check_bytes(tokenizer: &Tokenizer) -> Result<()> {
 }
 
 /// The rank of every token in the order of merges. All merges of a token must be adjacent.
-fn ranks(merges: &[(&str, &str)]) -> Result<HashMap<String, usize>> {
+fn ranks(merges: &[RawMerge]) -> Result<HashMap<String, usize>> {
     // Scores are f32, which distinguishes no more ranks.
     const MOST: usize = 1 << 24;
     let mut ranks = HashMap::new();
     let mut last = String::new();
-    for (left, right) in merges {
+    for RawMerge(left, right) in merges {
         let token = format!("{left}{right}");
         if token == last {
             continue;
@@ -88,8 +89,9 @@ fn ranks(merges: &[(&str, &str)]) -> Result<HashMap<String, usize>> {
 }
 
 /// Checks that every pair of tokens that makes a token is a merge, as scores merge every such pair.
-fn check_complete(tokenizer: &Tokenizer, merges: &[(&str, &str)]) -> Result<()> {
-    let known: HashSet<(&str, &str)> = merges.iter().copied().collect();
+fn check_complete(tokenizer: &Tokenizer, merges: &[RawMerge]) -> Result<()> {
+    let sides = merges.iter().map(|RawMerge(left, right)| (left.as_str(), right.as_str()));
+    let known: HashSet<(&str, &str)> = sides.collect();
     let normal = |id: u32| tokenizer.token_kind(id) == Some(TokenKind::Normal);
     let part = |text: &str| {
         let single = text.chars().nth(1).is_none();
@@ -111,11 +113,16 @@ fn check_complete(tokenizer: &Tokenizer, merges: &[(&str, &str)]) -> Result<()> 
 mod tests {
     use super::*;
 
+    fn merges(pairs: &[(&str, &str)]) -> Vec<RawMerge> {
+        pairs.iter().map(|&(left, right)| RawMerge(left.into(), right.into())).collect()
+    }
+
     #[test]
     fn tokens_are_ranked_by_their_first_merge() {
-        let read = ranks(&[("a", "b"), ("ab", "c"), ("a", "bc"), ("b", "c")]).unwrap();
+        let read = ranks(&merges(&[("a", "b"), ("ab", "c"), ("a", "bc"), ("b", "c")])).unwrap();
         assert_eq!((read["ab"], read["abc"], read["bc"]), (1, 2, 3));
-        let error = ranks(&[("ab", "c"), ("b", "c"), ("a", "bc")]).unwrap_err().to_string();
+        let error =
+            ranks(&merges(&[("ab", "c"), ("b", "c"), ("a", "bc")])).unwrap_err().to_string();
         assert!(error.contains("\"abc\""), "{error}");
     }
 

@@ -2,11 +2,10 @@
 //! Face's layout in the form of a GGUF file.
 
 use super::mixture::{ModelTraits, split_layer};
-use super::tokenizer_json::VocabularySource;
-use super::vocabulary;
+use super::vocabulary::{self, VocabularySource};
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::RopeLayout;
+use formats::config::{RopeLayout, TensorForm};
 use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
@@ -172,7 +171,7 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
         let path = checkpoint.path().display();
         bail!("{path}: expected a dense model, found {}: take a GGUF file", config.architecture);
     }
-    for (name, shape) in config.tensors() {
+    for (name, shape) in config.tensors(TensorForm::Gguf) {
         checkpoint.require(&name, &shape)?;
     }
     let interleaved =

@@ -4,12 +4,13 @@
 //! Invariant: the written vocabulary tokenizes like the source, or is refused: a probe text goes
 //! through both before any weight is written.
 
-use super::tokenizer_json::{Merge, TokenizerJson, VocabularySource};
 use super::{pre, sentence_piece};
 use anyhow::{Context, Result, bail};
 use formats::gguf::{Array, GgufFile, GgufWriter, Value};
 use serde_json::Value as Json;
-use text::{EncodeOptions, GgufOptions, TokenKind, Tokenizer};
+use std::path::Path;
+use text::raw_json::{RawMerge, RawTokenizer};
+use text::{EncodeOptions, GgufOptions, TextAssets, TokenKind, Tokenizer};
 
 /// Maximum size of a tokenizer.json in bytes; published ones take some tens of megabytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -21,6 +22,20 @@ const COMPOSES: &str = "the source composes characters (NFC), for which GGUF fil
 const PROBE: &str = "Hello world! I'M sure they'll've 12345 3.14 x=1\n\n\tfn main() { }  \r\n \
     naïve Möwe Ελλάδα Привет 你好，世界 こんにちは 한국어 🐦👩‍👩‍👧 HelloWorld's don't -- ... $5 a/b\n  end  ";
 
+/// The source of a vocabulary.
+#[derive(Debug)]
+pub(super) struct VocabularySource<'a> {
+    pub assets: &'a TextAssets,
+    /// The tokenizer.json that the assets were read from.
+    pub file: &'a Path,
+    /// Rows of the embedding: that many tokens are written.
+    pub rows: usize,
+    /// Tokens that end an answer.
+    pub eos: &'a [u32],
+    /// The pre-tokenizer that the user named.
+    pub pre: Option<&'a str>,
+}
+
 /// Sets the keys of the vocabulary and the templates. Returns a note about what is lost.
 pub(super) fn write(
     source: &VocabularySource,
@@ -29,14 +44,14 @@ pub(super) fn write(
     let text = formats::read_text(source.file, MAX_BYTES)?;
     let problem =
         || format!("{}: cannot become the vocabulary of a GGUF file", source.file.display());
-    let raw: TokenizerJson = serde_json::from_str(&text).with_context(problem)?;
+    let raw: RawTokenizer = serde_json::from_str(&text).with_context(problem)?;
     source.fill(&raw, header).and_then(|()| source.probe(&raw)).with_context(problem)?;
     let composes = !raw.normalizer.is_null() && !raw.model.byte_fallback;
     Ok(composes.then_some(COMPOSES))
 }
 
 impl VocabularySource<'_> {
-    fn fill(&self, raw: &TokenizerJson, header: &mut GgufWriter) -> Result<()> {
+    fn fill(&self, raw: &RawTokenizer, header: &mut GgufWriter) -> Result<()> {
         let kind = raw.model.kind.as_deref().unwrap_or("BPE");
         match (kind, raw.model.byte_fallback) {
             ("BPE", false) => self.byte_level(raw, header)?,
@@ -57,18 +72,18 @@ impl VocabularySource<'_> {
         Ok(())
     }
 
-    fn byte_level(&self, raw: &TokenizerJson, header: &mut GgufWriter) -> Result<()> {
+    fn byte_level(&self, raw: &RawTokenizer, header: &mut GgufWriter) -> Result<()> {
         check_normalizer(&raw.normalizer)?;
         let known = || pre::name(&raw.pre_tokenizer, raw.model.ignore_merges);
         let pre = self
             .pre
             .or_else(known)
             .context("pre_tokenizer: it is not a known one; --pre NAME names the closest")?;
-        let merge = |merge: &Merge| match merge.sides() {
-            (left, right) if left.contains(' ') || right.contains(' ') => {
-                bail!("model.merges: \"{left}\" and \"{right}\": a merge cannot hold spaces")
+        let merge = |RawMerge(left, right): &RawMerge| {
+            if left.contains(' ') || right.contains(' ') {
+                bail!("model.merges: \"{left}\" and \"{right}\": a merge cannot hold spaces");
             }
-            (left, right) => Ok(format!("{left} {right}")),
+            Ok(format!("{left} {right}"))
         };
         let merges = raw.model.merges.iter().map(merge).collect::<Result<Vec<_>>>()?;
         header.set("tokenizer.ggml.model", Value::String("gpt2".into()));
@@ -145,7 +160,7 @@ impl VocabularySource<'_> {
 
     /// Tokenizes a text with the source and with the written vocabulary. A difference is an error,
     /// or a warning where the user chose the pre-tokenizer.
-    fn probe(&self, raw: &TokenizerJson) -> Result<()> {
+    fn probe(&self, raw: &RawTokenizer) -> Result<()> {
         let mut vocabulary = GgufWriter::new();
         self.fill(raw, &mut vocabulary)?;
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;

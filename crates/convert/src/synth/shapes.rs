@@ -2,6 +2,7 @@
 //! such models.
 
 use formats::ModelConfig;
+use formats::config::TensorForm;
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 
@@ -177,7 +178,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// A line about each named shape: name, family and parameters.
 pub fn describe_shapes() -> impl Iterator<Item = String> {
     SHAPES.iter().map(Shape::config).map(|config| {
-        let values = config.tensors().into_iter();
+        let values = config.tensors(TensorForm::Gguf).into_iter();
         let values: usize = values.map(|(_, shape)| shape.iter().product::<usize>()).sum();
         let (name, family) = (&config.name, &config.architecture);
         format!("{name:17} {family:11} {:>7.1} M parameters", values as f64 / 1e6)
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     fn check(name: &str, parameters: usize) {
-        let tensors = find(name).unwrap().tensors();
+        let tensors = find(name).unwrap().tensors(TensorForm::Gguf);
         let found: usize = tensors.iter().map(|(_, s)| s.iter().product::<usize>()).sum();
         assert_eq!(found, parameters, "{name}");
     }

@@ -8,6 +8,7 @@ use super::weights::RandomWeights;
 use crate::WorkProgress;
 use crate::types::whole_blocks;
 use anyhow::{Context, Result, bail};
+use formats::config::TensorForm;
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
 use formats::{TensorStream, families};
@@ -54,7 +55,7 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let config = &plan.config;
     let names = families::name_table(&config.architecture).context("no names for its tensors")?;
-    let tensors = typed(config.hf_tensors(), |_, _| plan.ty);
+    let tensors = typed(config.tensors(TensorForm::Hf), |_, _| plan.ty);
     let mut writer = SafetensorsWriter::new();
     for Tensor { name, shape, ty } in &tensors {
         let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
@@ -80,7 +81,8 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     config.to_gguf(&mut writer)?;
     writer.set("general.quantization_version", Value::U32(2));
     vocabulary::to_gguf(config.vocab_size, &mut writer);
-    let tensors = typed(config.tensors(), |name, shape| gguf_type(plan.ty, name, shape));
+    let tensors =
+        typed(config.tensors(TensorForm::Gguf), |name, shape| gguf_type(plan.ty, name, shape));
     for Tensor { name, shape, ty } in &tensors {
         writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
     }
@@ -178,8 +180,8 @@ mod tests {
                 assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
                 assert_eq!(checkpoint.config().latent(), expected.latent(), "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
-                let tensors = if is_gguf { expected.tensors() } else { expected.read_tensors() };
-                for (name, shape) in tensors {
+                let form = if is_gguf { TensorForm::Gguf } else { TensorForm::Read };
+                for (name, shape) in expected.tensors(form) {
                     checkpoint.require(&name, &shape).unwrap();
                 }
                 checkpoint.check_all_read().unwrap();

@@ -46,32 +46,37 @@ fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {
 }
 
 pub(super) fn register(of: &Inner, registry: &mut Registry) {
+    let Inner { counters, gauges, .. } = of;
     // The encoder appends `_total` to the names of counters.
-    let counters = [
-        ("prompt_tokens", "Prompt tokens computed or found in the cache", &of.prompt_tokens),
-        ("generation_tokens", "Tokens generated", &of.generation_tokens),
-        ("prefix_cache_queries", "Prompt tokens looked up in the cache", &of.cache_queries),
-        ("prefix_cache_hits", "Prompt tokens found in the cache", &of.cache_hits),
-        ("num_preemptions", "Sequences preempted for lack of KV blocks", &of.preemptions),
-        ("kv_blocks_evicted", "Cached KV blocks evicted", &of.evictions),
-        ("spec_decode_num_draft_tokens", "Drafted tokens", &of.drafted),
-        ("spec_decode_num_accepted_tokens", "Drafted tokens that were accepted", &of.accepted),
-        ("engine_steps", "Steps computed", &of.steps),
-        ("requests_rejected", "Requests rejected because the queue was full", &of.rejected),
+    let named_counters = [
+        ("prompt_tokens", "Prompt tokens computed or found in the cache", &counters.prompt_tokens),
+        ("generation_tokens", "Tokens generated", &counters.generation_tokens),
+        ("prefix_cache_queries", "Prompt tokens looked up in the cache", &counters.cache_queries),
+        ("prefix_cache_hits", "Prompt tokens found in the cache", &counters.cache_hits),
+        ("num_preemptions", "Sequences preempted for lack of KV blocks", &counters.preemptions),
+        ("kv_blocks_evicted", "Cached KV blocks evicted", &counters.evictions),
+        ("spec_decode_num_draft_tokens", "Drafted tokens", &counters.drafted),
+        (
+            "spec_decode_num_accepted_tokens",
+            "Drafted tokens that were accepted",
+            &counters.accepted,
+        ),
+        ("engine_steps", "Steps computed", &counters.steps),
+        ("requests_rejected", "Requests rejected because the queue was full", &counters.rejected),
     ];
-    put(registry, &counters);
+    put(registry, &named_counters);
     put(registry, &[("request_success", "Requests that ended, by outcome", &of.finishes)]);
-    let gauges = [
-        ("num_requests_running", "Requests being computed", &of.running),
-        ("num_requests_waiting", "Requests waiting to be computed", &of.waiting),
-        ("kv_blocks_used", "KV blocks held by sequences", &of.used),
-        ("kv_blocks_cached", "KV blocks kept as prefix cache", &of.cached),
-        ("kv_blocks_free", "Empty KV blocks", &of.free),
-        ("kv_blocks_total", "All KV blocks", &of.total),
+    let named_gauges = [
+        ("num_requests_running", "Requests being computed", &gauges.running),
+        ("num_requests_waiting", "Requests waiting to be computed", &gauges.waiting),
+        ("kv_blocks_used", "KV blocks held by sequences", &gauges.used),
+        ("kv_blocks_cached", "KV blocks kept as prefix cache", &gauges.cached),
+        ("kv_blocks_free", "Empty KV blocks", &gauges.free),
+        ("kv_blocks_total", "All KV blocks", &gauges.total),
     ];
-    put(registry, &gauges);
+    put(registry, &named_gauges);
     let help = "Share of the KV blocks held by sequences, 0 to 1";
-    put(registry, &[("kv_cache_usage_perc", help, &of.usage)]);
+    put(registry, &[("kv_cache_usage_perc", help, &gauges.usage)]);
     let prefill = "Prompt tokens computed per second, by request";
     let decode = "Tokens generated per second after the first, by request";
     let histograms = [

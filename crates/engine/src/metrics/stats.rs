@@ -83,26 +83,27 @@ impl Stats {
 }
 
 pub(super) fn of(inner: &Inner) -> Stats {
+    let Inner { counters, gauges, .. } = inner;
     let whole = |gauge: i64| u64::try_from(gauge).unwrap_or(0);
     Stats {
-        running: whole(inner.running.get()),
-        waiting: whole(inner.waiting.get()),
+        running: whole(gauges.running.get()),
+        waiting: whole(gauges.waiting.get()),
         blocks: BlockStats {
-            used: whole(inner.used.get()),
-            cached: whole(inner.cached.get()),
-            free: whole(inner.free.get()),
+            used: whole(gauges.used.get()),
+            cached: whole(gauges.cached.get()),
+            free: whole(gauges.free.get()),
         },
-        prompt_tokens: inner.prompt_tokens.get(),
-        generation_tokens: inner.generation_tokens.get(),
-        cache_queries: inner.cache_queries.get(),
-        cache_hits: inner.cache_hits.get(),
+        prompt_tokens: counters.prompt_tokens.get(),
+        generation_tokens: counters.generation_tokens.get(),
+        cache_queries: counters.cache_queries.get(),
+        cache_hits: counters.cache_hits.get(),
         finished: inner.finished.each_ref().map(|count| count.get()),
-        rejected: inner.rejected.get(),
-        preemptions: inner.preemptions.get(),
-        evictions: inner.evictions.get(),
-        drafted: inner.drafted.get(),
-        accepted: inner.accepted.get(),
-        steps: inner.steps.get(),
+        rejected: counters.rejected.get(),
+        preemptions: counters.preemptions.get(),
+        evictions: counters.evictions.get(),
+        drafted: counters.drafted.get(),
+        accepted: counters.accepted.get(),
+        steps: counters.steps.get(),
         rows_per_step: inner.rows.mean(),
         first_token: times(&inner.first_token),
         between_tokens: times(&inner.gap),

@@ -1,6 +1,7 @@
 //! Random checkpoints, small enough to make for each test.
 
 use base::Rng;
+use formats::config::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
 use kernels::quant::{BF16, QuantType};
@@ -27,7 +28,7 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
     let mut rng = Rng::new(42);
     let mut tensors = Vec::new();
     let mut writer = SafetensorsWriter::new();
-    for (name, shape) in config.hf_tensors() {
+    for (name, shape) in config.tensors(TensorForm::Hf) {
         let mut values: Vec<f32> = (0..shape.iter().product())
             .map(|_| if shape.len() == 1 { 1.0 } else { 0.0 } + 0.15 * rng.normal())
             .collect();

@@ -150,7 +150,7 @@ fn check_ways(architecture: &str, mode: Mode, ways: &[Way]) {
                 assert_eq!(got, want, "{architecture}, request {i}, time {time}: {way:?}");
             }
         }
-        let stats = engine.metrics().snapshot();
+        let stats = engine.metrics.snapshot();
         assert!(stats.cache_hits > 0, "nothing was found in the cache: {way:?}");
         // Blocks behind a window are freed before other sequences run out of blocks.
         let all_kept = checkpoint.config().windows.contains(&None);

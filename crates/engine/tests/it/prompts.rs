@@ -165,7 +165,7 @@ fn a_prompt_whose_logits_were_wanted_is_in_the_cache_once() {
     ask(&engine, plain.clone());
     ask(&engine, request(prompt(100, 0), 1));
     assert_eq!(ask(&engine, plain).2.usage.cached_tokens, 99);
-    let metrics = engine.metrics().clone();
+    let metrics = engine.metrics.clone();
     drop(engine);
     thread.join().unwrap();
     assert_eq!(metrics.snapshot().blocks.cached, 4, "three blocks and a tail");

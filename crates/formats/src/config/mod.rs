@@ -14,3 +14,4 @@ pub(crate) mod write;
 mod yarn;
 
 pub use schema::*;
+pub use write::TensorForm;

@@ -1,5 +1,7 @@
 //! The normalised configuration of a model: no architecture reads a raw JSON key or GGUF field.
 
+use serde::Serialize;
+
 /// Everything the forward pass needs to know besides the weights, whichever file format
 /// it was read from. All counts are checked to be positive and consistent when built.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,10 +71,12 @@ pub enum RopeLayout {
     Interleaved,
 }
 
-/// Change of the rotary frequencies.
-#[derive(Clone, Debug, PartialEq)]
+/// Change of the rotary frequencies. Serialises as `rope_scaling` of config.json.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
     /// As trained.
+    #[serde(rename = "default")]
     None,
     /// All positions divided by `factor`.
     Linear {
@@ -88,6 +92,7 @@ pub enum RopeScaling {
         /// Wavelengths below `original_context / high_freq_factor` are kept.
         high_freq_factor: f32,
         /// Context before scaling, in tokens.
+        #[serde(rename = "original_max_position_embeddings")]
         original_context: usize,
     },
     /// YaRN (Peng et al., 2023): short wavelengths kept, long ones divided, a ramp between.
@@ -95,6 +100,7 @@ pub enum RopeScaling {
         /// How much longer the context becomes.
         factor: f32,
         /// Context before scaling, in tokens.
+        #[serde(rename = "original_max_position_embeddings")]
         original_context: usize,
         /// Turns over the original context from which frequencies are kept.
         beta_fast: f32,
@@ -103,7 +109,9 @@ pub enum RopeScaling {
         /// Whether the ends of the ramp are rounded to whole pairs.
         truncate: bool,
     },
-    /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`.
+    /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`. Cannot
+    /// be serialised.
+    #[serde(skip)]
     Factors(Vec<f32>),
 }
 

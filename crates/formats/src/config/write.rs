@@ -3,7 +3,8 @@
 mod gguf;
 mod tensors;
 
-pub(crate) use tensors::{TensorForm, Tensors};
+pub use tensors::TensorForm;
+pub(crate) use tensors::Tensors;
 
 use serde_json::{Value as Json, json};
 
@@ -102,47 +103,26 @@ impl ModelConfig {
     }
 
     fn rope_scaling_json(&self, family: &Family) -> Result<Json> {
-        Ok(match &self.rope.scaling {
-            RopeScaling::None if (family.default_scaling)() == RopeScaling::None => Json::Null,
-            RopeScaling::None => json!({"rope_type": "default"}),
-            RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
-            RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
-                json!({
-                    "rope_type": "llama3",
-                    "factor": factor,
-                    "low_freq_factor": low_freq_factor,
-                    "high_freq_factor": high_freq_factor,
-                    "original_max_position_embeddings": original_context,
-                })
+        let scaling = &self.rope.scaling;
+        if *scaling == RopeScaling::None && (family.default_scaling)() == RopeScaling::None {
+            return Ok(Json::Null);
+        }
+        if matches!(scaling, RopeScaling::Factors(_)) {
+            let problem = "factors of single frequencies cannot be written to config.json";
+            return Err(self.error("rope_scaling", problem));
+        }
+        let mut json = json!(scaling);
+        if matches!(scaling, RopeScaling::Yarn { .. }) {
+            // Equal values leave cosines and sines unscaled.
+            let all = self.mscale_all_dim();
+            if let (Some(all), true) = (all, self.rope.magnitude == 1.0) {
+                extend(&mut json, json!({"mscale": all, "mscale_all_dim": all}));
+            } else {
+                extend(&mut json, all.map_or(Json::Null, |all| json!({"mscale_all_dim": all})));
+                json["attention_factor"] = json!(self.rope.magnitude);
             }
-            RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } => {
-                let all = self.mscale_all_dim();
-                let mut json = json!({
-                    "rope_type": "yarn",
-                    "factor": factor,
-                    "original_max_position_embeddings": original_context,
-                    "beta_fast": beta_fast,
-                    "beta_slow": beta_slow,
-                    "truncate": truncate,
-                });
-                // Equal values leave cosines and sines unscaled.
-                match all {
-                    Some(all) if self.rope.magnitude == 1.0 => {
-                        extend(&mut json, json!({"mscale": all, "mscale_all_dim": all}));
-                    }
-                    Some(all) => {
-                        json["mscale_all_dim"] = json!(all);
-                        json["attention_factor"] = json!(self.rope.magnitude);
-                    }
-                    None => json["attention_factor"] = json!(self.rope.magnitude),
-                }
-                json
-            }
-            RopeScaling::Factors(_) => {
-                let problem = "factors of single frequencies cannot be written to config.json";
-                return Err(self.error("rope_scaling", problem));
-            }
-        })
+        }
+        Ok(json)
     }
 
     fn windows_json(&self, json: &mut Json) {

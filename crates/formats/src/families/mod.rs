@@ -168,23 +168,9 @@ impl ModelConfig {
         self.gguf_keys(self.family()?, writer)
     }
 
-    /// Canonical names and shapes of all tensors of a GGUF file of this configuration.
-    pub fn tensors(&self) -> Tensors {
-        self.in_form(TensorForm::Gguf)
-    }
-
-    /// Canonical names and shapes of all tensors of a Hugging Face checkpoint of this
-    /// configuration; the family's table of names has their names there.
-    pub fn hf_tensors(&self) -> Tensors {
-        self.in_form(TensorForm::Hf)
-    }
-
-    /// Canonical names and shapes of all tensors of an open checkpoint of the same.
-    pub fn read_tensors(&self) -> Tensors {
-        self.in_form(TensorForm::Read)
-    }
-
-    fn in_form(&self, form: TensorForm) -> Tensors {
+    /// Canonical names and shapes of all tensors of a checkpoint of this configuration; the family's
+    /// table of names has their names in Hugging Face checkpoints.
+    pub fn tensors(&self, form: TensorForm) -> Tensors {
         // An unknown architecture has Llama's tensors.
         self.tensors_in(by_name(&self.architecture).unwrap_or(&llama::LLAMA), form)
     }

@@ -139,15 +139,9 @@ fn describe(value: &Value) -> String {
 }
 
 fn ints(array: &Array) -> Option<Vec<i32>> {
-    match array {
-        Array::I32(v) => Some(v.clone()),
-        Array::U8(v) => Some(v.iter().map(|&x| x.into()).collect()),
-        Array::I8(v) => Some(v.iter().map(|&x| x.into()).collect()),
-        Array::U16(v) => Some(v.iter().map(|&x| x.into()).collect()),
-        Array::I16(v) => Some(v.iter().map(|&x| x.into()).collect()),
-        Array::U32(v) => v.iter().map(|&x| x.try_into().ok()).collect(),
-        Array::U64(v) => v.iter().map(|&x| x.try_into().ok()).collect(),
-        Array::I64(v) => v.iter().map(|&x| x.try_into().ok()).collect(),
-        _ => None,
+    if let Array::F32(_) | Array::F64(_) | Array::Bool(_) | Array::Strings(_) = array {
+        return None;
     }
+    let number = |at| i32::try_from(array.get(at)?.as_integer()?).ok();
+    (0..array.len()).map(number).collect()
 }

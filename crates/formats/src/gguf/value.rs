@@ -179,17 +179,22 @@ impl<S: AsRef<str>> FromIterator<S> for Strings {
 impl Value {
     /// Any integer that is not negative.
     pub fn as_u64(&self) -> Option<u64> {
-        match *self {
-            Self::U8(v) => Some(v.into()),
-            Self::U16(v) => Some(v.into()),
-            Self::U32(v) => Some(v.into()),
-            Self::U64(v) => Some(v),
-            Self::I8(v) => v.try_into().ok(),
-            Self::I16(v) => v.try_into().ok(),
-            Self::I32(v) => v.try_into().ok(),
-            Self::I64(v) => v.try_into().ok(),
-            _ => None,
-        }
+        self.as_integer()?.try_into().ok()
+    }
+
+    /// Any integer.
+    pub(super) fn as_integer(&self) -> Option<i128> {
+        Some(match *self {
+            Self::U8(v) => v.into(),
+            Self::U16(v) => v.into(),
+            Self::U32(v) => v.into(),
+            Self::U64(v) => v.into(),
+            Self::I8(v) => v.into(),
+            Self::I16(v) => v.into(),
+            Self::I32(v) => v.into(),
+            Self::I64(v) => v.into(),
+            _ => return None,
+        })
     }
 
     /// Describes the value for error messages.

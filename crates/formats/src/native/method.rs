@@ -15,7 +15,8 @@ pub(super) struct Method {
     path: PathBuf,
     /// Whether the configuration has a `quantization_config`.
     pub given: bool,
-    name: Option<String>,
+    /// `quant_method`.
+    pub name: Option<String>,
     /// `version`, of AWQ.
     pub version: Option<String>,
     /// `checkpoint_format`, of GPTQ.
@@ -69,14 +70,9 @@ impl Method {
         })
     }
 
-    /// `quant_method`.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// The error for a tensor that does not belong to this method.
     pub fn unknown(&self, view: &TensorView) -> Error {
-        let method = shown(self.name().unwrap_or("none"));
+        let method = shown(self.name.as_deref().unwrap_or("none"));
         let config = self.path.display();
         let problem =
             format!("not known in weights quantised by {method} (quant_method in {config})");

@@ -134,7 +134,7 @@ impl<'a> Parts<'a> {
 
     /// An error unless the configuration names one of `methods`, or none.
     fn check_method(&self, view: &TensorView, methods: &[&str]) -> Result<()> {
-        match self.method.name() {
+        match self.method.name.as_deref() {
             Some(name) if !methods.contains(&name) => Err(self.method.unknown(view)),
             _ => Ok(()),
         }

@@ -74,7 +74,7 @@ fn layout(parts: &Parts, view: &TensorView) -> Result<QweightLayout> {
     let refused = |what: &str, found: &str| {
         Err(view.error(format!("expected {what}, found {}", crate::error::shown(found))))
     };
-    match method.name() {
+    match method.name.as_deref() {
         Some("gptq") => match method.format.as_deref() {
             None | Some("gptq") => Ok(gptq(1)),
             Some("gptq_v2") => Ok(gptq(0)),

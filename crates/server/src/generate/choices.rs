@@ -67,7 +67,7 @@ impl Choices {
         id: String,
     ) -> Result<Self, HttpError> {
         let app = &context.app;
-        let (count, queue) = (prompts.len() * per_prompt, app.service.queue());
+        let (count, queue) = (prompts.len() * per_prompt, app.service.engine.queue());
         if count > queue {
             // To try again would be of no use.
             let message = format!("{count} answers at once do not fit into the queue of {queue}");

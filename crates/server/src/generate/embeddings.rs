@@ -52,7 +52,7 @@ pub(crate) async fn compute(
     let (app, id) = (&context.app, &context.id);
     let name = Some(id.name.to_string());
     let options = &RequestOptions { name, ..context.on_behalf(options) };
-    let at_once = app.service.queue().clamp(1, MAX_CONCURRENT_TEXTS);
+    let at_once = app.service.engine.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {
         let found = app.service.embed(&prompt, embed, options).await;

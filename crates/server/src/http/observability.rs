@@ -29,12 +29,12 @@ impl Observability {
         let model = service.info().name.clone();
         let mut registry = Registry::with_labels([("model_name".into(), model.into())].into_iter());
         let http = HttpMetrics::default();
-        service.metrics().register(&mut registry);
+        service.engine.metrics.register(&mut registry);
         http.register(&mut registry);
         Self {
             http,
             registry,
-            window: SlidingWindow::new(&service.metrics().snapshot()),
+            window: SlidingWindow::new(&service.engine.metrics.snapshot()),
             started: Instant::now(),
         }
     }
@@ -48,7 +48,7 @@ impl Observability {
 
     /// The statistics of `service` and of the server at this moment.
     pub fn report<'a>(&'a self, service: &'a Service, ready: bool) -> StatsReport<'a> {
-        let stats = service.metrics().snapshot();
+        let stats = service.engine.metrics.snapshot();
         StatsReport {
             model: &service.info().name,
             ready,

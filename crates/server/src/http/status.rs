@@ -29,7 +29,7 @@ fn readiness(app: &App) -> Result<(), HttpError> {
     if app.life.phase() > Phase::Serving {
         return Err(HttpError::shutting_down().with_code("shutting_down"));
     }
-    match app.service.metrics().stalled_for() {
+    match app.service.engine.metrics.stalled_for() {
         Some(time) if time >= app.options.progress_timeout => {
             let message = format!("the engine has made no progress for {} s", time.as_secs());
             Err(unavailable(message, "engine_stalled"))
@@ -39,7 +39,7 @@ fn readiness(app: &App) -> Result<(), HttpError> {
 }
 
 fn alive(app: &App) -> Result<(), HttpError> {
-    match app.service.is_alive() {
+    match app.service.engine.is_alive() {
         true => Ok(()),
         false => Err(unavailable("the engine has stopped", "engine_stopped")),
     }

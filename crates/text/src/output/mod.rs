@@ -84,11 +84,6 @@ impl OutputParser {
         }
     }
 
-    /// Whether a rendered prompt ends by opening reasoning.
-    pub fn prompt_opens_reasoning(prompt: &str) -> bool {
-        ThinkSplitter::prompt_opens_reasoning(prompt)
-    }
-
     /// Takes the next piece of the answer and returns the events that it completes.
     pub fn push(&mut self, piece: &str) -> Vec<OutputEvent> {
         let parts = match &mut self.splitter {

@@ -98,7 +98,8 @@ impl BatchRun {
     fn take(&mut self, finished: Result<FinishedLine, JoinError>, bar: &ProgressBar) -> Result<()> {
         let (id, answer) = finished.context("an answer was lost")?;
         let at_fault = answer.as_ref().is_ok_and(|response| response.status_code >= 500);
-        if at_fault && self.server.as_ref().is_some_and(|server| !server.service.is_alive()) {
+        if at_fault && self.server.as_ref().is_some_and(|server| !server.service.engine.is_alive())
+        {
             bail!("the engine has stopped");
         }
         self.write(Some(&id), answer)?;

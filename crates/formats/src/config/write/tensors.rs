@@ -7,8 +7,8 @@ use super::super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, RouterSc
 pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
 /// The form in which experts and latent attention are stored.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TensorForm {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorForm {
     /// All experts of a layer in one tensor, keys and values of latent attention in two.
     Gguf,
     /// One tensor per expert and matrix, or gate and up in one; keys and values of latent attention

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::name_table;
 use super::{llama3, with};
-use crate::config::{Attention, ModelConfig, RopeLayout};
+use crate::config::{Attention, ModelConfig, RopeLayout, TensorForm};
 use crate::gguf::{GgufFile, GgufWriter};
 
 fn samples() -> Vec<ModelConfig> {
@@ -131,7 +131,7 @@ fn experts_in_every_second_layer_cannot_be_written_where_only_the_first_is_named
 fn tensors_of_checkpoints_have_names_there_and_as_many_values_in_both_forms() {
     for config in samples() {
         let names = name_table(&config.architecture).unwrap();
-        let (ours, theirs) = (config.tensors(), config.hf_tensors());
+        let (ours, theirs) = (config.tensors(TensorForm::Gguf), config.tensors(TensorForm::Hf));
         for (name, _) in &theirs {
             let source = names.source(name).unwrap_or_else(|| panic!("{name} has no source"));
             assert_eq!(names.canonical(&source).as_ref(), Some(name));

@@ -62,7 +62,7 @@ pub(crate) async fn properties(State(App { service, .. }): State<App>) -> Json<P
     let params = sampling::settings(&service, &SamplingOptions::default());
     Json(Props {
         default_generation_settings: Defaults { n_ctx: info.context_length, params },
-        total_slots: service.parallel(),
+        total_slots: service.parallel,
         model_alias: info.name.clone(),
         model_path: info.name.clone(),
         chat_template: service.template_source().unwrap_or_default().to_owned(),
@@ -84,9 +84,9 @@ pub(crate) async fn slots(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Json<Vec<Slot>>, HttpError> {
     let needs_free = query.iter().any(|(name, value)| name == "fail_on_no_slot" && value == "1");
-    let stats = service.metrics().snapshot();
+    let stats = service.engine.metrics.snapshot();
     let (n_ctx, busy) = (service.info().context_length, stats.running as usize);
-    let count = service.parallel().max(busy);
+    let count = service.parallel.max(busy);
     if needs_free && busy >= count {
         return Err(HttpError::server(StatusCode::SERVICE_UNAVAILABLE, "no slot is free"));
     }

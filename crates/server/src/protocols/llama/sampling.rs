@@ -153,7 +153,7 @@ fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, Http
 
 /// `sampling` as it comes out over the model's own.
 pub(crate) fn settings(service: &Service, sampling: &SamplingOptions) -> Value {
-    let merged = sampling.over(service.defaults());
+    let merged = sampling.over(&service.defaults);
     let params = merged.params();
     let count = |count: Option<usize>| count.map_or(json!(-1), |count| json!(count));
     json!({

@@ -84,7 +84,7 @@ struct Details {
     get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusals<Refusal>)
 )]
 pub(crate) async fn tags(State(app): State<App>) -> Json<ModelTags> {
-    let (name, card) = (&app.service.info().name, app.service.card());
+    let (name, card) = (&app.service.info().name, &app.service.card);
     let tag = ModelTag {
         name: name.clone(),
         model: name.clone(),
@@ -101,7 +101,7 @@ pub(crate) async fn tags(State(app): State<App>) -> Json<ModelTags> {
     get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusals<Refusal>)
 )]
 pub(crate) async fn ps(State(app): State<App>) -> Json<Running> {
-    let (info, card) = (app.service.info(), app.service.card());
+    let (info, card) = (app.service.info(), &app.service.card);
     let loaded = LoadedModel {
         name: info.name.clone(),
         model: info.name.clone(),
@@ -136,7 +136,7 @@ pub(crate) async fn show(State(app): State<App>, body: Body) -> Result<Json<Show
     let _: ShowBody = prepare(&app, body, |_, body| wire::read(body)).await?;
     let service = &app.service;
     Ok(Json(Shown {
-        parameters: parameters(service.defaults()),
+        parameters: parameters(&service.defaults),
         template: service.template_source().unwrap_or_default().to_owned(),
         details: details(service),
         model_info: model_info(service),
@@ -173,7 +173,7 @@ fn capabilities(service: &Service) -> Vec<&'static str> {
 }
 
 fn details(service: &Service) -> Details {
-    let (info, card) = (service.info(), service.card());
+    let (info, card) = (service.info(), &service.card);
     Details {
         parent_model: String::new(),
         format: card.format.to_owned(),
@@ -186,7 +186,7 @@ fn details(service: &Service) -> Details {
 
 /// In the keys of GGUF files, whatever the file.
 fn model_info(service: &Service) -> Map<String, Value> {
-    let (info, card) = (service.info(), service.card());
+    let (info, card) = (service.info(), &service.card);
     let own = |key: &str| format!("{}.{key}", info.architecture);
     let all = [
         ("general.architecture".to_owned(), json!(info.architecture)),
@@ -217,7 +217,7 @@ fn parameters(defaults: &SamplingOptions) -> String {
 
 fn modified(app: &App) -> String {
     let started = UNIX_EPOCH + Duration::from_secs(app.started);
-    line::time(app.service.card().modified.unwrap_or(started))
+    line::time(app.service.card.modified.unwrap_or(started))
 }
 
 /// A number of weights in short: `8.0B`, `751.63M`.

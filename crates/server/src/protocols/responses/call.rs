@@ -137,7 +137,7 @@ impl RequestReader<'_> {
         warnings: Warnings,
     ) -> Response {
         let background = asked.background.unwrap_or(false);
-        let used = sampling.over(self.service.defaults()).params();
+        let used = sampling.over(&self.service.defaults).params();
         Response {
             id: random::id("resp_"),
             created_at: unix_now(),
