@@ -1,6 +1,6 @@
 //! The names of pre-tokenizers in GGUF files, found by their expressions in `tokenizer.json`.
 //!
-//! The expressions are those that [`text::pre_types`] has for the names, in the published spelling.
+//! The expressions are the ones of [`text::pre_types`], in the published spelling.
 
 use serde_json::Value as Json;
 use text::pre_types;

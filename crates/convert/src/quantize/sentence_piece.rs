@@ -3,7 +3,6 @@
 //!
 //! Invariant: the scores are equivalent to the merges, or the vocabulary is refused.
 
-use super::vocabulary::VocabularySource;
 use anyhow::{Result, bail};
 use formats::gguf::{Array, GgufWriter, Value};
 use serde_json::{Value as Json, json};
@@ -11,20 +10,17 @@ use std::collections::{HashMap, HashSet};
 use text::raw_json::{RawMerge, RawTokenizer};
 use text::{TokenKind, Tokenizer};
 
-/// Sets the keys of this kind of vocabulary, except for tokens and types.
+/// Sets the keys of this kind of vocabulary of `rows` tokens, except for tokens and types.
 pub(super) fn write(
-    source: &VocabularySource,
+    tokenizer: &Tokenizer,
+    rows: usize,
     raw: &RawTokenizer,
     header: &mut GgufWriter,
 ) -> Result<()> {
-    if source.pre.is_some() {
-        bail!("--pre: a vocabulary with byte fallback has no pre-tokenizer to name");
-    }
     if !raw.pre_tokenizer.is_null() || raw.model.ignore_merges {
         bail!("pre_tokenizer: expected none beside byte fallback");
     }
     let prefix = space_prefix(&raw.normalizer)?;
-    let tokenizer = &source.assets.tokenizer;
     let merges = &raw.model.merges;
     check_bytes(tokenizer)?;
     let ranks = ranks(merges)?;
@@ -37,7 +33,7 @@ pub(super) fn write(
         let rank = text.and_then(|text| ranks.get(text));
         rank.map_or(0.0, |rank| -(*rank as f32))
     };
-    let scores = (0..source.rows as u32).map(score).collect();
+    let scores = (0..rows as u32).map(score).collect();
     header.set("tokenizer.ggml.model", Value::String("llama".into()));
     header.set("tokenizer.ggml.pre", Value::String("default".into()));
     header.set("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));

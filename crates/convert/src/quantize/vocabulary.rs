@@ -55,7 +55,12 @@ impl VocabularySource<'_> {
         let kind = raw.model.kind.as_deref().unwrap_or("BPE");
         match (kind, raw.model.byte_fallback) {
             ("BPE", false) => self.byte_level(raw, header)?,
-            ("BPE", true) => sentence_piece::write(self, raw, header)?,
+            ("BPE", true) if self.pre.is_some() => {
+                bail!("--pre: a vocabulary with byte fallback has no pre-tokenizer to name")
+            }
+            ("BPE", true) => {
+                sentence_piece::write(&self.assets.tokenizer, self.rows, raw, header)?;
+            }
             _ => bail!("model.type: expected BPE, found {}", kind.escape_default()),
         }
         self.tokens(header)?;
