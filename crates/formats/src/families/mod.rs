@@ -168,8 +168,8 @@ impl ModelConfig {
         self.gguf_keys(self.family()?, writer)
     }
 
-    /// Canonical names and shapes of all tensors of a checkpoint of this configuration; the table of
-    /// names of the family has their names in Hugging Face checkpoints.
+    /// Canonical names and shapes of all tensors of a checkpoint of this configuration. Their names
+    /// in Hugging Face checkpoints are in the family's table.
     pub fn tensors(&self, form: TensorForm) -> Tensors {
         // An unknown architecture has Llama's tensors.
         self.tensors_in(by_name(&self.architecture).unwrap_or(&llama::LLAMA), form)
