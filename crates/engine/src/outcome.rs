@@ -21,7 +21,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Labels in metrics and traces, in the order of [`index`](Self::index).
+    /// Labels in metrics and traces; [`label`](Self::label) chooses one of them.
     pub const LABELS: [&'static str; 5] = ["stop", "length", "cancelled", "failed", "timeout"];
 
     /// Label in metrics and traces.

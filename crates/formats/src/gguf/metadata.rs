@@ -139,8 +139,11 @@ fn describe(value: &Value) -> String {
 }
 
 fn ints(array: &Array) -> Option<Vec<i32>> {
-    if let Array::F32(_) | Array::F64(_) | Array::Bool(_) | Array::Strings(_) = array {
-        return None;
+    match array {
+        // As vocabularies have it, with an element for each token.
+        Array::I32(numbers) => return Some(numbers.clone()),
+        Array::F32(_) | Array::F64(_) | Array::Bool(_) | Array::Strings(_) => return None,
+        _ => {}
     }
     let number = |at| i32::try_from(array.get(at)?.as_integer()?).ok();
     (0..array.len()).map(number).collect()

@@ -1,5 +1,5 @@
 //! Weight layouts: how a matrix lies in memory for its product. A layout is one static [`Layout`]
-//! in a module of its own and one line of the table [`PACKED`]; [`packed`] chooses.
+//! in a module of its own and one line of the table `PACKED`; [`packed`] chooses.
 //!
 //! Invariant: an output element is one sum in an order that its layout fixes, which depends neither
 //! on the rows that are computed together nor on tiles.
