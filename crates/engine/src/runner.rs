@@ -75,18 +75,13 @@ const MAX_THREADS: usize = 1024;
 pub struct Runner {
     backend: Box<dyn Backend>,
     model: Box<dyn Model>,
-    /// The model.
-    pub info: ModelInfo,
-    /// The settings that decide bits.
-    pub settings: Settings,
-    /// Blocks of the KV cache.
-    pub blocks: usize,
-    /// Maximum number of prompt tokens of a step.
-    pub chunk: usize,
+    pub(crate) info: ModelInfo,
+    pub(crate) settings: Settings,
+    pub(crate) blocks: usize,
+    pub(crate) chunk: usize,
     /// Maximum number of positions that a row attends to, if every layer has a window.
     pub(crate) window: Option<usize>,
-    /// Maximum numbers of rows of a batch and of its logits.
-    pub limits: WorkspaceLimits,
+    pub(crate) limits: WorkspaceLimits,
     check: bool,
     /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
@@ -188,6 +183,31 @@ impl Runner {
             state_size: config.hidden_size,
             pooling,
         })
+    }
+
+    /// The loaded model.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// Everything but the request that decides the bits of an answer.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Number of blocks of the KV cache.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Maximum number of prompt tokens of a batch.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Maximum number of rows of a batch, and of rows with logits.
+    pub fn limits(&self) -> WorkspaceLimits {
+        self.limits
     }
 
     /// Positions of a block.

@@ -98,7 +98,7 @@ impl Builder {
         let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
         let (assets, runner) = self.load_both(&checkpoint)?;
         let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa().to_owned());
-        let card = ModelCard::of(&checkpoint, &runner.settings.checkpoint);
+        let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);
         // The engine ends with the last handle, without a wait.
         let (engine, _) = engine::start(runner, self.engine.clone());

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut a = runner(&options, &a, &args.a)?;
     let options = LoadOptions { kv_type: args.b_kv_type.or(options.kv_type), ..options };
     let mut b = runner(&options, &b, &args.b)?;
-    let vocabularies = [&a, &b].map(|runner| runner.info.vocab_size);
+    let vocabularies = [&a, &b].map(|runner| runner.info().vocab_size);
     if vocabularies[0] != vocabularies[1] {
         let [a, b] = vocabularies;
         bail!("expected models with the same vocabulary, found {a} and {b} tokens");

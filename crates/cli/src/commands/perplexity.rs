@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .with_context(|| format!("cannot load {}", path.display()))?;
     let started = Instant::now();
     let score = score(&mut runner, &ids, args.stride)?;
-    print(args.json, score, started.elapsed().as_secs_f64(), runner.info.context_length)
+    print(args.json, score, started.elapsed().as_secs_f64(), runner.info().context_length)
 }
 
 fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
@@ -70,9 +70,9 @@ fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
 }
 
 fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score> {
-    let context = runner.info.context_length;
+    let context = runner.info().context_length;
     let stride = stride.map_or(context, |stride| (stride as usize).min(context));
-    check_ids(runner.info.vocab_size, ids)?;
+    check_ids(runner.info().vocab_size, ids)?;
     let windows = windows(ids.len(), context, stride);
     let bar = progress::count(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
     let (mut score, watch) = (Score::default(), Watch::new());

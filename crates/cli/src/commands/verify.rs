@@ -93,7 +93,7 @@ fn check_numbers(
     };
     let mut runner = Runner::load(&checkpoint, &options)
         .with_context(|| format!("cannot load {}", path.display()))?;
-    let (vocab, bounds) = (runner.info.vocab_size, reference.bounds(args.mode));
+    let (vocab, bounds) = (runner.info().vocab_size, reference.bounds(args.mode));
     for (index, prompt) in reference.prompts.iter().enumerate() {
         prompt.check(index, vocab)?;
         let mut session = SingleSequence::new(&mut runner);

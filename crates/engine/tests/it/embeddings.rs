@@ -50,7 +50,7 @@ fn bits(vector: &[f32]) -> Vec<u32> {
 
 /// The states of each token, computed one by one, and the logits of the last.
 fn states(runner: &mut Runner, tokens: &[u32]) -> (Vec<Vec<f32>>, Vec<f32>) {
-    let table: Vec<u32> = (0..runner.blocks as u32).collect();
+    let table: Vec<u32> = (0..runner.blocks() as u32).collect();
     let mut batch: Batch = runner.batch();
     let mut states = Vec::new();
     for (at, token) in tokens.iter().enumerate() {

@@ -102,7 +102,7 @@ fn limits_of_threads_change_no_bits_and_no_identity() {
         for place in ["threads: 1", "threads: 2, decode: {threads: 1}", "prefill: {threads: 9}"] {
             let mut few = load(&checkpoint, Mode::Fast, &rule("name: .", place));
             assert_eq!(logits(&mut few, TOKENS), logits(&mut all, TOKENS), "{place}");
-            assert_eq!(few.settings, all.settings, "{place}");
+            assert_eq!(few.settings(), all.settings(), "{place}");
         }
     }
 }
@@ -112,7 +112,7 @@ fn placements_that_compute_otherwise_have_names_of_their_own() {
     let checkpoint = open(Path::new(BUILT_IN_Q8_0));
     let of = |place: &str| {
         let text = rule("kind: attention", place);
-        load(&checkpoint, Mode::Fast, &text).settings.placement.clone()
+        load(&checkpoint, Mode::Fast, &text).settings().placement.clone()
     };
     let mut all: Vec<_> =
         ["threads: 1", "mode: exact", "type: q4_0", "memory: mapped"].map(of).into();

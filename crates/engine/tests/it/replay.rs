@@ -96,7 +96,7 @@ fn a_request_that_takes_too_long_times_out_and_no_other_does() {
 fn the_queue_is_bounded_wherever_requests_wait() {
     let (checkpoint, _folder) = random("qwen3");
     let runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
-    let (handle, mut receiver) = request_channel(runner.info.clone(), 3);
+    let (handle, mut receiver) = request_channel(runner.info().clone(), 3);
     let _waiting: Vec<_> = (0..3).map(|seed| handle.submit(request(seed)).unwrap()).collect();
     let full = |handle: &EngineHandle| handle.submit(request(9)).unwrap_err();
     assert_eq!(full(&handle), SubmitError::QueueFull(3));

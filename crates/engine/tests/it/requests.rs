@@ -199,7 +199,7 @@ fn wrong_options_are_errors_or_harmless() {
     let (checkpoint, _folder) = random("qwen3");
     let load = |options| Runner::load(&checkpoint, &options);
     let runner = load(LoadOptions { chunk: usize::MAX, ..LoadOptions::default() }).unwrap();
-    assert_eq!(runner.chunk, 256, "no more than the context");
+    assert_eq!(runner.chunk(), 256, "no more than the context");
     for options in [
         LoadOptions { threads: 100_000, ..LoadOptions::default() },
         LoadOptions { context: Some(usize::MAX), chunk: usize::MAX, ..LoadOptions::default() },

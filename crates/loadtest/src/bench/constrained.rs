@@ -48,7 +48,7 @@ pub fn bench_constrained(
     let schema = std::fs::read(schema).with_context(|| format!("{}", schema.display()))?;
     let schema = serde_json::from_slice(&schema).context("--schema: expected JSON")?;
     let grammar = GrammarSource::JsonSchema(schema);
-    let (vocabulary, prepared) = (runner.info.vocab_size, Instant::now());
+    let (vocabulary, prepared) = (runner.info().vocab_size, Instant::now());
     let service = service(runner, checkpoint)?;
     service.prepare_text(&request(Some(&grammar), generate, 0))?;
     let prepare_ms = prepared.elapsed().as_secs_f64() * 1e3;
@@ -78,7 +78,7 @@ pub fn bench_constrained(
 }
 
 fn service(runner: Runner, checkpoint: &Checkpoint) -> Result<Service> {
-    let card = ModelCard::of(checkpoint, &runner.settings.checkpoint);
+    let card = ModelCard::of(checkpoint, &runner.settings().checkpoint);
     let (engine, _) = engine::start(runner, EngineOptions { running: 1, ..Default::default() });
     let assets = TextAssets::from_checkpoint(checkpoint, &GgufOptions::default())?;
     let defaults = GenerationDefaults::default();

@@ -199,9 +199,9 @@ impl Lanes {
     fn new(runner: &Runner, count: usize, capacity: usize) -> Self {
         let blocks = capacity.div_ceil(runner.block()) as u32;
         let tables = (0..count as u32).map(|i| (i * blocks..(i + 1) * blocks).collect());
-        let vocab = runner.info.vocab_size as u32;
+        let vocab = runner.info().vocab_size as u32;
         // The ids differ, so that the embedding rows do.
-        let tokens = (0..runner.limits.rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
+        let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
         Self { batch: runner.batch(), tables: tables.collect(), tokens: tokens.collect(), len: 0 }
     }
 

@@ -32,14 +32,14 @@ pub fn bench(
 ) -> Result<BenchReport> {
     let probe = Probe::new(runner.threads())?;
     runner.pin_caller();
-    let cost = ForwardCost::of(checkpoint, &runner.settings, probe.isa);
+    let cost = ForwardCost::of(checkpoint, runner.settings(), probe.isa);
     let mut bench = Bench { runner, probe, plan, cost };
     let mut results = bench.run(measured)?;
     let machine = bench.probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &cost));
-    let settings = &bench.runner.settings;
+    let settings = bench.runner.settings();
     Ok(BenchReport {
-        model: bench.runner.info.name.clone(),
+        model: bench.runner.info().name.clone(),
         architecture: checkpoint.config().architecture.clone(),
         mode: settings.mode.name(),
         kv_type: settings.kv_type.name(),
