@@ -21,6 +21,7 @@ test that fails without being listed, or passes although it is listed, is an err
 import argparse
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -39,6 +40,19 @@ FAILURES = HERE / "llama_server_failures.toml"
 PACKAGE = "llama-cpp-python==0.3.36"
 # What the suite reads: its own folder, and the chat templates two folders above it.
 WANTED = ("tools/server/tests/", "models/templates/")
+
+TEMPLATE = """
+{%- if tools %}<turn>tools
+{{ tools | tojson }}
+Write a call as <tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call></turn>
+{% endif %}
+{%- for message in messages %}<turn>{{ message.role }}
+{{ message.content or '' }}</turn>
+{% endfor %}
+{%- if add_generation_prompt %}<turn>assistant
+{% endif %}""".lstrip()
 
 # llama-server's flags with a value, and the flags of `gannet serve` with the same meaning.
 VALUES = {
@@ -61,6 +75,7 @@ SWITCHES = {
     "--slots": "--slots",
     "--no-slots": "--no-slots",
     "--metrics": "--metrics",
+    "--no-metrics": "--no-metrics",
     "--no-ui": "--no-ui",
 }
 # Flags that change nothing for a client of Gannet; True where a value follows.
@@ -86,6 +101,7 @@ IGNORED = {
     "--backend_sampling": False,
     "--reasoning-format": True,
     "--tags": True,
+    "--reasoning": True,
 }
 
 
@@ -102,12 +118,16 @@ def launch(arguments):
         given[flag] = arguments[at + 1] if takes else None
         at += 2 if takes else 1
     command = [binary, "serve", "-m", os.environ["SUITE_MODEL"]]
-    # The batch size of llama-server bounds a prompt's step; metrics are off unless asked for.
+    if given.pop("--reasoning", "auto") == "off":
+        sys.exit("gannet serve has no counterpart of --reasoning off")
+    # llama-server admits every origin, and serves no metrics, unless it is told otherwise.
+    given.setdefault("--cors-origins", "*")
     if "--metrics" not in given:
         given["--no-metrics"] = None
     for flag, value in given.items():
-        translated = VALUES.get(flag, SWITCHES.get(flag, flag if flag == "--no-metrics" else None))
-        if translated is None or translated + " " not in known.replace("\n", " "):
+        translated = VALUES.get(flag, SWITCHES.get(flag))
+        # An older binary is tested without the flags that it lacks.
+        if translated is None or not re.search(rf"{translated}\b", known):
             continue
         command += [translated] if value is None else [f"{translated}={value}"]
     if context := given.get("--ctx-size"):
@@ -143,8 +163,8 @@ def fetch():
 
 
 def model(folder):
-    """A GGUF file of the built-in model with a BOS token and an EOS token that it never chooses, without reasoning,
-    and with a long context: the suite counts tokens and looks for `length`."""
+    """A GGUF file of the built-in model with a BOS token, without reasoning, with a long context, and without the
+    tokens that would end its answers: the suite counts tokens and looks for `length`."""
     source = folder / "source"
     shutil.copytree(TINY, source, ignore=shutil.ignore_patterns("*.gguf"))
 
@@ -154,7 +174,15 @@ def model(folder):
         change(content)
         path.write_text(json.dumps(content))
 
-    renamed = {"<think>": "<s>", "</think>": "<unused>", "</tool_response>": "</s>"}
+    # A token called <|im_end|> or <|endoftext|> would end answers by its name alone.
+    renamed = {
+        "<|endoftext|>": "<pad>",
+        "<|im_start|>": "<turn>",
+        "<|im_end|>": "</turn>",
+        "<think>": "<s>",
+        "</think>": "<unused>",
+        "</tool_response>": "</s>",
+    }
 
     def tokenizer(content):
         ids = {token["content"]: token["id"] for token in content["added_tokens"]}
@@ -176,18 +204,15 @@ def model(folder):
             special = token["content"] in renamed
             token["content"] = renamed.get(token["content"], token["content"])
             token["special"] = token["special"] or special
-        content.update(add_bos_token=True, bos_token="<s>", eos_token="</s>")
+        ends = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+        content.update(ends, add_bos_token=True)
 
     edit("tokenizer.json", tokenizer)
     edit("tokenizer_config.json", tokenizer_config)
     ends = {"eos_token_id": 2047, "bos_token_id": 2042}
     edit("config.json", lambda content: content.update(ends, max_position_embeddings=16384))
     edit("generation_config.json", lambda content: content.update(ends, do_sample=True))
-    (source / "chat_template.jinja").write_text(
-        "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content"
-        " + '<|im_end|>\\n' }}{%- endfor %}"
-        "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
-    )
+    (source / "chat_template.jinja").write_text(TEMPLATE)
     file = folder / "suite-model.gguf"
     command = [os.environ["GANNET_BIN"], "quantize", source, file, "--type", "q8_0"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

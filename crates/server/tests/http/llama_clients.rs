@@ -101,7 +101,7 @@ async fn a_long_prompt_has_llama_servers_type_on_its_routes_and_openais_code_on_
 #[tokio::test]
 async fn progress_and_times_come_with_the_chunks_that_ask_for_them() {
     let server = Server::start(ANSWER).await;
-    let prompt = "hello hello hello";
+    let prompt = "the quick brown fox jumps";
     let bodies = [
         ("/v1/chat/completions", chat_body(json!({}))),
         ("/v1/completions", json!({"prompt": prompt})),
@@ -145,15 +145,7 @@ async fn progress_and_times_come_with_the_chunks_that_ask_for_them() {
 fn check_progress(progress: &[&Value], total: u64) {
     let processed: Vec<u64> =
         progress.iter().map(|one| one["processed"].as_u64().unwrap()).collect();
-    assert_eq!(
-        processed,
-        [3, 5, 9, total]
-            .into_iter()
-            .collect::<std::collections::BTreeSet<_>>()
-            .into_iter()
-            .filter(|&one| one <= total)
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(processed, [3, 5, 9, total]);
     assert!(progress.iter().all(|one| one["total"] == total && one["cache"] == 3));
     assert_eq!(progress[0]["time_ms"], 0);
 }
