@@ -87,8 +87,8 @@ impl CachePartition {
         salt.map_or(self, |salt| self.split("salt", salt))
     }
 
-    /// A part of this one: the first half of SHA-256 over its number, and the label and the text with
-    /// their lengths in bytes (64 bits, little-endian).
+    /// A part of this one: the first half of SHA-256 over its number, and the label and the text
+    /// with their lengths in bytes (64 bits, little-endian).
     fn split(self, label: &str, text: &str) -> Self {
         let mut hash = Sha256::new_with_prefix(self.space);
         for part in [label, text] {

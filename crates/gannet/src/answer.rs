@@ -30,7 +30,7 @@ pub struct ToolCall {
     pub id: String,
     /// Name of the tool.
     pub name: String,
-    /// JSON text of the object of arguments; the beginning of it if the limit of tokens cut the call.
+    /// JSON text of the object of arguments; its beginning if the limit of tokens cut the call.
     pub arguments: String,
 }
 

@@ -20,8 +20,9 @@ impl Name {
         Self::of(Sha256::digest(identity).as_slice())
     }
 
-    /// The parent of first blocks in one part of the prefix cache: sequences of different spaces have
-    /// no block in common. The root itself is the parent in the common part, whose space is zero.
+    /// The parent of first blocks in one part of the prefix cache: sequences of different spaces
+    /// have no block in common. The root itself is the parent in the common part, whose space is
+    /// zero.
     pub fn in_space(self, space: [u8; 16]) -> Self {
         if space == [0; 16] {
             return self;

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 pub const LIMITS: SchedulerLimits =
     SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, blocks: 100, window: None };
 
-/// A KV cache that holds, for each slot, a hash of the space of the sequence and of all tokens up to
-/// and including its own.
+/// A KV cache that holds, for each slot, a hash of the space of the sequence and of all tokens up
+/// to and including its own.
 pub struct Machine {
     pub scheduler: Scheduler,
     slots: HashMap<(u32, usize), u64>,

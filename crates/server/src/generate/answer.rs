@@ -70,7 +70,7 @@ impl AnswerCall {
     }
 }
 
-/// Returns the members of the object that `arguments` is the text, or the beginning of the text, of.
+/// Returns the members of the object of which `arguments` is the text, or the beginning of it.
 pub(crate) fn members(arguments: &str) -> Map<String, Value> {
     serde_json::from_str(&api::closed_object(arguments)).unwrap_or_default()
 }

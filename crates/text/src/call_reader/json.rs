@@ -97,8 +97,8 @@ impl Json {
         ended && self.open.is_empty()
     }
 
-    /// Returns the quote that the text needs before the open objects and arrays can be closed, which
-    /// is empty in most places; `None` where a key, a number or a word is not complete.
+    /// Returns the quote that the text needs before the open objects and arrays can be closed,
+    /// which is empty in most places; `None` where a key, a number or a word is not complete.
     fn quote(&self) -> Option<&'static str> {
         match self.state {
             JsonState::Text { key: false, high: 0, at: At::Plain } => Some("\""),

@@ -121,8 +121,8 @@ impl OutputParser {
         self.calls.as_ref().is_some_and(|calls| calls.cut)
     }
 
-    /// Whether the answer was truncated within a call, or where one may have begun, so that the last
-    /// text is not part of the content.
+    /// Whether the answer was truncated within a call, or where one may have begun, so that the
+    /// last text is not part of the content.
     pub fn is_unfinished(&self) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.unfinished)
     }

@@ -235,8 +235,11 @@ fn forced_calls_round_trip_through_the_parser() {
     }
 }
 
-/// Formats of answers, each with what may be asked of a text in it.
-fn answers() -> Vec<(GrammarSource, fn(&str) -> bool)> {
+/// Whether a text has a format.
+type Check = fn(&str) -> bool;
+
+/// Formats of answers with their checks.
+fn answers() -> Vec<(GrammarSource, Check)> {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
         "required": ["n"], "additionalProperties": false});
     let is_object = |text: &str| serde_json::from_str(text).is_ok_and(|it: Value| it.is_object());
@@ -260,7 +263,7 @@ fn check_either(
     player: &Player,
     grammar: &CallGrammar,
     compiled: &CompiledGrammar,
-    (seed, fits): (u64, fn(&str) -> bool),
+    (seed, fits): (u64, Check),
 ) -> bool {
     let text = player.answer(compiled, &mut Rng::new(seed));
     let (calls, rest) = read(grammar, [&*text].into_iter());

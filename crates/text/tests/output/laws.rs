@@ -148,8 +148,8 @@ fn content(events: &[OutputEvent]) -> String {
     events.iter().map(text).collect()
 }
 
-/// Calls are started, argued and ended in this order, and their arguments are JSON objects. Only the
-/// last call of a truncated answer may have no end.
+/// Calls are started, argued and ended in this order, and their arguments are JSON objects. Only
+/// the last call of a truncated answer may have no end.
 fn check_grammar(events: &[OutputEvent], truncated: bool) {
     let mut arguments: Option<String> = None;
     for event in events {
