@@ -2,9 +2,9 @@
 //!
 //! Preempted sequences come before new ones. New sequences are ordered by priority (lower first),
 //! then by the tokens their tenant was served (virtual token counters: Sheng et al., "Fairness in
-//! Serving Large Language Models", OSDI 2024), then by the tokens that their user, one of the tenant's,
-//! was served, then by arrival. A sequence that was overtaken [`MAX_OVERTAKEN`] times precedes other
-//! new sequences, so that none starves.
+//! Serving Large Language Models", OSDI 2024), then by the tokens their user, one of the tenant's,
+//! was served, then by arrival. A sequence that was overtaken [`MAX_OVERTAKEN`] times precedes
+//! other new sequences, so that none starves.
 
 use crate::sequence::{Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
