@@ -83,6 +83,7 @@ impl TextStream {
         match event {
             Some(Event::Admitted { cached_tokens, queued_s }) => {
                 self.meter.admitted(cached_tokens, queued_s);
+                self.ready.push_back(TextEvent::Admitted { cached_tokens });
                 if let Some(progress) = &mut self.progress {
                     progress.cached = cached_tokens;
                 }

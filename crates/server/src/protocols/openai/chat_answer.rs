@@ -174,7 +174,7 @@ impl Answer for ChatAnswer {
                 let told = self.style.telemetry.progress;
                 return told.then(|| self.progress(index, progress)).into_iter().collect();
             }
-            TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
+            TextEvent::Admitted { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
         };
         let Some(chunk) = chunk else { return Vec::new() };
         if std::mem::replace(&mut self.choices[index].opened, true) {

@@ -2,14 +2,13 @@
 //! llama.cpp's server.
 
 use crate::generate::flow::{counted, prepare};
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
 use crate::protocols::openai::chat::{self, ChatCompletionRequest};
 use crate::protocols::openai::problem::Problem;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -25,12 +24,13 @@ pub(crate) struct ChatInputTokens {
     request_body = ChatCompletionRequest,
     responses((status = 200, body = ChatInputTokens), Refusals<Problem>))]
 pub(crate) async fn chat_input_tokens(
-    State(app): State<App>,
+    context: RequestContext,
     body: Body,
 ) -> Result<Json<ChatInputTokens>, HttpError> {
-    let tokens = prepare(&app, body, |service, body| {
+    let tokens = prepare(&context.app, body, |service, body| {
         let call = chat::read(body)?;
-        counted(service.prepare_chat(&call.request)).map_err(|error| call.error(error))
+        let prepared = service.for_options(&call.options).prepare_chat(&call.request);
+        counted(prepared).map_err(|error| call.error(error))
     });
     let input_tokens = tokens.await?;
     Ok(Json(ChatInputTokens { object: "response.input_tokens", input_tokens }))
