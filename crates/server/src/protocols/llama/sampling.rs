@@ -51,7 +51,7 @@ struct LlamaMembers {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     n_probs: Option<usize>,
-    /// Tell the probabilities after all samplers instead of the model's log probabilities.
+    /// Report the probabilities after all samplers instead of the model's log probabilities.
     post_sampling_probs: Option<bool>,
     /// Not supported.
     grammar: Option<String>,
