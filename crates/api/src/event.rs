@@ -3,10 +3,15 @@
 use crate::error::ApiError;
 use crate::usage_counter::{Timings, Usage};
 
-/// An event of a request. In order: any number of `Prompt` and `Prefill`, then text and calls, then
-/// exactly one of `Done` and `Failed`.
+/// An event of a request. In order: `Admitted`, any number of `Prompt` and `Prefill`, then text and
+/// calls, then exactly one of `Done` and `Failed`. A request that fails early has only `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
+    /// The computation begins.
+    Admitted {
+        /// Prompt tokens found in the cache.
+        cached_tokens: usize,
+    },
     /// `done` of `total` prompt tokens are computed.
     Prefill {
         /// Prompt tokens computed so far.
@@ -47,7 +52,9 @@ pub enum CallEvent {
         /// Name of the tool.
         name: String,
     },
-    /// A piece of the JSON text of the arguments; the pieces of a call make one object.
+    /// A piece of the JSON text of the arguments; the pieces of a call make one object, or the
+    /// beginning of one if the limit of tokens ends the answer within the call, which then has no
+    /// `End`.
     Arguments {
         /// Number of the call.
         index: usize,

@@ -110,6 +110,10 @@ pub struct RequestOptions {
     pub priority: i32,
     /// The tenant; tenants share the machine evenly. `None` for the anonymous tenant.
     pub tenant: Option<String>,
+    /// The user among the tenant's, who share the tenant's part evenly.
+    pub user: Option<String>,
+    /// Only requests with the same salt share the caches.
+    pub cache_salt: Option<String>,
     /// Speculative decoding; `None` for the engine's setting.
     pub speculate: Option<Speculate>,
     /// Time limit from submission to the end; `None` for the engine's limit.

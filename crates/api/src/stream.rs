@@ -68,6 +68,7 @@ impl TextStream {
         match event {
             Some(Event::Admitted { cached_tokens, queued_s }) => {
                 self.meter.admitted(cached_tokens, queued_s);
+                self.ready.push_back(TextEvent::Admitted { cached_tokens });
             }
             Some(Event::Prefill { done, total }) => {
                 self.ready.push_back(TextEvent::Prefill { done, total });

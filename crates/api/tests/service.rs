@@ -228,7 +228,8 @@ fn usage_of_a_stopped_answer_comes_from_what_was_seen() {
     let TextEvent::Done(done) = split(&events).2 else { panic!("no good end") };
     assert_eq!((done.usage.completion_tokens, done.usage.reasoning_tokens), (3, 0));
     assert!(done.timings.prefill_s >= 0.0 && done.timings.decode_s >= 0.0);
-    assert_eq!(events[0], TextEvent::Prefill { done: 2, total: done.usage.prompt_tokens });
+    assert_eq!(events[0], TextEvent::Admitted { cached_tokens: done.usage.cached_tokens });
+    assert_eq!(events[1], TextEvent::Prefill { done: 2, total: done.usage.prompt_tokens });
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn log_probabilities_of_a_prompt_come_as_its_tokens_with_or_without_an_answer() 
         let prompt = scripted.service.prepare_text(&request).unwrap().prompt().to_vec();
         let mut stream = scripted.service.complete(&request).unwrap();
         let events: Vec<_> = std::iter::from_fn(|| stream.next_blocking()).collect();
-        let TextEvent::Prompt { first: 1, tokens } = &events[0] else { panic!("{events:?}") };
+        let TextEvent::Prompt { first: 1, tokens } = &events[1] else { panic!("{events:?}") };
         assert!(tokens.iter().map(|token| token.id).eq(prompt[1..].iter().copied()));
         let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
         assert_eq!((text.as_str(), tokens[0].top.len()), ("to be", 2));
@@ -310,7 +311,7 @@ fn tokens_of_a_stop_string_are_not_reported() {
 fn alternatives_are_reported_best_first() {
     let sampling = SamplingOptions { logprobs: Some(2), ..Default::default() };
     let events = events(vec![Act::Say("a")], &ChatRequest { sampling, ..chat("x") });
-    let TextEvent::Content(delta) = &events[0] else { panic!("{events:?}") };
+    let TextEvent::Content(delta) = &events[1] else { panic!("{events:?}") };
     let token = &delta.tokens[0];
     assert_eq!(
         (token.text.as_str(), token.bytes.as_slice(), token.logprob),

@@ -33,6 +33,11 @@ pub struct Request {
     pub priority: i32,
     /// The tenant of the request; tenants share the machine evenly. 0 for no particular tenant.
     pub tenant: u64,
+    /// The user among the tenant's, who share the tenant's part evenly. 0 for no particular user.
+    pub user: u64,
+    /// The part of the prefix cache that the request uses. Requests with the same number find each
+    /// other's prefixes, and no others; zero is the common part.
+    pub space: [u8; 16],
     /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,
     /// Maximum time from submission to the end; `None` for the engine's default.

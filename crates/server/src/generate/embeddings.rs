@@ -52,10 +52,11 @@ pub(crate) async fn compute(
     let (app, id) = (&context.app, &context.id);
     let name = Some(id.name.to_string());
     let options = &RequestOptions { name, ..context.on_behalf(options) };
+    let service = &app.service.for_options(options);
     let at_once = app.service.engine.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {
-        let found = app.service.embed(&prompt, embed, options).await;
+        let found = service.embed(&prompt, embed, options).await;
         found.inspect(|found| id.charge.spend(found.usage.prompt_tokens))
     };
     let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();

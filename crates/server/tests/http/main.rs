@@ -13,6 +13,7 @@ mod errors;
 #[path = "../../../api/tests/families/family.rs"]
 mod family;
 mod harness;
+mod isolation;
 mod keys;
 mod lifecycle;
 mod limits;

@@ -5,6 +5,7 @@ use crate::generate::flow::prepare;
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
+use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::chat::{self, ChatCompletionRequest};
 use api::{EncodeOptions, Service};
@@ -130,12 +131,13 @@ pub(crate) async fn detokenize(
     responses((status = 200, body = Rendered), (status = 400))
 )]
 pub(crate) async fn apply_template(
-    State(app): State<App>,
+    context: RequestContext,
     body: Body,
 ) -> Result<Json<Rendered>, HttpError> {
-    let rendered = prepare(&app, body, |service, body| {
-        let request = chat::read(body)?.request;
-        let prompt = service.render(&request).map_err(|error| HttpError::of(error, "messages"))?;
+    let rendered = prepare(&context.app, body, |service, body| {
+        let call = chat::read(body)?;
+        let prompt = service.for_options(&call.options).render(&call.request);
+        let prompt = prompt.map_err(|error| HttpError::of(error, "messages"))?;
         Ok(Rendered { prompt })
     });
     rendered.await.map(Json)

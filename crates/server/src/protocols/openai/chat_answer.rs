@@ -123,7 +123,10 @@ impl Answer for ChatAnswer {
                 let reason = self.reason(done.finish.reason());
                 Some(self.chunk(index, ChatDelta::default(), None, Some(reason)))
             }
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
+            TextEvent::Admitted { .. }
+            | TextEvent::Prefill { .. }
+            | TextEvent::Prompt { .. }
+            | TextEvent::Failed(_) => None,
         };
         let Some(chunk) = chunk else { return Vec::new() };
         if std::mem::replace(&mut self.opened[index], true) {

@@ -157,6 +157,7 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
 /// Reads and prepares a request.
 fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
     let call = read(body)?;
+    let service = &service.for_options(&call.options);
     let prompts = call.requests.iter().map(|request| call.prepared(service, request));
     let prompts = prompts.collect::<Result<Vec<Prepared>, _>>()?;
     let echoes = call.echoes(service, &prompts);

@@ -31,7 +31,7 @@ struct EmbeddingRequest {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,
-    /// On whose behalf: tenants share the machine evenly.
+    /// On whose behalf: the users of a key share its part of the machine evenly.
     user: Option<String>,
     /// How the states of a text's tokens become one; an extension. As the checkpoint says by
     /// default, or that of the last token.
@@ -105,7 +105,7 @@ pub(crate) async fn embed(
     });
     let (asked, prompts) = asked.await?;
     let embed = asked.embed();
-    let options = RequestOptions { tenant: asked.user, ..RequestOptions::default() };
+    let options = RequestOptions { user: asked.user, ..RequestOptions::default() };
     let vectors = embeddings::compute(&context, prompts, embed, options).await?;
     let size = vectors.first().map_or(0, |vector| vector.vector.len());
     if let Some(wanted) = asked.dimensions.filter(|&wanted| wanted != size) {
