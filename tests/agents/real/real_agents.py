@@ -100,6 +100,7 @@ class Codex(Agent):
 
 class ClaudeCode(Agent):
     program = "claude"
+    sums_up = True
 
     def environment(self):
         return {
