@@ -106,6 +106,7 @@ fn info() -> ModelInfo {
 
 fn card() -> ModelCard {
     ModelCard {
+        file: "model.gguf".into(),
         format: "gguf",
         digest: "0123456789abcdef".into(),
         bytes: 1000,
@@ -279,6 +280,8 @@ impl Play<'_> {
     /// What is asked about the prompt, and whether that is all.
     fn prompt(&self) -> Result<(), Curtain> {
         let request = &self.submission.request;
+        let cached_tokens = request.prompt.len().min(3);
+        self.send(Event::Admitted { cached_tokens, queued_s: 0.5 })?;
         if let Some(top) = request.prompt_logprobs {
             let ids = request.prompt.iter().skip(1);
             let tokens = ids.map(|id| (*id, logprobs(*id, top))).collect();
