@@ -12,9 +12,12 @@ pub enum TextEvent {
         /// Prompt tokens found in the cache.
         cached_tokens: usize,
     },
-    /// `done` of `total` prompt tokens are computed.
+    /// `done` of `total` prompt tokens are there, if the request asks for its progress. The first
+    /// of these events comes when the request is admitted, and the last when all tokens are there.
     Prefill {
-        /// Prompt tokens computed so far.
+        /// Prompt tokens found in the cache.
+        cached: usize,
+        /// Prompt tokens found in the cache or computed so far.
         done: usize,
         /// Prompt tokens in all.
         total: usize,

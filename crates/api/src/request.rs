@@ -120,6 +120,10 @@ pub struct RequestOptions {
     pub timeout: Option<Duration>,
     /// Name of the request in traces.
     pub name: Option<String>,
+    /// Report how much of the prompt is computed, as [`TextEvent::Prefill`].
+    ///
+    /// [`TextEvent::Prefill`]: crate::TextEvent::Prefill
+    pub progress: bool,
 }
 
 /// A request that is rendered, tokenized and within the model's limits. A prepared request holds no

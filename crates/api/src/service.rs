@@ -95,6 +95,19 @@ impl Service {
         self.within(self.partition.of_options(options))
     }
 
+    /// The same service with `options` as the sampling of requests that leave it open, over the
+    /// defaults of the model.
+    ///
+    /// # Errors
+    /// The option that no request could have.
+    pub fn with_defaults(self, options: &SamplingOptions) -> Result<Self, ApiError> {
+        let defaults = Arc::new(options.over(&self.defaults));
+        let service = Self { defaults, ..self };
+        let (prompt, sampling) = (vec![0], SamplingOptions::default());
+        service.prepare(prompt, &sampling, OutputSpec::plain(true))?;
+        Ok(service)
+    }
+
     /// The model.
     pub fn info(&self) -> &ModelInfo {
         &self.engine.info
@@ -210,7 +223,8 @@ impl Service {
         let generation = self.submit(request, terms)?;
         let assets = Arc::clone(&self.assets);
         let assembler = Assembler::new(assets, &prepared.stop, &prepared.form);
-        Ok(TextStream::new(generation, assembler, prompt_tokens, record))
+        let stream = TextStream::new(generation, assembler, prompt_tokens, record);
+        Ok(if terms.progress { stream.with_progress() } else { stream })
     }
 
     /// Submits a request with the given options.
@@ -300,6 +314,7 @@ impl Service {
             min_tokens: sampling.min_tokens.unwrap_or(0),
             stop_ids: sampling.stop_ids,
             logprobs: sampling.logprobs,
+            sampled_logprobs: sampling.sampled_logprobs,
             prompt_logprobs: sampling.prompt_logprobs,
             space: self.partition.space,
             ..Request::default()

@@ -1,13 +1,16 @@
 //! Embeddings, for every protocol that has them.
 
+use crate::generate::mixed_prompts::MixedPrompt;
 use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
 use crate::http::shutdown::Phase;
 use api::{
-    ApiError, Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service,
+    ApiError, Embed, Embedding, Field, Pooling, Prompt, RequestOptions, SamplingOptions, Service,
     TextRequest,
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 /// Most texts of one request.
 pub(crate) const MAX_TEXTS: usize = 2048;
@@ -30,6 +33,34 @@ pub(crate) fn prompts(
         Ok(Prompt::Ids(prepared.prompt().to_vec()))
     };
     texts.into_iter().enumerate().map(ids).collect()
+}
+
+/// How the states of a text's tokens become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EmbeddingPooling {
+    Mean,
+    Last,
+}
+
+impl From<EmbeddingPooling> for Pooling {
+    fn from(pooling: EmbeddingPooling) -> Self {
+        match pooling {
+            EmbeddingPooling::Mean => Self::Mean,
+            EmbeddingPooling::Last => Self::Last,
+        }
+    }
+}
+
+/// As [`prompts`], of texts in the forms of llama.cpp's server.
+pub(crate) fn tokenized(
+    service: &Service,
+    texts: &[MixedPrompt],
+    param: &str,
+) -> Result<Vec<Prompt>, HttpError> {
+    count(texts.len(), param)?;
+    let ids = texts.iter().map(|text| text.ids(service).map(Prompt::Ids));
+    prompts(service, ids.collect::<Result<_, _>>()?, param)
 }
 
 /// Refuses no texts, and too many.

@@ -39,6 +39,11 @@ pub(crate) struct OptionsBody {
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     priority: Option<i64>,
+    /// Tell the times with every chunk of a stream; an extension.
+    timings_per_token: Option<bool>,
+    /// Tell how much of the prompt is there, in chunks of a stream before its first text; an
+    /// extension.
+    return_progress: Option<bool>,
     /// How the next tokens are guessed: `off`, `ngram` or `ngram:` and how many; an extension.
     speculate: Option<String>,
 }
@@ -51,6 +56,22 @@ struct StreamOptions {
     /// Taken; nothing is obfuscated.
     #[allow(dead_code, reason = "only its type is checked")]
     include_obfuscation: Option<bool>,
+}
+
+/// What a stream tells of the computation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Telemetry {
+    /// Times with every chunk.
+    pub timings: bool,
+    /// The progress of the prompt.
+    pub progress: bool,
+}
+
+impl Telemetry {
+    /// Whether the events of the prompt are needed.
+    pub fn any(self) -> bool {
+        self.timings || self.progress
+    }
 }
 
 impl OptionsBody {
@@ -68,6 +89,15 @@ impl OptionsBody {
         (self.stream.unwrap_or(false), usage.unwrap_or(false))
     }
 
+    /// What a stream tells of the computation.
+    pub fn telemetry(&self) -> Telemetry {
+        let stream = self.stream == Some(true);
+        Telemetry {
+            timings: stream && self.timings_per_token == Some(true),
+            progress: stream && self.return_progress == Some(true),
+        }
+    }
+
     /// On what terms the request is computed.
     pub fn options(&self) -> Result<RequestOptions, HttpError> {
         let wide = self.priority.unwrap_or(0);
@@ -77,8 +107,9 @@ impl OptionsBody {
         let wrong = |error: String| HttpError::at("speculate", error);
         let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
         let user = self.user.clone().or_else(|| self.safety_identifier.clone());
-        let cache_salt = self.cache_salt()?;
-        Ok(RequestOptions { priority, user, cache_salt, speculate, ..RequestOptions::default() })
+        let (cache_salt, progress) = (self.cache_salt()?, self.telemetry().any());
+        let rest = RequestOptions::default();
+        Ok(RequestOptions { priority, user, cache_salt, speculate, progress, ..rest })
     }
 
     fn cache_salt(&self) -> Result<Option<String>, HttpError> {
@@ -93,9 +124,10 @@ impl OptionsBody {
     }
 }
 
-/// On what terms the request of `body` is computed.
+/// On what terms the request of `body` is computed, for answers that tell nothing of its progress.
 pub(crate) fn read(body: &Value) -> Result<RequestOptions, HttpError> {
-    wire::read::<OptionsBody>(body)?.options()
+    let options = wire::read::<OptionsBody>(body)?.options()?;
+    Ok(RequestOptions { progress: false, ..options })
 }
 
 #[cfg(test)]

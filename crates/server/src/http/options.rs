@@ -12,6 +12,14 @@ pub struct ServerOptions {
     pub keys: ApiKeys,
     /// Origin that browsers may call from: `*`, or one origin. `None` sends no CORS headers.
     pub cors_origin: Option<String>,
+    /// Names of the model besides its own.
+    pub aliases: Vec<String>,
+    /// Serve the pages at `/` and `/docs`.
+    pub ui: bool,
+    /// Serve `/slots`.
+    pub slots: bool,
+    /// Serve `/metrics`.
+    pub metrics: bool,
     /// What each caller may take.
     pub rates: RateLimits,
     /// Most connections at one time. Further ones get an error and are closed.
@@ -67,6 +75,10 @@ impl Default for ServerOptions {
         Self {
             keys: ApiKeys::default(),
             cors_origin: None,
+            aliases: Vec::new(),
+            ui: true,
+            slots: true,
+            metrics: true,
             rates: RateLimits::default(),
             connections: 1024,
             header_limit: 64 << 10,

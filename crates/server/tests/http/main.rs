@@ -18,6 +18,7 @@ mod keys;
 mod lifecycle;
 mod limits;
 mod llama;
+mod llama_clients;
 mod models;
 mod observability;
 mod ollama;

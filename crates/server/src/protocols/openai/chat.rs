@@ -15,7 +15,10 @@ use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
 use crate::protocols::openai::thinking::{self, ThinkingBody};
 use crate::protocols::openai::tools::{self, ChatTool, ChatToolChoice, Function};
-use api::{ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool, ToolChoice};
+use api::{
+    ApiError, ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool,
+    ToolChoice,
+};
 use axum::body::Body;
 use axum::response::Response;
 use serde::Deserialize;
@@ -144,18 +147,27 @@ pub(crate) struct ChatCall {
     style: ChatStyle,
 }
 
+impl ChatCall {
+    /// What `error` means to the client.
+    pub fn error(&self, error: ApiError) -> HttpError {
+        ConstraintField::error(self.constraint.as_ref(), error, "messages")
+    }
+}
+
 /// Reads and prepares a request.
 fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpError> {
-    let ChatCall { request, constraint, options, choices, stream, style } = read(body)?;
-    let error = |error| ConstraintField::error(constraint.as_ref(), error, "messages");
-    let prompt = service.for_options(&options).prepare_chat(&request).map_err(error)?;
+    let call = read(body)?;
+    let prompt = service.for_options(&call.options).prepare_chat(&call.request);
+    let prompt = prompt.map_err(|error| call.error(error))?;
+    let ChatCall { options, choices, stream, style, .. } = call;
+    let tokens = prompt.prompt().len();
     let heading = Heading::new("chatcmpl-", &service.info().name);
     Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: choices,
         options,
         id: heading.id.clone(),
-        answer: ChatAnswer::new(heading, choices, style),
+        answer: ChatAnswer::new(heading, choices, tokens, style),
         delivery: Delivery::of(stream),
     })))
 }
@@ -178,6 +190,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     }
     let kwargs = chat.chat_template_kwargs.take().unwrap_or_default();
     let (reasoning_budget, template_kwargs) = thinking::read(body, kwargs)?;
+    let telemetry = options.telemetry();
     let logprobs = logprobs::alternatives(chat.logprobs, chat.top_logprobs)?;
     let request = ChatRequest {
         messages,
@@ -189,12 +202,16 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         add_generation_prompt: prefill.is_some() || chat.add_generation_prompt.unwrap_or(true),
         prefill,
         split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
-        sampling: SamplingOptions { logprobs, ..sampling::read(body)? },
+        // Times with every chunk need the number of its tokens.
+        sampling: SamplingOptions {
+            logprobs: logprobs.or(telemetry.timings.then_some(0)),
+            ..sampling::read(body)?
+        },
         grammar: constraint.as_ref().map(|constraint| constraint.source.clone()),
         ..ChatRequest::default()
     };
     let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
-    let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, functions };
+    let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, telemetry, functions };
     Ok(ChatCall { request, constraint, options: options.options()?, choices, stream, style })
 }
 
