@@ -118,6 +118,11 @@ pub(crate) trait IntLanes: Copy {
     /// # Safety
     /// 32 bytes must be readable.
     unsafe fn f16_at(src: *const u8) -> Self::Float;
+    /// Sixteen E4M3 codes as f32, exactly; what becomes of NaN is not specified.
+    ///
+    /// # Safety
+    /// 16 bytes must be readable.
+    unsafe fn e4m3_at(src: *const u8) -> Self::Float;
 }
 
 /// `IntLanes::enter` of the lanes `$lanes`: a function compiled for their instruction set.
