@@ -105,7 +105,8 @@ impl<'a> Parts<'a> {
             return mxfp4::join_blocks(self, view, stem).map(Some);
         }
         match (view.ty.name, weight) {
-            ("f8_e4m3", _) => fp8::join(self, view).map(Some),
+            // Scales of NVFP4 are such floats, too.
+            ("f8_e4m3", _) if !is_companion(name) => fp8::join(self, view).map(Some),
             ("i8", Some(stem)) if self.has(stem, ".scale") => {
                 mxfp4::join_pairs(self, view, stem).map(Some)
             }
@@ -130,7 +131,7 @@ impl<'a> Parts<'a> {
         }
         let of_floats = view.ty.name == "f8_e8m0" && name.ends_with(".scale");
         let of_blocks = view.ty.name == "u8" && name.ends_with("_scales");
-        if of_floats || of_blocks || COMPANIONS.iter().any(|end| name.ends_with(end)) {
+        if of_floats || of_blocks || is_companion(name) {
             return Err(view.error("expected weights that it belongs to, found no such tensor"));
         }
         Ok(false)
@@ -160,6 +161,10 @@ impl<'a> Parts<'a> {
             _ => Err(self.method.unknown(view)),
         }
     }
+}
+
+fn is_companion(name: &str) -> bool {
+    COMPANIONS.iter().any(|end| name.ends_with(end))
 }
 
 /// The two dimensions of a matrix that is not empty.

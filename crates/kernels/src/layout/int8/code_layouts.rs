@@ -349,7 +349,10 @@ impl Scales for UnderFactor {
 
     #[inline(always)]
     fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {
-        span[4 * row..][..4].copy_from_slice(&from.wide.to_le_bytes());
+        // The last span of a row may have no more than this block.
+        if block == 0 {
+            span[4 * row..][..4].copy_from_slice(&from.wide.to_le_bytes());
+        }
         for half in 0..2 {
             span[Self::step(block, half) + row] = from.scales[half] as u8;
         }
