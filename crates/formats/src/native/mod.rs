@@ -4,7 +4,7 @@
 //!
 //! The method of each tensor follows from its name, its type and its companions, so that a
 //! checkpoint may leave some weights unquantised. Where this is ambiguous, the settings
-//! ([`settings`]) decide; where tensors contradict them, that is an error.
+//! (`settings`) decide; where tensors contradict them, that is an error.
 //!
 //! Invariant: every value is that of the published definition; shapes, scales and groups are
 //! checked before any value is read. Integer codes without settings are an error.

@@ -105,7 +105,7 @@ impl Scheme {
         })
     }
 
-    /// The settings of GPTQ or AWQ in `settings`; `self` has those that they leave out.
+    /// The settings of GPTQ or AWQ in `settings`, and of `self` where these leave one out.
     pub fn with(&self, settings: Object) -> Result<Self> {
         let group = group(settings)?;
         Ok(Self {

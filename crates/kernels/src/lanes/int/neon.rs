@@ -108,11 +108,8 @@ macro_rules! common {
 
         #[inline(always)]
         unsafe fn e4m3_at(src: *const u8) -> float::Neon {
-            let codes = unsafe { src.cast::<[u8; LANES]>().read() }.map(u32::from);
-            // The same exponent and mantissa in f32 are worth 2^-120 as much.
-            let bits = codes.map(|code| (code & 0x80) << 24 | (code & 0x7f) << 20);
-            let unit = f32::from_bits((120 + 127) << 23);
-            Lanes::load(&bits.map(|bits| f32::from_bits(bits) * unit))
+            let codes = unsafe { src.cast::<[u8; LANES]>().read() };
+            Lanes::load(&codes.map(super::e4m3))
         }
     };
 }

@@ -95,6 +95,6 @@ impl IntLanes for ScalarInt {
     unsafe fn e4m3_at(src: *const u8) -> Self::Float {
         // SAFETY: the caller vouches for 16 readable bytes.
         let codes = unsafe { src.cast::<[u8; LANES]>().read() };
-        Lanes::load(&codes.map(crate::quant::fp8::value))
+        Lanes::load(&codes.map(super::e4m3))
     }
 }
