@@ -89,6 +89,8 @@ fn settings_that_the_tensors_contradict_are_errors() {
     let order = "expected inputs in the order of their groups, found another order";
     let v2 = r#""checkpoint_format": "gptq_v2", "desc_act": false"#;
     settings("gptq_4_ordered", &gptq(v2), order);
+    let index = Altered::new("gptq_4_ordered").without(".g_idx");
+    index.fails("expected a tensor with the group of each input, found none (quantization_config");
     settings("gptq_4", &gptq(r#""pack_dtype": "int16""#), "pack_dtype: expected int32");
     let bits = r#"{"quant_method": "gptq", "bits": 8}"#;
     settings("gptq_4", bits, "expected integers of 8 bits, found integers of 4 bits");

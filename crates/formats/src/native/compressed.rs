@@ -101,6 +101,7 @@ fn grouped<'a>(
             _ if middle => ZeroPoints::Middle,
             _ => ZeroPoints::Any,
         },
+        indexed: index.is_some(),
         ordered: inputs.as_ref().is_ok_and(InputGroups::is_ordered),
     };
     parts.method.check(view, &stored)?;

@@ -62,6 +62,7 @@ pub(super) fn join<'a>(
         shape: [outputs, cols],
         scales: [outputs, groups],
         zeros: if middle { ZeroPoints::Middle } else { ZeroPoints::Any },
+        indexed: index.is_some(),
         ordered: inputs.as_ref().is_ok_and(InputGroups::is_ordered),
         ..Stored::default()
     };

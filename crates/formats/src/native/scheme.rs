@@ -74,6 +74,8 @@ pub(super) struct Stored {
     /// Scales along outputs and inputs.
     pub scales: [usize; 2],
     pub zeros: ZeroPoints,
+    /// Whether a tensor has the group of each input.
+    pub indexed: bool,
     /// Whether inputs of a group are not consecutive.
     pub ordered: bool,
 }
@@ -154,8 +156,15 @@ impl Scheme {
             }
             _ => {}
         }
-        (self.ordered == Some(false) && stored.ordered)
-            .then(|| "expected inputs in the order of their groups, found another order".into())
+        match self.ordered {
+            Some(true) if !stored.indexed && stored.scales[1] > 1 => {
+                Some("expected a tensor with the group of each input, found none".into())
+            }
+            Some(false) if stored.ordered => {
+                Some("expected inputs in the order of their groups, found another order".into())
+            }
+            _ => None,
+        }
     }
 }
 
