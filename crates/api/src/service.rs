@@ -85,6 +85,16 @@ impl Service {
         }
     }
 
+    /// The same model for requests that use another part of the caches.
+    pub fn within(&self, partition: CachePartition) -> Self {
+        Self { partition, ..self.clone() }
+    }
+
+    /// The same model for a request of the user and with the salt of `options`.
+    pub fn for_options(&self, options: &RequestOptions) -> Self {
+        self.within(self.partition.of_options(options))
+    }
+
     /// The same service with `options` as the sampling of requests that leave it open, over the
     /// defaults of the model.
     ///
@@ -96,16 +106,6 @@ impl Service {
         let (prompt, sampling) = (vec![0], SamplingOptions::default());
         service.prepare(prompt, &sampling, OutputSpec::plain(true))?;
         Ok(service)
-    }
-
-    /// The same model for requests that use another part of the caches.
-    pub fn within(&self, partition: CachePartition) -> Self {
-        Self { partition, ..self.clone() }
-    }
-
-    /// The same model for a request of the user and with the salt of `options`.
-    pub fn for_options(&self, options: &RequestOptions) -> Self {
-        self.within(self.partition.of_options(options))
     }
 
     /// The model.

@@ -201,7 +201,6 @@ impl Player {
         // A vector takes as long as the script's first act.
         let first = self.script.first().filter(|_| play.submission.request.embed.is_some());
         let paused = first.map_or(Ok(()), |act| self.act(play, act));
-        let paused = paused.and_then(|()| play.admitted());
         if let Err(curtain) = paused.and_then(|()| play.prompt()) {
             return curtain;
         }
@@ -273,13 +272,11 @@ impl Play<'_> {
         self.metrics.working(false);
     }
 
-    fn admitted(&self) -> Result<(), Curtain> {
-        self.send(Event::Admitted { cached_tokens: CACHED, queued_s: 0.5 })
-    }
-
     /// What is asked about the prompt, and whether that is all.
     fn prompt(&self) -> Result<(), Curtain> {
         let request = &self.submission.request;
+        let cached_tokens = request.prompt.len().min(CACHED);
+        self.send(Event::Admitted { cached_tokens, queued_s: 0.5 })?;
         if let Some(top) = request.prompt_logprobs {
             let ids = request.prompt.iter().skip(1);
             let tokens = ids.map(|id| (*id, logprobs(*id, top))).collect();

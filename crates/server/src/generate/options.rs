@@ -107,16 +107,9 @@ impl OptionsBody {
         let wrong = |error: String| HttpError::at("speculate", error);
         let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
         let user = self.user.clone().or_else(|| self.safety_identifier.clone());
-        let cache_salt = self.cache_salt()?;
-        let progress = self.telemetry().any();
-        Ok(RequestOptions {
-            priority,
-            user,
-            cache_salt,
-            speculate,
-            progress,
-            ..RequestOptions::default()
-        })
+        let (cache_salt, progress) = (self.cache_salt()?, self.telemetry().any());
+        let rest = RequestOptions::default();
+        Ok(RequestOptions { priority, user, cache_salt, speculate, progress, ..rest })
     }
 
     fn cache_salt(&self) -> Result<Option<String>, HttpError> {

@@ -29,8 +29,8 @@ pub(crate) async fn chat_input_tokens(
 ) -> Result<Json<ChatInputTokens>, HttpError> {
     let tokens = prepare(&context.app, body, |service, body| {
         let call = chat::read(body)?;
-        let prepared = service.for_options(&call.options).prepare_chat(&call.request);
-        counted(prepared).map_err(|error| call.error(error))
+        let service = service.for_options(&call.options);
+        counted(service.prepare_chat(&call.request)).map_err(|error| call.error(error))
     });
     let input_tokens = tokens.await?;
     Ok(Json(ChatInputTokens { object: "response.input_tokens", input_tokens }))
