@@ -4,7 +4,7 @@ use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::matcher::plain;
 use super::vocabulary::Vocabulary;
-use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, schema};
+use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, gbnf, schema};
 use crate::tool_formats::harmony::MESSAGES;
 use crate::{TextAssets, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
@@ -27,6 +27,9 @@ struct Ready {
     factory: ParserFactory,
     end: u32,
 }
+
+/// Bytes of the stack on which grammars of rules are compiled, of which the used part takes memory.
+const STACK: usize = 512 << 20;
 
 /// The name of the grammar of the answer itself.
 const ANSWER: &str = "answer";
@@ -61,7 +64,13 @@ impl GrammarCompiler {
         bounds::check(source)?;
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
-        ready.compile(grammars).map_err(|what| match source {
+        let compiled = match source {
+            GrammarSource::Lark(_) | GrammarSource::Gbnf(_) => {
+                on_large_stack(|| ready.compile(grammars))
+            }
+            _ => ready.compile(grammars),
+        };
+        compiled.map_err(|what| match source {
             // The message names the part of the schema at fault: the schema may be long.
             GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
                 Ok(schema) => located(&schema, what, |part| ready.error_of(part)),
@@ -150,6 +159,9 @@ fn grammars(
         GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
         GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
         GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
+        GrammarSource::Gbnf(text) => {
+            ("grammar", GrammarWithLexer::from_lark(gbnf::lark(text, tokenizer)?))
+        }
         GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
         GrammarSource::Calls(calls) => {
             return Ok(("tools", calls::grammars(calls, thinking, tokenizer)?));
@@ -167,6 +179,16 @@ fn grammars(
     };
     let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));
     Ok((kind, vec![root, answer]))
+}
+
+/// Runs `work` on a stack that is large enough for the longest chain of rules, through which the
+/// compiler of grammars recurses.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("grammar".into()).stack_size(STACK);
+        let running = thread.spawn_scoped(scope, work).map_err(|e| format!("no thread: {e}"))?;
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn choice(texts: &[String]) -> Result<String, GrammarError> {
