@@ -64,11 +64,9 @@ impl GrammarCompiler {
         bounds::check(source)?;
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
-        let compiled = match source {
-            GrammarSource::Lark(_) | GrammarSource::Gbnf(_) => {
-                on_large_stack(|| ready.compile(grammars))
-            }
-            _ => ready.compile(grammars),
+        let compiled = match has_rules(source) {
+            true => on_large_stack(|| ready.compile(grammars)),
+            false => ready.compile(grammars),
         };
         compiled.map_err(|what| match source {
             // The message names the part of the schema at fault: the schema may be long.
@@ -153,21 +151,14 @@ fn grammars(
     tokenizer: &Tokenizer,
 ) -> Result<(&'static str, Vec<GrammarWithLexer>), GrammarError> {
     let (kind, answer) = match source {
-        GrammarSource::JsonSchema(schema) => {
-            ("schema", schema::json_grammar(schema::checked(schema)?))
-        }
-        GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
-        GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
-        GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
-        GrammarSource::Gbnf(text) => {
-            ("grammar", GrammarWithLexer::from_lark(gbnf::lark(text, tokenizer)?))
-        }
-        GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
         GrammarSource::Calls(calls) => {
-            return Ok(("tools", calls::grammars(calls, thinking, tokenizer)?));
+            let answer = calls.answer.as_deref().filter(|_| !calls.required);
+            let answer = answer.map(|answer| answer_grammar(answer, tokenizer));
+            let answer = answer.transpose()?.map(|(_, grammar)| grammar);
+            return Ok(("tools", calls::grammars(calls, answer, thinking, tokenizer)?));
         }
+        source => answer_grammar(source, tokenizer)?,
     };
-    let answer = GrammarWithLexer { name: Some(ANSWER.into()), ..answer };
     let (tags, mut rules) = (MarkerTokens::new(tokenizer), String::new());
     let before = match thinking {
         Thinking::None => return Ok((kind, vec![answer])),
@@ -179,6 +170,39 @@ fn grammars(
     };
     let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));
     Ok((kind, vec![root, answer]))
+}
+
+/// Returns the kind of a source and the grammar of a text, which is named [`ANSWER`].
+fn answer_grammar(
+    source: &GrammarSource,
+    tokenizer: &Tokenizer,
+) -> Result<(&'static str, GrammarWithLexer), GrammarError> {
+    let (kind, answer) = match source {
+        GrammarSource::JsonSchema(schema) => {
+            ("schema", schema::json_grammar(schema::checked(schema)?))
+        }
+        GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
+        GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
+        GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
+        GrammarSource::Gbnf(text) => {
+            ("grammar", GrammarWithLexer::from_lark(gbnf::lark(text, tokenizer)?))
+        }
+        GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
+        GrammarSource::Calls(_) => {
+            let what = "calls are not the answer that stands beside calls".into();
+            return Err(GrammarError::Source { kind: "tools", what });
+        }
+    };
+    Ok((kind, GrammarWithLexer { name: Some(ANSWER.into()), ..answer }))
+}
+
+/// Whether a source or the answer beside its calls has rules that callers wrote.
+fn has_rules(source: &GrammarSource) -> bool {
+    match source {
+        GrammarSource::Lark(_) | GrammarSource::Gbnf(_) => true,
+        GrammarSource::Calls(calls) => calls.answer.as_deref().is_some_and(has_rules),
+        _ => false,
+    }
 }
 
 /// Runs `work` on a stack that is large enough for the longest chain of rules, through which the

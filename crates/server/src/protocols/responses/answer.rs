@@ -22,6 +22,8 @@ use std::sync::Arc;
 pub(crate) struct StoreSlot {
     pub store: Arc<ResponseStore>,
     pub owner: Owner,
+    /// The part of the owner's responses.
+    pub space: [u8; 16],
     pub parent: Option<Arc<StoredTurn>>,
     pub input: Vec<Arc<Item>>,
     /// The work on a response that is made in the background.
@@ -61,10 +63,11 @@ impl ResponseAnswer {
 
     /// Stores the response as it is now.
     pub fn store(&self) {
-        let Some(StoreSlot { store, owner, parent, input, background }) = &self.slot else {
+        let Some(StoreSlot { store, owner, space, parent, input, background }) = &self.slot else {
             return;
         };
-        let turn = StoredTurn::new(parent.clone(), input.clone(), self.items.clone(), &store.held);
+        let turn =
+            StoredTurn::new(parent.clone(), *space, input.clone(), self.items.clone(), &store.held);
         let status = self.response.status;
         let running = matches!(status, Status::Queued | Status::InProgress);
         let json = json!(self.response).to_string();
@@ -90,7 +93,10 @@ impl ResponseAnswer {
                 self.response.end(whole);
                 self.end_item(item);
             }
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {}
+            TextEvent::Admitted { .. }
+            | TextEvent::Prefill { .. }
+            | TextEvent::Prompt { .. }
+            | TextEvent::Failed(_) => {}
         }
     }
 

@@ -41,11 +41,11 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Response, HttpError> {
     let (call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
-    let ResponseCall { options, response, view, tools, input, parent, stream, .. } = call;
+    let ResponseCall { options, space, response, view, tools, input, parent, stream, .. } = call;
     let choices = Choices::start(&context, &[prompt], 1, options, response.id.clone())?;
     let work = response.background.then(|| Arc::new(Background::new(stream, &store.held)));
     let (owner, background) = (context.key, work.clone());
-    let slot = response.store.then(|| StoreSlot { store, owner, parent, input, background });
+    let slot = response.store.then(|| StoreSlot { store, owner, space, parent, input, background });
     let answer = ResponseAnswer::new(response, view, tools, slot);
     let Some(work) = work else {
         return respond(&context.app, choices, answer, Delivery::of(stream)).await;
@@ -99,7 +99,7 @@ async fn read<T: Send + 'static>(
     prepare(&context.app, body, move |service, body| {
         let reader = RequestReader { service, store: &store, owner: &owner, limit };
         let call = reader.read(body)?;
-        let prompt = check(service.prepare_chat(&call.request));
+        let prompt = check(service.for_options(&call.options).prepare_chat(&call.request));
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
     .await
