@@ -70,6 +70,20 @@ pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
     scripted_with_assets(assets(), script, queue)
 }
 
+/// A service that only renders, with a template of this source.
+pub fn scripted_with_template(source: &str) -> Scripted {
+    let name = format!("gannet-api-template-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("there is space");
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(Path::new(DATA).join(file), folder.join(file)).expect("the fixture is there");
+    }
+    std::fs::write(folder.join("chat_template.jinja"), source).expect("there is space");
+    let assets = TextAssets::from_folder(&folder).expect("the fixture is sound");
+    std::fs::remove_dir_all(&folder).expect("the folder is there");
+    scripted_with_assets(assets, Vec::new(), 1)
+}
+
 /// As [`scripted_with_queue`], with another tokenizer or other templates.
 pub fn scripted_with_assets(assets: TextAssets, script: Vec<Act>, queue: usize) -> Scripted {
     let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());
@@ -201,7 +215,6 @@ impl Player {
         // A vector takes as long as the script's first act.
         let first = self.script.first().filter(|_| play.submission.request.embed.is_some());
         let paused = first.map_or(Ok(()), |act| self.act(play, act));
-        let paused = paused.and_then(|()| play.admitted());
         if let Err(curtain) = paused.and_then(|()| play.prompt()) {
             return curtain;
         }
@@ -273,14 +286,10 @@ impl Play<'_> {
         self.metrics.working(false);
     }
 
-    fn admitted(&self) -> Result<(), Curtain> {
-        self.send(Event::Admitted { cached_tokens: CACHED, queued_s: 0.5 })
-    }
-
     /// What is asked about the prompt, and whether that is all.
     fn prompt(&self) -> Result<(), Curtain> {
         let request = &self.submission.request;
-        let cached_tokens = request.prompt.len().min(3);
+        let cached_tokens = request.prompt.len().min(CACHED);
         self.send(Event::Admitted { cached_tokens, queued_s: 0.5 })?;
         if let Some(top) = request.prompt_logprobs {
             let ids = request.prompt.iter().skip(1);
