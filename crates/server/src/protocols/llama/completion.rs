@@ -92,10 +92,9 @@ struct AnswerOptions {
     return_tokens: Option<bool>,
     /// Tell the times with every piece.
     timings_per_token: Option<bool>,
-    /// Tell how much of the prompt is there, in pieces of a stream before its first text.
+    /// Report how much of the prompt is computed, in pieces of a stream before its first text.
     return_progress: Option<bool>,
-    /// The members of the answer that are wanted; `a/b` is member `b` of `a`, and is told under
-    /// the name `a/b`.
+    /// The only members that the answer has; `a/b` is member `b` of `a`, under the name `a/b`.
     #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
     /// No slot is chosen.

@@ -52,7 +52,7 @@ struct LlamaMembers {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     n_probs: Option<usize>,
-    /// Tell the probabilities after all samplers instead of the model's log probabilities.
+    /// Report the probabilities after all samplers instead of the model's log probabilities.
     post_sampling_probs: Option<bool>,
     /// Text of this grammar in GBNF, from the rule `root`; none where it is empty.
     grammar: Option<String>,
