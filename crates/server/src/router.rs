@@ -93,10 +93,12 @@ struct Document;
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
 ///
 /// Keys go in headers and never in cookies, so credentials are not allowed. Browsers ask apart
-/// whether a page may call a private network: one that was named may, any page may not.
+/// whether a page may call a private network: one that was named may, any page may not. The layer
+/// answers OPTIONS itself, ahead of keys and limits: a browser asks without a key.
 fn cors(origin: &str) -> CorsLayer {
     let allowed = match origin {
         "*" => AllowOrigin::any(),
+        LOCALHOST => AllowOrigin::predicate(|origin, _| is_local(origin)),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
     let shown = rate_limit_headers::headers().chain([REQUEST_ID, header::RETRY_AFTER]);
@@ -107,6 +109,21 @@ fn cors(origin: &str) -> CorsLayer {
         .allow_headers(AllowHeaders::mirror_request())
         .allow_private_network(origin != "*")
         .expose_headers(shown.collect::<Vec<_>>())
+}
+
+/// Stands for every origin of this machine.
+const LOCALHOST: &str = "localhost";
+
+/// Whether an origin is one of this machine, over HTTP or TLS, at any port.
+fn is_local(origin: &HeaderValue) -> bool {
+    let is_local = |origin: &str| {
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;
+        let rest =
+            ["localhost", "127.0.0.1", "[::1]"].iter().find_map(|name| host.strip_prefix(name))?;
+        let port = rest.strip_prefix(':').map(str::parse::<u16>);
+        Some(rest.is_empty() || port.is_some_and(|port| port.is_ok()))
+    };
+    origin.to_str().ok().and_then(is_local).unwrap_or(false)
 }
 
 async fn version() -> Json<Value> {
