@@ -26,3 +26,4 @@ mod responses;
 mod support;
 mod transport;
 mod web;
+mod websocket;

@@ -56,6 +56,7 @@ fn id(response: &Value) -> &str {
 async fn a_response_has_its_items_and_counts() {
     let server = Server::start([Act::Say("<think>why</think>hello<|im_end|>")]).await;
     let asked = json!({"instructions": "be", "metadata": {"a": "b"}, "temperature": 0.25,
+        "presence_penalty": 0.5,
         "reasoning": {"effort": "low"}, "user": "u", "truncation": "auto"});
     let response = ask(&server, asked).await;
     assert!(id(&response).starts_with("resp_"));
@@ -69,6 +70,8 @@ async fn a_response_has_its_items_and_counts() {
         ("metadata", json!({"a": "b"})),
         ("temperature", json!(0.25)),
         ("top_p", json!(1.0)),
+        ("presence_penalty", json!(0.5)),
+        ("frequency_penalty", json!(0.0)),
         ("tool_choice", json!("auto")),
         ("tools", json!([])),
         ("parallel_tool_calls", json!(true)),
@@ -93,6 +96,150 @@ async fn a_response_has_its_items_and_counts() {
     let sum = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
     assert_eq!(usage["total_tokens"], sum);
     assert!(response["warnings"][0].as_str().unwrap().starts_with("truncation"));
+}
+
+#[tokio::test]
+async fn penalties_reach_the_sampler() {
+    let server = Server::start([Act::Say("x")]).await;
+    let asked = json!({"presence_penalty": 0.5, "frequency_penalty": -0.25});
+    let response = ask(&server, asked).await;
+    assert_eq!(response["frequency_penalty"], -0.25);
+    let (report, _server) = server.report().await;
+    let sampling = &report.request.sampling;
+    assert_eq!((sampling.presence_penalty, sampling.frequency_penalty), (0.5, -0.25));
+}
+
+#[tokio::test]
+async fn a_format_is_shown_with_all_its_members() {
+    let server = Server::start([Act::Say("{}")]).await;
+    let format = json!({"type": "json_schema", "name": "n", "schema": {"type": "object"}});
+    let response = ask(&server, json!({"text": {"format": format}})).await;
+    let mut expected = format;
+    (expected["description"], expected["strict"]) = (json!(null), json!(true));
+    assert_eq!(response["text"]["format"], expected);
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_at_once_is_an_empty_message() {
+    let server = Server::start([Act::Say("<|im_end|>")]).await;
+    let whole = ask(&server, json!({})).await;
+    assert_eq!((text(&whole), &whole["status"]), ("", &json!("completed")));
+    let events = stream(&server, json!({})).await;
+    assert_eq!(text(&events.last().unwrap()["response"]), "");
+    let kept = ok(server.get(&format!("{PATH}/{}", id(&whole))).await).await;
+    assert_eq!(kept, whole);
+    let next = json!({"previous_response_id": id(&whole), "input": "on"});
+    ask(&server, next).await;
+    let (_, server) = server.report().await;
+    let (_, server) = server.report().await;
+    let (report, _server) = server.report().await;
+    let prompt = tokenizer().decode(&report.request.prompt, false);
+    assert!(prompt.contains("<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\non"), "{prompt}");
+}
+
+#[tokio::test]
+async fn summaries_come_back_as_the_reasoning_that_they_are() {
+    let server = Server::start([Act::Say("<think>why</think>hello<|im_end|>")]).await;
+    let whole = ask(&server, json!({"reasoning": {"summary": "auto"}})).await;
+    assert_eq!(whole["reasoning"]["summary"], "auto");
+    let summary = json!([{"type": "summary_text", "text": "why"}]);
+    assert_eq!(whole["output"][0]["summary"], summary);
+    let (_, mut server) = server.report().await;
+    // As clients send the item back: whole, with its summary alone, or by its id.
+    let mut prompts = Vec::new();
+    let mut bare = whole["output"][0].clone();
+    bare["content"] = json!(null);
+    let reference = json!({"type": "item_reference", "id": whole["output"][0]["id"]});
+    for item in [whole["output"][0].clone(), bare, reference] {
+        let input = json!([{"role": "user", "content": "hi"}, item, whole["output"][1],
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "1"}]);
+        ask(&server, json!({"input": input})).await;
+        let (report, same) = server.report().await;
+        prompts.push(tokenizer().decode(&report.request.prompt, false));
+        server = same;
+    }
+    assert!(prompts.iter().all(|prompt| *prompt == prompts[0]), "{prompts:?}");
+}
+
+const COMPACT: &str = "/v1/responses/compact";
+
+#[tokio::test]
+async fn a_conversation_is_compacted_to_its_users_messages_and_a_summary() {
+    let server = Server::start([Act::Say("<think>hm</think>We are done.<|im_end|>")]).await;
+    let conversation = json!({"model": "any", "prompt_cache_key": "k", "instructions": "be",
+        "input": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "found"},
+        {"role": "user", "content": "d"}]});
+    let compacted = ok(server.post(COMPACT, &conversation).await).await;
+    assert_eq!(compacted["object"], "response.compaction");
+    assert!(compacted["created_at"].is_u64() && compacted["id"].is_string());
+    let output = compacted["output"].as_array().unwrap();
+    let texts: Vec<&Value> = output.iter().map(|item| &item["content"][0]["text"]).collect();
+    assert_eq!(texts, [&json!("s"), &json!("a"), &json!("d"), &json!(null)]);
+    assert_eq!(output[3]["type"], "compaction");
+    assert!(output[3]["encrypted_content"].is_string() && output[3]["id"].is_string());
+    let (report, server) = server.report().await;
+    assert_eq!(report.request.sampling.temperature, 0.0);
+    let usage = &compacted["usage"];
+    assert_eq!(usage["input_tokens"], report.request.prompt.len());
+    let asked = tokenizer().decode(&report.request.prompt, false);
+    assert!(asked.contains("found") && asked.contains("user\nd\n\nSummarize"), "{asked}");
+
+    let mut input = output.clone();
+    input.push(json!({"role": "user", "content": "go on"}));
+    let response = ask(&server, json!({"input": input})).await;
+    let (report, server) = server.report().await;
+    let prompt = tokenizer().decode(&report.request.prompt, false);
+    let expected = "user\na\n\nd\n\nThe conversation before this was replaced by a summary of \
+        it:\n\nWe are done.\n\ngo on<|im_end|>";
+    assert!(prompt.contains(expected) && !prompt.contains("found"), "{prompt}");
+    // The item is one of the conversation's, and is compacted with it.
+    let items = ok(server.get(&format!("{PATH}/{}/input_items", id(&response))).await).await;
+    assert_eq!(items["data"][1], output[3]);
+    let again = json!({"model": null, "previous_response_id": id(&response)});
+    let again = ok(server.post(COMPACT, &again).await).await;
+    let kinds: Vec<&Value> =
+        again["output"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
+    assert_eq!(kinds, ["message", "message", "message", "message", "compaction"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_compacted_is_refused() {
+    let server = Server::start([Act::Say("<|im_end|>")]).await;
+    for (body, param) in [
+        (json!({"input": "hi"}), "model"),
+        (json!({"model": "m"}), "input"),
+        (json!({"model": "m", "input": []}), "input"),
+        (
+            json!({"model": "m", "input": "x", "previous_response_id": "resp_no"}),
+            "previous_response_id",
+        ),
+        (json!({"model": "m", "input": "x", "conversation": "c"}), "conversation"),
+        (json!({"model": "m", "input": "x".repeat(CONTEXT)}), "input"),
+        (
+            json!({"model": "m", "input": [{"type": "compaction", "encrypted_content": "gAAA"}]}),
+            "input[0].encrypted_content",
+        ),
+    ] {
+        let error = error(server.post(COMPACT, &body).await, 400).await;
+        assert_eq!(error["param"], param, "{error}");
+    }
+    // An empty summary would lose the conversation.
+    let error = error(server.post(COMPACT, &json!({"model": "m", "input": "x"})).await, 500).await;
+    assert!(error["message"].as_str().unwrap().contains("no summary"), "{error}");
+}
+
+#[tokio::test]
+async fn outputs_without_their_call_are_refused() {
+    let server = Server::start([Act::Say("x")]).await;
+    let stray = json!([{"role": "user", "content": "q"},
+        {"type": "function_call_output", "call_id": "call_9", "output": "1"}]);
+    let error = error(server.post(PATH, &body(json!({"input": stray}))).await, 400).await;
+    assert_eq!(error["param"], "input");
+    assert!(error["message"].as_str().unwrap().contains("call_9"), "{error}");
 }
 
 #[tokio::test]
@@ -424,7 +571,9 @@ async fn tools_and_effort_reach_the_template() {
     let server = Server::start([Act::Say("x")]).await;
     let tools = json!([{"type": "function", "name": "f"}, {"type": "web_search"}]);
     let response = ask(&server, json!({"tools": tools, "reasoning": {"effort": "none"}})).await;
-    assert_eq!(response["tools"], tools);
+    let shown = json!([{"type": "function", "name": "f", "description": null, "parameters": null,
+        "strict": null}, {"type": "web_search"}]);
+    assert_eq!(response["tools"], shown);
     assert!(response["warnings"][0].as_str().unwrap().starts_with("web_search"));
     let (report, _server) = server.report().await;
     let prompt = tokenizer().decode(&report.request.prompt, false);
@@ -439,6 +588,7 @@ async fn the_document_knows_every_route() {
     let document = ok(server.get("/openapi.json").await).await;
     for (path, method) in [
         ("/v1/responses", "post"),
+        ("/v1/responses/compact", "post"),
         ("/v1/responses/input_tokens", "post"),
         ("/v1/responses/{id}", "get"),
         ("/v1/responses/{id}", "delete"),
