@@ -72,6 +72,7 @@ fn service() -> Service {
 
 fn card() -> ModelCard {
     ModelCard {
+        file: "model".into(),
         format: "safetensors",
         digest: "0".into(),
         bytes: 0,

@@ -100,6 +100,9 @@ impl Assembler {
         let mut events = self.parser.push(&rest);
         events.extend(self.parser.finish(truncated));
         let mut step = self.place(events);
+        if self.parser.is_unfinished() {
+            self.undecided.clear();
+        }
         if step.stop.is_none() {
             let text = self.stops.finish();
             self.given = usize::MAX;

@@ -7,6 +7,8 @@ use std::time::SystemTime;
 /// Facts about a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelCard {
+    /// Name of the file or folder.
+    pub file: String,
     /// `gguf` or `safetensors`.
     pub format: &'static str,
     /// Digest that identifies the checkpoint, in hexadecimal digits.
@@ -37,7 +39,9 @@ impl ModelCard {
         let config = checkpoint.config();
         let path = checkpoint.path();
         let modified = std::fs::metadata(path).and_then(|file| file.modified()).ok();
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Self {
+            file,
             format: if checkpoint.gguf().is_some() { "gguf" } else { "safetensors" },
             digest: digest.to_owned(),
             bytes: checkpoint.tensors().map(bytes).sum(),
@@ -86,6 +90,7 @@ mod tests {
         assert_eq!(file.quantisation, "Q8_0");
         assert!(file.bytes < folder.bytes && file.bytes > 0);
         assert_eq!((folder.parameters, folder.layers), (file.parameters, file.layers));
+        assert_eq!((&*folder.file, &*file.file), ("tiny", "tiny-q8_0.gguf"));
         assert!(folder.modified.is_some() && folder.digest == "ab12");
     }
 }

@@ -8,13 +8,11 @@ use crate::request::{ChatRequest, ToolChoice};
 use engine::{Field, GrammarRef};
 use serde_json::Value;
 use std::collections::HashSet;
+use text::grammar::MAX_TOOLS;
 use text::{
     CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Thinking,
     ToolFormat, ToolSignature,
 };
-
-/// Most tools in a grammar of calls; the schema of each is compiled.
-const MAX_CALL_TOOLS: usize = 128;
 
 /// Builds the constraints of one model.
 #[derive(Clone, Copy, Debug)]
@@ -38,20 +36,18 @@ pub(crate) fn compile_constraint(
 
 impl ConstraintBuilder<'_> {
     /// The constraint of an answer that may call `tools`; `None` if the answer is free.
+    ///
+    /// An answer with a format is calls or text in that format, unless a call is required: then the
+    /// format does not apply.
     pub fn of(
         &self,
         request: &ChatRequest,
         tools: &[ToolSignature],
     ) -> Result<Option<GrammarRef>, ApiError> {
-        let calls = self.calls(request, tools)?;
-        let inner = match (&request.grammar, calls) {
+        let inner = match (self.calls(request, tools)?, &request.grammar) {
+            (Some(calls), _) => Some(constraint(self.compiled(calls, &strict(request))?)),
+            (None, Some(source)) => Some(compile_constraint(self.compiler, source, self.thinking)?),
             (None, None) => None,
-            (None, Some(calls)) => Some(constraint(calls)),
-            (Some(source), None) => Some(compile_constraint(self.compiler, source, self.thinking)?),
-            (Some(_), Some(_)) => {
-                let message = "an answer cannot be held to a format and to calls of tools at once";
-                return Err(ApiError::invalid("tool_choice", message));
-            }
         };
         let budgeted = request.reasoning_budget.filter(|_| self.may_reason);
         let Some(tokens) = budgeted else { return Ok(inner) };
@@ -59,12 +55,13 @@ impl ConstraintBuilder<'_> {
         Ok(Some(GrammarRef::new(Budget::new(tokens, opened, &self.compiler.assets, inner)?)))
     }
 
-    /// The grammar of calls, if calls are forced or a tool is strict.
+    /// The grammar of calls, if calls are required, a tool is strict, or an answer without calls
+    /// has a format.
     fn calls(
         &self,
         request: &ChatRequest,
         tools: &[ToolSignature],
-    ) -> Result<Option<CompiledGrammar>, ApiError> {
+    ) -> Result<Option<CallGrammar>, ApiError> {
         let forced = match &request.tool_choice {
             ToolChoice::None => return Ok(None),
             ToolChoice::Auto => None,
@@ -76,16 +73,18 @@ impl ConstraintBuilder<'_> {
         let required = forced.is_some();
         let strict = strict(request);
         let any = tools.iter().any(|tool| strict.contains(&*tool.name));
-        if !required && (!any || request.grammar.is_some()) {
+        // Calls of a format that is not known are not read either.
+        let beside = !tools.is_empty() && self.format.is_some() && request.grammar.is_some();
+        if !required && !any && !beside {
             return Ok(None);
         }
         let tools = forced.unwrap_or_else(|| tools.to_vec());
         if tools.is_empty() {
             return Err(ApiError::invalid("tool_choice", "tool_choice names none of the tools"));
         }
-        if tools.len() > MAX_CALL_TOOLS {
+        if tools.len() > MAX_TOOLS {
             let found = tools.len();
-            let message = format!("tools: expected 1 to {MAX_CALL_TOOLS} tools, found {found}");
+            let message = format!("tools: expected 1 to {MAX_TOOLS} tools, found {found}");
             return Err(ApiError::invalid("tools", message));
         }
         let Some(format) = self.format else {
@@ -94,8 +93,8 @@ impl ConstraintBuilder<'_> {
             return Err(ApiError::invalid("tool_choice", message));
         };
         let parallel = request.parallel_calls;
-        let grammar = CallGrammar { format, tools, required, parallel };
-        self.compiled(grammar, &strict).map(Some)
+        let answer = request.grammar.clone().map(Box::new);
+        Ok(Some(CallGrammar { format, tools, required, parallel, answer }))
     }
 
     /// Compiles the grammar of calls. A schema that cannot be compiled is an error for strict tools
@@ -118,10 +117,15 @@ impl ConstraintBuilder<'_> {
                 tool.parameters = Value::Null;
             }
         }
-        let source = GrammarSource::Calls(grammar);
-        self.compiler
-            .compile(&source, self.thinking)
-            .map_err(|error| wrong(Field::Parameter("tools"), &error))
+        let answer = grammar.answer.clone().filter(|_| !grammar.required);
+        let compiled = self.compiler.compile(&GrammarSource::Calls(grammar), self.thinking);
+        compiled.map_err(|error| {
+            let alone = |answer: &GrammarSource| self.compiler.compile(answer, self.thinking).err();
+            match answer.as_deref().and_then(alone) {
+                Some(error) => wrong(Field::Constraint, &error),
+                None => wrong(Field::Parameter("tools"), &error),
+            }
+        })
     }
 }
 

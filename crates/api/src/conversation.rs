@@ -26,6 +26,8 @@ pub(crate) struct Renderer<'a> {
     pub template: &'a ChatTemplate,
     pub format: Option<&'static ToolFormat>,
     pub memory: &'a ReplayMemory,
+    /// The part of the memory that is searched.
+    pub space: [u8; 16],
     /// Ids that can end a turn.
     pub ends: &'a [u32],
 }
@@ -44,7 +46,7 @@ impl Renderer<'_> {
     pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
         let input = self.input(request);
         let messages = &request.messages;
-        let digests = digests(&setting(&input), messages);
+        let digests = digests(self.space, &setting(&input), messages);
         let before = digests[messages.len()];
         if let Some((at, turn)) = self.memory.find(messages, |at| digests[at])
             && let Some(rest) = self.behind(&input, at + 1)?

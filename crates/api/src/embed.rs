@@ -26,7 +26,8 @@ impl Service {
     ) -> Result<Embedding, ApiError> {
         let prompt = self.prompt_ids(prompt, true)?;
         let mut usage = Usage { prompt_tokens: prompt.len(), ..Usage::default() };
-        let request = Request { prompt, embed: Some(embed), ..Request::default() };
+        let space = self.partition.space;
+        let request = Request { prompt, embed: Some(embed), space, ..Request::default() };
         let mut generation = self.submit(request, terms)?;
         let mut vector = None;
         loop {

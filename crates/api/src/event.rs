@@ -3,13 +3,21 @@
 use crate::error::ApiError;
 use crate::usage_counter::{Timings, Usage};
 
-/// An event of a request. In order: any number of `Prompt` and `Prefill`, then text and calls, then
-/// exactly one of `Done` and `Failed`.
+/// An event of a request. In order: `Admitted`, any number of `Prompt` and `Prefill`, then text and
+/// calls, then exactly one of `Done` and `Failed`. A request that fails early has only `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
-    /// `done` of `total` prompt tokens are computed.
+    /// The computation begins.
+    Admitted {
+        /// Prompt tokens found in the cache.
+        cached_tokens: usize,
+    },
+    /// `done` of `total` prompt tokens are there, if the request asks for its progress. The first
+    /// of these events comes when the request is admitted, and the last when all tokens are there.
     Prefill {
-        /// Prompt tokens computed so far.
+        /// Prompt tokens found in the cache.
+        cached: usize,
+        /// Prompt tokens found in the cache or computed so far.
         done: usize,
         /// Prompt tokens in all.
         total: usize,
@@ -47,7 +55,9 @@ pub enum CallEvent {
         /// Name of the tool.
         name: String,
     },
-    /// A piece of the JSON text of the arguments; the pieces of a call make one object.
+    /// A piece of the JSON text of the arguments; the pieces of a call make one object, or the
+    /// beginning of one if the limit of tokens ends the answer within the call, which then has no
+    /// `End`.
     Arguments {
         /// Number of the call.
         index: usize,

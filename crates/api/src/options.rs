@@ -42,6 +42,8 @@ pub struct SamplingOptions {
     pub logit_bias: Vec<(u32, f32)>,
     /// Seed of the random numbers; `None` for a random one.
     pub seed: Option<u64>,
+    /// Draw a seed, whatever the default says.
+    pub random_seed: bool,
     /// Most tokens to generate; `None` for the rest of the context.
     pub max_tokens: Option<usize>,
     /// Stop ids are masked before this many tokens.
@@ -54,6 +56,9 @@ pub struct SamplingOptions {
     pub ignore_eos: bool,
     /// Report log probabilities, with this many best alternatives.
     pub logprobs: Option<usize>,
+    /// Report the log probabilities that tokens were drawn with, after all samplers, instead of
+    /// the model's.
+    pub sampled_logprobs: bool,
     /// Report log probabilities of the prompt's tokens too, with this many best alternatives;
     /// `max_tokens` may be 0 then.
     pub prompt_logprobs: Option<usize>,
@@ -72,12 +77,15 @@ impl SamplingOptions {
                     stop: either(&self.stop, &defaults.stop),
                     stop_ids: [&self.stop_ids, model_ids].concat(),
                     ignore_eos: self.ignore_eos,
+                    seed: self.seed.or(defaults.seed).filter(|_| !self.random_seed),
+                    random_seed: self.random_seed,
+                    sampled_logprobs: self.sampled_logprobs,
                 }
             };
         }
         merged!(
             temperature top_k top_p min_p typical_p repeat_penalty presence_penalty
-            frequency_penalty penalty_window seed max_tokens min_tokens logprobs prompt_logprobs
+            frequency_penalty penalty_window max_tokens min_tokens logprobs prompt_logprobs
         )
     }
 
@@ -202,6 +210,14 @@ mod tests {
         assert_eq!(asked.over(&defaults()).stop_ids, [9, 1, 2]);
         let asked = SamplingOptions { ignore_eos: true, ..asked };
         assert_eq!(asked.over(&defaults()).stop_ids, [9]);
+    }
+
+    #[test]
+    fn a_request_for_a_random_seed_has_none() {
+        let defaults = SamplingOptions { seed: Some(42), ..defaults() };
+        assert_eq!(SamplingOptions::default().over(&defaults).seed, Some(42));
+        let asked = SamplingOptions { random_seed: true, ..SamplingOptions::default() };
+        assert_eq!(asked.over(&defaults).seed, None);
     }
 
     #[test]

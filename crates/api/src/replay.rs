@@ -181,10 +181,11 @@ impl ReplayState {
     }
 }
 
-/// Digests of the conversation before each message and before the answer, over `setting`, the
-/// template's other variables, and the parts of messages that decide the rendered tokens.
-pub(crate) fn digests(setting: &Value, messages: &[Message]) -> Vec<Digested> {
-    let mut hash = Sha256::new();
+/// Digests of the conversation before each message and before the answer, over `space`, the part
+/// of the caches, `setting`, the template's other variables, and the parts of messages that decide
+/// the rendered tokens.
+pub(crate) fn digests(space: [u8; 16], setting: &Value, messages: &[Message]) -> Vec<Digested> {
+    let mut hash = Sha256::new_with_prefix(space);
     write(setting, &mut hash);
     let mut digests = vec![hash.finalize().into()];
     for message in messages {
@@ -343,11 +344,12 @@ mod tests {
 
     #[test]
     fn digests_see_what_counts_and_nothing_else() {
-        let of = |message: Value| digests(&json!(null), &[message.into()])[1];
+        let of = |message: Value| digests([0; 16], &json!(null), &[message.into()])[1];
         let plain = json!({"role": "user", "content": "a"});
         assert_eq!(of(plain.clone()), of(json!({"content": "a", "role": "user", "name": null})));
         assert_ne!(of(plain.clone()), of(json!({"role": "user", "content": "b"})));
-        assert_ne!(digests(&json!(1), &[]), digests(&json!(2), &[]));
+        assert_ne!(digests([0; 16], &json!(1), &[]), digests([0; 16], &json!(2), &[]));
+        assert_ne!(digests([0; 16], &json!(1), &[]), digests([1; 16], &json!(1), &[]));
         let thought = json!({"role": "user", "content": "a", "reasoning_content": "hm"});
         assert_eq!(of(plain), of(thought));
         assert_ne!(of(json!({"a": "bc"})), of(json!({"ab": "c"})));

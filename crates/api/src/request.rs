@@ -110,12 +110,20 @@ pub struct RequestOptions {
     pub priority: i32,
     /// The tenant; tenants share the machine evenly. `None` for the anonymous tenant.
     pub tenant: Option<String>,
+    /// The user among the tenant's, who share the tenant's part evenly.
+    pub user: Option<String>,
+    /// Only requests with the same salt share the caches.
+    pub cache_salt: Option<String>,
     /// Speculative decoding; `None` for the engine's setting.
     pub speculate: Option<Speculate>,
     /// Time limit from submission to the end; `None` for the engine's limit.
     pub timeout: Option<Duration>,
     /// Name of the request in traces.
     pub name: Option<String>,
+    /// Report how much of the prompt is computed, as [`TextEvent::Prefill`].
+    ///
+    /// [`TextEvent::Prefill`]: crate::TextEvent::Prefill
+    pub progress: bool,
 }
 
 /// A request that is rendered, tokenized and within the model's limits. A prepared request holds no

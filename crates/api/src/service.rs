@@ -8,6 +8,7 @@ use crate::conversation::{
 };
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
+use crate::partition::CachePartition;
 use crate::replay::ReplayMemory;
 use crate::request::{ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, TextRequest};
 use crate::stream::{TextStream, TurnRecorder};
@@ -60,6 +61,8 @@ pub struct Service {
     pub card: Arc<ModelCard>,
     /// Most answers computed at a time.
     pub parallel: usize,
+    /// The part of the caches that requests use.
+    pub partition: CachePartition,
 }
 
 impl Service {
@@ -74,11 +77,35 @@ impl Service {
             memory: Arc::default(),
             card: Arc::new(parts.card),
             parallel: parts.parallel,
+            partition: CachePartition::default(),
             engine: parts.engine,
             grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
             assets,
             template: parts.template.map(Arc::new),
         }
+    }
+
+    /// The same model for requests that use another part of the caches.
+    pub fn within(&self, partition: CachePartition) -> Self {
+        Self { partition, ..self.clone() }
+    }
+
+    /// The same model for a request of the user and with the salt of `options`.
+    pub fn for_options(&self, options: &RequestOptions) -> Self {
+        self.within(self.partition.of_options(options))
+    }
+
+    /// The same service with `options` as the sampling of requests that leave it open, over the
+    /// defaults of the model.
+    ///
+    /// # Errors
+    /// The option that no request could have.
+    pub fn with_defaults(self, options: &SamplingOptions) -> Result<Self, ApiError> {
+        let defaults = Arc::new(options.over(&self.defaults));
+        let service = Self { defaults, ..self };
+        let (prompt, sampling) = (vec![0], SamplingOptions::default());
+        service.prepare(prompt, &sampling, OutputSpec::plain(true))?;
+        Ok(service)
     }
 
     /// The model.
@@ -196,7 +223,8 @@ impl Service {
         let generation = self.submit(request, terms)?;
         let assets = Arc::clone(&self.assets);
         let assembler = Assembler::new(assets, &prepared.stop, &prepared.form);
-        Ok(TextStream::new(generation, assembler, prompt_tokens, record))
+        let stream = TextStream::new(generation, assembler, prompt_tokens, record);
+        Ok(if terms.progress { stream.with_progress() } else { stream })
     }
 
     /// Submits a request with the given options.
@@ -205,9 +233,10 @@ impl Service {
         mut request: Request,
         terms: &RequestOptions,
     ) -> Result<Generation, ApiError> {
-        let RequestOptions { priority, tenant, speculate, timeout, name } = terms;
+        let RequestOptions { priority, tenant, user, speculate, timeout, name, .. } = terms;
         (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
-        request.tenant = tenant.as_deref().map_or(0, number_of);
+        [request.tenant, request.user] =
+            [tenant, user].map(|name| name.as_deref().map_or(0, number_of));
         request.name.clone_from(name);
         Ok(self.engine.submit(request)?)
     }
@@ -258,6 +287,7 @@ impl Service {
             template,
             format: self.tool_format.or_else(|| ToolFormat::detect(template.source())),
             memory: &self.memory,
+            space: self.partition.space,
             ends: &self.defaults.stop_ids,
         }
     }
@@ -284,7 +314,9 @@ impl Service {
             min_tokens: sampling.min_tokens.unwrap_or(0),
             stop_ids: sampling.stop_ids,
             logprobs: sampling.logprobs,
+            sampled_logprobs: sampling.sampled_logprobs,
             prompt_logprobs: sampling.prompt_logprobs,
+            space: self.partition.space,
             ..Request::default()
         };
         self.engine.check(&request)?;
@@ -292,7 +324,7 @@ impl Service {
     }
 }
 
-/// The number of a tenant. Two tenants with the same number share one part of the machine.
+/// The number of a tenant or a user. Two with the same number share one part of the machine.
 fn number_of(tenant: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     tenant.hash(&mut hasher);

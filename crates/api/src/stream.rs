@@ -18,6 +18,15 @@ pub struct TextStream {
     meter: UsageCounter,
     ready: VecDeque<TextEvent>,
     record: Option<TurnRecorder>,
+    progress: Option<Progress>,
+}
+
+/// How much of the prompt is there.
+#[derive(Debug, Default)]
+struct Progress {
+    cached: usize,
+    /// Tokens of the last report.
+    done: Option<usize>,
 }
 
 /// Collects a turn for the replay memory, which keeps it if the answer ends in calls.
@@ -39,7 +48,13 @@ impl TextStream {
     ) -> Self {
         let meter = UsageCounter::new(prompt_tokens);
         let generation = Some(generation);
-        Self { generation, assembler, meter, ready: VecDeque::new(), record }
+        let (ready, progress) = (VecDeque::new(), None);
+        Self { generation, assembler, meter, ready, record, progress }
+    }
+
+    /// The same stream with the progress of the prompt.
+    pub(crate) fn with_progress(self) -> Self {
+        Self { progress: Some(Progress::default()), ..self }
     }
 
     /// Waits for the next event; `None` after the last one.
@@ -68,10 +83,13 @@ impl TextStream {
         match event {
             Some(Event::Admitted { cached_tokens, queued_s }) => {
                 self.meter.admitted(cached_tokens, queued_s);
+                self.ready.push_back(TextEvent::Admitted { cached_tokens });
+                if let Some(progress) = &mut self.progress {
+                    progress.cached = cached_tokens;
+                }
+                self.prefilled(cached_tokens);
             }
-            Some(Event::Prefill { done, total }) => {
-                self.ready.push_back(TextEvent::Prefill { done, total });
-            }
+            Some(Event::Prefill { done, .. }) => self.prefilled(done),
             Some(Event::PromptLogprobs { first, tokens }) => {
                 let tokens = tokens.iter().map(|(id, it)| self.assembler.token_text(*id, it));
                 let tokens = tokens.collect();
@@ -85,7 +103,19 @@ impl TextStream {
         }
     }
 
+    /// Reports that `done` tokens of the prompt are there, if these are more than before: a
+    /// sequence that was preempted computes some again.
+    fn prefilled(&mut self, done: usize) {
+        let Some(progress) = &mut self.progress else { return };
+        if progress.done.is_none_or(|before| before < done) {
+            progress.done = Some(done);
+            let (cached, total) = (progress.cached, self.meter.usage.prompt_tokens);
+            self.ready.push_back(TextEvent::Prefill { cached, done, total });
+        }
+    }
+
     fn token(&mut self, id: u32, logprobs: Option<TokenLogprobs>) {
+        self.prefilled(self.meter.usage.prompt_tokens);
         if let Some(record) = &mut self.record {
             record.sampled.push(id);
         }
@@ -112,6 +142,7 @@ impl TextStream {
         if let Some(error) = ApiError::of(&finished.outcome) {
             return self.end(TextEvent::Failed(error));
         }
+        self.prefilled(self.meter.usage.prompt_tokens);
         let last = self.assembler.finish(finished.outcome == Outcome::Length);
         self.ready.extend(last.pieces);
         self.meter.usage.reasoning_tokens = self.assembler.reasoning_tokens();

@@ -224,11 +224,30 @@ fn usage_counts_reasoning_and_what_the_cache_had() {
 #[test]
 fn usage_of_a_stopped_answer_comes_from_what_was_seen() {
     let request = ChatRequest { sampling: stops(&["c"]), ..chat("x") };
-    let events = events(vec![Act::Prefill(2), Act::Prefill(9), Act::Say("abcdef")], &request);
+    let events = events(vec![Act::Say("abcdef")], &request);
     let TextEvent::Done(done) = split(&events).2 else { panic!("no good end") };
     assert_eq!((done.usage.completion_tokens, done.usage.reasoning_tokens), (3, 0));
     assert!(done.timings.prefill_s >= 0.0 && done.timings.decode_s >= 0.0);
-    assert_eq!(events[0], TextEvent::Prefill { done: 2, total: done.usage.prompt_tokens });
+    assert_eq!(events[0], TextEvent::Admitted { cached_tokens: done.usage.cached_tokens });
+}
+
+#[test]
+fn progress_begins_with_what_the_cache_had_and_ends_with_the_whole_prompt() {
+    let service = scripted([Act::Prefill(5), Act::Prefill(4), Act::Prefill(9), Act::Say("ab")]);
+    let prepared = service.service.prepare_chat(&chat("x")).unwrap();
+    let total = prepared.prompt().len();
+    for progress in [true, false] {
+        let terms = RequestOptions { progress, ..RequestOptions::default() };
+        let mut stream = service.service.start(&prepared, 0, &terms).unwrap();
+        let events = std::iter::from_fn(|| stream.next_blocking());
+        let prefill = |event| match event {
+            TextEvent::Prefill { cached, done, total } => Some((cached, done, total)),
+            _ => None,
+        };
+        let found: Vec<_> = events.filter_map(prefill).collect();
+        let expected = [3, 5, 9, total].map(|done| (3, done, total));
+        assert_eq!(found, if progress { &expected[..] } else { &[] });
+    }
 }
 
 #[test]
@@ -244,7 +263,7 @@ fn log_probabilities_of_a_prompt_come_as_its_tokens_with_or_without_an_answer() 
         let prompt = scripted.service.prepare_text(&request).unwrap().prompt().to_vec();
         let mut stream = scripted.service.complete(&request).unwrap();
         let events: Vec<_> = std::iter::from_fn(|| stream.next_blocking()).collect();
-        let TextEvent::Prompt { first: 1, tokens } = &events[0] else { panic!("{events:?}") };
+        let TextEvent::Prompt { first: 1, tokens } = &events[1] else { panic!("{events:?}") };
         assert!(tokens.iter().map(|token| token.id).eq(prompt[1..].iter().copied()));
         let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
         assert_eq!((text.as_str(), tokens[0].top.len()), ("to be", 2));
@@ -310,7 +329,7 @@ fn tokens_of_a_stop_string_are_not_reported() {
 fn alternatives_are_reported_best_first() {
     let sampling = SamplingOptions { logprobs: Some(2), ..Default::default() };
     let events = events(vec![Act::Say("a")], &ChatRequest { sampling, ..chat("x") });
-    let TextEvent::Content(delta) = &events[0] else { panic!("{events:?}") };
+    let TextEvent::Content(delta) = &events[1] else { panic!("{events:?}") };
     let token = &delta.tokens[0];
     assert_eq!(
         (token.text.as_str(), token.bytes.as_slice(), token.logprob),

@@ -50,7 +50,10 @@ impl StreamedAnswer {
     fn take(&mut self, event: TextEvent, show: Show) -> Result<()> {
         match event {
             // The command line offers no tools, so none is called.
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Call(_) => {}
+            TextEvent::Admitted { .. }
+            | TextEvent::Prefill { .. }
+            | TextEvent::Prompt { .. }
+            | TextEvent::Call(_) => {}
             TextEvent::Reasoning(delta) => {
                 self.reasoning.push_str(&delta.text);
                 if show == Show::Pieces {

@@ -144,14 +144,15 @@ pub(crate) fn bytes(text: &str) -> Result<usize> {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
-    /// Maximum number of generated tokens
-    #[arg(short = 'n', long, value_name = "N")]
-    max_tokens: Option<usize>,
+    /// Maximum number of generated tokens; -1 for all that the context has room for
+    #[arg(short = 'n', long, value_name = "N", visible_aliases = ["predict", "n-predict"])]
+    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    max_tokens: Option<i64>,
     /// Minimum number of generated tokens
     #[arg(long, value_name = "N")]
     min_tokens: Option<usize>,
     /// Temperature; 0 is greedy
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", alias = "temperature")]
     temp: Option<f32>,
     /// Keep the K most likely tokens; 0 for all
     #[arg(long, value_name = "K")]
@@ -163,7 +164,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
     /// Keep the locally typical tokens whose probabilities add up to P
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", alias = "typical")]
     typical_p: Option<f32>,
     /// Repetition penalty of tokens seen before; 1 is off
     #[arg(long, value_name = "R")]
@@ -175,14 +176,14 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
     /// Tokens that the three penalties look back [default: all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", alias = "repeat-last-n")]
     penalty_window: Option<usize>,
     /// Add BIAS to the logit of a token; may be repeated
     #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// Random seed: the same seed gives the same text
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
+    /// Random seed: the same seed gives the same text; -1 draws one
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
+    seed: Option<i128>,
     /// Stop before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
@@ -250,16 +251,24 @@ impl SamplingArgs {
             frequency_penalty: self.frequency_penalty,
             penalty_window: self.penalty_window,
             logit_bias: self.logit_bias.clone(),
-            seed: self.seed,
-            max_tokens: self.max_tokens,
+            seed: self.seed.and_then(|seed| seed.try_into().ok()),
+            random_seed: self.seed == Some(-1),
+            max_tokens: self.max_tokens.and_then(|most| most.try_into().ok()),
             min_tokens: self.min_tokens,
             stop: self.stop.clone(),
             stop_ids: self.stop_id.clone(),
             ignore_eos: self.ignore_eos,
             logprobs: None,
+            sampled_logprobs: false,
             prompt_logprobs: None,
         }
     }
+}
+
+/// A seed of 64 bits, or -1.
+fn seed(text: &str) -> Result<i128> {
+    let seed = text.parse().ok().filter(|seed| (-1..=i128::from(u64::MAX)).contains(seed));
+    seed.with_context(|| format!("expected an integer from 0 to {}, or -1", u64::MAX))
 }
 
 /// `ID=BIAS`.
@@ -289,6 +298,15 @@ mod tests {
         assert_eq!(seconds("0.5").unwrap(), Duration::from_millis(500));
         for text in ["0", "-1", "x", "nan", "1e40"] {
             assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seeds_have_64_bits_or_are_drawn() {
+        assert_eq!(seed("-1").unwrap(), -1);
+        assert_eq!(seed("18446744073709551615").unwrap(), i128::from(u64::MAX));
+        for text in ["-2", "18446744073709551616", "x", "1.5", ""] {
+            assert!(seed(text).is_err(), "{text}");
         }
     }
 

@@ -24,6 +24,9 @@ pub(crate) struct LoadedModel {
 /// Arguments for the model and for loading it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SourceArgs {
+    /// The name of the model for clients, instead of its own.
+    #[arg(skip)]
+    name: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
     /// Jinja template, instead of the model's own
@@ -43,13 +46,19 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
+    /// The same model under this name, if there is one.
+    pub fn named(self, name: Option<String>) -> Self {
+        Self { name, ..self }
+    }
+
     /// Loads the model and starts its engine; `kv_memory` applies where none is given.
     pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
         let started = Instant::now();
         let path = self.model.locate()?;
         let load =
             LoadOptions { placement: self.placement.rules()?, ..self.load.options(kv_memory) };
-        let (name, gguf) = (model::public_name(self.model.name()), self.model.files.gguf_options());
+        let gguf = self.model.files.gguf_options();
+        let name = self.name.clone().or_else(|| model::public_name(self.model.name()));
         // Each setting is made where it is given.
         let builder = Engine::builder().load_options(load).engine_options(engine);
         let builder = name.into_iter().fold(builder, Builder::name);

@@ -31,6 +31,7 @@ pub(crate) const KEYS: &[&str] = &[
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",
     "system", "stats",
     "host", "port", "unix", "unix-mode", "tls-cert", "tls-key",
+    "alias", "no-ui", "no-slots", "no-metrics",
     "api-key", "api-key-file", "cors", "rate-limit", "rate-limit-tokens", "max-concurrent",
     "log-prompts",
     "connections", "header-limit", "header-timeout", "body-limit", "body-timeout", "json-depth",

@@ -24,7 +24,10 @@ pub struct Request {
     /// Number of best alternatives whose log probabilities are reported with that of every
     /// generated token (0 for the chosen token only); `None` for no log probabilities.
     pub logprobs: Option<usize>,
-    /// The same for every token of the prompt but the first. `max_tokens` may be 0 then. Such a
+    /// Whether these are of the probabilities that generated tokens were drawn with, after all
+    /// samplers, instead of the model's. Tokens that could not be drawn are no alternatives.
+    pub sampled_logprobs: bool,
+    /// As `logprobs`, for every token of the prompt but the first. `max_tokens` may be 0 then. Such a
     /// prompt is computed whole.
     pub prompt_logprobs: Option<usize>,
     /// Computes an embedding of the prompt instead of an answer.
@@ -33,6 +36,11 @@ pub struct Request {
     pub priority: i32,
     /// The tenant of the request; tenants share the machine evenly. 0 for no particular tenant.
     pub tenant: u64,
+    /// The user among the tenant's, who share the tenant's part evenly. 0 for no particular user.
+    pub user: u64,
+    /// The part of the prefix cache that the request uses. Requests with the same number find each
+    /// other's prefixes, and no others; zero is the common part.
+    pub space: [u8; 16],
     /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,
     /// Maximum time from submission to the end; `None` for the engine's default.
@@ -187,7 +195,8 @@ pub struct Timings {
     pub decode_s: f64,
 }
 
-/// Natural log probabilities, from the model's unmodified logits.
+/// Natural log probabilities: from the model's unmodified logits, or after all samplers where the
+/// request sets `sampled_logprobs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
     /// Log probability of the token itself.

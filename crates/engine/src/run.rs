@@ -208,13 +208,15 @@ impl Engine {
         let prompt = std::mem::take(&mut request.prompt);
         let budget = request.budget(info.context_length - prompt.len());
         let is_empty = budget == 0 && !request.wants_prompt();
-        let Request { priority, tenant, cold, .. } = *request;
+        let Request { priority, tenant, user, space, cold, .. } = *request;
         let running = RunningRequest::new(submission, setup);
         let slot = self.scheduler.add(NewSequence {
             capacity: prompt.len() + budget,
             prompt,
             priority,
             tenant,
+            user,
+            space,
             cold,
             output: running.prompt_output(),
         });

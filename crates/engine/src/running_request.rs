@@ -12,7 +12,7 @@ use crate::handle::Submission;
 use crate::masks::{ConstraintState, SequenceConstraint};
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
-use crate::request::{Event, Finished, Request, Usage};
+use crate::request::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, SamplerScratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
 use clock::RequestClock;
@@ -201,12 +201,12 @@ impl RunningRequest {
         logits: &[f32],
         scratch: &mut SamplerScratch,
     ) -> Option<u32> {
-        let chosen = self.next_id(sequence, logits, scratch).and_then(|id| {
+        let chosen = self.next_id(sequence, logits, scratch).and_then(|(id, sampled)| {
             let stops = self.request.stop_ids.contains(&id);
-            if stops { Err(Outcome::StopId(id)) } else { Ok(id) }
+            if stops { Err(Outcome::StopId(id)) } else { Ok((id, sampled)) }
         });
-        let id = match chosen {
-            Ok(id) => id,
+        let (id, sampled) = match chosen {
+            Ok(chosen) => chosen,
             Err(outcome) => {
                 self.output.end(outcome);
                 return None;
@@ -214,7 +214,8 @@ impl RunningRequest {
         };
         // The logits are finite: something was sampled from them.
         let top = self.request.logprobs;
-        let logprobs = top.and_then(|top| logprobs(logits, id, top, scratch).ok());
+        let logprobs =
+            sampled.or_else(|| top.and_then(|top| logprobs(logits, id, top, scratch).ok()));
         self.output.ids.push(id);
         self.output.logprobs.push(logprobs);
         if sequence.tokens.len() + self.output.ids.len() == sequence.capacity {
@@ -223,13 +224,14 @@ impl RunningRequest {
         Some(id)
     }
 
-    /// The sampler's choice among the allowed ids, or how the sequence ends without one.
+    /// The sampler's choice among the allowed ids, with its log probability if that is asked for
+    /// as sampled, or how the sequence ends without one.
     fn next_id(
         &mut self,
         sequence: View<'_>,
         logits: &[f32],
         scratch: &mut SamplerScratch,
-    ) -> Result<u32, Outcome> {
+    ) -> Result<(u32, Option<TokenLogprobs>), Outcome> {
         let View { tokens, prompt, .. } = sequence;
         let fresh = &self.output.ids[..];
         let early = tokens.len() - prompt + fresh.len() < self.request.min_tokens;
@@ -243,7 +245,8 @@ impl RunningRequest {
             recorder.choose(logits);
         }
         let history = History { tokens, fresh, prompt, banned, allowed };
-        let chosen = self.sampler.sample(logits, history, scratch);
+        let top = self.request.logprobs.filter(|_| self.request.sampled_logprobs);
+        let chosen = self.sampler.sample(logits, history, scratch, top);
         chosen.map_err(|error| Outcome::Failed(error.to_string()))
     }
 

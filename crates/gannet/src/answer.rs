@@ -30,7 +30,7 @@ pub struct ToolCall {
     pub id: String,
     /// Name of the tool.
     pub name: String,
-    /// JSON text of the object of arguments.
+    /// JSON text of the object of arguments; its beginning if the limit of tokens cut the call.
     pub arguments: String,
 }
 
@@ -115,7 +115,9 @@ impl Gathered {
     /// Adds an event, and returns it as a piece if it has text.
     fn take(&mut self, event: Option<TextEvent>) -> Option<Delta> {
         match event {
-            Some(TextEvent::Prefill { .. } | TextEvent::Prompt { .. }) => {}
+            Some(
+                TextEvent::Admitted { .. } | TextEvent::Prefill { .. } | TextEvent::Prompt { .. },
+            ) => {}
             Some(TextEvent::Call(event)) => self.call(event),
             Some(TextEvent::Reasoning(delta)) => return Some(self.delta(delta, true)),
             Some(TextEvent::Content(delta)) => return Some(self.delta(delta, false)),

@@ -10,7 +10,7 @@ const BYTES: usize = 16;
 ///
 /// The digest is SHA-256 truncated to 128 bits, the same on every machine, so that files can have
 /// such names too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name([u8; BYTES]);
 
 impl Name {
@@ -18,6 +18,18 @@ impl Name {
     /// checkpoint, compute mode, storage type and size of blocks, and so on.
     pub fn root(identity: &[u8]) -> Self {
         Self::of(Sha256::digest(identity).as_slice())
+    }
+
+    /// The parent of first blocks in one part of the prefix cache: sequences of different spaces
+    /// have no block in common. The root itself is the parent in the common part, whose space is
+    /// zero.
+    pub fn in_space(self, space: [u8; 16]) -> Self {
+        if space == [0; 16] {
+            return self;
+        }
+        // The label's length keeps the input apart from that of every child.
+        let hash = Sha256::new_with_prefix(self.0).chain_update(b"space").chain_update(space);
+        Self::of(hash.finalize().as_slice())
     }
 
     /// The name of the block that holds `tokens` and follows the block of this name.
@@ -56,6 +68,19 @@ mod tests {
             assert!(names[..i].iter().all(|other| other != name));
             assert_ne!(*name, Name::root(b"other").child(&[1, 2]));
         }
+    }
+
+    #[test]
+    fn every_space_has_its_own_root() {
+        let root = Name::root(b"model");
+        assert_eq!(root.in_space([0; 16]), root);
+        let mut space = [0; 16];
+        space[15] = 1;
+        let one = root.in_space(space);
+        assert_ne!(one, root);
+        assert_ne!(one, root.in_space([1; 16]));
+        assert_ne!(one, Name::root(b"other").in_space(space));
+        assert_ne!(one, root.child(&[0, 0, 0, 1 << 24]));
     }
 
     #[test]

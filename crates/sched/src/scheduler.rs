@@ -122,7 +122,7 @@ impl Scheduler {
         assert!(new.capacity <= self.capacity(), "it can fit");
         self.arrivals += 1;
         let slot = self.free.pop().unwrap_or(self.sequences.unused());
-        self.waiting.add(slot, new.tenant);
+        self.waiting.add(slot, new.tenant, new.user);
         self.sequences.insert(slot, Sequence::new(new, self.arrivals, &self.geometry));
         slot
     }
@@ -367,7 +367,8 @@ impl Scheduler {
         }
         assert!(sequence.tokens.len() <= sequence.capacity, "grew beyond its capacity");
         sequence.register_full_blocks(&mut self.pool, &self.geometry);
-        self.waiting.served(sequence.tenant, planned.tokens + sampled.len());
+        let (tenant, user) = (sequence.tenant, sequence.user);
+        self.waiting.served(tenant, user, planned.tokens + sampled.len());
     }
 
     /// Removes a sequence in any state and frees its slot; nothing if the slot is empty. What was
@@ -375,7 +376,7 @@ impl Scheduler {
     pub fn finish(&mut self, slot: Slot) {
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
         sequence.release_blocks(&mut self.pool, &self.geometry);
-        self.waiting.ended(sequence.tenant);
+        self.waiting.ended(sequence.tenant, sequence.user);
         match sequence.phase {
             SequencePhase::Running => {
                 self.running.remove(position(&self.running, slot, &self.sequences));

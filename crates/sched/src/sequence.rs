@@ -14,6 +14,11 @@ pub struct NewSequence {
     pub priority: i32,
     /// The tenant of the sequence; tenants share the machine evenly.
     pub tenant: u64,
+    /// The user among the tenant's; they share the tenant's part evenly.
+    pub user: u64,
+    /// The part of the prefix cache that the sequence uses: it finds the blocks of sequences with
+    /// the same number and no others. Zero is the common part.
+    pub space: [u8; 16],
     /// Whether the whole prompt is computed, without the prefix cache.
     pub cold: bool,
     /// Which rows of the prompt need outputs.
@@ -44,7 +49,7 @@ pub(crate) struct BlockGeometry {
     /// Maximum number of positions that a row attends to, its own included, if every layer has a
     /// window.
     pub window: Option<usize>,
-    /// Parent of first blocks.
+    /// Parent of first blocks in the common part of the prefix cache.
     pub root: Name,
 }
 
@@ -101,7 +106,10 @@ pub(crate) struct Sequence {
     pub drafts: usize,
     pub priority: i32,
     pub tenant: u64,
+    pub user: u64,
     cold: bool,
+    /// Parent of the first block.
+    root: Name,
     pub output: PromptOutput,
     /// Rows of the prompt whose outputs were delivered.
     delivered: usize,
@@ -131,7 +139,8 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub fn new(new: NewSequence, arrival: u64, geometry: &BlockGeometry) -> Self {
-        let NewSequence { prompt: mut tokens, capacity, priority, tenant, cold, output } = new;
+        let NewSequence { prompt, capacity, priority, tenant, user, space, cold, output } = new;
+        let mut tokens = prompt;
         assert!(!tokens.is_empty() && tokens.len() <= capacity, "the prompt fits the capacity");
         let prompt = tokens.len();
         // Reserved, within reason, so that decoding allocates nothing.
@@ -141,7 +150,9 @@ impl Sequence {
             ready: true,
             priority,
             tenant,
+            user,
             cold,
+            root: geometry.root.in_space(space),
             output,
             arrival,
             tokens,
@@ -203,8 +214,8 @@ impl Sequence {
         self.table[self.first.min(self.table.len())..].iter().copied()
     }
 
-    fn parent(&self, index: usize, geometry: &BlockGeometry) -> Name {
-        index.checked_sub(1).map_or(geometry.root, |before| self.names[before])
+    fn parent(&self, index: usize) -> Name {
+        index.checked_sub(1).map_or(self.root, |before| self.names[before])
     }
 
     fn block_tokens(&self, index: usize, geometry: &BlockGeometry) -> &[u32] {
@@ -213,7 +224,7 @@ impl Sequence {
 
     fn extend_names(&mut self, geometry: &BlockGeometry) {
         for index in self.names.len()..self.tokens.len() / geometry.block {
-            let name = self.parent(index, geometry).child(self.block_tokens(index, geometry));
+            let name = self.parent(index).child(self.block_tokens(index, geometry));
             self.names.push(name);
         }
     }
@@ -230,7 +241,7 @@ impl Sequence {
         let most = self.reusable_tokens(geometry);
         for (index, &name) in self.names.iter().take(most / geometry.block).enumerate() {
             let tokens = self.block_tokens(index, geometry);
-            let block = pool.find(name, self.parent(index, geometry), tokens);
+            let block = pool.find(name, self.parent(index), tokens);
             if block.is_none() && geometry.window.is_none() {
                 break;
             }
@@ -267,7 +278,7 @@ impl Sequence {
         let start = index * geometry.block;
         let end = (start + geometry.block).min(self.first_output());
         let next = self.tokens.get(start..end).filter(|next| !next.is_empty())?;
-        let (block, shared) = pool.nearest(self.parent(index, geometry), next)?;
+        let (block, shared) = pool.nearest(self.parent(index), next)?;
         Some(PartialMatch { block, shared })
     }
 
@@ -353,7 +364,7 @@ impl Sequence {
     ) -> FilledBlock<'a> {
         let before = index.checked_sub(1).map(|before| self.table[before]);
         FilledBlock {
-            parent: self.parent(index, geometry),
+            parent: self.parent(index),
             // With a window, the end of a chain is useful without its root.
             parent_block: before.filter(|_| geometry.window.is_none()),
             depth: index,

@@ -2,8 +2,9 @@
 //!
 //! Preempted sequences come before new ones. New sequences are ordered by priority (lower first),
 //! then by the tokens their tenant was served (virtual token counters: Sheng et al., "Fairness in
-//! Serving Large Language Models", OSDI 2024), then by arrival. A sequence that was overtaken
-//! [`MAX_OVERTAKEN`] times precedes other new sequences, so that none starves.
+//! Serving Large Language Models", OSDI 2024), then by the tokens their user, one of the tenant's,
+//! was served, then by arrival. A sequence that was overtaken [`MAX_OVERTAKEN`] times precedes
+//! other new sequences, so that none starves.
 
 use crate::sequence::{Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
@@ -11,18 +12,71 @@ use std::collections::HashMap;
 
 /// Later arrivals that may be admitted before a sequence.
 pub(crate) const MAX_OVERTAKEN: u32 = 32;
-/// Tenants above which those without sequences are forgotten.
-const MAX_TENANTS: usize = 4096;
+/// Tenants, or users, above which those without sequences are forgotten.
+const MAX_SHARES: usize = 4096;
 /// Candidates examined for one admission; the others wait for the next step.
 const MAX_CANDIDATES: usize = 64;
 
+/// What was computed for a tenant, or for a user.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tenant {
+struct Share {
     /// Tokens computed on its behalf.
     served: u64,
-    /// Number of the tenant's sequences that wait or run.
+    /// Number of its sequences that wait or run.
     sequences: usize,
 }
+
+/// The shares of the members of groups, by group and member.
+#[derive(Clone, Debug, Default)]
+struct Shares(HashMap<(u64, u64), Share>);
+
+impl Shares {
+    /// The fewest tokens that a member of `group` with sequences was served.
+    fn least(&self, group: u64) -> Option<u64> {
+        let busy = self.0.iter().filter(|((of, _), share)| *of == group && share.sequences > 0);
+        busy.map(|(_, share)| share.served).min()
+    }
+
+    /// Counts a sequence that has just arrived. A member without other sequences gets no credit for
+    /// the time it was idle: it counts as served like the others, or `alone` if it is the only one.
+    fn begin(&mut self, group: u64, member: u64, alone: u64) {
+        let least = self.least(group);
+        let share = self.0.entry((group, member)).or_default();
+        if share.sequences == 0 {
+            share.served = share.served.max(least.unwrap_or(alone));
+        }
+        share.sequences += 1;
+    }
+
+    /// Counts tokens computed on behalf of a member.
+    fn add(&mut self, group: u64, member: u64, tokens: usize) {
+        if let Some(share) = self.0.get_mut(&(group, member)) {
+            share.served += tokens as u64;
+        }
+    }
+
+    /// Removes an ended sequence.
+    fn end(&mut self, group: u64, member: u64) {
+        if let Some(share) = self.0.get_mut(&(group, member)) {
+            share.sequences -= 1;
+        }
+        let least = self.least(group);
+        // An idle member is remembered only while it was served more than the others: then its
+        // count must survive its absence.
+        let few = self.0.len() <= MAX_SHARES;
+        self.0.retain(|(of, _), share| {
+            let ahead = least.is_some_and(|least| share.served > least);
+            *of != group || share.sequences > 0 || (few && ahead)
+        });
+    }
+
+    fn served(&self, group: u64, member: u64) -> u64 {
+        self.0.get(&(group, member)).map_or(0, |share| share.served)
+    }
+}
+
+/// The group of all tenants.
+const TENANTS: u64 = 0;
 
 /// Slots of the sequences that are not running.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +85,9 @@ pub(crate) struct Waiting {
     preempted: Vec<Slot>,
     /// By arrival.
     new: Vec<Slot>,
-    tenants: HashMap<u64, Tenant>,
+    tenants: Shares,
+    /// The users of each tenant, which is their group.
+    users: Shares,
 }
 
 /// Index of `slot` in the list of its phase, or the index at which it belongs there.
@@ -45,16 +101,11 @@ impl Waiting {
         self.preempted.len() + self.new.len()
     }
 
-    /// Appends a sequence that has just arrived. A tenant without other sequences gets no credit
-    /// for the time it was idle.
-    pub fn add(&mut self, slot: Slot, tenant: u64) {
-        let busy = self.tenants.values().filter(|tenant| tenant.sequences > 0);
-        let least = busy.map(|tenant| tenant.served).min();
-        let tenant = self.tenants.entry(tenant).or_default();
-        if tenant.sequences == 0 {
-            tenant.served = tenant.served.max(least.unwrap_or(0));
-        }
-        tenant.sequences += 1;
+    /// Appends a sequence that has just arrived, of a user of a tenant.
+    pub fn add(&mut self, slot: Slot, tenant: u64, user: u64) {
+        self.tenants.begin(TENANTS, tenant, 0);
+        // So the only user of a tenant always counts as served like the tenant.
+        self.users.begin(tenant, user, self.tenants.served(TENANTS, tenant));
         self.new.push(slot);
     }
 
@@ -64,26 +115,16 @@ impl Waiting {
         self.preempted.insert(index, slot);
     }
 
-    /// Counts tokens computed on behalf of a tenant.
-    pub fn served(&mut self, tenant: u64, tokens: usize) {
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            tenant.served += tokens as u64;
-        }
+    /// Counts tokens computed on behalf of a user of a tenant.
+    pub fn served(&mut self, tenant: u64, user: u64, tokens: usize) {
+        self.tenants.add(TENANTS, tenant, tokens);
+        self.users.add(tenant, user, tokens);
     }
 
-    /// Removes an ended sequence from the count of its tenant.
-    pub fn ended(&mut self, tenant: u64) {
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            tenant.sequences -= 1;
-        }
-        let least = self.tenants.values().filter(|t| t.sequences > 0).map(|t| t.served).min();
-        // An idle tenant is remembered only while it was served more than the others: then its
-        // count must survive its absence.
-        let few = self.tenants.len() <= MAX_TENANTS;
-        self.tenants.retain(|_, tenant| {
-            let ahead = least.is_some_and(|least| tenant.served > least);
-            tenant.sequences > 0 || (few && ahead)
-        });
+    /// Removes an ended sequence from the counts of its tenant and user.
+    pub fn ended(&mut self, tenant: u64, user: u64) {
+        self.tenants.end(TENANTS, tenant);
+        self.users.end(tenant, user);
     }
 
     /// Fills `out` with the ready sequences to examine for the next admission, best first. If one
@@ -97,10 +138,11 @@ impl Waiting {
         out.extend(self.new.iter().filter(is_ready));
         let key = |slot: &Slot| {
             let sequence = &sequences[*slot];
-            let served = self.tenants.get(&sequence.tenant).map_or(0, |tenant| tenant.served);
+            let Sequence { tenant, user, priority, arrival, .. } = *sequence;
+            let served = (self.tenants.served(TENANTS, tenant), self.users.served(tenant, user));
             let patient = sequence.overtaken < MAX_OVERTAKEN;
-            let (priority, served) = if patient { (sequence.priority, served) } else { (0, 0) };
-            (patient, priority, served, sequence.arrival)
+            let (priority, served) = if patient { (priority, served) } else { (0, (0, 0)) };
+            (patient, priority, served, arrival)
         };
         if out.len() > MAX_CANDIDATES {
             out.select_nth_unstable_by_key(MAX_CANDIDATES - 1, key);

@@ -8,6 +8,8 @@ pub(crate) mod delivery;
 pub(crate) mod embeddings;
 pub(crate) mod flow;
 pub(crate) mod logprobs;
+pub(crate) mod mixed_prompts;
 pub(crate) mod options;
 pub(crate) mod sampling;
+pub(crate) mod timings;
 pub(crate) mod transcript;

@@ -8,6 +8,7 @@ mod http;
 mod protocols;
 mod router;
 mod serve;
+mod unprefixed;
 
 #[doc(hidden)]
 pub use http::body::check_body;

@@ -7,7 +7,7 @@ pub(crate) mod openai;
 pub(crate) mod responses;
 
 /// Where bodies are taken, in an order that the fuzzer's seeds count on.
-const ROUTES: [&str; 17] = [
+const ROUTES: [&str; 19] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
@@ -25,6 +25,8 @@ const ROUTES: [&str; 17] = [
     "/tokenize",
     "/detokenize",
     "/apply-template",
+    "/embedding",
+    "/v1/chat/completions/input_tokens",
 ];
 
 /// One of the routes that take bodies. For fuzzing.

@@ -16,11 +16,12 @@ use crate::protocols::ollama::Ollama;
 use crate::protocols::openai::OpenAi;
 use crate::protocols::responses::Responses;
 use crate::protocols::responses::store::ResponseStore;
+use crate::unprefixed;
 use api::Service;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, Method, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -50,13 +51,15 @@ pub(crate) fn routes(app: App) -> Router {
         router = router.merge(routes);
         document.merge(part);
     }
+    unprefixed::describe(&mut document);
     let own = protocol::guarded(own_routes(&document), &app, OWN_EXEMPTIONS);
-    let router = own.merge(router).with_state(app.clone()).merge(web::routes());
-    match cors {
+    let pages = if app.options.ui { web::routes() } else { Router::new() };
+    let router = own.merge(router).with_state(app.clone()).merge(pages);
+    let router = match cors {
         Some(cors) => router.layer(cors),
         None => router,
-    }
-    .layer(from_fn_with_state(app, middleware::log))
+    };
+    unprefixed::served(router.layer(from_fn_with_state(app, middleware::log)))
 }
 
 /// The own routes of supervisors, and the document, which the page reads before it has a key.
@@ -76,7 +79,7 @@ fn own_routes(document: &utoipa::openapi::OpenApi) -> Router<App> {
         .route("/health", get(status::health))
         .route("/v1/health", get(status::health))
         .route("/ready", get(status::ready))
-        .route("/metrics", get(status::metrics))
+        .route("/metrics", get(status::metrics).layer(from_fn(protocol::translated::<Llama>)))
         .route("/v1/stats", get(status::stats))
         .route("/version", get(version))
         .fallback(unknown_route)

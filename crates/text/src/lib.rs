@@ -33,6 +33,7 @@ mod vocab;
 
 pub use assets::{Templates, TextAssets};
 pub use call_reader::call::{OutputEvent, ToolSignature};
+pub use call_reader::json::closed_object;
 pub use chrono::NaiveDateTime;
 pub use error::{Result, TextError};
 pub use gguf::GgufOptions;

@@ -330,6 +330,7 @@ fn info(vocab_size: usize) -> ModelInfo {
 
 fn card() -> ModelCard {
     ModelCard {
+        file: "model".into(),
         format: "safetensors",
         digest: "0123456789abcdef".into(),
         bytes: 1000,

@@ -22,6 +22,8 @@ pub const BOS: u32 = 260;
 pub const IM_END: u32 = 262;
 pub const VOCAB: usize = 265;
 pub const CONTEXT: usize = 256;
+/// Prompt tokens that every request is said to find in the cache.
+pub const CACHED: usize = 3;
 
 /// One act of the engine.
 #[derive(Clone, Debug)]
@@ -104,6 +106,7 @@ fn info() -> ModelInfo {
 
 fn card() -> ModelCard {
     ModelCard {
+        file: "model.gguf".into(),
         format: "gguf",
         digest: "0123456789abcdef".into(),
         bytes: 1000,
@@ -235,7 +238,7 @@ impl Player {
         let usage = Usage {
             prompt_tokens: submission.request.prompt.len(),
             completion_tokens: sent,
-            cached_tokens: 3,
+            cached_tokens: CACHED,
             ..Usage::default()
         };
         let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
@@ -250,7 +253,7 @@ impl Play<'_> {
         self.metrics.working(true);
         self.metrics.load(1, waiting);
         self.metrics.blocks(2, 1, 5);
-        self.metrics.admitted(self.submission.submitted.elapsed(), prompt, 3);
+        self.metrics.admitted(self.submission.submitted.elapsed(), prompt, CACHED);
     }
 
     fn end(&self, curtain: &Curtain) {
@@ -272,6 +275,8 @@ impl Play<'_> {
     /// What is asked about the prompt, and whether that is all.
     fn prompt(&self) -> Result<(), Curtain> {
         let request = &self.submission.request;
+        let cached_tokens = request.prompt.len().min(CACHED);
+        self.send(Event::Admitted { cached_tokens, queued_s: 0.5 })?;
         if let Some(top) = request.prompt_logprobs {
             let ids = request.prompt.iter().skip(1);
             let tokens = ids.map(|id| (*id, logprobs(*id, top))).collect();

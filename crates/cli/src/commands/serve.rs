@@ -2,8 +2,9 @@
 
 mod limits;
 mod listen;
+mod routes;
 
-use crate::args::EngineArgs;
+use crate::args::{EngineArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
@@ -14,6 +15,7 @@ use convert::Interrupted;
 use engine::KvMemory;
 use limits::{ClientArgs, ConnectionArgs};
 use listen::ListenArgs;
+use routes::RouteArgs;
 use server::{Listener, ServerOptions};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,9 +23,9 @@ use std::time::Duration;
 /// Serve a model over HTTP, with the protocols of OpenAI, Anthropic, Ollama and llama-server
 ///
 /// Clients only change their base URL. A browser shows a chat at / and the routes at /docs. For
-/// operation there are GET /health, /ready, /metrics and /v1/stats. After Ctrl-C or SIGTERM,
-/// running requests finish first; a second signal exits at once. SIGHUP reloads keys and
-/// certificates.
+/// operation there are GET /health, /ready, /metrics and /v1/stats. The options under Sampling are
+/// the defaults of requests. After Ctrl-C or SIGTERM, running requests finish first; a second
+/// signal exits at once. SIGHUP reloads keys and certificates.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print the settings in effect as a gannet.yaml, without API keys, and exit
@@ -32,9 +34,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
+    routes: RouteArgs,
+    #[command(flatten)]
     clients: ClientArgs,
     #[command(flatten)]
     connections: ConnectionArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -45,7 +51,7 @@ pub(crate) struct Args {
 const SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
-    let options = args.clients.options(&args.connections)?;
+    let options = args.routes.over(args.clients.options(&args.connections)?);
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
     if args.print_config {
         return output::text(&settings);
@@ -59,10 +65,12 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     // Bound before the model is loaded, which may take long, so that an error shows at once.
     let (listener, addresses) = runtime.block_on(args.listen.listen(options.keys.is_open()))?;
     let traces = args.engine.traces()?;
-    let loaded = args.source.load(args.engine.options(traces.as_ref()), KvMemory::Share)?;
+    let source = args.source.clone().named(args.routes.name());
+    let loaded = source.load(args.engine.options(traces.as_ref()), KvMemory::Share)?;
+    let service = loaded.service.with_defaults(&args.sampling.options())?;
     note(&loaded.description);
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
-    let ended = runtime.block_on(serve(listener, loaded.service, options));
+    let ended = runtime.block_on(serve(listener, service, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
     if let Some(traces) = traces {

@@ -5,6 +5,7 @@
 //! Invariant: the logits alone decide the form and the order in which weights are added.
 
 use super::survey::{Candidate, Survey, better};
+use crate::TokenLogprobs;
 use kernels::Isa;
 use kernels::sampling::{RUN, Weighing, mass, weights};
 
@@ -139,8 +140,7 @@ impl<'a> Candidates<'a> {
 
     /// Draws with probabilities at `temperature`; `uniform` in [0, 1) decides.
     pub fn draw(&mut self, temperature: f32, uniform: f64) -> u32 {
-        // Infinity would make the weight of the best NaN.
-        let scale = (1.0 / temperature).min(f32::MAX);
+        let scale = scale(temperature);
         let target = self.mass(scale) * uniform;
         if self.listed {
             let (at, _) = find(self.list_weights(scale), target);
@@ -150,6 +150,17 @@ impl<'a> Candidates<'a> {
         let run = self.run(at, scale);
         let (within, _) = find(run.weigh(&mut self.workspace.weights), target - before);
         (run.first + within) as u32
+    }
+
+    /// Log probabilities at `temperature` of the id `chosen`, which [`Self::draw`] returned, and of
+    /// the `top` most likely ones whose probability is not 0.
+    pub fn logprobs(&mut self, temperature: f32, chosen: u32, top: usize) -> TokenLogprobs {
+        let (scale, best) = (scale(temperature), self.best());
+        let log_total = self.mass(scale).ln();
+        let logprob = |logit: f32| (f64::from((logit - best) * scale) - log_total).min(0.0) as f32;
+        let chosen = logprob(self.logits[chosen as usize]);
+        let all = self.list(top).iter().map(|&(logit, id)| (id, logprob(logit)));
+        TokenLogprobs { logprob: chosen, top: all.filter(|(_, it)| it.exp() > 0.0).collect() }
     }
 
     /// The sum of weights.
@@ -256,6 +267,11 @@ impl LogitRun<'_> {
         weights(self.isa, self.logits, self.by, workspace);
         workspace.iter().copied().map(f64::from)
     }
+}
+
+/// The factor of logits at `temperature`. Infinity would make the weight of the best NaN.
+fn scale(temperature: f32) -> f32 {
+    (1.0 / temperature).min(f32::MAX)
 }
 
 /// Index of the weight at which the running sum exceeds `target`, and the sum before it. If

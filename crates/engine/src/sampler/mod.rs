@@ -15,7 +15,7 @@ mod survey;
 
 pub(crate) use logprobs::logprobs;
 
-use crate::{Error, SamplingParams, TokenSet};
+use crate::{Error, SamplingParams, TokenLogprobs, TokenSet};
 use base::Rng;
 use candidates::{CandidateScratch, Candidates};
 use kernels::Isa;
@@ -67,7 +67,8 @@ impl Sampler {
         Self { params, rng }
     }
 
-    /// Chooses the next token from logits `[vocab_size]`.
+    /// Chooses the next token from logits `[vocab_size]`. If `top` is given, reports the log
+    /// probabilities with which the token and the `top` most likely ones were drawn.
     ///
     /// # Errors
     ///
@@ -77,7 +78,8 @@ impl Sampler {
         logits: &[f32],
         history: History<'_>,
         scratch: &mut SamplerScratch,
-    ) -> Result<u32, Error> {
+        top: Option<usize>,
+    ) -> Result<(u32, Option<TokenLogprobs>), Error> {
         let SamplerScratch { logits: changed, seen, workspace } = scratch;
         if !workspace.survey.look(logits) {
             return Err(Error::NotFinite);
@@ -94,14 +96,18 @@ impl Sampler {
             return Err(Error::NothingLeft);
         }
         if self.params.temperature == 0.0 {
-            return Ok(workspace.survey.argmax(logits));
+            let id = workspace.survey.argmax(logits);
+            let certain = |top| TokenLogprobs { logprob: 0.0, top: vec![(id, 0.0); top] };
+            return Ok((id, top.map(|top| certain(top.min(1)))));
         }
         let mut candidates = Candidates::new(logits, workspace);
         candidates.top_k(self.params.top_k);
         candidates.typical(self.params.typical_p);
         candidates.top_p(self.params.top_p);
         candidates.min_p(self.params.min_p);
-        Ok(candidates.draw(self.params.temperature, self.rng.uniform()))
+        let temperature = self.params.temperature;
+        let id = candidates.draw(temperature, self.rng.uniform());
+        Ok((id, top.map(|top| candidates.logprobs(temperature, id, top))))
     }
 
     /// Whether logits are modified before the cut-offs.

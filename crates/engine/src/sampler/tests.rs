@@ -14,7 +14,7 @@ fn sample_after(
     let mut sampler = Sampler::new(params.clone());
     let mut scratch = SamplerScratch::new(logits.len());
     let history = History { tokens, fresh: &[], prompt, banned: &[], allowed: None };
-    (0..draws).map(|_| sampler.sample(logits, history, &mut scratch).unwrap()).collect()
+    (0..draws).map(|_| sampler.sample(logits, history, &mut scratch, None).unwrap().0).collect()
 }
 
 /// Temperature 1 with a fixed seed.
@@ -107,9 +107,9 @@ fn banned_ids_are_not_chosen_and_nan_is_an_error() {
     let mut sampler = Sampler::new(SamplingParams::default());
     let mut scratch = SamplerScratch::new(6);
     let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 5], allowed: None };
-    assert_eq!(sampler.sample(&LOGITS, history, &mut scratch).unwrap(), 3);
+    assert_eq!(sampler.sample(&LOGITS, history, &mut scratch, None).unwrap().0, 3);
     let broken = [0.0, f32::NAN, 0.0, 0.0, 0.0, 0.0];
-    assert!(matches!(sampler.sample(&broken, history, &mut scratch), Err(Error::NotFinite)));
+    assert!(matches!(sampler.sample(&broken, history, &mut scratch, None), Err(Error::NotFinite)));
 }
 
 #[test]
@@ -129,8 +129,33 @@ fn logprobs_are_those_of_the_unchanged_logits() {
     let want = logprobs(&LOGITS, 2, 3, &mut scratch).unwrap();
     let mut sampler = Sampler::new(drawn());
     let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 3, 5], allowed: None };
-    sampler.sample(&LOGITS, history, &mut scratch).unwrap();
+    sampler.sample(&LOGITS, history, &mut scratch, None).unwrap();
     assert_eq!(logprobs(&LOGITS, 2, 3, &mut scratch).unwrap(), want);
+}
+
+#[test]
+fn sampled_logprobs_are_the_shares_of_what_could_be_drawn() {
+    let draw = |params: SamplingParams, top| {
+        let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[5], allowed: None };
+        let mut scratch = SamplerScratch::new(LOGITS.len());
+        let mut sampler = Sampler::new(params.clone());
+        let drawn = sampler.sample(&LOGITS, history, &mut scratch, Some(top)).unwrap();
+        let alone = Sampler::new(params).sample(&LOGITS, history, &mut scratch, None).unwrap();
+        assert_eq!(drawn.0, alone.0, "the report changes no draw");
+        (drawn.0, drawn.1.unwrap())
+    };
+    let cut = SamplingParams { top_k: 3, temperature: 0.5, ..drawn() };
+    let (id, got) = draw(cut.clone(), 6);
+    assert_eq!(got.top.iter().map(|t| t.0).collect::<Vec<_>>(), [1, 3, 2]);
+    let weights = [3.0, 2.9, 1.0].map(|logit: f64| (logit / 0.5).exp());
+    for ((_, logprob), weight) in got.top.iter().zip(weights) {
+        let share = weight / weights.iter().sum::<f64>();
+        assert!((f64::from(*logprob).exp() - share).abs() < 1e-6, "{got:?}");
+    }
+    assert!(got.top.contains(&(id, got.logprob)));
+    assert_eq!(draw(cut, 2).1.top, got.top[..2], "fewer alternatives change no number");
+    let certain = TokenLogprobs { logprob: 0.0, top: vec![(1, 0.0)] };
+    assert_eq!(draw(SamplingParams::default(), 4), (1, certain));
 }
 
 #[test]
@@ -140,8 +165,12 @@ fn banning_every_token_is_an_error_and_not_token_0() {
         let params = SamplingParams { logit_bias: banned, temperature, ..drawn() };
         assert_eq!(params.check(LOGITS.len()), Ok(()));
         let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[], allowed: None };
-        let choice =
-            Sampler::new(params).sample(&LOGITS, history, &mut SamplerScratch::new(LOGITS.len()));
+        let choice = Sampler::new(params).sample(
+            &LOGITS,
+            history,
+            &mut SamplerScratch::new(LOGITS.len()),
+            None,
+        );
         assert!(matches!(choice, Err(Error::NothingLeft)), "{choice:?}");
     }
 }

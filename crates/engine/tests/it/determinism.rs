@@ -45,6 +45,7 @@ fn requests() -> Vec<Request> {
                 stop_ids: if i % 2 == 0 { vec![(i % 131) as u32] } else { Vec::new() },
                 min_tokens: 3,
                 logprobs: Some(2),
+                sampled_logprobs: i % 7 == 0,
                 constraint: (i % 3 == 1).then(|| Toy { length: 40, ..Toy::of(i) }.grammar()),
                 ..Request::default()
             }

@@ -40,6 +40,31 @@ fn ask(engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
     (finished.usage.cached_tokens, answer)
 }
 
+#[test]
+fn a_space_finds_nothing_of_another_and_computes_the_same() {
+    let (checkpoint, _folder) = random("qwen3");
+    let engine = engine(&checkpoint, Mode::Fast, KvType::Bf16);
+    let prompt: Vec<u32> = (0..70).map(|at| at % 50).collect();
+    let ask = |space| {
+        let request = Request {
+            prompt: prompt.clone(),
+            max_tokens: Some(6),
+            logprobs: Some(3),
+            space,
+            ..Request::default()
+        };
+        let (answer, finished) = collect(engine.submit(request).unwrap());
+        (finished.usage.cached_tokens, answer)
+    };
+    let spaces = [[0; 16], [1; 16], [2; 16]];
+    let first = spaces.map(ask);
+    let again = spaces.map(ask);
+    for (cold, warm) in first.iter().zip(&again) {
+        assert_eq!((cold.0, warm.0), (0, prompt.len() - 1));
+        assert!(cold.1 == first[0].1 && warm.1 == first[0].1);
+    }
+}
+
 /// Runs prompts one after the other, each with the number of its tokens in the cache, and checks
 /// that every answer is that of an engine with an empty cache.
 fn check(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType, prompts: &[(Vec<u32>, usize)]) {

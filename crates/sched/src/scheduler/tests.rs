@@ -12,7 +12,8 @@ use std::collections::HashMap;
 pub const LIMITS: SchedulerLimits =
     SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, blocks: 100, window: None };
 
-/// A KV cache that holds, for each slot, a hash of all tokens up to and including its own.
+/// A KV cache that holds, for each slot, a hash of the space of the sequence and of all tokens up
+/// to and including its own.
 pub struct Machine {
     pub scheduler: Scheduler,
     slots: HashMap<(u32, usize), u64>,
@@ -23,6 +24,7 @@ pub struct Machine {
     pub copied: usize,
     /// Number of delivered outputs of prompt rows, where all rows need outputs.
     delivered: HashMap<u64, usize>,
+    spaces: HashMap<u64, [u8; 16]>,
     /// Numbers of sequences by slot, and slots of the sequences that wait or run.
     ids: HashMap<Slot, u64>,
     live: HashMap<u64, Slot>,
@@ -35,8 +37,8 @@ fn mix(hash: u64, token: u32) -> u64 {
 impl Machine {
     pub fn new(limits: SchedulerLimits) -> Self {
         let scheduler = Scheduler::new(limits, Name::root(b"test"));
-        let (slots, delivered, ids, live) = Default::default();
-        Self { scheduler, slots, limits, rows: 0, copied: 0, delivered, ids, live }
+        let (slots, delivered, spaces, ids, live) = Default::default();
+        Self { scheduler, slots, limits, rows: 0, copied: 0, delivered, spaces, ids, live }
     }
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
@@ -47,6 +49,7 @@ impl Machine {
     }
 
     pub fn add_new(&mut self, id: u64, new: NewSequence) {
+        self.spaces.insert(id, new.space);
         let slot = self.scheduler.add(new);
         self.ids.insert(slot, id);
         self.live.insert(id, slot);
@@ -133,7 +136,8 @@ impl Machine {
         tokens.extend(accepted);
         let slot =
             |position: usize| (table[position / self.limits.block], position % self.limits.block);
-        let mut hash = 0;
+        let space = self.spaces[&self.id(planned)];
+        let mut hash = space.iter().fold(0, |hash, byte| mix(hash, (*byte).into()));
         for (position, token) in tokens.iter().enumerate() {
             hash = mix(hash, *token);
             if position >= planned.position {
@@ -199,7 +203,13 @@ impl Machine {
 
     /// Number of tokens of `prompt` that a request finds in the cache now.
     pub fn cached(&mut self, id: u64, prompt: &[u32]) -> usize {
-        self.add(id, prompt, prompt.len() + 2);
+        self.cached_in([0; 16], id, prompt)
+    }
+
+    /// The same for a request of this space.
+    pub fn cached_in(&mut self, space: [u8; 16], id: u64, prompt: &[u32]) -> usize {
+        let (prompt, capacity) = (prompt.to_vec(), prompt.len() + 2);
+        self.add_new(id, NewSequence { prompt, capacity, space, ..NewSequence::default() });
         self.step(|_, _| 0);
         let found = self.find(id).and_then(|s| s.cached).expect("it has one token to go");
         self.finish(1000);

@@ -3,7 +3,7 @@
 use crate::http::error::HttpError;
 use crate::http::sse::{Frame, Framing};
 use api::{CallEvent, Done, TextEvent, TokenText, Usage};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Writes the events of one request's choices as one protocol's JSON.
@@ -58,8 +58,21 @@ pub(crate) struct AnswerCall {
     pub index: usize,
     pub id: String,
     pub name: String,
-    /// JSON text of an object.
+    /// JSON text of an object; the beginning of one if the limit of tokens ended the answer within
+    /// the call.
     pub arguments: String,
+}
+
+impl AnswerCall {
+    /// The members of the arguments, as far as they came.
+    pub fn members(&self) -> Map<String, Value> {
+        members(&self.arguments)
+    }
+}
+
+/// Returns the members of the object of which `arguments` is the text, or the beginning of it.
+pub(crate) fn members(arguments: &str) -> Map<String, Value> {
+    serde_json::from_str(&api::closed_object(arguments)).unwrap_or_default()
 }
 
 impl Collected {
@@ -77,7 +90,7 @@ impl Collected {
             TextEvent::Call(event) => self.call(event),
             TextEvent::Prompt { tokens, .. } => self.prompt.extend(tokens),
             TextEvent::Done(done) => self.done = Some(done),
-            TextEvent::Prefill { .. } | TextEvent::Failed(_) => {}
+            TextEvent::Admitted { .. } | TextEvent::Prefill { .. } | TextEvent::Failed(_) => {}
         }
     }
 

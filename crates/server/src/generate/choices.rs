@@ -212,7 +212,6 @@ async fn pump(index: usize, mut stream: TextStream, out: Sender, app: App) {
         };
         let item = match event {
             None => return,
-            Some(TextEvent::Prefill { .. }) => continue,
             Some(TextEvent::Failed(error)) => Err(HttpError::of(error, "")),
             Some(event) => Ok((index, event)),
         };

@@ -1,13 +1,16 @@
 //! Embeddings, for every protocol that has them.
 
+use crate::generate::mixed_prompts::MixedPrompt;
 use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
 use crate::http::shutdown::Phase;
 use api::{
-    ApiError, Embed, Embedding, Field, Prompt, RequestOptions, SamplingOptions, Service,
+    ApiError, Embed, Embedding, Field, Pooling, Prompt, RequestOptions, SamplingOptions, Service,
     TextRequest,
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 /// Most texts of one request.
 pub(crate) const MAX_TEXTS: usize = 2048;
@@ -32,6 +35,34 @@ pub(crate) fn prompts(
     texts.into_iter().enumerate().map(ids).collect()
 }
 
+/// How the states of a text's tokens become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EmbeddingPooling {
+    Mean,
+    Last,
+}
+
+impl From<EmbeddingPooling> for Pooling {
+    fn from(pooling: EmbeddingPooling) -> Self {
+        match pooling {
+            EmbeddingPooling::Mean => Self::Mean,
+            EmbeddingPooling::Last => Self::Last,
+        }
+    }
+}
+
+/// As [`prompts`], of texts in the forms of llama.cpp's server.
+pub(crate) fn tokenized(
+    service: &Service,
+    texts: &[MixedPrompt],
+    param: &str,
+) -> Result<Vec<Prompt>, HttpError> {
+    count(texts.len(), param)?;
+    let ids = texts.iter().map(|text| text.ids(service).map(Prompt::Ids));
+    prompts(service, ids.collect::<Result<_, _>>()?, param)
+}
+
 /// Refuses no texts, and too many.
 pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
     match texts {
@@ -52,10 +83,11 @@ pub(crate) async fn compute(
     let (app, id) = (&context.app, &context.id);
     let name = Some(id.name.to_string());
     let options = &RequestOptions { name, ..context.on_behalf(options) };
+    let service = &app.service.for_options(options);
     let at_once = app.service.engine.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |prompt: Prompt| async move {
-        let found = app.service.embed(&prompt, embed, options).await;
+        let found = service.embed(&prompt, embed, options).await;
         found.inspect(|found| id.charge.spend(found.usage.prompt_tokens))
     };
     let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();

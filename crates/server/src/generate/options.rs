@@ -1,5 +1,5 @@
 //! The members that say how an answer is given, which chat and text completions share: how many
-//! choices, as a stream or not, and for which tenant.
+//! choices, as a stream or not, for which user, and in which part of the caches.
 
 use crate::http::error::HttpError;
 use crate::http::wire;
@@ -10,6 +10,9 @@ use utoipa::ToSchema;
 
 /// Most answers to one request, all its prompts together.
 pub(crate) const MAX_CHOICES: usize = 128;
+
+/// Most bytes of `cache_salt`.
+const MAX_SALT_BYTES: usize = 256;
 
 /// How the answer shall be given.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -25,14 +28,22 @@ pub(crate) struct OptionsBody {
     /// Answer with server-sent events.
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    /// On whose behalf: tenants share the machine evenly.
+    /// On whose behalf: the users of a key share its part of the machine evenly.
     user: Option<String>,
     /// As `user`.
     safety_identifier: Option<String>,
+    /// Only requests with the same salt find each other's prompts in the caches; as in vLLM.
+    #[schema(min_length = 1, max_length = 256)]
+    cache_salt: Option<String>,
     /// Lower goes first, 0 is ordinary; an extension.
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     priority: Option<i64>,
+    /// Tell the times with every chunk of a stream; an extension.
+    timings_per_token: Option<bool>,
+    /// Tell how much of the prompt is there, in chunks of a stream before its first text; an
+    /// extension.
+    return_progress: Option<bool>,
     /// How the next tokens are guessed: `off`, `ngram` or `ngram:` and how many; an extension.
     speculate: Option<String>,
 }
@@ -45,6 +56,22 @@ struct StreamOptions {
     /// Taken; nothing is obfuscated.
     #[allow(dead_code, reason = "only its type is checked")]
     include_obfuscation: Option<bool>,
+}
+
+/// What a stream tells of the computation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Telemetry {
+    /// Times with every chunk.
+    pub timings: bool,
+    /// The progress of the prompt.
+    pub progress: bool,
+}
+
+impl Telemetry {
+    /// Whether the events of the prompt are needed.
+    pub fn any(self) -> bool {
+        self.timings || self.progress
+    }
 }
 
 impl OptionsBody {
@@ -62,6 +89,15 @@ impl OptionsBody {
         (self.stream.unwrap_or(false), usage.unwrap_or(false))
     }
 
+    /// What a stream tells of the computation.
+    pub fn telemetry(&self) -> Telemetry {
+        let stream = self.stream == Some(true);
+        Telemetry {
+            timings: stream && self.timings_per_token == Some(true),
+            progress: stream && self.return_progress == Some(true),
+        }
+    }
+
     /// On what terms the request is computed.
     pub fn options(&self) -> Result<RequestOptions, HttpError> {
         let wide = self.priority.unwrap_or(0);
@@ -70,14 +106,28 @@ impl OptionsBody {
         })?;
         let wrong = |error: String| HttpError::at("speculate", error);
         let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
-        let tenant = self.user.clone().or_else(|| self.safety_identifier.clone());
-        Ok(RequestOptions { priority, tenant, speculate, ..RequestOptions::default() })
+        let user = self.user.clone().or_else(|| self.safety_identifier.clone());
+        let (cache_salt, progress) = (self.cache_salt()?, self.telemetry().any());
+        let rest = RequestOptions::default();
+        Ok(RequestOptions { priority, user, cache_salt, speculate, progress, ..rest })
+    }
+
+    fn cache_salt(&self) -> Result<Option<String>, HttpError> {
+        match &self.cache_salt {
+            Some(salt) if !(1..=MAX_SALT_BYTES).contains(&salt.len()) => {
+                let found = salt.len();
+                let problem = format!("must have 1 to {MAX_SALT_BYTES} bytes, not {found}");
+                Err(HttpError::member("cache_salt", problem))
+            }
+            salt => Ok(salt.clone()),
+        }
     }
 }
 
-/// On what terms the request of `body` is computed.
+/// On what terms the request of `body` is computed, for answers that tell nothing of its progress.
 pub(crate) fn read(body: &Value) -> Result<RequestOptions, HttpError> {
-    wire::read::<OptionsBody>(body)?.options()
+    let options = wire::read::<OptionsBody>(body)?.options()?;
+    Ok(RequestOptions { progress: false, ..options })
 }
 
 #[cfg(test)]
@@ -102,13 +152,19 @@ mod tests {
             "stream_options.include_usage",
         );
         check_error(json!({"user": 3}), "user");
+        check_error(json!({"cache_salt": 3}), "cache_salt");
+        check_error(json!({"cache_salt": ""}), "cache_salt");
+        check_error(json!({"cache_salt": "é".repeat(129)}), "cache_salt");
     }
 
     #[test]
-    fn tenants_are_users_or_their_identifiers() {
-        let tenant = |body| read(&body).unwrap().tenant;
-        assert_eq!(tenant(json!({"user": "a", "safety_identifier": "b"})), Some("a".into()));
-        assert_eq!(tenant(json!({"safety_identifier": "b"})), Some("b".into()));
-        assert_eq!(tenant(json!({})), None);
+    fn users_have_two_names_and_salts_one() {
+        let user = |body| read(&body).unwrap().user;
+        assert_eq!(user(json!({"user": "a", "safety_identifier": "b"})), Some("a".into()));
+        assert_eq!(user(json!({"safety_identifier": "b"})), Some("b".into()));
+        assert_eq!(user(json!({})), None);
+        let salt = |body| read(&body).unwrap().cache_salt;
+        assert_eq!(salt(json!({"cache_salt": "é".repeat(128)})), Some("é".repeat(128)));
+        assert_eq!(salt(json!({"cache_salt": null})), None);
     }
 }

@@ -157,6 +157,7 @@ impl SamplingRules {
             frequency_penalty: number(body.frequency_penalty),
             penalty_window: count(body.penalty_window),
             seed: body.seed.filter(|&seed| seed != -1).map(|seed| seed as u64),
+            random_seed: body.seed == Some(-1),
             max_tokens: count(body.max_tokens),
             ..SamplingOptions::default()
         }

@@ -69,6 +69,11 @@ impl HttpError {
         Self::new(status, "server_error", message)
     }
 
+    /// 501: the server or its model cannot do this, whatever the request.
+    pub fn not_supported(message: impl Into<String>) -> Self {
+        Self::request(StatusCode::NOT_IMPLEMENTED, message)
+    }
+
     /// 500: the server is at fault, in a way that is none of the client's business.
     pub fn internal() -> Self {
         Self::server(StatusCode::INTERNAL_SERVER_ERROR, "internal error")

@@ -154,6 +154,11 @@ impl ApiKeys {
         self.fixed.is_empty() && self.file.is_none()
     }
 
+    /// The number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.all().len()
+    }
+
     /// What the keys are called in logs.
     pub fn labels(&self) -> Vec<String> {
         self.all().iter().map(|key| key.label.to_string()).collect()

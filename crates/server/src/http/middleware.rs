@@ -7,7 +7,7 @@ use crate::http::error::HttpError;
 use crate::http::rate_limit_headers;
 use crate::http::request::{REQUEST_ID, RequestId};
 use crate::http::shutdown::Phase;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, OriginalUri, Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -33,7 +33,8 @@ impl Exemptions {
 /// Names the response, and counts and logs it once its status is known.
 pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let start = Instant::now();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let uri = request.extensions().get::<OriginalUri>().map_or(request.uri(), |uri| &uri.0);
+    let (method, path) = (request.method().clone(), uri.path().to_owned());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let id = RequestId::of(request.headers());
     let peer = request.extensions().get::<Peer>().copied();

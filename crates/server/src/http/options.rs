@@ -2,6 +2,7 @@
 
 use crate::http::keys::ApiKeys;
 use crate::http::limits::RateLimits;
+use api::CacheIsolation;
 use std::time::Duration;
 
 /// How the server treats its clients.
@@ -11,6 +12,14 @@ pub struct ServerOptions {
     pub keys: ApiKeys,
     /// Origin that browsers may call from: `*`, or one origin. `None` sends no CORS headers.
     pub cors_origin: Option<String>,
+    /// Names of the model besides its own.
+    pub aliases: Vec<String>,
+    /// Serve the pages at `/` and `/docs`.
+    pub ui: bool,
+    /// Serve `/slots`.
+    pub slots: bool,
+    /// Serve `/metrics`.
+    pub metrics: bool,
     /// What each caller may take.
     pub rates: RateLimits,
     /// Most connections at one time. Further ones get an error and are closed.
@@ -43,9 +52,20 @@ pub struct ServerOptions {
     pub reload: Duration,
     /// Log the texts of prompts and answers.
     pub log_prompts: bool,
+    /// Who shares the caches of prompts with whom; `None` for [`CacheIsolation::Key`] while there
+    /// are two keys or more, and [`CacheIsolation::Off`] otherwise.
+    pub cache_isolation: Option<CacheIsolation>,
 }
 
 impl ServerOptions {
+    /// Who shares the caches of prompts with whom, with the keys of this moment.
+    pub fn isolation(&self) -> CacheIsolation {
+        self.cache_isolation.unwrap_or(match self.keys.len() {
+            0 | 1 => CacheIsolation::Off,
+            _ => CacheIsolation::Key,
+        })
+    }
+
     /// The deepest JSON that can be allowed.
     pub const MAX_JSON_DEPTH: usize = 127;
     /// The fewest bytes that heads of requests can be limited to.
@@ -57,6 +77,10 @@ impl Default for ServerOptions {
         Self {
             keys: ApiKeys::default(),
             cors_origin: None,
+            aliases: Vec::new(),
+            ui: true,
+            slots: true,
+            metrics: true,
             rates: RateLimits::default(),
             connections: 1024,
             header_limit: 64 << 10,
@@ -73,6 +97,7 @@ impl Default for ServerOptions {
             stored_response_bytes: 256 << 20,
             reload: Duration::from_secs(60),
             log_prompts: false,
+            cache_isolation: None,
         }
     }
 }

@@ -59,13 +59,18 @@ pub(crate) fn guarded(router: Router<App>, app: &App, exemptions: Exemptions) ->
         .layer(from_fn_with_state((app.clone(), exemptions), middleware::admit))
 }
 
+/// How the errors of a request are written, in place of the form of its route's protocol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorForm(pub fn(&HttpError) -> Value);
+
 /// Writes the error of a response, if it is one, in the form of `P`.
-async fn translated<P: Protocol>(request: Request, next: Next) -> Response {
+pub(crate) async fn translated<P: Protocol>(request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
+    let form = request.extensions().get().copied().unwrap_or(ErrorForm(P::json));
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<HttpError>() {
         response.headers_mut().remove(header::CONTENT_LENGTH);
-        response = response.map(|_| Body::from(P::json(&error).to_string()));
+        response = response.map(|_| Body::from((form.0)(&error).to_string()));
     }
     let name = id.and_then(|id| HeaderValue::from_str(&id.name).ok());
     if let (Some(header), Some(name)) = (P::ID_HEADER, name) {

@@ -4,7 +4,7 @@ use crate::http::app::App;
 use crate::http::caller::Tenant;
 use crate::http::limits::TokenCharge;
 use crate::http::random;
-use api::RequestOptions;
+use api::{CachePartition, RequestOptions};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
@@ -40,6 +40,7 @@ impl RequestId {
 /// A request to be computed: the state of the server, the request's id and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
+    /// Its service uses the part of the caches that belongs to the key.
     pub app: App,
     pub id: RequestId,
     /// The name of the tenant whose key the request came with.
@@ -47,10 +48,9 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    /// The options of a request on behalf of its key, and of its user among those of that key: no
-    /// other key passes for them.
+    /// The options of a request on behalf of its key, which is the tenant.
     pub fn on_behalf(&self, options: RequestOptions) -> RequestOptions {
-        RequestOptions { tenant: tenant(self.key.as_deref(), options.tenant), ..options }
+        RequestOptions { tenant: self.key.as_deref().map(str::to_owned), ..options }
     }
 }
 
@@ -60,45 +60,16 @@ impl FromRequestParts<App> for RequestContext {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
         let id = parts.extensions.get::<RequestId>().cloned();
         let id = id.unwrap_or_else(|| RequestId::of(&parts.headers));
-        let tenant = parts.extensions.get::<Tenant>();
-        Ok(Self { app: app.clone(), id, key: tenant.map(|tenant| Arc::clone(&tenant.0)) })
-    }
-}
-
-fn tenant(key: Option<&str>, user: Option<String>) -> Option<String> {
-    match (key, user) {
-        (Some(key), Some(user)) => Some(format!("{key} {user}")),
-        (key, user) => user.or_else(|| key.map(str::to_owned)),
+        let key = parts.extensions.get::<Tenant>().map(|tenant| Arc::clone(&tenant.0));
+        let partition = CachePartition::of_key(app.options.isolation(), key.as_deref());
+        let app = App { service: app.service.within(partition), ..app.clone() };
+        Ok(Self { app, id, key })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::caller::Caller;
-    use crate::http::keys::ApiKeys;
-    use axum::extract::Request;
-
-    #[test]
-    fn users_are_those_of_their_key() {
-        let tenant = |headers: &[(&'static str, &str)], user: Option<&str>| {
-            let keys = ApiKeys::default();
-            let request = headers
-                .iter()
-                .fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
-            let mut request = request.body(axum::body::Body::empty()).unwrap();
-            Caller::admit(&mut request, &keys);
-            let key = request.extensions().get::<Tenant>().map(|tenant| &*tenant.0);
-            super::tenant(key, user.map(str::to_owned))
-        };
-        let [one, two] = [[("x-api-key", "one")], [("x-api-key", "two")]];
-        assert_ne!(tenant(&one, Some("u")), tenant(&two, Some("u")));
-        assert_ne!(tenant(&one, Some("u")), tenant(&one, Some("v")));
-        assert_ne!(tenant(&one, Some("u")), tenant(&one, None));
-        assert_eq!(tenant(&one, Some("u")), tenant(&one, Some("u")));
-        assert_eq!(tenant(&[], Some("u")).as_deref(), Some("u"));
-        assert_eq!(tenant(&[], None), None);
-    }
 
     fn check_id(given: &str, taken: bool) {
         let headers = HeaderMap::from_iter([(REQUEST_ID, given.parse().unwrap())]);

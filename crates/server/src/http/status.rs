@@ -5,9 +5,12 @@ use crate::http::error::HttpError;
 use crate::http::shutdown::Phase;
 use axum::Json;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+
+/// When the server started, in seconds since 1970, as llama.cpp's server tells it.
+const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
 
 /// What Prometheus asks for and every version of it reads.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -51,8 +54,13 @@ fn unavailable(message: impl Into<String>, code: &'static str) -> HttpError {
 
 /// `GET /metrics`: the counts for Prometheus.
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, HttpError> {
+    if !app.options.metrics {
+        return Err(HttpError::not_supported("the metrics endpoint is disabled (--no-metrics)"));
+    }
     let text = app.observability.text().map_err(|_| HttpError::internal())?;
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+    let started = app.started.to_string();
+    let headers = [(header::CONTENT_TYPE, OPEN_METRICS), (STARTED, &*started)];
+    Ok((headers, text).into_response())
 }
 
 /// `GET /v1/stats`: the counts to be read by a person, as JSON or as a table.

@@ -11,8 +11,11 @@ pub use tls::{Tls, TlsError};
 pub use unix::UnixSocket;
 
 use crate::http::caller::Peer;
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use unix::UnixStream;
@@ -20,12 +23,12 @@ use unix::UnixStream;
 /// Pause after the system could not accept a connection.
 const REST: Duration = Duration::from_millis(500);
 
-/// Where clients connect: a TCP port, with TLS or without, a Unix socket, or both.
+/// Where clients connect: TCP ports, with TLS or without, a Unix socket, or both.
 #[derive(Debug, Default)]
 pub struct Listener {
-    /// The TCP port.
-    pub tcp: Option<TcpListener>,
-    /// How the TCP port is secured.
+    /// The TCP ports.
+    pub tcp: Vec<TcpListener>,
+    /// How the TCP ports are secured.
     pub tls: Option<Tls>,
     /// The Unix socket.
     pub unix: Option<UnixSocket>,
@@ -33,21 +36,21 @@ pub struct Listener {
 
 impl From<TcpListener> for Listener {
     fn from(tcp: TcpListener) -> Self {
-        Self { tcp: Some(tcp), ..Self::default() }
+        Self { tcp: vec![tcp], ..Self::default() }
     }
 }
 
 impl Listener {
-    /// The address of its TCP port.
+    /// The address of its first TCP port.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
-        self.tcp.as_ref()?.local_addr().ok()
+        self.tcp.first()?.local_addr().ok()
     }
 
     /// Accepts the next connection. The future can be dropped while it waits.
     async fn accept(&self) -> (Socket, Peer) {
         loop {
             let accepted = tokio::select! {
-                accepted = accept_tcp(self.tcp.as_ref()) => accepted.map(|(socket, address)| {
+                accepted = accept_tcp(&self.tcp) => accepted.map(|(socket, address)| {
                     // Without it, small events wait for each other; a socket that refuses
                     // still works.
                     let _ = socket.set_nodelay(true);
@@ -76,11 +79,17 @@ enum Socket {
     Unix(UnixStream),
 }
 
-async fn accept_tcp(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
-    match listener {
-        Some(listener) => listener.accept().await,
-        None => std::future::pending().await,
-    }
+/// Accepts a connection of any port; never ends where there is none. The port that is looked at
+/// first changes, so that a busy one does not keep others waiting.
+async fn accept_tcp(ports: &[TcpListener]) -> std::io::Result<(TcpStream, SocketAddr)> {
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let first = TURN.fetch_add(1, Ordering::Relaxed) % ports.len().max(1);
+    let (before, after) = ports.split_at(first);
+    poll_fn(|context| {
+        let accepted = after.iter().chain(before).map(|port| port.poll_accept(context));
+        accepted.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
 }
 
 /// Whether an error of `accept` means that the client had gone.

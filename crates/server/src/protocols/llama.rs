@@ -12,7 +12,9 @@
 
 mod answer;
 mod completion;
+mod embeddings;
 mod props;
+mod rerank;
 mod sampling;
 mod tokens;
 
@@ -29,15 +31,18 @@ pub(crate) struct Llama;
 
 impl Protocol for Llama {
     fn routes() -> OpenApiRouter<App> {
-        OpenApiRouter::new()
+        let router = OpenApiRouter::new()
             .routes(routes!(tokens::tokenize))
             .routes(routes!(tokens::detokenize))
             .routes(routes!(tokens::apply_template))
             .routes(routes!(completion::complete))
             .routes(routes!(completion::fill))
+            .routes(routes!(embeddings::embed))
             .route("/completions", post(completion::complete))
+            .route("/embeddings", post(embeddings::embed))
             .routes(routes!(props::properties))
-            .routes(routes!(props::slots))
+            .routes(routes!(props::slots));
+        rerank::PATHS.iter().fold(router, |router, path| router.route(path, post(rerank::rerank)))
     }
 
     fn error_json(error: &HttpError) -> Value {

@@ -14,6 +14,7 @@ pub(crate) mod chat;
 mod chat_answer;
 mod completion_answer;
 mod completions;
+mod count;
 mod embeddings;
 mod messages;
 mod models;
@@ -41,6 +42,7 @@ impl Protocol for OpenAi {
     fn routes() -> OpenApiRouter<App> {
         OpenApiRouter::with_openapi(Rest::openapi())
             .routes(routes!(chat::chat_completions))
+            .routes(routes!(count::chat_input_tokens))
             .routes(routes!(completions::text_completions))
             .routes(routes!(models::model_list))
             .route("/v1/models/{*id}", get(models::model))

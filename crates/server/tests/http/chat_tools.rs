@@ -1,7 +1,7 @@
 //! `POST /v1/chat/completions`: tool calls, whole and in pieces.
 
 use crate::harness::{Server, chat_body, error};
-use crate::support::Act;
+use crate::support::{Act, ids};
 use serde_json::{Value, json};
 
 const CALL: &str =
@@ -173,7 +173,43 @@ async fn calls_that_cannot_be_forced_are_refused() {
     let absent = json!({"type": "function", "function": {"name": "absent"}});
     let absent = json!({"tools": tools(), "tool_choice": absent});
     check(absent, "tool_choice.function.name").await;
-    let form = json!({"type": "json_object"});
-    let both = json!({"tools": tools(), "tool_choice": "required", "response_format": form});
-    check(both, "response_format").await;
+}
+
+#[tokio::test]
+async fn a_format_is_taken_beside_tools_and_forced_calls() {
+    let server = Server::start([Act::Say(CALL), Act::Say("<|im_end|>")]).await;
+    for choice in ["auto", "required", "none"] {
+        let form = json!({"type": "json_object"});
+        let body = json!({"tools": tools(), "tool_choice": choice, "response_format": form});
+        let answer = server.chat(body).await;
+        let calls = &answer["choices"][0]["message"]["tool_calls"];
+        assert_eq!(calls.is_array(), choice != "none", "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_cut_stays_a_call_whole_and_in_pieces() {
+    let server = Server::start([Act::Say(CALL), Act::Say("<|im_end|>")]).await;
+    let mut begun = 0;
+    for limit in 1..ids(CALL).len() {
+        let body = json!({"tools": tools(), "max_tokens": limit});
+        let whole = server.chat(body.clone()).await;
+        let (message, reason) =
+            (&whole["choices"][0]["message"], &whole["choices"][0]["finish_reason"]);
+        let events = server.chat_events(body).await;
+        let text =
+            |event: &Value| event["choices"][0]["delta"]["content"].as_str().map(str::to_owned);
+        let content: String = events.iter().filter_map(text).collect();
+        assert_eq!(content, message["content"].as_str().unwrap_or_default());
+        assert_eq!((reason, content.as_str()), (&json!("length"), ""), "{limit}: {whole}");
+        let calls = Value::from(joined(&events));
+        match message.get("tool_calls") {
+            Some(whole) => {
+                assert_eq!(without_ids(whole), without_ids(&calls), "{limit}");
+                begun += 1;
+            }
+            None => assert_eq!(calls, json!([])),
+        }
+    }
+    assert!(begun > 5);
 }

@@ -225,5 +225,8 @@ pub fn stable(mut value: Value, prefix: &str) -> Value {
     let fingerprint = object.shift_remove("system_fingerprint").unwrap();
     assert!(fingerprint.as_str().unwrap().starts_with("fp_"));
     assert_eq!(object.shift_remove("model").unwrap(), "test/model");
+    if let Some(timings) = object.shift_remove("timings") {
+        assert!(timings["predicted_n"].is_u64(), "{timings}");
+    }
     value
 }

@@ -157,7 +157,8 @@ async fn what_cannot_be_is_refused() {
         (json!({"mirostat": 2}), "mirostat"),
         (json!({"dry_multiplier": 0.5}), "dry_multiplier"),
         (json!({"lora": [{"id": 0}]}), "lora"),
-        (json!({"post_sampling_probs": true}), "post_sampling_probs"),
+        (json!({"post_sampling_probs": 1}), "post_sampling_probs"),
+        (json!({"return_progress": 1}), "return_progress"),
         (json!({"n_predict": -3}), "n_predict"),
         (json!({"n_cmpl": 0}), "answers"),
         (json!({"n_cmpl": 129}), "answers"),
@@ -251,6 +252,10 @@ async fn the_server_tells_what_it_is() {
     let props = ok(server.get("/props").await).await;
     assert_eq!(props["default_generation_settings"]["n_ctx"], CONTEXT);
     assert_eq!(props["default_generation_settings"]["params"]["temperature"], 0.5);
+    assert_eq!(
+        (&props["model_path"], &props["model_alias"]),
+        (&json!("model.gguf"), &json!("test/model"))
+    );
     assert_eq!((&props["total_slots"], &props["bos_token"]), (&json!(4), &json!("<|endoftext|>")));
     assert!(props["chat_template"].as_str().unwrap().contains("im_start"));
     let slots = ok(server.get("/slots?fail_on_no_slot=1").await).await;

@@ -13,10 +13,12 @@ mod errors;
 #[path = "../../../api/tests/families/family.rs"]
 mod family;
 mod harness;
+mod isolation;
 mod keys;
 mod lifecycle;
 mod limits;
 mod llama;
+mod llama_clients;
 mod models;
 mod observability;
 mod ollama;

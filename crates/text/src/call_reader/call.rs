@@ -25,7 +25,8 @@ pub enum OutputEvent {
         /// The name of the tool.
         name: String,
     },
-    /// More of the JSON text of the arguments; the pieces of a call together are one JSON object.
+    /// More of the JSON text of the arguments; the pieces of a call together are one JSON object,
+    /// or the beginning of one if the answer is truncated before the end of the call.
     CallArguments(String),
     /// The call is complete.
     CallEnd,

@@ -97,6 +97,17 @@ impl Json {
         ended && self.open.is_empty()
     }
 
+    /// Returns the quote that the text needs before the open objects and arrays can be closed,
+    /// which is empty in most places; `None` where a key, a number or a word is not complete.
+    fn quote(&self) -> Option<&'static str> {
+        match self.state {
+            JsonState::Text { key: false, high: 0, at: At::Plain } => Some("\""),
+            JsonState::After | JsonState::ValueOrEnd | JsonState::KeyOrEnd => Some(""),
+            JsonState::Number(number) if number.can_end() => Some(""),
+            _ => None,
+        }
+    }
+
     /// Takes the next character. After an error the checker is of no use.
     pub fn push(&mut self, c: char) -> Result<Token, NotJson> {
         match self.state {
@@ -280,6 +291,30 @@ pub(crate) fn is_json(text: &str) -> bool {
     text.chars().all(|c| json.push(c).is_ok()) && json.is_whole()
 }
 
+/// Returns the JSON text of an object from a text that begins one: the longest part of it that can
+/// be closed, closed. A member whose value has not begun is left out; an empty text is an object
+/// without members.
+pub fn closed_object(text: &str) -> String {
+    let (mut json, mut end, mut quote) = (Json::default(), 0, "");
+    for (at, c) in text.char_indices() {
+        if json.push(c).is_err() {
+            break;
+        }
+        if let Some(needed) = json.quote() {
+            (end, quote) = (at + c.len_utf8(), needed);
+        }
+    }
+    if end == 0 {
+        return "{}".into();
+    }
+    // Objects and arrays begin and end in places where the text can be closed, so that those open
+    // at the end are those open at the last such place.
+    let brackets = json.open.iter().rev().map(|object| if *object { '}' } else { ']' });
+    let mut closed = format!("{}{quote}", &text[..end]);
+    closed.extend(brackets);
+    closed
+}
+
 /// Appends `c`, escaped for a JSON string.
 pub(crate) fn escape_into(out: &mut String, c: char) {
     match c {
@@ -318,6 +353,25 @@ mod tests {
     }
 
     #[test]
+    fn objects_are_closed_after_their_last_whole_part() {
+        for (text, expected) in [
+            ("", "{}"),
+            ("{", "{}"),
+            ("{\"a", "{}"),
+            ("{\"a\": ", "{}"),
+            ("{\"a\": \"x\\", "{\"a\": \"x\"}"),
+            ("{\"a\": \"x\\ud83d\\u", "{\"a\": \"x\"}"),
+            ("{\"a\": [1, tru", "{\"a\": [1]}"),
+            ("{\"a\": [1, {\"b\": -", "{\"a\": [1, {}]}"),
+            ("{\"a\": 12", "{\"a\": 12}"),
+            ("{\"a\": {}, \"b\"", "{\"a\": {}}"),
+            ("{\"a\": null}", "{\"a\": null}"),
+        ] {
+            assert_eq!(closed_object(text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn depth_is_bounded() {
         let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
         assert!(is_json(&nested(MAX_DEPTH)));
@@ -345,6 +399,22 @@ mod tests {
             let text = words.concat();
             let parsed = serde_json::from_str::<IgnoredAny>(&text).is_ok();
             prop_assert_eq!(is_json(&text), parsed, "{}", text);
+        }
+
+        #[test]
+        fn every_beginning_of_an_object_can_be_closed(
+            keys in prop::collection::vec("[a\"\\\\é]{0,3}", 0..4), value in any::<(bool, f32, String)>(),
+        ) {
+            let (word, number, text) = value;
+            let inner = serde_json::json!([word, number, text, {}, null, [{"k": text}]]);
+            let members = keys.into_iter().map(|key| (key, inner.clone()));
+            let object = Value::Object(members.collect());
+            let text = object.to_string();
+            for (at, _) in text.char_indices() {
+                let closed = serde_json::from_str::<Value>(&closed_object(&text[..at]));
+                prop_assert!(closed.is_ok_and(|value| value.is_object()), "{}", &text[..at]);
+            }
+            prop_assert_eq!(closed_object(&text), text);
         }
 
         #[test]

@@ -66,7 +66,8 @@ pub(crate) trait CallReader: Debug + Send + Sync {
     fn push(&mut self, c: char, call: &mut Call) -> Flow;
 
     /// Takes the end of the answer, which a limit has cut off if `truncated`. Returns whether the
-    /// text since the last whole call is a call, or the rest of a block that had one.
+    /// text since the last whole call is a call, or the rest of a block that had one; if it is
+    /// neither, it is the beginning of a call in a truncated answer, and content in another.
     fn finish(&mut self, _truncated: bool, _call: &mut Call) -> bool {
         false
     }

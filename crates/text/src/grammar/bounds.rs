@@ -1,7 +1,7 @@
 //! Checks before compilation: sources too large or too deep, and features of Lark that are not
 //! supported.
 
-use super::{GrammarError, GrammarSource};
+use super::{CallGrammar, GrammarError, GrammarSource};
 use crate::call_reader::call::ToolSignature;
 
 /// Bytes of a source.
@@ -21,6 +21,7 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
     check_nesting(source)?;
     match source {
         GrammarSource::Lark(text) => check_lark(text),
+        GrammarSource::Calls(CallGrammar { answer: Some(answer), .. }) => check(answer),
         _ => Ok(()),
     }
 }

@@ -15,17 +15,19 @@ use crate::tool_formats::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use llguidance::api::GrammarWithLexer;
 use serde_json::{Value, json};
 
-/// Number of tools of a request.
-const MAX_TOOLS: usize = 128;
+/// Most tools of a grammar; the schema of each is compiled.
+pub const MAX_TOOLS: usize = 128;
 /// Bytes of the name of a tool.
 const MAX_NAME: usize = 128;
 
-/// Returns the grammars of `calls`, the root first.
+/// Returns the grammars of `calls`, the root first; `answer` is the grammar of an answer without
+/// calls, if it is not free.
 ///
 /// # Errors
 /// If a tool's name or schema cannot be used, or the vocabulary lacks a token of the format.
 pub(super) fn grammars(
     calls: &CallGrammar,
+    answer: Option<GrammarWithLexer>,
     thinking: Thinking,
     tokenizer: &Tokenizer,
 ) -> Result<Vec<GrammarWithLexer>, GrammarError> {
@@ -42,11 +44,20 @@ pub(super) fn grammars(
     }
     writer.rules.push_str(&format!("body: {}\n", tools.join(" | ")));
     let many = calls.parallel && writer.syntax.many;
-    let answer = match writer.syntax.answer {
-        AnswerSyntax::Messages(messages) => writer.messages(messages, calls.required)?,
+    let answer = answer.map(|grammar| {
+        let reference = format!("@{}", grammar.name.as_deref().unwrap_or_default());
+        writer.grammars.push(grammar);
+        reference
+    });
+    let answer = match (writer.syntax.answer, answer) {
+        (AnswerSyntax::Messages(messages), answer) => {
+            let text = answer.as_deref().unwrap_or("TEXT");
+            writer.messages(messages, (!calls.required).then_some(text))?
+        }
         _ if calls.required => writer.block(many),
-        AnswerSyntax::TextOrCall => writer.text_or_call(many),
-        AnswerSyntax::TextThenCalls => writer.text_then_calls(many)?,
+        (_, Some(answer)) => format!("({} | {answer})", writer.block(many)),
+        (AnswerSyntax::TextOrCall, None) => writer.text_or_call(many),
+        (AnswerSyntax::TextThenCalls, None) => writer.text_then_calls(many)?,
     };
     let before = match writer.syntax.answer {
         AnswerSyntax::Messages(_) => String::new(),
@@ -176,11 +187,16 @@ impl Writer {
         format!("(TEXT | {})", self.block(many))
     }
 
-    /// Messages of other channels, then a message to a tool or, unless `required`, the answer.
-    fn messages(&mut self, syntax: &MessageSyntax, required: bool) -> Result<String, GrammarError> {
+    /// Messages of other channels, then a message to a tool or the answer, which is of the rule
+    /// `answer`; without `answer`, a message to a tool.
+    fn messages(
+        &mut self,
+        syntax: &MessageSyntax,
+        answer: Option<&str>,
+    ) -> Result<String, GrammarError> {
         self.tags.message_rules(syntax, &mut self.rules)?;
         let call = self.block(false);
-        let end = if required { call } else { format!("({call} | final TEXT)") };
+        let end = answer.map(|answer| format!("({call} | final {answer})")).unwrap_or(call);
         Ok(format!("other* {end}"))
     }
 }

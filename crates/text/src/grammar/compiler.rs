@@ -144,18 +144,13 @@ fn grammars(
     tokenizer: &Tokenizer,
 ) -> Result<(&'static str, Vec<GrammarWithLexer>), GrammarError> {
     let (kind, answer) = match source {
-        GrammarSource::JsonSchema(schema) => {
-            ("schema", schema::json_grammar(schema::checked(schema)?))
-        }
-        GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
-        GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
-        GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
-        GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
         GrammarSource::Calls(calls) => {
-            return Ok(("tools", calls::grammars(calls, thinking, tokenizer)?));
+            let answer = calls.answer.as_deref().filter(|_| !calls.required).map(answer_grammar);
+            let answer = answer.transpose()?.map(|(_, grammar)| grammar);
+            return Ok(("tools", calls::grammars(calls, answer, thinking, tokenizer)?));
         }
+        source => answer_grammar(source)?,
     };
-    let answer = GrammarWithLexer { name: Some(ANSWER.into()), ..answer };
     let (tags, mut rules) = (MarkerTokens::new(tokenizer), String::new());
     let before = match thinking {
         Thinking::None => return Ok((kind, vec![answer])),
@@ -167,6 +162,26 @@ fn grammars(
     };
     let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));
     Ok((kind, vec![root, answer]))
+}
+
+/// Returns the kind of a source and the grammar of a text, which is named [`ANSWER`].
+fn answer_grammar(
+    source: &GrammarSource,
+) -> Result<(&'static str, GrammarWithLexer), GrammarError> {
+    let (kind, answer) = match source {
+        GrammarSource::JsonSchema(schema) => {
+            ("schema", schema::json_grammar(schema::checked(schema)?))
+        }
+        GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
+        GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
+        GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
+        GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
+        GrammarSource::Calls(_) => {
+            let what = "calls are not the answer that stands beside calls".into();
+            return Err(GrammarError::Source { kind: "tools", what });
+        }
+    };
+    Ok((kind, GrammarWithLexer { name: Some(ANSWER.into()), ..answer }))
 }
 
 fn choice(texts: &[String]) -> Result<String, GrammarError> {

@@ -17,6 +17,7 @@ mod schema;
 mod source;
 mod vocabulary;
 
+pub use calls::MAX_TOOLS;
 pub use compiler::{CompiledGrammar, GrammarCompiler};
 pub use error::GrammarError;
 pub use matcher::Matcher;

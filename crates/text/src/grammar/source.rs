@@ -31,10 +31,14 @@ pub struct CallGrammar {
     /// Tools that may be called.
     pub tools: Vec<ToolSignature>,
     /// Whether the answer is at least one call, with no text but reasoning before it. Otherwise
-    /// text is free until a call begins, which must match its tool and ends the answer.
+    /// text is free until a call begins, which must match its tool and ends the answer; with
+    /// `answer`, it is calls without text or that answer.
     pub required: bool,
     /// Whether several calls may follow each other, if the format can write them.
     pub parallel: bool,
+    /// What the answer is if it is not calls; `None` if it is free text. Nothing if calls are
+    /// required.
+    pub answer: Option<Box<GrammarSource>>,
 }
 
 /// The reasoning before the part of an answer that a grammar constrains.

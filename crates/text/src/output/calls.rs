@@ -3,7 +3,8 @@
 //!
 //! Everything is decided one character at a time, so it makes no difference how an answer is cut.
 //! White space around calls is dropped. While a call is read, its text is kept: if the call breaks
-//! off, that text is content, and the search for calls continues after it.
+//! off, that text is content, and the search for calls continues after it. A call that the end of
+//! a truncated answer cuts is not broken: what was read of it stays, and none of it is content.
 
 use crate::call_reader::call::{Call, ToolSignature};
 use crate::call_reader::literals::{Literals, Scan};
@@ -39,6 +40,8 @@ pub(crate) struct Calls {
     pub cut: bool,
     /// All that follows is dropped.
     pub complete: bool,
+    /// The answer was truncated within a call, or where one may have begun.
+    pub unfinished: bool,
 }
 
 impl Calls {
@@ -58,6 +61,7 @@ impl Calls {
             closing: false,
             cut: false,
             complete: false,
+            unfinished: false,
         }
     }
 
@@ -90,18 +94,25 @@ impl Calls {
         }
     }
 
-    /// Takes the end of the answer.
+    /// Takes the end of the answer, which a limit has cut off if `truncated`.
     pub fn finish(&mut self, truncated: bool) {
         if self.complete || self.closing {
             return;
         }
         if let Some(reader) = &mut self.reader {
             if !reader.finish(truncated, &mut self.call) {
-                self.refuse();
+                self.unfinished = truncated;
+                if !truncated {
+                    self.refuse();
+                }
             }
             return;
         }
         let rest = self.literals.take();
+        if truncated && !rest.is_empty() {
+            self.unfinished = true;
+            return;
+        }
         let closes = |(text, role): &(&str, LiteralRole)| {
             matches!(role, LiteralRole::Close | LiteralRole::End) && text.starts_with(&rest)
         };

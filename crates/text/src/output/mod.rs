@@ -94,6 +94,8 @@ impl OutputParser {
     }
 
     /// Takes the end of the answer, which a limit has cut off if `truncated`.
+    ///
+    /// A call that is cut has no end: its arguments stay as far as they came.
     pub fn finish(&mut self, truncated: bool) -> Vec<OutputEvent> {
         let rest = self.splitter.as_mut().map(ThinkSplitter::finish).unwrap_or_default();
         let mut events = self.read(rest);
@@ -117,6 +119,12 @@ impl OutputParser {
     /// not what a model would have written.
     pub fn is_cut(&self) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.cut)
+    }
+
+    /// Whether the answer was truncated within a call, or where one may have begun, so that the
+    /// last text is not part of the content.
+    pub fn is_unfinished(&self) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.unfinished)
     }
 
     /// Whether the text that comes next is reasoning, as far as is known.

@@ -48,7 +48,7 @@ impl Recovery {
         if self.calls.reader.is_some() && !self.calls.complete {
             return Vec::new();
         }
-        self.calls.finish(true);
+        self.calls.finish(false);
         self.collect();
         let end = self.found.iter().position(|event| *event == OutputEvent::CallEnd);
         self.found.truncate(if parallel { usize::MAX } else { end.map_or(0, |end| end + 1) });

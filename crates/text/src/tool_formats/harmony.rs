@@ -186,12 +186,16 @@ impl CallReader for Harmony {
     }
 
     /// A header without its body says nothing, unless it was to be a call.
-    fn finish(&mut self, _truncated: bool, call: &mut Call) -> bool {
+    fn finish(&mut self, truncated: bool, call: &mut Call) -> bool {
         let read = self.literals.take();
         match self.state {
+            HarmonyState::Between => {}
+            HarmonyState::Call(_) | HarmonyState::Role | HarmonyState::Header if truncated => {
+                return false;
+            }
+            _ if truncated && !read.is_empty() => return false,
             HarmonyState::Reasoning => call.reasoning(&read),
             HarmonyState::Content => call.content(&read),
-            HarmonyState::Between => {}
             HarmonyState::Call(_) => self.refuse(call),
             HarmonyState::Role | HarmonyState::Header => {
                 if recipient(&self.raw).is_some() || !self.raw.contains("<|") {

@@ -1,12 +1,12 @@
 //! Calls under a grammar are calls to the parser of the same format, with valid arguments.
 
 use crate::answers::valid;
-use crate::player::{MARKED, Player, TINY, pick};
+use crate::player::{MARKED, Player, TINY, allowed, pick};
 use base::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use text::tool_formats::{harmony::HARMONY, hermes::HERMES, llama::LLAMA, qwen_coder::QWEN_CODER};
-use text::{CallGrammar, GrammarSource, Thinking};
+use text::{CallGrammar, CompiledGrammar, GrammarSource, Thinking};
 use text::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSignature};
 
 fn tools() -> Vec<ToolSignature> {
@@ -23,7 +23,8 @@ fn tools() -> Vec<ToolSignature> {
 }
 
 pub fn source(format: &'static ToolFormat, required: bool, parallel: bool) -> GrammarSource {
-    GrammarSource::Calls(CallGrammar { format, tools: tools(), required, parallel })
+    let answer = None;
+    GrammarSource::Calls(CallGrammar { format, tools: tools(), required, parallel, answer })
 }
 
 type NamedArguments = Vec<(String, String)>;
@@ -131,7 +132,8 @@ fn reasoning_comes_before_a_required_call() {
 fn tools_that_cannot_be_held_to_are_refused() {
     let with = |name: &str, parameters: Value, format| {
         let tools = vec![ToolSignature { name: name.into(), parameters }];
-        let calls = CallGrammar { format, tools, required: true, parallel: false };
+        let (required, parallel, answer) = (true, false, None);
+        let calls = CallGrammar { format, tools, required, parallel, answer };
         TINY.compiler.compile(&GrammarSource::Calls(calls), Thinking::None).map(drop)
     };
     let refused = |name, parameters, format, words: &str| {
@@ -198,7 +200,8 @@ fn check_round_trip(player: &Player, format: &'static ToolFormat, seed: u64) {
         arguments.insert(name.to_owned(), value);
         tools.push(ToolSignature { name: name.into(), parameters });
     }
-    let grammar = CallGrammar { format, tools, required: true, parallel: seed.is_multiple_of(2) };
+    let (required, parallel, answer) = (true, seed.is_multiple_of(2), None);
+    let grammar = CallGrammar { format, tools, required, parallel, answer };
     let compiled = player.compile(&GrammarSource::Calls(grammar.clone()));
     let text = player.answer(&compiled, &mut rng);
     let written = names_in(&text, &arguments);
@@ -229,5 +232,97 @@ fn forced_calls_round_trip_through_the_parser() {
                 check_round_trip(&TINY, format, seed);
             }
         }
+    }
+}
+
+/// Whether a text has a format.
+type Check = fn(&str) -> bool;
+
+/// Formats of answers with their checks.
+fn answers() -> Vec<(GrammarSource, Check)> {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
+        "required": ["n"], "additionalProperties": false});
+    let is_object = |text: &str| serde_json::from_str(text).is_ok_and(|it: Value| it.is_object());
+    let has_n = |text: &str| {
+        let value: Value = serde_json::from_str(text).unwrap();
+        value["n"].is_number() && value.as_object().unwrap().len() == 1
+    };
+    vec![
+        (GrammarSource::JsonSchema(schema), has_n),
+        (GrammarSource::JsonObject, is_object),
+        (GrammarSource::Regex("yes{1,3}|no".into()), |text| text == "no" || text.starts_with("ye")),
+        (GrammarSource::Lark("start: \"(\" start \")\" | \"x\"".into()), |text| text.contains('x')),
+        (GrammarSource::Choice(vec!["red".into(), "green".into()]), |t| {
+            ["red", "green"].contains(&t)
+        }),
+    ]
+}
+
+/// Reads back a random answer that is calls or text in a format; returns whether it is calls.
+fn check_either(
+    player: &Player,
+    grammar: &CallGrammar,
+    compiled: &CompiledGrammar,
+    (seed, fits): (u64, Check),
+) -> bool {
+    let text = player.answer(compiled, &mut Rng::new(seed));
+    let (calls, rest) = read(grammar, [&*text].into_iter());
+    check(&calls);
+    // Messages before the answer are content too.
+    let messages = grammar.format == &HARMONY;
+    let rest = if messages { text.rsplit("<|message|>").next().unwrap() } else { rest.trim() };
+    match calls.len() {
+        0 => assert!(fits(rest), "{}: {text}", grammar.format),
+        _ => assert!(messages || rest.is_empty(), "{}: {text}", grammar.format),
+    }
+    assert!(grammar.parallel || calls.len() <= 1, "{}: {text}", grammar.format);
+    !calls.is_empty()
+}
+
+/// Returns whether calls and texts both occur among random answers. Every required call is an
+/// answer, too.
+fn check_beside(player: &Player, format: &'static ToolFormat, parallel: bool) -> [bool; 2] {
+    let mut found = [false; 2];
+    let required = player.compile(&source(format, true, parallel));
+    for (answer, fits) in answers() {
+        let answer = Some(Box::new(answer));
+        let grammar = CallGrammar { format, tools: tools(), required: false, parallel, answer };
+        let compiled = player.compile(&GrammarSource::Calls(grammar.clone()));
+        for seed in 0..12 {
+            let called = check_either(player, &grammar, &compiled, (seed, fits));
+            found[usize::from(called)] = true;
+            let (ids, _) = player.play(&required, &mut Rng::new(seed));
+            let mut matcher = compiled.start();
+            let taken = ids.iter().all(|id| matcher.accept(*id).is_ok());
+            assert!(taken && (matcher.is_complete() || allowed(&mut matcher).1), "{format}");
+        }
+    }
+    found
+}
+
+#[test]
+fn an_answer_beside_tools_is_calls_or_text_in_its_format() {
+    for format in ToolFormat::ALL {
+        for parallel in [false, true] {
+            assert_eq!(check_beside(&MARKED, format, parallel), [true; 2], "{format}");
+            if *format != &HARMONY {
+                assert_eq!(check_beside(&TINY, format, parallel), [true; 2], "{format}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_required_call_has_no_format_beside_it() {
+    for format in ToolFormat::ALL {
+        let answer = Some(Box::new(GrammarSource::Choice(vec!["red".into()])));
+        let (required, parallel) = (true, false);
+        let grammar = CallGrammar { format, tools: tools(), required, parallel, answer };
+        let text = MARKED
+            .answer(&MARKED.compile(&GrammarSource::Calls(grammar.clone())), &mut Rng::new(1));
+        let (calls, rest) = read(&grammar, [&*text].into_iter());
+        assert_eq!(calls.len(), 1, "{format}: {text}");
+        // Messages of other channels may come before a call.
+        assert!(*format == &HARMONY || rest.trim().is_empty(), "{format}: {text}");
     }
 }

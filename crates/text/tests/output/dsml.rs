@@ -112,19 +112,20 @@ fn only_whole_parameters_are_repaired() {
     check_cut(&format!("{open}{whole}</|D|invoke>"), true, r#"f{"s":"x"};"#);
     check_cut(&format!("{open}{whole}</|D|invoke></|D|tool_cal"), true, r#"f{"s":"x"};"#);
     // A required parameter is missing.
-    check_cut(open, true, &format!("f{{!{open}"));
+    check_cut(open, true, "f{");
     check_cut(open, false, "f{};");
     for cut in ["<|D|parameter name=\"s\" string=\"true\">x", "<|D|para", "<|D|parameter name=\"s"]
     {
         let events =
             crate::read(&form(&DSML), &[&format!("{open}{cut}").replace("|D|", "｜DSML｜")], true);
-        assert!(events.contains(&text::OutputEvent::CallBroken), "{cut}");
-        assert!(!events.contains(&text::OutputEvent::CallEnd), "{cut}");
+        assert!(crate::line(&events).starts_with("f{"), "{cut}");
+        let (broken, end) = (text::OutputEvent::CallBroken, text::OutputEvent::CallEnd);
+        assert!(!events.contains(&broken) && !events.contains(&end), "{cut}");
     }
 }
 
 #[test]
-fn every_cut_of_a_block_gives_whole_calls_or_text() {
+fn every_cut_of_a_block_gives_calls_and_no_text() {
     let block = "<|D|tool_calls>\n<|D|invoke name=\"f\">\n<|D|parameter name=\"s\" string=\"true\">x\
                  </|D|parameter>\n</|D|invoke>\n<|D|invoke name=\"now\">\n</|D|invoke>\n</|D|tool_calls>";
     let block = block.replace("|D|", "｜DSML｜");
@@ -133,13 +134,7 @@ fn every_cut_of_a_block_gives_whole_calls_or_text() {
         let events = crate::read(&form(&DSML), &[&block[..at]], true);
         let calls = events.iter().filter(|e| **e == text::OutputEvent::CallEnd).count();
         assert!(calls >= usize::from(at >= first), "{at}: {events:?}");
-        let text: String = events
-            .iter()
-            .filter_map(|e| match e {
-                text::OutputEvent::Content(text) => Some(text.as_str()),
-                _ => None,
-            })
-            .collect();
-        assert!(calls > 0 || text == block[..at], "{at}: {events:?}");
+        let is_text = |event: &&text::OutputEvent| matches!(event, text::OutputEvent::Content(_));
+        assert_eq!(events.iter().find(is_text), None, "{at}: {events:?}");
     }
 }

@@ -51,7 +51,8 @@ fn a_hermes_call_with_whole_arguments_needs_no_closing_tag() {
         "f{};",
     );
     let cut = "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"";
-    check_form(&form(&HERMES), cut, true, &format!("f{{\"s\": \"!{cut}"));
+    check_form(&form(&HERMES), cut, true, "f{\"s\": \"");
+    check_form(&form(&HERMES), cut, false, &format!("f{{\"s\": \"!{cut}"));
 }
 
 #[test]

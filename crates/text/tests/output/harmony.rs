@@ -47,7 +47,8 @@ fn malformed_messages_are_content() {
     let broken = "<|channel|>commentary to=functions.f<|message|>{x}";
     check_harmony(broken, &format!("f{{!{broken}"));
     let cut = "<|channel|>commentary to=functions.f<|message|>{\"s\": 1";
-    check_form(&form(&HARMONY), cut, true, &format!("f{{\"s\": 1!{cut}"));
+    check_form(&form(&HARMONY), cut, true, "f{\"s\": 1");
+    check_form(&form(&HARMONY), cut, false, &format!("f{{\"s\": 1!{cut}"));
     let empty = "<|channel|>commentary to=functions.f<|message|>";
     check_harmony(empty, empty);
     check_harmony("<|channel|>ana\nlysis<|message|>x", "<|channel|>ana\nlysis<|message|>x");

@@ -148,8 +148,9 @@ fn content(events: &[OutputEvent]) -> String {
     events.iter().map(text).collect()
 }
 
-/// Calls are started, argued and ended in this order, and their arguments are JSON objects.
-fn check_grammar(events: &[OutputEvent]) {
+/// Calls are started, argued and ended in this order, and their arguments are JSON objects. Only
+/// the last call of a truncated answer may have no end.
+fn check_grammar(events: &[OutputEvent], truncated: bool) {
     let mut arguments: Option<String> = None;
     for event in events {
         match event {
@@ -169,7 +170,37 @@ fn check_grammar(events: &[OutputEvent]) {
             }
         }
     }
-    assert!(arguments.is_none(), "{events:?}");
+    if let Some(text) = arguments {
+        let closed: serde_json::Value = serde_json::from_str(&text::closed_object(&text)).unwrap();
+        assert!(truncated && closed.is_object(), "{events:?}");
+    }
+}
+
+/// The calls as names and arguments.
+fn calls(events: &[OutputEvent]) -> Vec<(String, String)> {
+    let mut calls = Vec::new();
+    for event in events {
+        match event {
+            OutputEvent::CallStart { name } => calls.push((name.clone(), String::new())),
+            OutputEvent::CallArguments(text) => calls.last_mut().unwrap().1.push_str(text),
+            OutputEvent::CallBroken => panic!("{events:?}"),
+            _ => {}
+        }
+    }
+    calls
+}
+
+/// What a truncated answer shows is the beginning of what the whole one shows.
+fn check_beginning(part: &[OutputEvent], whole: &[OutputEvent]) {
+    let (text, all) = (content(part), content(whole));
+    assert!(all.trim_end().starts_with(text.trim_end()), "{part:?} {whole:?}");
+    let (some, all) = (calls(part), calls(whole));
+    assert!(some.len() <= all.len(), "{part:?} {whole:?}");
+    for (at, ((name, arguments), (full_name, full))) in some.iter().zip(&all).enumerate() {
+        assert_eq!(name, full_name);
+        let last = at + 1 == some.len();
+        assert!(full == arguments || last && full.starts_with(arguments), "{part:?} {whole:?}");
+    }
 }
 
 proptest! {
@@ -183,7 +214,7 @@ proptest! {
         truncated in any::<bool>(),
     ) {
         let whole = read(&form, &[&answer], truncated);
-        check_grammar(&whole);
+        check_grammar(&whole, truncated);
         prop_assert_eq!(&whole, &read(&form, &cut(&answer, &places), truncated));
         let chars: Vec<String> = answer.chars().map(String::from).collect();
         let chars: Vec<&str> = chars.iter().map(String::as_str).collect();
@@ -193,7 +224,7 @@ proptest! {
     #[test]
     fn an_answer_without_a_call_is_its_content(form in forms(), answer in answers()) {
         let form = OutputForm { reasoning: Reasoning::Unsplit, ..form };
-        let events = read(&form, &[&answer], true);
+        let events = read(&form, &[&answer], false);
         let ended = events.contains(&OutputEvent::CallEnd);
         let mut parser = OutputParser::new(&form);
         parser.push(&answer);
@@ -227,6 +258,9 @@ proptest! {
         prop_assert_eq!(content(&events), text.trim_end());
         let calls = events.iter().filter(|event| **event == OutputEvent::CallEnd);
         prop_assert_eq!(calls.count(), count);
+        for (at, _) in answer.char_indices() {
+            check_beginning(&read(&form(format), &[&answer[..at]], true), &events);
+        }
     }
 }
 

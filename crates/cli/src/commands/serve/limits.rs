@@ -2,6 +2,7 @@
 
 use crate::args::{bytes, seconds};
 use anyhow::Result;
+use api::CacheIsolation;
 use clap::value_parser;
 use server::{ApiKeys, RateLimits, ServerOptions};
 use std::path::PathBuf;
@@ -30,6 +31,10 @@ pub(super) struct ClientArgs {
     /// Concurrent requests per key or address
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     max_concurrent: Option<u32>,
+    /// Who shares the caches of prompts: all (off), requests of a key, or of a user of a key
+    /// [default: key with two API keys or more, else off]
+    #[arg(long, value_name = "off|key|user")]
+    cache_isolation: Option<CacheIsolation>,
     /// Log the texts of prompts and answers too (with -v)
     #[arg(long)]
     log_prompts: bool,
@@ -92,6 +97,7 @@ impl ClientArgs {
                 concurrent: self.max_concurrent,
             },
             log_prompts: self.log_prompts,
+            cache_isolation: self.cache_isolation,
             ..connections.options()
         })
     }

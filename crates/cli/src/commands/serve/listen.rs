@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use server::{Listener, Tls, UnixSocket};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use tokio::net::TcpListener;
 
@@ -15,10 +15,11 @@ const PORT: u16 = 8080;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Listening")]
 pub(super) struct ListenArgs {
-    /// Address to listen on [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
-    host: Option<IpAddr>,
-    /// Port to listen on, 0 for any free port [default: 8080]
+    /// Address to listen on; may be repeated, or hold several separated by commas
+    /// [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    host: Vec<IpAddr>,
+    /// Port to listen on at every address, 0 for any free port [default: 8080]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     /// Unix socket to listen on, instead of the port unless --host or --port is given
@@ -40,14 +41,14 @@ impl ListenArgs {
     pub fn chosen(&self) -> Vec<(&'static str, String)> {
         let mut chosen = Vec::new();
         if self.listens_on_tcp() {
-            chosen.extend(self.host.is_none().then(|| ("host", HOST.to_string())));
+            chosen.extend(self.host.is_empty().then(|| ("host", HOST.to_string())));
             chosen.extend(self.port.is_none().then(|| ("port", PORT.to_string())));
         }
         chosen
     }
 
     fn listens_on_tcp(&self) -> bool {
-        self.unix.is_none() || self.host.is_some() || self.port.is_some()
+        self.unix.is_none() || !self.host.is_empty() || self.port.is_some()
     }
 
     /// Binds the addresses, and returns them as clients know them. `open` says that clients need
@@ -56,14 +57,13 @@ impl ListenArgs {
         let tls = self.tls()?;
         let (mut listener, mut addresses) = (Listener::default(), Vec::new());
         if self.listens_on_tcp() {
-            let (host, port) = (self.host.unwrap_or(HOST), self.port.unwrap_or(PORT));
-            let tcp = TcpListener::bind((host, port)).await;
-            let tcp = tcp.with_context(|| format!("cannot listen on {host}:{port}"))?;
             let scheme = if tls.is_some() { "https" } else { "http" };
-            addresses.push(format!("{scheme}://{}", tcp.local_addr()?));
-            let warnings = exposed(host, open, tls.is_some());
-            warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-            listener = tcp.into();
+            for (host, tcp) in self.bind().await? {
+                addresses.push(format!("{scheme}://{}", tcp.local_addr()?));
+                let warnings = exposed(host, open, tls.is_some());
+                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                listener.tcp.push(tcp);
+            }
         }
         listener.tls = tls;
         if let Some(path) = &self.unix {
@@ -73,6 +73,24 @@ impl ListenArgs {
             addresses.push(format!("unix:{}", path.display()));
         }
         Ok((listener, addresses))
+    }
+
+    /// Binds every address at one port: the given one, or a free one of the first address.
+    async fn bind(&self) -> Result<Vec<(IpAddr, TcpListener)>> {
+        let mut port = self.port.unwrap_or(PORT);
+        let hosts = if self.host.is_empty() { &[HOST][..] } else { &self.host };
+        let mut bound = Vec::new();
+        for (at, &host) in hosts.iter().enumerate() {
+            if hosts[..at].contains(&host) {
+                continue;
+            }
+            let address = SocketAddr::from((host, port));
+            let tcp = TcpListener::bind(address).await;
+            let tcp = tcp.with_context(|| format!("cannot listen on {address}"))?;
+            port = tcp.local_addr()?.port();
+            bound.push((host, tcp));
+        }
+        Ok(bound)
     }
 
     fn tls(&self) -> Result<Option<Tls>> {

@@ -297,3 +297,18 @@ fn blocks_behind_a_window_are_released_and_found_again() {
         assert!(machine.scheduler.blocks().used <= 5, "{:?}", machine.scheduler.blocks());
     }
 }
+
+#[test]
+fn a_space_finds_its_own_blocks_only() {
+    let mut machine = Machine::new(LIMITS);
+    let spaces = [[0; 16], [1; 16], [2; 16]];
+    for (id, space) in spaces.into_iter().enumerate() {
+        assert_eq!(machine.cached_in(space, id as u64, &prompt(1, 30)), 0, "{space:?}");
+    }
+    for (id, space) in spaces.into_iter().enumerate() {
+        assert_eq!(machine.cached_in(space, 10 + id as u64, &prompt(1, 30)), 29, "{space:?}");
+        // Neither does it find the beginning of a block.
+        let other = [3 + id as u8; 16];
+        assert_eq!(machine.cached_in(other, 20 + id as u64, &prompt(1, 3)), 0);
+    }
+}

@@ -76,6 +76,21 @@ fn tenants_alternate_however_many_requests_each_has() {
 }
 
 #[test]
+fn users_alternate_within_the_part_of_their_tenant() {
+    let mut machine = one_at_a_time();
+    let mut add = |id: u64, tenant, user| {
+        let prompt = vec![id as u32; 8];
+        let new = NewSequence { prompt, capacity: 9, tenant, user, ..NewSequence::default() };
+        machine.add_new(id, new);
+    };
+    // One tenant has three users, of whom one asks most; they get no more than the other tenant.
+    (1..=3).for_each(|id| add(id, 1, 1));
+    [(4, 2), (5, 3)].into_iter().for_each(|(id, user)| add(id, 1, user));
+    (6..=8).for_each(|id| add(id, 2, 1));
+    assert_eq!(turns(&mut machine), [1, 6, 4, 7, 5, 8, 2, 3]);
+}
+
+#[test]
 fn an_idle_tenant_gets_no_credit() {
     let mut machine = one_at_a_time();
     for id in 1..=3 {

@@ -43,6 +43,8 @@ struct Simulation {
     /// Numbers of sequences, and what was planned for them.
     trace: Vec<(u64, Planned)>,
     rejected: usize,
+    /// Whether sequences are of several users and use several parts of the prefix cache.
+    spaces: bool,
 }
 
 /// Maximum number of waiting sequences, which the queue bounds in the engine.
@@ -52,7 +54,8 @@ impl Simulation {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let machine = Machine::new(limits(&mut rng));
-        Self { machine, rng, clients: Vec::new(), trace: Vec::new(), rejected: 0 }
+        let (clients, trace) = Default::default();
+        Self { machine, rng, clients, trace, rejected: 0, spaces: false }
     }
 
     /// A prompt that is new or shares a prefix with others.
@@ -80,6 +83,8 @@ impl Simulation {
             capacity,
             priority: self.rng.below(3) as i32 - 1,
             tenant: self.rng.below(3),
+            user: if self.spaces { id % 2 } else { 0 },
+            space: [if self.spaces { (id % 3) as u8 } else { 0 }; 16],
             cold: self.rng.below(10) == 0,
             output: match self.rng.below(8) {
                 0 => PromptOutput::AllLogits,
@@ -227,4 +232,15 @@ fn the_same_seed_gives_the_same_trace() {
     for seed in 0..20 {
         assert_eq!(simulate(seed), simulate(seed), "seed {seed}");
     }
+}
+
+#[test]
+fn no_row_reads_a_block_of_another_space() {
+    let mut sum = Count::default();
+    for seed in 0..SEEDS / 5 {
+        let (_, count) = Simulation { spaces: true, ..Simulation::new(seed) }.run();
+        sum.preempted += count.preempted;
+        sum.copied += count.copied;
+    }
+    assert!(sum.preempted > 100 && sum.copied > 100, "{sum:?}");
 }

@@ -1,6 +1,6 @@
 //! The answer of `POST /v1/messages`, whole and as events.
 
-use crate::generate::answer::{Answer, Collected};
+use crate::generate::answer::{Answer, Collected, members};
 use crate::http::error::HttpError;
 use crate::http::keys::Digest;
 use crate::http::protocol::Protocol;
@@ -59,19 +59,27 @@ impl MessageAnswer {
         Self { message, caches, blocks: 0, open: None, events: Vec::new() }
     }
 
+    /// Begins the message: how many tokens of the prompt are cached is known now, and final. The
+    /// ping tells the client to be patient: the rest of the prompt is yet to be computed.
+    fn admitted(&mut self, cached_tokens: usize) {
+        let usage = &mut self.message.usage;
+        let cached = cached_tokens.min(usage.input_tokens);
+        let computed = usage.input_tokens - cached;
+        usage.cache_read_input_tokens = cached;
+        (usage.cache_creation_input_tokens, usage.input_tokens) =
+            if self.caches { (computed, 0) } else { (0, computed) };
+        let message = self.message.clone();
+        self.events.extend([StreamEvent::MessageStart { message }, StreamEvent::Ping]);
+    }
+
+    /// The counts of the whole answer; those of the prompt are as when the message began.
     fn usage(&self, usage: &api::Usage) -> MessageUsage {
-        let cached = usage.cached_tokens.min(usage.prompt_tokens);
-        let computed = usage.prompt_tokens - cached;
-        let (written, input) = if self.caches { (computed, 0) } else { (0, computed) };
         MessageUsage {
-            input_tokens: input,
-            cache_creation_input_tokens: written,
-            cache_read_input_tokens: cached,
             output_tokens: usage.completion_tokens,
             output_tokens_details: Some(OutputTokensDetails {
                 thinking_tokens: usage.reasoning_tokens,
             }),
-            service_tier: None,
+            ..self.message.usage.clone()
         }
     }
 
@@ -81,6 +89,7 @@ impl MessageAnswer {
             TextEvent::Content(delta) => self.say(delta.text, false),
             TextEvent::Call(event) => self.call(event),
             TextEvent::Done(done) => self.done(done.finish),
+            TextEvent::Admitted { cached_tokens } => self.admitted(cached_tokens),
             TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {}
         }
     }
@@ -102,9 +111,8 @@ impl MessageAnswer {
                 self.delta(BlockDelta::Signature { signature: signature.clone() });
             }
             ContentBlock::Text { text: whole } => *whole = text,
-            // A call's arguments are an object; those of one that got none are empty.
             ContentBlock::ToolUse { input, .. } => {
-                *input = serde_json::from_str(&text).unwrap_or_default();
+                *input = members(&text);
             }
         }
         self.events.push(StreamEvent::ContentBlockStop { index: self.blocks - 1 });
@@ -194,13 +202,6 @@ impl Answer for MessageAnswer {
     /// Clients close a stream after 15 s of silence.
     const MAX_SILENCE: Duration = Duration::from_secs(10);
 
-    /// The ping tells the client to be patient: the prompt is yet to be computed.
-    fn open(&mut self) -> Vec<Frame> {
-        let message = self.message.clone();
-        self.events.extend([StreamEvent::MessageStart { message }, StreamEvent::Ping]);
-        self.take()
-    }
-
     fn note(&mut self, _: usize, event: &TextEvent) {
         self.tell(event.clone());
         self.events.clear();
@@ -213,7 +214,8 @@ impl Answer for MessageAnswer {
 
     fn close(&mut self, usage: &api::Usage) -> Vec<Frame> {
         let MessageResponse { stop_reason, stop_sequence, .. } = self.message.clone();
-        let (delta, usage) = (Ending { stop_reason, stop_sequence }, self.usage(usage));
+        let delta = Ending { stop_reason, stop_sequence };
+        let usage = MessageUsage { service_tier: None, ..self.usage(usage) };
         self.events.extend([StreamEvent::MessageDelta { delta, usage }, StreamEvent::MessageStop]);
         self.take()
     }
@@ -227,7 +229,7 @@ impl Answer for MessageAnswer {
     }
 
     fn whole(&mut self, _: Vec<Collected>, usage: &api::Usage) -> Value {
-        self.message.usage = MessageUsage { service_tier: TIER, ..self.usage(usage) };
+        self.message.usage = self.usage(usage);
         json!(self.message)
     }
 }

@@ -31,8 +31,8 @@ pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
     let (conversation, settings) = (wire::read(body)?, wire::read::<MessageSettings>(body)?);
     let sampling = sampling(&settings)?;
     let request = ChatRequest { sampling, ..prompt(conversation)? };
-    let tenant = settings.metadata.and_then(|metadata| metadata.user_id);
-    let options = RequestOptions { tenant, ..RequestOptions::default() };
+    let user = settings.metadata.and_then(|metadata| metadata.user_id);
+    let options = RequestOptions { user, ..RequestOptions::default() };
     let stream = settings.stream.unwrap_or(false);
     Ok(MessageCall { request, options, stream, caches: marks_cache(body) })
 }
@@ -177,7 +177,7 @@ mod tests {
             ..SamplingOptions::default()
         };
         assert_eq!(read.request.sampling, expected);
-        assert_eq!((read.options.tenant.as_deref(), read.stream), (Some("u"), true));
+        assert_eq!((read.options.user.as_deref(), read.stream), (Some("u"), true));
         assert_eq!(read.request.call_prefix, "toolu_");
     }
 

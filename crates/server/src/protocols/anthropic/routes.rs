@@ -1,7 +1,6 @@
 //! The routes of Anthropic's API.
 
 use crate::generate::flow::{Delivery, Generation, Reply, counted, generate, prepare};
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -13,7 +12,6 @@ use crate::protocols::anthropic::response::{ErrorBody, MessageResponse, StreamEv
 use api::Service;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::Response;
 use serde_json::Value;
 
@@ -34,7 +32,7 @@ pub(crate) async fn messages(context: RequestContext, body: Body) -> Result<Resp
 
 fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, HttpError> {
     let call = chat::read(body)?;
-    let prompt = service.prepare_chat(&call.request);
+    let prompt = service.for_options(&call.options).prepare_chat(&call.request);
     let prompt = prompt.map_err(|error| HttpError::of(error, "messages"))?;
     let answer = MessageAnswer::new(&service.info().name, prompt.prompt().len(), call.caches);
     Ok(Reply::Generate(Box::new(Generation {
@@ -56,10 +54,10 @@ fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, H
     ),
 )]
 pub(crate) async fn count_tokens(
-    State(app): State<App>,
+    context: RequestContext,
     body: Body,
 ) -> Result<Json<TokenCount>, HttpError> {
-    let input_tokens = prepare(&app, body, |service, body| {
+    let input_tokens = prepare(&context.app, body, |service, body| {
         counted(service.prepare_chat(&chat::prompt(wire::read(body)?)?))
             .map_err(|error| HttpError::of(error, "messages"))
     });

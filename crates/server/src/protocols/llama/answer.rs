@@ -2,6 +2,8 @@
 
 use crate::generate::answer::{Answer, Collected};
 use crate::generate::logprobs::finite;
+use crate::generate::options::Telemetry;
+use crate::generate::timings::{ChoiceProgress, PromptProgress, Timings};
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use crate::http::sse::Frame;
@@ -9,7 +11,6 @@ use crate::protocols::llama::Llama;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::time::Instant;
 use utoipa::ToSchema;
 
 /// The parts of an answer that are shown.
@@ -19,15 +20,26 @@ pub(crate) struct AnswerView {
     pub tokens: bool,
     /// Log probabilities.
     pub probabilities: bool,
-    /// Times with every piece.
-    pub timings: bool,
+    /// Log probabilities are those that tokens were drawn with.
+    pub sampled: bool,
+    /// What the pieces of a stream tell of the computation.
+    pub telemetry: Telemetry,
     /// Nothing of what was generated.
     pub unseen: bool,
     /// Only these members; all where there are none.
     pub fields: Vec<String>,
     pub settings: Value,
-    /// Tokens of each prompt.
-    pub prompts: Vec<usize>,
+    /// The prompts.
+    pub prompts: Vec<ShownPrompt>,
+}
+
+/// A prompt as answers tell it.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownPrompt {
+    /// Its tokens as text.
+    pub text: String,
+    /// How many these are.
+    pub tokens: usize,
 }
 
 /// Writes completions.
@@ -35,64 +47,9 @@ pub(crate) struct AnswerView {
 pub(crate) struct CompletionAnswer {
     model: String,
     view: AnswerView,
-    started: Instant,
+    /// Answers to each prompt.
+    per_prompt: usize,
     choices: Vec<ChoiceProgress>,
-}
-
-/// How far one answer is.
-#[derive(Clone, Debug)]
-struct ChoiceProgress {
-    prompt_tokens: usize,
-    tokens: usize,
-    first: Option<Instant>,
-}
-
-/// Tokens and times of an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
-struct Timings {
-    /// Prompt tokens found in the cache.
-    cache_n: usize,
-    /// Prompt tokens computed.
-    prompt_n: usize,
-    prompt_ms: f64,
-    prompt_per_token_ms: f64,
-    prompt_per_second: f64,
-    /// Tokens generated.
-    predicted_n: usize,
-    predicted_ms: f64,
-    predicted_per_token_ms: f64,
-    predicted_per_second: f64,
-}
-
-impl Timings {
-    /// Of counts and seconds: cached and computed prompt tokens, generated ones.
-    fn new(counts: [usize; 3], prefill_s: f64, decode_s: f64) -> Self {
-        let [cache_n, prompt_n, predicted_n] = counts;
-        Self {
-            cache_n,
-            prompt_n,
-            prompt_ms: 1e3 * prefill_s,
-            prompt_per_token_ms: share(1e3 * prefill_s, prompt_n as f64),
-            prompt_per_second: share(prompt_n as f64, prefill_s),
-            predicted_n,
-            predicted_ms: 1e3 * decode_s,
-            predicted_per_token_ms: share(1e3 * decode_s, predicted_n as f64),
-            predicted_per_second: share(predicted_n as f64, decode_s),
-        }
-    }
-
-    /// Of an answer that has ended.
-    fn of(done: &Done) -> Self {
-        let usage = &done.usage;
-        let computed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
-        let counts = [usage.cached_tokens, computed, usage.completion_tokens];
-        Self::new(counts, done.timings.prefill_s, done.timings.decode_s)
-    }
-}
-
-/// JSON knows no infinities: a share of nothing is nothing.
-fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// A piece of an answer.
@@ -111,6 +68,8 @@ pub(crate) struct AnswerPiece {
     completion_probabilities: Option<Vec<Probability>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timings: Option<Timings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_progress: Option<PromptProgress>,
 }
 
 /// An answer, or those to several prompts.
@@ -130,6 +89,8 @@ pub(crate) struct Completion {
     #[serde(flatten)]
     piece: AnswerPiece,
     model: String,
+    /// The tokens of the prompt as text.
+    prompt: String,
     generation_settings: Value,
     /// `eos`, `limit` or `word`.
     stop_type: &'static str,
@@ -141,12 +102,16 @@ pub(crate) struct Completion {
     has_new_line: bool,
 }
 
-/// A token with its log probability.
+/// A token with its probability and those of the likeliest ones.
 #[derive(Debug, Serialize, ToSchema)]
 struct Probability {
     #[serde(flatten)]
     token: Likely,
-    top_logprobs: Vec<Likely>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<Vec<Likely>>,
+    /// In place of `top_logprobs` with `post_sampling_probs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_probs: Option<Vec<Likely>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -155,30 +120,35 @@ struct Likely {
     id: u32,
     token: String,
     bytes: Vec<u8>,
-    logprob: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprob: Option<f64>,
+    /// In place of `logprob` with `post_sampling_probs`: the probability after all samplers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prob: Option<f64>,
 }
 
 impl Likely {
-    fn new(id: u32, text: &str, bytes: &[u8], logprob: f32) -> Self {
-        let logprob = finite(logprob);
-        Self { id, token: text.to_owned(), bytes: bytes.to_vec(), logprob }
+    fn new(id: u32, text: &str, bytes: &[u8], logprob: f32, sampled: bool) -> Self {
+        let (token, bytes) = (text.to_owned(), bytes.to_vec());
+        let prob = sampled.then(|| f64::from(logprob).exp());
+        Self { id, token, bytes, logprob: (!sampled).then(|| finite(logprob)), prob }
     }
 }
 
-fn probability(token: &TokenText) -> Probability {
-    let top = |top: &TopToken| Likely::new(top.id, &top.text, &top.bytes, top.logprob);
-    Probability {
-        token: Likely::new(token.id, &token.text, &token.bytes, token.logprob),
-        top_logprobs: token.top.iter().map(top).collect(),
-    }
+fn probability(token: &TokenText, sampled: bool) -> Probability {
+    let top = |top: &TopToken| Likely::new(top.id, &top.text, &top.bytes, top.logprob, sampled);
+    let all = token.top.iter().map(top).collect();
+    let (top_logprobs, top_probs) = if sampled { (None, Some(all)) } else { (Some(all), None) };
+    let TokenText { id, text, bytes, logprob, .. } = token;
+    Probability { token: Likely::new(*id, text, bytes, *logprob, sampled), top_logprobs, top_probs }
 }
 
 impl CompletionAnswer {
     /// For so many answers of `model` to each prompt.
     pub fn new(model: &str, view: AnswerView, choices: usize) -> Self {
-        let choice = |&prompt_tokens| ChoiceProgress { prompt_tokens, tokens: 0, first: None };
-        let choices = view.prompts.iter().flat_map(|n| vec![choice(n); choices]).collect();
-        Self { model: model.to_owned(), view, started: Instant::now(), choices }
+        let choice = |prompt: &ShownPrompt| vec![ChoiceProgress::new(prompt.tokens); choices];
+        let (model, all) = (model.to_owned(), view.prompts.iter().flat_map(choice).collect());
+        Self { model, view, per_prompt: choices, choices: all }
     }
 
     fn piece(&self, index: usize, content: &str, tokens: &[TokenText]) -> AnswerPiece {
@@ -191,11 +161,12 @@ impl CompletionAnswer {
             tokens: ids.collect(),
             stop: false,
             id_slot: -1,
-            tokens_predicted: self.choices[index].tokens,
-            tokens_evaluated: self.choices[index].prompt_tokens,
+            tokens_predicted: self.choices[index].generated(),
+            tokens_evaluated: self.choices[index].prompt(),
             completion_probabilities: probabilities
-                .then(|| shown.iter().map(probability).collect()),
-            timings: None,
+                .then(|| shown.iter().map(|token| probability(token, self.view.sampled)).collect()),
+            timings: self.view.telemetry.timings.then(|| self.choices[index].timings()),
+            prompt_progress: None,
         }
     }
 
@@ -203,15 +174,18 @@ impl CompletionAnswer {
         if self.view.unseen {
             return Vec::new();
         }
-        let choice = &mut self.choices[index];
-        choice.tokens += delta.tokens.len();
-        let first = *choice.first.get_or_insert_with(Instant::now);
-        let counts = [0, choice.prompt_tokens, choice.tokens];
-        let mut piece = self.piece(index, &delta.text, &delta.tokens);
-        piece.timings = self.view.timings.then(|| {
-            let prefill = (first - self.started).as_secs_f64();
-            Timings::new(counts, prefill, first.elapsed().as_secs_f64())
-        });
+        self.choices[index].add(delta);
+        vec![Frame::Data(json!(self.piece(index, &delta.text, &delta.tokens)))]
+    }
+
+    /// The piece about the prompt, if it was asked for.
+    fn progress(&mut self, index: usize, counts: [usize; 3]) -> Vec<Frame> {
+        let [cached, done, total] = counts;
+        let progress = self.choices[index].prefill(cached, done, total);
+        if !self.view.telemetry.progress {
+            return Vec::new();
+        }
+        let piece = AnswerPiece { prompt_progress: Some(progress), ..self.piece(index, "", &[]) };
         vec![Frame::Data(json!(piece))]
     }
 
@@ -232,6 +206,7 @@ impl CompletionAnswer {
             has_new_line: piece.content.contains('\n'),
             piece,
             model: self.model.clone(),
+            prompt: self.view.prompts[index / self.per_prompt].text.clone(),
             generation_settings: self.view.settings.clone(),
             stop_type,
             stopping_word,
@@ -242,14 +217,14 @@ impl CompletionAnswer {
     }
 }
 
-/// The members of `whole` at these paths, each under the last part of its path.
+/// The members of `whole` at these paths, each under its path.
 fn wanted(whole: Value, fields: &[String]) -> Value {
     if fields.is_empty() {
         return whole;
     }
     let member = |path: &String| {
         let found = path.split('/').try_fold(&whole, |value, name| value.get(name))?;
-        Some((path.rsplit('/').next()?.to_owned(), found.clone()))
+        Some((path.clone(), found.clone()))
     };
     Value::Object(fields.iter().filter_map(member).collect::<Map<_, _>>())
 }
@@ -258,6 +233,9 @@ impl Answer for CompletionAnswer {
     fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
         match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => self.text(index, &delta),
+            TextEvent::Prefill { cached, done, total } => {
+                self.progress(index, [cached, done, total])
+            }
             TextEvent::Done(done) => vec![Frame::Data(self.end(index, "", &[], &done))],
             _ => Vec::new(),
         }
@@ -285,14 +263,7 @@ mod tests {
         let whole = json!({"content": "x", "timings": {"prompt_n": 3}, "stop": true});
         let fields = ["content", "timings/prompt_n", "no/such", "content/deeper"];
         let found = wanted(whole.clone(), &fields.map(str::to_owned));
-        assert_eq!(found, json!({"content": "x", "prompt_n": 3}));
+        assert_eq!(found, json!({"content": "x", "timings/prompt_n": 3}));
         assert_eq!(wanted(whole.clone(), &[]), whole);
-    }
-
-    #[test]
-    fn nothing_takes_no_time() {
-        assert_eq!(Timings::new([0, 0, 0], 0.0, 0.0), Timings::default());
-        let timings = Timings::new([3, 10, 4], 2.0, 0.5);
-        assert_eq!((timings.prompt_per_token_ms, timings.predicted_per_second), (200.0, 8.0));
     }
 }

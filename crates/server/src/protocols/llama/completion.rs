@@ -1,19 +1,21 @@
 //! `POST /completion` and `POST /infill`.
 
 use crate::generate::flow::{self, Delivery, Generation, Reply};
+use crate::generate::mixed_prompts;
+use crate::generate::options::Telemetry;
 use crate::http::error::HttpError;
 use crate::http::random;
 use crate::http::request::RequestContext;
 use crate::http::wire;
-use crate::protocols::llama::answer::{AnswerPiece, AnswerView, CompletionAnswer, Completions};
+use crate::protocols::llama::answer::{
+    AnswerPiece, AnswerView, CompletionAnswer, Completions, ShownPrompt,
+};
 use crate::protocols::llama::sampling::{self, LlamaSampling};
-use crate::protocols::llama::tokens;
 use api::{
     GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
     TextRequest,
 };
 use axum::body::Body;
-use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -39,7 +41,8 @@ pub(crate) async fn complete(context: RequestContext, body: Body) -> Result<Resp
         let how = wire::read(body)?;
         let prompt = prompt.ok_or_else(|| wire::missing("prompt"))?;
         let sampling = sampling::read(body, service)?;
-        let prompts = tokens::prompts(&prompt, service)?;
+        let prompts = mixed_prompts::read(&prompt, "prompt")?.into_iter();
+        let prompts = prompts.map(|prompt| prompt.ids(service)).collect::<Result<_, _>>()?;
         prepare(service, prompts, how, sampling, sampling::grammar(body))
     })
     .await
@@ -91,7 +94,10 @@ struct AnswerOptions {
     return_tokens: Option<bool>,
     /// Tell the times with every piece.
     timings_per_token: Option<bool>,
-    /// The members of the answer that are wanted; `a/b` is member `b` of `a`.
+    /// Tell how much of the prompt is there, in pieces of a stream before its first text.
+    return_progress: Option<bool>,
+    /// The members of the answer that are wanted; `a/b` is member `b` of `a`, and is told under
+    /// the name `a/b`.
     #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
     /// No slot is chosen.
@@ -136,7 +142,7 @@ struct Extra {
 fn read_gap(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
     if !service.fills() {
         let message = "the model has no tokens that mark a gap to be filled in";
-        return Err(HttpError::request(StatusCode::NOT_IMPLEMENTED, message));
+        return Err(HttpError::not_supported(message));
     }
     let (sampling, grammar) = (sampling::read(body, service)?, sampling::grammar(body));
     let (body, how): (GapBody, AnswerOptions) = (wire::read(body)?, wire::read(body)?);
@@ -174,14 +180,23 @@ fn prepare(
     let stream = how.stream.unwrap_or(false);
     let unseen = sampling.max_tokens == Some(0);
     let tokens = stream || how.return_tokens.unwrap_or(false);
+    let telemetry = Telemetry {
+        timings: stream && how.timings_per_token == Some(true),
+        progress: stream && how.return_progress == Some(true),
+    };
+    let shown = |ids: &Vec<u32>| {
+        let text = service.tokenizer().decode(ids, false);
+        ShownPrompt { text, tokens: ids.len() }
+    };
     let view = AnswerView {
         tokens,
         probabilities: sampling.logprobs.is_some(),
-        timings: how.timings_per_token.unwrap_or(false),
+        sampled: sampling.sampled_logprobs,
+        telemetry,
         unseen,
         fields,
         settings: sampling::settings(service, &sampling),
-        prompts: prompts.iter().map(Vec::len).collect(),
+        prompts: prompts.iter().map(shown).collect(),
     };
     let max_tokens = sampling.max_tokens.map(|most| most.max(1));
     // Ids come with log probabilities only.
@@ -197,7 +212,7 @@ fn prepare(
     Ok(Reply::Generate(Box::new(Generation {
         prompts,
         per_prompt: choices,
-        options: RequestOptions::default(),
+        options: RequestOptions { progress: telemetry.any(), ..RequestOptions::default() },
         id: random::id("completion-"),
         answer: CompletionAnswer::new(&service.info().name, view, choices),
         delivery: Delivery::of(stream),

@@ -18,7 +18,7 @@ pub(crate) struct Props {
     /// Most answers computed at a time.
     total_slots: usize,
     model_alias: String,
-    /// The name of the model: paths are the server's own affair.
+    /// The name of the model's file or folder, without those above it.
     model_path: String,
     chat_template: String,
     bos_token: String,
@@ -64,7 +64,7 @@ pub(crate) async fn properties(State(App { service, .. }): State<App>) -> Json<P
         default_generation_settings: Defaults { n_ctx: info.context_length, params },
         total_slots: service.parallel,
         model_alias: info.name.clone(),
-        model_path: info.name.clone(),
+        model_path: service.card.file.clone(),
         chat_template: service.template_source().unwrap_or_default().to_owned(),
         bos_token: bos,
         eos_token: eos,
@@ -77,12 +77,17 @@ pub(crate) async fn properties(State(App { service, .. }): State<App>) -> Json<P
 /// The places for answers, and which of them are taken.
 #[utoipa::path(
     get, path = "/slots", tag = "llama.cpp",
-    responses((status = 200, body = Vec<Slot>), (status = 503, description = "No slot is free"))
+    responses((status = 200, body = Vec<Slot>),
+        (status = 501, description = "The endpoint is disabled"),
+        (status = 503, description = "No slot is free"))
 )]
 pub(crate) async fn slots(
-    State(App { service, .. }): State<App>,
+    State(App { service, options, .. }): State<App>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Json<Vec<Slot>>, HttpError> {
+    if !options.slots {
+        return Err(HttpError::not_supported("the slots endpoint is disabled (--no-slots)"));
+    }
     let needs_free = query.iter().any(|(name, value)| name == "fail_on_no_slot" && value == "1");
     let stats = service.engine.metrics.snapshot();
     let (n_ctx, busy) = (service.info().context_length, stats.running as usize);

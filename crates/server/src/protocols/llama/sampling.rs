@@ -1,10 +1,10 @@
 //! Sampling in llama.cpp's words.
 
+use crate::generate::mixed_prompts::id;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use crate::http::wire::{self, Texts};
-use crate::protocols::llama::tokens::id;
 use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,6 +51,8 @@ struct LlamaMembers {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     n_probs: Option<usize>,
+    /// Tell the probabilities after all samplers instead of the model's log probabilities.
+    post_sampling_probs: Option<bool>,
     /// Not supported.
     grammar: Option<String>,
     /// A JSON schema that the answer matches.
@@ -70,9 +72,11 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, H
     Ok(SamplingOptions {
         logit_bias: biases.transpose()?.unwrap_or_default(),
         seed: shared.seed.filter(|&seed| seed != NO_SEED),
+        random_seed: shared.random_seed || shared.seed == Some(NO_SEED),
         stop: own.stop.map(Texts::all).unwrap_or_default(),
         ignore_eos: own.ignore_eos.unwrap_or(false),
         logprobs: own.n_probs.filter(|&n| n > 0),
+        sampled_logprobs: own.post_sampling_probs.unwrap_or(false),
         ..shared
     })
 }
@@ -99,9 +103,6 @@ fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {
         if fields.value(name).is_some_and(|value| value.as_f64() != Some(0.0)) {
             return Err(HttpError::member(name, "is not supported"));
         }
-    }
-    if fields.flag("post_sampling_probs")? == Some(true) {
-        return Err(HttpError::member("post_sampling_probs", "is not supported"));
     }
     match fields.array("lora")? {
         Some([_, ..]) => Err(HttpError::member("lora", "is not supported")),
@@ -151,12 +152,20 @@ fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, Http
     }
 }
 
-/// `sampling` as it comes out over the model's own.
+/// `sampling` as it comes out over the server's defaults, and the samplers of llama.cpp's server that
+/// are not built, at the values that switch them off.
 pub(crate) fn settings(service: &Service, sampling: &SamplingOptions) -> Value {
     let merged = sampling.over(&service.defaults);
     let params = merged.params();
     let count = |count: Option<usize>| count.map_or(json!(-1), |count| json!(count));
-    json!({
+    let neutral = json!({
+        "dynatemp_range": 0.0, "dynatemp_exponent": 1.0, "top_n_sigma": -1.0,
+        "xtc_probability": 0.0, "xtc_threshold": 0.1, "dry_multiplier": 0.0, "dry_base": 1.75,
+        "dry_allowed_length": 2, "dry_penalty_last_n": -1, "mirostat": 0, "mirostat_tau": 5.0,
+        "mirostat_eta": 0.1, "adaptive_target": -1.0, "adaptive_decay": 0.9, "n_keep": 0,
+        "n_discard": 0, "min_keep": 0, "lora": [],
+    });
+    let own = json!({
         "seed": params.seed.unwrap_or(u64::from(u32::MAX)),
         "temperature": params.temperature,
         "top_k": params.top_k,
@@ -172,5 +181,18 @@ pub(crate) fn settings(service: &Service, sampling: &SamplingOptions) -> Value {
         "max_tokens": count(merged.max_tokens),
         "ignore_eos": merged.ignore_eos,
         "n_probs": sampling.logprobs.unwrap_or(0),
-    })
+        "post_sampling_probs": sampling.sampled_logprobs,
+        "logit_bias": biases(service, &merged),
+    });
+    [own, neutral].into_iter().flat_map(|part| part.as_object().cloned()).flatten().collect()
+}
+
+/// The biases of a request. Tokens that cannot be chosen have the bias null, and so have the
+/// model's end tokens where they are ignored.
+fn biases(service: &Service, sampling: &SamplingOptions) -> Value {
+    let ends = service.defaults.stop_ids.iter().filter(|_| sampling.ignore_eos);
+    let ends = ends.map(|&id| (id, f32::NEG_INFINITY));
+    let all = sampling.logit_bias.iter().copied().chain(ends);
+    // JSON has no infinity: it is written as null.
+    all.map(|(token, bias)| json!({"token": token, "bias": bias})).collect()
 }

@@ -14,7 +14,7 @@ use api::{
     CallEvent, Delta, Done, Finish, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
     TextEvent, TextRequest, TokenText, Usage,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::time::SystemTime;
 
 /// Which of the two it is.
@@ -125,7 +125,12 @@ impl OllamaAnswer {
     fn call(&mut self, event: CallEvent) -> Vec<Frame> {
         let ended = matches!(event, CallEvent::End { .. });
         self.gathered.add(TextEvent::Call(event));
-        let Some(call) = self.gathered.calls.pop_if(|_| ended) else { return Vec::new() };
+        if ended { self.called() } else { Vec::new() }
+    }
+
+    /// The line of the gathered call, if there is one.
+    fn called(&mut self) -> Vec<Frame> {
+        let Some(call) = self.gathered.calls.pop() else { return Vec::new() };
         let mut said = Said::default();
         said.add_call(call.index, &call);
         vec![Frame::Data(self.line(said, None, End::default()))]
@@ -133,13 +138,8 @@ impl OllamaAnswer {
 }
 
 impl Said {
-    /// Adds a call; arguments that are no object are shown, since they cannot be executed.
     fn add_call(&mut self, index: usize, call: &AnswerCall) {
-        let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(object) => object,
-            Err(_) if call.arguments.trim().is_empty() => Map::new(),
-            Err(_) => return self.content.push_str(&call.arguments),
-        };
+        let arguments = call.members();
         let function = CalledFunction { index, name: call.name.clone(), arguments };
         self.tool_calls.push(Called { id: call.id.clone(), function });
     }
@@ -160,8 +160,11 @@ impl Answer for OllamaAnswer {
             }
             TextEvent::Call(event) => self.call(event),
             TextEvent::Done(done) => {
+                // A call that the limit of tokens has cut.
+                let mut lines = self.called();
                 let end = self.end(&done);
-                vec![Frame::Data(self.line(Said::default(), None, end))]
+                lines.push(Frame::Data(self.line(Said::default(), None, end)));
+                lines
             }
             _ => Vec::new(),
         }
@@ -281,6 +284,32 @@ mod tests {
         let message = json!({"role": "assistant", "content": "soh{", "thinking": "why",
                              "tool_calls": calls});
         assert_eq!(whole, last(message));
+    }
+
+    #[test]
+    fn a_call_that_is_cut_keeps_the_members_that_came() {
+        let mut events = events();
+        events.truncate(4);
+        let usage = Usage { prompt_tokens: 3, completion_tokens: 9, ..Usage::default() };
+        let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
+        let cut = CallEvent::Arguments { index: 0, delta: " 12, \"y".into() };
+        let done = Done { finish: Finish::Length, usage, timings };
+        events.extend([TextEvent::Call(cut), TextEvent::Done(done)]);
+        let mut collected = Collected::default();
+        let mut stream = answer();
+        let frames: Vec<Frame> =
+            events.iter().flat_map(|event| stream.frames(0, event.clone())).collect();
+        events.into_iter().for_each(|event| collected.add(event));
+        let whole = answer().whole(vec![collected], &Usage::default());
+        let call = json!([called(0, "f", json!({"x": 12}))]);
+        assert_eq!(
+            (&whole["message"]["tool_calls"], &whole["done_reason"]),
+            (&call, &json!("length"))
+        );
+        let Frame::Data(line) = &frames[frames.len() - 2] else { panic!("{frames:?}") };
+        assert_eq!(line["message"]["tool_calls"], call);
+        let Frame::Data(last) = &frames[frames.len() - 1] else { panic!("{frames:?}") };
+        assert_eq!(last["done_reason"], "length");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What all OpenAI answers share: their heading, the usage and how a stream ends.
 
+use crate::generate::timings::{PromptProgress, Timings};
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
@@ -35,6 +36,21 @@ pub(crate) struct Completion<C> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<CompletionUsage>)]
     usage: Option<Option<CompletionUsage>>,
+    /// Of a stream only the last chunk has it, or every one if that was asked for; an extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timings: Option<Timings>,
+    /// Only in chunks of a stream that was asked for it; an extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_progress: Option<PromptProgress>,
+}
+
+/// The members of an answer or chunk that its choices do not hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extras<'a> {
+    /// The usage, or that the member is null.
+    pub usage: Option<Option<&'a Usage>>,
+    pub timings: Option<Timings>,
+    pub progress: Option<PromptProgress>,
 }
 
 impl Heading {
@@ -48,12 +64,12 @@ impl Heading {
         }
     }
 
-    /// The object named `object` with these choices, and with the usage if it has that member.
+    /// The object named `object` with these choices and other members.
     pub fn json<C: Serialize>(
         &self,
         object: &'static str,
         choices: Vec<C>,
-        used: Option<Option<&Usage>>,
+        extras: Extras<'_>,
     ) -> Value {
         json!(Completion {
             id: self.id.clone(),
@@ -62,18 +78,10 @@ impl Heading {
             model: self.model.clone(),
             system_fingerprint: self.fingerprint.clone(),
             choices,
-            usage: used.map(|used| used.map(usage)),
+            usage: extras.usage.map(|used| used.map(usage)),
+            timings: extras.timings,
+            prompt_progress: extras.progress,
         })
-    }
-
-    /// The chunk of a stream; a stream that ends with the usage has the member in all chunks.
-    pub fn chunk<C: Serialize>(
-        &self,
-        object: &'static str,
-        choices: Vec<C>,
-        with_usage: bool,
-    ) -> Frame {
-        Frame::Data(self.json(object, choices, with_usage.then_some(None)))
     }
 }
 

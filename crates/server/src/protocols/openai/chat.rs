@@ -15,7 +15,10 @@ use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
 use crate::protocols::openai::thinking::{self, ThinkingBody};
 use crate::protocols::openai::tools::{self, ChatTool, ChatToolChoice, Function};
-use api::{ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool, ToolChoice};
+use api::{
+    ApiError, ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool,
+    ToolChoice,
+};
 use axum::body::Body;
 use axum::response::Response;
 use serde::Deserialize;
@@ -137,25 +140,34 @@ pub(crate) struct ChatCall {
     pub request: ChatRequest,
     /// What the answer is held to, and by which member.
     constraint: Option<ConstraintField>,
-    options: RequestOptions,
+    pub options: RequestOptions,
     /// How many answers there are.
     choices: usize,
     stream: bool,
     style: ChatStyle,
 }
 
+impl ChatCall {
+    /// What `error` means to the client.
+    pub fn error(&self, error: ApiError) -> HttpError {
+        ConstraintField::error(self.constraint.as_ref(), error, "messages")
+    }
+}
+
 /// Reads and prepares a request.
 fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpError> {
-    let ChatCall { request, constraint, options, choices, stream, style } = read(body)?;
-    let error = |error| ConstraintField::error(constraint.as_ref(), error, "messages");
-    let prompt = service.prepare_chat(&request).map_err(error)?;
+    let call = read(body)?;
+    let prompt = service.for_options(&call.options).prepare_chat(&call.request);
+    let prompt = prompt.map_err(|error| call.error(error))?;
+    let ChatCall { options, choices, stream, style, .. } = call;
+    let tokens = prompt.prompt().len();
     let heading = Heading::new("chatcmpl-", &service.info().name);
     Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: choices,
         options,
         id: heading.id.clone(),
-        answer: ChatAnswer::new(heading, choices, style),
+        answer: ChatAnswer::new(heading, choices, tokens, style),
         delivery: Delivery::of(stream),
     })))
 }
@@ -171,9 +183,14 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     let constraint = constraint::read(body)?;
     let mut messages = messages::read(chat.messages.as_deref())?;
     let prefill = prefill(&chat, &mut messages)?;
-    refuse_contradictions(constraint.as_ref(), &tool_choice, prefill.as_ref())?;
+    // A grammar says nothing about the rest of an answer that has begun.
+    if let (Some(ConstraintField { field, .. }), Some(_)) = (&constraint, &prefill) {
+        let problem = "cannot be given together with continue_final_message";
+        return Err(HttpError::member(field, problem));
+    }
     let kwargs = chat.chat_template_kwargs.take().unwrap_or_default();
     let (reasoning_budget, template_kwargs) = thinking::read(body, kwargs)?;
+    let telemetry = options.telemetry();
     let logprobs = logprobs::alternatives(chat.logprobs, chat.top_logprobs)?;
     let request = ChatRequest {
         messages,
@@ -185,12 +202,16 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         add_generation_prompt: prefill.is_some() || chat.add_generation_prompt.unwrap_or(true),
         prefill,
         split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
-        sampling: SamplingOptions { logprobs, ..sampling::read(body)? },
+        // Times with every chunk need the number of its tokens.
+        sampling: SamplingOptions {
+            logprobs: logprobs.or(telemetry.timings.then_some(0)),
+            ..sampling::read(body)?
+        },
         grammar: constraint.as_ref().map(|constraint| constraint.source.clone()),
         ..ChatRequest::default()
     };
     let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
-    let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, functions };
+    let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, telemetry, functions };
     Ok(ChatCall { request, constraint, options: options.options()?, choices, stream, style })
 }
 
@@ -220,22 +241,6 @@ fn prefill(chat: &ChatBody, messages: &mut Vec<Message>) -> Result<Option<String
         Some(text) if begins => Ok(Some(text)),
         _ => Err(HttpError::member(FIELD, "needs an assistant's text behind other messages")),
     }
-}
-
-/// An answer that is held to a form can neither be a call nor have begun already.
-fn refuse_contradictions(
-    constraint: Option<&ConstraintField>,
-    choice: &ToolChoice,
-    prefill: Option<&String>,
-) -> Result<(), HttpError> {
-    let Some(ConstraintField { field, .. }) = constraint else { return Ok(()) };
-    let forced = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
-    let other = match (forced, prefill) {
-        (true, _) => "a tool_choice that requires a call",
-        (false, Some(_)) => "continue_final_message",
-        (false, None) => return Ok(()),
-    };
-    Err(HttpError::member(field, format!("cannot be given together with {other}")))
 }
 
 #[cfg(test)]
@@ -309,14 +314,16 @@ mod tests {
     }
 
     #[test]
-    fn forms_reach_the_request_and_contradict_forced_calls() {
+    fn forms_reach_the_request_beside_tools_and_forced_calls() {
         let form = json!({"type": "json_object"});
         let constraint = call(json!({"response_format": form})).unwrap();
         assert_eq!(constraint.request.grammar, Some(GrammarSource::JsonObject));
         let mut both = json!({"response_format": form, "tools": [tool("f")]});
-        assert!(call(both.clone()).is_ok());
-        both["tool_choice"] = "required".into();
-        check_error(both, "response_format");
+        for choice in ["auto", "none", "required"] {
+            both["tool_choice"] = choice.into();
+            let request = call(both.clone()).unwrap().request;
+            assert_eq!(request.grammar, Some(GrammarSource::JsonObject), "{choice}");
+        }
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use crate::generate::answer::{Answer, AnswerCall, Collected};
 use crate::generate::logprobs::{self, TokenLogprob};
+use crate::generate::options::Telemetry;
+use crate::generate::timings::{ChoiceProgress, PromptProgress, Timings};
 use crate::http::error::HttpError;
 use crate::http::sse::Frame;
-use crate::protocols::openai::answer::{self, Heading};
-use api::{CallEvent, Delta, TextEvent, TokenText, Usage};
+use crate::protocols::openai::answer::{self, Extras, Heading};
+use api::{CallEvent, Delta, Done, TextEvent, TokenText, Usage};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -17,8 +19,16 @@ const CHUNK: &str = "chat.completion.chunk";
 pub(crate) struct ChatAnswer {
     heading: Heading,
     style: ChatStyle,
-    /// Choices whose first chunk, with the role, was sent.
-    opened: Vec<bool>,
+    choices: Vec<StreamedChoice>,
+}
+
+/// Where one choice of a stream stands.
+#[derive(Clone, Debug)]
+struct StreamedChoice {
+    /// Its first chunk, with the role, was sent.
+    opened: bool,
+    progress: ChoiceProgress,
+    done: Option<Done>,
 }
 
 /// What the client wants to hear.
@@ -27,14 +37,18 @@ pub(crate) struct ChatStyle {
     pub logprobs: bool,
     /// A last chunk with the usage.
     pub stream_usage: bool,
+    /// What the chunks tell of the computation.
+    pub telemetry: Telemetry,
     /// Calls as `function_call`.
     pub functions: bool,
 }
 
 impl ChatAnswer {
-    /// For an answer of so many choices.
-    pub fn new(heading: Heading, choices: usize, style: ChatStyle) -> Self {
-        Self { heading, style, opened: vec![false; choices] }
+    /// For an answer of so many choices to a prompt of so many tokens.
+    pub fn new(heading: Heading, choices: usize, prompt: usize, style: ChatStyle) -> Self {
+        let progress = ChoiceProgress::new(prompt);
+        let choice = StreamedChoice { opened: false, progress, done: None };
+        Self { heading, style, choices: vec![choice; choices] }
     }
 
     fn chunk(
@@ -44,11 +58,46 @@ impl ChatAnswer {
         logprobs: Option<ChatLogprobs>,
         finish_reason: Option<&'static str>,
     ) -> Frame {
+        let timings = self.style.telemetry.timings.then(|| self.choices[index].progress.timings());
         let choice = ChunkChoice { index, delta, logprobs, finish_reason };
-        self.heading.chunk(CHUNK, vec![choice], self.style.stream_usage)
+        self.frame(choice, Extras { timings, ..Extras::default() })
     }
 
-    fn text(&self, index: usize, delta: Delta, reasoning: bool) -> Frame {
+    /// A chunk. A stream that ends with the usage has the member in all chunks.
+    fn frame(&self, choice: ChunkChoice, extras: Extras<'_>) -> Frame {
+        let extras = Extras { usage: self.style.stream_usage.then_some(None), ..extras };
+        Frame::Data(self.heading.json(CHUNK, vec![choice], extras))
+    }
+
+    /// The first chunk of a choice.
+    fn opening(&self, index: usize) -> ChunkChoice {
+        let (role, content) = (Some("assistant"), Some(String::new()));
+        let delta = ChatDelta { role, content, ..ChatDelta::default() };
+        ChunkChoice { index, delta, logprobs: None, finish_reason: None }
+    }
+
+    /// A chunk about the prompt; the first one has the role.
+    fn progress(&mut self, index: usize, progress: PromptProgress) -> Frame {
+        let choice = match std::mem::replace(&mut self.choices[index].opened, true) {
+            false => self.opening(index),
+            true => ChunkChoice { index, ..ChunkChoice::default() },
+        };
+        let timings = self.style.telemetry.timings.then(|| self.choices[index].progress.timings());
+        self.frame(choice, Extras { timings, progress: Some(progress), usage: None })
+    }
+
+    /// The last chunk of a choice, with the times where no chunk with the usage follows.
+    fn end(&mut self, index: usize, done: Done) -> Frame {
+        let finish_reason = Some(self.reason(done.finish.reason()));
+        let choice = ChunkChoice { index, finish_reason, ..ChunkChoice::default() };
+        let told = !self.style.stream_usage || self.style.telemetry.timings;
+        let timings = told.then(|| Timings::of(&done));
+        self.choices[index].done = Some(done);
+        self.frame(choice, Extras { timings, ..Extras::default() })
+    }
+
+    fn text(&mut self, index: usize, delta: Delta, reasoning: bool) -> Frame {
+        self.choices[index].progress.add(&delta);
         let logprobs = self.logprobs(&delta.tokens);
         let (content, thought) = match reasoning {
             true => (None, Some(delta.text)),
@@ -119,23 +168,29 @@ impl Answer for ChatAnswer {
             TextEvent::Reasoning(delta) => Some(self.text(index, delta, true)),
             TextEvent::Content(delta) => Some(self.text(index, delta, false)),
             TextEvent::Call(event) => self.call(index, event),
-            TextEvent::Done(done) => {
-                let reason = self.reason(done.finish.reason());
-                Some(self.chunk(index, ChatDelta::default(), None, Some(reason)))
+            TextEvent::Done(done) => Some(self.end(index, done)),
+            TextEvent::Prefill { cached, done, total } => {
+                let progress = self.choices[index].progress.prefill(cached, done, total);
+                let told = self.style.telemetry.progress;
+                return told.then(|| self.progress(index, progress)).into_iter().collect();
             }
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
+            TextEvent::Admitted { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
         };
         let Some(chunk) = chunk else { return Vec::new() };
-        if std::mem::replace(&mut self.opened[index], true) {
+        if std::mem::replace(&mut self.choices[index].opened, true) {
             return vec![chunk];
         }
-        let (role, content) = (Some("assistant"), Some(String::new()));
-        let role = ChatDelta { role, content, ..ChatDelta::default() };
-        vec![self.chunk(index, role, None, None), chunk]
+        vec![self.frame(self.opening(index), Extras::default()), chunk]
     }
 
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
-        let last = || self.heading.json(CHUNK, Vec::<ChunkChoice>::new(), Some(Some(usage)));
+        let ended = self.choices.iter().enumerate().filter_map(|(at, choice)| {
+            let done = choice.done.as_ref()?;
+            Some((at == 0, done))
+        });
+        let timings = Some(Timings::of_all(ended));
+        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        let last = || self.heading.json(CHUNK, Vec::<ChunkChoice>::new(), extras);
         answer::close(self.style.stream_usage.then(last))
     }
 
@@ -144,6 +199,9 @@ impl Answer for ChatAnswer {
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
+        let ended = choices.iter().enumerate();
+        let ended = ended.filter_map(|(at, choice)| Some((at == 0, choice.done.as_ref()?)));
+        let timings = Some(Timings::of_all(ended));
         let choice = |(index, choice): (usize, Collected)| ChatChoice {
             index,
             logprobs: self.logprobs(&choice.tokens),
@@ -151,7 +209,8 @@ impl Answer for ChatAnswer {
             message: self.message(choice),
         };
         let choices = choices.into_iter().enumerate().map(choice).collect();
-        self.heading.json("chat.completion", choices, Some(Some(usage)))
+        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        self.heading.json("chat.completion", choices, extras)
     }
 }
 
@@ -209,7 +268,7 @@ struct ChatLogprobs {
 }
 
 /// A step of one of the answers.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct ChunkChoice {
     index: usize,
     delta: ChatDelta,

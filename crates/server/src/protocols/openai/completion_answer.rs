@@ -2,10 +2,12 @@
 
 use crate::generate::answer::{Answer, Collected};
 use crate::generate::logprobs;
+use crate::generate::options::Telemetry;
+use crate::generate::timings::{ChoiceProgress, PromptProgress, Timings};
 use crate::http::error::HttpError;
 use crate::http::sse::Frame;
-use crate::protocols::openai::answer::{self, Heading};
-use api::{TextEvent, TokenText, Usage};
+use crate::protocols::openai::answer::{self, Extras, Heading};
+use api::{Done, TextEvent, TokenText, Usage};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -29,8 +31,19 @@ pub(crate) struct TextChoice {
 pub(crate) struct CompletionAnswer {
     heading: Heading,
     choices: Vec<Choice>,
-    logprobs: bool,
-    stream_usage: bool,
+    style: TextStyle,
+}
+
+/// What the client wants to hear.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextStyle {
+    pub logprobs: bool,
+    /// A last chunk with the usage.
+    pub stream_usage: bool,
+    /// What the chunks tell of the computation.
+    pub telemetry: Telemetry,
+    /// How many choices follow each other for one prompt.
+    pub per_prompt: usize,
 }
 
 /// A prompt that its answers begin with.
@@ -50,21 +63,52 @@ struct Choice {
     prompt: Vec<TokenText>,
     /// Characters of the choice that came before the next token.
     offset: usize,
+    progress: ChoiceProgress,
+    done: Option<Done>,
 }
 
 impl CompletionAnswer {
     /// For choices that begin with these texts, or with nothing.
-    pub fn new(
-        heading: Heading,
-        echoes: Vec<Option<Echo>>,
-        logprobs: bool,
-        stream_usage: bool,
-    ) -> Self {
+    pub fn new(heading: Heading, echoes: Vec<Option<Echo>>, style: TextStyle) -> Self {
         let choices = echoes.into_iter().map(|echo| {
             let offset = echo.as_ref().map_or(0, |echo| echo.text.chars().count());
-            Choice { echo, prompt: Vec::new(), offset }
+            let (prompt, progress) = (Vec::new(), ChoiceProgress::new(0));
+            Choice { echo, prompt, offset, progress, done: None }
         });
-        Self { heading, choices: choices.collect(), logprobs, stream_usage }
+        Self { heading, choices: choices.collect(), style }
+    }
+
+    /// A chunk. A stream that ends with the usage has the member in all chunks.
+    fn frame(&self, choice: TextChoice, extras: Extras<'_>) -> Frame {
+        let extras = Extras { usage: self.style.stream_usage.then_some(None), ..extras };
+        Frame::Data(self.heading.json(OBJECT, vec![choice], extras))
+    }
+
+    /// The times so far, where chunks tell them.
+    fn timings(&self, index: usize) -> Option<Timings> {
+        self.style.telemetry.timings.then(|| self.choices[index].progress.timings())
+    }
+
+    /// The last chunk of a choice, with the times where no chunk with the usage follows.
+    fn end(&mut self, index: usize, done: Done) -> Frame {
+        let choice = self.choice(index, "", &[], Some(done.finish.reason()));
+        let told = !self.style.stream_usage || self.style.telemetry.timings;
+        let timings = told.then(|| Timings::of(&done));
+        self.choices[index].done = Some(done);
+        self.frame(choice, Extras { timings, ..Extras::default() })
+    }
+
+    /// A chunk about the prompt.
+    fn progress(&self, index: usize, progress: PromptProgress) -> Frame {
+        let choice = TextChoice { text: String::new(), index, logprobs: None, finish_reason: None };
+        let timings = self.timings(index);
+        self.frame(choice, Extras { timings, progress: Some(progress), usage: None })
+    }
+
+    /// The times of all choices that have ended.
+    fn all_timings<'a>(&self, ended: impl Iterator<Item = Option<&'a Done>>) -> Timings {
+        let first = |at: usize| at.is_multiple_of(self.style.per_prompt);
+        Timings::of_all(ended.enumerate().filter_map(|(at, done)| Some((first(at), done?))))
     }
 
     fn choice(
@@ -76,7 +120,7 @@ impl CompletionAnswer {
     ) -> TextChoice {
         let choice = &mut self.choices[index];
         let (echo, prompt) = (choice.echo.take(), std::mem::take(&mut choice.prompt));
-        let logprobs = self.logprobs.then(|| {
+        let logprobs = self.style.logprobs.then(|| {
             let mut lists = TextLogprobs::default();
             if let Some(echo) = &echo {
                 lists.add_prompt(&echo.first, &prompt, &echo.text);
@@ -91,23 +135,33 @@ impl CompletionAnswer {
 
 impl Answer for CompletionAnswer {
     fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
-        let choice = match event {
+        match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => {
-                self.choice(index, &delta.text, &delta.tokens, None)
+                self.choices[index].progress.add(&delta);
+                let timings = self.timings(index);
+                let choice = self.choice(index, &delta.text, &delta.tokens, None);
+                vec![self.frame(choice, Extras { timings, ..Extras::default() })]
             }
-            TextEvent::Done(done) => self.choice(index, "", &[], Some(done.finish.reason())),
+            TextEvent::Done(done) => vec![self.end(index, done)],
             TextEvent::Prompt { tokens, .. } => {
                 self.choices[index].prompt.extend(tokens);
-                return Vec::new();
+                Vec::new()
             }
-            _ => return Vec::new(),
-        };
-        vec![self.heading.chunk(OBJECT, vec![choice], self.stream_usage)]
+            TextEvent::Prefill { cached, done, total } => {
+                let progress = self.choices[index].progress.prefill(cached, done, total);
+                let told = self.style.telemetry.progress;
+                told.then(|| self.progress(index, progress)).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
-        let last = || self.heading.json(OBJECT, Vec::<TextChoice>::new(), Some(Some(usage)));
-        answer::close(self.stream_usage.then(last))
+        let ended = self.choices.iter().map(|choice| choice.done.as_ref());
+        let timings = Some(self.all_timings(ended));
+        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        let last = || self.heading.json(OBJECT, Vec::<TextChoice>::new(), extras);
+        answer::close(self.style.stream_usage.then(last))
     }
 
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
@@ -115,12 +169,14 @@ impl Answer for CompletionAnswer {
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {
+        let timings = Some(self.all_timings(choices.iter().map(|choice| choice.done.as_ref())));
         let choice = |(index, mut one): (usize, Collected)| {
             self.choices[index].prompt = std::mem::take(&mut one.prompt);
             self.choice(index, &one.content, &one.tokens, one.finish_reason())
         };
         let choices = choices.into_iter().enumerate().map(choice).collect();
-        self.heading.json(OBJECT, choices, Some(Some(usage)))
+        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        self.heading.json(OBJECT, choices, extras)
     }
 }
 

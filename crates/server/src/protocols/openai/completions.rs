@@ -8,7 +8,7 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::answer::{Completion, Heading};
-use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice};
+use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice, TextStyle};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
 use api::{InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
@@ -102,10 +102,8 @@ struct CompletionCall {
     choices: usize,
     /// How many answers are computed for each prompt, of which the best are given.
     best_of: usize,
-    logprobs: bool,
+    style: TextStyle,
     delivery: Delivery,
-    /// End a stream with the usage.
-    stream_usage: bool,
 }
 
 /// Reads the body of a request.
@@ -118,12 +116,13 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
         true => Delivery::Likeliest(choices),
         false => Delivery::of(stream),
     };
-    // The best are found by their log probabilities.
-    let hidden = (best_of > choices).then_some(0);
     let sampling = sampling::read(body)?;
     // To echo a prompt takes no answer.
     let unasked = (sampling.max_tokens == Some(0)).then_some(0);
     let prompt_logprobs = logprobs.or(unasked).filter(|_| text.echo == Some(true));
+    // The best are found by their log probabilities, and times with every chunk need its tokens.
+    let telemetry = options.telemetry();
+    let hidden = (best_of > choices || telemetry.timings).then_some(0);
     let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
     let add_special = text.add_special_tokens.unwrap_or(true);
     let prompts = prompts("prompt", text.prompt.as_ref())?;
@@ -141,22 +140,14 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     };
     let requests = prompts.into_iter().map(request).collect();
     let (logprobs, options) = (logprobs.is_some(), options.options()?);
-    Ok(CompletionCall {
-        text,
-        requests,
-        constraint,
-        options,
-        choices,
-        best_of,
-        logprobs,
-        delivery,
-        stream_usage,
-    })
+    let style = TextStyle { logprobs, stream_usage, telemetry, per_prompt: choices };
+    Ok(CompletionCall { text, requests, constraint, options, choices, best_of, style, delivery })
 }
 
 /// Reads and prepares a request.
 fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, HttpError> {
     let call = read(body)?;
+    let service = &service.for_options(&call.options);
     let prompts = call.requests.iter().map(|request| call.prepared(service, request));
     let prompts = prompts.collect::<Result<Vec<Prepared>, _>>()?;
     let echoes = call.echoes(service, &prompts);
@@ -166,7 +157,7 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, H
         per_prompt: call.best_of,
         options: call.options,
         id: heading.id.clone(),
-        answer: CompletionAnswer::new(heading, echoes, call.logprobs, call.stream_usage),
+        answer: CompletionAnswer::new(heading, echoes, call.style),
         delivery: call.delivery,
     })))
 }

@@ -1,14 +1,14 @@
 //! `POST /v1/embeddings`: vectors of texts.
 
-use crate::generate::embeddings;
+use crate::generate::embeddings::{self, EmbeddingPooling};
 use crate::generate::flow::prepare;
+use crate::generate::mixed_prompts::{self, MixedPrompt, MixedPrompts};
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
-use crate::protocols::openai::completions::{self, Prompts};
 use crate::protocols::openai::problem::Problem;
-use api::{Embed, Embedding, Pooling, Prompt, RequestOptions};
+use api::{Embed, Embedding, Pooling, RequestOptions};
 use axum::Json;
 use axum::body::Body;
 use base64::Engine as _;
@@ -23,19 +23,19 @@ struct EmbeddingRequest {
     /// Any name: one model is served.
     #[allow(dead_code, reason = "only its type is checked")]
     model: Option<String>,
-    /// One text or up to 2048.
-    #[schema(value_type = Prompts)]
+    /// One text or up to 2048, also as token ids or as ids and texts.
+    #[schema(value_type = MixedPrompts)]
     input: Option<Value>,
     encoding_format: Option<Encoding>,
     /// Must be as many as the model's states have.
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,
-    /// On whose behalf: tenants share the machine evenly.
+    /// On whose behalf: the users of a key share its part of the machine evenly.
     user: Option<String>,
     /// How the states of a text's tokens become one; an extension. As the checkpoint says by
     /// default, or that of the last token.
-    pooling: Option<Way>,
+    pooling: Option<EmbeddingPooling>,
     /// Divide vectors by their length; true by default; an extension.
     normalize: Option<bool>,
 }
@@ -48,15 +48,6 @@ enum Encoding {
     #[default]
     Float,
     Base64,
-}
-
-/// How states become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = EmbeddingPooling)]
-enum Way {
-    Mean,
-    Last,
 }
 
 /// The vectors, in the order of their texts.
@@ -101,11 +92,11 @@ pub(crate) async fn embed(
 ) -> Result<Json<EmbeddingList>, HttpError> {
     let asked = prepare(&context.app, body, |service, body| {
         let (asked, prompts) = read(body)?;
-        Ok((asked, embeddings::prompts(service, prompts, "input")?))
+        Ok((asked, embeddings::tokenized(service, &prompts, "input")?))
     });
     let (asked, prompts) = asked.await?;
     let embed = asked.embed();
-    let options = RequestOptions { tenant: asked.user, ..RequestOptions::default() };
+    let options = RequestOptions { user: asked.user, ..RequestOptions::default() };
     let vectors = embeddings::compute(&context, prompts, embed, options).await?;
     let size = vectors.first().map_or(0, |vector| vector.vector.len());
     if let Some(wanted) = asked.dimensions.filter(|&wanted| wanted != size) {
@@ -132,9 +123,10 @@ pub(crate) async fn embed(
     }))
 }
 
-fn read(body: &Value) -> Result<(EmbeddingRequest, Vec<Prompt>), HttpError> {
+fn read(body: &Value) -> Result<(EmbeddingRequest, Vec<MixedPrompt>), HttpError> {
     let asked: EmbeddingRequest = wire::read(body)?;
-    let prompts = completions::prompts("input", asked.input.as_ref())?;
+    let input = asked.input.as_ref().ok_or_else(|| wire::missing("input"))?;
+    let prompts = mixed_prompts::read(input, "input")?;
     embeddings::count(prompts.len(), "input")?;
     match asked.dimensions {
         Some(0) => Err(HttpError::member("dimensions", "must be at least 1")),
@@ -144,10 +136,7 @@ fn read(body: &Value) -> Result<(EmbeddingRequest, Vec<Prompt>), HttpError> {
 
 impl EmbeddingRequest {
     fn embed(&self) -> Embed {
-        let pooling = self.pooling.map(|way| match way {
-            Way::Mean => Pooling::Mean,
-            Way::Last => Pooling::Last,
-        });
+        let pooling = self.pooling.map(Pooling::from);
         Embed { pooling, normalize: self.normalize.unwrap_or(true) }
     }
 }
@@ -168,7 +157,7 @@ mod tests {
         assert_eq!((asked.encoding_format, asked.user), (Some(Encoding::Base64), Some("u".into())));
         let (plain, prompts) = read(&json!({"input": [1, 2]})).unwrap();
         assert_eq!(plain.embed(), Embed { pooling: None, normalize: true });
-        assert_eq!(prompts, [Prompt::Ids(vec![1, 2])]);
+        assert_eq!(prompts.len(), 1);
     }
 
     #[test]
@@ -179,7 +168,7 @@ mod tests {
         };
         check(json!({}), "input");
         check(json!({"input": []}), "input");
-        check(json!({"input": [["a"]]}), "input[0][0]");
+        check(json!({"input": [[{}]]}), "input[0][0]");
         check(json!({"input": vec!["a"; embeddings::MAX_TEXTS + 1]}), "input");
         check(json!({"input": "a", "dimensions": 0}), "dimensions");
         check(json!({"input": "a", "encoding_format": "hex"}), "encoding_format");

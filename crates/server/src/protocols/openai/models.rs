@@ -27,6 +27,8 @@ pub(crate) struct ModelList {
 #[schema(as = Model)]
 pub(crate) struct ModelObject {
     id: String,
+    /// Its other names; an extension.
+    aliases: Vec<String>,
     object: &'static str,
     /// When the server started, in seconds since 1970.
     created: u64,
@@ -65,7 +67,7 @@ pub(crate) async fn model(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<ModelObject>, HttpError> {
-    if id == app.service.info().name {
+    if id == app.service.info().name || app.options.aliases.contains(&id) {
         return Ok(Json(ModelObject::of(&app)));
     }
     let message = format!("no such model: {id}");
@@ -78,6 +80,7 @@ impl ModelObject {
         let info = app.service.info();
         Self {
             id: info.name.clone(),
+            aliases: app.options.aliases.clone(),
             object: "model",
             created: app.started,
             owned_by: "gannet",

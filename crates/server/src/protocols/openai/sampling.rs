@@ -152,12 +152,14 @@ mod tests {
             penalty_window: Some(64),
             logit_bias: vec![(5, -100.0), (7, 2.5)],
             seed: Some(42),
+            random_seed: false,
             max_tokens: Some(9),
             min_tokens: Some(2),
             stop: vec!["x".into()],
             stop_ids: vec![3],
             ignore_eos: true,
             logprobs: None,
+            sampled_logprobs: false,
             prompt_logprobs: None,
         };
         assert_eq!(read, expected);
@@ -202,5 +204,7 @@ mod tests {
         assert_eq!(seed(json!(-2)), Some(u64::MAX - 1));
         assert_eq!(seed(json!(3.0)), Some(3));
         assert_eq!(seed(json!(-1)), None);
+        assert!(read(&json!({"seed": -1})).unwrap().random_seed);
+        assert!(!read(&json!({})).unwrap().random_seed);
     }
 }

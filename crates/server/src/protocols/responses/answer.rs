@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub(crate) struct StoreSlot {
     pub store: Arc<ResponseStore>,
     pub owner: Owner,
+    /// The part of the owner's responses.
+    pub space: [u8; 16],
     pub parent: Option<Arc<StoredTurn>>,
     pub input: Vec<Arc<Item>>,
     /// The work on a response that is made in the background.
@@ -76,10 +78,11 @@ impl ResponseAnswer {
 
     /// Stores the response as it is now.
     pub fn store(&mut self) {
-        let Some(StoreSlot { store, owner, parent, input, background }) = &self.slot else {
+        let Some(StoreSlot { store, owner, space, parent, input, background }) = &self.slot else {
             return;
         };
-        let turn = StoredTurn::new(parent.clone(), input.clone(), self.items.clone(), &store.held);
+        let turn =
+            StoredTurn::new(parent.clone(), *space, input.clone(), self.items.clone(), &store.held);
         let turn = Arc::new(turn);
         self.turn = Some(Arc::clone(&turn));
         if !self.response.store {
@@ -119,7 +122,10 @@ impl ResponseAnswer {
                 }
                 self.end_item(item);
             }
-            TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {}
+            TextEvent::Admitted { .. }
+            | TextEvent::Prefill { .. }
+            | TextEvent::Prompt { .. }
+            | TextEvent::Failed(_) => {}
         }
     }
 

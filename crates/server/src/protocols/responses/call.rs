@@ -35,6 +35,8 @@ const NEVER_PRESENT: [&str; 6] = [
 pub(crate) struct ResponseCall {
     pub request: ChatRequest,
     pub options: RequestOptions,
+    /// The part of the key's responses that the response belongs to.
+    pub space: [u8; 16],
     pub stream: bool,
     /// The response without its output.
     pub response: Response,
@@ -92,7 +94,9 @@ impl RequestReader<'_> {
             logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
             ..sampling::read(body)?
         };
-        let (parent, input) = self.conversation(&asked, &mut warnings)?;
+        let options = options::read(body)?;
+        let space = self.space(&options);
+        let (parent, input) = self.conversation(&asked, space, &mut warnings)?;
         let items = self.items(parent.as_deref(), &input)?;
         let messages = self.messages(asked.instructions.as_deref(), &items)?;
         let request = ChatRequest {
@@ -108,39 +112,47 @@ impl RequestReader<'_> {
             },
             ..ChatRequest::default()
         };
-        let options = options::read(body)?;
         let stream = asked.stream.unwrap_or(false);
         let response = self.response(asked, &request.sampling, warnings);
-        Ok(ResponseCall { request, options, stream, response, view, tools, input, parent })
+        Ok(ResponseCall { request, options, space, stream, response, view, tools, input, parent })
+    }
+
+    /// The part of the caches in which requests of these options find what they continue.
+    pub fn space(&self, options: &RequestOptions) -> [u8; 16] {
+        self.service.partition.within_key().of_options(options).space
     }
 
     /// The turn before, and what the request adds to it.
     pub fn conversation(
         &self,
         asked: &CreateResponse,
+        space: [u8; 16],
         warnings: &mut Warnings,
     ) -> Result<(Option<Arc<StoredTurn>>, Vec<Arc<Item>>), HttpError> {
-        let parent = asked.previous_response_id.as_deref().map(|id| self.parent(id)).transpose()?;
+        let parent = asked.previous_response_id.as_deref();
+        let parent = parent.map(|id| self.parent(id, space)).transpose()?;
         let input = match &asked.input {
             None if parent.is_some() => Vec::new(),
             None => return Err(wire::missing("input")),
             Some(given) => {
-                let known = self.store.items(self.owner, &input::references(given)?);
+                let known = self.store.items(self.owner, space, &input::references(given)?);
                 input::read(given, &known, warnings)?
             }
         };
         Ok((parent, input))
     }
 
-    /// The turn of the response `id`.
-    fn parent(&self, id: &str) -> Result<Arc<StoredTurn>, HttpError> {
+    /// The turn of the response `id`, which requests of other users or salts do not continue.
+    fn parent(&self, id: &str, space: [u8; 16]) -> Result<Arc<StoredTurn>, HttpError> {
         let refused = |message: String| HttpError::invalid("previous_response_id", message);
         if let Transport::Socket(Some(recent)) = self.transport
             && recent.id == id
+            && recent.turn.space == space
         {
             return Ok(Arc::clone(&recent.turn));
         }
-        match self.store.get(self.owner, id) {
+        let stored = self.store.get(self.owner, id);
+        match stored.filter(|stored| stored.turn.space == space) {
             Some(stored) if !stored.running => Ok(Arc::clone(&stored.turn)),
             Some(_) => Err(refused(format!("response {id} is still in progress"))),
             None => Err(refused(format!("previous response with id '{id}' not found"))

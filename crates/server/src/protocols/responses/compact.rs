@@ -31,9 +31,8 @@ use utoipa::ToSchema;
 
 /// What the model is asked for after the conversation.
 const REQUEST: &str = "\
-Summarize the conversation above for somebody who continues it without having seen it. Keep what \
-was asked, decided and found out: goals, facts, names, numbers, files, commands and their results, \
-open questions and the next steps. Write the summary only, and call no tool.";
+Summarize the conversation above so that it can be continued without it: goals, facts, decisions, \
+results and next steps.";
 
 /// Most tokens of a summary.
 const MAX_TOKENS: usize = 2048;
@@ -124,7 +123,9 @@ fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpErro
         return Err(wire::missing("model"));
     }
     let mut warnings = Warnings::default();
-    let (parent, input) = reader.conversation(&asked, &mut warnings)?;
+    let options = options::read(body)?;
+    let space = reader.space(&options);
+    let (parent, input) = reader.conversation(&asked, space, &mut warnings)?;
     let items = reader.items(parent.as_deref(), &input)?;
     let mut messages = reader.messages(asked.instructions.as_deref(), &items)?;
     request_summary(&mut messages);
@@ -137,10 +138,10 @@ fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpErro
         sampling: sampling(reader.service),
         ..ChatRequest::default()
     };
-    let prompt = reader.service.prepare_chat(&request);
+    let prompt = reader.service.for_options(&options).prepare_chat(&request);
     let prompt = prompt.map_err(|error| HttpError::of(error, "input"))?;
     let kept = items.into_iter().filter(|item| stays(item)).collect();
-    Ok(Compaction { prompt, options: options::read(body)?, kept, warnings })
+    Ok(Compaction { prompt, options, kept, warnings })
 }
 
 /// Whether an item is not replaced by the summary.

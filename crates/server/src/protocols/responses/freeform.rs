@@ -1,6 +1,7 @@
 //! The free text of a custom tool, read from the arguments of the function that stands for it
 //! while they arrive.
 
+use crate::generate::answer::members;
 use crate::protocols::responses::tools::INPUT;
 use serde_json::Value;
 
@@ -50,11 +51,14 @@ impl Freeform {
         text
     }
 
-    /// The text that was held back, after `given`. Arguments of another form are the text.
+    /// The text that was held back, after `given`. Arguments of another form are the text; of
+    /// arguments that were cut, only their text is.
     pub fn finish(self, given: &str) -> String {
-        let mut arguments = serde_json::from_str(&self.arguments).unwrap_or(Value::Null);
-        let whole = match arguments.get_mut(INPUT).map(Value::take) {
+        let whole = serde_json::from_str::<Value>(&self.arguments).is_ok();
+        let cut = !whole && self.arguments.starts_with('{');
+        let whole = match members(&self.arguments).get_mut(INPUT).map(Value::take) {
             Some(Value::String(text)) => text,
+            _ if cut => String::new(),
             _ => self.arguments,
         };
         whole.strip_prefix(given).unwrap_or_default().to_owned()
@@ -141,5 +145,8 @@ mod tests {
         check(r#"{"input": "ab\ud83dxxxxxxxx"}"#, "ab");
         check(r#"{"input": "ab\udc00"}"#, "ab");
         check(r#"{"input": "ab\u1"#, "ab");
+        check(r#"{"input": "#, "");
+        check(r#"{"why": "x", "input": "y"#, "y");
+        check("{\"why", "");
     }
 }

@@ -56,11 +56,16 @@ pub(crate) struct CreateResponse {
     pub generate: Option<bool>,
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
-    /// On whose behalf: tenants share the machine evenly.
+    /// On whose behalf: the users of a key share its part of the machine evenly.
     pub user: Option<String>,
     /// As `user`.
     pub safety_identifier: Option<String>,
     pub prompt_cache_key: Option<String>,
+    /// Only requests with the same salt find each other's prompts in the caches, and continue each
+    /// other's responses; as in vLLM.
+    #[allow(dead_code, reason = "read with the options")]
+    #[schema(min_length = 1, max_length = 256)]
+    pub cache_salt: Option<String>,
     /// There is one.
     pub service_tier: Option<String>,
     /// Variables for the chat template; an extension.

@@ -66,10 +66,10 @@ pub(crate) fn begin(
     prompt: Prepared,
     background: Option<Arc<Background>>,
 ) -> Result<(Choices, ResponseAnswer), HttpError> {
-    let ResponseCall { options, response, view, tools, input, parent, .. } = call;
+    let ResponseCall { options, space, response, view, tools, input, parent, .. } = call;
     let choices = Choices::start(context, &[prompt], 1, options, response.id.clone())?;
     let owner = context.key.clone();
-    let slot = StoreSlot { store, owner, parent, input, background };
+    let slot = StoreSlot { store, owner, space, parent, input, background };
     Ok((choices, ResponseAnswer::new(response, view, tools, Some(slot))))
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn read<T: Send + 'static>(
         let (owner, transport) = (&owner, &transport);
         let reader = RequestReader { service, store: &store, owner, transport, limit };
         let call = reader.read(body)?;
-        let prompt = check(service.prepare_chat(&call.request));
+        let prompt = check(service.for_options(&call.options).prepare_chat(&call.request));
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
     .await

@@ -88,8 +88,13 @@ impl ResponseStore {
         self.responses().shift_remove(&(owner.clone(), id.to_owned()))
     }
 
-    /// The items with these ids that finished responses of `owner` hold.
-    pub fn items(&self, owner: &Owner, ids: &HashSet<String>) -> HashMap<String, Arc<Item>> {
+    /// The items with these ids that finished responses of `owner` in the part `space` hold.
+    pub fn items(
+        &self,
+        owner: &Owner,
+        space: [u8; 16],
+        ids: &HashSet<String>,
+    ) -> HashMap<String, Arc<Item>> {
         let mut found = HashMap::new();
         if ids.is_empty() {
             return found;
@@ -97,7 +102,7 @@ impl ResponseStore {
         // Not searched under the lock.
         let all = self.responses().clone();
         for ((of, _), response) in all {
-            if of != *owner || response.running {
+            if of != *owner || response.turn.space != space || response.running {
                 continue;
             }
             for item in response.turn.input.iter().chain(&response.turn.output) {
@@ -138,6 +143,8 @@ impl ResponseStore {
 #[derive(Debug)]
 pub(crate) struct StoredTurn {
     parent: Option<Arc<StoredTurn>>,
+    /// The part of its key's responses: its users and salts have parts of their own.
+    pub space: [u8; 16],
     pub input: Vec<Arc<Item>>,
     pub output: Vec<Arc<Item>>,
     _charge: ByteCharge,
@@ -147,12 +154,13 @@ impl StoredTurn {
     /// A turn that continues `parent`.
     pub fn new(
         parent: Option<Arc<StoredTurn>>,
+        space: [u8; 16],
         input: Vec<Arc<Item>>,
         output: Vec<Arc<Item>>,
         held: &HeldBytes,
     ) -> Self {
         let bytes = input.iter().chain(&output).map(|item| item.size()).sum::<usize>();
-        Self { parent, input, output, _charge: held.charge(bytes + size_of::<Self>()) }
+        Self { parent, space, input, output, _charge: held.charge(bytes + size_of::<Self>()) }
     }
 
     /// All items of the conversation, answers included.
@@ -190,6 +198,8 @@ mod tests {
     use super::*;
     use api::Role;
 
+    const ALL: [u8; 16] = [0; 16];
+
     fn owner(name: &str) -> Owner {
         Some(name.into())
     }
@@ -206,7 +216,7 @@ mod tests {
         parent: Option<Arc<StoredTurn>>,
     ) -> Arc<StoredTurn> {
         let input = vec![item(&format!("in_{id}"), "question")];
-        let turn = Arc::new(StoredTurn::new(parent, input, Vec::new(), &store.held));
+        let turn = Arc::new(StoredTurn::new(parent, ALL, input, Vec::new(), &store.held));
         let response = StoredResponse::new("{}".into(), turn, false, None, &store.held);
         let turn = Arc::clone(&response.turn);
         store.put(&owner(of), id, response, true);
@@ -235,8 +245,9 @@ mod tests {
         assert!(store.get(&None, "1").is_none());
         assert!(store.remove(&owner("b"), "1").is_none());
         let ids = HashSet::from(["in_1".to_owned(), "in_2".to_owned()]);
-        assert_eq!(store.items(&owner("a"), &ids).len(), 1);
-        assert!(store.items(&owner("b"), &ids).is_empty());
+        assert_eq!(store.items(&owner("a"), ALL, &ids).len(), 1);
+        assert!(store.items(&owner("b"), ALL, &ids).is_empty());
+        assert!(store.items(&owner("a"), [1; 16], &ids).is_empty());
     }
 
     #[test]
@@ -256,7 +267,7 @@ mod tests {
         let store = ResponseStore::new(9, usize::MAX);
         keep(&store, "a", "1", None);
         assert!(store.remove(&owner("a"), "1").is_some());
-        let turn = Arc::new(StoredTurn::new(None, Vec::new(), Vec::new(), &store.held));
+        let turn = Arc::new(StoredTurn::new(None, ALL, Vec::new(), Vec::new(), &store.held));
         let ended = StoredResponse::new("{}".into(), turn, false, None, &store.held);
         store.put(&owner("a"), "1", ended, false);
         assert!(!has(&store, "a", "1"));
@@ -273,6 +284,7 @@ mod tests {
         for _ in 0..100_000 {
             last = Some(Arc::new(StoredTurn::new(
                 last,
+                ALL,
                 vec![item("q", "q")],
                 vec![item("a", "a")],
                 &held,
@@ -289,13 +301,14 @@ mod tests {
         let turn = |parent: &Arc<StoredTurn>, question, answer| {
             StoredTurn::new(
                 Some(Arc::clone(parent)),
+                ALL,
                 vec![item(question, "x")],
                 vec![item(answer, "x")],
                 &held,
             )
         };
         let root =
-            Arc::new(StoredTurn::new(None, vec![item("1", "x")], vec![item("2", "x")], &held));
+            Arc::new(StoredTurn::new(None, ALL, vec![item("1", "x")], vec![item("2", "x")], &held));
         let alone = held.bytes();
         let (one, other) = (turn(&root, "3", "4"), turn(&root, "5", "6"));
         drop(root);

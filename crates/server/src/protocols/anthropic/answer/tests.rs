@@ -47,10 +47,17 @@ fn answer(caches: bool) -> MessageAnswer {
     MessageAnswer::new("m", 10, caches)
 }
 
+/// The event with which the computation of an answer begins.
+fn admitted() -> TextEvent {
+    TextEvent::Admitted { cached_tokens: usage().cached_tokens }
+}
+
 /// All events of a stream; each frame is named as its event is.
 fn streamed(events: &[TextEvent]) -> Vec<Value> {
     let mut answer = answer(false);
-    let mut frames = answer.open();
+    // Nothing is known before the admission.
+    assert_eq!(answer.open(), []);
+    let mut frames = answer.frames(0, admitted());
     frames.extend(events.iter().flat_map(|event| answer.frames(0, event.clone())));
     frames.extend(answer.close(&usage()));
     let value = |frame| match frame {
@@ -66,6 +73,7 @@ fn streamed(events: &[TextEvent]) -> Vec<Value> {
 /// The answer at once.
 fn whole(events: &[TextEvent], caches: bool) -> Value {
     let mut answer = answer(caches);
+    answer.note(0, &admitted());
     events.iter().for_each(|event| answer.note(0, event));
     answer.whole(Vec::new(), &usage())
 }
@@ -171,8 +179,8 @@ fn events_come_in_the_protocols_order() {
     let expected = json!({
         "type": "message", "role": "assistant", "model": "m", "content": [],
         "stop_reason": null, "stop_sequence": null,
-        "usage": {"input_tokens": 10, "cache_creation_input_tokens": 0,
-                  "cache_read_input_tokens": 0, "output_tokens": 0, "service_tier": "standard"},
+        "usage": {"input_tokens": 6, "cache_creation_input_tokens": 0,
+                  "cache_read_input_tokens": 4, "output_tokens": 0, "service_tier": "standard"},
     });
     assert_eq!(events[0]["type"], "message_start");
     assert_eq!(without_id(events[0]["message"].clone()), expected);
@@ -248,4 +256,43 @@ fn kinds_of_input_tokens_add_up_to_the_prompt() {
         });
         assert_eq!(usage, expected);
     }
+}
+
+#[test]
+fn a_stream_says_the_same_of_its_prompt_at_both_ends() {
+    for (caches, expected) in [(false, (6, 0, 4)), (true, (0, 6, 4))] {
+        let mut answer = answer(caches);
+        let mut frames = answer.frames(0, admitted());
+        frames.extend(answer.frames(0, content("a")));
+        frames.extend(answer.frames(0, done(Finish::Length)));
+        // Other requests have computed more of the prompt by now.
+        frames.extend(answer.close(&api::Usage { cached_tokens: 9, ..usage() }));
+        let usages = frames.iter().filter_map(|frame| match frame {
+            Frame::Named(name, value) if name == "message_start" => {
+                Some(&value["message"]["usage"])
+            }
+            Frame::Named(name, value) if name == "message_delta" => Some(&value["usage"]),
+            _ => None,
+        });
+        let input = |usage: &Value| {
+            let of = |name: &str| usage[name].as_u64().unwrap();
+            let (written, read) =
+                (of("cache_creation_input_tokens"), of("cache_read_input_tokens"));
+            (of("input_tokens"), written, read)
+        };
+        assert_eq!(usages.map(input).collect::<Vec<_>>(), [expected; 2]);
+    }
+}
+
+#[test]
+fn a_call_that_is_cut_keeps_the_members_that_came() {
+    let events = [start(0), arguments(0, "{\"a\": \"x\", \"b\": [1, 2"), done(Finish::Length)];
+    let message = whole(&events, false);
+    let input = json!({"a": "x", "b": [1, 2]});
+    let call = json!({"type": "tool_use", "id": "toolu_0", "name": "f", "input": input});
+    assert_eq!(message["content"], json!([call]));
+    assert_eq!(message["stop_reason"], "max_tokens");
+    let kinds: Vec<Value> = streamed(&events).iter().map(|event| event["type"].clone()).collect();
+    let (start, delta, stop) = ("content_block_start", "content_block_delta", "content_block_stop");
+    assert_eq!(kinds[2..], [start, delta, stop, "message_delta", "message_stop"]);
 }

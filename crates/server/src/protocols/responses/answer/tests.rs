@@ -341,6 +341,7 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
         answer.slot = Some(StoreSlot {
             store: Arc::clone(&store),
             owner: None,
+            space: [0; 16],
             parent: None,
             input: vec![Arc::new(question)],
             background: None,
